@@ -1,0 +1,150 @@
+//! The interface of a queue discipline.
+//!
+//! A queue owns its packets, is told the time, and never schedules itself. It tells the link about
+//! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
+//! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
+
+pub mod dualpi2;
+pub mod fifo;
+pub mod registry;
+
+use crate::ecn::Ecn;
+use crate::rng::Rng;
+use crate::time::Time;
+
+/// What a queue may know of a packet. Generic, so that the same queue runs in the simulator and on
+/// real packets.
+pub trait Pkt {
+    /// Bytes as a qdisc counts them: the Ethernet frame without FCS.
+    fn frame_len(&self) -> u32;
+    fn ecn(&self) -> Ecn;
+    fn set_ecn(&mut self, ecn: Ecn);
+    /// When the packet arrived at this queue; stamped by the link before `enqueue`.
+    fn enqueued_at(&self) -> Time;
+    /// The same for all packets of one transport flow, spread over all 32 bits.
+    fn flow_hash(&self) -> u32;
+}
+
+/// A queue discipline.
+pub trait Aqm<P: Pkt>: Send {
+    /// Takes the packet, or tells `cx.drop(pkt, why)`.
+    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>);
+    /// The next packet to send. May drop or mark on the way; `None` only if nothing is left.
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P>;
+    fn backlog(&self) -> Backlog;
+    /// When `on_timer` wants to be called next.
+    fn next_timer(&self) -> Time {
+        Time::NEVER
+    }
+    fn on_timer(&mut self, _cx: &mut QueueCx<P>) {}
+    /// Names of the queues inside that are reported apart, e.g. `["L", "C"]`; the position is the
+    /// number given to [`QueueCx::band`]. Empty for a single queue.
+    fn bands(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// The law's inner state, for time series.
+    fn probe(&self, _out: &mut dyn Gauges) {}
+}
+
+/// What a queue holds now.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// Receives named values; a name is a column of the time series, so it ends in its unit (none for
+/// probabilities).
+pub trait Gauges {
+    fn gauge(&mut self, name: &'static str, value: f64);
+}
+
+/// Why a packet was dropped.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum DropReason {
+    /// The buffer was full.
+    Overflow,
+    /// The law decided so.
+    Aqm,
+    /// Another queue took the place of this one.
+    Replaced,
+}
+
+/// Why a packet was marked CE.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum MarkReason {
+    /// The law's probability (in a coupled queue: the coupled one).
+    Aqm,
+    /// An instantaneous threshold.
+    Step,
+}
+
+/// What happened during one call of a queue: read by the link, which keeps the statistics.
+pub struct QueueCx<'a, P> {
+    pub now: Time,
+    pub rng: &'a mut Rng,
+    band: usize,
+    marks: Marks,
+    drops: &'a mut Vec<Dropped<P>>,
+}
+
+/// A dropped packet with its cause.
+#[derive(Debug)]
+pub struct Dropped<P> {
+    pub pkt: P,
+    pub why: DropReason,
+    pub band: usize,
+}
+
+/// Marks set on the packet in hand.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Marks {
+    pub aqm: bool,
+    pub step: bool,
+}
+
+impl<'a, P: Pkt> QueueCx<'a, P> {
+    pub fn new(now: Time, rng: &'a mut Rng, drops: &'a mut Vec<Dropped<P>>) -> Self {
+        QueueCx { now, rng, band: 0, marks: Marks::default(), drops }
+    }
+
+    /// Says which inner queue the packet in hand belongs to (see [`Aqm::bands`]).
+    #[inline]
+    pub fn band(&mut self, band: usize) {
+        self.band = band;
+    }
+
+    /// Sets CE. The only place that does; refuses Not-ECT and then returns false, upon which the
+    /// caller normally drops. It does not look at which ECT it is (RFC 3168).
+    #[inline]
+    pub fn mark(&mut self, pkt: &mut P, why: MarkReason) -> bool {
+        if !pkt.ecn().is_capable() {
+            return false;
+        }
+        pkt.set_ecn(Ecn::Ce);
+        match why {
+            MarkReason::Aqm => self.marks.aqm = true,
+            MarkReason::Step => self.marks.step = true,
+        }
+        true
+    }
+
+    /// Gives a packet up: the new one, the head, or any other.
+    #[inline]
+    pub fn drop(&mut self, pkt: P, why: DropReason) {
+        self.marks = Marks::default();
+        self.drops.push(Dropped { pkt, why, band: self.band });
+    }
+
+    /// The band that was set last.
+    #[inline]
+    pub fn current_band(&self) -> usize {
+        self.band
+    }
+
+    /// Marks put on the packet that this call delivered or took.
+    #[inline]
+    pub fn marks(&self) -> Marks {
+        self.marks
+    }
+}

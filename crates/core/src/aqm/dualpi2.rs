@@ -1,0 +1,510 @@
+//! DualPI2, the coupled dual queue of L4S (RFC 9332), as Linux has it (`sch_dualpi2`, 7.2).
+//!
+//! Two queues share a link. Packets of scalable senders (ECT(1) or CE) wait in L, all others in C.
+//! One PI controller watches the longer of the two delays and moves a base probability p' so that
+//! this delay stays at `target`. C sees p_C = p'^2, as drops or classic marks; L sees the coupled
+//! p_L = k p', as marks. A Reno-like sender keeps about 1/sqrt(p_C) packets in flight, a scalable one
+//! about 1/p_L; so squaring for the one and not for the other gives both about the same rate, though
+//! L is almost empty. Besides, L marks whatever waited longer than `step_thresh` (the native
+//! marking), and `classic_protection` percent of the bytes are always granted to C.
+//!
+//! Where Linux and RFC 9332 Appendix A differ, this is Linux:
+//!
+//! | | here and in Linux | RFC 9332 |
+//! |---|---|---|
+//! | native marking of L | step at 1 ms | ramp from 0.8 to 1.2 ms |
+//! | which packets | at random, 32 bits | `recur()`, regular spacing |
+//! | scheduler | weighted round robin with a credit | time-shifted FIFO or round robin |
+//! | a change of p' by 100 % or more at once | wraps, see [`DualPi2::update`] | saturates |
+//! | C drops instead of marking | from k p' > 1 | from p_C >= 1/k^2, the same point |
+
+use std::collections::VecDeque;
+
+use super::fifo::Queue;
+use super::registry::{LinkInfo, Qdisc};
+use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use crate::rng::Rng;
+use crate::tc::{self, Args, Param, TcError, param};
+use crate::time::{Span, Time};
+use crate::units::MTU_FRAME;
+
+/// No marks and no drops by p' while less than two full frames wait (Linux).
+const MIN_BACKLOG: u64 = 2 * MTU_FRAME as u64;
+/// Probability 1. A roll hits if 32 random bits are at most p (Linux).
+const MAX_PROB: u32 = u32::MAX;
+/// Gains are given in 1/256 Hz, 31 bits of it; the controller counts probability in 2^-32 per 64 ns
+/// (Linux).
+const GAINS_PER_HZ: f64 = 256.0;
+const GAIN_MAX: u32 = (1 << 31) - 1;
+const GAIN_SHIFT: u32 = 2;
+const GAIN_NANOSECONDS: u64 = 64;
+/// The kernel keeps tupdate and step_thresh in 32 bits of nanoseconds.
+const TIME_MAX: Span = Span(u32::MAX as u64);
+/// max_rtt in typical_rtts, where only one is given (`tc`).
+const MAX_TO_TYPICAL_RTT: u64 = 6;
+/// The bands, see [`Aqm::bands`].
+const L: usize = 0;
+const C: usize = 1;
+
+/// The parameters, by their names in `tc`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DualPi2Config {
+    /// In packets, both queues together.
+    pub limit: u32,
+    /// In bytes of kernel memory, taken as twice the frame.
+    pub memlimit: u32,
+    pub target: Span,
+    pub tupdate: Span,
+    /// In 1/256 Hz.
+    pub alpha: u32,
+    /// In 1/256 Hz.
+    pub beta: u32,
+    pub coupling_factor: u8,
+    /// Not only ECT(1) and CE belong in L, but ECT(0) too.
+    pub any_ect: bool,
+    pub step_thresh: StepThresh,
+    pub min_qlen_step: u32,
+    pub drop_on_overload: bool,
+    pub drop_enqueue: bool,
+    pub classic_protection: u8,
+    pub split_gso: bool,
+}
+
+/// What L compares before it marks natively.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum StepThresh {
+    /// The packet's own wait.
+    Time(Span),
+    /// The packets left behind it.
+    Packets(u32),
+}
+
+impl Default for DualPi2Config {
+    fn default() -> Self {
+        DualPi2Config {
+            limit: 10_000, // RFC 9332 A.1: 250 ms of the link's rate
+            memlimit: default_memlimit(10_000),
+            target: Span::from_millis(15),  // as RFC 9332 A.1
+            tupdate: Span::from_millis(16), // A.1: min(target, RTT_max/3) = 15 ms
+            alpha: 41,                      // 0.16 Hz; A.1: 0.1 tupdate/RTT_max^2 = 0.15 Hz
+            beta: 819,                      // 3.2 Hz; A.1: 0.3/RTT_max = 3 Hz
+            coupling_factor: 2,             // as RFC 9332 A.1
+            any_ect: false,                 // as RFC 9332 Section 2.3
+            step_thresh: StepThresh::Time(Span::from_millis(1)), // A.1: a ramp around 1 ms
+            min_qlen_step: 0,               // A.1: no native marks for a queue of one packet
+            drop_on_overload: true,
+            drop_enqueue: false,
+            classic_protection: 10,
+            split_gso: true,
+        }
+    }
+}
+
+/// The queue at work.
+#[derive(Debug)]
+pub struct DualPi2<P> {
+    l: Queue<P>,
+    c: Queue<P>,
+    /// p' in units of 1/MAX_PROB.
+    p: u32,
+    /// The scheduler's memory, in bytes times percent: C's turn if positive.
+    credit: i64,
+    /// The delay that the last update saw, in nanoseconds.
+    last_qdelay: i64,
+    next_update: Time,
+    /// Of each packet in L: was L long enough when it came? Unused while `min_qlen_step` is 0.
+    apply_step: VecDeque<bool>,
+    config: DualPi2Config,
+    /// The gains in 2^-32 per 64 ns.
+    alpha: i64,
+    beta: i64,
+}
+
+/// What the coupled law says of a packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Verdict {
+    Pass,
+    /// Mark it, or drop it if it is Not-ECT.
+    Signal,
+    Drop,
+}
+
+impl Verdict {
+    /// Carries it out; true if the packet must be dropped.
+    #[inline]
+    fn drops<P: Pkt>(self, pkt: &mut P, cx: &mut QueueCx<P>) -> bool {
+        match self {
+            Verdict::Pass => false,
+            Verdict::Signal => !cx.mark(pkt, MarkReason::Aqm),
+            Verdict::Drop => true,
+        }
+    }
+}
+
+impl<P: Pkt> DualPi2<P> {
+    pub fn new(config: DualPi2Config, now: Time) -> Self {
+        // Rounded down as in the kernel: the default alpha loses 0.05 %.
+        let gain = |g: u32| ((u64::from(g) * u64::from(MAX_PROB)) >> GAIN_SHIFT) / 1_000_000_000;
+        let mut queue = DualPi2 {
+            l: Queue::new(),
+            c: Queue::new(),
+            p: 0,
+            credit: 0,
+            last_qdelay: 0,
+            next_update: now + config.tupdate,
+            apply_step: VecDeque::new(),
+            alpha: gain(config.alpha) as i64,
+            beta: gain(config.beta) as i64,
+            config,
+        };
+        queue.reset_credit();
+        queue
+    }
+
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.l.bytes() + self.c.bytes()
+    }
+
+    /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
+    /// of Linux.
+    fn update(&mut self, now: Time) {
+        let age = |q: &Queue<P>| q.front().map_or(0, |pkt| now.since(pkt.enqueued_at()).0 as i64);
+        let qdelay = age(&self.l).max(age(&self.c));
+        let integral = (qdelay - self.config.target.0 as i64).wrapping_mul(self.alpha);
+        let proportional = (qdelay - self.last_qdelay).wrapping_mul(self.beta);
+        let delta = integral.wrapping_add(proportional);
+        self.last_qdelay = qdelay;
+        // p' saturates at 0 and 1. But Linux cuts the change to 32 bits first, so of a change beyond
+        // 100 % only the rest counts: when a queue 0.35 s old empties at once, p' loses 12 %.
+        let change = (delta.unsigned_abs() / GAIN_NANOSECONDS) as u32;
+        let p = &mut self.p;
+        *p = if delta > 0 { p.saturating_add(change) } else { p.saturating_sub(change) };
+        if !self.config.drop_on_overload {
+            // L cannot be marked beyond 100 %; more for C alone would unbalance the rates.
+            *p = (*p).min(MAX_PROB / u32::from(self.config.coupling_factor));
+        }
+    }
+
+    /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332 A.2
+    /// `dualpi2_dequeue`; for overload see Section 4.2.3).
+    #[inline]
+    fn verdict(&self, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
+        // At p' = 0 a roll of Linux still hits once in 2^32; an idle controller that draws no
+        // random numbers is worth the difference.
+        if self.p == 0 || backlog < MIN_BACKLOG {
+            return Verdict::Pass;
+        }
+        let p_l = u64::from(self.p) * u64::from(self.config.coupling_factor);
+        let overload = p_l > u64::from(MAX_PROB);
+        let if_hit = |hit, verdict| if hit { verdict } else { Verdict::Pass };
+        if band == C {
+            // Under overload marks no longer help: whoever is hit is dropped.
+            let verdict = if overload { Verdict::Drop } else { Verdict::Signal };
+            if_hit(self.roll_squared(rng), verdict)
+        } else if !overload {
+            if_hit(u64::from(rng.u32()) <= p_l, Verdict::Signal)
+        } else if self.config.drop_on_overload && self.roll_squared(rng) {
+            // L shares the drops of C …
+            Verdict::Drop
+        } else {
+            // … and has everything else marked.
+            Verdict::Signal
+        }
+    }
+
+    /// Two independent rolls hit: probability p'^2. One random number holds both.
+    #[inline]
+    fn roll_squared(&self, rng: &mut Rng) -> bool {
+        let random = rng.u64();
+        (random >> 32) as u32 <= self.p && random as u32 <= self.p
+    }
+
+    /// Is the head of L, about to leave, beyond the step? (RFC 9332 A.1 `laqm`)
+    #[inline]
+    fn beyond_step(&mut self, now: Time) -> bool {
+        if self.config.min_qlen_step > 0 && self.apply_step.pop_front() == Some(false) {
+            return false;
+        }
+        let Some(head) = self.l.front() else { return false };
+        match self.config.step_thresh {
+            StepThresh::Time(thresh) => now.since(head.enqueued_at()) > thresh,
+            StepThresh::Packets(thresh) => self.l.len() - 1 > thresh as usize,
+        }
+    }
+
+    /// The band to serve, and what each byte of it adds to the credit (RFC 9332 Section 4.2.2: C
+    /// must not starve). While both wait, L is charged with C's percentage and C with L's, and the
+    /// sign says whose turn it is: so the bytes leave in the ratio of the percentages.
+    #[inline]
+    fn schedule(&mut self) -> Option<(usize, i64)> {
+        let wc = i64::from(self.config.classic_protection);
+        match (self.l.is_empty(), self.c.is_empty()) {
+            (false, false) if self.credit <= 0 => Some((L, wc)),
+            (false, false) => Some((C, wc - 100)),
+            (false, true) => Some((L, 0)),
+            (true, false) => Some((C, 0)),
+            (true, true) => {
+                self.reset_credit();
+                None
+            }
+        }
+    }
+
+    /// An idle link forgets the past; the queue with the larger share starts.
+    fn reset_credit(&mut self) {
+        let wc = i64::from(self.config.classic_protection);
+        self.credit = i64::from(MTU_FRAME) * (wc - (100 - wc));
+    }
+}
+
+impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
+    #[inline]
+    fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
+        // RFC 9332 Section 2.3.
+        let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
+        let band = if l4s { L } else { C };
+        cx.band(band);
+        let packets = self.l.len() + self.c.len();
+        let memory = 2 * (self.bytes() + u64::from(pkt.frame_len()));
+        if packets >= self.config.limit as usize || memory > u64::from(self.config.memlimit) {
+            return cx.drop(pkt, DropReason::Overflow);
+        }
+        if self.config.drop_enqueue {
+            let verdict = self.verdict(band, self.bytes(), cx.rng);
+            if verdict.drops(&mut pkt, cx) {
+                return cx.drop(pkt, DropReason::Aqm);
+            }
+        }
+        if band == C {
+            return self.c.push(pkt);
+        }
+        if self.config.min_qlen_step > 0 {
+            self.apply_step.push_back(self.l.len() >= self.config.min_qlen_step as usize);
+        }
+        self.l.push(pkt);
+    }
+
+    /// Looks at the head in place and moves it once: this is the simulator's hottest spot.
+    #[inline]
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        loop {
+            let (band, charge) = self.schedule()?;
+            cx.band(band);
+            let head = if band == L { self.l.front()? } else { self.c.front()? };
+            let len = u64::from(head.frame_len());
+            let verdict = match self.config.drop_enqueue {
+                true => Verdict::Pass,
+                false => self.verdict(band, self.bytes() - len, cx.rng),
+            };
+            let beyond_step = band == L && self.beyond_step(cx.now);
+            let queue = if band == L { &mut self.l } else { &mut self.c };
+            let head = queue.front_mut()?;
+            let dropped =
+                verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
+            let pkt = queue.pop()?;
+            if dropped {
+                cx.drop(pkt, DropReason::Aqm);
+                continue;
+            }
+            self.credit += charge * len as i64; // a dropped packet costs its queue nothing
+            return Some(pkt);
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: (self.l.len() + self.c.len()) as u64, bytes: self.bytes() }
+    }
+    fn next_timer(&self) -> Time {
+        self.next_update
+    }
+    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
+        self.update(cx.now);
+        self.next_update = cx.now + self.config.tupdate;
+    }
+    fn bands(&self) -> &'static [&'static str] {
+        &["L", "C"]
+    }
+
+    /// p', p_C, the coupled p_L; and the credit, of which `tc -s` shows the hundredfold.
+    fn probe(&self, out: &mut dyn Gauges) {
+        let p = f64::from(self.p) / f64::from(MAX_PROB);
+        out.gauge("p_prime", p);
+        out.gauge("p_c", p * p);
+        out.gauge("p_l_coupled", (f64::from(self.config.coupling_factor) * p).min(1.0));
+        out.gauge("credit_bytes", self.credit as f64 / 100.0);
+    }
+}
+
+impl Qdisc for DualPi2Config {
+    const NAME: &'static str = "dualpi2";
+    const SUMMARY: &'static str =
+        "coupled dual queue of L4S (RFC 9332) with a squared PI controller";
+    const PARAMS: &'static [Param] = &[
+        param("limit", "PACKETS", "10000", "what both queues hold at most"),
+        param(
+            "memlimit",
+            "BYTES",
+            "30280000",
+            "memory, two bytes per byte; 3028 B per packet of limit",
+        ),
+        param("target", "TIME", "15ms", "delay that the controller aims at"),
+        param("tupdate", "TIME", "16ms", "time between two updates of the controller"),
+        param("alpha", "HZ", "0.16015625", "integral gain, in steps of 1/256"),
+        param("beta", "HZ", "3.19921875", "proportional gain, in steps of 1/256"),
+        param("max_rtt", "TIME", "", "sets target, tupdate, alpha and beta for this longest RTT"),
+        param("typical_rtt", "TIME", "", "sets them for this RTT; max_rtt/6 if only that is given"),
+        param("coupling_factor", "NUMBER", "2", "k in p_L = k sqrt(p_C)"),
+        param("l4s_ect", "", "yes", "ECT(1) and CE go to the L queue"),
+        param("any_ect", "", "", "ECT(0) goes there as well"),
+        param("step_thresh", "TIME|PACKETS", "1ms", "beyond, L marks every packet: 1ms, 5p"),
+        param("min_qlen_step", "PACKETS", "0", "no step for a packet that finds L shorter"),
+        param("drop_on_overload", "", "yes", "from k p' > 1 on, drop ECT packets with p'^2"),
+        param("overflow", "", "", "hold p' at 1/k instead and let the queue grow to its limit"),
+        param("drop_dequeue", "", "yes", "decide when a packet leaves"),
+        param("drop_enqueue", "", "", "decide when it arrives"),
+        param("classic_protection", "PERCENTAGE", "10%", "share of the link granted to C"),
+        param("split_gso", "", "yes", "accepted; every packet is a segment already"),
+        param("no_split_gso", "", "", "accepted, without effect"),
+    ];
+
+    fn parse(args: &mut Args) -> Result<Self, TcError> {
+        let mut config = DualPi2Config::default();
+        let (mut memlimit, mut max_rtt, mut typical_rtt) = (None, None, None);
+        while let Some(keyword) = args.keyword() {
+            match keyword {
+                "limit" => config.limit = args.count(1)?,
+                "memlimit" => memlimit = Some(args.count(1)?),
+                "target" => config.target = args.time()?,
+                "tupdate" => config.tupdate = args.value(SHORT_TIME, parse_short_time)?,
+                "alpha" => config.alpha = args.value(GAIN, parse_gain)?,
+                "beta" => config.beta = args.value(GAIN, parse_gain)?,
+                "max_rtt" => max_rtt = Some(args.time()?),
+                "typical_rtt" => typical_rtt = Some(args.time()?),
+                "coupling_factor" => {
+                    config.coupling_factor = args.value("a whole number from 1 to 255", |s| {
+                        u8::try_from(tc::parse_count_any_base(s)?).ok().filter(|&k| k > 0)
+                    })?;
+                }
+                "l4s_ect" => config.any_ect = false,
+                "any_ect" => config.any_ect = true,
+                "step_thresh" => {
+                    let expected =
+                        "a time above zero such as 1ms or a number of packets such as 5p";
+                    config.step_thresh = args.value(expected, |s| {
+                        let packets = tc::parse_packets(s).filter(|&n| n > 0);
+                        let time = parse_short_time(s).map(StepThresh::Time);
+                        time.or(packets.map(StepThresh::Packets))
+                    })?;
+                }
+                "min_qlen_step" => config.min_qlen_step = args.count(0)?,
+                "drop_on_overload" => config.drop_on_overload = true,
+                "overflow" => config.drop_on_overload = false,
+                "drop_dequeue" => config.drop_enqueue = false,
+                "drop_enqueue" => config.drop_enqueue = true,
+                "classic_protection" => {
+                    config.classic_protection =
+                        args.value("a percentage from 0% to 100%", tc::parse_percent)?;
+                }
+                "split_gso" => config.split_gso = true,
+                "no_split_gso" => config.split_gso = false,
+                _ => return Err(args.unknown()),
+            }
+        }
+        config.memlimit = memlimit.unwrap_or(default_memlimit(config.limit));
+        config.tune(max_rtt, typical_rtt, args)?;
+        Ok(config)
+    }
+
+    fn canonical(&self) -> String {
+        let choose = |yes, when: &'static str, otherwise| if yes { when } else { otherwise };
+        format!(
+            "limit {} memlimit {} target {} tupdate {} alpha {} beta {} coupling_factor {} {} \
+             step_thresh {} min_qlen_step {} {} {} classic_protection {}% {}",
+            self.limit,
+            self.memlimit,
+            tc::format_time(self.target),
+            tc::format_time(self.tupdate),
+            f64::from(self.alpha) / GAINS_PER_HZ,
+            f64::from(self.beta) / GAINS_PER_HZ,
+            self.coupling_factor,
+            choose(self.any_ect, "any_ect", "l4s_ect"),
+            match self.step_thresh {
+                StepThresh::Time(time) => tc::format_time(time),
+                StepThresh::Packets(packets) => format!("{packets}p"),
+            },
+            self.min_qlen_step,
+            choose(self.drop_on_overload, "drop_on_overload", "overflow"),
+            choose(self.drop_enqueue, "drop_enqueue", "drop_dequeue"),
+            self.classic_protection,
+            choose(self.split_gso, "split_gso", "no_split_gso"),
+        )
+    }
+
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(DualPi2::new(self.clone(), link.now))
+    }
+}
+
+impl DualPi2Config {
+    /// The rules of RFC 9332 A.1 for a longest RTT, as `tc` rounds them; they replace what was given
+    /// for target, tupdate, alpha and beta.
+    fn tune(
+        &mut self,
+        max_rtt: Option<Span>,
+        typical_rtt: Option<Span>,
+        args: &Args,
+    ) -> Result<(), TcError> {
+        let (max, typical) = match (max_rtt, typical_rtt) {
+            (None, None) => return Ok(()),
+            (Some(max), None) => {
+                (max, Span::from_micros((max.as_micros() / MAX_TO_TYPICAL_RTT).max(1)))
+            }
+            (None, Some(typical)) => (typical * MAX_TO_TYPICAL_RTT, typical),
+            (Some(max), Some(typical)) => (max, typical),
+        };
+        if typical > max {
+            let fix = format!("it must not exceed max_rtt {}", tc::format_time(max));
+            return Err(args.refuse("typical_rtt", tc::format_time(typical), fix));
+        }
+        let max_us = max.as_micros() as f64;
+        let tupdate_us = (typical.as_micros() as f64).min(max_us / 3.0).floor().max(1.0);
+        let alpha = tupdate_us / max_us / max_us * 1e6 * f64::from(0.1_f32);
+        let beta = f64::from(0.3_f32) / max_us * 1e6;
+        let gains = (to_gain(alpha * GAINS_PER_HZ), to_gain(beta * GAINS_PER_HZ));
+        let (Some(alpha), Some(beta)) = gains else {
+            let keyword = if max_rtt.is_some() { "max_rtt" } else { "typical_rtt" };
+            let given = max_rtt.unwrap_or(typical);
+            let fix = "it takes alpha below 1/256 Hz, the smallest gain".to_owned();
+            return Err(args.refuse(keyword, tc::format_time(given), fix));
+        };
+        self.target = typical;
+        self.tupdate = Span::from_micros(tupdate_us as u64);
+        (self.alpha, self.beta) = (alpha, beta);
+        Ok(())
+    }
+}
+
+const GAIN: &str = "a gain in Hz from 0.00390625 (1/256) to 8388607";
+const SHORT_TIME: &str = "a time above zero such as 16ms, at most 4294967us";
+
+/// The kernel's default: twice the bytes of `limit` full frames.
+fn default_memlimit(limit: u32) -> u32 {
+    limit.saturating_mul(2 * MTU_FRAME)
+}
+
+fn parse_short_time(text: &str) -> Option<Span> {
+    tc::parse_time(text).filter(|&t| t > Span::ZERO && t <= TIME_MAX)
+}
+
+fn parse_gain(text: &str) -> Option<u32> {
+    let (hz, unit) = tc::parse_float(text)?;
+    // tc multiplies in single precision.
+    if unit.is_empty() { to_gain(f64::from(hz as f32 * GAINS_PER_HZ as f32)) } else { None }
+}
+
+/// Rounds down; above 2^24 to the nearest gain that `tc` can read back in its single precision.
+fn to_gain(gain: f64) -> Option<u32> {
+    let gain = gain as u32 as f32 as u32;
+    (1..=GAIN_MAX).contains(&gain).then_some(gain)
+}

@@ -1,0 +1,192 @@
+//! The interface of a congestion control.
+//!
+//! A controller is told what TCP learned and answers with a window and a pacing rate. Loss
+//! detection, recovery, pacing, rate samples, ECN negotiation and feedback belong to `transport`.
+//! The window is shared: proportional rate reduction (RFC 6937) moves it during recovery, the
+//! controller moves it otherwise; hence [`Window`] is handed in rather than owned.
+
+pub mod cubic;
+pub mod prague;
+pub mod registry;
+pub mod reno;
+
+use crate::aqm::Gauges;
+use crate::time::{Span, Time};
+use crate::transport::ecn::EcnSupport;
+use crate::transport::scoreboard::RateSample;
+
+/// A congestion control.
+pub trait CongestionControl: Send {
+    /// Every ACK that tells something new. Controllers that leave recovery to TCP must not grow the
+    /// window unless `ack.may_grow`.
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window);
+    /// Once per round trip with congestion. Sets `w.ssthresh`, towards which TCP then brings the
+    /// window, unless the controller [governs the window](Self::governs_window) itself.
+    fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window);
+    /// Recovery or reduction is over.
+    fn on_recovered(&mut self, _w: &mut Window) {}
+    /// The reduction was not justified; `prior_cwnd` was the window before it.
+    fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
+        w.cwnd = w.cwnd.max(prior_cwnd);
+    }
+    /// True: the window during recovery is the controller's too (Linux `cong_control`).
+    fn governs_window(&self) -> bool {
+        false
+    }
+    /// Bytes of payload per second, if the controller paces itself; TCP then enforces it.
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+    /// Segments sent back to back when paced; `None`: TCP's rule.
+    fn burst(&self) -> Option<u32> {
+        None
+    }
+    /// What to ask of the peer if the experiment file does not say.
+    fn ecn(&self) -> EcnWish {
+        EcnWish::NotEct
+    }
+    /// The handshake is over and `granted` tells whether the wish of [`Self::ecn`] was fulfilled.
+    /// Returns the controller to go on with, if it gives way to another.
+    fn on_established(
+        &mut self,
+        _granted: bool,
+        _ack: &Ack,
+        _w: &mut Window,
+    ) -> Option<Box<dyn CongestionControl>> {
+        None
+    }
+    /// The law's inner state, for time series.
+    fn probe(&self, _out: &mut dyn Gauges) {}
+}
+
+/// Codepoint and feedback that a controller wants (Linux flags `TCP_CONG_NEEDS_ECN` and
+/// `TCP_CONG_NEEDS_ACCECN`).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum EcnWish {
+    /// No ECN of its own; sends ECT(0) if the host negotiates ECN.
+    NotEct,
+    /// ECT(0) with RFC 3168 feedback.
+    Ect0Classic,
+    /// ECT(1) with AccECN, and without it no ECN at all (RFC 9331, section 4.2).
+    Ect1AccEcn,
+}
+
+impl EcnWish {
+    /// The host's ECN setting that fulfils the wish.
+    pub fn support(self) -> EcnSupport {
+        match self {
+            EcnWish::NotEct => EcnSupport::Off,
+            EcnWish::Ect0Classic => EcnSupport::Classic,
+            EcnWish::Ect1AccEcn => EcnSupport::AccEcn,
+        }
+    }
+}
+
+/// Why the window must come down.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Congestion {
+    /// Congestion experienced: the connection enters CWR.
+    Ecn,
+    /// Fast retransmit: the connection enters Recovery.
+    Loss,
+    /// The retransmission timer expired.
+    Timeout,
+    /// A tail loss probe repaired a loss (RFC 8985, 7.4.2).
+    TailLoss,
+}
+
+/// The congestion window and what bounds it. Windows count segments.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    /// Segments acknowledged since the last additive increase.
+    pub cwnd_count: u32,
+    /// Payload of a full segment, bytes. A controller may lower it (windows below two segments).
+    pub mss: u32,
+    /// IP and TCP headers of a data segment.
+    pub header: u32,
+}
+
+/// "Infinite" threshold: slow start until something happens.
+pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
+/// Initial window (RFC 6928).
+pub const INITIAL_WINDOW: u32 = 10;
+/// No controller reduces below this; only a timeout does.
+pub const MIN_WINDOW: u32 = 2;
+
+impl Window {
+    pub fn new(mss: u32, header: u32) -> Window {
+        Window { cwnd: INITIAL_WINDOW, ssthresh: SSTHRESH_INFINITE, cwnd_count: 0, mss, header }
+    }
+    #[inline]
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+    /// IP packet of a full segment, bytes.
+    #[inline]
+    pub fn mtu(&self) -> u32 {
+        self.mss + self.header
+    }
+    /// Slow start: one segment per segment acknowledged, up to the threshold. Returns what is left
+    /// for additive increase.
+    pub fn slow_start(&mut self, acked: u32) -> u32 {
+        let cwnd = (self.cwnd.saturating_add(acked)).min(self.ssthresh);
+        let left = acked - (cwnd - self.cwnd);
+        self.cwnd = cwnd;
+        left
+    }
+    /// Additive increase: one segment per `per` segments acknowledged.
+    pub fn additive_increase(&mut self, per: u32, acked: u32) {
+        let per = per.max(1);
+        // A debt built up with a larger `per` is paid at once, not as a burst.
+        if self.cwnd_count >= per {
+            self.cwnd_count = 0;
+            self.cwnd += 1;
+        }
+        self.cwnd_count += acked;
+        if self.cwnd_count >= per {
+            let delta = self.cwnd_count / per;
+            self.cwnd_count -= delta * per;
+            self.cwnd += delta;
+        }
+    }
+}
+
+/// What one ACK told.
+#[derive(Clone, Debug, Default)]
+pub struct Ack {
+    pub now: Time,
+    /// Segments newly delivered, cumulatively or by SACK.
+    pub acked: u32,
+    /// Of which reported as marked.
+    pub ce: u32,
+    /// Totals of the connection.
+    pub delivered: u32,
+    pub delivered_ce: u32,
+    /// RTT of the newest segment acknowledged, µs.
+    pub rtt_us: Option<u32>,
+    /// Smoothed RTT in eighths of a microsecond; zero before the first sample.
+    pub srtt8: u32,
+    pub min_rtt_us: u32,
+    pub snd_una: u32,
+    pub snd_nxt: u32,
+    pub in_flight: u32,
+    /// The window, not the application or pacing, held the sender back in the last round trip.
+    pub cwnd_limited: bool,
+    /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.
+    pub may_grow: bool,
+    /// In recovery from loss.
+    pub in_recovery: bool,
+    /// Segments leave at the pacing rate rather than when ACKs arrive.
+    pub paced: bool,
+    /// The pacing rate that TCP uses, bytes of payload per second.
+    pub pacing_rate: u64,
+    pub rate: RateSample,
+}
+
+impl Ack {
+    pub fn srtt(&self) -> Span {
+        Span::from_micros(u64::from(self.srtt8 >> 3))
+    }
+}

@@ -1,0 +1,411 @@
+//! CUBIC, as Linux 7.2 does it (`net/ipv4/tcp_cubic.c`) or by the letter of RFC 9438.
+//!
+//! After a reduction the window follows W(t) = C (t - K)^3 + W_max, so that it returns to the old
+//! maximum after K seconds whatever the RTT; in the Reno-friendly region a linear estimate takes
+//! over where the cubic would be slower than Reno. HyStart ends slow start before the buffer fills.
+//!
+//! Linux differs from the RFC: time is counted in ticks (`hz`), the smallest RTT stands for the
+//! current one, the Reno estimate keeps its slope after it has passed the old maximum, and before
+//! the first loss the window grows at least 5 % per round trip.
+
+use super::registry::{Controller, Options, Param};
+use super::{Ack, Congestion, CongestionControl, MIN_WINDOW, Window};
+use crate::aqm::Gauges;
+use crate::math;
+use crate::time::{Span, Time};
+
+/// beta = 717/1024 = 0.7 (RFC 9438, 4.6); also for ECN.
+const BETA_NUM: u64 = 717;
+const BETA_DEN: u64 = 1024;
+/// C = 410/1024 = 0.4 segments/s^3 (RFC 9438, 5.1).
+const C_NUM: u64 = 410;
+/// Cubic time is counted in 1/1024 s, as the kernel does.
+const TICKS: u64 = 1024;
+/// The Reno estimate gains one segment per 15/8 windows: 3 (1 - beta)/(1 + beta) = 0.53 per RTT
+/// (RFC 9438, 4.3).
+const RENO_EIGHTHS: u64 = 15;
+/// Before the first loss, at most this many ACKed segments per segment of growth: 5 % per RTT.
+const INITIAL_COUNT_MAX: u64 = 20;
+/// At most one segment of growth per two acknowledged: 1.5 times per RTT (RFC 9438, 4.4).
+const COUNT_MIN: u64 = 2;
+
+/// HyStart: does nothing below this window.
+const HYSTART_LOW_WINDOW: u32 = 16;
+/// ACKs not further apart than this belong to one train.
+const HYSTART_ACK_DELTA: Span = Span::from_millis(2);
+const HYSTART_MIN_SAMPLES: u32 = 8;
+/// A delay increase of an eighth of the smallest RTT, within these bounds, ends slow start.
+const HYSTART_DELAY_MIN_US: u32 = 4_000;
+const HYSTART_DELAY_MAX_US: u32 = 16_000;
+/// Four full-sized bursts: what the sender's own segmentation may add to an ACK train.
+const HYSTART_BURST_BYTES: u64 = 4 * 65_536;
+
+pub const CONTROLLER: Controller = Controller {
+    name: "cubic",
+    summary: "CUBIC with HyStart (RFC 9438; Linux's variant by default)",
+    parameters: &[
+        Param { name: "rules", default: "linux", help: "\"linux\" or \"rfc9438\"" },
+        Param { name: "hystart", default: "on", help: "end slow start before the first loss" },
+        Param {
+            name: "fast_convergence",
+            default: "on",
+            help: "yield when the maximum shrinks (RFC 9438, 4.7)",
+        },
+        Param {
+            name: "beta_ecn",
+            default: "0.7",
+            help: "factor on an ECN mark; 0.85 with ABE (RFC 8511)",
+        },
+        Param { name: "hz", default: "250", help: "timer ticks per second of the modelled kernel" },
+    ],
+    build: |o| Ok(Box::new(Cubic::from_options(o)?)),
+    check: |o| Cubic::from_options(o).map(|_| ()),
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    rfc: bool,
+    hystart: Option<HyStart>,
+    fast_convergence: bool,
+    beta_ecn: f64,
+    tick: Span,
+    w_max: u64,
+    /// Smallest RTT, µs; 0 before the first sample.
+    delay_min_us: u32,
+    epoch: Option<Epoch>,
+    last_cwnd: u32,
+    last_time: Time,
+    /// Acknowledged segments per segment of growth.
+    count: u64,
+}
+
+/// From one reduction to the next.
+#[derive(Clone, Debug)]
+struct Epoch {
+    start: Time,
+    /// Time to reach the origin, 1/1024 s.
+    k: u64,
+    /// Plateau of the cubic, segments.
+    origin: u64,
+    /// Reno's window, had it started here, and ACKs counted towards its next segment.
+    reno_window: u64,
+    reno_acked: u64,
+}
+
+impl Cubic {
+    fn from_options(o: &Options) -> Result<Cubic, super::registry::CcError> {
+        Ok(Cubic {
+            rfc: o.choice("rules", &["linux", "rfc9438"])? == "rfc9438",
+            hystart: o.switch("hystart")?.then(HyStart::default),
+            fast_convergence: o.switch("fast_convergence")?,
+            beta_ecn: o.fraction("beta_ecn")?,
+            tick: Span(1_000_000_000 / o.integer("hz", 100..=1000)?),
+            w_max: 0,
+            delay_min_us: 0,
+            epoch: None,
+            last_cwnd: 0,
+            last_time: Time::ZERO,
+            count: 1,
+        })
+    }
+
+    /// The kernel's coarse clock; exact by the RFC.
+    fn clock(&self, now: Time) -> Time {
+        if self.rfc { now } else { Time(now.0 - now.0 % self.tick.0) }
+    }
+
+    /// A recent start of epoch makes RTTs unrepresentative.
+    fn sample_rtt(&mut self, ack: &Ack, w: &mut Window) {
+        let Some(rtt) = ack.rtt_us else { return };
+        let now = self.clock(ack.now);
+        if self.epoch.as_ref().is_some_and(|e| now.since(e.start) < Span::from_secs(1)) {
+            return;
+        }
+        let rtt = rtt.max(1);
+        if self.delay_min_us == 0 || rtt < self.delay_min_us {
+            self.delay_min_us = rtt;
+        }
+        if w.in_slow_start()
+            && let Some(h) = &mut self.hystart
+            && h.should_exit(ack, rtt, self.delay_min_us, w.cwnd)
+        {
+            w.ssthresh = w.cwnd;
+        }
+    }
+
+    /// RFC 9438, 4.2: how many ACKed segments one segment of growth takes now.
+    fn update_count(&mut self, acked: u32, ack: &Ack, cwnd: u32) {
+        let now = self.clock(ack.now);
+        let window = u64::from(cwnd);
+        if let Some(e) = &mut self.epoch {
+            e.reno_acked += u64::from(acked);
+            let same = self.last_cwnd == cwnd && now.since(self.last_time) <= Span(31_250_000);
+            if !self.rfc && same {
+                return;
+            }
+        }
+        let same_tick = self.epoch.is_some() && now == self.last_time && !self.rfc;
+        if !same_tick {
+            self.last_cwnd = cwnd;
+            self.last_time = now;
+            if self.epoch.is_none() {
+                self.epoch = Some(self.start_epoch(now, window, acked));
+            }
+            let target = self.target(now, ack, window);
+            self.count = if target > window { window / (target - window) } else { 100 * window };
+            if self.w_max == 0 && !self.rfc {
+                self.count = self.count.min(INITIAL_COUNT_MAX);
+            }
+        }
+        self.befriend_reno(window);
+        self.count = self.count.max(COUNT_MIN);
+    }
+
+    fn start_epoch(&self, now: Time, window: u64, acked: u32) -> Epoch {
+        let (k, origin) = if self.w_max <= window {
+            (0, window)
+        } else {
+            // K = cbrt((W_max - cwnd) / C)
+            let v = (self.w_max - window) as f64 * 1024.0 / C_NUM as f64;
+            ((math::cbrt(v) * TICKS as f64) as u64, self.w_max)
+        };
+        Epoch { start: now, k, origin, reno_window: window, reno_acked: u64::from(acked) }
+    }
+
+    /// W(t + RTT), segments.
+    fn target(&self, now: Time, ack: &Ack, window: u64) -> u64 {
+        let e = self.epoch.as_ref().expect("an epoch has begun");
+        let ahead = if self.rfc {
+            ack.srtt()
+        } else {
+            // Rounded up to a tick, as the kernel's conversion does.
+            let d = Span::from_micros(u64::from(self.delay_min_us));
+            Span(d.0.div_ceil(self.tick.0) * self.tick.0)
+        };
+        let t = (now.since(e.start) + ahead).0 as u128 * u128::from(TICKS) / 1_000_000_000;
+        let t = t as u64;
+        let offset = u128::from(t.abs_diff(e.k));
+        let delta = (u128::from(C_NUM) * offset * offset * offset) >> 40;
+        let delta = u64::try_from(delta).unwrap_or(u64::MAX);
+        let target =
+            if t < e.k { e.origin.saturating_sub(delta) } else { e.origin.saturating_add(delta) };
+        if self.rfc { target.clamp(window, window + window / 2) } else { target }
+    }
+
+    /// RFC 9438, 4.3.
+    fn befriend_reno(&mut self, window: u64) {
+        let (rfc, w_max) = (self.rfc, self.w_max);
+        let Some(e) = &mut self.epoch else { return };
+        loop {
+            // By the RFC the slope rises to Reno's own once the old maximum is reached.
+            let eighths = if rfc && e.reno_window >= w_max { 8 } else { RENO_EIGHTHS };
+            let per_segment = (window * eighths) >> 3;
+            if e.reno_acked <= per_segment {
+                break;
+            }
+            e.reno_acked -= per_segment;
+            e.reno_window += 1;
+        }
+        if e.reno_window > window {
+            self.count = self.count.min(window / (e.reno_window - window));
+        }
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        self.sample_rtt(ack, w);
+        if !ack.may_grow || !ack.cwnd_limited {
+            return;
+        }
+        let mut acked = ack.acked;
+        if w.in_slow_start() {
+            acked = w.slow_start(acked);
+            if acked == 0 {
+                return;
+            }
+        }
+        self.update_count(acked, ack, w.cwnd);
+        w.additive_increase(u32::try_from(self.count).unwrap_or(u32::MAX), acked);
+    }
+
+    fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {
+        let window = u64::from(w.cwnd);
+        self.epoch = None;
+        self.w_max = if window < self.w_max && self.fast_convergence {
+            window * (BETA_DEN + BETA_NUM) / (2 * BETA_DEN)
+        } else {
+            window
+        };
+        let reduced = match why {
+            // 0.7 is the law's own 717/1024.
+            Congestion::Ecn if self.beta_ecn != 0.7 => (window as f64 * self.beta_ecn) as u64,
+            _ => window * BETA_NUM / BETA_DEN,
+        };
+        w.ssthresh = (reduced as u32).max(MIN_WINDOW);
+        if why == Congestion::Timeout {
+            self.w_max = 0;
+            self.delay_min_us = 0;
+            if let Some(h) = &mut self.hystart {
+                *h = HyStart::default();
+            }
+        }
+    }
+
+    fn probe(&self, out: &mut dyn Gauges) {
+        out.gauge("w_max_packets", self.w_max as f64);
+    }
+}
+
+/// HyStart: ends slow start when a round's ACKs arrive over half the smallest RTT, or when its
+/// delay rises.
+#[derive(Clone, Debug, Default)]
+struct HyStart {
+    found: bool,
+    started: bool,
+    round_start: Time,
+    round_end: u32,
+    last_ack: Time,
+    round_min_us: u32,
+    samples: u32,
+}
+
+impl HyStart {
+    fn should_exit(&mut self, ack: &Ack, rtt: u32, delay_min_us: u32, cwnd: u32) -> bool {
+        if self.found {
+            return false;
+        }
+        if !self.started || ack.snd_una > self.round_end {
+            self.started = true;
+            self.round_start = ack.now;
+            self.last_ack = ack.now;
+            self.round_end = ack.snd_nxt;
+            self.round_min_us = u32::MAX;
+            self.samples = 0;
+        }
+        if cwnd < HYSTART_LOW_WINDOW {
+            return false;
+        }
+        if ack.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
+            self.last_ack = ack.now;
+            let burst_us = (HYSTART_BURST_BYTES * 1_000_000 / ack.pacing_rate.max(1)).min(1_000);
+            let mut threshold = u64::from(delay_min_us) + burst_us;
+            // Pacing spreads a round over half an RTT by itself.
+            if !ack.paced {
+                threshold /= 2;
+            }
+            self.found |= ack.now.since(self.round_start).as_micros() > threshold;
+        }
+        self.round_min_us = self.round_min_us.min(rtt);
+        if self.samples < HYSTART_MIN_SAMPLES {
+            self.samples += 1;
+        } else {
+            let rise = (delay_min_us / 8).clamp(HYSTART_DELAY_MIN_US, HYSTART_DELAY_MAX_US);
+            self.found |= self.round_min_us > delay_min_us + rise;
+        }
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cubic(given: &[(&str, &str)]) -> Cubic {
+        Cubic::from_options(&CONTROLLER.options(given.iter().copied()).unwrap()).unwrap()
+    }
+
+    fn ack(now: Time, acked: u32, rtt_us: u32) -> Ack {
+        Ack {
+            now,
+            acked,
+            rtt_us: Some(rtt_us),
+            srtt8: rtt_us * 8,
+            cwnd_limited: true,
+            may_grow: true,
+            ..Ack::default()
+        }
+    }
+
+    /// laws.md 7: recovery takes K = cbrt(0.3 W_max / 0.4) seconds. At 100 ms RTT the cubic, not
+    /// Reno, governs; it is 1 below its plateau cbrt(1/0.4) seconds before K, and looks one RTT
+    /// ahead.
+    #[test]
+    fn the_window_is_back_at_its_maximum_after_k_seconds() {
+        for rules in ["linux", "rfc9438"] {
+            let mut c = cubic(&[("rules", rules), ("hystart", "off")]);
+            let mut w = Window::new(1448, 52);
+            w.cwnd = 1000;
+            w.ssthresh = 1000;
+            c.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+            w.cwnd = w.ssthresh;
+            assert_eq!(w.cwnd, 700);
+            let rtt = Span::from_millis(100);
+            let mut now = Time::ZERO;
+            while w.cwnd < 999 {
+                for _ in 0..w.cwnd {
+                    now += rtt / u64::from(w.cwnd);
+                    c.on_ack(&ack(now, 1, 100_000), &mut w);
+                }
+            }
+            let expected = math::cbrt(0.3 * 1000.0 / 0.4) - math::cbrt(1.0 / 0.4) - 0.1;
+            let t = now.as_secs_f64();
+            assert!((t - expected).abs() < 0.06 * expected, "{rules}: {t} s, law {expected} s");
+        }
+    }
+
+    /// Reno-friendly region: at a short RTT the window gains 8/15 segment per round trip.
+    #[test]
+    fn at_short_rtt_it_grows_like_reno_of_the_same_average() {
+        let mut c = cubic(&[("hystart", "off")]);
+        let mut w = Window::new(1448, 52);
+        w.cwnd = 50;
+        w.ssthresh = 50;
+        c.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
+        w.cwnd = w.ssthresh;
+        let start = w.cwnd;
+        let mut now = Time::ZERO;
+        for _round in 0..150 {
+            let n = w.cwnd;
+            for _ in 0..n {
+                now += Span::from_millis(4) / u64::from(n);
+                c.on_ack(&ack(now, 1, 4_000), &mut w);
+            }
+        }
+        let gained = w.cwnd - start;
+        assert!((72..=82).contains(&gained), "gained {gained} in 150 round trips, law 80");
+    }
+
+    #[test]
+    fn fast_convergence_gives_up_part_of_the_maximum() {
+        let mut c = cubic(&[]);
+        let mut w = Window::new(1448, 52);
+        w.cwnd = 100;
+        c.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!((c.w_max, w.ssthresh), (100, 70));
+        w.cwnd = 80;
+        c.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(c.w_max, 68);
+    }
+
+    #[test]
+    fn hystart_ends_slow_start_when_delay_rises() {
+        let mut c = cubic(&[]);
+        let mut w = Window::new(1448, 52);
+        w.cwnd = 20;
+        let mut now = Time::ZERO;
+        for i in 0..20 {
+            now += Span::from_millis(3); // too far apart for an ACK train
+            let a = Ack { snd_una: i, snd_nxt: i + 20, ..ack(now, 1, 20_000) };
+            c.on_ack(&a, &mut w);
+        }
+        assert!(w.in_slow_start());
+        for i in 20..60 {
+            now += Span::from_millis(3);
+            let a = Ack { snd_una: i, snd_nxt: i + 20, ..ack(now, 1, 25_000) };
+            c.on_ack(&a, &mut w);
+        }
+        assert!(!w.in_slow_start());
+    }
+}

@@ -1,0 +1,100 @@
+//! Reno (RFC 5681): one segment per round trip, half on congestion. With ABE (RFC 8511) the
+//! reduction on ECN is smaller.
+
+use super::registry::{Controller, Options, Param};
+use super::{Ack, Congestion, CongestionControl, MIN_WINDOW, Window};
+use crate::time::Time;
+
+/// Multiplicative factor on loss.
+const BETA: f64 = 0.5;
+
+pub const CONTROLLER: Controller = Controller {
+    name: "reno",
+    summary: "Reno (RFC 5681)",
+    parameters: &[Param {
+        name: "beta_ecn",
+        default: "0.5",
+        help: "factor on an ECN mark; 0.8 with ABE (RFC 8511)",
+    }],
+    build: |o| Ok(Box::new(Reno::new(o.fraction("beta_ecn")?))),
+    check: |o: &Options| o.fraction("beta_ecn").map(|_| ()),
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Reno {
+    beta_ecn: f64,
+}
+
+impl Reno {
+    pub fn new(beta_ecn: f64) -> Reno {
+        Reno { beta_ecn }
+    }
+    /// Plain RFC 5681, which other controllers give way to.
+    pub fn plain() -> Reno {
+        Reno::new(BETA)
+    }
+}
+
+impl CongestionControl for Reno {
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        if !ack.may_grow || !ack.cwnd_limited {
+            return;
+        }
+        let mut acked = ack.acked;
+        if w.in_slow_start() {
+            acked = w.slow_start(acked);
+        }
+        if acked > 0 {
+            w.additive_increase(w.cwnd, acked);
+        }
+    }
+
+    fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {
+        let beta = if why == Congestion::Ecn { self.beta_ecn } else { BETA };
+        w.ssthresh = ((f64::from(w.cwnd) * beta) as u32).max(MIN_WINDOW);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(acked: u32) -> Ack {
+        Ack { acked, cwnd_limited: true, may_grow: true, ..Ack::default() }
+    }
+
+    #[test]
+    fn one_segment_per_window_then_half() {
+        let mut r = Reno::plain();
+        let mut w = Window::new(1448, 52);
+        w.ssthresh = 10;
+        for _ in 0..5 {
+            r.on_ack(&ack(2), &mut w);
+        }
+        assert_eq!(w.cwnd, 11);
+        w.cwnd = 31;
+        r.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(w.ssthresh, 15);
+    }
+
+    #[test]
+    fn no_growth_unless_the_window_limits() {
+        let mut r = Reno::plain();
+        let mut w = Window::new(1448, 52);
+        r.on_ack(&Ack { cwnd_limited: false, ..ack(10) }, &mut w);
+        r.on_ack(&Ack { may_grow: false, ..ack(10) }, &mut w);
+        assert_eq!(w.cwnd, 10);
+    }
+
+    #[test]
+    fn abe_reduces_less_on_a_mark() {
+        let mut r = Reno::new(0.8);
+        let mut w = Window::new(1448, 52);
+        w.cwnd = 100;
+        r.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
+        assert_eq!(w.ssthresh, 80);
+        r.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(w.ssthresh, 50);
+    }
+}

@@ -1,0 +1,32 @@
+//! The ECN field of the IP header (RFC 3168, RFC 9331).
+
+use serde::{Deserialize, Serialize};
+
+/// The two ECN bits, with their values on the wire.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Ecn {
+    #[default]
+    NotEct = 0b00,
+    Ect1 = 0b01,
+    Ect0 = 0b10,
+    Ce = 0b11,
+}
+
+impl Ecn {
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self as u8
+    }
+    /// ECN-capable: anything but Not-ECT. Such a packet may be marked CE.
+    #[inline]
+    pub const fn is_capable(self) -> bool {
+        !matches!(self, Ecn::NotEct)
+    }
+    /// Carries the L4S identifier of RFC 9331: ECT(1), or CE, which may have been ECT(1).
+    #[inline]
+    pub const fn is_l4s(self) -> bool {
+        self as u8 & 1 == 1
+    }
+}

@@ -1,0 +1,22 @@
+//! Transcendental functions with the same bits on every machine: libm's, never the platform's.
+
+#[inline]
+pub fn exp(x: f64) -> f64 {
+    libm::exp(x)
+}
+#[inline]
+pub fn ln(x: f64) -> f64 {
+    libm::log(x)
+}
+#[inline]
+pub fn log2(x: f64) -> f64 {
+    libm::log2(x)
+}
+#[inline]
+pub fn pow(x: f64, y: f64) -> f64 {
+    libm::pow(x, y)
+}
+#[inline]
+pub fn cbrt(x: f64) -> f64 {
+    libm::cbrt(x)
+}

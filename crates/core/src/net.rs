@@ -1,0 +1,4 @@
+//! Network elements: small things that receive packets and wake up.
+
+pub mod link;
+pub mod pipe;

@@ -1,0 +1,169 @@
+//! The packet of the simulator: a small `Copy` value that moves through ring buffers.
+
+use crate::aqm::Pkt;
+use crate::ecn::Ecn;
+use crate::time::{Span, Time};
+use crate::units::ETHERNET_HEADER;
+
+/// Number of a flow within a run (a group of `count = n` flows has n of them).
+pub type FlowId = u32;
+/// Number of a flow group: one `[[flow]]` table of the experiment file.
+pub type GroupId = u16;
+
+/// IP and TCP headers with the timestamp option: every data segment and ACK carries them.
+pub const TCP_IP_HEADERS: u32 = 20 + 20 + 12;
+/// IP header, TCP header and 20 bytes of options (MSS, SACK permitted, timestamps, window scale).
+pub const SYN_FRAME: u32 = ETHERNET_HEADER + 20 + 20 + 20;
+/// A pure ACK without SACK or AccECN options.
+pub const ACK_FRAME: u32 = ETHERNET_HEADER + TCP_IP_HEADERS;
+/// IP and UDP headers.
+pub const UDP_IP_HEADERS: u32 = 20 + 8;
+
+/// Bit set of what a packet is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    pub const DATA: Flags = Flags(1);
+    /// Travels from receiver to sender.
+    pub const ACK: Flags = Flags(1 << 1);
+    pub const SYN: Flags = Flags(1 << 2);
+    /// Sent before (Karn's algorithm needs no flag on the wire; statistics do).
+    pub const RETRANSMISSION: Flags = Flags(1 << 3);
+    /// The ACK carries the AccECN option's byte counters.
+    pub const ACCECN_OPTION: Flags = Flags(1 << 4);
+    /// The ACK's first SACK block is a D-SACK (RFC 2883).
+    pub const DSACK: Flags = Flags(1 << 5);
+    pub const UDP: Flags = Flags(1 << 6);
+    /// The last segment of a transfer.
+    pub const FIN: Flags = Flags(1 << 7);
+
+    #[inline]
+    pub const fn has(self, f: Flags) -> bool {
+        self.0 & f.0 != 0
+    }
+    #[inline]
+    pub const fn with(self, f: Flags) -> Flags {
+        Flags(self.0 | f.0)
+    }
+}
+
+/// The three TCP header bits that RFC 3168 calls (NS,) CWR and ECE, and AccECN the ACE field.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct TcpBits(pub u8);
+
+impl TcpBits {
+    pub const ECE: TcpBits = TcpBits(0b001);
+    pub const CWR: TcpBits = TcpBits(0b010);
+    pub const AE: TcpBits = TcpBits(0b100);
+    #[inline]
+    pub const fn has(self, b: TcpBits) -> bool {
+        self.0 & b.0 != 0
+    }
+    #[inline]
+    pub const fn with(self, b: TcpBits) -> TcpBits {
+        TcpBits(self.0 | b.0)
+    }
+}
+
+/// Byte counters of the AccECN option, modulo 2^24 as on the wire (RFC 9768, section 3.2.3).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct EcnBytes {
+    pub ect0: u32,
+    pub ce: u32,
+    pub ect1: u32,
+}
+
+/// Names SACK blocks in the simulation's side store: they are rare and would double the packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SackSlot(pub u32);
+
+impl SackSlot {
+    pub const NONE: SackSlot = SackSlot(u32::MAX);
+    #[inline]
+    pub fn is_some(self) -> bool {
+        self != SackSlot::NONE
+    }
+}
+
+/// A packet. Segments are numbered, not bytes: segment n is the n-th that the sender cut; each
+/// tells its `payload`, so segments need not be of one size.
+#[derive(Copy, Clone, Debug)]
+pub struct Packet {
+    /// Arrival at the queue it is in.
+    pub enqueued_at: Time,
+    /// Timestamp option: TSval of data, TSecr of an ACK.
+    pub stamp: Time,
+    /// Time spent in queues so far, nanoseconds (saturates at 4.29 s).
+    pub queued_ns: u32,
+    /// Data: number of the segment. ACK: the next segment expected.
+    pub seq: u32,
+    pub flow: FlowId,
+    pub ecn_bytes: EcnBytes,
+    pub sack: SackSlot,
+    pub group: GroupId,
+    /// Ethernet frame without FCS, bytes.
+    pub frame_len: u16,
+    /// Transport payload, bytes.
+    pub payload: u16,
+    pub ecn: Ecn,
+    pub flags: Flags,
+    pub bits: TcpBits,
+    /// How many elements of its path it has passed.
+    pub hop: u8,
+}
+
+impl Packet {
+    /// An empty packet of `flow`, to be filled in.
+    pub fn new(flow: FlowId, group: GroupId, flags: Flags, frame_len: u32, ecn: Ecn) -> Packet {
+        Packet {
+            enqueued_at: Time::ZERO,
+            stamp: Time::ZERO,
+            queued_ns: 0,
+            seq: 0,
+            flow,
+            ecn_bytes: EcnBytes::default(),
+            sack: SackSlot::NONE,
+            group,
+            frame_len: frame_len as u16,
+            payload: 0,
+            ecn,
+            flags,
+            bits: TcpBits::default(),
+            hop: 0,
+        }
+    }
+    /// Accounts for `sojourn` in a queue.
+    #[inline]
+    pub fn add_queued(&mut self, sojourn: Span) {
+        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
+        self.queued_ns = self.queued_ns.saturating_add(ns);
+    }
+}
+
+impl Pkt for Packet {
+    #[inline]
+    fn frame_len(&self) -> u32 {
+        u32::from(self.frame_len)
+    }
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    #[inline]
+    fn set_ecn(&mut self, ecn: Ecn) {
+        self.ecn = ecn;
+    }
+    #[inline]
+    fn enqueued_at(&self) -> Time {
+        self.enqueued_at
+    }
+    #[inline]
+    fn flow_hash(&self) -> u32 {
+        // The finaliser of MurmurHash3 spreads consecutive flow numbers over all bits.
+        let mut h = self.flow.wrapping_add(0x9e37_79b9);
+        h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
+        h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
+        h ^ (h >> 16)
+    }
+}

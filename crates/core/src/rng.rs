@@ -1,0 +1,41 @@
+//! Seeded random streams. One seed per run; every element draws from a child stream of its own, so
+//! that adding an element does not change what another one draws.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
+/// A stream of random numbers (xoshiro256++).
+#[derive(Clone, Debug)]
+pub struct Rng(Xoshiro256PlusPlus);
+
+impl Rng {
+    /// The stream called `name` of the run with this `seed`; `index` tells elements of one kind
+    /// apart.
+    pub fn stream(seed: u64, name: &str, index: u64) -> Rng {
+        // FNV-1a spreads the name over 64 bits; seed_from_u64 (SplitMix64) then fills the state.
+        let mut h = 0xcbf2_9ce4_8422_2325_u64;
+        for b in name.bytes().chain(seed.to_le_bytes()).chain(index.to_le_bytes()) {
+            h = (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Rng(Xoshiro256PlusPlus::seed_from_u64(h))
+    }
+    #[inline]
+    pub fn u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+    /// Uniform over all 32-bit numbers.
+    #[inline]
+    pub fn u32(&mut self) -> u32 {
+        (self.0.next_u64() >> 32) as u32
+    }
+    /// Uniform in [0, 1) with 53 random bits.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    }
+    /// Uniform in [0, n); 0 for n = 0. (Lemire's multiplication; the bias is below n/2^64.)
+    #[inline]
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
+    }
+}

@@ -1,0 +1,259 @@
+//! What a run is for the core: a plain, fully resolved description, read from JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::aqm::registry::{self as qdiscs, QdiscConfig};
+use crate::cc::registry as controllers;
+use crate::ecn::Ecn;
+use crate::transport::ecn::EcnSupport;
+
+/// A run. Times are nanoseconds, rates bits per second, sizes bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub duration_ns: u64,
+    #[serde(default)]
+    pub warmup_ns: u64,
+    pub seed: u64,
+    #[serde(default = "default_sample")]
+    pub sample_ns: u64,
+    #[serde(default)]
+    pub start_jitter_ns: u64,
+    pub links: Vec<LinkSpec>,
+    pub flows: Vec<FlowSpec>,
+    #[serde(default)]
+    pub at: Vec<Change>,
+    #[serde(default)]
+    pub rewrites: Vec<Rewrite>,
+}
+
+fn default_sample() -> u64 {
+    100_000_000
+}
+fn one() -> u32 {
+    1
+}
+fn default_burst() -> u64 {
+    crate::net::link::DEFAULT_BURST
+}
+
+/// A link: `qdisc` is a tc string.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    pub name: String,
+    pub rate_bps: u64,
+    pub qdisc: String,
+    #[serde(default = "default_burst")]
+    pub burst_bytes: u64,
+}
+
+/// What a flow group is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    #[default]
+    Tcp,
+    Cbr,
+}
+
+/// `ecn` of a flow: what a TCP host asks for, or the codepoint of a CBR source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum EcnSetting {
+    Support(EcnSupport),
+    Codepoint(Ecn),
+}
+
+/// A flow group.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    pub name: String,
+    #[serde(default)]
+    pub kind: Kind,
+    #[serde(default)]
+    pub cc: Option<String>,
+    #[serde(default = "one")]
+    pub count: u32,
+    pub rtt_ns: u64,
+    #[serde(default)]
+    pub start_ns: u64,
+    #[serde(default)]
+    pub stop_ns: Option<u64>,
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    #[serde(default)]
+    pub ecn: Option<EcnSetting>,
+    #[serde(default)]
+    pub peer_ecn: Option<EcnSupport>,
+    pub path: Vec<String>,
+    #[serde(default)]
+    pub reverse_path: Vec<String>,
+    #[serde(default)]
+    pub pace_bps: Option<u64>,
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
+    #[serde(default)]
+    pub packet_bytes: Option<u32>,
+    #[serde(default)]
+    pub batch: Option<u32>,
+}
+
+/// A change of a link while it runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub time_ns: u64,
+    pub link: String,
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
+    #[serde(default)]
+    pub qdisc: Option<String>,
+}
+
+/// Which side of a link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Before,
+    After,
+}
+
+/// Rewriting of the ECN field of a flow's data packets.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rewrite {
+    pub flow: String,
+    #[serde(rename = "where")]
+    pub side: Side,
+    pub link: String,
+    pub from: Ecn,
+    pub to: Ecn,
+}
+
+/// What is wrong with a run, in one sentence.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct ScenarioError(pub String);
+
+fn wrong<T>(sentence: impl Into<String>) -> Result<T, ScenarioError> {
+    Err(ScenarioError(sentence.into()))
+}
+
+impl Run {
+    /// Reads and checks a run.
+    ///
+    /// # Errors
+    /// One sentence that names the part and the fix.
+    pub fn from_json(text: &str) -> Result<Run, ScenarioError> {
+        let run: Run = serde_json::from_str(text)
+            .map_err(|e| ScenarioError(format!("the run's description is not valid: {e}")))?;
+        run.check()?;
+        Ok(run)
+    }
+
+    /// Finds a link by name.
+    pub fn link(&self, name: &str) -> Result<usize, ScenarioError> {
+        match self.links.iter().position(|l| l.name == name) {
+            Some(i) => Ok(i),
+            None => wrong(format!("there is no link \"{name}\"")),
+        }
+    }
+
+    fn check(&self) -> Result<(), ScenarioError> {
+        if self.duration_ns == 0 || self.warmup_ns >= self.duration_ns {
+            return wrong("duration must be longer than warmup, and not 0");
+        }
+        if self.sample_ns == 0 {
+            return wrong("sample must be longer than 0");
+        }
+        if self.links.len() > 1000 || self.flows.len() > 60_000 {
+            return wrong("at most 1000 links and 60 000 flow groups are supported");
+        }
+        for l in &self.links {
+            if l.rate_bps == 0 {
+                return wrong(format!("link \"{}\": rate must be above 0", l.name));
+            }
+            parse_qdisc(&l.qdisc)?;
+        }
+        for f in &self.flows {
+            self.check_flow(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
+        }
+        for c in &self.at {
+            self.link(&c.link)?;
+            if let Some(q) = &c.qdisc {
+                parse_qdisc(q)?;
+            }
+            if c.rate_bps == Some(0) {
+                return wrong(format!("link \"{}\": rate must be above 0", c.link));
+            }
+        }
+        for r in &self.rewrites {
+            self.link(&r.link)?;
+            if !self.flows.iter().any(|f| f.name == r.flow) {
+                return wrong(format!("rewrite: there is no flow \"{}\"", r.flow));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_flow(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
+        if f.count == 0 {
+            return wrong("count must be at least 1");
+        }
+        if f.path.len() > 100 || f.reverse_path.len() > 100 {
+            return wrong("a path has at most 100 links");
+        }
+        for name in f.path.iter().chain(&f.reverse_path) {
+            self.link(name)?;
+        }
+        match f.kind {
+            Kind::Tcp => {
+                if let Some(EcnSetting::Codepoint(_)) = f.ecn {
+                    return wrong("ecn of a TCP flow is \"off\", \"classic\" or \"accecn\"");
+                }
+                controller(f)?;
+            }
+            Kind::Cbr => {
+                if f.rate_bps.unwrap_or(0) == 0 {
+                    return wrong("a cbr flow needs a rate above 0");
+                }
+                if let Some(EcnSetting::Support(_)) = f.ecn {
+                    return wrong("ecn of a cbr flow is \"not-ect\", \"ect0\" or \"ect1\"");
+                }
+                let size = f.packet_bytes.unwrap_or(crate::units::MTU_FRAME);
+                if !(64..=9014).contains(&size) {
+                    return wrong("packet must be between 64B and 9014B");
+                }
+                if f.batch == Some(0) {
+                    return wrong("batch must be at least 1");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a tc string.
+pub fn parse_qdisc(text: &str) -> Result<QdiscConfig, ScenarioError> {
+    qdiscs::parse(text).map_err(|e| ScenarioError(e.to_string()))
+}
+
+/// A flow's controller with its options.
+pub fn controller(
+    f: &FlowSpec,
+) -> Result<(&'static controllers::Controller, controllers::Options), ScenarioError> {
+    let find = || {
+        let c = controllers::find(f.cc.as_deref().unwrap_or("cubic"))?;
+        let given = f.options.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let options = c.options(given)?;
+        Ok((c, options))
+    };
+    find().map_err(|e: controllers::CcError| ScenarioError(e.to_string()))
+}

@@ -1,0 +1,580 @@
+//! A run: elements built from the description, the event loop, and the recording.
+
+pub mod recording;
+
+use std::collections::VecDeque;
+
+pub use recording::Recording;
+
+use crate::aqm::registry::QdiscConfig;
+use crate::ecn::Ecn;
+use crate::event::{ElementId, EventQueue};
+use crate::net::link::{Departure, Link, is_payload};
+use crate::net::pipe::Pipe;
+use crate::packet::{Flags, FlowId, GroupId, Packet};
+use crate::probe::{Distribution, Series};
+use crate::rng::Rng;
+use crate::scenario::{
+    EcnSetting, FlowSpec, Kind, Run, ScenarioError, Side, controller, parse_qdisc,
+};
+use crate::time::{Span, Time};
+use crate::traffic::cbr::Cbr;
+use crate::transport::ecn::EcnSupport;
+use crate::transport::receiver::Receiver;
+use crate::transport::sack::SackStore;
+use crate::transport::sender::{Sender, SenderConfig};
+use crate::units::{MTU_FRAME, Rate};
+
+/// One direction of a group's path: a delay, then links.
+#[derive(Clone, Debug)]
+struct Path {
+    pipe: Option<usize>,
+    links: Vec<usize>,
+}
+
+/// Rewriting of the ECN field of a group's data at a place of its path.
+#[derive(Copy, Clone, Debug)]
+struct RewriteRule {
+    link: usize,
+    side: Side,
+    from: Ecn,
+    to: Ecn,
+}
+
+/// What is counted per flow group over the measured interval.
+#[derive(Clone, Debug, Default)]
+struct GroupStats {
+    /// Data packets that reached the first link.
+    sent_packets: u64,
+    /// Data packets that left the last link, and their frame bytes.
+    delivered_packets: u64,
+    delivered_bytes: u64,
+    /// Payload that reached the receiver of a CBR flow.
+    received_payload: u64,
+    ce_packets: u64,
+    dropped_packets: u64,
+    /// Total time in queues of a delivered packet.
+    sojourn: Distribution,
+    /// Smoothed RTT, sampled at fixed intervals.
+    srtt: Distribution,
+}
+
+/// A flow group: one `[[flow]]` table.
+struct Group {
+    name: String,
+    cc: Option<String>,
+    flows: std::ops::Range<FlowId>,
+    forward: Path,
+    reverse: Path,
+    rewrites: Vec<RewriteRule>,
+    stats: GroupStats,
+    /// `delivered_bytes` and acknowledged payload at the last sample.
+    sampled_delivered: u64,
+    sampled_acked: u64,
+    /// Acknowledged payload and retransmissions when measuring began.
+    base_acked: u64,
+    base_retransmitted: u64,
+    /// Delivered since the start, for the rate between samples.
+    total_delivered: u64,
+    total_received_payload: u64,
+}
+
+/// A flow's ends.
+#[allow(clippy::large_enum_variant)] // TCP is the rule; a pointer would cost it a cache line
+enum Flow {
+    Tcp { sender: Sender, receiver: Receiver },
+    Cbr(Cbr),
+}
+
+/// Elements of a flow in the event queue, in this order: the transmission timer (or the source's
+/// clock), the pacing timer, the receiver's timer.
+const ELEMENTS_PER_FLOW: u32 = 3;
+
+/// Elements that are not flows.
+#[derive(Copy, Clone, Debug)]
+enum Element {
+    Pipe(usize),
+    /// The shaper has tokens for the next packet.
+    Service(usize),
+    /// The queue's own timer.
+    Timer(usize),
+    Agenda,
+    Sample,
+}
+
+/// Something that happens at a fixed time.
+#[derive(Clone, Debug)]
+enum Deed {
+    Start(FlowId),
+    Stop(GroupId),
+    Rate(usize, Rate),
+    Qdisc(usize, QdiscConfig),
+    Measure,
+}
+
+/// A simulation, ready to run.
+pub struct Simulation {
+    now: Time,
+    end: Time,
+    warmup: Time,
+    sample: Span,
+    events: EventQueue,
+    elements: Vec<Element>,
+    pipe_elements: Vec<ElementId>,
+    service_elements: Vec<ElementId>,
+    timer_elements: Vec<ElementId>,
+    agenda_element: ElementId,
+    sample_element: ElementId,
+    first_flow_element: ElementId,
+    pipes: Vec<Pipe>,
+    links: Vec<Link>,
+    flows: Vec<Flow>,
+    groups: Vec<Group>,
+    sacks: SackStore,
+    agenda: VecDeque<(Time, Deed)>,
+    /// Packets between two elements.
+    moving: VecDeque<Packet>,
+    /// Packets that an end has just sent.
+    sent: Vec<Packet>,
+    series: Series,
+    last_sample: Time,
+    delivered_total: u64,
+    events_total: u64,
+}
+
+impl Simulation {
+    /// Builds the elements of `run`.
+    ///
+    /// # Errors
+    /// One sentence if the description is inconsistent.
+    pub fn new(run: &Run) -> Result<Simulation, ScenarioError> {
+        let mut b = Simulation {
+            now: Time::ZERO,
+            end: Time(run.duration_ns),
+            warmup: Time(run.warmup_ns),
+            sample: Span(run.sample_ns),
+            events: EventQueue::new(),
+            elements: Vec::new(),
+            pipe_elements: Vec::new(),
+            service_elements: Vec::new(),
+            timer_elements: Vec::new(),
+            agenda_element: 0,
+            sample_element: 0,
+            first_flow_element: 0,
+            pipes: Vec::new(),
+            links: Vec::new(),
+            flows: Vec::new(),
+            groups: Vec::new(),
+            sacks: SackStore::default(),
+            agenda: VecDeque::new(),
+            moving: VecDeque::new(),
+            sent: Vec::new(),
+            series: Series::default(),
+            last_sample: Time::ZERO,
+            delivered_total: 0,
+            events_total: 0,
+        };
+        let mut agenda = vec![(Time(run.warmup_ns), Deed::Measure)];
+        for (i, l) in run.links.iter().enumerate() {
+            let rng = Rng::stream(run.seed, "link", i as u64);
+            let rate = Rate::from_bps(l.rate_bps);
+            let qdisc = parse_qdisc(&l.qdisc)?;
+            b.links.push(Link::new(l.name.clone(), rate, l.burst_bytes, qdisc, rng));
+        }
+        for spec in &run.flows {
+            b.add_group(run, spec, &mut agenda)?;
+        }
+        for c in &run.at {
+            let link = run.link(&c.link)?;
+            let at = Time(c.time_ns);
+            if let Some(bps) = c.rate_bps {
+                agenda.push((at, Deed::Rate(link, Rate::from_bps(bps))));
+            }
+            if let Some(q) = &c.qdisc {
+                agenda.push((at, Deed::Qdisc(link, parse_qdisc(q)?)));
+            }
+        }
+        agenda.sort_by_key(|(at, _)| *at);
+        b.agenda = agenda.into();
+        b.register_elements();
+        Ok(b)
+    }
+
+    fn add_group(
+        &mut self,
+        run: &Run,
+        spec: &FlowSpec,
+        agenda: &mut Vec<(Time, Deed)>,
+    ) -> Result<(), ScenarioError> {
+        let group = self.groups.len() as GroupId;
+        let links = |names: &[String]| -> Result<Vec<usize>, ScenarioError> {
+            names.iter().map(|n| run.link(n)).collect()
+        };
+        let (forward_links, reverse_links) = (links(&spec.path)?, links(&spec.reverse_path)?);
+        // Half of the base RTT before the links, half on the way back.
+        let half = Span(spec.rtt_ns / 2);
+        let forward = Path { pipe: self.pipe(half), links: forward_links };
+        let reverse = Path { pipe: self.pipe(Span(spec.rtt_ns) - half), links: reverse_links };
+        let first = self.flows.len() as FlowId;
+        for i in 0..spec.count {
+            let flow = first + i;
+            self.flows.push(make_flow(spec, flow, group)?);
+            let mut rng = Rng::stream(run.seed, &spec.name, u64::from(i));
+            let jitter = rng.below(run.start_jitter_ns);
+            agenda.push((Time(spec.start_ns + jitter), Deed::Start(flow)));
+        }
+        if let Some(stop) = spec.stop_ns {
+            agenda.push((Time(stop), Deed::Stop(group)));
+        }
+        let mut rewrites = Vec::new();
+        for r in run.rewrites.iter().filter(|r| r.flow == spec.name) {
+            let link = run.link(&r.link)?;
+            rewrites.push(RewriteRule { link, side: r.side, from: r.from, to: r.to });
+        }
+        let cc = match spec.kind {
+            Kind::Tcp => Some(spec.cc.clone().unwrap_or_else(|| "cubic".to_owned())),
+            Kind::Cbr => None,
+        };
+        self.groups.push(Group {
+            name: spec.name.clone(),
+            cc,
+            flows: first..first + spec.count,
+            forward,
+            reverse,
+            rewrites,
+            stats: GroupStats::default(),
+            sampled_delivered: 0,
+            sampled_acked: 0,
+            base_acked: 0,
+            base_retransmitted: 0,
+            total_delivered: 0,
+            total_received_payload: 0,
+        });
+        Ok(())
+    }
+
+    /// The pipe of this delay, shared by all who have it; none for no delay.
+    fn pipe(&mut self, delay: Span) -> Option<usize> {
+        if delay == Span::ZERO {
+            return None;
+        }
+        Some(self.pipes.iter().position(|p| p.delay() == delay).unwrap_or_else(|| {
+            self.pipes.push(Pipe::new(delay));
+            self.pipes.len() - 1
+        }))
+    }
+
+    fn register_elements(&mut self) {
+        let mut add = |e: Element| {
+            self.elements.push(e);
+            self.events.add_element()
+        };
+        self.agenda_element = add(Element::Agenda);
+        self.pipe_elements = (0..self.pipes.len()).map(|i| add(Element::Pipe(i))).collect();
+        self.service_elements = (0..self.links.len()).map(|i| add(Element::Service(i))).collect();
+        self.timer_elements = (0..self.links.len()).map(|i| add(Element::Timer(i))).collect();
+        self.sample_element = add(Element::Sample);
+        self.first_flow_element = self.elements.len() as ElementId;
+        for _ in 0..self.flows.len() as u32 * ELEMENTS_PER_FLOW {
+            self.events.add_element();
+        }
+        if let Some((at, _)) = self.agenda.front() {
+            self.events.set(self.agenda_element, *at);
+        }
+        for (i, l) in self.links.iter().enumerate() {
+            self.events.set(self.timer_elements[i], l.next_timer());
+        }
+        self.events.set(self.sample_element, Time::ZERO + self.sample);
+    }
+
+    /// Runs to the end and returns what was recorded.
+    pub fn run(mut self) -> Recording {
+        self.run_until(self.end);
+        recording::finish(self)
+    }
+
+    /// Runs up to and including `until`.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some((at, element)) = self.events.pop(until) {
+            debug_assert!(at >= self.now, "time went back");
+            self.now = at;
+            self.events_total += 1;
+            self.wake(element);
+            while let Some(pkt) = self.moving.pop_front() {
+                self.proceed(pkt);
+            }
+        }
+        self.now = until;
+    }
+
+    /// Packets delivered to their receivers and events handled so far.
+    pub fn work_done(&self) -> (u64, u64) {
+        (self.delivered_total, self.events_total)
+    }
+
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    #[inline]
+    fn wake(&mut self, element: ElementId) {
+        if element >= self.first_flow_element {
+            let i = element - self.first_flow_element;
+            self.wake_flow(i / ELEMENTS_PER_FLOW, i % ELEMENTS_PER_FLOW);
+            return;
+        }
+        match self.elements[element as usize] {
+            Element::Pipe(i) => self.empty_pipe(i),
+            Element::Service(i) => self.serve(i),
+            Element::Timer(i) => {
+                self.links[i].on_timer(self.now);
+                self.events.set(self.timer_elements[i], self.links[i].next_timer());
+                if self.links[i].has_drops() {
+                    self.account_drops(i);
+                }
+            }
+            Element::Agenda => self.follow_agenda(),
+            Element::Sample => {
+                self.take_sample();
+                self.events.set(self.sample_element, self.now + self.sample);
+            }
+        }
+    }
+
+    #[inline]
+    fn empty_pipe(&mut self, i: usize) {
+        while let Some(pkt) = self.pipes[i].pop(self.now) {
+            self.moving.push_back(pkt);
+        }
+        self.events.set(self.pipe_elements[i], self.pipes[i].next());
+    }
+
+    #[inline]
+    fn wake_flow(&mut self, flow: FlowId, which: u32) {
+        let now = self.now;
+        match (&mut self.flows[flow as usize], which) {
+            (Flow::Tcp { sender, .. }, 0) => sender.on_timer(now, &mut self.sent),
+            (Flow::Tcp { sender, .. }, 1) => sender.on_pacing(now, &mut self.sent),
+            (Flow::Tcp { receiver, .. }, _) => {
+                self.sent.extend(receiver.on_timer(now, &mut self.sacks));
+            }
+            (Flow::Cbr(source), _) => source.on_timer(now, &mut self.sent),
+        }
+        self.set_timers(flow, which == 2);
+        self.launch();
+    }
+
+    /// Reads the deadlines of a flow's sender (or receiver) back into the event queue.
+    #[inline]
+    fn set_timers(&mut self, flow: FlowId, receiver_side: bool) {
+        let base = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
+        match &self.flows[flow as usize] {
+            Flow::Tcp { receiver, .. } if receiver_side => {
+                self.events.set(base + 2, receiver.deadline());
+            }
+            Flow::Tcp { sender, .. } => {
+                let (transmission, pacing) = sender.deadlines();
+                self.events.set(base, transmission);
+                self.events.set(base + 1, pacing);
+            }
+            Flow::Cbr(source) => self.events.set(base, source.deadline()),
+        }
+    }
+
+    /// Sends off what an end has produced.
+    #[inline]
+    fn launch(&mut self) {
+        for pkt in self.sent.drain(..) {
+            let g = &self.groups[usize::from(pkt.group)];
+            let path = if pkt.flags.has(Flags::ACK) { &g.reverse } else { &g.forward };
+            match path.pipe {
+                Some(p) => {
+                    if self.pipes[p].push(self.now, pkt) {
+                        self.events.set(self.pipe_elements[p], self.pipes[p].next());
+                    }
+                }
+                None => self.moving.push_back(pkt),
+            }
+        }
+    }
+
+    /// A packet goes to the next element of its path.
+    #[inline]
+    fn proceed(&mut self, mut pkt: Packet) {
+        let g = &mut self.groups[usize::from(pkt.group)];
+        let is_ack = pkt.flags.has(Flags::ACK);
+        let path = if is_ack { &g.reverse } else { &g.forward };
+        let Some(&link) = path.links.get(usize::from(pkt.hop)) else {
+            self.arrive(pkt, is_ack);
+            return;
+        };
+        if is_payload(&pkt) {
+            if pkt.hop == 0 {
+                g.stats.sent_packets += 1;
+            }
+            rewrite(&g.rewrites, link, Side::Before, &mut pkt);
+        }
+        self.links[link].arrive(self.now, pkt);
+        if self.links[link].has_drops() {
+            self.account_drops(link);
+        }
+        self.serve(link);
+    }
+
+    /// Lets a link send what its shaper allows.
+    #[inline]
+    fn serve(&mut self, i: usize) {
+        loop {
+            let link = &mut self.links[i];
+            if link.backlog().packets == 0 {
+                self.events.set(self.service_elements[i], Time::NEVER);
+                return;
+            }
+            let ready = link.shaper.ready_at();
+            if ready > self.now {
+                self.events.set(self.service_elements[i], ready);
+                return;
+            }
+            let departure = link.depart(self.now);
+            if link.has_drops() {
+                self.account_drops(i);
+            }
+            if let Some(d) = departure {
+                self.leave(i, d);
+            }
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, link: usize, d: Departure) {
+        let mut pkt = d.pkt;
+        pkt.hop += 1;
+        if is_payload(&pkt) {
+            let g = &mut self.groups[usize::from(pkt.group)];
+            if usize::from(pkt.hop) == g.forward.links.len() {
+                let s = &mut g.stats;
+                let bytes = u64::from(pkt.frame_len);
+                s.delivered_packets += 1;
+                s.delivered_bytes += bytes;
+                g.total_delivered += bytes;
+                s.ce_packets += u64::from(pkt.ecn == Ecn::Ce);
+                s.sojourn.record(Span(u64::from(pkt.queued_ns)));
+            }
+            rewrite(&g.rewrites, link, Side::After, &mut pkt);
+        }
+        self.moving.push_back(pkt);
+    }
+
+    /// A packet has reached the end of its path.
+    #[inline]
+    fn arrive(&mut self, pkt: Packet, is_ack: bool) {
+        let now = self.now;
+        match &mut self.flows[pkt.flow as usize] {
+            Flow::Tcp { sender, .. } if is_ack => {
+                sender.on_packet(now, &pkt, &mut self.sacks, &mut self.sent);
+            }
+            Flow::Tcp { receiver, .. } => {
+                self.delivered_total += 1;
+                self.sent.extend(receiver.on_packet(now, &pkt, &mut self.sacks));
+            }
+            Flow::Cbr(_) => {
+                self.delivered_total += 1;
+                let g = &mut self.groups[usize::from(pkt.group)];
+                g.stats.received_payload += u64::from(pkt.payload);
+                g.total_received_payload += u64::from(pkt.payload);
+                return;
+            }
+        }
+        self.set_timers(pkt.flow, !is_ack);
+        self.launch();
+    }
+
+    #[cold]
+    fn account_drops(&mut self, link: usize) {
+        let Simulation { links, groups, sacks, .. } = self;
+        for pkt in links[link].drain_drops() {
+            if is_payload(&pkt) {
+                groups[usize::from(pkt.group)].stats.dropped_packets += 1;
+            }
+            sacks.take(pkt.sack);
+        }
+    }
+
+    fn follow_agenda(&mut self) {
+        while let Some((at, _)) = self.agenda.front() {
+            if *at > self.now {
+                self.events.set(self.agenda_element, *at);
+                return;
+            }
+            let (_, deed) = self.agenda.pop_front().expect("front exists");
+            match deed {
+                Deed::Start(flow) => {
+                    match &mut self.flows[flow as usize] {
+                        Flow::Tcp { sender, .. } => sender.start(self.now, &mut self.sent),
+                        Flow::Cbr(source) => source.start(self.now, &mut self.sent),
+                    }
+                    self.set_timers(flow, false);
+                    self.launch();
+                }
+                Deed::Stop(group) => {
+                    for flow in self.groups[usize::from(group)].flows.clone() {
+                        match &mut self.flows[flow as usize] {
+                            Flow::Tcp { sender, .. } => sender.stop(),
+                            Flow::Cbr(source) => source.stop(self.now),
+                        }
+                        self.set_timers(flow, false);
+                    }
+                }
+                Deed::Rate(link, rate) => {
+                    self.links[link].set_rate(self.now, rate);
+                    self.serve(link);
+                }
+                Deed::Qdisc(link, qdisc) => {
+                    self.links[link].replace_qdisc(self.now, qdisc);
+                    self.account_drops(link);
+                    self.events.set(self.timer_elements[link], self.links[link].next_timer());
+                }
+                Deed::Measure => self.begin_measuring(),
+            }
+        }
+    }
+}
+
+/// Applies the first matching rule of a place.
+#[inline]
+fn rewrite(rules: &[RewriteRule], link: usize, side: Side, pkt: &mut Packet) {
+    for r in rules {
+        if r.link == link && r.side == side && pkt.ecn == r.from {
+            pkt.ecn = r.to;
+            return;
+        }
+    }
+}
+
+fn make_flow(spec: &FlowSpec, flow: FlowId, group: GroupId) -> Result<Flow, ScenarioError> {
+    if spec.kind == Kind::Cbr {
+        let ecn = match spec.ecn {
+            Some(EcnSetting::Codepoint(c)) => c,
+            _ => Ecn::NotEct,
+        };
+        let rate = Rate::from_bps(spec.rate_bps.unwrap_or(1));
+        let frame = spec.packet_bytes.unwrap_or(MTU_FRAME);
+        return Ok(Flow::Cbr(Cbr::new(flow, group, rate, frame, spec.batch.unwrap_or(1), ecn)));
+    }
+    let (entry, options) = controller(spec)?;
+    let cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
+    let support = match spec.ecn {
+        Some(EcnSetting::Support(s)) => s,
+        _ => cc.ecn().support(),
+    };
+    let peer = spec.peer_ecn.unwrap_or(support);
+    // ACKs of an AccECN connection carry the codepoint of its data.
+    let ack_codepoint = match (support, cc.ecn()) {
+        (EcnSupport::AccEcn, crate::cc::EcnWish::Ect1AccEcn) => Ecn::Ect1,
+        _ => Ecn::Ect0,
+    };
+    let config =
+        SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
+    let receiver = Receiver::new(flow, group, peer, ack_codepoint);
+    Ok(Flow::Tcp { sender: Sender::new(config, cc), receiver })
+}

@@ -1,0 +1,316 @@
+//! What a run leaves behind: a row per flow group, a row per queue, and time series.
+
+use serde::Serialize;
+
+use super::{Flow, GroupStats, Simulation};
+use crate::aqm::Gauges;
+use crate::net::link::{Interval, QueueStats};
+use crate::probe::{Distribution, Series};
+use crate::time::Time;
+use crate::transport::ecn::EcnMode;
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    pub flows: Vec<FlowRow>,
+    pub links: Vec<LinkRow>,
+    pub series: Series,
+    pub flow_names: Vec<String>,
+    pub link_names: Vec<String>,
+    /// Packets delivered to receivers, and events handled, over the whole run.
+    pub delivered_packets: u64,
+    pub events: u64,
+}
+
+/// A flow group over the measured interval. Column names end in their unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowRow {
+    pub flow: String,
+    pub cc: String,
+    pub count: u32,
+    /// Payload acknowledged (CBR: received).
+    pub goodput_mbps: f64,
+    /// Ethernet frames that left the last link.
+    pub rate_mbps: f64,
+    /// Of the goodput of all groups.
+    pub share: Option<f64>,
+    pub rtt_ms_mean: Option<f64>,
+    pub rtt_ms_p50: Option<f64>,
+    pub rtt_ms_p99: Option<f64>,
+    pub sojourn_ms_mean: Option<f64>,
+    pub sojourn_ms_p50: Option<f64>,
+    pub sojourn_ms_p99: Option<f64>,
+    pub sent_packets: u64,
+    pub delivered_packets: u64,
+    pub ce_packets: u64,
+    pub dropped_packets: u64,
+    pub ce_pct: Option<f64>,
+    pub drop_pct: Option<f64>,
+    pub retransmits: u64,
+    pub transfers: u32,
+    pub completion_ms_p50: Option<f64>,
+    pub completion_ms_p99: Option<f64>,
+    /// How ECN negotiation ended: off, classic, accecn; of a CBR flow nothing.
+    pub ecn_mode: Option<EcnMode>,
+}
+
+/// A queue of a link over the measured interval; `queue` is `all`, or one inside.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkRow {
+    pub link: String,
+    pub queue: String,
+    pub rate_mbps: f64,
+    pub utilisation: f64,
+    pub sojourn_ms_mean: Option<f64>,
+    pub sojourn_ms_p50: Option<f64>,
+    pub sojourn_ms_p99: Option<f64>,
+    pub sojourn_ms_max: Option<f64>,
+    pub arrived_packets: u64,
+    pub sent_packets: u64,
+    pub dropped_packets: u64,
+    pub dropped_overflow_packets: u64,
+    pub marked_packets: u64,
+    pub step_marked_packets: u64,
+    pub ce_pct: Option<f64>,
+    pub drop_pct: Option<f64>,
+    pub backlog_packets_max: u64,
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+impl Simulation {
+    /// Warm-up is over: statistics start anew.
+    pub(super) fn begin_measuring(&mut self) {
+        for i in 0..self.groups.len() {
+            let (acked, retransmitted) = self.progress(i);
+            let g = &mut self.groups[i];
+            g.stats = GroupStats::default();
+            g.base_acked = acked;
+            g.base_retransmitted = retransmitted;
+        }
+        for l in &mut self.links {
+            l.reset_statistics(self.now);
+        }
+    }
+
+    /// Acknowledged payload and retransmissions of a group since the start.
+    fn progress(&self, group: usize) -> (u64, u64) {
+        let g = &self.groups[group];
+        let mut acked = 0;
+        let mut retransmitted = 0;
+        for flow in g.flows.clone() {
+            if let Flow::Tcp { sender, .. } = &self.flows[flow as usize] {
+                acked += sender.acked_bytes;
+                retransmitted += sender.retransmitted;
+            }
+        }
+        (acked + g.total_received_payload, retransmitted)
+    }
+
+    pub(super) fn take_sample(&mut self) {
+        let t = self.now.as_secs_f64();
+        let span = self.now.since(self.last_sample).as_secs_f64();
+        self.last_sample = self.now;
+        for i in 0..self.groups.len() {
+            self.sample_group(i, t, span);
+        }
+        for i in 0..self.links.len() {
+            self.sample_link(i, t, span);
+        }
+    }
+
+    fn sample_group(&mut self, i: usize, t: f64, span: f64) {
+        let (acked, _) = self.progress(i);
+        let measuring = self.now > self.warmup;
+        let g = &mut self.groups[i];
+        let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
+        self.series.row(t, i as u16, u16::MAX, None);
+        self.series.gauge("rate_mbps", mbps(g.total_delivered - g.sampled_delivered));
+        self.series.gauge("goodput_mbps", mbps(acked - g.sampled_acked));
+        g.sampled_delivered = g.total_delivered;
+        g.sampled_acked = acked;
+        let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
+        let mut first = None;
+        for flow in g.flows.clone() {
+            let Flow::Tcp { sender, .. } = &self.flows[flow as usize] else { continue };
+            if !sender.is_active() {
+                continue;
+            }
+            n += 1.0;
+            cwnd += f64::from(sender.window().cwnd);
+            srtt += sender.srtt().as_millis_f64();
+            first.get_or_insert(flow);
+            if measuring {
+                g.stats.srtt.record(sender.srtt());
+            }
+        }
+        if n > 0.0 {
+            self.series.gauge("cwnd_packets", cwnd / n);
+            self.series.gauge("srtt_ms", srtt / n);
+        }
+        // The controller's state is that of the group's first active flow.
+        if let Some(flow) = first
+            && let Flow::Tcp { sender, .. } = &self.flows[flow as usize]
+        {
+            sender.controller().probe(&mut self.series);
+        }
+    }
+
+    fn sample_link(&mut self, i: usize, t: f64, span: f64) {
+        let intervals = self.links[i].take_intervals();
+        let link = &self.links[i];
+        let (bands, _) = link.queues();
+        self.series.row(t, u16::MAX, i as u16, Some("all"));
+        record_interval(&mut self.series, &sum(&intervals), span);
+        self.series.gauge("backlog_packets", link.backlog().packets as f64);
+        let mut gauges = CoupledGauge { series: &mut self.series, coupled: None };
+        link.aqm().probe(&mut gauges);
+        // p_L as RFC 9332 has it: the larger of the coupled and the native probability. A step has
+        // no probability but a share: that of the low-latency packets it marked in the interval.
+        if let Some(coupled) = gauges.coupled
+            && let Some(l) = bands.iter().position(|b| *b == "L")
+        {
+            let low = &intervals[l];
+            let native = low.step_marks as f64 / low.sent_packets.max(1) as f64;
+            self.series.gauge("p_l_native", native);
+            self.series.gauge("p_l", coupled.max(native));
+        }
+        for (band, name) in bands.iter().enumerate() {
+            self.series.row(t, u16::MAX, i as u16, Some(name));
+            record_interval(&mut self.series, &intervals[band], span);
+            self.series.gauge("backlog_packets", link.band_backlog(band) as f64);
+        }
+    }
+}
+
+/// Passes gauges on and keeps the coupled probability.
+struct CoupledGauge<'a> {
+    series: &'a mut Series,
+    coupled: Option<f64>,
+}
+
+impl Gauges for CoupledGauge<'_> {
+    fn gauge(&mut self, name: &'static str, value: f64) {
+        if name == "p_l_coupled" {
+            self.coupled = Some(value);
+        }
+        self.series.gauge(name, value);
+    }
+}
+
+fn sum(intervals: &[Interval]) -> Interval {
+    let mut all = Interval::default();
+    for x in intervals {
+        all.sent_packets += x.sent_packets;
+        all.sent_bytes += x.sent_bytes;
+        all.sojourn_ns += x.sojourn_ns;
+        all.marked_packets += x.marked_packets;
+        all.step_marks += x.step_marks;
+        all.dropped_packets += x.dropped_packets;
+    }
+    all
+}
+
+fn record_interval(series: &mut Series, x: &Interval, span: f64) {
+    series.gauge("rate_mbps", x.sent_bytes as f64 * 8e-6 / span);
+    series.gauge("marked_packets", x.marked_packets as f64);
+    series.gauge("dropped_packets", x.dropped_packets as f64);
+    if x.sent_packets > 0 {
+        series.gauge("sojourn_ms", x.sojourn_ns as f64 / x.sent_packets as f64 * 1e-6);
+    }
+}
+
+/// Closes the books.
+pub(super) fn finish(mut sim: Simulation) -> Recording {
+    let seconds = sim.end.since(sim.warmup).as_secs_f64();
+    let mut flows: Vec<FlowRow> =
+        (0..sim.groups.len()).map(|i| flow_row(&sim, i, seconds)).collect();
+    let total: f64 = flows.iter().map(|f| f.goodput_mbps).sum();
+    if total > 0.0 {
+        for f in &mut flows {
+            f.share = Some(f.goodput_mbps / total);
+        }
+    }
+    let links = (0..sim.links.len()).flat_map(|i| link_rows(&mut sim, i, seconds)).collect();
+    Recording {
+        flows,
+        links,
+        flow_names: sim.groups.iter().map(|g| g.name.clone()).collect(),
+        link_names: sim.links.iter().map(|l| l.name.clone()).collect(),
+        series: sim.series,
+        delivered_packets: sim.delivered_total,
+        events: sim.events_total,
+    }
+}
+
+fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
+    let (acked, retransmitted) = sim.progress(i);
+    let g = &sim.groups[i];
+    let s = &g.stats;
+    let mut completion = Distribution::default();
+    let mut mode = None;
+    for flow in g.flows.clone() {
+        if let Flow::Tcp { sender, receiver } = &sim.flows[flow as usize] {
+            if let Some(done) = receiver.completed_at {
+                completion.record(done.since(sender.started_at));
+            }
+            mode = Some(sender.mode());
+        }
+    }
+    FlowRow {
+        flow: g.name.clone(),
+        cc: g.cc.clone().unwrap_or_else(|| "cbr".to_owned()),
+        count: g.flows.len() as u32,
+        goodput_mbps: (acked - g.base_acked) as f64 * 8e-6 / seconds,
+        rate_mbps: s.delivered_bytes as f64 * 8e-6 / seconds,
+        share: None,
+        rtt_ms_mean: s.srtt.mean_ms(),
+        rtt_ms_p50: s.srtt.quantile_ms(0.5),
+        rtt_ms_p99: s.srtt.quantile_ms(0.99),
+        sojourn_ms_mean: s.sojourn.mean_ms(),
+        sojourn_ms_p50: s.sojourn.quantile_ms(0.5),
+        sojourn_ms_p99: s.sojourn.quantile_ms(0.99),
+        sent_packets: s.sent_packets,
+        delivered_packets: s.delivered_packets,
+        ce_packets: s.ce_packets,
+        dropped_packets: s.dropped_packets,
+        ce_pct: percent(s.ce_packets, s.sent_packets),
+        drop_pct: percent(s.dropped_packets, s.sent_packets),
+        retransmits: retransmitted - g.base_retransmitted,
+        transfers: completion.count() as u32,
+        completion_ms_p50: completion.quantile_ms(0.5),
+        completion_ms_p99: completion.quantile_ms(0.99),
+        ecn_mode: mode,
+    }
+}
+
+fn link_rows(sim: &mut Simulation, i: usize, seconds: f64) -> Vec<LinkRow> {
+    let end: Time = sim.end;
+    let link = &mut sim.links[i];
+    let capacity = link.capacity_bits(end);
+    let row = |queue: &str, q: &QueueStats| LinkRow {
+        link: link.name.clone(),
+        queue: queue.to_owned(),
+        rate_mbps: q.sent_bytes as f64 * 8e-6 / seconds,
+        utilisation: if capacity > 0.0 { q.sent_bytes as f64 * 8.0 / capacity } else { 0.0 },
+        sojourn_ms_mean: q.sojourn.mean_ms(),
+        sojourn_ms_p50: q.sojourn.quantile_ms(0.5),
+        sojourn_ms_p99: q.sojourn.quantile_ms(0.99),
+        sojourn_ms_max: q.sojourn.max_ms(),
+        arrived_packets: q.arrived_packets,
+        sent_packets: q.sent_packets,
+        dropped_packets: q.dropped_packets,
+        dropped_overflow_packets: q.dropped_overflow,
+        marked_packets: q.marked_packets,
+        step_marked_packets: q.step_marks,
+        ce_pct: percent(q.marked_packets, q.arrived_packets),
+        drop_pct: percent(q.dropped_packets, q.arrived_packets),
+        backlog_packets_max: q.backlog_max,
+    };
+    let (bands, queues) = link.queues();
+    let mut rows = vec![row("all", &link.whole())];
+    rows.extend(bands.iter().zip(queues).map(|(b, q)| row(b, q)));
+    rows
+}

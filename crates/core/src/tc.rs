@@ -1,0 +1,338 @@
+//! The words of `tc`: its numbers, times, sizes and rates, read as iproute2 7.x reads them, and its
+//! refusals as sentences.
+//!
+//! A reader answers `None` where `tc` says "Illegal"; [`Args`] turns that into a [`TcError`] that
+//! names the qdisc, the keyword, the value and the fix.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::time::Span;
+use crate::units::Rate;
+
+/// One keyword of a qdisc, for the listing, the documentation and the suggestions.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Param {
+    /// As `tc` spells it.
+    pub keyword: &'static str,
+    /// What follows the keyword (`TIME`, `PACKETS`, …); empty for a word that stands alone.
+    pub value: &'static str,
+    /// The value that holds without the keyword, empty if there is none; of a word that stands
+    /// alone, `yes` if it holds anyway.
+    pub default: &'static str,
+    pub help: &'static str,
+}
+
+/// A [`Param`] on one line.
+pub const fn param(
+    keyword: &'static str,
+    value: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Param {
+    Param { keyword, value, default, help }
+}
+
+/// Why a qdisc string was refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TcError {
+    #[error(
+        "the qdisc is empty; write what you would give to `tc qdisc replace … root`, for example \
+         \"dualpi2 target 15ms\""
+    )]
+    Empty,
+    #[error("there is no qdisc \"{name}\"; {hint}")]
+    UnknownQdisc { name: String, hint: String },
+    #[error("{qdisc} has no keyword \"{keyword}\"; {hint}")]
+    UnknownKeyword { qdisc: &'static str, keyword: String, hint: String },
+    #[error("{qdisc}: {keyword} has no value; it takes {expected}")]
+    NoValue { qdisc: &'static str, keyword: String, expected: String },
+    #[error("{qdisc}: {keyword} \"{value}\" is refused; {fix}")]
+    BadValue { qdisc: &'static str, keyword: String, value: String, fix: String },
+}
+
+/// The words after the name of a qdisc.
+pub struct Args<'a> {
+    qdisc: &'static str,
+    params: &'static [Param],
+    words: std::str::SplitWhitespace<'a>,
+    keyword: &'a str,
+}
+
+impl<'a> Args<'a> {
+    pub fn new(
+        qdisc: &'static str,
+        params: &'static [Param],
+        words: std::str::SplitWhitespace<'a>,
+    ) -> Self {
+        Args { qdisc, params, words, keyword: "" }
+    }
+
+    /// The next keyword, or `None` at the end.
+    pub fn keyword(&mut self) -> Option<&'a str> {
+        self.keyword = self.words.next()?;
+        Some(self.keyword)
+    }
+
+    /// The value of the keyword, as `read` understands it; `expected` finishes the sentence
+    /// "it takes …".
+    pub fn value<T>(
+        &mut self,
+        expected: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, TcError> {
+        let (qdisc, keyword) = (self.qdisc, self.keyword.to_owned());
+        let Some(word) = self.words.next() else {
+            return Err(TcError::NoValue { qdisc, keyword, expected: expected.to_owned() });
+        };
+        read(word).ok_or_else(|| {
+            let mut fix = format!("it takes {expected}");
+            let default = self.params.iter().find(|p| p.keyword == keyword).map(|p| p.default);
+            if let Some(default) = default.filter(|d| !d.is_empty()) {
+                let _ = write!(fix, " (default {default})");
+            }
+            TcError::BadValue { qdisc, keyword, value: word.to_owned(), fix }
+        })
+    }
+
+    /// A time above zero: `tc` takes a zero and then ignores it, which is never what was meant.
+    pub fn time(&mut self) -> Result<Span, TcError> {
+        self.value("a time above zero such as 15ms, 500us or 1s", |s| {
+            parse_time(s).filter(|&t| t > Span::ZERO)
+        })
+    }
+
+    /// A whole decimal number from `min` to 2^32 - 1.
+    pub fn count(&mut self, min: u32) -> Result<u32, TcError> {
+        self.value(&format!("a whole number from {min} to 4294967295"), |s| {
+            parse_count(s).filter(|&n| n >= min)
+        })
+    }
+
+    /// Refuses a value for what it means beside others.
+    pub fn refuse(&self, keyword: &str, value: String, fix: String) -> TcError {
+        TcError::BadValue { qdisc: self.qdisc, keyword: keyword.to_owned(), value, fix }
+    }
+
+    /// Refuses the keyword just read.
+    pub fn unknown(&self) -> TcError {
+        let keywords = self.params.iter().map(|p| p.keyword);
+        TcError::UnknownKeyword {
+            qdisc: self.qdisc,
+            keyword: self.keyword.to_owned(),
+            hint: hint(self.keyword, keywords, "its keywords are"),
+        }
+    }
+}
+
+/// "did you mean …?" if a candidate is near, else all of them.
+pub fn hint(word: &str, candidates: impl Iterator<Item = &'static str>, all: &str) -> String {
+    let candidates: Vec<_> = candidates.collect();
+    match nearest(word, &candidates) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => format!("{all} {}", candidates.join(", ")),
+    }
+}
+
+/// The candidate with the fewest edits (Levenshtein), if at most half of the letters change.
+pub fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+    let word = word.to_lowercase();
+    let distance = |other: &str| {
+        let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+        for (i, a) in word.chars().enumerate() {
+            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+            for (j, b) in other.chars().enumerate() {
+                let edited = (diagonal + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
+                diagonal = std::mem::replace(&mut row[j + 1], edited);
+            }
+        }
+        row[row.len() - 1]
+    };
+    let near = candidates.iter().map(|c| (distance(c), *c)).min_by_key(|&(d, _)| d)?;
+    (near.0 * 2 <= word.chars().count()).then_some(near.1)
+}
+
+/// A time: `s`, `ms` or `us` (also `sec`, `secs`, …), a bare number counts microseconds. `tc` keeps
+/// whole microseconds in 32 bits and rounds down.
+pub fn parse_time(text: &str) -> Option<Span> {
+    let (number, unit) = parse_float(text)?;
+    let us = number
+        * match unit.to_ascii_lowercase().as_str() {
+            "s" | "sec" | "secs" => 1e6,
+            "ms" | "msec" | "msecs" => 1e3,
+            "us" | "usec" | "usecs" | "" => 1.0,
+            _ => return None,
+        };
+    whole(us, f64::from(u32::MAX)).map(Span::from_micros)
+}
+
+/// A size in bytes. In `tc`, `k`, `m` and `g` are powers of 1024, even in `kbit` (128 bytes).
+pub fn parse_size(text: &str) -> Option<u32> {
+    let (number, unit) = parse_float(text)?;
+    let bytes = number
+        * match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1.0,
+            "k" | "kb" => 1024.0,
+            "m" | "mb" => 1024.0 * 1024.0,
+            "g" | "gb" => 1024.0 * 1024.0 * 1024.0,
+            "kbit" => 1024.0 / 8.0,
+            "mbit" => 1024.0 * 1024.0 / 8.0,
+            "gbit" => 1024.0 * 1024.0 * 1024.0 / 8.0,
+            _ => return None,
+        };
+    whole(bytes, f64::from(u32::MAX)).map(|n| n as u32)
+}
+
+/// A rate: `bit`, `kbit`, `mbit`, … (powers of 1000), `kibit` (1024), `bps`, `kbps`, … (bytes per
+/// second); a bare number counts bits per second. `tc` keeps whole bytes per second.
+pub fn parse_rate(text: &str) -> Option<Rate> {
+    let (number, unit) = parse_float(text)?;
+    let unit = unit.to_ascii_lowercase();
+    let (prefix, bits) = match (unit.strip_suffix("bit"), unit.strip_suffix("bps")) {
+        (Some(prefix), _) => (prefix, 1.0),
+        (_, Some(prefix)) => (prefix, 8.0),
+        _ if unit.is_empty() => ("", 1.0),
+        _ => return None,
+    };
+    let scale = match prefix {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        "ki" => 1024.0,
+        "mi" => 1024.0 * 1024.0,
+        "gi" => 1024.0 * 1024.0 * 1024.0,
+        "ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    whole(number * bits * scale / 8.0, 1e18).map(|bytes| Rate::from_bps(bytes * 8))
+}
+
+/// A whole decimal number of 32 bits.
+pub fn parse_count(text: &str) -> Option<u32> {
+    parse_integer(text, 10)
+}
+
+/// A whole number of 32 bits in C's notation: `16`, `0x10` or `020`.
+pub fn parse_count_any_base(text: &str) -> Option<u32> {
+    if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        parse_integer(hex, 16)
+    } else if text.len() > 1 && text.starts_with('0') {
+        parse_integer(text, 8)
+    } else {
+        parse_integer(text, 10)
+    }
+}
+
+/// A number of packets with the unit that tells it from a time: `5p`, `5packets`.
+pub fn parse_packets(text: &str) -> Option<u32> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    matches!(unit, "p" | "pkt" | "pkts" | "packet" | "packets").then(|| parse_count(digits))?
+}
+
+/// A percentage, 0 to 100, with or without the sign, rounded to a whole one (half to even).
+pub fn parse_percent(text: &str) -> Option<u8> {
+    let (number, unit) = parse_float(text)?;
+    let fits = (0.0..=100.0).contains(&number) && (unit.is_empty() || unit == "%");
+    fits.then(|| libm::rint(number / 100.0 * 100.0) as u8)
+}
+
+/// The time in the largest unit that writes it as a whole number; [`parse_time`] reads it back.
+pub fn format_time(time: Span) -> String {
+    match time.as_micros() {
+        0 => "0us".to_owned(),
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
+}
+
+fn parse_integer(digits: &str, base: u32) -> Option<u32> {
+    // from_str_radix takes a sign in front; C's does too, but no number here may be negative.
+    u32::from_str_radix(digits, base).ok()
+}
+
+fn whole(number: f64, max: f64) -> Option<u64> {
+    (0.0..=max).contains(&number).then_some(number as u64)
+}
+
+/// The longest number in front, as C's `strtod` finds it, and the rest. Hexadecimal whole numbers
+/// count; infinities and NaN do not.
+pub fn parse_float(text: &str) -> Option<(f64, &str)> {
+    let digits = |from: usize| from + text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let sign = usize::from(text.starts_with(['+', '-']));
+    if text[sign..].starts_with("0x") || text[sign..].starts_with("0X") {
+        let hex = &text[sign + 2..];
+        let end = hex.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let number = u64::from_str_radix(&hex[..end], 16).ok()? as f64;
+        return Some((if text.starts_with('-') { -number } else { number }, &hex[end..]));
+    }
+    let mut end = digits(sign);
+    if text[end..].starts_with('.') {
+        end = digits(end + 1);
+    }
+    // An exponent counts only with digits: "1e3" is 1000, in "1e" the e belongs to the unit.
+    if text[end..].starts_with(['e', 'E']) {
+        let from = end + 1 + usize::from(text[end + 1..].starts_with(['+', '-']));
+        if digits(from) > from {
+            end = digits(from);
+        }
+    }
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_strtod_reads_them() {
+        assert_eq!(parse_float("1.5ms"), Some((1.5, "ms")));
+        assert_eq!(parse_float("5."), Some((5.0, "")));
+        assert_eq!(parse_float(".5s"), Some((0.5, "s")));
+        assert_eq!(parse_float("1e3us"), Some((1000.0, "us")));
+        assert_eq!(parse_float("1e"), Some((1.0, "e")));
+        assert_eq!(parse_float("0x10ms"), Some((16.0, "ms")));
+        assert_eq!(parse_float("0x10b"), Some((267.0, "")));
+        assert_eq!(parse_float("-5"), Some((-5.0, "")));
+        for bad in ["", ".", "-", "ms", "inf", "nan", "0x"] {
+            assert_eq!(parse_float(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn units_are_those_of_tc() {
+        assert_eq!(parse_time("15ms"), Some(Span::from_millis(15)));
+        assert_eq!(parse_time("15"), Some(Span::from_micros(15)));
+        assert_eq!(parse_time("2SECS"), Some(Span::from_secs(2)));
+        assert_eq!(parse_time("1.9us"), Some(Span::from_micros(1)), "rounded down");
+        assert_eq!(parse_time("5000s"), None, "more than 32 bits of microseconds");
+        assert_eq!(parse_size("1k"), Some(1024));
+        assert_eq!(parse_size("10kbit"), Some(1280));
+        assert_eq!(parse_size("5g"), None);
+        assert_eq!(parse_rate("100mbit"), Some(Rate::from_bps(100_000_000)));
+        assert_eq!(parse_rate("1MBps"), Some(Rate::from_bps(8_000_000)));
+        assert_eq!(parse_rate("1kibit"), Some(Rate::from_bps(1024)));
+        assert_eq!(parse_rate("15"), Some(Rate::from_bps(8)), "whole bytes per second");
+        assert_eq!(parse_rate("1Mb"), None);
+        assert_eq!(parse_packets("5p"), Some(5));
+        assert_eq!(parse_packets("5"), None);
+        assert_eq!(parse_packets("5P"), None);
+        assert_eq!(parse_percent("10%"), Some(10));
+        assert_eq!(parse_percent("10.5"), Some(10), "half to even, as rint does");
+        assert_eq!(parse_percent("101"), None);
+        assert_eq!(parse_count_any_base("0x10"), Some(16));
+        assert_eq!(parse_count_any_base("010"), Some(8));
+    }
+
+    #[test]
+    fn a_printed_time_reads_back() {
+        for us in [0, 1, 999, 1000, 15_000, 16_667, 1_000_000, u64::from(u32::MAX)] {
+            let time = Span::from_micros(us);
+            assert_eq!(parse_time(&format_time(time)), Some(time));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Traffic that is not TCP.
+
+pub mod cbr;

@@ -1,0 +1,10 @@
+//! TCP as Linux 7.2 does it, without the parts that a simulation of bulk data never reaches:
+//! receive window limits, urgent data, TIME-WAIT.
+
+pub mod ecn;
+pub mod receiver;
+pub mod recovery;
+pub mod rtt;
+pub mod sack;
+pub mod scoreboard;
+pub mod sender;

@@ -1,0 +1,274 @@
+//! ECN between the ends: negotiation (RFC 3168, RFC 9768 section 3.1) and AccECN feedback
+//! (RFC 9768 section 3.2) as Linux 7.2 does them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ecn::Ecn;
+use crate::packet::{EcnBytes, TcpBits};
+
+/// What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EcnSupport {
+    Off,
+    Classic,
+    AccEcn,
+}
+
+/// What a connection ended up with.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EcnMode {
+    #[default]
+    Off,
+    /// RFC 3168: ECE until CWR, one reduction per round trip.
+    Classic,
+    /// RFC 9768: counters of marked packets and bytes.
+    AccEcn,
+}
+
+const ALL: TcpBits = TcpBits(0b111);
+
+/// Flags of the client's SYN.
+pub fn syn_bits(client: EcnSupport) -> TcpBits {
+    match client {
+        EcnSupport::Off => TcpBits(0),
+        EcnSupport::Classic => TcpBits::ECE.with(TcpBits::CWR),
+        EcnSupport::AccEcn => ALL,
+    }
+}
+
+/// The server's side: mode and flags of its SYN/ACK, given the SYN's flags and its ECN field.
+pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, TcpBits) {
+    match (server, syn.0) {
+        // Table 2 of RFC 9768: the SYN/ACK says which ECN field the SYN arrived with.
+        (EcnSupport::AccEcn, 0b111) => (EcnMode::AccEcn, field_feedback(field)),
+        (EcnSupport::Classic | EcnSupport::AccEcn, 0b011) | (EcnSupport::Classic, 0b111) => {
+            (EcnMode::Classic, TcpBits::ECE)
+        }
+        _ => (EcnMode::Off, TcpBits(0)),
+    }
+}
+
+/// The client's side: the mode that the SYN/ACK's flags mean.
+pub fn read_syn_ack(client: EcnSupport, bits: TcpBits) -> EcnMode {
+    match (client, bits.0) {
+        (EcnSupport::AccEcn, 0b010..=0b110) => EcnMode::AccEcn,
+        (EcnSupport::AccEcn | EcnSupport::Classic, 0b001) => EcnMode::Classic,
+        _ => EcnMode::Off,
+    }
+}
+
+/// The handshake's encoding of a received ECN field, in SYN/ACK and third ACK.
+pub fn field_feedback(field: Ecn) -> TcpBits {
+    TcpBits(match field {
+        Ecn::NotEct => 0b010,
+        Ecn::Ect1 => 0b011,
+        Ecn::Ect0 => 0b100,
+        Ecn::Ce => 0b110,
+    })
+}
+
+/// Offset of the ACE counter, so that zero marks are not an all-zero field (RFC 9768, 3.2.1).
+const ACE_INIT: u32 = 5;
+const ACE_MASK: u32 = 7;
+/// Counters of the option are 24 bits wide and start at 1, 0, 1 (RFC 9768, 3.2.1).
+const BYTES_MASK: u32 = 0xff_ffff;
+const E0B_INIT: u32 = 1;
+const E1B_INIT: u32 = 1;
+/// More than this many packets per ACK on average, and ACKs are being thinned: the wrap of ACE is
+/// then more likely than marks on everything (Linux `ACK_COMP_THRESH`).
+const THINNED_ACKS: u32 = 4;
+/// CE marks pending that force an ACK (Linux `TCP_ACCECN_ACE_MAX_DELTA`).
+pub const MAX_PENDING_CE: u32 = 6;
+/// Length of the option with all three counters, padded.
+pub const OPTION_LEN: u32 = 12;
+
+/// The receiver's counters.
+#[derive(Clone, Debug, Default)]
+pub struct AccEcnReceiver {
+    ce_packets: u32,
+    bytes: EcnBytes,
+    last_field: Ecn,
+    /// Marks not reported yet.
+    pub pending_ce: u32,
+}
+
+impl AccEcnReceiver {
+    /// Counts an arriving packet; true if the ECN field changed, which asks for an ACK at once.
+    pub fn count(&mut self, field: Ecn, payload: u32) -> bool {
+        match field {
+            Ecn::NotEct => {}
+            Ecn::Ect0 => self.bytes.ect0 += payload,
+            Ecn::Ect1 => self.bytes.ect1 += payload,
+            Ecn::Ce => {
+                self.bytes.ce += payload;
+                self.ce_packets += 1;
+                self.pending_ce += 1;
+            }
+        }
+        let changed = field != self.last_field;
+        self.last_field = field;
+        changed
+    }
+    /// The ACE field.
+    pub fn ace(&self) -> TcpBits {
+        TcpBits(((self.ce_packets + ACE_INIT) & ACE_MASK) as u8)
+    }
+    /// The option's counters as they go on the wire.
+    pub fn option(&self) -> EcnBytes {
+        EcnBytes {
+            ect0: (self.bytes.ect0 + E0B_INIT) & BYTES_MASK,
+            ce: self.bytes.ce & BYTES_MASK,
+            ect1: (self.bytes.ect1 + E1B_INIT) & BYTES_MASK,
+        }
+    }
+}
+
+/// The sender's reading of AccECN feedback.
+#[derive(Clone, Debug, Default)]
+pub struct AccEcnSender {
+    ce_packets: u32,
+    ce_bytes: u32,
+    /// Average of packets per ACK, in 64ths.
+    packets_per_ack: u32,
+}
+
+impl AccEcnSender {
+    /// How many of the `delivered` segments (`delivered_bytes` of payload) that this ACK newly
+    /// covers were marked. The 3-bit counter may have wrapped if more than 7 were covered; the
+    /// byte counter of the option, if present, tells how often.
+    pub fn decode(
+        &mut self,
+        ace: TcpBits,
+        option: Option<EcnBytes>,
+        delivered: u32,
+        delivered_bytes: u32,
+        mss: u32,
+    ) -> u32 {
+        let ce_bytes = option.map(|o| {
+            let d = (o.ce.wrapping_sub(self.ce_bytes)) & BYTES_MASK;
+            // The upper half of the range is an old, reordered counter.
+            if d < 1 << 23 {
+                self.ce_bytes = o.ce;
+                d
+            } else {
+                0
+            }
+        });
+        if delivered > 0 {
+            let now = delivered << 6;
+            self.packets_per_ack = match self.packets_per_ack {
+                0 => now,
+                avg => ((avg << 6) - avg + now) >> 6,
+            }
+            .min(0xffff);
+        }
+        let delta =
+            u32::from(ace.0).wrapping_sub(ACE_INIT).wrapping_sub(self.ce_packets) & ACE_MASK;
+        let marks = self.resolve_wrap(delta, ce_bytes, delivered, delivered_bytes, mss);
+        self.ce_packets = self.ce_packets.wrapping_add(marks);
+        marks
+    }
+
+    fn resolve_wrap(
+        &self,
+        delta: u32,
+        ce_bytes: Option<u32>,
+        delivered: u32,
+        delivered_bytes: u32,
+        mss: u32,
+    ) -> u32 {
+        if delivered <= ACE_MASK {
+            return delta;
+        }
+        // The most marks that agree with the counter.
+        let safe = delivered - ((delivered - delta) & ACE_MASK);
+        match ce_bytes {
+            Some(0) => delta,
+            Some(bytes) if delivered >= 2 * (ACE_MASK + 1) => {
+                if delivered_bytes <= bytes {
+                    return safe;
+                }
+                let share = u64::from(bytes) * u64::from(delivered);
+                let estimate = share.div_ceil(u64::from(delivered_bytes.max(1))) as u32;
+                safe.min(delta + (estimate & !ACE_MASK))
+            }
+            Some(bytes) if bytes > delta * mss => safe,
+            Some(bytes) if bytes < safe * mss / 2 => delta,
+            Some(_) => safe,
+            None if self.packets_per_ack > THINNED_ACKS << 6 => delta,
+            None => safe,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EcnSupport::{AccEcn, Classic, Off};
+    use super::*;
+
+    /// What sender and receiver support, and what the connection ends up with (both sides).
+    #[test]
+    fn the_fallback_matrix() {
+        use EcnMode as M;
+        for (client, server, expected) in [
+            (Off, Off, M::Off),
+            (Off, Classic, M::Off),
+            (Off, AccEcn, M::Off),
+            (Classic, Off, M::Off),
+            (Classic, Classic, M::Classic),
+            (Classic, AccEcn, M::Classic),
+            (AccEcn, Off, M::Off),
+            (AccEcn, Classic, M::Classic),
+            (AccEcn, AccEcn, M::AccEcn),
+        ] {
+            let (mode, bits) = answer_syn(server, syn_bits(client), Ecn::NotEct);
+            assert_eq!(mode, expected, "{client:?} to {server:?}, server");
+            assert_eq!(read_syn_ack(client, bits), expected, "{client:?} to {server:?}, client");
+        }
+        // A broken server that mirrors the SYN's flags gets no ECN.
+        assert_eq!(read_syn_ack(AccEcn, TcpBits(0b111)), M::Off);
+    }
+
+    /// The counter wraps every eight marks; the option says how often.
+    #[test]
+    fn marks_survive_the_wrap_of_ace() {
+        for (covered, marked) in [(2, 1), (7, 7), (9, 9), (10, 1), (16, 16), (40, 24), (100, 99)] {
+            let mut rx = AccEcnReceiver::default();
+            let mut tx = AccEcnSender::default();
+            for i in 0..covered {
+                let field = if i < marked { Ecn::Ce } else { Ecn::Ect1 };
+                rx.count(field, 1448);
+            }
+            let got = tx.decode(rx.ace(), Some(rx.option()), covered, covered * 1448, 1448);
+            assert_eq!(got, marked, "{marked} of {covered}");
+        }
+    }
+
+    #[test]
+    fn without_the_option_a_long_ack_counts_the_worst_case() {
+        let mut rx = AccEcnReceiver::default();
+        let mut tx = AccEcnSender::default();
+        assert_eq!(tx.decode(rx.ace(), None, 2, 2 * 1448, 1448), 0);
+        for _ in 0..10 {
+            rx.count(Ecn::Ect1, 1448);
+        }
+        rx.count(Ecn::Ce, 1448);
+        assert_eq!(tx.decode(rx.ace(), None, 11, 11 * 1448, 1448), 1 + 8);
+    }
+
+    #[test]
+    fn byte_counters_wrap_at_24_bits() {
+        let mut rx = AccEcnReceiver::default();
+        let mut tx = AccEcnSender::default();
+        let mut total = 0;
+        for _ in 0..40_000 {
+            for _ in 0..8 {
+                rx.count(Ecn::Ce, 1448);
+            }
+            total += tx.decode(rx.ace(), Some(rx.option()), 8, 8 * 1448, 1448);
+        }
+        assert_eq!(total, 320_000);
+    }
+}

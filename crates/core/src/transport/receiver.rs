@@ -1,0 +1,436 @@
+//! The receiving end: reassembly, SACK, delayed and quick ACKs, ECN feedback.
+
+use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
+use super::sack::{Block, Blocks, MAX_BLOCKS, SackStore};
+use crate::ecn::Ecn;
+use crate::packet::{ACK_FRAME, Flags, FlowId, GroupId, Packet, SYN_FRAME, TcpBits};
+use crate::time::{Span, Time};
+
+/// Delayed ACK timer: lower and upper bound (Linux `TCP_DELACK_MIN`, `TCP_DELACK_MAX`).
+const DELACK_MIN: Span = Span::from_millis(40);
+const DELACK_MAX: Span = Span::from_millis(200);
+const ATO_CEILING: Span = Span::from_millis(500);
+/// Segments acknowledged one by one at the start of a connection (`TCP_MAX_QUICKACKS`).
+const QUICKACKS: u32 = 16;
+/// Duplicate ACKs sent at once before SACK ACKs are compressed.
+const DUP_ACKS: u32 = 3;
+/// ACK compression: a third of the RTT, at most 1 ms, at most 44 ACKs held back (Linux
+/// `tcp_comp_sack_*`).
+const COMPRESS_MAX: Span = Span::from_millis(1);
+const COMPRESS_COUNT: u32 = 44;
+
+/// The receiver of one flow.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    flow: FlowId,
+    group: GroupId,
+    support: EcnSupport,
+    mode: EcnMode,
+    /// Codepoint of ACKs in AccECN mode.
+    codepoint: Ecn,
+    next: u32,
+    /// `next` when the last ACK was sent.
+    acked: u32,
+    /// Timestamp to echo.
+    echo: Time,
+    /// Out-of-order data, ascending, and the blocks to report, most recent first.
+    ranges: Vec<Block>,
+    recent: Vec<Block>,
+    duplicate: Option<Block>,
+    fin: Option<u32>,
+    /// When everything up to the FIN had arrived.
+    pub completed_at: Option<Time>,
+    quick: u32,
+    ato: Span,
+    last_data: Option<Time>,
+    ack_at: Time,
+    dup_acks: u32,
+    dup_ack_next: u32,
+    compressed: u32,
+    compress_until: Time,
+    rtt: Span,
+    handshake_sent: Time,
+    /// RFC 3168: echo until CWR.
+    demand_cwr: bool,
+    seen_ect: bool,
+    counters: AccEcnReceiver,
+    ack_now: bool,
+    pub received_bytes: u64,
+}
+
+impl Receiver {
+    pub fn new(flow: FlowId, group: GroupId, support: EcnSupport, codepoint: Ecn) -> Receiver {
+        Receiver {
+            flow,
+            group,
+            support,
+            mode: EcnMode::Off,
+            codepoint,
+            next: 0,
+            acked: 0,
+            echo: Time::ZERO,
+            ranges: Vec::new(),
+            recent: Vec::new(),
+            duplicate: None,
+            fin: None,
+            completed_at: None,
+            quick: 0,
+            ato: Span::ZERO,
+            last_data: None,
+            ack_at: Time::NEVER,
+            dup_acks: 0,
+            dup_ack_next: 0,
+            compressed: 0,
+            compress_until: Time::NEVER,
+            rtt: Span::ZERO,
+            handshake_sent: Time::ZERO,
+            demand_cwr: false,
+            seen_ect: false,
+            counters: AccEcnReceiver::default(),
+            ack_now: false,
+            received_bytes: 0,
+        }
+    }
+
+    /// When [`Self::on_timer`] wants to be called.
+    #[inline]
+    pub fn deadline(&self) -> Time {
+        self.ack_at.min(self.compress_until)
+    }
+
+    pub fn mode(&self) -> EcnMode {
+        self.mode
+    }
+
+    /// A packet of the flow arrives. The ACK it causes, if any, is returned.
+    #[inline]
+    pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore) -> Option<Packet> {
+        if pkt.flags.has(Flags::SYN) {
+            return Some(self.on_syn(now, pkt));
+        }
+        if !pkt.flags.has(Flags::DATA) {
+            // The third ACK of the handshake.
+            self.rtt = now.since(self.handshake_sent);
+            return None;
+        }
+        self.on_data(now, pkt, sacks)
+    }
+
+    fn on_syn(&mut self, now: Time, pkt: &Packet) -> Packet {
+        let (mode, bits) = ecn::answer_syn(self.support, pkt.bits, pkt.ecn);
+        self.mode = mode;
+        self.handshake_sent = now;
+        let flags = Flags::SYN.with(Flags::ACK);
+        let mut reply = Packet::new(self.flow, self.group, flags, SYN_FRAME, Ecn::NotEct);
+        reply.bits = bits;
+        reply.stamp = pkt.stamp;
+        reply
+    }
+
+    #[inline]
+    fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore) -> Option<Packet> {
+        self.count_ecn(pkt);
+        if pkt.flags.has(Flags::FIN) {
+            self.fin = Some(pkt.seq);
+        }
+        let in_order = pkt.seq == self.next;
+        if pkt.seq <= self.acked {
+            self.echo = pkt.stamp;
+        }
+        if in_order {
+            self.next += 1;
+            self.received_bytes += u64::from(pkt.payload);
+            if !self.ranges.is_empty() {
+                self.close_gap();
+            }
+            self.tune_delayed_ack(now);
+            if let Some(fin) = self.fin
+                && self.next > fin
+                && self.completed_at.is_none()
+            {
+                self.completed_at = Some(now);
+                self.ack_now = true;
+            }
+        } else if pkt.seq < self.next || self.ranges.iter().any(|r| r.contains(pkt.seq)) {
+            self.duplicate = Some(Block::new(pkt.seq, pkt.seq + 1));
+            self.ack_now = true;
+            self.quick = self.quick.max(QUICKACKS);
+        } else {
+            self.received_bytes += u64::from(pkt.payload);
+            self.keep(pkt.seq);
+            self.last_data = Some(now);
+        }
+        self.decide(now, in_order, sacks)
+    }
+
+    #[inline]
+    fn count_ecn(&mut self, pkt: &Packet) {
+        match self.mode {
+            EcnMode::Off => {}
+            EcnMode::AccEcn => {
+                // RFC 9768, 3.2.2.5.1: a change is reported at once.
+                if self.counters.count(pkt.ecn, u32::from(pkt.payload))
+                    || self.counters.pending_ce >= ecn::MAX_PENDING_CE
+                {
+                    self.ack_now = true;
+                }
+            }
+            EcnMode::Classic => {
+                if pkt.bits.has(TcpBits::CWR) {
+                    self.demand_cwr = false;
+                }
+                match pkt.ecn {
+                    Ecn::Ce => {
+                        // Better not to delay ACKs: the sender's window may be very small.
+                        if !self.demand_cwr {
+                            self.quick = self.quick.max(2);
+                            self.ato = DELACK_MIN;
+                        }
+                        self.demand_cwr = true;
+                        self.seen_ect = true;
+                    }
+                    // Without ECT after ECT: probably a retransmission.
+                    Ecn::NotEct if self.seen_ect => self.quick = self.quick.max(2),
+                    Ecn::NotEct => {}
+                    Ecn::Ect0 | Ecn::Ect1 => self.seen_ect = true,
+                }
+            }
+        }
+    }
+
+    /// The delayed ACK timeout follows the spacing of data.
+    #[inline]
+    fn tune_delayed_ack(&mut self, now: Time) {
+        match self.last_data {
+            None => {
+                self.quick = QUICKACKS;
+                self.ato = DELACK_MIN;
+            }
+            Some(last) => {
+                let gap = now.since(last);
+                if gap <= DELACK_MIN / 2 {
+                    self.ato = self.ato / 2 + DELACK_MIN / 2;
+                } else if gap < self.ato {
+                    self.ato = (self.ato / 2 + gap).min(DELACK_MAX);
+                } else if gap > Span::from_millis(200) + self.rtt {
+                    self.quick = self.quick.max(QUICKACKS);
+                }
+            }
+        }
+        self.last_data = Some(now);
+    }
+
+    #[inline]
+    fn decide(&mut self, now: Time, in_order: bool, sacks: &mut SackStore) -> Option<Packet> {
+        let waiting = self.next - self.acked;
+        if self.ack_now || waiting >= 2 || self.quick > 0 {
+            return Some(self.ack(sacks));
+        }
+        if self.ranges.is_empty() {
+            if in_order {
+                self.delay_ack(now);
+            }
+            return None;
+        }
+        // Out of order: three duplicate ACKs at once, then compressed.
+        if self.dup_ack_next != self.next {
+            self.dup_ack_next = self.next;
+            self.dup_acks = 0;
+        }
+        if self.dup_acks < DUP_ACKS {
+            self.dup_acks += 1;
+            return Some(self.ack(sacks));
+        }
+        self.compressed += 1;
+        if self.compressed >= COMPRESS_COUNT {
+            return Some(self.ack(sacks));
+        }
+        if self.compress_until == Time::NEVER {
+            self.compress_until = now + (self.rtt / 3).min(COMPRESS_MAX);
+        }
+        None
+    }
+
+    fn delay_ack(&mut self, now: Time) {
+        let mut ato = self.ato;
+        if ato > DELACK_MIN {
+            let mut max = ATO_CEILING;
+            if self.rtt > Span::ZERO {
+                max = max.min(self.rtt.max(DELACK_MIN));
+            }
+            ato = ato.min(max);
+        }
+        let at = now + ato.min(DELACK_MAX);
+        self.ack_at = self.ack_at.min(at);
+    }
+
+    /// The delayed or compressed ACK is due.
+    pub fn on_timer(&mut self, now: Time, sacks: &mut SackStore) -> Option<Packet> {
+        if now < self.deadline() {
+            return None;
+        }
+        Some(self.ack(sacks))
+    }
+
+    #[inline]
+    fn ack(&mut self, sacks: &mut SackStore) -> Packet {
+        self.acked = self.next;
+        self.ack_at = Time::NEVER;
+        self.compress_until = Time::NEVER;
+        self.compressed = 0;
+        self.ack_now = false;
+        self.quick = self.quick.saturating_sub(1);
+        let mut len = ACK_FRAME;
+        let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, Ecn::NotEct);
+        p.seq = self.next;
+        p.stamp = self.echo;
+        let mut room = MAX_BLOCKS;
+        match self.mode {
+            EcnMode::Off => {}
+            EcnMode::Classic if self.demand_cwr => p.bits = TcpBits::ECE,
+            EcnMode::Classic => {}
+            EcnMode::AccEcn => {
+                self.counters.pending_ce = 0;
+                p.bits = self.counters.ace();
+                p.ecn_bytes = self.counters.option();
+                p.flags = p.flags.with(Flags::ACCECN_OPTION);
+                p.ecn = self.codepoint;
+                len += ecn::OPTION_LEN;
+                // The option takes the place of the third block (Linux).
+                room = 2;
+            }
+        }
+        if self.duplicate.is_some() || !self.recent.is_empty() {
+            let blocks = self.blocks(room, &mut p.flags);
+            len += 4 + 8 * blocks.as_slice().len() as u32;
+            p.sack = sacks.put(blocks);
+        }
+        p.frame_len = len as u16;
+        p
+    }
+
+    fn blocks(&mut self, room: usize, flags: &mut Flags) -> Blocks {
+        let mut blocks = Blocks::default();
+        if let Some(d) = self.duplicate.take() {
+            blocks.push(d);
+            *flags = flags.with(Flags::DSACK);
+        }
+        for &b in &self.recent {
+            if blocks.as_slice().len() == room {
+                break;
+            }
+            blocks.push(b);
+        }
+        blocks
+    }
+
+    /// Stores an out-of-order segment.
+    fn keep(&mut self, seq: u32) {
+        let at = self.ranges.partition_point(|r| r.end < seq);
+        let mut merged = Block::new(seq, seq + 1);
+        let mut last = at;
+        while last < self.ranges.len() && self.ranges[last].start <= merged.end {
+            merged.start = merged.start.min(self.ranges[last].start);
+            merged.end = merged.end.max(self.ranges[last].end);
+            last += 1;
+        }
+        self.ranges.splice(at..last, [merged]);
+        self.recent.retain(|r| r.end < merged.start || r.start > merged.end);
+        self.recent.insert(0, merged);
+        self.recent.truncate(MAX_BLOCKS + 1);
+    }
+
+    /// In-order data has arrived; takes what now follows from the store. Filling a gap is reported
+    /// at once (RFC 5681, 4.2).
+    fn close_gap(&mut self) {
+        while let Some(first) = self.ranges.first().copied()
+            && first.start <= self.next
+        {
+            self.next = self.next.max(first.end);
+            self.ranges.remove(0);
+        }
+        let next = self.next;
+        self.recent.retain(|r| r.end > next);
+        self.ack_now = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(seq: u32) -> Packet {
+        let mut p = Packet::new(0, 0, Flags::DATA, 1514, Ecn::NotEct);
+        p.seq = seq;
+        p.payload = 1448;
+        p
+    }
+
+    fn receiver() -> (Receiver, SackStore) {
+        (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct), SackStore::default())
+    }
+
+    #[test]
+    fn the_first_sixteen_segments_are_acknowledged_at_once_then_every_second() {
+        let (mut r, mut s) = receiver();
+        let mut now = Time::ZERO;
+        let mut acks = Vec::new();
+        for n in 0..26 {
+            now += Span::from_millis(1);
+            if r.on_packet(now, &data(n), &mut s).is_some() {
+                acks.push(n);
+            }
+        }
+        let expected: Vec<u32> = (0..16).chain([17, 19, 21, 23, 25]).collect();
+        assert_eq!(acks, expected);
+    }
+
+    #[test]
+    fn a_lone_segment_is_acknowledged_after_40_ms() {
+        let (mut r, mut s) = receiver();
+        let mut now = Time::ZERO;
+        for n in 0..17 {
+            now += Span::from_millis(1);
+            r.on_packet(now, &data(n), &mut s);
+        }
+        assert_eq!(r.deadline(), now + DELACK_MIN);
+        let ack = r.on_timer(r.deadline(), &mut s).unwrap();
+        assert_eq!(ack.seq, 17);
+    }
+
+    #[test]
+    fn gaps_are_reported_most_recent_first_and_duplicates_as_dsack() {
+        let (mut r, mut s) = receiver();
+        let now = Time::ZERO;
+        r.on_packet(now, &data(0), &mut s);
+        r.on_packet(now, &data(2), &mut s);
+        r.on_packet(now, &data(3), &mut s);
+        let ack = r.on_packet(now, &data(6), &mut s).unwrap();
+        assert_eq!(ack.seq, 1);
+        assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7), Block::new(2, 4)]);
+        let ack = r.on_packet(now, &data(3), &mut s).unwrap();
+        assert!(ack.flags.has(Flags::DSACK));
+        assert_eq!(s.take(ack.sack).as_slice()[0], Block::new(3, 4));
+        let ack = r.on_packet(now, &data(1), &mut s).unwrap();
+        assert_eq!(ack.seq, 4);
+        assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7)]);
+    }
+
+    #[test]
+    fn classic_ecn_echoes_until_cwr() {
+        let (mut r, mut s) = receiver();
+        r.mode = EcnMode::Classic;
+        let now = Time::ZERO;
+        let mut ece = Vec::new();
+        for n in 0..6 {
+            let mut p = data(n);
+            p.ecn = if n == 1 { Ecn::Ce } else { Ecn::Ect0 };
+            if n == 4 {
+                p.bits = TcpBits::CWR;
+            }
+            let ack = r.on_packet(now, &p, &mut s).unwrap();
+            ece.push(ack.bits.has(TcpBits::ECE));
+        }
+        assert_eq!(ece, [false, true, true, true, false, false]);
+    }
+}

@@ -1,0 +1,619 @@
+//! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
+//! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
+
+use super::ecn::EcnMode;
+use super::sack::Blocks;
+use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
+use super::sender::{Push, Sender, Timer};
+use crate::cc::{Ack, Congestion, SSTHRESH_INFINITE};
+use crate::packet::{Flags, Packet, TcpBits};
+use crate::time::{Span, Time};
+
+/// Congestion state of a connection.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum CaState {
+    #[default]
+    Open,
+    /// SACKs or retransmissions are out, no loss is proven.
+    Disorder,
+    /// Reducing because of ECN.
+    Cwr,
+    /// Fast retransmit.
+    Recovery,
+    /// After a timeout.
+    Loss,
+}
+
+impl CaState {
+    fn is_reducing(self) -> bool {
+        matches!(self, CaState::Cwr | CaState::Recovery)
+    }
+    pub(super) fn is_repairing(self) -> bool {
+        self >= CaState::Recovery
+    }
+    /// Tail loss probes are for connections that repair nothing.
+    pub(super) fn may_probe(self) -> bool {
+        matches!(self, CaState::Open | CaState::Cwr)
+    }
+}
+
+/// State of the current episode.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    pub state: CaState,
+    /// `snd_nxt` when the episode began; it ends when this is acknowledged.
+    high_seq: u32,
+    prior_cwnd: u32,
+    /// To be restored by an undo; 0: ECN asked for the reduction, which cannot be undone.
+    prior_ssthresh: u32,
+    prr_delivered: u32,
+    prr_out: u32,
+    /// When the first retransmission of the episode was sent.
+    retransmission_stamp: Option<Time>,
+    /// F-RTO (RFC 5682) is still open.
+    frto: bool,
+    /// A tail loss probe is out, sent when `snd_nxt` was this.
+    pub(super) probe_end: Option<u32>,
+    pub(super) probe_was_retransmission: bool,
+}
+
+impl Recovery {
+    #[inline]
+    pub(super) fn count_sent(&mut self, n: u32) {
+        if self.state.is_reducing() {
+            self.prr_out += n;
+        }
+    }
+    pub(super) fn note_retransmission(&mut self, now: Time) {
+        self.retransmission_stamp.get_or_insert(now);
+    }
+}
+
+/// What to send after an ACK has been digested.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Resend {
+    Nothing,
+    Lost,
+    /// F-RTO: new data only.
+    New,
+}
+
+impl Sender {
+    fn congestion(&mut self, why: Congestion, at: Time) {
+        self.cc.on_congestion(why, at, &mut self.win);
+    }
+
+    #[inline]
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        pkt: &Packet,
+        blocks: &Blocks,
+        out: &mut Vec<Packet>,
+    ) {
+        let prior_una = self.board.una;
+        if pkt.seq < prior_una && blocks.is_empty() {
+            return; // an old ACK that was overtaken
+        }
+        let prior_delivered = self.board.delivery.segments;
+        let prior_lost = self.board.lost_total;
+        let outcome = self.board.on_ack(
+            now,
+            pkt.seq.max(prior_una),
+            blocks,
+            pkt.flags.has(Flags::DSACK),
+            self.recovery.high_seq,
+            self.rtt.min_us(),
+        );
+        self.acked_bytes += u64::from(outcome.acked_bytes);
+        if outcome.una_advanced {
+            self.retransmits = 0;
+        }
+        self.update_rtt(now, pkt, &outcome);
+        self.board.update_reordering_window(prior_delivered);
+        let marks = self.read_ecn(pkt, &outcome);
+        let ece = marks > 0;
+        if self.recovery.probe_end.is_some() {
+            self.on_probe_answered(now, pkt.seq, &outcome);
+        }
+        let mut timer = outcome.una_advanced;
+        let mut resend = Resend::Nothing;
+        let progress = outcome.una_advanced || outcome.sacked;
+        let dubious = !outcome.una_advanced
+            || ece
+            || outcome.sacked
+            || outcome.dsack
+            || self.recovery.state != CaState::Open;
+        if dubious {
+            resend = self.alert(now, pkt, prior_una, &outcome, ece, &mut timer);
+        }
+        if timer {
+            self.set_transmission_timer(now);
+        }
+        self.control(now, &outcome, marks, progress, prior_lost);
+        match resend {
+            Resend::Nothing => {}
+            Resend::Lost => self.retransmit_lost(now, out),
+            Resend::New => {
+                let before = self.board.nxt;
+                self.transmit(now, Push::Normal, out);
+                // No new data could be sent: repair in the ordinary way.
+                if self.board.nxt == before {
+                    self.recovery.frto = false;
+                    self.retransmit_lost(now, out);
+                }
+            }
+        }
+        self.transmit(now, Push::Normal, out);
+    }
+
+    #[inline]
+    fn update_rtt(&mut self, now: Time, pkt: &Packet, outcome: &AckOutcome) {
+        let (una, nxt) = (self.board.una, self.board.nxt);
+        if let Some(us) = outcome.rtt_oldest_us {
+            if let Some(newest) = outcome.rtt_newest_us {
+                self.rtt.sample_min(now, newest);
+            }
+            self.rtt.sample(us, una, nxt);
+            self.backoff = 0;
+        } else if outcome.una_advanced {
+            // Karn: a retransmission is ambiguous; the timestamp is not.
+            let us = now.since(pkt.stamp).as_micros() as u32;
+            self.rtt.sample_min(now, us);
+            self.rtt.sample(us, una, nxt);
+            self.backoff = 0;
+        }
+    }
+
+    /// How many of the segments newly delivered were marked, as far as the feedback tells.
+    #[inline]
+    fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> u32 {
+        let marks = match self.mode {
+            EcnMode::Off => 0,
+            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => outcome.delivered.max(1),
+            EcnMode::Classic => 0,
+            EcnMode::AccEcn => {
+                // Without progress it may be an old ACK, and its counter behind ours.
+                if !outcome.una_advanced && !outcome.sacked {
+                    return 0;
+                }
+                let option = pkt.flags.has(Flags::ACCECN_OPTION).then_some(pkt.ecn_bytes);
+                self.accecn.decode(
+                    pkt.bits,
+                    option,
+                    outcome.delivered,
+                    outcome.delivered_bytes,
+                    self.win.mss,
+                )
+            }
+        };
+        self.delivered_ce += marks;
+        marks
+    }
+
+    /// Tells the controller, or reduces proportionally.
+    #[inline]
+    fn control(
+        &mut self,
+        now: Time,
+        outcome: &AckOutcome,
+        marks: u32,
+        progress: bool,
+        prior_lost: u64,
+    ) {
+        let state = self.recovery.state;
+        let reducing = state.is_reducing() && !self.cc.governs_window();
+        // Where reordering is common, SACKed data may grow the window too.
+        let growth = if self.board.reordering > REORDERING_DEFAULT {
+            progress
+        } else {
+            outcome.una_advanced
+        };
+        let min_rtt_us = self.rtt.min_us();
+        let ack = Ack {
+            acked: outcome.delivered,
+            ce: marks,
+            rtt_us: outcome.rtt_newest_us,
+            may_grow: growth && !reducing,
+            in_recovery: state.is_repairing(),
+            rate: self.board.rate_sample(now, outcome, min_rtt_us),
+            ..self.ack_info(now)
+        };
+        self.cc.on_ack(&ack, &mut self.win);
+        if reducing {
+            let newly_lost = self.board.lost_total > prior_lost;
+            self.reduce(outcome.delivered, newly_lost, outcome.una_advanced);
+        }
+        self.update_pacing_rate();
+    }
+
+    /// Proportional rate reduction: per segment delivered, ssthresh/prior_cwnd segments may leave;
+    /// below ssthresh, slow start's pace at most.
+    fn reduce(&mut self, delivered: u32, newly_lost: bool, una_advanced: bool) {
+        let r = &mut self.recovery;
+        if delivered == 0 || r.prior_cwnd == 0 {
+            return;
+        }
+        let in_flight = self.board.in_flight();
+        r.prr_delivered += delivered;
+        let spare = i64::from(self.win.ssthresh) - i64::from(in_flight);
+        let mut send = if spare < 0 {
+            let due = (u64::from(self.win.ssthresh) * u64::from(r.prr_delivered))
+                .div_ceil(u64::from(r.prior_cwnd));
+            due as i64 - i64::from(r.prr_out)
+        } else {
+            let mut n = (i64::from(r.prr_delivered) - i64::from(r.prr_out)).max(delivered.into());
+            if una_advanced && !newly_lost {
+                n += 1;
+            }
+            n.min(spare)
+        };
+        // The first retransmission always leaves.
+        send = send.max(i64::from(r.prr_out == 0));
+        self.win.cwnd = in_flight + send.max(0) as u32;
+    }
+
+    // --- the state machine ------------------------------------------------------------------
+
+    fn alert(
+        &mut self,
+        now: Time,
+        pkt: &Packet,
+        prior_una: u32,
+        outcome: &AckOutcome,
+        ece: bool,
+        timer: &mut bool,
+    ) -> Resend {
+        if ece {
+            self.recovery.prior_ssthresh = 0;
+        }
+        let una = self.board.una;
+        // Has the episode ended?
+        match self.recovery.state {
+            CaState::Open => self.recovery.retransmission_stamp = None,
+            CaState::Cwr if una > self.recovery.high_seq => {
+                // Strictly above, so that the CWR flag has reached the receiver.
+                self.end_reduction();
+                self.set_state(CaState::Open);
+            }
+            CaState::Recovery if una >= self.recovery.high_seq => {
+                self.try_undo_recovery(pkt);
+                self.end_reduction();
+            }
+            _ => {}
+        }
+        let mut retransmission_lost = false;
+        if self.recovery.state == CaState::Recovery {
+            if outcome.una_advanced && self.try_undo_partial(pkt) {
+                return Resend::Nothing;
+            }
+            if self.try_undo_by_dsack() {
+                self.try_to_open(now, ece);
+            }
+            self.find_losses(now, timer, &mut retransmission_lost);
+            if self.recovery.state != CaState::Recovery {
+                if self.board.lost_out == 0 {
+                    return Resend::Nothing;
+                }
+                self.enter_recovery(now, ece);
+            }
+            return Resend::Lost;
+        }
+        if self.recovery.state == CaState::Loss {
+            let resend = self.process_loss(pkt, prior_una, outcome);
+            self.find_losses(now, timer, &mut retransmission_lost);
+            if self.recovery.state != CaState::Open && !retransmission_lost {
+                return resend;
+            }
+        } else {
+            self.find_losses(now, timer, &mut retransmission_lost);
+        }
+        if self.recovery.state <= CaState::Disorder {
+            self.try_undo_by_dsack();
+        }
+        if self.board.lost_out == 0 {
+            self.try_to_open(now, ece);
+            return Resend::Nothing;
+        }
+        self.enter_recovery(now, ece);
+        Resend::Lost
+    }
+
+    fn set_state(&mut self, state: CaState) {
+        self.recovery.state = state;
+        if state == CaState::Open {
+            self.cc.on_recovered(&mut self.win);
+        }
+    }
+
+    #[inline]
+    fn find_losses(&mut self, now: Time, timer: &mut bool, retransmission_lost: &mut bool) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        let before = self.board.retrans_out;
+        let wait = self.board.detect_loss(
+            now,
+            self.recovery.state.is_repairing(),
+            self.rtt.min_us(),
+            self.rtt.srtt().as_micros() as u32,
+            false,
+        );
+        if let Some(wait) = wait {
+            self.timer = Timer::Reordering;
+            self.timer_at = now + wait + Span::from_millis(2);
+            *timer = false;
+        }
+        *retransmission_lost = self.board.retrans_out < before;
+    }
+
+    fn try_to_open(&mut self, now: Time, ece: bool) {
+        if !self.board.any_retransmission_out() {
+            self.recovery.retransmission_stamp = None;
+        }
+        if ece {
+            self.enter_cwr(now);
+        }
+        if self.recovery.state != CaState::Cwr {
+            self.keep_open();
+        }
+    }
+
+    fn keep_open(&mut self) {
+        let b = &self.board;
+        let left_out = b.sacked_out + b.lost_out > 0 || b.any_retransmission_out();
+        let state = if left_out { CaState::Disorder } else { CaState::Open };
+        if state != self.recovery.state {
+            self.set_state(state);
+            self.recovery.high_seq = self.board.nxt;
+        }
+    }
+
+    fn enter_cwr(&mut self, now: Time) {
+        self.recovery.prior_ssthresh = 0;
+        if self.recovery.state < CaState::Cwr {
+            self.board.undo_marker = None;
+            self.begin_reduction(now, Congestion::Ecn);
+            self.recovery.state = CaState::Cwr;
+        }
+    }
+
+    fn enter_recovery(&mut self, now: Time, ece: bool) {
+        if self.board.retrans_out == 0 {
+            self.recovery.retransmission_stamp = None;
+        }
+        self.recovery.prior_ssthresh = 0;
+        self.begin_undo();
+        if !self.recovery.state.is_reducing() {
+            if !ece {
+                self.recovery.prior_ssthresh = self.current_ssthresh();
+            }
+            self.begin_reduction(now, Congestion::Loss);
+        } else if self.cc.governs_window() {
+            self.congestion(Congestion::Loss, now);
+        }
+        self.recovery.state = CaState::Recovery;
+    }
+
+    fn begin_reduction(&mut self, now: Time, why: Congestion) {
+        let r = &mut self.recovery;
+        r.high_seq = self.board.nxt;
+        r.probe_end = None;
+        r.prior_cwnd = self.win.cwnd;
+        r.prr_delivered = 0;
+        r.prr_out = 0;
+        self.win.cwnd_count = 0;
+        self.congestion(why, now);
+        self.announce_cwr = true;
+    }
+
+    fn end_reduction(&mut self) {
+        if self.cc.governs_window() {
+            return;
+        }
+        let state = self.recovery.state;
+        let reduced = state == CaState::Cwr || self.board.undo_marker.is_some();
+        if self.win.ssthresh < SSTHRESH_INFINITE && reduced {
+            self.win.cwnd = self.win.ssthresh;
+        }
+    }
+
+    /// The threshold to restore: what a reduction would not be counted against.
+    fn current_ssthresh(&self) -> u32 {
+        if self.recovery.state.is_reducing() {
+            self.win.ssthresh
+        } else {
+            self.win.ssthresh.max(self.win.cwnd / 2 + self.win.cwnd / 4)
+        }
+    }
+
+    // --- undo -------------------------------------------------------------------------------
+
+    fn begin_undo(&mut self) {
+        self.board.undo_marker = Some(self.board.una);
+        let out = i64::from(self.board.retrans_out);
+        self.board.undo_retrans = if out > 0 { out } else { -1 };
+    }
+
+    /// The ACK echoes a timestamp from before the first retransmission: the original arrived
+    /// (Eifel, RFC 3522).
+    fn original_was_delayed(&self, pkt: &Packet) -> bool {
+        match self.recovery.retransmission_stamp {
+            Some(stamp) => pkt.stamp < stamp,
+            None => true,
+        }
+    }
+
+    fn may_undo(&self, pkt: &Packet) -> bool {
+        self.board.undo_marker.is_some()
+            && (self.board.undo_retrans == 0 || self.original_was_delayed(pkt))
+    }
+
+    fn undo(&mut self, unmark_lost: bool) {
+        if unmark_lost {
+            self.board.unmark_lost();
+        }
+        if self.recovery.prior_ssthresh > 0 {
+            self.cc.on_undo(self.recovery.prior_cwnd, &mut self.win);
+            if self.recovery.prior_ssthresh > self.win.ssthresh {
+                self.win.ssthresh = self.recovery.prior_ssthresh;
+                self.announce_cwr = false;
+            }
+        }
+        self.board.undo_marker = None;
+        self.board.rack_reexamine();
+    }
+
+    fn try_undo_recovery(&mut self, pkt: &Packet) {
+        if self.may_undo(pkt) {
+            self.undo(false);
+        } else {
+            self.board.recovery_ended();
+        }
+        self.set_state(CaState::Open);
+    }
+
+    fn try_undo_partial(&mut self, pkt: &Packet) -> bool {
+        if self.board.undo_marker.is_none() || !self.original_was_delayed(pkt) {
+            return false;
+        }
+        if self.board.retrans_out > 0 {
+            return true; // wait until it is certain
+        }
+        self.undo(true);
+        self.keep_open();
+        false
+    }
+
+    fn try_undo_by_dsack(&mut self) -> bool {
+        if self.board.undo_marker.is_some() && self.board.undo_retrans == 0 {
+            self.undo(false);
+            return true;
+        }
+        false
+    }
+
+    fn try_undo_loss(&mut self, pkt: &Packet, spurious: bool) -> bool {
+        if !spurious && !self.may_undo(pkt) {
+            return false;
+        }
+        self.undo(true);
+        self.retransmits = 0;
+        self.set_state(CaState::Open);
+        true
+    }
+
+    // --- timeouts and probes ----------------------------------------------------------------
+
+    fn process_loss(&mut self, pkt: &Packet, prior_una: u32, outcome: &AckOutcome) -> Resend {
+        let advanced = self.board.una > prior_una;
+        let recovered = self.board.una >= self.recovery.high_seq;
+        if advanced && self.try_undo_loss(pkt, false) {
+            return Resend::Nothing;
+        }
+        if self.recovery.frto {
+            // RFC 5682, 3.1, with SACK: data never retransmitted was acknowledged.
+            if outcome.original_acked && self.try_undo_loss(pkt, true) {
+                return Resend::Nothing;
+            }
+            if self.board.nxt > self.recovery.high_seq {
+                if outcome.sacked || !advanced {
+                    self.recovery.frto = false; // the loss was real
+                }
+            } else if advanced && !recovered {
+                self.recovery.high_seq = self.board.nxt;
+                if self.has_data() {
+                    return Resend::New;
+                }
+                self.recovery.frto = false;
+            }
+        }
+        if recovered {
+            self.try_undo_recovery(pkt);
+            return Resend::Nothing;
+        }
+        Resend::Lost
+    }
+
+    pub(super) fn on_retransmission_timeout(&mut self, now: Time, out: &mut Vec<Packet>) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        self.enter_loss(now);
+        self.retransmits += 1;
+        self.retransmit(now, self.board.una, out);
+        self.backoff += 1;
+        self.timer = Timer::Retransmit;
+        self.timer_at = now + self.rto();
+    }
+
+    fn enter_loss(&mut self, now: Time) {
+        let state = self.recovery.state;
+        let new_episode = state < CaState::Recovery;
+        self.board.mark_all_lost();
+        if state <= CaState::Disorder
+            || self.recovery.high_seq <= self.board.una
+            || (state == CaState::Loss && self.retransmits == 0)
+        {
+            self.recovery.prior_ssthresh = self.current_ssthresh();
+            self.recovery.prior_cwnd = self.win.cwnd;
+            self.congestion(Congestion::Timeout, now);
+            self.begin_undo();
+        }
+        self.win.cwnd = self.board.in_flight() + 1;
+        self.win.cwnd_count = 0;
+        self.recovery.state = CaState::Loss;
+        self.recovery.high_seq = self.board.nxt;
+        self.recovery.probe_end = None;
+        self.announce_cwr = true;
+        self.recovery.frto = new_episode || self.retransmits > 0;
+    }
+
+    pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Vec<Packet>) {
+        let before = self.board.in_flight();
+        let lost_before = self.board.lost_total;
+        let wait = self.board.detect_loss(
+            now,
+            self.recovery.state.is_repairing(),
+            self.rtt.min_us(),
+            self.rtt.srtt().as_micros() as u32,
+            true,
+        );
+        if self.board.in_flight() != before {
+            if self.recovery.state != CaState::Recovery {
+                self.enter_recovery(now, false);
+                if !self.cc.governs_window() {
+                    self.reduce(1, self.board.lost_total > lost_before, false);
+                }
+            }
+            self.retransmit_lost(now, out);
+            self.transmit(now, Push::Normal, out);
+        }
+        match wait {
+            Some(wait) if self.timer == Timer::Off => {
+                self.timer = Timer::Reordering;
+                self.timer_at = now + wait + Span::from_millis(2);
+            }
+            _ if self.timer != Timer::Retransmit => self.rearm_retransmission(now),
+            _ => {}
+        }
+    }
+
+    /// RFC 8985, 7.4.2: if the probe repaired a loss, the window is reduced as for any loss.
+    fn on_probe_answered(&mut self, now: Time, ack: u32, outcome: &AckOutcome) {
+        let Some(end) = self.recovery.probe_end else { return };
+        if ack < end {
+            return;
+        }
+        if !self.recovery.probe_was_retransmission || outcome.dsack {
+            self.recovery.probe_end = None;
+        } else if ack > end {
+            self.begin_reduction(now, Congestion::TailLoss);
+            self.recovery.state = CaState::Cwr;
+            self.end_reduction();
+            self.keep_open();
+        } else if !outcome.una_advanced && !outcome.sacked {
+            self.recovery.probe_end = None;
+        }
+    }
+}

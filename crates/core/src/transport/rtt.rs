@@ -1,0 +1,189 @@
+//! Round-trip time: the estimator of RFC 6298 in Linux's form, the retransmission timeout, and the
+//! windowed minimum.
+
+use crate::time::{Span, Time};
+
+/// Floor of the deviation term, hence of the timeout above srtt (RFC 6298 says 1 s; Linux 200 ms).
+pub const RTO_MIN: Span = Span::from_millis(200);
+/// Timeout before the first sample (RFC 6298, 2.1).
+pub const RTO_INITIAL: Span = Span::from_secs(1);
+/// Ceiling of the backed-off timeout (Linux `TCP_RTO_MAX`).
+pub const RTO_MAX: Span = Span::from_secs(120);
+/// How long a minimum is believed (Linux `tcp_min_rtt_wlen`).
+const MIN_RTT_WINDOW: Span = Span::from_secs(300);
+
+/// Smoothed RTT and its deviation, in microseconds. `srtt` is kept eightfold, the deviations
+/// fourfold, so that gains of 1/8 and 1/4 are shifts and remainders are not lost.
+#[derive(Clone, Debug)]
+pub struct RttEstimator {
+    srtt8: u32,
+    mdev4: u32,
+    /// Largest deviation of this round trip.
+    mdev_max4: u32,
+    rttvar4: u32,
+    /// End of the round trip over which `mdev_max4` is taken.
+    round_end: u32,
+    min: WindowedMin,
+}
+
+impl Default for RttEstimator {
+    fn default() -> Self {
+        let floor = RTO_MIN.as_micros() as u32;
+        RttEstimator {
+            srtt8: 0,
+            mdev4: 0,
+            mdev_max4: floor,
+            rttvar4: floor,
+            round_end: 0,
+            min: WindowedMin::default(),
+        }
+    }
+}
+
+impl RttEstimator {
+    /// Takes a sample (µs). A deviation below the estimate is given an eighth of the usual gain,
+    /// so that falling RTTs do not widen the timeout.
+    pub fn sample(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
+        let floor = RTO_MIN.as_micros() as u32;
+        let m = rtt_us.max(1);
+        if self.srtt8 == 0 {
+            self.srtt8 = m << 3;
+            self.mdev4 = m << 1;
+            self.rttvar4 = self.mdev4.max(floor);
+            self.mdev_max4 = self.rttvar4;
+            self.round_end = snd_nxt;
+            return;
+        }
+        let err = i64::from(m) - i64::from(self.srtt8 >> 3);
+        self.srtt8 = (i64::from(self.srtt8) + err).max(1) as u32;
+        let mut change = err.abs() - i64::from(self.mdev4 >> 2);
+        if err < 0 && change > 0 {
+            change >>= 3;
+        }
+        self.mdev4 = (i64::from(self.mdev4) + change).max(0) as u32;
+        if self.mdev4 > self.mdev_max4 {
+            self.mdev_max4 = self.mdev4;
+            self.rttvar4 = self.rttvar4.max(self.mdev_max4);
+        }
+        if snd_una > self.round_end {
+            if self.mdev_max4 < self.rttvar4 {
+                self.rttvar4 -= (self.rttvar4 - self.mdev_max4) >> 2;
+            }
+            self.round_end = snd_nxt;
+            self.mdev_max4 = floor;
+        }
+    }
+
+    /// Takes a sample for the minimum.
+    #[inline]
+    pub fn sample_min(&mut self, now: Time, rtt_us: u32) {
+        self.min.update(now, rtt_us.max(1));
+    }
+    /// Smoothed RTT; zero before the first sample.
+    #[inline]
+    pub fn srtt(&self) -> Span {
+        Span::from_micros(u64::from(self.srtt8 >> 3))
+    }
+    /// Smoothed RTT in eighths of a microsecond.
+    #[inline]
+    pub fn srtt8(&self) -> u32 {
+        self.srtt8
+    }
+    /// Smallest RTT of the last 300 s in µs; `u32::MAX` before the first sample.
+    #[inline]
+    pub fn min_us(&self) -> u32 {
+        self.min.get()
+    }
+    /// Retransmission timeout without back-off.
+    #[inline]
+    pub fn rto(&self) -> Span {
+        if self.srtt8 == 0 {
+            return RTO_INITIAL;
+        }
+        Span::from_micros(u64::from(self.srtt8 >> 3) + u64::from(self.rttvar4))
+    }
+}
+
+/// Minimum over a sliding window, kept as the best, second and third best sample in order of age
+/// (K. Nichols).
+#[derive(Clone, Copy, Debug)]
+struct WindowedMin {
+    best: [(Time, u32); 3],
+}
+
+impl Default for WindowedMin {
+    fn default() -> Self {
+        WindowedMin { best: [(Time::ZERO, u32::MAX); 3] }
+    }
+}
+
+impl WindowedMin {
+    #[inline]
+    fn get(&self) -> u32 {
+        self.best[0].1
+    }
+    #[inline]
+    fn update(&mut self, now: Time, v: u32) {
+        let s = (now, v);
+        if v <= self.best[0].1 || now.since(self.best[2].0) > MIN_RTT_WINDOW {
+            self.best = [s; 3];
+            return;
+        }
+        if v <= self.best[1].1 {
+            self.best[1] = s;
+            self.best[2] = s;
+        } else if v <= self.best[2].1 {
+            self.best[2] = s;
+        }
+        let age = now.since(self.best[0].0);
+        if age > MIN_RTT_WINDOW {
+            self.best = [self.best[1], self.best[2], s];
+            if now.since(self.best[0].0) > MIN_RTT_WINDOW {
+                self.best = [self.best[1], self.best[2], s];
+            }
+        } else if self.best[1].0 == self.best[0].0 && age > MIN_RTT_WINDOW / 4 {
+            self.best[1] = s;
+            self.best[2] = s;
+        } else if self.best[2].0 == self.best[1].0 && age > MIN_RTT_WINDOW / 2 {
+            self.best[2] = s;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_sample_sets_the_timeout_to_three_rtts_but_not_below_the_floor() {
+        let mut e = RttEstimator::default();
+        e.sample(1_000_000, 0, 10);
+        assert_eq!(e.srtt(), Span::from_secs(1));
+        assert_eq!(e.rto(), Span::from_secs(3));
+        let mut e = RttEstimator::default();
+        e.sample(10_000, 0, 10);
+        assert_eq!(e.rto(), Span::from_millis(210));
+    }
+
+    #[test]
+    fn a_step_in_rtt_is_followed_with_gain_one_eighth() {
+        let mut e = RttEstimator::default();
+        e.sample(10_000, 0, 10);
+        e.sample(18_000, 1, 11);
+        assert_eq!(e.srtt(), Span::from_micros(11_000));
+    }
+
+    #[test]
+    fn the_minimum_is_forgotten_after_its_window() {
+        let mut m = WindowedMin::default();
+        m.update(Time::ZERO, 10);
+        for s in 1..=299 {
+            m.update(Time::ZERO + Span::from_secs(s), 20);
+        }
+        assert_eq!(m.get(), 10);
+        for s in 300..=601 {
+            m.update(Time::ZERO + Span::from_secs(s), 20);
+        }
+        assert_eq!(m.get(), 20);
+    }
+}

@@ -1,0 +1,691 @@
+//! What the sender knows of each segment under way: SACKed, lost, retransmitted; loss detection by
+//! time (RACK, RFC 8985); and the delivery rate sample (draft-cheng-iccrg-delivery-rate).
+
+use std::collections::VecDeque;
+
+use super::sack::{Block, Blocks, MAX_BLOCKS};
+use crate::time::{Span, Time};
+
+/// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).
+pub const REORDERING_DEFAULT: u32 = 3;
+const REORDERING_MAX: u32 = 300;
+/// Recoveries after which a widened reordering window is given up (RFC 8985, 6.2 step 4).
+const REO_WND_PERSIST: u8 = 16;
+
+const SACKED: u8 = 1;
+const LOST: u8 = 1 << 1;
+/// A retransmission is under way.
+const RETRANS: u8 = 1 << 2;
+const EVER_RETRANS: u8 = 1 << 3;
+const APP_LIMITED: u8 = 1 << 4;
+
+/// One segment from its first transmission until it is acknowledged.
+#[derive(Copy, Clone, Debug, Default)]
+struct Segment {
+    sent_at: Time,
+    /// When the flight began that it was sent in.
+    first_sent_at: Time,
+    /// `Delivery::at` and `Delivery::segments` when it was sent.
+    delivered_at: Time,
+    delivered: u32,
+    payload: u16,
+    flags: u8,
+}
+
+impl Segment {
+    #[inline]
+    fn has(&self, f: u8) -> bool {
+        self.flags & f != 0
+    }
+}
+
+/// Running totals of what has been delivered.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Delivery {
+    /// Segments delivered, by cumulative or selective acknowledgement.
+    pub segments: u32,
+    /// Payload bytes, likewise.
+    pub bytes: u64,
+    /// When the last one was.
+    pub at: Time,
+    /// When the current flight began.
+    pub first_sent_at: Time,
+    /// Segments in flight, of the last one sent while the application had no data; 0: not limited.
+    pub app_limited_until: u32,
+}
+
+/// Delivery rate over one ACK: `delivered` segments in `interval`.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct RateSample {
+    /// Segments delivered between the sending of the newest acknowledged segment and now.
+    pub delivered: u32,
+    /// The longer of the send phase and the ACK phase; zero if the sample is void.
+    pub interval: Span,
+    /// `Delivery::segments` when that segment was sent.
+    pub prior_delivered: u32,
+    pub app_limited: bool,
+}
+
+/// What an ACK told, gathered while segments are taken off.
+#[derive(Clone, Debug, Default)]
+pub struct AckOutcome {
+    pub una_advanced: bool,
+    /// New segments were SACKed.
+    pub sacked: bool,
+    /// A segment never retransmitted and sent before the current recovery was acknowledged.
+    pub original_acked: bool,
+    pub retransmission_acked: bool,
+    pub dsack: bool,
+    /// Segments and payload newly delivered.
+    pub delivered: u32,
+    pub delivered_bytes: u32,
+    /// Payload newly acknowledged cumulatively.
+    pub acked_bytes: u32,
+    /// RTT in µs of the oldest segment of the ACK (for srtt) and of the newest (for the controller);
+    /// `None` if a retransmission makes it ambiguous.
+    pub rtt_oldest_us: Option<u32>,
+    pub rtt_newest_us: Option<u32>,
+    newest_prior: Option<Segment>,
+    lowest_unexpected: u32,
+}
+
+/// RACK state (RFC 8985, 5.3).
+#[derive(Clone, Debug, Default)]
+struct Rack {
+    /// Transmission time and number of the most recently sent segment that was delivered.
+    sent_at: Time,
+    seq: u32,
+    rtt_us: u32,
+    /// Something new was delivered since the last look.
+    advanced: bool,
+    reo_wnd_steps: u8,
+    reo_wnd_persist: u8,
+    dsack_seen: bool,
+    last_adjusted: u32,
+}
+
+/// The segments `una..nxt`.
+#[derive(Clone, Debug)]
+pub struct Scoreboard {
+    ring: Box<[Segment]>,
+    pub una: u32,
+    pub nxt: u32,
+    pub sacked_out: u32,
+    pub lost_out: u32,
+    pub retrans_out: u32,
+    /// Segments ever declared lost.
+    pub lost_total: u64,
+    pub delivery: Delivery,
+    /// One above the highest SACKed segment.
+    fack: u32,
+    /// How many segments reordering may span; grows with evidence.
+    pub reordering: u32,
+    reordering_seen: bool,
+    rack: Rack,
+    /// All segments below are SACKed, lost or retransmitted: loss detection starts here.
+    detect_from: u32,
+    /// No lost segment below waits for retransmission.
+    retransmit_from: u32,
+    /// Retransmissions in order of sending.
+    retransmissions: VecDeque<(u32, Time)>,
+    /// Blocks of the previous ACK, which need not be walked again.
+    known: [Block; MAX_BLOCKS],
+    /// Undo: the segment where this recovery began, and its retransmissions not yet proven
+    /// unnecessary by D-SACK.
+    /// -1: nothing was retransmitted yet.
+    pub undo_marker: Option<u32>,
+    pub undo_retrans: i64,
+}
+
+impl Default for Scoreboard {
+    fn default() -> Self {
+        Scoreboard {
+            ring: vec![Segment::default(); 16].into_boxed_slice(),
+            una: 0,
+            nxt: 0,
+            sacked_out: 0,
+            lost_out: 0,
+            retrans_out: 0,
+            lost_total: 0,
+            delivery: Delivery::default(),
+            fack: 0,
+            reordering: REORDERING_DEFAULT,
+            reordering_seen: false,
+            rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
+            detect_from: 0,
+            retransmit_from: 0,
+            retransmissions: VecDeque::new(),
+            known: [Block::default(); MAX_BLOCKS],
+            undo_marker: None,
+            undo_retrans: 0,
+        }
+    }
+}
+
+#[inline]
+fn micros_between(later: Time, earlier: Time) -> u32 {
+    later.since(earlier).as_micros().min(u64::from(u32::MAX)) as u32
+}
+
+impl Scoreboard {
+    #[inline]
+    pub fn packets_out(&self) -> u32 {
+        self.nxt - self.una
+    }
+    /// Segments believed to be in the network (RFC 6675 "pipe").
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
+    }
+    #[inline]
+    fn seg(&mut self, seq: u32) -> &mut Segment {
+        let mask = self.ring.len() - 1;
+        &mut self.ring[seq as usize & mask]
+    }
+    #[inline]
+    fn peek(&self, seq: u32) -> &Segment {
+        let mask = self.ring.len() - 1;
+        &self.ring[seq as usize & mask]
+    }
+    /// When the oldest outstanding segment was last sent.
+    pub fn head_sent_at(&self) -> Option<Time> {
+        (self.una < self.nxt).then(|| self.peek(self.una).sent_at)
+    }
+    /// Payload of an outstanding segment.
+    pub fn payload(&self, seq: u32) -> u32 {
+        u32::from(self.peek(seq).payload)
+    }
+    /// Some segment was retransmitted in this recovery and is still outstanding.
+    pub fn any_retransmission_out(&self) -> bool {
+        self.retrans_out > 0 || (self.una < self.nxt && self.peek(self.una).has(EVER_RETRANS))
+    }
+
+    /// Records a new segment as sent.
+    #[inline]
+    pub fn sent(&mut self, now: Time, payload: u32) -> u32 {
+        let seq = self.nxt;
+        if self.packets_out() as usize == self.ring.len() {
+            self.grow();
+        }
+        if self.una == self.nxt {
+            self.delivery.first_sent_at = now;
+            self.delivery.at = now;
+        }
+        let d = self.delivery;
+        *self.seg(seq) = Segment {
+            sent_at: now,
+            first_sent_at: d.first_sent_at,
+            delivered_at: d.at,
+            delivered: d.segments,
+            payload: payload as u16,
+            flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
+        };
+        self.nxt += 1;
+        seq
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let old = self.ring.len();
+        let mut ring = vec![Segment::default(); old * 2].into_boxed_slice();
+        for seq in self.una..self.nxt {
+            ring[seq as usize & (2 * old - 1)] = *self.peek(seq);
+        }
+        self.ring = ring;
+    }
+
+    /// Records a segment as sent again.
+    pub fn retransmitted(&mut self, now: Time, seq: u32) {
+        let d = self.delivery;
+        let seg = self.seg(seq);
+        let was_out = seg.has(RETRANS);
+        seg.flags |= RETRANS | EVER_RETRANS;
+        seg.sent_at = now;
+        seg.first_sent_at = d.first_sent_at;
+        seg.delivered_at = d.at;
+        seg.delivered = d.segments;
+        if !was_out {
+            self.retrans_out += 1;
+        }
+        self.retransmissions.push_back((seq, now));
+        self.undo_retrans = self.undo_retrans.max(0) + 1;
+    }
+
+    /// The next lost segment to send again.
+    pub fn next_lost(&mut self) -> Option<u32> {
+        if self.retrans_out >= self.lost_out {
+            return None;
+        }
+        for seq in self.retransmit_from.max(self.una)..self.nxt {
+            let s = self.peek(seq);
+            if s.has(LOST) && !s.has(RETRANS | SACKED) {
+                self.retransmit_from = seq;
+                return Some(seq);
+            }
+        }
+        self.retransmit_from = self.nxt;
+        None
+    }
+
+    fn mark_lost(&mut self, seq: u32) {
+        let seg = self.seg(seq);
+        if seg.has(SACKED) {
+            return;
+        }
+        if seg.has(LOST) {
+            if seg.has(RETRANS) {
+                seg.flags &= !RETRANS;
+                self.retrans_out -= 1;
+                self.lost_total += 1;
+            }
+        } else {
+            seg.flags |= LOST;
+            self.lost_out += 1;
+            self.lost_total += 1;
+        }
+        self.retransmit_from = self.retransmit_from.min(seq);
+    }
+
+    /// Timeout: everything not SACKed counts as lost, retransmissions too.
+    pub fn mark_all_lost(&mut self) {
+        for seq in self.una..self.nxt {
+            let seg = self.seg(seq);
+            if seg.has(SACKED) {
+                continue;
+            }
+            if seg.has(RETRANS) {
+                seg.flags &= !RETRANS;
+                self.retrans_out -= 1;
+            }
+            self.mark_lost(seq);
+        }
+        self.retransmit_from = self.una;
+    }
+
+    /// Undo: nothing was lost after all.
+    pub fn unmark_lost(&mut self) {
+        for seq in self.una..self.nxt {
+            self.seg(seq).flags &= !LOST;
+        }
+        self.lost_out = 0;
+        self.detect_from = self.una;
+        self.rack.advanced = true;
+    }
+
+    pub fn rack_reexamine(&mut self) {
+        self.rack.advanced = true;
+    }
+
+    /// Takes in an ACK: SACK blocks, then the cumulative part. `high_seq` is the end of the current
+    /// recovery episode, `min_rtt_us` guards RACK against ambiguous samples.
+    #[inline]
+    pub fn on_ack(
+        &mut self,
+        now: Time,
+        ack: u32,
+        blocks: &Blocks,
+        dsack: bool,
+        high_seq: u32,
+        min_rtt_us: u32,
+    ) -> AckOutcome {
+        let prior_una = self.una;
+        let prior_fack = self.fack.max(prior_una);
+        let mut out = AckOutcome { lowest_unexpected: self.nxt, ..AckOutcome::default() };
+        let mut sack_times = None;
+        if !blocks.is_empty() {
+            sack_times = self.tag_sacked(now, ack, blocks, dsack, high_seq, min_rtt_us, &mut out);
+        }
+        if ack > prior_una {
+            out.una_advanced = true;
+            self.take_off(now, ack, high_seq, min_rtt_us, prior_fack, &mut out);
+        }
+        if let Some((first, last)) = sack_times {
+            let us = micros_between(now, first);
+            if out.rtt_oldest_us.is_none() {
+                out.rtt_oldest_us = Some(us);
+            }
+            out.rtt_newest_us = Some(micros_between(now, last));
+        }
+        if out.delivered > 0 {
+            self.delivery.segments += out.delivered;
+            self.delivery.bytes += u64::from(out.delivered_bytes);
+            self.delivery.at = now;
+        }
+        out
+    }
+
+    #[inline]
+    fn take_off(
+        &mut self,
+        now: Time,
+        ack: u32,
+        high_seq: u32,
+        min_rtt_us: u32,
+        prior_fack: u32,
+        out: &mut AckOutcome,
+    ) {
+        let mut first = None;
+        let mut last = Time::ZERO;
+        for seq in self.una..ack {
+            let seg = *self.peek(seq);
+            if seg.flags & !APP_LIMITED == 0 {
+                // The ordinary case: first transmission, never SACKed, never suspected.
+                last = seg.sent_at;
+                first.get_or_insert(last);
+                out.lowest_unexpected = out.lowest_unexpected.min(seq);
+                out.original_acked |= seq < high_seq;
+            } else if seg.has(RETRANS | EVER_RETRANS) {
+                out.retransmission_acked = true;
+                if seg.has(RETRANS) {
+                    self.retrans_out -= 1;
+                }
+            } else if !seg.has(SACKED) {
+                last = seg.sent_at;
+                first.get_or_insert(last);
+                out.lowest_unexpected = out.lowest_unexpected.min(seq);
+                out.original_acked |= seq < high_seq;
+            }
+            if seg.has(SACKED) {
+                self.sacked_out -= 1;
+            } else {
+                self.deliver(now, seq, &seg, min_rtt_us, out);
+            }
+            if seg.has(LOST) {
+                self.lost_out -= 1;
+            }
+            out.acked_bytes += u32::from(seg.payload);
+        }
+        self.una = ack;
+        self.detect_from = self.detect_from.max(ack);
+        if let Some(first) = first
+            && !out.retransmission_acked
+        {
+            out.rtt_oldest_us = Some(micros_between(now, first));
+            out.rtt_newest_us = Some(micros_between(now, last));
+        }
+        // A hole below SACKed data was filled by an original: the network reorders.
+        if out.lowest_unexpected < prior_fack {
+            self.saw_reordering(out.lowest_unexpected, prior_fack);
+        }
+        if self.una == self.nxt {
+            self.retransmissions.clear();
+        }
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        now: Time,
+        seq: u32,
+        seg: &Segment,
+        min_rtt_us: u32,
+        out: &mut AckOutcome,
+    ) {
+        out.delivered += 1;
+        out.delivered_bytes += u32::from(seg.payload);
+        self.rack_advance(now, seq, seg, min_rtt_us);
+        // The rate sample is that of the newest segment: the one sent when most was delivered.
+        let newer = match &out.newest_prior {
+            None => true,
+            Some(p) => seg.delivered >= p.delivered,
+        };
+        if newer {
+            out.newest_prior = Some(*seg);
+            self.delivery.first_sent_at = seg.sent_at;
+        }
+    }
+
+    /// RFC 8985, 6.2 step 2.
+    #[inline]
+    fn rack_advance(&mut self, now: Time, seq: u32, seg: &Segment, min_rtt_us: u32) {
+        let rtt_us = micros_between(now, seg.sent_at);
+        // Faster than the path allows: the ACK is for an earlier transmission.
+        if rtt_us < min_rtt_us && seg.has(RETRANS | EVER_RETRANS) {
+            return;
+        }
+        self.rack.advanced = true;
+        self.rack.rtt_us = rtt_us;
+        if (seg.sent_at, seq) > (self.rack.sent_at, self.rack.seq) {
+            self.rack.sent_at = seg.sent_at;
+            self.rack.seq = seq;
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn tag_sacked(
+        &mut self,
+        now: Time,
+        ack: u32,
+        blocks: &Blocks,
+        dsack: bool,
+        high_seq: u32,
+        min_rtt_us: u32,
+        out: &mut AckOutcome,
+    ) -> Option<(Time, Time)> {
+        let mut times: Option<(Time, Time)> = None;
+        let mut fresh = [Block::default(); MAX_BLOCKS];
+        for (i, &b) in blocks.as_slice().iter().enumerate() {
+            if i == 0 && dsack {
+                self.on_dsack(b, out);
+                if b.start < ack {
+                    continue;
+                }
+            }
+            fresh[i] = b;
+            let mut seq = b.start.max(self.una);
+            while seq < b.end.min(self.nxt) {
+                if let Some(k) = self.known.iter().find(|k| k.contains(seq)) {
+                    seq = k.end;
+                    continue;
+                }
+                self.tag_one(now, seq, high_seq, min_rtt_us, &mut times, out);
+                seq += 1;
+            }
+            self.fack = self.fack.max(b.end.min(self.nxt));
+        }
+        self.known = fresh;
+        if out.lowest_unexpected < self.fack && out.sacked {
+            let fack = self.fack;
+            self.saw_reordering(out.lowest_unexpected, fack);
+        }
+        out.lowest_unexpected = self.nxt;
+        times
+    }
+
+    fn tag_one(
+        &mut self,
+        now: Time,
+        seq: u32,
+        high_seq: u32,
+        min_rtt_us: u32,
+        times: &mut Option<(Time, Time)>,
+        out: &mut AckOutcome,
+    ) {
+        let highest = self.fack;
+        let seg = *self.peek(seq);
+        if seg.has(SACKED) {
+            return;
+        }
+        if seg.has(RETRANS) {
+            if seg.has(LOST) {
+                self.lost_out -= 1;
+                self.retrans_out -= 1;
+                self.seg(seq).flags &= !(LOST | RETRANS);
+            }
+        } else {
+            if !seg.has(EVER_RETRANS) {
+                if seq < highest {
+                    out.lowest_unexpected = out.lowest_unexpected.min(seq);
+                }
+                out.original_acked |= seq < high_seq;
+                let first = times.map_or(seg.sent_at, |(f, _)| f);
+                *times = Some((first, seg.sent_at));
+            }
+            if seg.has(LOST) {
+                self.lost_out -= 1;
+                self.seg(seq).flags &= !LOST;
+            }
+        }
+        self.seg(seq).flags |= SACKED;
+        self.sacked_out += 1;
+        out.sacked = true;
+        self.deliver(now, seq, &seg, min_rtt_us, out);
+    }
+
+    /// A duplicate arrived (RFC 2883): evidence that a retransmission was not needed.
+    fn on_dsack(&mut self, b: Block, out: &mut AckOutcome) {
+        out.dsack = true;
+        self.rack.dsack_seen = true;
+        if let Some(marker) = self.undo_marker
+            && b.end > marker
+            && self.undo_retrans > 0
+        {
+            self.undo_retrans = (self.undo_retrans - i64::from(b.end - b.start)).max(0);
+        }
+    }
+
+    fn saw_reordering(&mut self, low: u32, high: u32) {
+        self.reordering_seen = true;
+        self.reordering = self.reordering.max((high - low).min(REORDERING_MAX));
+    }
+
+    /// RFC 8985, 6.2 step 4: the window widens with every D-SACK, at most once per round trip.
+    pub fn update_reordering_window(&mut self, prior_delivered: u32) {
+        if prior_delivered == 0 {
+            return;
+        }
+        if prior_delivered < self.rack.last_adjusted {
+            self.rack.dsack_seen = false;
+        }
+        if self.rack.dsack_seen {
+            self.rack.reo_wnd_steps = self.rack.reo_wnd_steps.saturating_add(1);
+            self.rack.dsack_seen = false;
+            self.rack.last_adjusted = self.delivery.segments;
+            self.rack.reo_wnd_persist = REO_WND_PERSIST;
+        } else if self.rack.reo_wnd_persist == 0 {
+            self.rack.reo_wnd_steps = 1;
+        }
+    }
+
+    /// A recovery ended without undo.
+    pub fn recovery_ended(&mut self) {
+        self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
+    }
+
+    fn reordering_window_us(&self, in_recovery: bool, min_rtt_us: u32, srtt_us: u32) -> u32 {
+        if !self.reordering_seen && (in_recovery || self.sacked_out >= self.reordering) {
+            return 0;
+        }
+        (min_rtt_us / 4).saturating_mul(u32::from(self.rack.reo_wnd_steps)).min(srtt_us)
+    }
+
+    /// RFC 8985, 6.2 step 5. Returns how long to wait for segments that may still be reordered;
+    /// `None`: nothing to wait for.
+    #[inline]
+    pub fn detect_loss(
+        &mut self,
+        now: Time,
+        in_recovery: bool,
+        min_rtt_us: u32,
+        srtt_us: u32,
+        force: bool,
+    ) -> Option<Span> {
+        if !self.rack.advanced && !force {
+            return None;
+        }
+        self.rack.advanced = false;
+        let allowed = self.rack.rtt_us.saturating_add(self.reordering_window_us(
+            in_recovery,
+            min_rtt_us,
+            srtt_us,
+        ));
+        let mut wait: Option<u32> = None;
+        let mut open = None;
+        let mut seq = self.detect_from.max(self.una);
+        while seq < self.nxt {
+            let seg = *self.peek(seq);
+            if !seg.has(SACKED | LOST | EVER_RETRANS) {
+                if (self.rack.sent_at, self.rack.seq) <= (seg.sent_at, seq) {
+                    break;
+                }
+                self.judge(now, seq, seg.sent_at, allowed, &mut wait, &mut open);
+            }
+            seq += 1;
+        }
+        self.detect_from = open.unwrap_or(seq);
+        if !self.retransmissions.is_empty() {
+            self.detect_lost_retransmissions(now, allowed, &mut wait);
+        }
+        wait.map(|us| Span::from_micros(u64::from(us)))
+    }
+
+    #[inline]
+    fn judge(
+        &mut self,
+        now: Time,
+        seq: u32,
+        sent_at: Time,
+        allowed_us: u32,
+        wait: &mut Option<u32>,
+        open: &mut Option<u32>,
+    ) {
+        let elapsed = micros_between(now, sent_at);
+        if elapsed >= allowed_us {
+            self.mark_lost(seq);
+        } else {
+            *wait = Some(wait.unwrap_or(0).max(allowed_us - elapsed));
+            open.get_or_insert(seq);
+        }
+    }
+
+    fn detect_lost_retransmissions(&mut self, now: Time, allowed: u32, wait: &mut Option<u32>) {
+        let mut i = 0;
+        while let Some(&(seq, sent_at)) = self.retransmissions.get(i) {
+            let live = seq >= self.una && {
+                let s = self.peek(seq);
+                s.has(RETRANS) && !s.has(SACKED) && s.sent_at == sent_at
+            };
+            if !live {
+                if i == 0 {
+                    self.retransmissions.pop_front();
+                } else {
+                    i += 1;
+                }
+                continue;
+            }
+            if (self.rack.sent_at, self.rack.seq) <= (sent_at, seq) {
+                break;
+            }
+            let mut open = None;
+            self.judge(now, seq, sent_at, allowed, wait, &mut open);
+            if open.is_some() || i > 0 {
+                i += 1;
+            } else {
+                self.retransmissions.pop_front();
+            }
+        }
+    }
+
+    /// Closes the rate sample of an ACK.
+    #[inline]
+    pub fn rate_sample(&mut self, now: Time, out: &AckOutcome, min_rtt_us: u32) -> RateSample {
+        let d = &mut self.delivery;
+        if d.app_limited_until > 0 && d.segments > d.app_limited_until {
+            d.app_limited_until = 0;
+        }
+        let Some(p) = &out.newest_prior else {
+            return RateSample::default();
+        };
+        let send_phase = p.sent_at.since(p.first_sent_at);
+        let ack_phase = now.since(p.delivered_at);
+        let interval = send_phase.max(ack_phase);
+        // Faster than the smallest RTT: ACK compression or an ambiguous retransmission.
+        let void = interval.as_micros() < u64::from(min_rtt_us);
+        RateSample {
+            delivered: d.segments - p.delivered,
+            interval: if void { Span::ZERO } else { interval },
+            prior_delivered: p.delivered,
+            app_limited: p.has(APP_LIMITED),
+        }
+    }
+}

@@ -1,0 +1,653 @@
+//! The sending end: connection set-up, transmission under window and pacing, and the retransmission
+//! timer. What an ACK sets off is in [`super::recovery`].
+
+use super::ecn::{self, AccEcnSender, EcnMode, EcnSupport};
+use super::recovery::Recovery;
+use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
+use super::sack::SackStore;
+use super::scoreboard::Scoreboard;
+use crate::cc::{Ack, CongestionControl, EcnWish, Window};
+use crate::ecn::Ecn;
+use crate::packet::{
+    ACK_FRAME, Flags, FlowId, GroupId, Packet, SYN_FRAME, TCP_IP_HEADERS, TcpBits,
+};
+use crate::time::{Span, Time};
+use crate::units::{ETHERNET_HEADER, MTU_FRAME};
+
+/// Segments of a new connection that pacing does not hold back (Linux `tcp_update_skb_after_send`).
+const UNPACED_START: u32 = 10;
+/// Pacing rate over window/srtt, percent: in slow start and after (Linux
+/// `tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+const PACING_SLOW_START: u64 = 200;
+const PACING_AVOIDANCE: u64 = 120;
+/// A burst is worth 2^-10 s at the pacing rate (Linux `sk_pacing_shift`), at most 64 KiB, plus more
+/// at very short RTTs (`tcp_tso_rtt_log`), at least two segments.
+const BURST_SHIFT: u32 = 10;
+const BURST_MAX_BYTES: u64 = 65_536;
+const BURST_RTT_SHIFT: u32 = 9;
+const BURST_MIN: u32 = 2;
+/// A partial burst waits for more window only if the last one left less than this ago, and if the
+/// next ACK is expected within it (Linux `tcp_tso_should_defer`).
+const DEFER: Span = Span::from_millis(1);
+/// ... and if less than this part of the window is open (`tcp_tso_win_divisor`).
+const DEFER_WINDOW_DIVISOR: u32 = 3;
+/// Least wait of a tail loss probe above two RTTs (Linux `TCP_TIMEOUT_MIN_US`).
+const TIMEOUT_MIN: Span = Span::from_millis(2);
+const SYN_TIMEOUT: Span = Span::from_secs(1);
+
+/// What a sender is set up with.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    pub flow: FlowId,
+    pub group: GroupId,
+    /// What the host asks for.
+    pub ecn: EcnSupport,
+    /// Cap on the sending rate, frame bits per second.
+    pub pace_bps: Option<u64>,
+    /// Size of the transfer; `None`: endless.
+    pub bytes: Option<u64>,
+}
+
+/// Where a connection is in its life.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Closed,
+    SynSent,
+    Established,
+}
+
+/// What the transmission timer stands for (Linux `icsk_pending`).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    Off,
+    Syn,
+    Retransmit,
+    /// Segments may still be reordered rather than lost.
+    Reordering,
+    TailProbe,
+}
+
+/// Why [`Sender::transmit`] was called.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Push {
+    Normal,
+    /// A tail loss probe: one segment, whatever the window says.
+    Probe,
+}
+
+/// The sender of one flow.
+pub struct Sender {
+    pub(super) config: SenderConfig,
+    pub(super) phase: Phase,
+    pub(super) board: Scoreboard,
+    pub(super) win: Window,
+    pub(super) cc: Box<dyn CongestionControl>,
+    pub(super) rtt: RttEstimator,
+    pub(super) recovery: Recovery,
+    // Data.
+    bytes_left: u64,
+    endless: bool,
+    // Timers.
+    pub(super) timer: Timer,
+    pub(super) timer_at: Time,
+    pub(super) backoff: u32,
+    pub(super) retransmits: u32,
+    syn_tries: u32,
+    // Pacing.
+    paced: bool,
+    pace_limit: u64,
+    pub(super) pacing_rate: u64,
+    /// When the next segment may leave (paced), or the last one left.
+    stamp: Time,
+    pacing_at: Time,
+    sent_segments: u32,
+    // Congestion window validation (RFC 7661 in Linux's form).
+    window_limited: bool,
+    max_out: u32,
+    usage_end: u32,
+    // ECN.
+    pub(super) mode: EcnMode,
+    data_codepoint: Ecn,
+    pub(super) announce_cwr: bool,
+    pub(super) accecn: AccEcnSender,
+    pub(super) delivered_ce: u32,
+    // Totals for statistics.
+    pub retransmitted: u64,
+    pub acked_bytes: u64,
+    pub started_at: Time,
+}
+
+impl Sender {
+    pub fn new(config: SenderConfig, cc: Box<dyn CongestionControl>) -> Sender {
+        let mss = MTU_FRAME - ETHERNET_HEADER - TCP_IP_HEADERS;
+        Sender {
+            phase: Phase::Closed,
+            board: Scoreboard::default(),
+            win: Window::new(mss, TCP_IP_HEADERS),
+            cc,
+            rtt: RttEstimator::default(),
+            recovery: Recovery::default(),
+            bytes_left: config.bytes.unwrap_or(0),
+            endless: config.bytes.is_none(),
+            timer: Timer::Off,
+            timer_at: Time::NEVER,
+            backoff: 0,
+            retransmits: 0,
+            syn_tries: 0,
+            paced: false,
+            pace_limit: u64::MAX,
+            pacing_rate: u64::MAX,
+            stamp: Time::ZERO,
+            pacing_at: Time::NEVER,
+            sent_segments: 0,
+            window_limited: false,
+            max_out: 0,
+            usage_end: 0,
+            mode: EcnMode::Off,
+            data_codepoint: Ecn::NotEct,
+            announce_cwr: false,
+            accecn: AccEcnSender::default(),
+            delivered_ce: 0,
+            retransmitted: 0,
+            acked_bytes: 0,
+            started_at: Time::ZERO,
+            config,
+        }
+    }
+
+    /// When [`Self::on_timer`] and [`Self::on_pacing`] want to be called.
+    #[inline]
+    pub fn deadlines(&self) -> (Time, Time) {
+        (self.timer_at, self.pacing_at)
+    }
+    pub fn window(&self) -> &Window {
+        &self.win
+    }
+    pub fn controller(&self) -> &dyn CongestionControl {
+        &*self.cc
+    }
+    pub fn srtt(&self) -> Span {
+        self.rtt.srtt()
+    }
+    pub fn mode(&self) -> EcnMode {
+        self.mode
+    }
+    /// Connected, and not yet through with its data.
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Established && (self.has_data() || self.board.packets_out() > 0)
+    }
+
+    /// Opens the connection.
+    pub fn start(&mut self, now: Time, out: &mut Vec<Packet>) {
+        self.started_at = now;
+        self.phase = Phase::SynSent;
+        self.send_syn(now, out);
+    }
+
+    /// The application sends nothing more; what was sent is still repaired.
+    pub fn stop(&mut self) {
+        self.endless = false;
+        self.bytes_left = 0;
+        if self.phase != Phase::Established {
+            self.phase = Phase::Closed;
+            self.timer = Timer::Off;
+            self.timer_at = Time::NEVER;
+        }
+    }
+
+    fn send_syn(&mut self, now: Time, out: &mut Vec<Packet>) {
+        // A SYN may have been lost because of its flags: the first retry of a classic one and the
+        // second of an AccECN one go without (RFC 3168 6.1.1.1, RFC 9768 3.1.4.1).
+        let plain = match self.config.ecn {
+            EcnSupport::AccEcn => self.syn_tries >= 2,
+            _ => self.syn_tries >= 1,
+        };
+        let asked = if plain { EcnSupport::Off } else { self.config.ecn };
+        let mut p =
+            Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, Ecn::NotEct);
+        p.bits = ecn::syn_bits(asked);
+        p.stamp = now;
+        out.push(p);
+        self.timer = Timer::Syn;
+        self.timer_at = now + SYN_TIMEOUT * (1 << self.syn_tries.min(6));
+        self.syn_tries += 1;
+    }
+
+    fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Vec<Packet>) {
+        if self.phase != Phase::SynSent {
+            return;
+        }
+        self.phase = Phase::Established;
+        self.timer = Timer::Off;
+        self.timer_at = Time::NEVER;
+        if self.syn_tries == 1 {
+            let us = now.since(pkt.stamp).as_micros() as u32;
+            self.rtt.sample(us, 0, 0);
+            self.rtt.sample_min(now, us);
+        }
+        self.settle_ecn(now, pkt);
+        let flags = Flags::default();
+        let mut third =
+            Packet::new(self.config.flow, self.config.group, flags, ACK_FRAME, Ecn::NotEct);
+        if self.mode == EcnMode::AccEcn {
+            third.bits = ecn::field_feedback(pkt.ecn);
+        }
+        third.stamp = now;
+        out.push(third);
+        self.update_pacing_rate();
+        self.transmit(now, Push::Normal, out);
+    }
+
+    /// What both sides agreed on, and whether the controller can live with it.
+    fn settle_ecn(&mut self, now: Time, pkt: &Packet) {
+        self.mode = ecn::read_syn_ack(self.config.ecn, pkt.bits);
+        let wish = self.cc.ecn();
+        let granted = match wish {
+            EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
+            EcnWish::Ect0Classic => self.mode != EcnMode::Off,
+            EcnWish::NotEct => true,
+        };
+        // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).
+        if wish == EcnWish::Ect1AccEcn && !granted {
+            self.mode = EcnMode::Off;
+        }
+        self.data_codepoint = match (self.mode, wish) {
+            (EcnMode::Off, _) => Ecn::NotEct,
+            (_, EcnWish::Ect1AccEcn) => Ecn::Ect1,
+            _ => Ecn::Ect0,
+        };
+        if self.mode == EcnMode::AccEcn {
+            // Linux 7.2 sends the option on data too, at the expense of payload.
+            self.win.mss -= ecn::OPTION_LEN;
+            self.win.header += ecn::OPTION_LEN;
+        }
+        let ack = self.ack_info(now);
+        if let Some(other) = self.cc.on_established(granted, &ack, &mut self.win) {
+            self.cc = other;
+        }
+        self.paced = self.cc.pacing_rate().is_some() || self.config.pace_bps.is_some();
+        if let Some(bps) = self.config.pace_bps {
+            // The cap counts frames, the pacing clock payload.
+            let frame = u64::from(self.win.mtu() + ETHERNET_HEADER);
+            self.pace_limit = bps * u64::from(self.win.mss) / frame / 8;
+        }
+    }
+
+    /// A packet from the receiver arrives.
+    #[inline]
+    pub fn on_packet(
+        &mut self,
+        now: Time,
+        pkt: &Packet,
+        sacks: &mut SackStore,
+        out: &mut Vec<Packet>,
+    ) {
+        if pkt.flags.has(Flags::SYN) {
+            self.on_syn_ack(now, pkt, out);
+            return;
+        }
+        let blocks = sacks.take(pkt.sack);
+        if self.phase == Phase::Established {
+            self.on_ack(now, pkt, &blocks, out);
+        }
+    }
+
+    /// The transmission timer fires.
+    pub fn on_timer(&mut self, now: Time, out: &mut Vec<Packet>) {
+        if now < self.timer_at {
+            return;
+        }
+        self.timer_at = Time::NEVER;
+        match std::mem::replace(&mut self.timer, Timer::Off) {
+            Timer::Off => {}
+            Timer::Syn => self.send_syn(now, out),
+            Timer::Reordering => self.on_reordering_timeout(now, out),
+            Timer::TailProbe => self.send_tail_probe(now, out),
+            Timer::Retransmit => self.on_retransmission_timeout(now, out),
+        }
+    }
+
+    /// The pacing timer fires.
+    pub fn on_pacing(&mut self, now: Time, out: &mut Vec<Packet>) {
+        if now < self.pacing_at {
+            return;
+        }
+        self.pacing_at = Time::NEVER;
+        self.retransmit_lost(now, out);
+        self.transmit(now, Push::Normal, out);
+    }
+
+    // --- transmission -----------------------------------------------------------------------
+
+    #[inline]
+    pub(super) fn has_data(&self) -> bool {
+        self.endless || self.bytes_left > 0
+    }
+
+    /// Must the next segment wait for the pacing clock? If so, sets the timer.
+    #[inline]
+    fn pacing_blocks(&mut self, now: Time) -> bool {
+        if !self.paced || self.stamp <= now {
+            return false;
+        }
+        self.pacing_at = self.stamp;
+        true
+    }
+
+    /// Advances the pacing clock by a burst of `bytes`. What a burst left late is given back, up
+    /// to half of its own time.
+    #[inline]
+    fn charge_pacing(&mut self, now: Time, bytes: u64) {
+        let prior = self.stamp;
+        self.stamp = self.stamp.max(now);
+        if !self.paced || self.pacing_rate == 0 || self.sent_segments < UNPACED_START {
+            return;
+        }
+        let length = Span(bytes * 1_000_000_000 / self.pacing_rate);
+        let late = self.stamp.since(prior);
+        self.stamp += length - late.min(length / 2);
+    }
+
+    /// Segments per burst: the controller's rule or Linux's (`tcp_tso_autosize`).
+    #[inline]
+    pub(super) fn burst(&self) -> u32 {
+        if let Some(b) = self.cc.burst() {
+            return b;
+        }
+        let mut bytes = self.pacing_rate >> BURST_SHIFT;
+        let shift = self.rtt.min_us() >> BURST_RTT_SHIFT;
+        if shift < 32 {
+            bytes += BURST_MAX_BYTES >> shift;
+        }
+        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(BURST_MIN)
+    }
+
+    /// Would it be better to wait for the rest of a burst?
+    fn should_defer(&self, now: Time, burst: u32) -> bool {
+        if self.recovery.state.is_repairing() || now > self.stamp + DEFER {
+            return false;
+        }
+        let open = self.win.cwnd - self.board.in_flight();
+        if open >= burst || open >= self.win.cwnd / DEFER_WINDOW_DIVISOR {
+            return false;
+        }
+        // The rest of a transfer is all that will ever be sent.
+        if !self.endless && self.bytes_left <= u64::from(open) * u64::from(self.win.mss) {
+            return false;
+        }
+        let Some(oldest) = self.board.head_sent_at() else {
+            return false;
+        };
+        let srtt = self.rtt.srtt();
+        let expected = (oldest + srtt).since(now);
+        expected <= (srtt / 2).min(DEFER)
+    }
+
+    /// Sends new segments as window and pacing allow.
+    #[inline]
+    pub(super) fn transmit(&mut self, now: Time, push: Push, out: &mut Vec<Packet>) {
+        if self.phase != Phase::Established || !self.has_data() {
+            return;
+        }
+        let burst = self.burst();
+        let mut sent = 0;
+        let mut limited = false;
+        while self.has_data() {
+            if self.pacing_blocks(now) {
+                break;
+            }
+            let in_flight = self.board.in_flight();
+            let cwnd = self.win.cwnd;
+            // Not more than half a window at once, so that the ACK clock keeps ticking.
+            let mut quota = cwnd.saturating_sub(in_flight).min((cwnd / 2).max(1));
+            if quota == 0 {
+                if push != Push::Probe {
+                    break;
+                }
+                quota = 1;
+            }
+            quota = quota.min(burst);
+            let many = self.endless || self.bytes_left > u64::from(self.win.mss);
+            if many && push == Push::Normal && self.should_defer(now, burst) {
+                limited = true;
+                break;
+            }
+            sent += self.send_burst(now, quota, out);
+            if push == Push::Probe {
+                break;
+            }
+        }
+        limited |= self.board.in_flight() >= self.win.cwnd;
+        if sent > 0 || limited {
+            self.validate_window(limited);
+        }
+        if sent > 0 {
+            self.recovery.count_sent(sent);
+            if push == Push::Normal {
+                self.schedule_tail_probe(now, false);
+            }
+        }
+    }
+
+    #[inline]
+    fn send_burst(&mut self, now: Time, quota: u32, out: &mut Vec<Packet>) -> u32 {
+        let nothing_out = self.board.packets_out() == 0;
+        let mut bytes = 0;
+        let mut n = 0;
+        while n < quota && self.has_data() {
+            let payload = if self.endless {
+                self.win.mss
+            } else {
+                (u64::from(self.win.mss).min(self.bytes_left)) as u32
+            };
+            let mut p = self.segment(now, payload);
+            if !self.endless {
+                self.bytes_left -= u64::from(payload);
+                if self.bytes_left == 0 {
+                    p.flags = p.flags.with(Flags::FIN);
+                }
+            }
+            p.seq = self.board.sent(now, payload);
+            p.ecn = self.data_codepoint;
+            if self.announce_cwr {
+                self.announce_cwr = false;
+                if self.mode == EcnMode::Classic {
+                    p.bits = TcpBits::CWR;
+                }
+            }
+            out.push(p);
+            bytes += u64::from(payload);
+            n += 1;
+        }
+        self.sent_segments = self.sent_segments.saturating_add(n);
+        self.charge_pacing(now, bytes);
+        if nothing_out || self.timer == Timer::TailProbe {
+            self.rearm_retransmission(now);
+        }
+        n
+    }
+
+    #[inline]
+    fn segment(&self, now: Time, payload: u32) -> Packet {
+        let len = payload + self.win.header + ETHERNET_HEADER;
+        let mut p = Packet::new(self.config.flow, self.config.group, Flags::DATA, len, Ecn::NotEct);
+        p.payload = payload as u16;
+        p.stamp = now;
+        p
+    }
+
+    /// Sends a segment again.
+    pub(super) fn retransmit(&mut self, now: Time, seq: u32, out: &mut Vec<Packet>) {
+        let payload = self.board.payload(seq);
+        let mut p = self.segment(now, payload);
+        p.seq = seq;
+        p.flags = p.flags.with(Flags::RETRANSMISSION);
+        if !self.has_data() && seq + 1 == self.board.nxt {
+            p.flags = p.flags.with(Flags::FIN);
+        }
+        // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN they need not be.
+        if self.mode == EcnMode::AccEcn {
+            p.ecn = self.data_codepoint;
+        }
+        self.board.retransmitted(now, seq);
+        self.recovery.note_retransmission(now);
+        self.retransmitted += 1;
+        out.push(p);
+        self.charge_pacing(now, u64::from(payload));
+    }
+
+    /// Sends lost segments again as the window allows.
+    pub(super) fn retransmit_lost(&mut self, now: Time, out: &mut Vec<Packet>) {
+        if self.board.lost_out == 0 {
+            return;
+        }
+        while let Some(seq) = self.board.next_lost() {
+            if self.pacing_blocks(now) || self.board.in_flight() >= self.win.cwnd {
+                break;
+            }
+            let head = seq == self.board.una;
+            self.retransmit(now, seq, out);
+            self.recovery.count_sent(1);
+            if head && self.timer != Timer::Reordering {
+                self.timer = Timer::Retransmit;
+                self.timer_at = now + self.rto();
+            }
+        }
+    }
+
+    /// Remembers whether the window limited this round trip.
+    #[inline]
+    fn validate_window(&mut self, limited: bool) {
+        let out = self.board.packets_out();
+        if self.board.una >= self.usage_end
+            || limited
+            || (!self.window_limited && out > self.max_out)
+        {
+            self.window_limited = limited;
+            self.max_out = out;
+            self.usage_end = self.board.nxt;
+        }
+    }
+
+    /// The window, not the application or pacing, is what limits.
+    #[inline]
+    pub(super) fn is_window_limited(&self) -> bool {
+        self.window_limited || (self.win.in_slow_start() && self.win.cwnd < 2 * self.max_out)
+    }
+
+    /// The pacing rate after an ACK: the controller's, or Linux's from window and RTT; always
+    /// computed (burst size and HyStart use it), enforced only if someone asked for pacing.
+    #[inline]
+    pub(super) fn update_pacing_rate(&mut self) {
+        let rate = match self.cc.pacing_rate() {
+            Some(rate) => rate,
+            None => {
+                let percent = if self.win.cwnd < self.win.ssthresh / 2 {
+                    PACING_SLOW_START
+                } else {
+                    PACING_AVOIDANCE
+                };
+                let window = self.win.cwnd.max(self.board.packets_out());
+                // bytes/s = mss * window / srtt; 8e6 because srtt8 is in eighths of a µs.
+                let per_srtt = u64::from(self.win.mss) * 80_000 * percent * u64::from(window);
+                per_srtt / u64::from(self.rtt.srtt8().max(1))
+            }
+        };
+        self.pacing_rate = rate.min(self.pace_limit);
+    }
+
+    /// What a controller may know when there is no ACK at hand.
+    pub(super) fn ack_info(&self, now: Time) -> Ack {
+        Ack {
+            now,
+            delivered: self.board.delivery.segments,
+            delivered_ce: self.delivered_ce,
+            srtt8: self.rtt.srtt8(),
+            min_rtt_us: self.rtt.min_us(),
+            snd_una: self.board.una,
+            snd_nxt: self.board.nxt,
+            in_flight: self.board.in_flight(),
+            cwnd_limited: self.is_window_limited(),
+            paced: self.paced,
+            pacing_rate: self.pacing_rate,
+            ..Ack::default()
+        }
+    }
+
+    // --- timers -----------------------------------------------------------------------------
+
+    pub(super) fn rto(&self) -> Span {
+        (self.rtt.rto() * (1 << self.backoff.min(10))).min(RTO_MAX)
+    }
+
+    /// Starts the retransmission timer, or stops it if nothing is out. After a probe or a
+    /// reordering wait it counts from when the head was sent.
+    pub(super) fn rearm_retransmission(&mut self, now: Time) {
+        let Some(head) = self.board.head_sent_at() else {
+            self.timer = Timer::Off;
+            self.timer_at = Time::NEVER;
+            return;
+        };
+        let at = match self.timer {
+            Timer::Reordering | Timer::TailProbe => (head + self.rto()).max(now + Span(1_000)),
+            _ => now + self.rto(),
+        };
+        self.timer = Timer::Retransmit;
+        self.timer_at = at;
+    }
+
+    /// Tail loss probe (RFC 8985, 7.2): after two RTTs without an ACK. False if not applicable.
+    #[inline]
+    pub(super) fn schedule_tail_probe(&mut self, now: Time, from_now: bool) -> bool {
+        if !self.recovery.state.may_probe() || self.board.packets_out() == 0 {
+            return false;
+        }
+        let srtt = self.rtt.srtt();
+        let mut wait = if srtt > Span::ZERO {
+            let slack = if self.board.packets_out() == 1 { RTO_MIN } else { TIMEOUT_MIN };
+            srtt * 2 + slack
+        } else {
+            SYN_TIMEOUT
+        };
+        let rto = self.rto();
+        let left = if from_now {
+            rto
+        } else {
+            let head = self.board.head_sent_at().unwrap_or(now);
+            (head + rto).since(now)
+        };
+        if left > Span::ZERO {
+            wait = wait.min(left);
+        }
+        self.timer = Timer::TailProbe;
+        self.timer_at = now + wait;
+        true
+    }
+
+    /// After progress: a probe if possible, else the retransmission timer.
+    #[inline]
+    pub(super) fn set_transmission_timer(&mut self, now: Time) {
+        if !self.schedule_tail_probe(now, true) {
+            self.rearm_retransmission(now);
+        }
+    }
+
+    fn send_tail_probe(&mut self, now: Time, out: &mut Vec<Packet>) {
+        if self.recovery.probe_end.is_none() {
+            let before = self.board.packets_out();
+            let mut retransmitted = false;
+            if self.has_data() {
+                self.transmit(now, Push::Probe, out);
+            } else if before > 0 {
+                self.retransmit(now, self.board.nxt - 1, out);
+                retransmitted = true;
+            }
+            if retransmitted || self.board.packets_out() > before {
+                self.recovery.probe_end = Some(self.board.nxt);
+                self.recovery.probe_was_retransmission = retransmitted;
+                self.timer = Timer::Off;
+            }
+        }
+        self.rearm_retransmission(now);
+    }
+}

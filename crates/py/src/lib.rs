@@ -1,0 +1,110 @@
+//! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
+
+use l4slab_core::aqm::registry as qdiscs;
+use l4slab_core::cc::registry as controllers;
+use l4slab_core::probe::Series;
+use l4slab_core::scenario::Run;
+use l4slab_core::sim::Simulation;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use serde::Serialize;
+
+fn refused(e: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(e.to_string())
+}
+
+/// Rows as Python objects.
+fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(rows).map_err(refused)?;
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
+/// {column: [value…]}, "delivered_packets": n, "events": n}`. A ValueError says in one sentence
+/// what is wrong with the run. Other Python threads go on meanwhile.
+#[pyfunction]
+fn simulate<'py>(py: Python<'py>, run_json: &str) -> PyResult<Bound<'py, PyDict>> {
+    let recording = py.detach(|| {
+        let run = Run::from_json(run_json).map_err(refused)?;
+        Ok::<_, PyErr>(Simulation::new(&run).map_err(refused)?.run())
+    })?;
+    let d = PyDict::new(py);
+    d.set_item("flows", to_python(py, &recording.flows)?)?;
+    d.set_item("links", to_python(py, &recording.links)?)?;
+    let r = &recording;
+    d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
+    d.set_item("delivered_packets", recording.delivered_packets)?;
+    d.set_item("events", recording.events)?;
+    Ok(d)
+}
+
+fn series<'py>(
+    py: Python<'py>,
+    s: &Series,
+    flows: &[String],
+    links: &[String],
+) -> PyResult<Bound<'py, PyDict>> {
+    let name = |names: &[String], i: &u16| names.get(usize::from(*i)).cloned();
+    let d = PyDict::new(py);
+    d.set_item("time_s", PyList::new(py, &s.time_s)?)?;
+    d.set_item("flow", PyList::new(py, s.flow.iter().map(|i| name(flows, i)))?)?;
+    d.set_item("link", PyList::new(py, s.link.iter().map(|i| name(links, i)))?)?;
+    d.set_item("queue", PyList::new(py, &s.queue)?)?;
+    for (column, values) in &s.columns {
+        let values = values.iter().map(|v| (!v.is_nan()).then_some(*v));
+        d.set_item(*column, PyList::new(py, values)?)?;
+    }
+    Ok(d)
+}
+
+/// All queue disciplines: name, summary, parameters (keyword, default, help).
+#[pyfunction]
+fn qdiscs_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &qdiscs::listing())
+}
+
+/// All congestion controls: name, summary, ECN wish, parameters.
+#[pyfunction]
+fn controllers_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &controllers::listing())
+}
+
+/// The tc string with every parameter spelt out. A ValueError says what tc would refuse.
+#[pyfunction]
+fn canonical_qdisc(text: &str) -> PyResult<String> {
+    Ok(qdiscs::parse(text).map_err(refused)?.canonical())
+}
+
+/// The options of a congestion control, completed with defaults. A ValueError says what is wrong.
+#[pyfunction]
+fn canonical_controller<'py>(
+    py: Python<'py>,
+    name: &str,
+    options: std::collections::BTreeMap<String, String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let controller = controllers::find(name).map_err(refused)?;
+    let given = options.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    let d = PyDict::new(py);
+    for (k, v) in controller.options(given).map_err(refused)?.resolved() {
+        d.set_item(k, v)?;
+    }
+    Ok(d)
+}
+
+/// Version of the core.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+#[pymodule]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(simulate, m)?)?;
+    m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
+    m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
+    m.add_function(wrap_pyfunction!(version, m)?)?;
+    Ok(())
+}

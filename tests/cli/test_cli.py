@@ -1,0 +1,176 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import l4slab
+import pytest
+from l4slab import _core, engines, executors
+from l4slab.cli import main
+from l4slab.engines import sim
+from l4slab.studies import studies
+
+FILE = """
+duration = "500ms"
+trials = 2
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "pfifo limit 100"
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+[sweep]
+"flow.a.rtt" = ["5ms", "10ms", "20ms"]
+[[skip]]
+when = "rtt < 0.006"
+why = "too short"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"l4slab {_core.version()}\n"
+    assert l4slab.__version__ == _core.version()
+
+
+def test_the_script_and_the_module(file: Path) -> None:
+    for command in ([sys.executable, "-m", "l4slab"], [str(Path(sys.executable).with_name("l4slab"))]):
+        done = subprocess.run([*command, "run", str(file.parent)], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+
+
+def test_help() -> None:
+    for command in ("run", "report", "reproduce", "list", "doctor"):
+        assert main([command, "--help"]) == 0
+
+
+def test_dry_run_says_what_would_run(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(file), "--dry-run"]) == 0
+    assert capsys.readouterr().out == (
+        "x: 4 runs of 3 combinations, 2 trials each\n"
+        "  flow.a.rtt: 5ms, 10ms, 20ms\n"
+        "x: 1 of 3 combinations are left out: too short.\n"
+    )
+    assert [path.name for path in file.parent.iterdir()] == ["x.toml"]
+
+
+def test_run_prints_means_and_plain_progress(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(file), "--out", str(tmp_path / "out"), "--workers", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "4 runs, 2 at a time" in shown.err
+    assert "\x1b" not in shown.err
+    rows = [line.split() for line in shown.out.splitlines() if line.startswith("x ")]
+    assert [row[:5] for row in rows] == [["x", level, "a", "cubic", "2"] for level in ("10ms", "20ms")]
+    assert str(tmp_path / "out" / "report.html") in shown.out
+
+
+@pytest.mark.parametrize("kind", ["qdiscs", "controllers"])
+def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", kind]) == 0
+    shown = capsys.readouterr().out
+    entries = getattr(_core, kind)()
+    assert len(entries) >= 3
+    for entry in entries:
+        assert entry["name"] in shown
+        assert all(parameter["keyword"] in shown for parameter in entry["parameters"])
+
+
+def test_list_studies_and_their_files_are_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "studies"]) == 0
+    shown = capsys.readouterr().out
+    assert "fast-lane" in studies()
+    for name, files in studies().items():
+        assert name in shown
+        assert main(["run", *map(str, files), "--dry-run"]) == 0
+
+
+def test_list_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("dualpi2", "prague", "fast-lane"))
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    assert "packets in" in capsys.readouterr().out
+
+
+def test_a_failed_run_is_told_and_the_others_are_kept(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute = sim.SimEngine.execute
+
+    def sometimes(self: sim.SimEngine, run_json: str) -> engines.Recording:
+        if '"rtt_ns":20000000' in run_json:
+            raise ValueError("a reason")
+        return execute(self, run_json)
+
+    monkeypatch.setattr(sim.SimEngine, "execute", sometimes)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert message.count("the run failed: a reason") == 2
+    assert "x, flow.a.rtt = 20ms, trial 1" in message
+    with pytest.warns(UserWarning, match="2 runs failed, the first .*: a reason"):
+        results = l4slab.run(file)
+    assert results.flows["flow.a.rtt"].to_list() == ["10ms", "10ms"]
+    monkeypatch.undo()
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0, "failed runs are tried again"
+
+
+def test_a_panic_of_the_core_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    panic = type("PanicException", (BaseException,), {})
+
+    def execute(self: sim.SimEngine, run_json: str) -> engines.Recording:
+        raise panic("index out of bounds")
+
+    monkeypatch.setattr(sim.SimEngine, "execute", execute)
+    outcome = executors.compute("sim", "{}")
+    assert isinstance(outcome, executors.Failure)
+    assert "index out of bounds" in outcome.reason
+
+
+def test_no_more_runs_are_handed_out_than_needed(file: Path) -> None:
+    (plan,) = l4slab.campaign.plan([file])
+    handed_out = 0
+
+    def runs() -> Iterator[l4slab.sweep.Run]:
+        nonlocal handed_out
+        for run in plan.runs * 20:
+            handed_out += 1
+            yield run
+
+    with executors.local(1) as pool:
+        for ended, _ in enumerate(outcome for outcome in pool.map(runs()) if outcome is not None):
+            assert handed_out <= ended + 4
+
+
+def test_dask_gives_the_same_files(file: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    assert main(["run", str(file), "--out", str(tmp_path / "local")]) == 0
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        assert main(["run", str(file), "--out", str(tmp_path / "dask"), "--dask", cluster.scheduler_address]) == 0
+    for name in ("flows", "links", "series", "claims"):
+        assert (tmp_path / "local" / f"{name}.parquet").read_bytes() == (
+            tmp_path / "dask" / f"{name}.parquet"
+        ).read_bytes()
+
+
+def test_dask_that_is_not_there(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed")
+    assert main(["run", str(file), "--out", str(tmp_path / "out"), "--dask", "nowhere:1:1"]) == 2
+    message = [line for line in capsys.readouterr().err.splitlines() if line.startswith("l4slab: ")]
+    assert len(message) == 1
+    assert "--dask nowhere:1:1" in message[0]

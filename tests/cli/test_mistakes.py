@@ -1,0 +1,321 @@
+"""Every mistake of a user: exit status 2 and one sentence that names the file, the key, the value and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from l4slab.cli import main
+
+GOOD = """
+duration = "1s"
+
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "pfifo limit 100"
+
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+"""
+
+# What is changed in GOOD (old, new), and what the sentence must mention.
+CHANGED = {
+    "unknown key": (('duration = "1s"', 'duration = "1s"\nwarmpu = "0s"'), ["warmpu", '"0s"', '"warmup"']),
+    "unknown link key": (('rate = "10Mbit"', 'rat = "10Mbit"'), ["link.bottleneck.rat", '"10Mbit"', '"rate"']),
+    "unknown flow key": (('cc = "cubic"', 'ccc = "cubic"'), ['flow "a"', "ccc", '"cubic"', '"cc"']),
+    "unknown section": (("[[flow]]", "[[flows]]"), ["flows", '"flow"']),
+    "misspelt controller": (('"cubic"', '"cubik"'), ['flow "a"', "cc", '"cubik"', '"cubic"']),
+    "unknown qdisc": (('"pfifo limit 100"', '"pfiffo"'), ["link.bottleneck.qdisc", '"pfiffo"', "pfifo"]),
+    "unknown qdisc option": (('"pfifo limit 100"', '"pfifo limt 5"'), ["link.bottleneck.qdisc", "limt", "limit"]),
+    "Mbps": (('"10Mbit"', '"100Mbps"'), ["link.bottleneck.rate", '"100Mbps"', '"100Mbit"', "multiply by 8"]),
+    "MB/s": (('"10Mbit"', '"10MB/s"'), ["link.bottleneck.rate", '"10MB/s"', "multiply by 8"]),
+    "bare rate": (('"10Mbit"', "10"), ["link.bottleneck.rate", "10", "has no unit", '"100Mbit"']),
+    "rate as bare text": (('"10Mbit"', '"10"'), ["link.bottleneck.rate", '"10"', "has no unit"]),
+    "bare time": (('duration = "1s"', "duration = 1"), ["duration", "= 1 ", "has no unit"]),
+    "wrong time unit": (('rtt = "10ms"', 'rtt = "10msec"'), ['flow "a"', "rtt", '"10msec"', '"ms"']),
+    "ambiguous minutes": (('duration = "1s"', 'duration = "1m"'), ["duration", '"1m"', '"1min"']),
+    "negative rate": (('"10Mbit"', '"-5Mbit"'), ["link.bottleneck.rate", '"-5Mbit"', "more than 0"]),
+    "zero rate": (('"10Mbit"', '"0Mbit"'), ["link.bottleneck.rate", '"0Mbit"', "more than 0"]),
+    "zero duration": (('duration = "1s"', 'duration = "0ms"'), ["duration", '"0ms"', "more than 0"]),
+    "negative start": (('rtt = "10ms"', 'rtt = "10ms"\nstart = "-1s"'), ["start", '"-1s"', "negative"]),
+    "zero count": (('rtt = "10ms"', 'rtt = "10ms"\ncount = 0'), ['flow "a"', "count", "= 0 ", "at least 1"]),
+    "count is text": (('rtt = "10ms"', 'rtt = "10ms"\ncount = "2"'), ["count", '"2"', "whole number"]),
+    "fractional trials": (('duration = "1s"', 'duration = "1s"\ntrials = 1.5'), ["trials", "1.5", "whole number"]),
+    "negative seed": (('duration = "1s"', 'duration = "1s"\nseed = -1'), ["seed", "-1", "at least 0"]),
+    "no duration": (('duration = "1s"', ""), ["duration", "add it"]),
+    "no rate": (('rate = "10Mbit"', ""), ["link.bottleneck", "rate", "add it"]),
+    "no qdisc": (('qdisc = "pfifo limit 100"', ""), ["link.bottleneck", "qdisc", "add it"]),
+    "no cc": (('cc = "cubic"', ""), ['flow "a"', "cc", "add it"]),
+    "no rtt": (('rtt = "10ms"', ""), ['flow "a"', "rtt", "add it"]),
+    "no name": (('name = "a"', ""), ["[[flow]] no. 1", "name", "add it"]),
+    "no link": (('[link.bottleneck]\nrate = "10Mbit"\nqdisc = "pfifo limit 100"', ""), ["no link", "[link.NAME]"]),
+    "no flow": (('[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"', ""), ["no flow", "[[flow]]"]),
+    "flow is a table": (("[[flow]]", "[flow]"), ["flow", "[[flow]]"]),
+    "two flows of one name": (
+        ("[[flow]]", '[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n[[flow]]'),
+        ["[[flow]] no. 2", "name", '"a"', "its own name"],
+    ),
+    "two links of one name": (
+        ("[[flow]]", '[link.bottleneck]\nrate = "1Mbit"\n[[flow]]'),
+        ["TOML", "bottleneck", "its own name"],
+    ),
+    "name with a dot": (('name = "a"', 'name = "a.b"'), ["[[flow]] no. 1", "name"]),
+    "path to no link": (
+        ('rtt = "10ms"', 'rtt = "10ms"\npath = ["botleneck"]'),
+        ['flow "a"', "path", '"botleneck"', '"bottleneck"'],
+    ),
+    "reverse path to no link": (
+        ('rtt = "10ms"', 'rtt = "10ms"\nreverse_path = ["up"]'),
+        ['flow "a"', "reverse_path", '"up"', "bottleneck"],
+    ),
+    "empty path": (('rtt = "10ms"', 'rtt = "10ms"\npath = []'), ['flow "a"', "path", "[]", "bottleneck"]),
+    "path is text": (('rtt = "10ms"', 'rtt = "10ms"\npath = "bottleneck"'), ["path", '"bottleneck"', "list"]),
+    "link crossed twice": (
+        ('rtt = "10ms"', 'rtt = "10ms"\npath = ["bottleneck", "bottleneck"]'),
+        ["path", "twice", "once"],
+    ),
+    "warmup too long": (
+        ('duration = "1s"', 'duration = "1s"\nwarmup = "1s"'),
+        ["warmup", '"1s"', "duration", "shorten"],
+    ),
+    "stop before start": (
+        ('rtt = "10ms"', 'rtt = "10ms"\nstart = "500ms"\nstop = "200ms"'),
+        ['flow "a"', "stop", '"200ms"', '"500ms"', "later"],
+    ),
+    "start after the end": (('rtt = "10ms"', 'rtt = "10ms"\nstart = "2s"'), ["start", '"2s"', "earlier"]),
+    "unknown ecn": (('rtt = "10ms"', 'rtt = "10ms"\necn = "acecn"'), ['flow "a"', "ecn", '"acecn"', '"accecn"']),
+    "codepoint as tcp's ecn": (('rtt = "10ms"', 'rtt = "10ms"\necn = "ect1"'), ["ecn", '"ect1"', "accecn"]),
+    "unknown option": (
+        ('rtt = "10ms"', 'rtt = "10ms"\noptions = { warp = "9" }'),
+        ['flow "a"', "options", "warp"],
+    ),
+    "unknown kind": (('cc = "cubic"', 'kind = "udp"'), ['flow "a"', "kind", '"udp"', "tcp"]),
+    "web is not there yet": (('cc = "cubic"', 'kind = "web"'), ['flow "a"', "kind", '"web"', '"tcp"']),
+    "video is not there yet": (('cc = "cubic"', 'kind = "video"'), ['flow "a"', "kind", '"video"', '"cbr"']),
+    "cbr with cc": (
+        ('cc = "cubic"', 'kind = "cbr"\nrate = "1Mbit"\ncc = "cubic"'),
+        ['flow "a"', "cc", '"cubic"', "not a key here"],
+    ),
+    "cbr without rate": (('cc = "cubic"', 'kind = "cbr"'), ['flow "a"', "rate", "add it"]),
+    "tiny packet": (('cc = "cubic"', 'kind = "cbr"\nrate = "1Mbit"\npacket = "10B"'), ["packet", '"10B"', "64"]),
+    "ambiguous size": (('rtt = "10ms"', 'rtt = "10ms"\nbytes = "10KB"'), ["bytes", '"10KB"', '"10kB"', '"10KiB"']),
+    "time that is text": (('rtt = "10ms"', 'rtt = "soon"'), ["rtt", '"soon"', '"15ms"']),
+    "huge": (('rtt = "10ms"', 'rtt = "99999999999999s"'), ["rtt", "too large"]),
+}
+
+# What is added to GOOD, and what the sentence must mention.
+ADDED = {
+    "at beyond the end": ('[[at]]\ntime = "2s"\n"link.bottleneck.rate" = "5Mbit"', ["[[at]] no. 1", '"2s"', "earlier"]),
+    "at without time": ('[[at]]\n"link.bottleneck.rate" = "5Mbit"', ["[[at]] no. 1", "time", "add it"]),
+    "at without change": ('[[at]]\ntime = "0.5s"', ["[[at]] no. 1", "link.bottleneck.rate"]),
+    "at on no link": (
+        '[[at]]\ntime = "0.5s"\n"link.botleneck.rate" = "5Mbit"',
+        ["[[at]] no. 1", "link.botleneck.rate", '"bottleneck"'],
+    ),
+    "at of another key": ('[[at]]\ntime = "0.5s"\nlink.bottleneck.burst = "5kB"', ["burst", '"5kB"', "rate"]),
+    "at with a bad qdisc": ('[[at]]\ntime = "0.5s"\nlink.bottleneck.qdisc = "pfiffo"', ["qdisc", '"pfiffo"', "pfifo"]),
+    "at with a bad rate": ('[[at]]\ntime = "0.5s"\nlink.bottleneck.rate = "5Mbps"', ["rate", '"5Mbps"', '"5Mbit"']),
+    "rewrite of no flow": (
+        '[[rewrite]]\nflow = "b"\nwhere = "before:bottleneck"\nfrom = "ect0"\nto = "ect1"',
+        ["[[rewrite]] no. 1", "flow", '"b"', "a"],
+    ),
+    "rewrite at no link": (
+        '[[rewrite]]\nflow = "a"\nwhere = "before:botleneck"\nfrom = "ect0"\nto = "ect1"',
+        ["where", '"before:botleneck"', '"bottleneck"'],
+    ),
+    "rewrite nowhere": (
+        '[[rewrite]]\nflow = "a"\nwhere = "bottleneck"\nfrom = "ect0"\nto = "ect1"',
+        ["where", '"bottleneck"', '"before:bottleneck"'],
+    ),
+    "rewrite of an unknown codepoint": (
+        '[[rewrite]]\nflow = "a"\nwhere = "before:bottleneck"\nfrom = "ect"\nto = "ect1"',
+        ["from", '"ect"', "ect0"],
+    ),
+    "rewrite to itself": (
+        '[[rewrite]]\nflow = "a"\nwhere = "before:bottleneck"\nfrom = "ect1"\nto = "ect1"',
+        ["to", '"ect1"', "another"],
+    ),
+    "impair before no link": (
+        '[impair.wifi]\nnetem = "delay 1ms"\nbefore = "botleneck"',
+        ["impair.wifi.before", '"botleneck"', '"bottleneck"'],
+    ),
+    "impair direction": (
+        '[impair.wifi]\nnetem = "delay 1ms"\nbefore = "bottleneck"\ndirection = "forwards"',
+        ["impair.wifi.direction", '"forwards"', '"forward"'],
+    ),
+    "sim does not impair": ('[impair.wifi]\nnetem = "delay 1ms"\nbefore = "bottleneck"', ["[impair.wifi]", "remove"]),
+    "empty sweep": ('[sweep]\n"flow.a.rtt" = []', ['sweep."flow.a.rtt"', "[]", "at least one"]),
+    "sweep is no list": ('[sweep]\n"flow.a.rtt" = "5ms"', ['sweep."flow.a.rtt"', '"5ms"', "list"]),
+    "sweep over no flow": ('[sweep]\n"flow.b.rtt" = ["5ms"]', ["flow.b.rtt", '"b"', "a"]),
+    "sweep over no key": ('[sweep]\n"flow.a.rt" = ["5ms"]', ["flow.a.rt", '"rt"', '"rtt"']),
+    "sweep over no section": ('[sweep]\n"flows.a.rtt" = ["5ms"]', ["flows.a.rtt", "flow.a.rtt"]),
+    "sweep with a bad level": ('[sweep]\n"flow.*.cc" = ["cubic", "pragu"]', ['sweep."flow.*.cc"', '"pragu"', "prague"]),
+    "sweep with a bare level": ('[sweep]\n"flow.*.rtt" = [5, 10]', ['sweep."flow.*.rtt"', "5", "has no unit"]),
+    "level twice": ('[sweep]\n"flow.*.rtt" = ["5ms", "5ms"]', ["flow.*.rtt", '"5ms"', "twice"]),
+    "factor without use": ("[sweep]\nn = [1, 2]", ["sweep.n", "changes nothing", "{n}"]),
+    "factor meant as a key": ('[sweep]\nrtt = ["5ms"]', ["sweep.rtt", '"flow.*.rtt"']),
+    "factor with the name of a result": ('[sweep]\nshare = [1]\n[let]\nx = "share"', ["sweep.share", "another name"]),
+    "bundle without level": (
+        '[[sweep.aqm]]\n"link.bottleneck.qdisc" = "pfifo"',
+        ["sweep.aqm", "level", "add"],
+    ),
+    "bundle with a bad level": (
+        '[[sweep.aqm]]\nlevel = "x"\n"link.bottleneck.qdisc" = "pfiffo"',
+        ['sweep.aqm level "x"', '"pfiffo"', "pfifo"],
+    ),
+    "bundle over no key": (
+        '[[sweep.aqm]]\nlevel = "x"\n"link.bottleneck.qdsc" = "pfifo"',
+        ['sweep.aqm level "x"', "qdsc", '"qdisc"'],
+    ),
+    "unknown placeholder": (
+        '[[sweep.aqm]]\nlevel = "x"\n"link.bottleneck.qdisc" = "pfifo limit {packet}"\n[let]\npackets = "5"',
+        ["{packet}", '"packets"'],
+    ),
+    "broken let": ('[let]\nx = "1 +"', ["let.x", '"1 +"', "syntax"]),
+    "let of an unknown name": ('[let]\nx = "rt * 2"', ["let.x", '"rt * 2"', '"rt"', '"rtt"']),
+    "let of an ambiguous name": (
+        '[[flow]]\nname = "b"\ncc = "cubic"\nrtt = "20ms"\n[let]\nx = "rtt * 2"',
+        ["let.x", '"rtt"', "flow.a.rtt"],
+    ),
+    "broken skip": ('[[skip]]\nwhen = "rtt >"', ["[[skip]] no. 1", '"rtt >"', "syntax"]),
+    "skip is no condition": ('[[skip]]\nwhen = "rtt"', ["[[skip]] no. 1", "true or false"]),
+    "all skipped": ('[[skip]]\nwhen = "rtt > 0"', ["[[skip]]", "relax"]),
+    "claim without id": ('[[claim]]\nsql = "select true"', ["[[claim]] no. 1", "id", "add it"]),
+    "claim without sql": ('[[claim]]\nid = "x"', ["[[claim]] no. 1", "sql", "add it"]),
+    "two claims of one id": (
+        '[[claim]]\nid = "x"\nsql = "select true"\n[[claim]]\nid = "x"\nsql = "select true"',
+        ['"x"', "twice", "its own id"],
+    ),
+    "claim with broken SQL": ('[[claim]]\nid = "x"\nsql = "selec true"', ['claim "x"', '"selec true"', "syntax"]),
+    "claim over no column": (
+        '[[claim]]\nid = "x"\nsql = "select avg(goodput) > 1 from flows"',
+        ['claim "x"', "goodput", "goodput_mbps"],
+    ),
+    "claim over no table": ('[[claim]]\nid = "x"\nsql = "select true from flow"', ['claim "x"', "flow", "flows"]),
+    "claim of two queries": ('[[claim]]\nid = "x"\nsql = "select true; select false"', ['claim "x"', "one SELECT"]),
+    "claim that writes": ('[[claim]]\nid = "x"\nsql = "drop view flows"', ['claim "x"', "one SELECT"]),
+    "claim without verdict": (
+        '[[claim]]\nid = "x"\nsql = "select avg(share) from flows"',
+        ['claim "x"', "DOUBLE", "comparison"],
+    ),
+    "claim on files": (
+        '[[claim]]\nid = "x"\nsql = "select true from read_csv(\'x.csv\')"',
+        ['claim "x"', "disabled"],
+    ),
+    "claim key": ('[[claim]]\nid = "x"\nsqll = "select true"', ["[[claim]] no. 1", "sqll", '"sql"']),
+}
+
+
+def sentence(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("l4slab: ")
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, mentions: list[str]) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(text, encoding="utf-8")
+    out = tmp_path / "out"
+    assert main(["run", str(file), "--out", str(out)]) == 2
+    message = sentence(capsys)
+    assert str(file) in message
+    for mention in mentions:
+        assert mention in message
+    assert not out.exists()
+
+
+def test_the_file_that_the_mistakes_change_is_right(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(GOOD)
+    assert main(["run", str(file), "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_wrong_value(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (old, new), mentions = CHANGED[case]
+    assert old in GOOD
+    refused(tmp_path, capsys, GOOD.replace(old, new, 1), mentions)
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_wrong_table(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    added, mentions = ADDED[case]
+    refused(tmp_path, capsys, f"{GOOD}\n{added}\n", mentions)
+
+
+FILES = {
+    "not UTF-8": (GOOD.encode() + b"\n# caf\xe9\n", ["line 13", "not UTF-8", "save"]),
+    "empty": (b"", ["empty", "[[flow]]"]),
+    "only comments": (b"# nothing\n", ["no link", "[link.NAME]"]),
+    "not TOML": (b"duration = \n", ["not valid TOML", "line 1", "correct"]),
+    "NUL": (b"\0\0\0", ["not valid TOML", "correct"]),
+    "key twice": (b'duration = "1s"\nduration = "2s"\n', ["not valid TOML", "its own name"]),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_wrong_file(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content, mentions = FILES[case]
+    file = tmp_path / "experiment.toml"
+    file.write_bytes(content)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    message = sentence(capsys)
+    for mention in [str(file), *mentions]:
+        assert mention in message
+
+
+def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path / "none.toml"), "--out", str(tmp_path / "out")]) == 2
+    assert "none.toml: there is no such file" in sentence(capsys)
+
+
+def test_directory_instead_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert f"{tmp_path}: is a directory" in sentence(capsys)
+
+
+def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / name / "x.toml" for name in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(GOOD)
+    assert main(["run", *map(str, files), "--out", str(tmp_path / "out")]) == 2
+    message = sentence(capsys)
+    assert all(str(file) in message for file in files)
+    assert "rename" in message
+
+
+ARGUMENTS = {
+    "no out": (["run", "FILE"], ["--out"]),
+    "no file": (["run", "--out", "OUT"], ["FILE", "--help"]),
+    "unknown option": (["run", "FILE", "--ouT", "OUT"], ["--ouT", "--out"]),
+    "unknown command": (["runn", "FILE"], ["runn", "did you mean 'run'?"]),
+    "unknown engine": (["run", "FILE", "--out", "OUT", "--engine", "ns3"], ["--engine ns3", "sim"]),
+    "linux is not there yet": (["run", "FILE", "--out", "OUT", "--engine", "linux"], ["--engine linux", "sim"]),
+    "no workers": (["run", "FILE", "--out", "OUT", "--workers", "0"], ["--workers 0", "1 or more"]),
+    "workers is text": (["run", "FILE", "--out", "OUT", "--workers", "two"], ["--workers", "two"]),
+    "two executors": (["run", "FILE", "--out", "OUT", "--workers", "1", "--dask", "x"], ["--workers", "--dask"]),
+    "out is a file": (["run", "FILE", "--out", "FILE"], ["is a file", "--out"]),
+    "report on no results": (["report", "OUT"], ["OUT", "not a results folder"]),
+    "unknown study": (["reproduce", "fast-line"], ["fast-line", "fast-lane"]),
+    "unknown list": (["list", "qdisc"], ["qdisc", '"qdiscs"']),
+}
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_wrong_arguments(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").write_text(GOOD)
+    arguments, mentions = ARGUMENTS[case]
+    assert main(arguments) == 2
+    message = sentence(capsys)
+    for mention in mentions:
+        assert mention in message
+    assert not Path("OUT").exists()

@@ -1,0 +1,364 @@
+"""The results folder: nothing finished is lost, nothing runs twice, and the bytes do not depend on how they came."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import l4slab
+import polars as pl
+import pytest
+from l4slab import campaign, metrics, store
+from l4slab.cli import main
+from l4slab.engines import Recording
+from l4slab.errors import StoreError
+from l4slab.store import Store
+
+TABLES = ("flows", "links", "series", "claims")
+
+BASE = """
+duration = "2s"
+sample = "100ms"
+trials = {trials}
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "pfifo limit 100"
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+[[flow]]
+name = "b"
+cc = "reno"
+rtt = "10ms"
+[[claim]]
+id = "shares"
+says = "the shares add up"
+sql = "select abs(sum(share) - count(distinct run)) < 1e-6, count(distinct run) as runs from flows"
+"""
+SWEEP = '[sweep]\n"flow.*.rtt" = [{rtts}]\n"link.bottleneck.rate" = ["5Mbit", "10Mbit"]\n'
+
+
+def write(folder: Path, rtts: int = 2, trials: int = 2, name: str = "x") -> Path:
+    file = folder / f"{name}.toml"
+    levels = ", ".join(f'"{5 * n}ms"' for n in range(1, rtts + 1))
+    file.write_text(BASE.format(trials=trials) + SWEEP.format(rtts=levels))
+    return file
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    return {name: (out / f"{name}.parquet").read_bytes() for name in TABLES}
+
+
+def test_files_are_the_same_for_any_workers_and_on_repetition(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    first = tmp_path / "1"
+    assert main(["run", str(file), "--out", str(first), "--workers", "1"]) == 0
+    for name, workers in (("2", "2"), ("3", "4"), ("4", "1")):
+        assert main(["run", str(file), "--out", str(tmp_path / name), "--workers", workers]) == 0
+        assert contents(tmp_path / name) == contents(first)
+    before = {path: path.stat().st_mtime_ns for path in first.glob("[fls]*.parquet")}
+    assert main(["run", str(file), "--out", str(first)]) == 0
+    assert {path: path.stat().st_mtime_ns for path in first.glob("[fls]*.parquet")} == before, "nothing was to do"
+
+
+def test_tables_have_the_contract_columns_in_sweep_order(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results = l4slab.run(write(tmp_path), out=out)
+    labels = ["experiment", "run", "trial", "flow.*.rtt", "link.bottleneck.rate"]
+    for name, schema in metrics.TABLES.items():
+        table = pl.read_parquet(out / f"{name}.parquet")
+        assert table.equals(getattr(results, name))
+        assert table.columns[: len(labels)] == labels
+        assert set(schema) <= set(table.columns)
+        assert {column: table.schema[column] for column in schema} == schema
+    keys = results.flows.select("flow.*.rtt", "link.bottleneck.rate", "trial", "flow").rows()
+    assert keys == [
+        (rtt, rate, trial, flow)
+        for rtt in ("5ms", "10ms")
+        for rate in ("5Mbit", "10Mbit")
+        for trial in (1, 2)
+        for flow in ("a", "b")
+    ]
+    series_runs = results.series["run"].unique(maintain_order=True).to_list()
+    assert series_runs == results.flows["run"].unique(maintain_order=True).to_list()
+    assert (out / "report.html").is_file()
+    assert not list((out / "parts").iterdir())
+
+
+def test_without_out_the_tables_are_the_same_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path)
+    kept = l4slab.run(file, out=tmp_path / "out")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    results = l4slab.run(file, workers=2)
+    for name in TABLES:
+        assert getattr(results, name).equals(getattr(kept, name))
+    assert not list(empty.iterdir())
+
+
+def test_a_changed_file_runs_only_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["run", str(write(tmp_path, rtts=1)), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["run", str(write(tmp_path, rtts=3)), "--out", str(out)]) == 0
+    messages = capsys.readouterr().err
+    assert "4 runs are in" in messages
+    assert "8 runs, " in messages
+    fresh = tmp_path / "fresh"
+    assert main(["run", str(tmp_path / "x.toml"), "--out", str(fresh)]) == 0
+    assert contents(out) == contents(fresh)
+
+
+def test_runs_of_a_removed_level_leave_the_tables_and_come_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["run", str(write(tmp_path, rtts=3)), "--out", str(out)]) == 0
+    everything = contents(out)
+    capsys.readouterr()
+    assert main(["run", str(write(tmp_path, rtts=1)), "--out", str(out)]) == 0
+    assert "8 finished runs that no experiment file describes" in capsys.readouterr().err
+    assert pl.read_parquet(out / "flows.parquet")["run"].n_unique() == 4
+    assert main(["run", str(write(tmp_path, rtts=3)), "--out", str(out)]) == 0
+    assert "runs, " not in capsys.readouterr().err.split("not repeated.")[1], "nothing is run again"
+    assert contents(out) == everything
+
+
+def test_several_files_share_a_folder(tmp_path: Path) -> None:
+    out, both = tmp_path / "out", tmp_path / "both"
+    one, two = write(tmp_path, 1, 1, "one"), write(tmp_path, 2, 1, "two")
+    two.write_text(two.read_text() + "n = [1, 2]\n[let]\nm = 'n'\n".replace("'n'", '"n"'))
+    two.write_text(two.read_text().replace("limit 100", "limit {m}00"))
+    assert main(["run", str(two), "--out", str(out)]) == 0
+    assert main(["run", str(one), "--out", str(out)]) == 0
+    flows = pl.read_parquet(out / "flows.parquet")
+    assert flows["experiment"].unique(maintain_order=True).to_list() == ["one", "two"]
+    assert flows.filter(experiment="one")["n"].null_count() == 4
+    assert flows.filter(experiment="two")["n"].null_count() == 0
+    # The run of `one` is a run of `two` as well: it is computed once and stands in the tables under both names.
+    shared = flows.group_by("run").agg(pl.col("experiment").n_unique())
+    assert sorted(shared["experiment"]) == [1] * 6 + [2] * 2
+    evidence = pl.read_parquet(out / "claims.parquet").select("experiment", "verdict", "evidence").rows()
+    assert evidence == [("one", "holds", '{"runs": 2}'), ("two", "holds", '{"runs": 8}')]
+    assert main(["run", str(one), str(two), "--out", str(both)]) == 0
+    assert contents(both) == contents(out)
+    # And again, from the consolidated tables.
+    assert main(["run", str(write(tmp_path, 2, 1, "one")), "--out", str(out)]) == 0
+    assert pl.read_parquet(out / "flows.parquet").group_by("experiment", "run").len()["len"].unique().to_list() == [2]
+
+
+def test_kill_at_random_moments(tmp_path: Path) -> None:
+    """Twenty times kill -9: every run is there once, none is lost on the way, the tables are those of a clean run."""
+    file = write(tmp_path, rtts=20, trials=5)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "l4slab", "run", str(file), "--workers", "2", "--out"]
+    start = time.monotonic()
+    subprocess.run([*command, str(tmp_path / "clean")], check=True, capture_output=True)
+    whole = time.monotonic() - start
+    moments = random.Random(1)
+    finished: set[str] = set()
+    for _ in range(20):
+        process = subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(moments.uniform(0.2, 1.0) * min(whole, 3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        with Store(out) as opened:
+            now = opened.finished()
+        assert finished <= now
+        finished = now
+    subprocess.run([*command, str(out)], check=True, capture_output=True)
+    assert contents(out) == contents(tmp_path / "clean")
+    flows = pl.read_parquet(out / "flows.parquet")
+    assert flows.group_by("run", "flow").len()["len"].to_list() == [1] * 400
+    assert not list((out / "parts").iterdir())
+
+
+def recording(value: float, rows: int = 3) -> Recording:
+    return Recording(
+        metrics.table_of("flows", [{"flow": "a", "goodput_mbps": value, "further_ms": value}]),
+        metrics.table_of("links", [{"link": "l", "queue": "all"}]),
+        metrics.table_of("series", {"time_s": [float(n) for n in range(rows)], "flow": ["a"] * rows}),
+    )
+
+
+@pytest.mark.parametrize("crash", range(14))
+def test_a_crash_at_every_step_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: int) -> None:
+    """Stop before the n-th rename or removal, as a kill would, and open again."""
+
+    class Killed(BaseException):
+        pass
+
+    runs = campaign.plan([write(tmp_path, rtts=3, trials=1)])[0]
+    ids = [run.id for run in runs.runs]
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == crash:
+            raise Killed
+
+    replace, unlink = Path.replace, Path.unlink
+
+    def checked_replace(self: Path, target: Path) -> Path:
+        step()
+        return replace(self, target)
+
+    def checked_unlink(self: Path, missing_ok: bool = False) -> None:
+        if self.suffix == ".parquet":
+            step()
+        unlink(self, missing_ok)
+
+    out = tmp_path / "out"
+    durable: set[str] = set()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", checked_replace)
+        patched.setattr(Path, "unlink", checked_unlink)
+        try:
+            with Store(out) as opened:
+                for half in (ids[:3], ids[3:]):
+                    for run in half:
+                        opened.add(run, recording(float(ids.index(run))))
+                    opened.flush()
+                    durable |= set(half)
+                opened.consolidate([runs])
+        except Killed:
+            pass
+    with Store(out) as opened:
+        assert durable <= opened.finished()
+        for run in set(ids) - opened.finished():
+            opened.add(run, recording(float(ids.index(run))))
+        opened.flush()
+        opened.consolidate([runs])
+    assert pl.read_parquet(out / "flows.parquet").select("run", "goodput_mbps").rows() == [
+        (run, float(n)) for n, run in enumerate(ids)
+    ]
+    assert pl.read_parquet(out / "links.parquet")["run"].to_list() == ids
+    assert pl.read_parquet(out / "series.parquet")["run"].unique(maintain_order=True).to_list() == ids
+    assert len(pl.read_parquet(out / "series.parquet")) == 3 * len(ids)
+    assert not list((out / "parts").iterdir())
+
+
+def test_columns_of_the_engine_pass_through(tmp_path: Path) -> None:
+    plan = campaign.plan([write(tmp_path, rtts=1, trials=1)])[0]
+    with Store(tmp_path / "out") as opened:
+        for run in plan.runs:
+            opened.add(run.id, recording(2.5))
+        opened.flush()
+        opened.consolidate([plan])
+    assert pl.read_parquet(tmp_path / "out" / "flows.parquet")["further_ms"].to_list() == [2.5, 2.5]
+
+
+def test_unreadable_results_are_run_again(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    out = tmp_path / "out"
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    before = contents(out)
+    (out / "series.parquet").write_bytes(before["series"][:100])
+    (out / "parts" / "a-00000009.links.parquet").write_bytes(b"half of a par")
+    (out / "parts" / ".a-00000010.flows.parquet.tmp").write_bytes(b"")
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    assert contents(out) == before
+    assert not list((out / "parts").iterdir())
+
+
+def test_many_parts_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_MERGE", 4)
+    plan = campaign.plan([write(tmp_path, rtts=20, trials=1)])[0]
+    with Store(tmp_path / "out") as opened:
+        for n, run in enumerate(plan.runs):
+            opened.add(run.id, recording(float(n)))
+            opened.flush()
+            assert len(list(opened.parts.glob("*.flows.parquet"))) <= 3 + 3 + n // 16
+        assert opened.finished() == {run.id for run in plan.runs}
+    with Store(tmp_path / "out") as opened:
+        opened.consolidate([plan])
+    flows = pl.read_parquet(tmp_path / "out" / "flows.parquet")
+    assert flows["goodput_mbps"].to_list() == [float(n) for n in range(40)]
+
+
+def test_one_process_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path)
+    with Store(tmp_path / "out"):
+        assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "another l4slab process" in message
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+
+
+def test_a_full_disk_keeps_finished_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["run", str(write(tmp_path, rtts=1)), "--out", str(out)]) == 0
+    file = write(tmp_path, rtts=3)
+    capsys.readouterr()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.os, "fsync", full)
+        with pytest.raises(StoreError, match="disk is full"), Store(out) as opened:
+            opened.add("0" * 16, recording(1.0))
+            opened.flush()
+        assert main(["run", str(file), "--out", str(out)]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("l4slab: ")]
+    assert "the disk is full; finished runs are kept" in line
+    with Store(out) as opened:
+        assert len(opened.finished()) == 4
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    assert pl.read_parquet(out / "flows.parquet")["run"].n_unique() == 12
+
+
+def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
+    file = write(tmp_path, rtts=40, trials=50)
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "l4slab", "run", str(file), "--out", str(out)], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(out.glob("parts/*.flows.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in messages
+    assert "finished runs are kept" in messages.splitlines()[-1]
+    with Store(out) as opened:
+        assert opened.finished()
+
+
+def test_report_finishes_what_a_kill_left(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", str(tmp_path / "whole")]) == 0
+    plan = campaign.plan([file])[0]
+    done = l4slab.run(file)
+    with Store(out) as opened:
+        opened.keep_experiment("x", file.read_bytes())
+        for run in plan.runs:
+            mine = {name: getattr(done, name).filter(pl.col("run") == run.id) for name in metrics.TABLES}
+            labels = ["experiment", "run", "trial", *plan.factors]
+            opened.add(run.id, Recording(**{name: table.drop(labels) for name, table in mine.items()}))
+        opened.flush()
+    assert main(["report", str(out)]) == 0
+    assert contents(out) == contents(tmp_path / "whole")
+    assert (out / "report.html").is_file()
+
+
+def test_evidence_is_json(tmp_path: Path) -> None:
+    results = l4slab.run(write(tmp_path))
+    assert json.loads(results.claims["evidence"][0]) == {"runs": 8}

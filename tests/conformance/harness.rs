@@ -1,0 +1,123 @@
+//! A queue on a bench: packets are handed in and taken out at times the test chooses.
+#![allow(dead_code)] // each test file uses its own part
+
+use l4slab_core::aqm::registry::{self, LinkInfo};
+use l4slab_core::aqm::{Aqm, DropReason, Dropped, Gauges, Marks, Pkt, QueueCx};
+use l4slab_core::ecn::Ecn;
+use l4slab_core::rng::Rng;
+use l4slab_core::time::{Span, Time};
+use l4slab_core::units::Rate;
+
+/// A full frame as a qdisc counts it.
+pub const FRAME: u32 = 1514;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Packet {
+    pub id: u64,
+    pub len: u32,
+    pub ecn: Ecn,
+    pub at: Time,
+}
+
+impl Pkt for Packet {
+    fn frame_len(&self) -> u32 {
+        self.len
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn set_ecn(&mut self, ecn: Ecn) {
+        self.ecn = ecn;
+    }
+    fn enqueued_at(&self) -> Time {
+        self.at
+    }
+    fn flow_hash(&self) -> u32 {
+        (self.id as u32).wrapping_mul(0x9e37_79b1)
+    }
+}
+
+/// What a dequeue delivered.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Out {
+    pub pkt: Packet,
+    pub band: usize,
+    pub marks: Marks,
+}
+
+pub struct Bench {
+    pub queue: Box<dyn Aqm<Packet>>,
+    pub rng: Rng,
+    /// All packets dropped so far.
+    pub drops: Vec<Dropped<Packet>>,
+    /// Marks set while a packet was taken in.
+    pub enqueue_marks: u64,
+    next_id: u64,
+}
+
+impl Bench {
+    /// The queue of a tc string, created at time zero.
+    pub fn new(tc: &str) -> Bench {
+        Bench::seeded(tc, 1)
+    }
+    pub fn seeded(tc: &str, seed: u64) -> Bench {
+        let link = LinkInfo { rate: Rate::from_bps(100_000_000), now: Time::ZERO };
+        Bench {
+            queue: registry::parse(tc).unwrap_or_else(|e| panic!("{e}")).build(link),
+            rng: Rng::stream(seed, "bench", 0),
+            drops: Vec::new(),
+            enqueue_marks: 0,
+            next_id: 0,
+        }
+    }
+
+    /// Hands in a packet of `len` bytes at `at` nanoseconds; its id counts from 0.
+    pub fn put_len(&mut self, at: u64, ecn: Ecn, len: u32) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let now = Time(at);
+        let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
+        self.queue.enqueue(Packet { id, len, ecn, at: now }, &mut cx);
+        self.enqueue_marks += u64::from(cx.marks() != Marks::default());
+        id
+    }
+    /// A full frame.
+    pub fn put(&mut self, at: u64, ecn: Ecn) -> u64 {
+        self.put_len(at, ecn, FRAME)
+    }
+    pub fn take(&mut self, at: u64) -> Option<Out> {
+        let mut cx = QueueCx::new(Time(at), &mut self.rng, &mut self.drops);
+        let pkt = self.queue.dequeue(&mut cx)?;
+        Some(Out { pkt, band: cx.current_band(), marks: cx.marks() })
+    }
+    pub fn timer(&mut self, at: u64) {
+        let mut cx = QueueCx::new(Time(at), &mut self.rng, &mut self.drops);
+        self.queue.on_timer(&mut cx);
+    }
+    pub fn drained(&mut self, at: u64) {
+        while self.take(at).is_some() {}
+    }
+    pub fn gauge(&self, name: &str) -> f64 {
+        struct One<'a>(&'a str, Option<f64>);
+        impl Gauges for One<'_> {
+            fn gauge(&mut self, name: &'static str, value: f64) {
+                if name == self.0 {
+                    self.1 = Some(value);
+                }
+            }
+        }
+        let mut one = One(name, None);
+        self.queue.probe(&mut one);
+        one.1.unwrap_or_else(|| panic!("no gauge {name}"))
+    }
+    pub fn dropped(&self, why: DropReason) -> usize {
+        self.drops.iter().filter(|d| d.why == why).count()
+    }
+    pub fn packets(&self) -> u64 {
+        self.queue.backlog().packets
+    }
+}
+
+pub const fn ms(n: u64) -> u64 {
+    Span::from_millis(n).0
+}

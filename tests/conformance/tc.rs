@@ -1,0 +1,289 @@
+//! tc strings: what is read, how it prints, and what is refused with which sentence. The verdicts
+//! were compared with `tc` of iproute2 7.3.
+
+use l4slab_core::aqm::registry::{self, QdiscConfig};
+use proptest::prelude::*;
+
+fn canonical(text: &str) -> String {
+    registry::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).canonical()
+}
+
+const DUALPI2: &str = "dualpi2 limit 10000 memlimit 30280000 target 15ms tupdate 16ms alpha 0.16015625 \
+    beta 3.19921875 coupling_factor 2 l4s_ect step_thresh 1ms min_qlen_step 0 drop_on_overload \
+    drop_dequeue classic_protection 10% split_gso";
+
+#[test]
+fn strings_and_their_canonical_form() {
+    let vary = |from: &str, to: &str| DUALPI2.replace(from, to);
+    let table = [
+        ("pfifo", "pfifo limit 1000".to_owned()),
+        ("  pfifo   limit  7 ", "pfifo limit 7".into()),
+        ("pfifo limit 1k", "pfifo limit 1024".into()),
+        ("pfifo limit 0x10", "pfifo limit 16".into()),
+        ("pfifo limit 1e3", "pfifo limit 1000".into()),
+        ("pfifo limit 1.5k", "pfifo limit 1536".into()),
+        ("pfifo limit 10kbit", "pfifo limit 1280".into()),
+        ("pfifo limit 5 limit 6", "pfifo limit 6".into()),
+        ("bfifo", "bfifo limit 1514000".into()),
+        ("bfifo limit 64KB", "bfifo limit 65536".into()),
+        ("pfifo_head_drop limit 2", "pfifo_head_drop limit 2".into()),
+        ("dualpi2", DUALPI2.into()),
+        ("dualpi2 target 15ms", DUALPI2.into()),
+        ("dualpi2 target 15000", DUALPI2.into()),
+        ("dualpi2 target 0.015s", DUALPI2.into()),
+        ("dualpi2 target 15MSECS", DUALPI2.into()),
+        ("dualpi2 target 0xfms", DUALPI2.into()),
+        ("dualpi2 target 5ms", vary("target 15ms", "target 5ms")),
+        ("dualpi2 target 1500us", vary("target 15ms", "target 1500us")),
+        ("dualpi2 target 1.5ms", vary("target 15ms", "target 1500us")),
+        ("dualpi2 target 2s", vary("target 15ms", "target 2s")),
+        ("dualpi2 limit 100", vary("limit 10000 memlimit 30280000", "limit 100 memlimit 302800")),
+        ("dualpi2 memlimit 5000 limit 100", vary("10000 memlimit 30280000", "100 memlimit 5000")),
+        (
+            "dualpi2 limit 4294967295",
+            vary("10000 memlimit 30280000", "4294967295 memlimit 4294967295"),
+        ),
+        // 0.16 * 256 = 40.96: tc rounds down, so this is not the default of 41/256.
+        ("dualpi2 alpha 0.16", vary("alpha 0.16015625", "alpha 0.15625")),
+        ("dualpi2 beta 3.2", DUALPI2.into()),
+        ("dualpi2 alpha 0x1", vary("alpha 0.16015625", "alpha 1")),
+        ("dualpi2 coupling_factor 0x10", vary("coupling_factor 2", "coupling_factor 16")),
+        ("dualpi2 coupling_factor 010", vary("coupling_factor 2", "coupling_factor 8")),
+        ("dualpi2 any_ect", vary("l4s_ect", "any_ect")),
+        ("dualpi2 any_ect l4s_ect", DUALPI2.into()),
+        ("dualpi2 step_thresh 5p", vary("step_thresh 1ms", "step_thresh 5p")),
+        ("dualpi2 step_thresh 5packets", vary("step_thresh 1ms", "step_thresh 5p")),
+        ("dualpi2 step_thresh 500", vary("step_thresh 1ms", "step_thresh 500us")),
+        ("dualpi2 step_thresh 5p step_thresh 1ms", DUALPI2.into()),
+        ("dualpi2 min_qlen_step 3", vary("min_qlen_step 0", "min_qlen_step 3")),
+        ("dualpi2 overflow", vary("drop_on_overload", "overflow")),
+        ("dualpi2 drop_enqueue", vary("drop_dequeue", "drop_enqueue")),
+        ("dualpi2 classic_protection 25", vary("protection 10%", "protection 25%")),
+        ("dualpi2 classic_protection 10.5%", DUALPI2.into()),
+        ("dualpi2 no_split_gso", vary("split_gso", "no_split_gso")),
+        // 0.1 * 0.015 / 0.1^2 = 0.15 -> 38/256; 0.3 / 0.1 = 3
+        (
+            "dualpi2 typical_rtt 15ms max_rtt 100ms target 3ms",
+            vary(
+                "tupdate 16ms alpha 0.16015625 beta 3.19921875",
+                "tupdate 15ms alpha 0.1484375 beta 3",
+            ),
+        ),
+        (
+            "dualpi2 max_rtt 100ms",
+            vary(
+                "target 15ms tupdate 16ms alpha 0.16015625 beta 3.19921875",
+                "target 16666us tupdate 16666us alpha 0.1640625 beta 3",
+            ),
+        ),
+        (
+            "dualpi2 typical_rtt 80ms max_rtt 90ms", // tupdate = max_rtt / 3
+            vary(
+                "target 15ms tupdate 16ms alpha 0.16015625 beta 3.19921875",
+                "target 80ms tupdate 30ms alpha 0.3671875 beta 3.33203125",
+            ),
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(canonical(text), expected, "{text}");
+        assert_eq!(canonical(&expected), expected, "reads back: {expected}");
+    }
+}
+
+#[test]
+fn refusals_are_one_sentence_with_the_fix() {
+    let table = [
+        (
+            "",
+            "the qdisc is empty; write what you would give to `tc qdisc replace … root`, for example \"dualpi2 target 15ms\"",
+        ),
+        ("dualp2", "there is no qdisc \"dualp2\"; did you mean \"dualpi2\"?"),
+        ("DualPI2", "there is no qdisc \"DualPI2\"; did you mean \"dualpi2\"?"),
+        ("pfifio", "there is no qdisc \"pfifio\"; did you mean \"pfifo\"?"),
+        (
+            "tagret 5ms",
+            "there is no qdisc \"tagret\"; the qdiscs are pfifo, bfifo, pfifo_head_drop, dualpi2",
+        ),
+        ("pfifo limt 5", "pfifo has no keyword \"limt\"; did you mean \"limit\"?"),
+        ("pfifo ecn", "pfifo has no keyword \"ecn\"; its keywords are limit"),
+        (
+            "pfifo limit",
+            "pfifo: limit has no value; it takes a number such as 1000 or 64k (k is 1024), at most 4294967295",
+        ),
+        (
+            "pfifo limit -1",
+            "pfifo: limit \"-1\" is refused; it takes a number such as 1000 or 64k (k is 1024), at most 4294967295 (default 1000)",
+        ),
+        ("dualpi2 tagret 5ms", "dualpi2 has no keyword \"tagret\"; did you mean \"target\"?"),
+        ("dualpi2 TARGET 5ms", "dualpi2 has no keyword \"TARGET\"; did you mean \"target\"?"),
+        (
+            "dualpi2 step_packets 5",
+            "dualpi2 has no keyword \"step_packets\"; did you mean \"step_thresh\"?",
+        ),
+        (
+            "dualpi2 target 15parsecs",
+            "dualpi2: target \"15parsecs\" is refused; it takes a time above zero such as 15ms, 500us or 1s (default 15ms)",
+        ),
+        (
+            "dualpi2 coupling_factor 0",
+            "dualpi2: coupling_factor \"0\" is refused; it takes a whole number from 1 to 255 (default 2)",
+        ),
+        (
+            "dualpi2 alpha 0.003",
+            "dualpi2: alpha \"0.003\" is refused; it takes a gain in Hz from 0.00390625 (1/256) to 8388607 (default 0.16015625)",
+        ),
+        (
+            "dualpi2 classic_protection 101",
+            "dualpi2: classic_protection \"101\" is refused; it takes a percentage from 0% to 100% (default 10%)",
+        ),
+        (
+            "dualpi2 typical_rtt 20ms max_rtt 10ms",
+            "dualpi2: typical_rtt \"20ms\" is refused; it must not exceed max_rtt 10ms",
+        ),
+        (
+            "dualpi2 max_rtt 10s",
+            "dualpi2: max_rtt \"10s\" is refused; it takes alpha below 1/256 Hz, the smallest gain",
+        ),
+        (
+            "dualpi2 typical_rtt 1s",
+            "dualpi2: typical_rtt \"1s\" is refused; it takes alpha below 1/256 Hz, the smallest gain",
+        ),
+    ];
+    for (text, sentence) in table {
+        let error = registry::parse(text).expect_err(text).to_string();
+        assert_eq!(error, sentence, "{text}");
+    }
+}
+
+#[test]
+fn what_tc_or_the_kernel_refuses_or_ignores_is_refused() {
+    for text in [
+        "pfifo limit 10p",
+        "pfifo limit 5G",
+        "pfifo limit inf",
+        "pfifo limit nan",
+        "pfifo limit 1,5",
+        "pfifo limit 4294967296",
+        "pfifo 5",
+        "pfifo foo 3",
+        "bfifo limit 10mbps",
+        // Illegal in tc.
+        "dualpi2 limit 0x10",
+        "dualpi2 limit -1",
+        "dualpi2 limit 1k",
+        "dualpi2 memlimit 1k",
+        "dualpi2 target -5ms",
+        "dualpi2 target 1ns",
+        "dualpi2 target",
+        "dualpi2 targ 5ms",
+        "dualpi2 step_thresh 5P",
+        "dualpi2 step_thresh 5.5p",
+        "dualpi2 step_thresh p",
+        "dualpi2 coupling_factor 256",
+        "dualpi2 coupling_factor -1",
+        "dualpi2 classic_protection -1",
+        "dualpi2 classic_protection x",
+        "dualpi2 classic_protection 10%%",
+        "dualpi2 help",
+        "dualpi2 alpha 1Hz",
+        "dualpi2 alpha -1",
+        // tc sends them, the kernel refuses them.
+        "dualpi2 alpha 0",
+        "dualpi2 beta 0.001",
+        "dualpi2 alpha 8388608",
+        "dualpi2 coupling_factor 0",
+        // tc drops a zero, and the default would hold.
+        "dualpi2 limit 0",
+        "dualpi2 memlimit 0",
+        "dualpi2 target 0",
+        "dualpi2 tupdate 0us",
+        "dualpi2 step_thresh 0",
+        "dualpi2 step_thresh 0p",
+        "dualpi2 max_rtt 0",
+        "dualpi2 typical_rtt 0",
+        // tc overflows its 32 bits, or the kernel cuts the value.
+        "dualpi2 target 5000s",
+        "dualpi2 target inf",
+        "dualpi2 target nan",
+        "dualpi2 tupdate 5s",
+        "dualpi2 step_thresh 5s",
+    ] {
+        let error = registry::parse(text).expect_err(text).to_string();
+        assert!(!error.contains('\n') && error.starts_with(&text[..5]), "{error}");
+    }
+}
+
+#[test]
+fn the_listing_is_true() {
+    for info in registry::listing() {
+        let bare = registry::parse(info.name).unwrap();
+        assert!(!info.summary.is_empty());
+        for param in info.parameters {
+            assert!(!param.help.is_empty(), "{} {}", info.name, param.keyword);
+            let with = |value: &str| {
+                let text = format!("{} {} {value}", info.name, param.keyword);
+                registry::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"))
+            };
+            match (param.value, param.default) {
+                ("", "yes") => assert_eq!(with(""), bare, "{}", param.keyword),
+                ("", _) => assert_ne!(with(""), bare, "{}", param.keyword),
+                (_, "") => {} // without a default there is nothing to compare
+                (_, default) => assert_eq!(with(default), bare, "{}", param.keyword),
+            }
+        }
+        // The canonical form says everything: each value parameter with a default is in it.
+        let printed = bare.canonical();
+        for param in info.parameters.iter().filter(|p| !p.default.is_empty()) {
+            let expected = match param.value {
+                "" => param.keyword.to_owned(),
+                _ => format!("{} {}", param.keyword, param.default),
+            };
+            assert!(printed.contains(&expected), "{printed} lacks {expected}");
+        }
+    }
+    let json = serde_json::to_value(registry::listing()).unwrap();
+    assert_eq!(json[0]["parameters"][0]["keyword"], "limit");
+}
+
+fn reads_back(config: &QdiscConfig) -> Result<(), TestCaseError> {
+    let printed = config.canonical();
+    let again = registry::parse(&printed);
+    prop_assert_eq!(again.as_ref(), Ok(config), "{}", printed);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_printed_reads_back(
+        limit in 1_u32.., memlimit in 1_u32.., target in 1_u32.., tupdate in 1_u32..4_294_967,
+        alpha in 0.004..8_388_000.0_f32, beta in 0.004..10.0_f32, step in 1_u32..4_294_967, packets: bool,
+    ) {
+        let unit = if packets { "p" } else { "us" };
+        let text = format!("dualpi2 limit {limit} memlimit {memlimit} target {target}us tupdate {tupdate} \
+            alpha {alpha} beta {beta} step_thresh {step}{unit}");
+        reads_back(&registry::parse(&text).unwrap())?;
+        reads_back(&registry::parse(&format!("bfifo limit {limit}")).unwrap())?;
+    }
+
+    #[test]
+    fn tuned_gains_read_back(max_rtt in 1_u32..4_000_000, part in 1_u32..20) {
+        let text = format!("dualpi2 max_rtt {max_rtt} typical_rtt {}", (max_rtt / part).max(1));
+        if let Ok(config) = registry::parse(&text) {
+            reads_back(&config)?;
+        } else {
+            prop_assert!(max_rtt > 100_000, "{text}: only long times make alpha too small");
+        }
+    }
+
+    /// No text makes the parser panic, and every refusal is one line.
+    #[test]
+    fn any_text_is_read_or_refused(words in prop::collection::vec("[a-z_]{1,8}|[-+0-9.xeEp%]{1,6}(us|ms|s|k|p)?|\\PC{0,4}", 0..4), name in "pfifo|bfifo|dualpi2|[a-z0-9]{0,8}", keyword in "limit|target|alpha|step_thresh|classic_protection|coupling_factor|") {
+        let text = format!("{name} {keyword} {}", words.join(" "));
+        match registry::parse(&text) {
+            Ok(config) => reads_back(&config)?,
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+"""Result tables as a campaign writes them, with values that a test chooses."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from l4slab import claims, metrics, published, spec, sweep
+from l4slab.store import Store
+
+# What the page shows over 20-60 s: rates and RTTs of both flows, p_C and the coupled p_L.
+PAGE: dict[str, dict[str, float]] = {
+    "A": {"cubic": 43.6, "tweaked": 6.1, "cubic_rtt": 32.5, "tweaked_rtt": 21.4, "p_c": 0.0001, "p_l": 0.013},
+    "B": {"cubic": 9.7, "tweaked": 40.0, "cubic_rtt": 35.0, "tweaked_rtt": 20.6, "p_c": 0.0017, "p_l": 0.061},
+    "C": {"cubic": 9.7, "tweaked": 40.0, "cubic_rtt": 35.5, "tweaked_rtt": 35.0, "p_c": 0.0017, "p_l": 0.0},
+    "D": {"cubic": 26.0, "tweaked": 23.8, "cubic_rtt": 34.8, "tweaked_rtt": 34.7, "p_c": 0.0003, "p_l": 0.0},
+}
+
+
+def fast_lane(changes: Mapping[str, Mapping[str, float]] | None = None, trials: int = 3) -> dict[str, pl.DataFrame]:
+    """Tables of the four experiments as on the page; `changes` are other values of some experiments."""
+    flows, links, series = [], [], []
+    for experiment, page in PAGE.items():
+        value = {"native": 0.0, "jitter": 0.02, **page, **(changes or {}).get(experiment, {})}
+        low = value.get("l_packets", 90_000 if experiment in "AB" else 0)
+        for trial in range(1, trials + 1):
+            chance = random.Random(f"{experiment}/{trial}")
+            label = {"experiment": experiment, "run": f"{experiment}{trial:015d}", "trial": trial}
+            total = value["cubic"] + value["tweaked"]
+            for flow in ("cubic", "tweaked"):
+                rate = value[flow] + (trial - (trials + 1) / 2) * value["jitter"]
+                ce = 100 * value["p_l"] if flow == "tweaked" and experiment in "AB" else 100 * value["p_c"]
+                flows.append(
+                    label
+                    | {"flow": flow, "kind": "tcp", "cc": "cubic", "count": 1, "ecn_mode": "classic"}
+                    | {"goodput_mbps": 0.956 * rate, "rate_mbps": rate, "share": rate / total}
+                    | {"rtt_ms_mean": value[f"{flow}_rtt"], "ce_pct": value.get("ce_pct", ce), "drop_pct": 0.0}
+                    | {"sojourn_ms_mean": value[f"{flow}_rtt"] - 20, "sent_packets": 100_000, "retransmits": 0}
+                )
+            for queue, packets in (("all", 200_000), ("L", low), ("C", 200_000 - low)):
+                links.append(
+                    label
+                    | {"link": "bottleneck", "queue": queue, "rate_mbps": total, "utilisation": total / 50}
+                    | {"sojourn_ms_mean": 12.0, "sent_packets": packets, "ce_pct": 0.1, "drop_pct": 0.0}
+                )
+            for tick in range(600):
+                time = (tick + 1) / 10
+                series += _sample(label | {"time_s": time}, value, chance)
+    return {"flows": _table("flows", flows), "links": _table("links", links), "series": _table("series", series)}
+
+
+def _sample(label: dict[str, Any], value: Mapping[str, float], chance: random.Random) -> list[dict[str, Any]]:
+    time = label["time_s"]
+    joined = time >= 10
+    saw = (time + label["trial"] / 3) % 2.5 / 2.5 - 0.5
+    # A mean of sqrt(p_C) that is half the coupled probability, as the law wants it.
+    p_c = value["p_c"] * (1 + 1.2 * saw)
+    p_l = value["p_l"] * (1 + 1.2 * saw)
+    rows: list[dict[str, Any]] = []
+    for flow in ("cubic", "tweaked"):
+        if flow == "tweaked" and not joined:
+            continue
+        wobble = value["jitter"] * chance.uniform(-1, 1) + (0.2 * saw * value[flow] if value[flow] < 38 else 0)
+        rate = value[flow] + wobble if joined else 49.7
+        rtt = value[f"{flow}_rtt"]
+        rows.append(label | {"flow": flow, "rate_mbps": rate, "srtt_ms": rtt + 3 * saw, "cwnd_packets": rate * rtt / 12})
+    link = {"link": "bottleneck", "queue": "all", "sojourn_ms": 12 + 4 * math.sin(time), "backlog_packets": 50.0}
+    native = value["native"] if joined else 0.0
+    rows.append(label | link | {"p_c": p_c, "p_l_coupled": p_l, "p_l_native": native, "p_l": max(p_l, native)})
+    return rows
+
+
+def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=metrics.LABELS | metrics.TABLES[name], strict=False)
+
+
+def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame]) -> Path:
+    """A results folder with these tables, and claims and figures as a campaign would have evaluated them."""
+    experiments = [spec.load(file) for file in files]
+    arrow = {name: tables[name].to_arrow() for name in metrics.TABLES}
+    with Store(out) as store:
+        for experiment in experiments:
+            store.keep_experiment(experiment.name, experiment.source)
+        for name in metrics.TABLES:
+            store.write(name, tables[name])
+        store.write("claims", claims.evaluate(experiments, arrow))
+        store.write("published", published.evaluate(experiments, arrow))
+    return out
+
+
+def label_of(file: Path, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """The tables with the run ids and trials of this file's runs, in order."""
+    runs = sweep.expand(spec.load(file), "sim").runs
+    ids = {run.trial: run.id for run in runs}
+    return {name: t.with_columns(pl.col("trial").replace_strict(ids, default="").alias("run")) for name, t in tables.items()}
