@@ -42,6 +42,10 @@ pub trait Aqm<P: Pkt>: Send {
     fn bands(&self) -> &'static [&'static str] {
         &[]
     }
+    /// The packet that `dequeue` will probably give next: a hint for fetching ahead, no promise.
+    fn likely_next(&self) -> Option<&P> {
+        None
+    }
     /// The law's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
 }

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 pub use recording::Recording;
 
 use crate::aqm::registry::QdiscConfig;
+use crate::cc::EcnWish;
 use crate::ecn::Ecn;
-use crate::event::{ElementId, EventQueue};
+use crate::event::{ElementId, EventQueue, prefetch};
 use crate::net::link::{Departure, Link, is_payload};
 use crate::net::pipe::Pipe;
 use crate::packet::{Flags, FlowId, GroupId, Packet};
@@ -49,8 +50,6 @@ struct GroupStats {
     /// Data packets that left the last link, and their frame bytes.
     delivered_packets: u64,
     delivered_bytes: u64,
-    /// Payload that reached the receiver of a CBR flow.
-    received_payload: u64,
     ce_packets: u64,
     dropped_packets: u64,
     /// Total time in queues of a delivered packet.
@@ -79,16 +78,11 @@ struct Group {
     total_received_payload: u64,
 }
 
-/// A flow's ends.
-#[allow(clippy::large_enum_variant)] // TCP is the rule; a pointer would cost it a cache line
-enum Flow {
-    Tcp { sender: Sender, receiver: Receiver },
-    Cbr(Cbr),
-}
-
-/// Elements of a flow in the event queue, in this order: the transmission timer (or the source's
-/// clock), the pacing timer, the receiver's timer.
+/// Elements of a TCP flow in the event queue, in this order: the sender's transmission timer, its
+/// pacing timer, the receiver's timer.
 const ELEMENTS_PER_FLOW: u32 = 3;
+/// From here on the state of all flows exceeds a second-level cache.
+const MANY_FLOWS: usize = 500;
 
 /// Elements that are not flows.
 #[derive(Copy, Clone, Debug)]
@@ -128,18 +122,23 @@ pub struct Simulation {
     first_flow_element: ElementId,
     pipes: Vec<Pipe>,
     links: Vec<Link>,
-    flows: Vec<Flow>,
+    /// Ends of TCP flows, by flow number, and then the sources of the other flows.
+    senders: Vec<Sender>,
+    receivers: Vec<Receiver>,
+    sources: Vec<Cbr>,
     groups: Vec<Group>,
     sacks: SackStore,
     agenda: VecDeque<(Time, Deed)>,
-    /// Packets between two elements.
-    moving: VecDeque<Packet>,
+    /// Packets of paths without delay, which are taken up when the event at hand is done.
+    waiting: VecDeque<Packet>,
     /// Packets that an end has just sent.
     sent: Vec<Packet>,
     series: Series,
     last_sample: Time,
     delivered_total: u64,
     events_total: u64,
+    /// More flows than the cache holds: fetching ahead pays.
+    many_flows: bool,
 }
 
 impl Simulation {
@@ -153,7 +152,7 @@ impl Simulation {
             end: Time(run.duration_ns),
             warmup: Time(run.warmup_ns),
             sample: Span(run.sample_ns),
-            events: EventQueue::new(),
+            events: EventQueue::new(event_spacing(run)),
             elements: Vec::new(),
             pipe_elements: Vec::new(),
             service_elements: Vec::new(),
@@ -163,16 +162,19 @@ impl Simulation {
             first_flow_element: 0,
             pipes: Vec::new(),
             links: Vec::new(),
-            flows: Vec::new(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            sources: Vec::new(),
             groups: Vec::new(),
             sacks: SackStore::default(),
             agenda: VecDeque::new(),
-            moving: VecDeque::new(),
+            waiting: VecDeque::new(),
             sent: Vec::new(),
             series: Series::default(),
             last_sample: Time::ZERO,
             delivered_total: 0,
             events_total: 0,
+            many_flows: false,
         };
         let mut agenda = vec![(Time(run.warmup_ns), Deed::Measure)];
         for (i, l) in run.links.iter().enumerate() {
@@ -181,9 +183,13 @@ impl Simulation {
             let qdisc = parse_qdisc(&l.qdisc)?;
             b.links.push(Link::new(l.name.clone(), rate, l.burst_bytes, qdisc, rng));
         }
+        // TCP flows are numbered first, so that a number tells what a flow is.
+        let tcp = |f: &&FlowSpec| f.kind == Kind::Tcp;
+        let tcp_flows: u32 = run.flows.iter().filter(tcp).map(|f| f.count).sum();
         for spec in &run.flows {
-            b.add_group(run, spec, &mut agenda)?;
+            b.add_group(run, spec, tcp_flows, &mut agenda)?;
         }
+        b.many_flows = b.senders.len() > MANY_FLOWS;
         for c in &run.at {
             let link = run.link(&c.link)?;
             let at = Time(c.time_ns);
@@ -204,6 +210,7 @@ impl Simulation {
         &mut self,
         run: &Run,
         spec: &FlowSpec,
+        tcp_flows: u32,
         agenda: &mut Vec<(Time, Deed)>,
     ) -> Result<(), ScenarioError> {
         let group = self.groups.len() as GroupId;
@@ -215,10 +222,20 @@ impl Simulation {
         let half = Span(spec.rtt_ns / 2);
         let forward = Path { pipe: self.pipe(half), links: forward_links };
         let reverse = Path { pipe: self.pipe(Span(spec.rtt_ns) - half), links: reverse_links };
-        let first = self.flows.len() as FlowId;
+        let first = match spec.kind {
+            Kind::Tcp => self.senders.len() as FlowId,
+            Kind::Cbr => tcp_flows + self.sources.len() as FlowId,
+        };
         for i in 0..spec.count {
             let flow = first + i;
-            self.flows.push(make_flow(spec, flow, group)?);
+            match spec.kind {
+                Kind::Tcp => {
+                    let (sender, receiver) = make_tcp(spec, flow, group)?;
+                    self.senders.push(sender);
+                    self.receivers.push(receiver);
+                }
+                Kind::Cbr => self.sources.push(make_cbr(spec, flow, group)),
+            }
             let mut rng = Rng::stream(run.seed, &spec.name, u64::from(i));
             let jitter = rng.below(run.start_jitter_ns);
             agenda.push((Time(spec.start_ns + jitter), Deed::Start(flow)));
@@ -275,7 +292,8 @@ impl Simulation {
         self.timer_elements = (0..self.links.len()).map(|i| add(Element::Timer(i))).collect();
         self.sample_element = add(Element::Sample);
         self.first_flow_element = self.elements.len() as ElementId;
-        for _ in 0..self.flows.len() as u32 * ELEMENTS_PER_FLOW {
+        let tcp_elements = self.senders.len() * ELEMENTS_PER_FLOW as usize;
+        for _ in 0..tcp_elements + self.sources.len() {
             self.events.add_element();
         }
         if let Some((at, _)) = self.agenda.front() {
@@ -300,7 +318,7 @@ impl Simulation {
             self.now = at;
             self.events_total += 1;
             self.wake(element);
-            while let Some(pkt) = self.moving.pop_front() {
+            while let Some(pkt) = self.waiting.pop_front() {
                 self.proceed(pkt);
             }
         }
@@ -319,8 +337,7 @@ impl Simulation {
     #[inline]
     fn wake(&mut self, element: ElementId) {
         if element >= self.first_flow_element {
-            let i = element - self.first_flow_element;
-            self.wake_flow(i / ELEMENTS_PER_FLOW, i % ELEMENTS_PER_FLOW);
+            self.wake_flow(element - self.first_flow_element);
             return;
         }
         match self.elements[element as usize] {
@@ -344,41 +361,81 @@ impl Simulation {
     #[inline]
     fn empty_pipe(&mut self, i: usize) {
         while let Some(pkt) = self.pipes[i].pop(self.now) {
-            self.moving.push_back(pkt);
+            if self.many_flows
+                && let Some(next) = self.pipes[i].peek()
+                && next.flags.has(Flags::ACK)
+            {
+                self.prefetch_sender(next.flow);
+            }
+            self.proceed(pkt);
         }
         self.events.set(self.pipe_elements[i], self.pipes[i].next());
     }
 
+    /// Brings the state of a flow's sender towards the cache, before it is needed.
     #[inline]
-    fn wake_flow(&mut self, flow: FlowId, which: u32) {
-        let now = self.now;
-        match (&mut self.flows[flow as usize], which) {
-            (Flow::Tcp { sender, .. }, 0) => sender.on_timer(now, &mut self.sent),
-            (Flow::Tcp { sender, .. }, 1) => sender.on_pacing(now, &mut self.sent),
-            (Flow::Tcp { receiver, .. }, _) => {
-                self.sent.extend(receiver.on_timer(now, &mut self.sacks));
-            }
-            (Flow::Cbr(source), _) => source.on_timer(now, &mut self.sent),
+    fn prefetch_sender(&self, flow: FlowId) {
+        if let Some(sender) = self.senders.get(flow as usize) {
+            prefetch(sender);
+            self.events.prefetch(self.first_flow_element + flow * ELEMENTS_PER_FLOW);
         }
-        self.set_timers(flow, which == 2);
+    }
+    #[inline]
+    fn prefetch_receiver(&self, flow: FlowId) {
+        if let Some(receiver) = self.receivers.get(flow as usize) {
+            prefetch(receiver);
+        }
+    }
+
+    /// `element` counts from the first element of the flows.
+    #[inline]
+    fn wake_flow(&mut self, element: u32) {
+        let now = self.now;
+        if self.many_flows
+            && let Some(next) = self.events.likely_next()
+            && next >= self.first_flow_element
+        {
+            self.prefetch_sender((next - self.first_flow_element) / ELEMENTS_PER_FLOW);
+        }
+        let flow = element / ELEMENTS_PER_FLOW;
+        if flow as usize >= self.senders.len() {
+            let i = element as usize - self.senders.len() * ELEMENTS_PER_FLOW as usize;
+            self.sources[i].on_timer(now, &mut self.sent);
+            self.set_source_timer(i);
+        } else if element % ELEMENTS_PER_FLOW == 2 {
+            let receiver = &mut self.receivers[flow as usize];
+            self.sent.extend(receiver.on_timer(now, &mut self.sacks));
+            self.set_receiver_timer(flow);
+        } else {
+            let sender = &mut self.senders[flow as usize];
+            match element % ELEMENTS_PER_FLOW {
+                0 => sender.on_timer(now, &mut self.sent),
+                _ => sender.on_pacing(now, &mut self.sent),
+            }
+            self.set_sender_timers(flow);
+        }
         self.launch();
     }
 
-    /// Reads the deadlines of a flow's sender (or receiver) back into the event queue.
+    // Deadlines are read back into the event queue after every call of an end.
+
     #[inline]
-    fn set_timers(&mut self, flow: FlowId, receiver_side: bool) {
+    fn set_sender_timers(&mut self, flow: FlowId) {
+        let (transmission, pacing) = self.senders[flow as usize].deadlines();
         let base = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
-        match &self.flows[flow as usize] {
-            Flow::Tcp { receiver, .. } if receiver_side => {
-                self.events.set(base + 2, receiver.deadline());
-            }
-            Flow::Tcp { sender, .. } => {
-                let (transmission, pacing) = sender.deadlines();
-                self.events.set(base, transmission);
-                self.events.set(base + 1, pacing);
-            }
-            Flow::Cbr(source) => self.events.set(base, source.deadline()),
-        }
+        self.events.set(base, transmission);
+        self.events.set(base + 1, pacing);
+    }
+    #[inline]
+    fn set_receiver_timer(&mut self, flow: FlowId) {
+        let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW + 2;
+        self.events.set(element, self.receivers[flow as usize].deadline());
+    }
+    #[inline]
+    fn set_source_timer(&mut self, source: usize) {
+        let tcp_elements = self.senders.len() as u32 * ELEMENTS_PER_FLOW;
+        let element = self.first_flow_element + tcp_elements + source as u32;
+        self.events.set(element, self.sources[source].deadline());
     }
 
     /// Sends off what an end has produced.
@@ -393,13 +450,12 @@ impl Simulation {
                         self.events.set(self.pipe_elements[p], self.pipes[p].next());
                     }
                 }
-                None => self.moving.push_back(pkt),
+                None => self.waiting.push_back(pkt),
             }
         }
     }
 
     /// A packet goes to the next element of its path.
-    #[inline]
     fn proceed(&mut self, mut pkt: Packet) {
         let g = &mut self.groups[usize::from(pkt.group)];
         let is_ack = pkt.flags.has(Flags::ACK);
@@ -439,6 +495,11 @@ impl Simulation {
             if link.has_drops() {
                 self.account_drops(i);
             }
+            if self.many_flows
+                && let Some(next) = self.links[i].aqm().likely_next()
+            {
+                self.prefetch_receiver(next.flow);
+            }
             if let Some(d) = departure {
                 self.leave(i, d);
             }
@@ -462,30 +523,27 @@ impl Simulation {
             }
             rewrite(&g.rewrites, link, Side::After, &mut pkt);
         }
-        self.moving.push_back(pkt);
+        self.proceed(pkt);
     }
 
     /// A packet has reached the end of its path.
     #[inline]
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
-        match &mut self.flows[pkt.flow as usize] {
-            Flow::Tcp { sender, .. } if is_ack => {
-                sender.on_packet(now, &pkt, &mut self.sacks, &mut self.sent);
-            }
-            Flow::Tcp { receiver, .. } => {
-                self.delivered_total += 1;
-                self.sent.extend(receiver.on_packet(now, &pkt, &mut self.sacks));
-            }
-            Flow::Cbr(_) => {
-                self.delivered_total += 1;
+        if is_ack {
+            let sender = &mut self.senders[pkt.flow as usize];
+            sender.on_packet(now, &pkt, &mut self.sacks, &mut self.sent);
+            self.set_sender_timers(pkt.flow);
+        } else {
+            self.delivered_total += 1;
+            let Some(receiver) = self.receivers.get_mut(pkt.flow as usize) else {
                 let g = &mut self.groups[usize::from(pkt.group)];
-                g.stats.received_payload += u64::from(pkt.payload);
                 g.total_received_payload += u64::from(pkt.payload);
                 return;
-            }
+            };
+            self.sent.extend(receiver.on_packet(now, &pkt, &mut self.sacks));
+            self.set_receiver_timer(pkt.flow);
         }
-        self.set_timers(pkt.flow, !is_ack);
         self.launch();
     }
 
@@ -508,23 +566,8 @@ impl Simulation {
             }
             let (_, deed) = self.agenda.pop_front().expect("front exists");
             match deed {
-                Deed::Start(flow) => {
-                    match &mut self.flows[flow as usize] {
-                        Flow::Tcp { sender, .. } => sender.start(self.now, &mut self.sent),
-                        Flow::Cbr(source) => source.start(self.now, &mut self.sent),
-                    }
-                    self.set_timers(flow, false);
-                    self.launch();
-                }
-                Deed::Stop(group) => {
-                    for flow in self.groups[usize::from(group)].flows.clone() {
-                        match &mut self.flows[flow as usize] {
-                            Flow::Tcp { sender, .. } => sender.stop(),
-                            Flow::Cbr(source) => source.stop(self.now),
-                        }
-                        self.set_timers(flow, false);
-                    }
-                }
+                Deed::Start(flow) => self.start(flow),
+                Deed::Stop(group) => self.stop(group),
                 Deed::Rate(link, rate) => {
                     self.links[link].set_rate(self.now, rate);
                     self.serve(link);
@@ -540,6 +583,42 @@ impl Simulation {
     }
 }
 
+impl Simulation {
+    /// The number of a source among the sources; `None` for a TCP flow.
+    fn source(&self, flow: FlowId) -> Option<usize> {
+        (flow as usize).checked_sub(self.senders.len())
+    }
+
+    fn start(&mut self, flow: FlowId) {
+        if let Some(i) = self.source(flow) {
+            self.sources[i].start(self.now, &mut self.sent);
+            self.set_source_timer(i);
+        } else {
+            self.senders[flow as usize].start(self.now, &mut self.sent);
+            self.set_sender_timers(flow);
+        }
+        self.launch();
+    }
+
+    fn stop(&mut self, group: GroupId) {
+        for flow in self.groups[usize::from(group)].flows.clone() {
+            if let Some(i) = self.source(flow) {
+                self.sources[i].stop(self.now);
+                self.set_source_timer(i);
+            } else {
+                self.senders[flow as usize].stop();
+                self.set_sender_timers(flow);
+            }
+        }
+    }
+}
+
+/// How often something happens, about: three events per full packet of all links together.
+fn event_spacing(run: &Run) -> Span {
+    let rate: u64 = run.links.iter().map(|l| l.rate_bps).sum();
+    Rate::from_bps(rate.max(1_000_000)).time_for(u64::from(MTU_FRAME) / 3)
+}
+
 /// Applies the first matching rule of a place.
 #[inline]
 fn rewrite(rules: &[RewriteRule], link: usize, side: Side, pkt: &mut Packet) {
@@ -551,16 +630,21 @@ fn rewrite(rules: &[RewriteRule], link: usize, side: Side, pkt: &mut Packet) {
     }
 }
 
-fn make_flow(spec: &FlowSpec, flow: FlowId, group: GroupId) -> Result<Flow, ScenarioError> {
-    if spec.kind == Kind::Cbr {
-        let ecn = match spec.ecn {
-            Some(EcnSetting::Codepoint(c)) => c,
-            _ => Ecn::NotEct,
-        };
-        let rate = Rate::from_bps(spec.rate_bps.unwrap_or(1));
-        let frame = spec.packet_bytes.unwrap_or(MTU_FRAME);
-        return Ok(Flow::Cbr(Cbr::new(flow, group, rate, frame, spec.batch.unwrap_or(1), ecn)));
-    }
+fn make_cbr(spec: &FlowSpec, flow: FlowId, group: GroupId) -> Cbr {
+    let ecn = match spec.ecn {
+        Some(EcnSetting::Codepoint(c)) => c,
+        _ => Ecn::NotEct,
+    };
+    let rate = Rate::from_bps(spec.rate_bps.unwrap_or(1));
+    let frame = spec.packet_bytes.unwrap_or(MTU_FRAME);
+    Cbr::new(flow, group, rate, frame, spec.batch.unwrap_or(1), ecn)
+}
+
+fn make_tcp(
+    spec: &FlowSpec,
+    flow: FlowId,
+    group: GroupId,
+) -> Result<(Sender, Receiver), ScenarioError> {
     let (entry, options) = controller(spec)?;
     let cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
     let support = match spec.ecn {
@@ -570,11 +654,10 @@ fn make_flow(spec: &FlowSpec, flow: FlowId, group: GroupId) -> Result<Flow, Scen
     let peer = spec.peer_ecn.unwrap_or(support);
     // ACKs of an AccECN connection carry the codepoint of its data.
     let ack_codepoint = match (support, cc.ecn()) {
-        (EcnSupport::AccEcn, crate::cc::EcnWish::Ect1AccEcn) => Ecn::Ect1,
+        (EcnSupport::AccEcn, EcnWish::Ect1AccEcn) => Ecn::Ect1,
         _ => Ecn::Ect0,
     };
     let config =
         SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
-    let receiver = Receiver::new(flow, group, peer, ack_codepoint);
-    Ok(Flow::Tcp { sender: Sender::new(config, cc), receiver })
+    Ok((Sender::new(config, cc), Receiver::new(flow, group, peer, ack_codepoint)))
 }

@@ -315,6 +315,9 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: (self.l.len() + self.c.len()) as u64, bytes: self.bytes() }
     }
+    fn likely_next(&self) -> Option<&P> {
+        self.l.front().or_else(|| self.c.front())
+    }
     fn next_timer(&self) -> Time {
         self.next_update
     }

@@ -22,10 +22,19 @@ impl Pipe {
     }
     /// Puts a packet in; true if the pipe was empty, so that its timer must be set.
     #[inline]
-    pub fn push(&mut self, now: Time, mut pkt: Packet) -> bool {
-        pkt.enqueued_at = now + self.delay;
+    pub fn push(&mut self, now: Time, pkt: Packet) -> bool {
+        let was_empty = self.under_way.is_empty();
         self.under_way.push_back(pkt);
-        self.under_way.len() == 1
+        // Written in place: a packet changed just before it is copied stalls the copy.
+        if let Some(p) = self.under_way.back_mut() {
+            p.enqueued_at = now + self.delay;
+        }
+        was_empty
+    }
+    /// The packet that comes out next.
+    #[inline]
+    pub fn peek(&self) -> Option<&Packet> {
+        self.under_way.front()
     }
     /// When the next packet comes out.
     #[inline]

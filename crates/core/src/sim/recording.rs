@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Flow, GroupStats, Simulation};
+use super::{GroupStats, Simulation};
 use crate::aqm::Gauges;
 use crate::net::link::{Interval, QueueStats};
 use crate::probe::{Distribution, Series};
@@ -101,7 +101,7 @@ impl Simulation {
         let mut acked = 0;
         let mut retransmitted = 0;
         for flow in g.flows.clone() {
-            if let Flow::Tcp { sender, .. } = &self.flows[flow as usize] {
+            if let Some(sender) = self.senders.get(flow as usize) {
                 acked += sender.acked_bytes;
                 retransmitted += sender.retransmitted;
             }
@@ -134,7 +134,7 @@ impl Simulation {
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
         for flow in g.flows.clone() {
-            let Flow::Tcp { sender, .. } = &self.flows[flow as usize] else { continue };
+            let Some(sender) = self.senders.get(flow as usize) else { continue };
             if !sender.is_active() {
                 continue;
             }
@@ -151,10 +151,8 @@ impl Simulation {
             self.series.gauge("srtt_ms", srtt / n);
         }
         // The controller's state is that of the group's first active flow.
-        if let Some(flow) = first
-            && let Flow::Tcp { sender, .. } = &self.flows[flow as usize]
-        {
-            sender.controller().probe(&mut self.series);
+        if let Some(flow) = first {
+            self.senders[flow as usize].controller().probe(&mut self.series);
         }
     }
 
@@ -252,12 +250,11 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
     let mut completion = Distribution::default();
     let mut mode = None;
     for flow in g.flows.clone() {
-        if let Flow::Tcp { sender, receiver } = &sim.flows[flow as usize] {
-            if let Some(done) = receiver.completed_at {
-                completion.record(done.since(sender.started_at));
-            }
-            mode = Some(sender.mode());
+        let Some(sender) = sim.senders.get(flow as usize) else { continue };
+        if let Some(done) = sim.receivers[flow as usize].completed_at {
+            completion.record(done.since(sender.started_at));
         }
+        mode = Some(sender.mode());
     }
     FlowRow {
         flow: g.name.clone(),
