@@ -85,6 +85,12 @@ impl EventQueue {
         }
     }
 
+    /// When `element` is going to wake.
+    #[inline]
+    pub fn wanted(&self, element: ElementId) -> Time {
+        self.deadlines[element as usize].wanted
+    }
+
     /// The element that is likely to wake after the one at hand.
     #[inline]
     pub fn likely_next(&self) -> Option<ElementId> {
@@ -364,13 +370,13 @@ impl Heap {
 /// Hints that all of `value` will be read soon. Results do not depend on it; with thousands of
 /// flows most of a run's time is spent waiting for their state, and this makes the waits overlap.
 #[inline]
-pub fn prefetch<T>(value: &T) {
+pub fn prefetch<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = std::ptr::from_ref(value).cast::<i8>();
         let mut offset = 0;
-        while offset < size_of::<T>() {
+        while offset < size_of_val(value) {
             // SAFETY: the address lies within `value`; a prefetch reads nothing architecturally.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
             offset += 64;

@@ -1,10 +1,15 @@
 //! The packet of the simulator: a small `Copy` value that moves through ring buffers.
 
+use std::collections::VecDeque;
+
 use crate::aqm::Pkt;
 use crate::ecn::Ecn;
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
+/// Where an end puts what it sends. The simulation hands in the pipe itself, so that a packet is
+/// written once.
+pub type Outbox = VecDeque<Packet>;
 /// Number of a flow within a run (a group of `count = n` flows has n of them).
 pub type FlowId = u32;
 /// Number of a flow group: one `[[flow]]` table of the experiment file.

@@ -12,7 +12,7 @@ use crate::ecn::Ecn;
 use crate::event::{ElementId, EventQueue, prefetch};
 use crate::net::link::{Departure, Link, is_payload};
 use crate::net::pipe::Pipe;
-use crate::packet::{Flags, FlowId, GroupId, Packet};
+use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
 use crate::probe::{Distribution, Series};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -73,9 +73,9 @@ struct Group {
     /// Acknowledged payload and retransmissions when measuring began.
     base_acked: u64,
     base_retransmitted: u64,
-    /// Delivered since the start, for the rate between samples.
+    /// Frame bytes delivered, and payload acknowledged (CBR: received), since the start.
     total_delivered: u64,
-    total_received_payload: u64,
+    acked_bytes: u64,
 }
 
 /// Elements of a TCP flow in the event queue, in this order: the sender's transmission timer, its
@@ -96,6 +96,35 @@ enum Element {
     Sample,
 }
 
+/// The pipes, and what is between two elements.
+#[derive(Default)]
+struct Air {
+    pipes: Vec<Pipe>,
+    elements: Vec<ElementId>,
+    /// Packets of paths without delay: they are taken up when the event at hand is done.
+    waiting: Outbox,
+}
+
+impl Air {
+    /// Lets an end send into the pipe of its path.
+    #[inline]
+    fn launch(
+        &mut self,
+        path: &Path,
+        now: Time,
+        events: &mut EventQueue,
+        send: impl FnOnce(&mut Outbox),
+    ) {
+        let Some(p) = path.pipe else {
+            send(&mut self.waiting);
+            return;
+        };
+        if self.pipes[p].fill(now, send) {
+            events.set(self.elements[p], self.pipes[p].next());
+        }
+    }
+}
+
 /// Something that happens at a fixed time.
 #[derive(Clone, Debug)]
 enum Deed {
@@ -114,13 +143,12 @@ pub struct Simulation {
     sample: Span,
     events: EventQueue,
     elements: Vec<Element>,
-    pipe_elements: Vec<ElementId>,
     service_elements: Vec<ElementId>,
     timer_elements: Vec<ElementId>,
     agenda_element: ElementId,
     sample_element: ElementId,
     first_flow_element: ElementId,
-    pipes: Vec<Pipe>,
+    air: Air,
     links: Vec<Link>,
     /// Ends of TCP flows, by flow number, and then the sources of the other flows.
     senders: Vec<Sender>,
@@ -129,10 +157,6 @@ pub struct Simulation {
     groups: Vec<Group>,
     sacks: SackStore,
     agenda: VecDeque<(Time, Deed)>,
-    /// Packets of paths without delay, which are taken up when the event at hand is done.
-    waiting: VecDeque<Packet>,
-    /// Packets that an end has just sent.
-    sent: Vec<Packet>,
     series: Series,
     last_sample: Time,
     delivered_total: u64,
@@ -154,13 +178,12 @@ impl Simulation {
             sample: Span(run.sample_ns),
             events: EventQueue::new(event_spacing(run)),
             elements: Vec::new(),
-            pipe_elements: Vec::new(),
             service_elements: Vec::new(),
             timer_elements: Vec::new(),
             agenda_element: 0,
             sample_element: 0,
             first_flow_element: 0,
-            pipes: Vec::new(),
+            air: Air::default(),
             links: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
@@ -168,8 +191,6 @@ impl Simulation {
             groups: Vec::new(),
             sacks: SackStore::default(),
             agenda: VecDeque::new(),
-            waiting: VecDeque::new(),
-            sent: Vec::new(),
             series: Series::default(),
             last_sample: Time::ZERO,
             delivered_total: 0,
@@ -265,7 +286,7 @@ impl Simulation {
             base_acked: 0,
             base_retransmitted: 0,
             total_delivered: 0,
-            total_received_payload: 0,
+            acked_bytes: 0,
         });
         Ok(())
     }
@@ -275,9 +296,10 @@ impl Simulation {
         if delay == Span::ZERO {
             return None;
         }
-        Some(self.pipes.iter().position(|p| p.delay() == delay).unwrap_or_else(|| {
-            self.pipes.push(Pipe::new(delay));
-            self.pipes.len() - 1
+        let pipes = &mut self.air.pipes;
+        Some(pipes.iter().position(|p| p.delay() == delay).unwrap_or_else(|| {
+            pipes.push(Pipe::new(delay));
+            pipes.len() - 1
         }))
     }
 
@@ -287,7 +309,7 @@ impl Simulation {
             self.events.add_element()
         };
         self.agenda_element = add(Element::Agenda);
-        self.pipe_elements = (0..self.pipes.len()).map(|i| add(Element::Pipe(i))).collect();
+        self.air.elements = (0..self.air.pipes.len()).map(|i| add(Element::Pipe(i))).collect();
         self.service_elements = (0..self.links.len()).map(|i| add(Element::Service(i))).collect();
         self.timer_elements = (0..self.links.len()).map(|i| add(Element::Timer(i))).collect();
         self.sample_element = add(Element::Sample);
@@ -318,7 +340,7 @@ impl Simulation {
             self.now = at;
             self.events_total += 1;
             self.wake(element);
-            while let Some(pkt) = self.waiting.pop_front() {
+            while let Some(pkt) = self.air.waiting.pop_front() {
                 self.proceed(pkt);
             }
         }
@@ -360,16 +382,36 @@ impl Simulation {
 
     #[inline]
     fn empty_pipe(&mut self, i: usize) {
-        while let Some(pkt) = self.pipes[i].pop(self.now) {
-            if self.many_flows
-                && let Some(next) = self.pipes[i].peek()
-                && next.flags.has(Flags::ACK)
-            {
-                self.prefetch_sender(next.flow);
+        while let Some(pkt) = self.air.pipes[i].pop(self.now) {
+            if self.many_flows {
+                self.look_ahead(i);
             }
             self.proceed(pkt);
         }
-        self.events.set(self.pipe_elements[i], self.pipes[i].next());
+        self.events.set(self.air.elements[i], self.air.pipes[i].next());
+    }
+
+    /// Fetches what the next packets of a pipe will need: the end itself two packets ahead, what it
+    /// points to one packet ahead.
+    #[inline]
+    fn look_ahead(&self, pipe: usize) {
+        let pipe = &self.air.pipes[pipe];
+        if let Some(far) = pipe.peek(8) {
+            prefetch(far);
+        }
+        if let Some(second) = pipe.peek(1)
+            && second.flags.has(Flags::ACK)
+        {
+            self.prefetch_sender(second.flow);
+        }
+        let Some(first) = pipe.peek(0) else { return };
+        if first.flags.has(Flags::ACK) {
+            if let Some(sender) = self.senders.get(first.flow as usize) {
+                sender.prefetch();
+            }
+        } else {
+            self.prefetch_receiver(first.flow);
+        }
     }
 
     /// Brings the state of a flow's sender towards the cache, before it is needed.
@@ -400,59 +442,62 @@ impl Simulation {
         let flow = element / ELEMENTS_PER_FLOW;
         if flow as usize >= self.senders.len() {
             let i = element as usize - self.senders.len() * ELEMENTS_PER_FLOW as usize;
-            self.sources[i].on_timer(now, &mut self.sent);
-            self.set_source_timer(i);
+            self.with_source(i, |source, out| source.on_timer(now, out));
         } else if element % ELEMENTS_PER_FLOW == 2 {
-            let receiver = &mut self.receivers[flow as usize];
-            self.sent.extend(receiver.on_timer(now, &mut self.sacks));
-            self.set_receiver_timer(flow);
+            self.with_receiver(flow, |receiver, sacks, out| receiver.on_timer(now, sacks, out));
         } else {
-            let sender = &mut self.senders[flow as usize];
+            if self.many_flows {
+                self.senders[flow as usize].prefetch();
+            }
             match element % ELEMENTS_PER_FLOW {
-                0 => sender.on_timer(now, &mut self.sent),
-                _ => sender.on_pacing(now, &mut self.sent),
+                0 => self.with_sender(flow, |sender, _, out| sender.on_timer(now, out)),
+                _ => self.with_sender(flow, |sender, _, out| sender.on_pacing(now, out)),
             }
-            self.set_sender_timers(flow);
         }
-        self.launch();
     }
 
-    // Deadlines are read back into the event queue after every call of an end.
+    // Calls of an end: it sends into the pipe of its path, then its deadlines are read back.
 
     #[inline]
-    fn set_sender_timers(&mut self, flow: FlowId) {
-        let (transmission, pacing) = self.senders[flow as usize].deadlines();
-        let base = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
-        self.events.set(base, transmission);
-        self.events.set(base + 1, pacing);
+    fn with_sender(
+        &mut self,
+        flow: FlowId,
+        call: impl FnOnce(&mut Sender, &mut SackStore, &mut Outbox),
+    ) {
+        let sender = &mut self.senders[flow as usize];
+        let group = &mut self.groups[usize::from(sender.group())];
+        let acked = sender.acked_bytes;
+        self.air.launch(&group.forward, self.now, &mut self.events, |out| {
+            call(sender, &mut self.sacks, out);
+        });
+        group.acked_bytes += sender.acked_bytes - acked;
+        let (transmission, pacing) = sender.deadlines();
+        let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
+        self.events.set(element, transmission);
+        self.events.set(element + 1, pacing);
     }
     #[inline]
-    fn set_receiver_timer(&mut self, flow: FlowId) {
+    fn with_receiver(
+        &mut self,
+        flow: FlowId,
+        call: impl FnOnce(&mut Receiver, &mut SackStore, &mut Outbox),
+    ) {
+        let receiver = &mut self.receivers[flow as usize];
+        let path = &self.groups[usize::from(receiver.group())].reverse;
+        self.air.launch(path, self.now, &mut self.events, |out| {
+            call(receiver, &mut self.sacks, out);
+        });
         let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW + 2;
-        self.events.set(element, self.receivers[flow as usize].deadline());
+        self.events.set(element, receiver.deadline());
     }
     #[inline]
-    fn set_source_timer(&mut self, source: usize) {
+    fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Cbr, &mut Outbox)) {
+        let source = &mut self.sources[i];
+        let path = &self.groups[usize::from(source.group())].forward;
+        self.air.launch(path, self.now, &mut self.events, |out| call(source, out));
         let tcp_elements = self.senders.len() as u32 * ELEMENTS_PER_FLOW;
-        let element = self.first_flow_element + tcp_elements + source as u32;
-        self.events.set(element, self.sources[source].deadline());
-    }
-
-    /// Sends off what an end has produced.
-    #[inline]
-    fn launch(&mut self) {
-        for pkt in self.sent.drain(..) {
-            let g = &self.groups[usize::from(pkt.group)];
-            let path = if pkt.flags.has(Flags::ACK) { &g.reverse } else { &g.forward };
-            match path.pipe {
-                Some(p) => {
-                    if self.pipes[p].push(self.now, pkt) {
-                        self.events.set(self.pipe_elements[p], self.pipes[p].next());
-                    }
-                }
-                None => self.waiting.push_back(pkt),
-            }
-        }
+        let element = self.first_flow_element + tcp_elements + i as u32;
+        self.events.set(element, source.deadline());
     }
 
     /// A packet goes to the next element of its path.
@@ -474,7 +519,10 @@ impl Simulation {
         if self.links[link].has_drops() {
             self.account_drops(link);
         }
-        self.serve(link);
+        // A link that waits for its shaper need not be asked.
+        if self.events.wanted(self.service_elements[link]) == Time::NEVER {
+            self.serve(link);
+        }
     }
 
     /// Lets a link send what its shaper allows.
@@ -482,7 +530,7 @@ impl Simulation {
     fn serve(&mut self, i: usize) {
         loop {
             let link = &mut self.links[i];
-            if link.backlog().packets == 0 {
+            if link.backlog() == 0 {
                 self.events.set(self.service_elements[i], Time::NEVER);
                 return;
             }
@@ -531,20 +579,19 @@ impl Simulation {
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
         if is_ack {
-            let sender = &mut self.senders[pkt.flow as usize];
-            sender.on_packet(now, &pkt, &mut self.sacks, &mut self.sent);
-            self.set_sender_timers(pkt.flow);
-        } else {
-            self.delivered_total += 1;
-            let Some(receiver) = self.receivers.get_mut(pkt.flow as usize) else {
-                let g = &mut self.groups[usize::from(pkt.group)];
-                g.total_received_payload += u64::from(pkt.payload);
-                return;
-            };
-            self.sent.extend(receiver.on_packet(now, &pkt, &mut self.sacks));
-            self.set_receiver_timer(pkt.flow);
+            self.with_sender(pkt.flow, |sender, sacks, out| {
+                sender.on_packet(now, &pkt, sacks, out);
+            });
+            return;
         }
-        self.launch();
+        self.delivered_total += 1;
+        if (pkt.flow as usize) < self.receivers.len() {
+            self.with_receiver(pkt.flow, |receiver, sacks, out| {
+                receiver.on_packet(now, &pkt, sacks, out);
+            });
+        } else {
+            self.groups[usize::from(pkt.group)].acked_bytes += u64::from(pkt.payload);
+        }
     }
 
     #[cold]
@@ -590,24 +637,19 @@ impl Simulation {
     }
 
     fn start(&mut self, flow: FlowId) {
-        if let Some(i) = self.source(flow) {
-            self.sources[i].start(self.now, &mut self.sent);
-            self.set_source_timer(i);
-        } else {
-            self.senders[flow as usize].start(self.now, &mut self.sent);
-            self.set_sender_timers(flow);
+        let now = self.now;
+        match self.source(flow) {
+            Some(i) => self.with_source(i, |source, out| source.start(now, out)),
+            None => self.with_sender(flow, |sender, _, out| sender.start(now, out)),
         }
-        self.launch();
     }
 
     fn stop(&mut self, group: GroupId) {
+        let now = self.now;
         for flow in self.groups[usize::from(group)].flows.clone() {
-            if let Some(i) = self.source(flow) {
-                self.sources[i].stop(self.now);
-                self.set_source_timer(i);
-            } else {
-                self.senders[flow as usize].stop();
-                self.set_sender_timers(flow);
+            match self.source(flow) {
+                Some(i) => self.with_source(i, |source, _| source.stop(now)),
+                None => self.with_sender(flow, |sender, _, _| sender.stop()),
             }
         }
     }

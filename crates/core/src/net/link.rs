@@ -4,7 +4,7 @@
 //! at that instant: serialisation shows as the wait of the next one.
 
 use crate::aqm::registry::{LinkInfo, QdiscConfig};
-use crate::aqm::{Aqm, Backlog, DropReason, Dropped, Marks, QueueCx};
+use crate::aqm::{Aqm, DropReason, Dropped, Marks, QueueCx};
 use crate::packet::{Flags, Packet};
 use crate::probe::Distribution;
 use crate::rng::Rng;
@@ -144,9 +144,10 @@ impl Link {
         }
     }
 
+    /// Packets in the queue.
     #[inline]
-    pub fn backlog(&self) -> Backlog {
-        self.aqm.backlog()
+    pub fn backlog(&self) -> u64 {
+        self.totals.arrived - self.totals.sent - self.totals.dropped
     }
     pub fn totals(&self) -> Totals {
         self.totals
@@ -181,7 +182,7 @@ impl Link {
         if !self.drops.is_empty() {
             self.count_drops();
         }
-        self.backlog_max = self.backlog_max.max(self.aqm.backlog().packets);
+        self.backlog_max = self.backlog_max.max(self.backlog());
     }
 
     /// Sends the next packet, if the queue gives one. The shaper must be ready.
@@ -298,7 +299,7 @@ impl Link {
         for q in &mut self.queues {
             *q = QueueStats::default();
         }
-        self.backlog_max = self.aqm.backlog().packets;
+        self.backlog_max = self.backlog();
         self.capacity_bits = 0.0;
         self.capacity_at = now;
     }

@@ -1,8 +1,6 @@
 //! Propagation: a fixed delay, first in, first out. One timer for all packets under way.
 
-use std::collections::VecDeque;
-
-use crate::packet::Packet;
+use crate::packet::{Outbox, Packet};
 use crate::time::{Span, Time};
 
 /// A pipe. Flows of the same delay share one.
@@ -10,31 +8,30 @@ use crate::time::{Span, Time};
 pub struct Pipe {
     delay: Span,
     /// A packet's `enqueued_at` says when it comes out.
-    under_way: VecDeque<Packet>,
+    under_way: Outbox,
 }
 
 impl Pipe {
     pub fn new(delay: Span) -> Pipe {
-        Pipe { delay, under_way: VecDeque::new() }
+        Pipe { delay, under_way: Outbox::new() }
     }
     pub fn delay(&self) -> Span {
         self.delay
     }
-    /// Puts a packet in; true if the pipe was empty, so that its timer must be set.
+    /// Lets `send` put packets in; true if the pipe was empty, so that its timer must be set.
     #[inline]
-    pub fn push(&mut self, now: Time, pkt: Packet) -> bool {
-        let was_empty = self.under_way.is_empty();
-        self.under_way.push_back(pkt);
-        // Written in place: a packet changed just before it is copied stalls the copy.
-        if let Some(p) = self.under_way.back_mut() {
+    pub fn fill(&mut self, now: Time, send: impl FnOnce(&mut Outbox)) -> bool {
+        let before = self.under_way.len();
+        send(&mut self.under_way);
+        for p in self.under_way.range_mut(before..) {
             p.enqueued_at = now + self.delay;
         }
-        was_empty
+        before == 0 && !self.under_way.is_empty()
     }
-    /// The packet that comes out next.
+    /// The packet that comes out after `n` others.
     #[inline]
-    pub fn peek(&self) -> Option<&Packet> {
-        self.under_way.front()
+    pub fn peek(&self, n: usize) -> Option<&Packet> {
+        self.under_way.get(n)
     }
     /// When the next packet comes out.
     #[inline]

@@ -84,10 +84,10 @@ impl Simulation {
     /// Warm-up is over: statistics start anew.
     pub(super) fn begin_measuring(&mut self) {
         for i in 0..self.groups.len() {
-            let (acked, retransmitted) = self.progress(i);
+            let retransmitted = self.retransmitted(i);
             let g = &mut self.groups[i];
             g.stats = GroupStats::default();
-            g.base_acked = acked;
+            g.base_acked = g.acked_bytes;
             g.base_retransmitted = retransmitted;
         }
         for l in &mut self.links {
@@ -95,18 +95,10 @@ impl Simulation {
         }
     }
 
-    /// Acknowledged payload and retransmissions of a group since the start.
-    fn progress(&self, group: usize) -> (u64, u64) {
-        let g = &self.groups[group];
-        let mut acked = 0;
-        let mut retransmitted = 0;
-        for flow in g.flows.clone() {
-            if let Some(sender) = self.senders.get(flow as usize) {
-                acked += sender.acked_bytes;
-                retransmitted += sender.retransmitted;
-            }
-        }
-        (acked + g.total_received_payload, retransmitted)
+    /// Retransmissions of a group since the start.
+    fn retransmitted(&self, group: usize) -> u64 {
+        let flows = self.groups[group].flows.clone();
+        flows.filter_map(|f| self.senders.get(f as usize)).map(|s| s.retransmitted).sum()
     }
 
     pub(super) fn take_sample(&mut self) {
@@ -122,15 +114,14 @@ impl Simulation {
     }
 
     fn sample_group(&mut self, i: usize, t: f64, span: f64) {
-        let (acked, _) = self.progress(i);
         let measuring = self.now > self.warmup;
         let g = &mut self.groups[i];
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
         self.series.row(t, i as u16, u16::MAX, None);
         self.series.gauge("rate_mbps", mbps(g.total_delivered - g.sampled_delivered));
-        self.series.gauge("goodput_mbps", mbps(acked - g.sampled_acked));
+        self.series.gauge("goodput_mbps", mbps(g.acked_bytes - g.sampled_acked));
         g.sampled_delivered = g.total_delivered;
-        g.sampled_acked = acked;
+        g.sampled_acked = g.acked_bytes;
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
         for flow in g.flows.clone() {
@@ -162,7 +153,7 @@ impl Simulation {
         let (bands, _) = link.queues();
         self.series.row(t, u16::MAX, i as u16, Some("all"));
         record_interval(&mut self.series, &sum(&intervals), span);
-        self.series.gauge("backlog_packets", link.backlog().packets as f64);
+        self.series.gauge("backlog_packets", link.backlog() as f64);
         let mut gauges = CoupledGauge { series: &mut self.series, coupled: None };
         link.aqm().probe(&mut gauges);
         // p_L as RFC 9332 has it: the larger of the coupled and the native probability. A step has
@@ -244,7 +235,7 @@ pub(super) fn finish(mut sim: Simulation) -> Recording {
 }
 
 fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
-    let (acked, retransmitted) = sim.progress(i);
+    let retransmitted = sim.retransmitted(i);
     let g = &sim.groups[i];
     let s = &g.stats;
     let mut completion = Distribution::default();
@@ -260,7 +251,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone().unwrap_or_else(|| "cbr".to_owned()),
         count: g.flows.len() as u32,
-        goodput_mbps: (acked - g.base_acked) as f64 * 8e-6 / seconds,
+        goodput_mbps: (g.acked_bytes - g.base_acked) as f64 * 8e-6 / seconds,
         rate_mbps: s.delivered_bytes as f64 * 8e-6 / seconds,
         share: None,
         rtt_ms_mean: s.srtt.mean_ms(),

@@ -1,7 +1,7 @@
 //! Constant bit rate over UDP, unresponsive, with any ECN codepoint.
 
 use crate::ecn::Ecn;
-use crate::packet::{Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
+use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet, UDP_IP_HEADERS};
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, Rate};
 
@@ -44,7 +44,7 @@ impl Cbr {
         }
     }
 
-    pub fn start(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub fn start(&mut self, now: Time, out: &mut Outbox) {
         self.next = now;
         self.on_timer(now, out);
     }
@@ -52,11 +52,14 @@ impl Cbr {
         self.stop = now;
         self.next = Time::NEVER;
     }
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
     pub fn deadline(&self) -> Time {
         self.next
     }
 
-    pub fn on_timer(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
         if now < self.next || now >= self.stop {
             return;
         }
@@ -66,7 +69,7 @@ impl Cbr {
             p.seq = self.sequence;
             p.stamp = now;
             self.sequence = self.sequence.wrapping_add(1);
-            out.push(p);
+            out.push_back(p);
         }
         let bits = u64::from(self.frame_len) * u64::from(self.batch) * 8_000_000_000;
         let (bits, rate) = (bits + self.remainder, self.rate.bps());
@@ -83,7 +86,7 @@ mod tests {
     fn the_rate_is_exact_in_the_long_run() {
         let rate = Rate::from_bps(70_000_003);
         let mut c = Cbr::new(0, 0, rate, 1514, 1, Ecn::NotEct);
-        let mut out = Vec::new();
+        let mut out = Outbox::new();
         c.start(Time::ZERO, &mut out);
         while c.deadline() < Time(10_000_000_000) {
             c.on_timer(c.deadline(), &mut out);

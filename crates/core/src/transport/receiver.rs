@@ -3,7 +3,7 @@
 use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
 use super::sack::{Block, Blocks, MAX_BLOCKS, SackStore};
 use crate::ecn::Ecn;
-use crate::packet::{ACK_FRAME, Flags, FlowId, GroupId, Packet, SYN_FRAME, TcpBits};
+use crate::packet::{ACK_FRAME, Flags, FlowId, GroupId, Outbox, Packet, SYN_FRAME, TcpBits};
 use crate::time::{Span, Time};
 
 /// Delayed ACK timer: lower and upper bound (Linux `TCP_DELACK_MIN`, `TCP_DELACK_MAX`).
@@ -102,21 +102,24 @@ impl Receiver {
         self.mode
     }
 
-    /// A packet of the flow arrives. The ACK it causes, if any, is returned.
-    #[inline]
-    pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore) -> Option<Packet> {
-        if pkt.flags.has(Flags::SYN) {
-            return Some(self.on_syn(now, pkt));
-        }
-        if !pkt.flags.has(Flags::DATA) {
-            // The third ACK of the handshake.
-            self.rtt = now.since(self.handshake_sent);
-            return None;
-        }
-        self.on_data(now, pkt, sacks)
+    pub fn group(&self) -> GroupId {
+        self.group
     }
 
-    fn on_syn(&mut self, now: Time, pkt: &Packet) -> Packet {
+    /// A packet of the flow arrives.
+    #[inline]
+    pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+        if pkt.flags.has(Flags::DATA) {
+            self.on_data(now, pkt, sacks, out);
+        } else if pkt.flags.has(Flags::SYN) {
+            self.on_syn(now, pkt, out);
+        } else {
+            // The third ACK of the handshake.
+            self.rtt = now.since(self.handshake_sent);
+        }
+    }
+
+    fn on_syn(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let (mode, bits) = ecn::answer_syn(self.support, pkt.bits, pkt.ecn);
         self.mode = mode;
         self.handshake_sent = now;
@@ -124,11 +127,11 @@ impl Receiver {
         let mut reply = Packet::new(self.flow, self.group, flags, SYN_FRAME, Ecn::NotEct);
         reply.bits = bits;
         reply.stamp = pkt.stamp;
-        reply
+        out.push_back(reply);
     }
 
     #[inline]
-    fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore) -> Option<Packet> {
+    fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
         self.count_ecn(pkt);
         if pkt.flags.has(Flags::FIN) {
             self.fin = Some(pkt.seq);
@@ -160,7 +163,9 @@ impl Receiver {
             self.keep(pkt.seq);
             self.last_data = Some(now);
         }
-        self.decide(now, in_order, sacks)
+        if self.must_ack(now, in_order) {
+            self.ack(sacks, out);
+        }
     }
 
     #[inline]
@@ -220,17 +225,18 @@ impl Receiver {
         self.last_data = Some(now);
     }
 
+    /// Is an ACK due now? Otherwise sets the timer for it.
     #[inline]
-    fn decide(&mut self, now: Time, in_order: bool, sacks: &mut SackStore) -> Option<Packet> {
+    fn must_ack(&mut self, now: Time, in_order: bool) -> bool {
         let waiting = self.next - self.acked;
         if self.ack_now || waiting >= 2 || self.quick > 0 {
-            return Some(self.ack(sacks));
+            return true;
         }
         if self.ranges.is_empty() {
             if in_order {
                 self.delay_ack(now);
             }
-            return None;
+            return false;
         }
         // Out of order: three duplicate ACKs at once, then compressed.
         if self.dup_ack_next != self.next {
@@ -239,16 +245,16 @@ impl Receiver {
         }
         if self.dup_acks < DUP_ACKS {
             self.dup_acks += 1;
-            return Some(self.ack(sacks));
+            return true;
         }
         self.compressed += 1;
         if self.compressed >= COMPRESS_COUNT {
-            return Some(self.ack(sacks));
+            return true;
         }
         if self.compress_until == Time::NEVER {
             self.compress_until = now + (self.rtt / 3).min(COMPRESS_MAX);
         }
-        None
+        false
     }
 
     fn delay_ack(&mut self, now: Time) {
@@ -265,15 +271,14 @@ impl Receiver {
     }
 
     /// The delayed or compressed ACK is due.
-    pub fn on_timer(&mut self, now: Time, sacks: &mut SackStore) -> Option<Packet> {
-        if now < self.deadline() {
-            return None;
+    pub fn on_timer(&mut self, now: Time, sacks: &mut SackStore, out: &mut Outbox) {
+        if now >= self.deadline() {
+            self.ack(sacks, out);
         }
-        Some(self.ack(sacks))
     }
 
     #[inline]
-    fn ack(&mut self, sacks: &mut SackStore) -> Packet {
+    fn ack(&mut self, sacks: &mut SackStore, out: &mut Outbox) {
         self.acked = self.next;
         self.ack_at = Time::NEVER;
         self.compress_until = Time::NEVER;
@@ -306,7 +311,7 @@ impl Receiver {
             p.sack = sacks.put(blocks);
         }
         p.frame_len = len as u16;
-        p
+        out.push_back(p);
     }
 
     fn blocks(&mut self, room: usize, flags: &mut Flags) -> Blocks {
@@ -370,6 +375,13 @@ mod tests {
         (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct), SackStore::default())
     }
 
+    /// The ACK that a packet causes.
+    fn arrive(r: &mut Receiver, s: &mut SackStore, now: Time, p: Packet) -> Option<Packet> {
+        let mut out = Outbox::new();
+        r.on_packet(now, &p, s, &mut out);
+        out.pop_front()
+    }
+
     #[test]
     fn the_first_sixteen_segments_are_acknowledged_at_once_then_every_second() {
         let (mut r, mut s) = receiver();
@@ -377,7 +389,7 @@ mod tests {
         let mut acks = Vec::new();
         for n in 0..26 {
             now += Span::from_millis(1);
-            if r.on_packet(now, &data(n), &mut s).is_some() {
+            if arrive(&mut r, &mut s, now, data(n)).is_some() {
                 acks.push(n);
             }
         }
@@ -391,27 +403,28 @@ mod tests {
         let mut now = Time::ZERO;
         for n in 0..17 {
             now += Span::from_millis(1);
-            r.on_packet(now, &data(n), &mut s);
+            arrive(&mut r, &mut s, now, data(n));
         }
         assert_eq!(r.deadline(), now + DELACK_MIN);
-        let ack = r.on_timer(r.deadline(), &mut s).unwrap();
-        assert_eq!(ack.seq, 17);
+        let mut out = Outbox::new();
+        r.on_timer(r.deadline(), &mut s, &mut out);
+        assert_eq!(out[0].seq, 17);
     }
 
     #[test]
     fn gaps_are_reported_most_recent_first_and_duplicates_as_dsack() {
         let (mut r, mut s) = receiver();
         let now = Time::ZERO;
-        r.on_packet(now, &data(0), &mut s);
-        r.on_packet(now, &data(2), &mut s);
-        r.on_packet(now, &data(3), &mut s);
-        let ack = r.on_packet(now, &data(6), &mut s).unwrap();
+        arrive(&mut r, &mut s, now, data(0));
+        arrive(&mut r, &mut s, now, data(2));
+        arrive(&mut r, &mut s, now, data(3));
+        let ack = arrive(&mut r, &mut s, now, data(6)).unwrap();
         assert_eq!(ack.seq, 1);
         assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7), Block::new(2, 4)]);
-        let ack = r.on_packet(now, &data(3), &mut s).unwrap();
+        let ack = arrive(&mut r, &mut s, now, data(3)).unwrap();
         assert!(ack.flags.has(Flags::DSACK));
         assert_eq!(s.take(ack.sack).as_slice()[0], Block::new(3, 4));
-        let ack = r.on_packet(now, &data(1), &mut s).unwrap();
+        let ack = arrive(&mut r, &mut s, now, data(1)).unwrap();
         assert_eq!(ack.seq, 4);
         assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7)]);
     }
@@ -428,7 +441,7 @@ mod tests {
             if n == 4 {
                 p.bits = TcpBits::CWR;
             }
-            let ack = r.on_packet(now, &p, &mut s).unwrap();
+            let ack = arrive(&mut r, &mut s, now, p).unwrap();
             ece.push(ack.bits.has(TcpBits::ECE));
         }
         assert_eq!(ece, [false, true, true, true, false, false]);

@@ -6,7 +6,7 @@ use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
 use super::sender::{Push, Sender, Timer};
 use crate::cc::{Ack, Congestion, SSTHRESH_INFINITE};
-use crate::packet::{Flags, Packet, TcpBits};
+use crate::packet::{Flags, Outbox, Packet, TcpBits};
 use crate::time::{Span, Time};
 
 /// Congestion state of a connection.
@@ -84,13 +84,7 @@ impl Sender {
     }
 
     #[inline]
-    pub(super) fn on_ack(
-        &mut self,
-        now: Time,
-        pkt: &Packet,
-        blocks: &Blocks,
-        out: &mut Vec<Packet>,
-    ) {
+    pub(super) fn on_ack(&mut self, now: Time, pkt: &Packet, blocks: &Blocks, out: &mut Outbox) {
         let prior_una = self.board.una;
         if pkt.seq < prior_una && blocks.is_empty() {
             return; // an old ACK that was overtaken
@@ -535,7 +529,7 @@ impl Sender {
         Resend::Lost
     }
 
-    pub(super) fn on_retransmission_timeout(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub(super) fn on_retransmission_timeout(&mut self, now: Time, out: &mut Outbox) {
         if self.board.packets_out() == 0 {
             return;
         }
@@ -569,7 +563,7 @@ impl Sender {
         self.recovery.frto = new_episode || self.retransmits > 0;
     }
 
-    pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Outbox) {
         let before = self.board.in_flight();
         let lost_before = self.board.lost_total;
         let wait = self.board.detect_loss(

@@ -10,7 +10,7 @@ pub const RTO_INITIAL: Span = Span::from_secs(1);
 /// Ceiling of the backed-off timeout (Linux `TCP_RTO_MAX`).
 pub const RTO_MAX: Span = Span::from_secs(120);
 /// How long a minimum is believed (Linux `tcp_min_rtt_wlen`).
-const MIN_RTT_WINDOW: Span = Span::from_secs(300);
+const MIN_RTT_WINDOW_MS: u32 = 300_000;
 
 /// Smoothed RTT and its deviation, in microseconds. `srtt` is kept eightfold, the deviations
 /// fourfold, so that gains of 1/8 and 1/4 are shifts and remainders are not lost.
@@ -108,12 +108,13 @@ impl RttEstimator {
 /// (K. Nichols).
 #[derive(Clone, Copy, Debug)]
 struct WindowedMin {
-    best: [(Time, u32); 3],
+    /// When (ms) and what.
+    best: [(u32, u32); 3],
 }
 
 impl Default for WindowedMin {
     fn default() -> Self {
-        WindowedMin { best: [(Time::ZERO, u32::MAX); 3] }
+        WindowedMin { best: [(0, u32::MAX); 3] }
     }
 }
 
@@ -124,8 +125,9 @@ impl WindowedMin {
     }
     #[inline]
     fn update(&mut self, now: Time, v: u32) {
+        let now = (now.0 / 1_000_000) as u32;
         let s = (now, v);
-        if v <= self.best[0].1 || now.since(self.best[2].0) > MIN_RTT_WINDOW {
+        if v <= self.best[0].1 || now - self.best[2].0 > MIN_RTT_WINDOW_MS {
             self.best = [s; 3];
             return;
         }
@@ -135,16 +137,16 @@ impl WindowedMin {
         } else if v <= self.best[2].1 {
             self.best[2] = s;
         }
-        let age = now.since(self.best[0].0);
-        if age > MIN_RTT_WINDOW {
+        let age = now - self.best[0].0;
+        if age > MIN_RTT_WINDOW_MS {
             self.best = [self.best[1], self.best[2], s];
-            if now.since(self.best[0].0) > MIN_RTT_WINDOW {
+            if now - self.best[0].0 > MIN_RTT_WINDOW_MS {
                 self.best = [self.best[1], self.best[2], s];
             }
-        } else if self.best[1].0 == self.best[0].0 && age > MIN_RTT_WINDOW / 4 {
+        } else if self.best[1].0 == self.best[0].0 && age > MIN_RTT_WINDOW_MS / 4 {
             self.best[1] = s;
             self.best[2] = s;
-        } else if self.best[2].0 == self.best[1].0 && age > MIN_RTT_WINDOW / 2 {
+        } else if self.best[2].0 == self.best[1].0 && age > MIN_RTT_WINDOW_MS / 2 {
             self.best[2] = s;
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::sack::{Block, Blocks, MAX_BLOCKS};
+use crate::event::prefetch;
 use crate::time::{Span, Time};
 
 /// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).
@@ -19,17 +20,24 @@ const RETRANS: u8 = 1 << 2;
 const EVER_RETRANS: u8 = 1 << 3;
 const APP_LIMITED: u8 = 1 << 4;
 
-/// One segment from its first transmission until it is acknowledged.
+/// One segment from its first transmission until it is acknowledged. Small, because there is one
+/// per packet under way.
 #[derive(Copy, Clone, Debug, Default)]
 struct Segment {
     sent_at: Time,
-    /// When the flight began that it was sent in.
-    first_sent_at: Time,
-    /// `Delivery::at` and `Delivery::segments` when it was sent.
-    delivered_at: Time,
+    /// How long before it was sent its flight began, ns.
+    flight_ns: u32,
+    /// How long before it was sent something was delivered last, ns.
+    since_delivery_ns: u32,
+    /// `Delivery::segments` when it was sent.
     delivered: u32,
     payload: u16,
     flags: u8,
+}
+
+/// Longer than 4.29 s counts as this.
+fn short(span: Span) -> u32 {
+    u32::try_from(span.0).unwrap_or(u32::MAX)
 }
 
 impl Segment {
@@ -104,6 +112,15 @@ struct Rack {
     last_adjusted: u32,
 }
 
+/// What is needed only while something is missing; apart, to keep the rest close together.
+#[derive(Clone, Debug, Default)]
+struct Repair {
+    /// Retransmissions in order of sending.
+    retransmissions: VecDeque<(u32, Time)>,
+    /// Blocks of the previous ACK, which need not be walked again.
+    known: [Block; MAX_BLOCKS],
+}
+
 /// The segments `una..nxt`.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
@@ -126,21 +143,20 @@ pub struct Scoreboard {
     detect_from: u32,
     /// No lost segment below waits for retransmission.
     retransmit_from: u32,
-    /// Retransmissions in order of sending.
-    retransmissions: VecDeque<(u32, Time)>,
-    /// Blocks of the previous ACK, which need not be walked again.
-    known: [Block; MAX_BLOCKS],
+    repair: Box<Repair>,
     /// Undo: the segment where this recovery began, and its retransmissions not yet proven
     /// unnecessary by D-SACK.
     /// -1: nothing was retransmitted yet.
     pub undo_marker: Option<u32>,
     pub undo_retrans: i64,
+    /// `repair.retransmissions` may hold something.
+    retransmissions_out: bool,
 }
 
 impl Default for Scoreboard {
     fn default() -> Self {
         Scoreboard {
-            ring: vec![Segment::default(); 16].into_boxed_slice(),
+            ring: vec![Segment::default(); 8].into_boxed_slice(),
             una: 0,
             nxt: 0,
             sacked_out: 0,
@@ -154,10 +170,10 @@ impl Default for Scoreboard {
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             detect_from: 0,
             retransmit_from: 0,
-            retransmissions: VecDeque::new(),
-            known: [Block::default(); MAX_BLOCKS],
+            repair: Box::default(),
             undo_marker: None,
             undo_retrans: 0,
+            retransmissions_out: false,
         }
     }
 }
@@ -168,6 +184,12 @@ fn micros_between(later: Time, earlier: Time) -> u32 {
 }
 
 impl Scoreboard {
+    /// Brings the oldest and the newest segment towards the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(self.peek(self.una));
+        prefetch(self.peek(self.nxt));
+    }
     #[inline]
     pub fn packets_out(&self) -> u32 {
         self.nxt - self.una
@@ -214,8 +236,8 @@ impl Scoreboard {
         let d = self.delivery;
         *self.seg(seq) = Segment {
             sent_at: now,
-            first_sent_at: d.first_sent_at,
-            delivered_at: d.at,
+            flight_ns: short(now.since(d.first_sent_at)),
+            since_delivery_ns: short(now.since(d.at)),
             delivered: d.segments,
             payload: payload as u16,
             flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
@@ -241,13 +263,14 @@ impl Scoreboard {
         let was_out = seg.has(RETRANS);
         seg.flags |= RETRANS | EVER_RETRANS;
         seg.sent_at = now;
-        seg.first_sent_at = d.first_sent_at;
-        seg.delivered_at = d.at;
+        seg.flight_ns = short(now.since(d.first_sent_at));
+        seg.since_delivery_ns = short(now.since(d.at));
         seg.delivered = d.segments;
         if !was_out {
             self.retrans_out += 1;
         }
-        self.retransmissions.push_back((seq, now));
+        self.repair.retransmissions.push_back((seq, now));
+        self.retransmissions_out = true;
         self.undo_retrans = self.undo_retrans.max(0) + 1;
     }
 
@@ -407,8 +430,9 @@ impl Scoreboard {
         if out.lowest_unexpected < prior_fack {
             self.saw_reordering(out.lowest_unexpected, prior_fack);
         }
-        if self.una == self.nxt {
-            self.retransmissions.clear();
+        if self.una == self.nxt && self.retransmissions_out {
+            self.retransmissions_out = false;
+            self.repair.retransmissions.clear();
         }
     }
 
@@ -474,7 +498,7 @@ impl Scoreboard {
             fresh[i] = b;
             let mut seq = b.start.max(self.una);
             while seq < b.end.min(self.nxt) {
-                if let Some(k) = self.known.iter().find(|k| k.contains(seq)) {
+                if let Some(k) = self.repair.known.iter().find(|k| k.contains(seq)) {
                     seq = k.end;
                     continue;
                 }
@@ -483,7 +507,7 @@ impl Scoreboard {
             }
             self.fack = self.fack.max(b.end.min(self.nxt));
         }
-        self.known = fresh;
+        self.repair.known = fresh;
         if out.lowest_unexpected < self.fack && out.sacked {
             let fack = self.fack;
             self.saw_reordering(out.lowest_unexpected, fack);
@@ -613,7 +637,7 @@ impl Scoreboard {
             seq += 1;
         }
         self.detect_from = open.unwrap_or(seq);
-        if !self.retransmissions.is_empty() {
+        if self.retransmissions_out {
             self.detect_lost_retransmissions(now, allowed, &mut wait);
         }
         wait.map(|us| Span::from_micros(u64::from(us)))
@@ -640,14 +664,14 @@ impl Scoreboard {
 
     fn detect_lost_retransmissions(&mut self, now: Time, allowed: u32, wait: &mut Option<u32>) {
         let mut i = 0;
-        while let Some(&(seq, sent_at)) = self.retransmissions.get(i) {
+        while let Some(&(seq, sent_at)) = self.repair.retransmissions.get(i) {
             let live = seq >= self.una && {
                 let s = self.peek(seq);
                 s.has(RETRANS) && !s.has(SACKED) && s.sent_at == sent_at
             };
             if !live {
                 if i == 0 {
-                    self.retransmissions.pop_front();
+                    self.repair.retransmissions.pop_front();
                 } else {
                     i += 1;
                 }
@@ -661,7 +685,7 @@ impl Scoreboard {
             if open.is_some() || i > 0 {
                 i += 1;
             } else {
-                self.retransmissions.pop_front();
+                self.repair.retransmissions.pop_front();
             }
         }
     }
@@ -676,8 +700,8 @@ impl Scoreboard {
         let Some(p) = &out.newest_prior else {
             return RateSample::default();
         };
-        let send_phase = p.sent_at.since(p.first_sent_at);
-        let ack_phase = now.since(p.delivered_at);
+        let send_phase = Span(u64::from(p.flight_ns));
+        let ack_phase = now.since(p.sent_at) + Span(u64::from(p.since_delivery_ns));
         let interval = send_phase.max(ack_phase);
         // Faster than the smallest RTT: ACK compression or an ambiguous retransmission.
         let void = interval.as_micros() < u64::from(min_rtt_us);

@@ -8,8 +8,9 @@ use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
 use crate::cc::{Ack, CongestionControl, EcnWish, Window};
 use crate::ecn::Ecn;
+use crate::event::prefetch;
 use crate::packet::{
-    ACK_FRAME, Flags, FlowId, GroupId, Packet, SYN_FRAME, TCP_IP_HEADERS, TcpBits,
+    ACK_FRAME, Flags, FlowId, GroupId, Outbox, Packet, SYN_FRAME, TCP_IP_HEADERS, TcpBits,
 };
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
@@ -155,10 +156,19 @@ impl Sender {
         }
     }
 
+    pub fn group(&self) -> GroupId {
+        self.config.group
+    }
     /// When [`Self::on_timer`] and [`Self::on_pacing`] want to be called.
     #[inline]
     pub fn deadlines(&self) -> (Time, Time) {
         (self.timer_at, self.pacing_at)
+    }
+    /// Brings what the sender points to towards the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.board.prefetch();
+        prefetch(&*self.cc);
     }
     pub fn window(&self) -> &Window {
         &self.win
@@ -178,7 +188,7 @@ impl Sender {
     }
 
     /// Opens the connection.
-    pub fn start(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub fn start(&mut self, now: Time, out: &mut Outbox) {
         self.started_at = now;
         self.phase = Phase::SynSent;
         self.send_syn(now, out);
@@ -195,7 +205,7 @@ impl Sender {
         }
     }
 
-    fn send_syn(&mut self, now: Time, out: &mut Vec<Packet>) {
+    fn send_syn(&mut self, now: Time, out: &mut Outbox) {
         // A SYN may have been lost because of its flags: the first retry of a classic one and the
         // second of an AccECN one go without (RFC 3168 6.1.1.1, RFC 9768 3.1.4.1).
         let plain = match self.config.ecn {
@@ -207,13 +217,13 @@ impl Sender {
             Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, Ecn::NotEct);
         p.bits = ecn::syn_bits(asked);
         p.stamp = now;
-        out.push(p);
+        out.push_back(p);
         self.timer = Timer::Syn;
         self.timer_at = now + SYN_TIMEOUT * (1 << self.syn_tries.min(6));
         self.syn_tries += 1;
     }
 
-    fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Vec<Packet>) {
+    fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if self.phase != Phase::SynSent {
             return;
         }
@@ -233,7 +243,7 @@ impl Sender {
             third.bits = ecn::field_feedback(pkt.ecn);
         }
         third.stamp = now;
-        out.push(third);
+        out.push_back(third);
         self.update_pacing_rate();
         self.transmit(now, Push::Normal, out);
     }
@@ -275,13 +285,7 @@ impl Sender {
 
     /// A packet from the receiver arrives.
     #[inline]
-    pub fn on_packet(
-        &mut self,
-        now: Time,
-        pkt: &Packet,
-        sacks: &mut SackStore,
-        out: &mut Vec<Packet>,
-    ) {
+    pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
         if pkt.flags.has(Flags::SYN) {
             self.on_syn_ack(now, pkt, out);
             return;
@@ -293,7 +297,7 @@ impl Sender {
     }
 
     /// The transmission timer fires.
-    pub fn on_timer(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
         if now < self.timer_at {
             return;
         }
@@ -308,7 +312,7 @@ impl Sender {
     }
 
     /// The pacing timer fires.
-    pub fn on_pacing(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub fn on_pacing(&mut self, now: Time, out: &mut Outbox) {
         if now < self.pacing_at {
             return;
         }
@@ -385,7 +389,7 @@ impl Sender {
 
     /// Sends new segments as window and pacing allow.
     #[inline]
-    pub(super) fn transmit(&mut self, now: Time, push: Push, out: &mut Vec<Packet>) {
+    pub(super) fn transmit(&mut self, now: Time, push: Push, out: &mut Outbox) {
         if self.phase != Phase::Established || !self.has_data() {
             return;
         }
@@ -430,7 +434,7 @@ impl Sender {
     }
 
     #[inline]
-    fn send_burst(&mut self, now: Time, quota: u32, out: &mut Vec<Packet>) -> u32 {
+    fn send_burst(&mut self, now: Time, quota: u32, out: &mut Outbox) -> u32 {
         let nothing_out = self.board.packets_out() == 0;
         let mut bytes = 0;
         let mut n = 0;
@@ -455,7 +459,7 @@ impl Sender {
                     p.bits = TcpBits::CWR;
                 }
             }
-            out.push(p);
+            out.push_back(p);
             bytes += u64::from(payload);
             n += 1;
         }
@@ -477,7 +481,7 @@ impl Sender {
     }
 
     /// Sends a segment again.
-    pub(super) fn retransmit(&mut self, now: Time, seq: u32, out: &mut Vec<Packet>) {
+    pub(super) fn retransmit(&mut self, now: Time, seq: u32, out: &mut Outbox) {
         let payload = self.board.payload(seq);
         let mut p = self.segment(now, payload);
         p.seq = seq;
@@ -492,12 +496,12 @@ impl Sender {
         self.board.retransmitted(now, seq);
         self.recovery.note_retransmission(now);
         self.retransmitted += 1;
-        out.push(p);
+        out.push_back(p);
         self.charge_pacing(now, u64::from(payload));
     }
 
     /// Sends lost segments again as the window allows.
-    pub(super) fn retransmit_lost(&mut self, now: Time, out: &mut Vec<Packet>) {
+    pub(super) fn retransmit_lost(&mut self, now: Time, out: &mut Outbox) {
         if self.board.lost_out == 0 {
             return;
         }
@@ -632,7 +636,7 @@ impl Sender {
         }
     }
 
-    fn send_tail_probe(&mut self, now: Time, out: &mut Vec<Packet>) {
+    fn send_tail_probe(&mut self, now: Time, out: &mut Outbox) {
         if self.recovery.probe_end.is_none() {
             let before = self.board.packets_out();
             let mut retransmitted = false;
