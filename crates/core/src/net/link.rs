@@ -297,7 +297,8 @@ impl Link {
     /// Forgets what was measured before now.
     pub fn reset_statistics(&mut self, now: Time) {
         for q in &mut self.queues {
-            *q = QueueStats::default();
+            // The sampling interval at hand goes on.
+            *q = QueueStats { interval: q.interval, ..QueueStats::default() };
         }
         self.backlog_max = self.backlog();
         self.capacity_bits = 0.0;
