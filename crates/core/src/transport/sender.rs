@@ -21,10 +21,13 @@ const UNPACED_START: u32 = 10;
 /// `tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
 const PACING_SLOW_START: u64 = 200;
 const PACING_AVOIDANCE: u64 = 120;
+/// What the application writes is queued in chunks of at most this many bytes (Linux
+/// `sk_gso_max_size`: 64 KiB less room for headers).
+const GSO_MAX_BYTES: u64 = 65_536 - 321;
 /// A burst is worth 2^-10 s at the pacing rate (Linux `sk_pacing_shift`), at most 64 KiB, plus more
 /// at very short RTTs (`tcp_tso_rtt_log`), at least two segments.
 const BURST_SHIFT: u32 = 10;
-const BURST_MAX_BYTES: u64 = 65_536;
+const BURST_MAX_BYTES: u64 = GSO_MAX_BYTES;
 const BURST_RTT_SHIFT: u32 = 9;
 const BURST_MIN: u32 = 2;
 /// A partial burst waits for more window only if the last one left less than this ago, and if the
@@ -102,6 +105,10 @@ pub struct Sender {
     stamp: Time,
     pacing_at: Time,
     sent_segments: u32,
+    /// Segments left of the chunk at the head of the send queue.
+    chunk_left: u32,
+    /// Segments it has taken from the next one.
+    chunk_borrowed: u32,
     // Congestion window validation (RFC 7661 in Linux's form).
     window_limited: bool,
     max_out: u32,
@@ -141,6 +148,8 @@ impl Sender {
             stamp: Time::ZERO,
             pacing_at: Time::NEVER,
             sent_segments: 0,
+            chunk_left: 0,
+            chunk_borrowed: 0,
             window_limited: false,
             max_out: 0,
             usage_end: 0,
@@ -366,13 +375,37 @@ impl Sender {
         ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(BURST_MIN)
     }
 
+    /// Makes the chunk at the head of the send queue at least `want` segments long if there is as
+    /// much to send: what it lacks is taken from the next one (Linux `tcp_grow_skb`).
+    #[inline]
+    fn fill_chunk(&mut self, want: u32) {
+        if self.chunk_left == 0 {
+            let full = (GSO_MAX_BYTES / u64::from(self.win.mss)) as u32;
+            self.chunk_left = full.saturating_sub(self.chunk_borrowed);
+            self.chunk_borrowed = 0;
+        }
+        if self.chunk_left < want {
+            self.chunk_borrowed += want - self.chunk_left;
+            self.chunk_left = want;
+        }
+    }
+
+    /// All that is left to send fits into the chunk at the head.
+    fn is_last_chunk(&self) -> bool {
+        !self.endless && self.bytes_left <= u64::from(self.chunk_left) * u64::from(self.win.mss)
+    }
+
     /// Would it be better to wait for the rest of a burst?
     fn should_defer(&self, now: Time, burst: u32) -> bool {
         if self.recovery.state.is_repairing() || now > self.stamp + DEFER {
             return false;
         }
         let open = self.win.cwnd - self.board.in_flight();
-        if open >= burst || open >= self.win.cwnd / DEFER_WINDOW_DIVISOR {
+        if open >= burst || open * DEFER_WINDOW_DIVISOR >= self.win.cwnd {
+            return false;
+        }
+        // Nothing is gained by waiting: the chunk goes out whole.
+        if self.chunk_left <= open && !self.is_last_chunk() {
             return false;
         }
         // The rest of a transfer is all that will ever be sent.
@@ -411,6 +444,7 @@ impl Sender {
                 quota = 1;
             }
             quota = quota.min(burst);
+            self.fill_chunk(quota);
             let many = self.endless || self.bytes_left > u64::from(self.win.mss);
             if many && push == Push::Normal && self.should_defer(now, burst) {
                 limited = true;
@@ -463,6 +497,7 @@ impl Sender {
             bytes += u64::from(payload);
             n += 1;
         }
+        self.chunk_left = self.chunk_left.saturating_sub(n);
         self.sent_segments = self.sent_segments.saturating_add(n);
         self.charge_pacing(now, bytes);
         if nothing_out || self.timer == Timer::TailProbe {
