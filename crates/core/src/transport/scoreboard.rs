@@ -496,6 +496,11 @@ impl Scoreboard {
                 }
             }
             fresh[i] = b;
+        }
+        // In the order of sending: the blocks come most recent first, and a higher one must not
+        // make the segments of a lower one look reordered.
+        fresh.sort_unstable_by_key(|b| b.start);
+        for b in fresh {
             let mut seq = b.start.max(self.una);
             while seq < b.end.min(self.nxt) {
                 if let Some(k) = self.repair.known.iter().find(|k| k.contains(seq)) {
