@@ -61,6 +61,8 @@ impl TcpBits {
     pub const ECE: TcpBits = TcpBits(0b001);
     pub const CWR: TcpBits = TcpBits(0b010);
     pub const AE: TcpBits = TcpBits(0b100);
+    /// Not one of the three: push, on the last segment of a burst.
+    pub const PSH: TcpBits = TcpBits(0b1000);
     #[inline]
     pub const fn has(self, b: TcpBits) -> bool {
         self.0 & b.0 != 0

@@ -147,6 +147,9 @@ impl Receiver {
                 self.close_gap();
             }
             self.tune_delayed_ack(now);
+            // The application reads at once what is pushed, and reading acknowledges it (Linux
+            // `tcp_measure_rcv_mss`, `tcp_cleanup_rbuf`).
+            self.ack_now |= pkt.bits.has(TcpBits::PSH);
             if let Some(fin) = self.fin
                 && self.next > fin
                 && self.completed_at.is_none()

@@ -493,9 +493,13 @@ impl Sender {
                     p.bits = TcpBits::CWR;
                 }
             }
-            out.push_back(p);
             bytes += u64::from(payload);
             n += 1;
+            // Linux sets PSH on what it hands down in one piece, so on its last segment.
+            if n == quota && n > 1 {
+                p.bits = p.bits.with(TcpBits::PSH);
+            }
+            out.push_back(p);
         }
         self.chunk_left = self.chunk_left.saturating_sub(n);
         self.sent_segments = self.sent_segments.saturating_add(n);
