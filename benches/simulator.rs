@@ -8,6 +8,8 @@
 //!
 //! Rounds go through all scenarios in turn, so that what else the machine does hits all alike.
 
+#![allow(clippy::disallowed_types)] // a benchmark reads the clock
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

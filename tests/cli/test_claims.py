@@ -95,3 +95,12 @@ def test_a_claim_may_name_factors_of_another_file(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(BASE.replace("[sweep]", '[sweep]\n"link.bottleneck.rate" = ["10Mbit"]'))
     (tmp_path / "two.toml").write_text(BASE + claim('select count("link.bottleneck.rate") = 2 from all_flows'))
     assert l4slab.run([tmp_path / "one.toml", tmp_path / "two.toml"]).claims["verdict"].to_list() == ["holds"]
+
+
+def test_a_claim_may_use_what_a_queue_and_a_controller_tell(tmp_path: Path) -> None:
+    sql = "select max(alpha) <= 1 and max(p_prime) <= 1 from series"
+    (tmp_path / "x.toml").write_text(BASE.replace("pfifo limit 100", "dualpi2").replace("cubic", "prague") + claim(sql))
+    assert l4slab.run(tmp_path / "x.toml").claims["verdict"].to_list() == ["holds"]
+    (tmp_path / "y.toml").write_text(BASE + claim(sql))
+    with pytest.raises(l4slab.InputError, match="alpha"):
+        l4slab.run(tmp_path / "y.toml")

@@ -103,6 +103,17 @@ def test_list_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in shown for name in ("dualpi2", "prague", "fast-lane"))
 
 
+def test_what_only_the_core_refuses_is_told_before_any_run(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def simulate(run_json: str) -> None:
+        raise ValueError("at most 1 link is supported")
+
+    monkeypatch.setattr(sim._core, "simulate", simulate)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == f"l4slab: {file}: cannot be run: at most 1 link is supported\n"
+
+
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     assert "packets in" in capsys.readouterr().out
@@ -133,10 +144,10 @@ def test_a_failed_run_is_told_and_the_others_are_kept(
 def test_a_panic_of_the_core_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
     panic = type("PanicException", (BaseException,), {})
 
-    def execute(self: sim.SimEngine, run_json: str) -> engines.Recording:
+    def simulate(run_json: str) -> None:
         raise panic("index out of bounds")
 
-    monkeypatch.setattr(sim.SimEngine, "execute", execute)
+    monkeypatch.setattr(sim._core, "simulate", simulate)
     outcome = executors.compute("sim", "{}")
     assert isinstance(outcome, executors.Failure)
     assert "index out of bounds" in outcome.reason

@@ -21,7 +21,7 @@ from l4slab.engines import Recording
 from l4slab.errors import StoreError
 from l4slab.store import Store
 
-TABLES = ("flows", "links", "series", "claims")
+TABLES = ("flows", "links", "series", "claims", "published")
 
 BASE = """
 duration = "2s"
@@ -177,7 +177,8 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
             now = opened.finished()
         assert finished <= now
         finished = now
-    subprocess.run([*command, str(out)], check=True, capture_output=True)
+    last = subprocess.run([*command, str(out)], capture_output=True, text=True)
+    assert last.returncode == 0, last.stderr
     assert contents(out) == contents(tmp_path / "clean")
     flows = pl.read_parquet(out / "flows.parquet")
     assert flows.group_by("run", "flow").len()["len"].to_list() == [1] * 400
@@ -260,6 +261,18 @@ def test_columns_of_the_engine_pass_through(tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "out" / "flows.parquet")["further_ms"].to_list() == [2.5, 2.5]
 
 
+def test_a_factor_hides_a_further_column_of_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(
+        BASE.format(trials=1).replace("limit 100", "limit {w_max_packets}") + "[sweep]\nw_max_packets = [50, 60]"
+    )
+    results = l4slab.run(file, out=tmp_path / "out")
+    assert results.series["w_max_packets"].unique(maintain_order=True).to_list() == [50, 60]
+    assert results.series.equals(l4slab.run(file).series)
+    (tmp_path / "out" / "flows.parquet").rename(tmp_path / "flows.parquet")
+    assert l4slab.run(file, out=tmp_path / "out").flows.equals(pl.read_parquet(tmp_path / "flows.parquet"))
+
+
 def test_unreadable_results_are_run_again(tmp_path: Path) -> None:
     file = write(tmp_path)
     out = tmp_path / "out"
@@ -311,9 +324,10 @@ def test_a_full_disk_keeps_finished_runs(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.os, "fsync", full)
-        with pytest.raises(StoreError, match="disk is full"), Store(out) as opened:
+        with Store(out) as opened:
             opened.add("0" * 16, recording(1.0))
-            opened.flush()
+            with pytest.raises(StoreError, match="disk is full"):
+                opened.flush()
         assert main(["run", str(file), "--out", str(out)]) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("l4slab: ")]
     assert "the disk is full; finished runs are kept" in line

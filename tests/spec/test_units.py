@@ -1,5 +1,8 @@
 """Quantities: what they mean, exactly, and what is refused."""
 
+import re
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,9 +59,8 @@ def test_value(dimension: Dimension, text: str, value: int) -> None:
     ],
 )
 def test_refused(dimension: Dimension, text: object, remedy: str) -> None:
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=re.escape(remedy)):
         dimension.parse(text)
-    assert remedy in str(caught.value)
 
 
 @given(st.integers(0, 10**9), st.sampled_from(["ns", "us", "ms", "s"]))
@@ -67,12 +69,10 @@ def test_times_are_exact(number: int, unit: str) -> None:
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
+def test_any_text_is_a_value_or_a_mistake_of_the_user(text: str) -> None:
     for dimension in (RATE, TIME, SIZE):
-        try:
+        with suppress(ValueError):
             assert isinstance(dimension.parse(text), int)
-        except ValueError as error:
-            assert str(error)
 
 
 def test_si() -> None:

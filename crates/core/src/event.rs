@@ -351,7 +351,7 @@ impl Heap {
     fn sift_up(&mut self, key: u128) {
         let mut node = self.len;
         self.len += 1;
-        if (node + ARITY - 1) / ARITY == self.groups.len() {
+        if node.div_ceil(ARITY) == self.groups.len() {
             self.groups.push(Group::EMPTY);
         }
         while node > 0 {

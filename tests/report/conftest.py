@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-
+import pytest
 from l4slab import claims, metrics, published, spec, sweep
 from l4slab.store import Store
+from l4slab.studies import study
 
-# What the page shows over 20-60 s: rates and RTTs of both flows, p_C and the coupled p_L.
+# What the page shows over 20-60 s: rates and RTTs of both flows, and the coupled p_L, from which p_C follows.
 PAGE: dict[str, dict[str, float]] = {
-    "A": {"cubic": 43.6, "tweaked": 6.1, "cubic_rtt": 32.5, "tweaked_rtt": 21.4, "p_c": 0.0001, "p_l": 0.013},
-    "B": {"cubic": 9.7, "tweaked": 40.0, "cubic_rtt": 35.0, "tweaked_rtt": 20.6, "p_c": 0.0017, "p_l": 0.061},
-    "C": {"cubic": 9.7, "tweaked": 40.0, "cubic_rtt": 35.5, "tweaked_rtt": 35.0, "p_c": 0.0017, "p_l": 0.0},
-    "D": {"cubic": 26.0, "tweaked": 23.8, "cubic_rtt": 34.8, "tweaked_rtt": 34.7, "p_c": 0.0003, "p_l": 0.0},
+    "A": {"cubic": 43.6, "tweaked": 6.1, "cubic_rtt": 32.5, "tweaked_rtt": 21.4, "p_l": 0.013},
+    "B": {"cubic": 9.7, "tweaked": 40.0, "cubic_rtt": 35.0, "tweaked_rtt": 20.6, "p_l": 0.061},
+    "C": {"cubic": 9.7, "tweaked": 40.0, "cubic_rtt": 35.5, "tweaked_rtt": 35.0, "p_l": 0.061},
+    "D": {"cubic": 26.0, "tweaked": 23.8, "cubic_rtt": 34.8, "tweaked_rtt": 34.7, "p_l": 0.03},
 }
 
 
@@ -34,10 +35,10 @@ def fast_lane(changes: Mapping[str, Mapping[str, float]] | None = None, trials: 
             total = value["cubic"] + value["tweaked"]
             for flow in ("cubic", "tweaked"):
                 rate = value[flow] + (trial - (trials + 1) / 2) * value["jitter"]
-                ce = 100 * value["p_l"] if flow == "tweaked" and experiment in "AB" else 100 * value["p_c"]
+                ce = 100 * value["p_l"] if flow == "tweaked" and experiment in "AB" else 25 * value["p_l"] ** 2
                 flows.append(
                     label
-                    | {"flow": flow, "kind": "tcp", "cc": "cubic", "count": 1, "ecn_mode": "classic"}
+                    | {"flow": flow, "cc": "cubic", "count": 1, "ecn_mode": "classic"}
                     | {"goodput_mbps": 0.956 * rate, "rate_mbps": rate, "share": rate / total}
                     | {"rtt_ms_mean": value[f"{flow}_rtt"], "ce_pct": value.get("ce_pct", ce), "drop_pct": 0.0}
                     | {"sojourn_ms_mean": value[f"{flow}_rtt"] - 20, "sent_packets": 100_000, "retransmits": 0}
@@ -58,9 +59,8 @@ def _sample(label: dict[str, Any], value: Mapping[str, float], chance: random.Ra
     time = label["time_s"]
     joined = time >= 10
     saw = (time + label["trial"] / 3) % 2.5 / 2.5 - 0.5
-    # A mean of sqrt(p_C) that is half the coupled probability, as the law wants it.
-    p_c = value["p_c"] * (1 + 1.2 * saw)
     p_l = value["p_l"] * (1 + 1.2 * saw)
+    p_c = value.get("p_c", (p_l / 2) ** 2)
     rows: list[dict[str, Any]] = []
     for flow in ("cubic", "tweaked"):
         if flow == "tweaked" and not joined:
@@ -68,7 +68,9 @@ def _sample(label: dict[str, Any], value: Mapping[str, float], chance: random.Ra
         wobble = value["jitter"] * chance.uniform(-1, 1) + (0.2 * saw * value[flow] if value[flow] < 38 else 0)
         rate = value[flow] + wobble if joined else 49.7
         rtt = value[f"{flow}_rtt"]
-        rows.append(label | {"flow": flow, "rate_mbps": rate, "srtt_ms": rtt + 3 * saw, "cwnd_packets": rate * rtt / 12})
+        rows.append(
+            label | {"flow": flow, "rate_mbps": rate, "srtt_ms": rtt + 3 * saw, "cwnd_packets": rate * rtt / 12}
+        )
     link = {"link": "bottleneck", "queue": "all", "sojourn_ms": 12 + 4 * math.sin(time), "backlog_packets": 50.0}
     native = value["native"] if joined else 0.0
     rows.append(label | link | {"p_c": p_c, "p_l_coupled": p_l, "p_l_native": native, "p_l": max(p_l, native)})
@@ -82,6 +84,8 @@ def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame]) -> Path:
     """A results folder with these tables, and claims and figures as a campaign would have evaluated them."""
     experiments = [spec.load(file) for file in files]
+    ids = {(r.experiment, r.trial): r.id for e in experiments for r in sweep.expand(e, "sim").runs}
+    tables = {name: table.with_columns(_run_ids(table, ids)) for name, table in tables.items()}
     arrow = {name: tables[name].to_arrow() for name in metrics.TABLES}
     with Store(out) as store:
         for experiment in experiments:
@@ -93,8 +97,28 @@ def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame])
     return out
 
 
-def label_of(file: Path, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """The tables with the run ids and trials of this file's runs, in order."""
-    runs = sweep.expand(spec.load(file), "sim").runs
-    ids = {run.trial: run.id for run in runs}
-    return {name: t.with_columns(pl.col("trial").replace_strict(ids, default="").alias("run")) for name, t in tables.items()}
+def _run_ids(table: pl.DataFrame, ids: Mapping[tuple[str, int], str]) -> pl.Series:
+    rows = zip(table["experiment"], table["trial"], table["run"], strict=True)
+    return pl.Series("run", [ids.get((experiment, trial), run) for experiment, trial, run in rows], dtype=pl.String)
+
+
+@pytest.fixture(scope="session")
+def page() -> dict[str, pl.DataFrame]:
+    """Tables in which everything is as on the page."""
+    return fast_lane()
+
+
+@pytest.fixture
+def make_tables() -> Any:
+    """`fast_lane`, for tests that change a value."""
+    return fast_lane
+
+
+@pytest.fixture
+def make_folder(tmp_path: Path) -> Any:
+    """`make_folder(tables, files=...)` writes a results folder; by default of the fast-lane study."""
+
+    def make(tables: Mapping[str, pl.DataFrame], files: Sequence[Path] | None = None) -> Path:
+        return folder(tmp_path / "results", study("fast-lane") if files is None else files, tables)
+
+    return make

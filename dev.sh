@@ -1,0 +1,56 @@
+#!/bin/sh
+# Sets everything up in ./.venv (nothing is installed into the system) and does one thing:
+#
+#   ./dev.sh reproduce [STUDY]   build, reproduce a study on the simulator, end in a report
+#   ./dev.sh test [ARGS]         build, run the tests of both languages (ARGS go to pytest)
+#   ./dev.sh lint                formatters, linters and type checker, as CI runs them
+#   ./dev.sh bench               packets per second and instructions per packet
+set -eu
+cd "$(dirname "$0")"
+
+fail() {
+    echo "dev.sh: $1" >&2
+    exit 2
+}
+
+# setup [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
+setup() {
+    python=${PYTHON:-python3}
+    command -v "$python" >/dev/null || fail "$python is missing: install Python 3.11 or newer, or set PYTHON"
+    command -v cargo >/dev/null || fail "cargo is missing: install Rust 1.88 or newer"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "$python is older than 3.11: set PYTHON to a newer one"
+    [ -x .venv/bin/python ] || "$python" -m venv .venv
+    [ -x .venv/bin/maturin ] || .venv/bin/python -m pip install --quiet "maturin>=1.9,<2"
+    VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
+        .venv/bin/maturin develop --release --quiet ${1:+--extras "$1"}
+}
+
+task=${1:-}
+[ $# -eq 0 ] || shift
+case $task in
+reproduce)
+    setup
+    exec .venv/bin/l4slab reproduce "${1:-fast-lane}"
+    ;;
+test)
+    setup dev
+    cargo test --quiet --release --package l4slab-core
+    exec .venv/bin/python -m pytest "$@"
+    ;;
+lint)
+    setup dev
+    cargo fmt --check
+    cargo clippy --quiet --workspace --all-targets -- -D warnings
+    .venv/bin/ruff format --check
+    .venv/bin/ruff check
+    .venv/bin/mypy
+    ;;
+bench)
+    exec cargo bench --package l4slab-core --bench simulator -- --instructions
+    ;;
+*)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac

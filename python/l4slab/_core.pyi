@@ -1,0 +1,23 @@
+"""The simulator's core, written in Rust (crates/py)."""
+
+from typing import Any
+
+def simulate(run_json: str) -> dict[str, Any]:
+    """Run a resolved description: {"flows": [rows], "links": [rows], "series": {column: values}}.
+
+    Releases the GIL. Raises ValueError with one sentence.
+    """
+
+def qdiscs() -> list[dict[str, Any]]:
+    """Queue disciplines: name, summary, parameters (keyword, default, help)."""
+
+def controllers() -> list[dict[str, Any]]:
+    """Congestion controls: name, summary, ecn, parameters (keyword, default, help)."""
+
+def canonical_qdisc(text: str) -> str:
+    """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
+
+def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:
+    """A controller's options with every default. Raises ValueError with one sentence."""
+
+def version() -> str: ...

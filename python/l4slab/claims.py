@@ -1,0 +1,169 @@
+"""Claims: statements of a study, checked by SQL over the result tables.
+
+In a claim, `flows`, `links` and `series` are the rows of the experiment it stands in; `all_flows`, `all_links`
+and `all_series` those of every experiment in the results folder. In a study file, both are the latter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from l4slab import metrics
+from l4slab.engines import get_engine
+from l4slab.errors import InputError, one_line
+from l4slab.spec import Claim, Experiment, show
+from l4slab.sweep import Plan, levels_of, sql_reason
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """An empty database without access to files or network."""
+    # One thread: sums of floats must not depend on the machine.
+    return duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
+
+
+def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
+    """Make `flows`, `links` and `series` the rows that a claim of this file is about."""
+    name = experiment.name.replace("'", "''")
+    rows = "true" if experiment.is_study else f"experiment = '{name}'"
+    for table in metrics.TABLES:
+        connection.execute(f"create or replace temp view {table} as select * from all_{table} where {rows}")
+
+
+def check(plans: Sequence[Plan]) -> None:
+    """Prepare every claim's query. Raises InputError for the first that cannot run."""
+    with connect_empty(plans) as connection:
+        for plan in plans:
+            show_experiment(connection, plan.experiment)
+            for claim in plan.experiment.claims:
+                _check_one(connection, plan.experiment, claim)
+
+
+def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
+    """A database with the tables that these plans will fill, empty."""
+    levels: dict[str, list[Any]] = {}
+    for plan in plans:
+        for name, values in levels_of(plan.experiment).items():
+            levels.setdefault(name, []).extend(values)
+    labels = metrics.labels_schema(levels)
+    connection = connect()
+    for table, schema in _columns(plans).items():
+        connection.register(f"all_{table}", pl.DataFrame(schema=schema | labels).to_arrow())
+    return connection
+
+
+def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
+    """The contract's columns and those that the engine adds for the queues and controllers in use."""
+    tables = {table: dict(schema) for table, schema in metrics.TABLES.items()}
+    seen: set[str] = set()
+    for experiment, run in ((plan.experiment, run) for plan in plans for run in plan.runs):
+        qdiscs = [place["qdisc"] for section in ("links", "at") for place in run.description[section]]
+        kinds = {str(qdisc).partition(" ")[0] for qdisc in qdiscs} | {flow["cc"] for flow in run.description["flows"]}
+        if kinds <= seen:
+            continue
+        seen |= kinds
+        try:
+            columns = get_engine(run.engine).columns(run.description)
+        except ValueError as error:
+            raise InputError(f"cannot be run: {error}", file=experiment.file) from None
+        for table, schema in columns.items():
+            tables[table] |= {name: dtype for name, dtype in schema.items() if name not in tables[table]}
+    return tables
+
+
+def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, claim: Claim) -> None:
+    place = f'claim "{claim.id}":'
+    try:
+        statements = connection.extract_statements(claim.sql)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise InputError(
+                f"sql = {show(claim.sql)} is not one SELECT query; write one", file=experiment.file, key=place
+            )
+        relation = connection.sql(claim.sql)
+        first = str(relation.types[0])
+    except duckdb.Error as error:
+        raise InputError(
+            f"sql = {show(claim.sql)} is not valid SQL for these tables: {sql_reason(error)}",
+            file=experiment.file,
+            key=place,
+        ) from None
+    if first not in ("BOOLEAN", '"NULL"', "NULL"):
+        raise InputError(
+            f"sql = {show(claim.sql)} gives {first} in its first column; make it a comparison, which is true or false",
+            file=experiment.file,
+            key=place,
+        )
+
+
+def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
+    """A row per claim with its verdict and evidence (see `metrics.CLAIMS`).
+
+    `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets.
+    """
+    rows = []
+    with connect() as connection:
+        for table in metrics.TABLES:
+            connection.register(f"all_{table}", tables[table])
+        for experiment in sorted(experiments, key=lambda experiment: experiment.name):
+            show_experiment(connection, experiment)
+            for claim in experiment.claims:
+                verdict, evidence = _verdict(connection, claim)
+                rows.append(
+                    {
+                        "experiment": experiment.name,
+                        "id": claim.id,
+                        "says": one_line(claim.says),
+                        "source": claim.source,
+                        "expect": claim.expect,
+                        "verdict": verdict,
+                        "evidence": json.dumps(evidence, ensure_ascii=False),
+                    }
+                )
+    return pl.DataFrame(rows, schema=metrics.CLAIMS)
+
+
+def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, dict[str, Any]]:
+    try:
+        cursor = connection.execute(claim.sql)
+        names = [column[0] for column in cursor.description or []]
+        rows = cursor.fetchmany(2)
+        connection.abort()
+    except duckdb.Error as error:
+        return "error", {"error": sql_reason(error)}
+    if not rows:
+        return "undecided", {"error": "the query gives no row"}
+    if len(rows) > 1:
+        return "error", {"error": "the query gives more than one row"}
+    evidence = {name: _plain(value) for name, value in zip(names[1:], rows[0][1:], strict=True)}
+    match rows[0][0]:
+        case None:
+            return "undecided", evidence
+        case bool(holds):
+            return ("holds" if holds else "fails"), evidence
+        case other:
+            return "error", evidence | {"error": f"the first column is {other!r}, neither true nor false"}
+
+
+def _plain(value: Any) -> Any:
+    """A value of a result row as JSON has it."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and value != value:
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, bool | int | float | str) or value is None else one_line(str(value))
+
+
+def unexpected(claims: pl.DataFrame) -> pl.DataFrame:
+    """The claims whose verdict differs from what the study states."""
+    expected = pl.when(pl.col("expect")).then(pl.lit("holds")).otherwise(pl.lit("fails"))
+    return claims.filter(pl.col("verdict") != expected)

@@ -1,0 +1,238 @@
+"""The command line. Exit status: 0 done, 1 a run or claim failed, 2 the input is wrong, 130 interrupted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from l4slab import __version__, _core, campaign
+from l4slab.claims import unexpected
+from l4slab.doctor import examine
+from l4slab.engines import ENGINES
+from l4slab.errors import L4slabError, one_line, suggest
+from l4slab.studies import studies, study
+from l4slab.sweep import Plan
+
+_LISTS = ("qdiscs", "controllers", "studies")
+_ROWS_SHOWN = 40
+_SUMMARY = ("goodput_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "ce_pct", "drop_pct")
+
+_workers = click.option("--workers", type=int, metavar="N", help="Runs computed at once; default: one per core.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="l4slab", message="%(prog)s %(version)s")
+def cli() -> None:
+    """What L4S does to a network, and a network to L4S, before anyone deploys it."""
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
+@_workers
+@click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
+@click.option("--dry-run", is_flag=True, help="Check the files and say what would run.")
+def run(
+    files: tuple[Path, ...], out: Path | None, engine: str, workers: int | None, dask: str | None, dry_run: bool
+) -> int:
+    """Run experiment files; finished runs in DIR are not repeated."""
+    if dry_run:
+        _show_plans(campaign.plan(files, engine))
+        return 0
+    if out is None:
+        raise click.UsageError("--out is missing; give a folder for the results, such as --out results")
+    if workers is not None and dask is not None:
+        raise click.UsageError("--workers and --dask exclude each other; give one of them")
+    return _show_results(campaign.run(files, out, engine, workers, dask, console=_err()))
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+def report(folder: Path) -> int:
+    """Write DIR/report.html again from the results in DIR."""
+    _out().print(str(campaign.report(folder)), soft_wrap=True)
+    return 0
+
+
+@cli.command()
+@click.argument("name", metavar="STUDY")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: results/STUDY.")
+@_workers
+def reproduce(name: str, out: Path | None, workers: int | None) -> int:
+    """Run a published study and check every statement it makes."""
+    files = study(name)
+    return _show_results(campaign.run(files, out or Path("results") / name, "sim", workers, console=_err()))
+
+
+@cli.command("list")
+@click.argument("what", required=False, metavar="[qdiscs|controllers|studies]")
+def list_(what: str | None) -> int:
+    """What experiments can use: queue disciplines, congestion controls, published studies."""
+    if what is not None and what not in _LISTS:
+        raise click.UsageError(f"cannot list {what}; {suggest(what, _LISTS)}")
+    for kind in _LISTS if what is None else (what,):
+        table = Table(title=kind, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
+        if kind == "studies":
+            for name, files in studies().items():
+                table.add_row(name, ", ".join(file.stem for file in files))
+        else:
+            for entry in _core.qdiscs() if kind == "qdiscs" else _core.controllers():
+                table.add_row(f"[bold]{entry['name']}[/]", entry["summary"])
+                for parameter in entry["parameters"] if what else ():
+                    default = parameter["default"]
+                    shown = f" (default {default})" if default not in (None, "") else ""
+                    table.add_row(f"  {parameter['keyword']}", f"{parameter['help']}{shown}")
+        _out().print(table)
+        _out().print()
+    return 0
+
+
+@cli.command()
+def doctor() -> int:
+    """Look whether this machine can run experiments."""
+    findings = list(examine())
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for finding in findings:
+        table.add_row("ok" if finding.ok else "[red]no[/]", finding.what, finding.text)
+    _out().print(table)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _out() -> Console:
+    # A pipe has no width; tables must not be folded to 80 columns there.
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+def _err() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _show_plans(plans: list[Plan]) -> None:
+    for plan in plans:
+        experiment = plan.experiment
+        if experiment.is_study:
+            _out().print(f"{experiment.name}: {len(experiment.claims)} claims about the other files, no runs")
+            continue
+        trials = f", {experiment.trials} trials each" if experiment.trials > 1 else ""
+        _out().print(
+            f"{experiment.name}: {len(plan.runs)} runs of {plan.combinations} combinations{trials}", soft_wrap=True
+        )
+        for name, levels in plan.factors.items():
+            _out().print(f"  {name}: {', '.join(map(str, levels))}", soft_wrap=True, markup=False)
+        for note in plan.notes():
+            _out().print(note, soft_wrap=True, markup=False)
+
+
+def _show_results(results: campaign.Results) -> int:
+    _show_flows(results.flows)
+    claims = results.claims
+    failed = unexpected(claims)
+    if len(claims):
+        _show_claims(claims)
+    if len(results.published):
+        _show_published(results.published)
+    for run, reason in results.failures[:10]:
+        _err().print(f"l4slab: {run}: the run failed: {reason}", markup=False)
+    if more := results.failures[10:]:
+        _err().print(f"l4slab: {len(more)} more runs failed")
+    for note in results.notes:
+        if campaign.LEFT_OUT in note:
+            _err().print(note, markup=False)
+    if results.folder is not None:
+        _out().print(f"\nReport: {results.folder / 'report.html'}", soft_wrap=True, markup=False)
+    return 1 if results.failures or len(failed) else 0
+
+
+def _show_flows(flows: pl.DataFrame) -> None:
+    position = {name: index for index, name in enumerate(flows.columns)}
+    factors = flows.columns[position["trial"] + 1 : position["flow"]]
+    keys = ["experiment", *factors, "flow", "cc"]
+    means = flows.group_by(keys, maintain_order=True).agg(
+        pl.col("trial").n_unique().alias("trials"), *(pl.col(name).mean() for name in _SUMMARY)
+    )
+    table = Table(title="Flows, mean over trials", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in means.columns:
+        table.add_column(name, justify="right" if means[name].dtype.is_numeric() else "left")
+    for row in means.head(_ROWS_SHOWN).iter_rows():
+        table.add_row(*(_cell(value) for value in row))
+    _out().print(table)
+    if len(means) > _ROWS_SHOWN:
+        _out().print(f"... {len(means) - _ROWS_SHOWN} more rows in flows.parquet")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _show_claims(claims: pl.DataFrame) -> None:
+    table = Table(title="\nClaims", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in ("verdict", "expected", "experiment", "id", "says"):
+        table.add_column(name)
+    for row in claims.iter_rows(named=True):
+        expected = "holds" if row["expect"] else "fails"
+        style = "" if row["verdict"] == expected else "red"
+        table.add_row(row["verdict"], expected, row["experiment"], row["id"], row["says"], style=style)
+    _out().print(table)
+
+
+def _show_published(published: pl.DataFrame) -> None:
+    columns = ["experiment", "quantity", "unit", "published", "measured", "distance", "tolerance"]
+    table = Table(
+        title="\nMeasured against published", title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+    for name in columns:
+        table.add_column(name, justify="right" if published[name].dtype.is_numeric() else "left")
+    for row in published.filter(pl.col("reference").is_null()).iter_rows(named=True):
+        style = "red" if row["within"] is False else ""
+        table.add_row(*(_cell(row[name]) for name in columns), style=style)
+    _out().print(table)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    try:
+        status = cli.main(args=arguments, prog_name="l4slab", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except click.ClickException as error:
+        print(f"l4slab: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except L4slabError as error:
+        print(f"l4slab: {error}", file=sys.stderr)
+        return error.status
+    except (KeyboardInterrupt, click.Abort):
+        print("l4slab: interrupted; finished runs are kept, and the same command does the rest", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 1
+
+
+def _sentence(error: click.ClickException) -> str:
+    text = one_line(error.format_message()).rstrip(".").replace(". Did you mean", "; did you mean")
+    if isinstance(error, click.UsageError) and ";" not in text:
+        command = error.ctx.command_path if error.ctx else "l4slab"
+        text += f'; see "{command} --help"'
+    return text
+
+
+def entry() -> None:
+    """The `l4slab` script."""
+    status = main()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # Not sys.exit: after an error or Ctrl-C it would wait for simulations that nobody wants any more.
+    os._exit(status)

@@ -1,0 +1,55 @@
+"""Engines: functions from a run to a recording. Nothing downstream knows which engine made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from l4slab.errors import InputError, L4slabError, suggest
+
+ENGINES = ("sim", "linux")
+
+
+class EngineError(L4slabError):
+    """The engine broke off a run that it should have finished."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one run gave: the three result tables without their label columns (see `l4slab.metrics`)."""
+
+    flows: pl.DataFrame
+    links: pl.DataFrame
+    series: pl.DataFrame
+
+
+class Engine(Protocol):
+    """`name` is part of every run's id."""
+
+    name: str
+
+    def check(self, description: Mapping[str, Any]) -> None:
+        """Raises ValueError with one sentence where this engine cannot do what the run describes."""
+
+    def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+        """The columns of the tables that this run will give, without running it in full."""
+
+    def execute(self, run_json: str) -> Recording:
+        """Run it. Thread-safe.
+
+        Raises ValueError with one sentence for a description that it cannot run, EngineError where it breaks off.
+        """
+
+
+def get_engine(name: str) -> Engine:
+    """The engine of this name. Raises InputError."""
+    if name == "sim":
+        from l4slab.engines.sim import SimEngine
+
+        return SimEngine()
+    if name == "linux":
+        raise InputError('--engine linux does not exist yet in this version; use "--engine sim"')
+    raise InputError(f"--engine {name} is not an engine; {suggest(name, ENGINES)}")

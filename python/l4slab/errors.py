@@ -1,0 +1,50 @@
+"""What goes wrong, as one sentence each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class L4slabError(Exception):
+    """Something the user should read; `str(error)` is one sentence, `status` the exit status."""
+
+    status = 1
+
+
+class InputError(L4slabError):
+    """The input is wrong: the sentence names the file, the key, the value and the remedy."""
+
+    status = 2
+
+    def __init__(self, message: str, *, file: Path | str | None = None, key: str | None = None):
+        self.message, self.file, self.key = message, file, key
+        about = f"{key} {message}" if key else message
+        super().__init__(one_line(f"{file}: {about}" if file else about))
+
+
+class StoreError(L4slabError):
+    """The results folder cannot be read or written."""
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of white space made one space."""
+    return " ".join(text.split())
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid name that `word` most likely stands for, or None."""
+    by_lower = {name.lower(): name for name in valid}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[close[0]] if close else None
+
+
+def suggest(word: str, valid: Iterable[str]) -> str:
+    """The remedy for a misspelt name: the nearest valid one, or all of them."""
+    names = list(valid)
+    if (name := nearest(word, names)) is not None:
+        return f'did you mean "{name}"?'
+    if len(names) == 1:
+        return f'the only valid one is "{names[0]}"'
+    return "valid are " + ", ".join(names) if names else "none is allowed here"

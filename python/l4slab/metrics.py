@@ -1,0 +1,162 @@
+"""The result tables: their columns, units and meaning. Column names end in their unit.
+
+An engine may give more columns than these; they pass through. A column that it does not give is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+Schema = dict[str, pl.DataType]
+
+_TEXT, _INT, _FLOAT = pl.String(), pl.Int64(), pl.Float64()
+
+# In front of every row of every table; the swept factors follow them.
+LABELS: Schema = {"experiment": _TEXT, "run": _TEXT, "trial": _INT}
+
+# A row per run and flow group.
+FLOWS: Schema = {
+    "flow": _TEXT,
+    "cc": _TEXT,  # or the kind of a flow without congestion control
+    "count": _INT,
+    "ecn_mode": _TEXT,  # what sender and receiver agreed on
+    "goodput_mbps": _FLOAT,  # payload bytes acknowledged in the measured interval, all flows of the group
+    "rate_mbps": _FLOAT,  # Ethernet frames that left the last link
+    "share": _FLOAT,  # of the total goodput of the run
+    "rtt_ms_mean": _FLOAT,  # what the sender's TCP measures, like srtt in ss
+    "rtt_ms_p50": _FLOAT,
+    "rtt_ms_p99": _FLOAT,
+    "sojourn_ms_mean": _FLOAT,  # time in the queues of the links
+    "sojourn_ms_p50": _FLOAT,
+    "sojourn_ms_p99": _FLOAT,
+    "sent_packets": _INT,
+    "ce_pct": _FLOAT,  # of this flow's packets that reached the links
+    "drop_pct": _FLOAT,
+    "retransmits": _INT,
+    "transfers": _INT,  # completed ones, of flows with `bytes`
+    "completion_ms_p50": _FLOAT,
+    "completion_ms_p99": _FLOAT,
+}
+
+# A row per run and link queue: `all`, and `L` and `C` where the qdisc has them.
+LINKS: Schema = {
+    "link": _TEXT,
+    "queue": _TEXT,
+    "rate_mbps": _FLOAT,
+    "utilisation": _FLOAT,
+    "sojourn_ms_mean": _FLOAT,
+    "sojourn_ms_p50": _FLOAT,
+    "sojourn_ms_p99": _FLOAT,
+    "sojourn_ms_max": _FLOAT,
+    "arrived_packets": _INT,
+    "sent_packets": _INT,  # that left the queue
+    "dropped_packets": _INT,
+    "marked_packets": _INT,
+    "ce_pct": _FLOAT,
+    "drop_pct": _FLOAT,
+    "backlog_packets_max": _INT,
+}
+
+# A row per run, sample time and flow (link and queue are NULL) or link queue (flow is NULL).
+SERIES: Schema = {
+    "time_s": _FLOAT,
+    "flow": _TEXT,
+    "link": _TEXT,
+    "queue": _TEXT,
+    "rate_mbps": _FLOAT,
+    "goodput_mbps": _FLOAT,
+    "cwnd_packets": _FLOAT,
+    "srtt_ms": _FLOAT,
+    "sojourn_ms": _FLOAT,
+    "backlog_packets": _FLOAT,
+    "p_c": _FLOAT,  # probabilities, 0 to 1
+    "p_l": _FLOAT,
+    "p_l_coupled": _FLOAT,
+    "p_l_native": _FLOAT,
+}
+
+TABLES: dict[str, Schema] = {"flows": FLOWS, "links": LINKS, "series": SERIES}
+
+CLAIMS: Schema = {
+    "experiment": _TEXT,
+    "id": _TEXT,
+    "says": _TEXT,
+    "source": _TEXT,
+    "expect": pl.Boolean(),
+    "verdict": _TEXT,  # holds | fails | undecided | error
+    "evidence": _TEXT,  # JSON: the further columns of the claim's query
+}
+
+PUBLISHED: Schema = {
+    "experiment": _TEXT,
+    "id": _TEXT,
+    "quantity": _TEXT,
+    "unit": _TEXT,
+    "published": _FLOAT,
+    "measured": _FLOAT,  # mean over the rows of the figure's query
+    "measured_min": _FLOAT,
+    "measured_max": _FLOAT,
+    "distance": _FLOAT,  # measured - published
+    "tolerance": _FLOAT,
+    "within": pl.Boolean(),
+    "flow": _TEXT,  # of figures that are a column of `flows`
+    "column": _TEXT,
+    "source": _TEXT,
+    "reference": _TEXT,  # the file the figure comes from, where it is not in the experiment file
+}
+
+# What stands in a column's name, and how a person writes it.
+UNITS = {"mbps": "Mb/s", "ms": "ms", "pct": "%", "packets": "packets", "s": "s"}
+
+
+def unit_of(column: str) -> str:
+    """The unit in a column's name ("rtt_ms_mean" is in ms), or "" where it has none."""
+    return next((UNITS[part] for part in column.split("_") if part in UNITS), "")
+
+
+def all_columns() -> set[str]:
+    """Every column name that a factor must not take."""
+    return {name for schema in (LABELS, *TABLES.values()) for name in schema}
+
+
+def table_of(name: str, data: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> pl.DataFrame:
+    """Rows or columns from an engine as the table `name`: every contract column, then the engine's others."""
+    schema = TABLES[name]
+    columns = data if isinstance(data, Mapping) else {key: [row.get(key) for row in data] for key in _keys(data)}
+    rows = len(next(iter(columns.values()), ()))
+    out = []
+    for key, dtype in schema.items():
+        values = columns.get(key)
+        out.append(pl.Series(key, [None] * rows if values is None else values, dtype=dtype, strict=False))
+    for key, values in columns.items():
+        if key not in schema:
+            extra = pl.Series(key, values, strict=False)
+            # The type must not depend on whether one run happens to have no value.
+            out.append(extra.cast(pl.Float64) if extra.dtype == pl.Null else extra)
+    return pl.DataFrame(out)
+
+
+def _keys(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    return dict.fromkeys(key for row in rows for key in row)
+
+
+def is_numeric(levels: Iterable[object]) -> bool:
+    """Whether a factor's column holds numbers; otherwise it holds the levels as text."""
+    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+
+
+def labels_schema(factors: Mapping[str, Sequence[object]]) -> Schema:
+    """The label columns: a factor's is a number where every level is one, else text."""
+    schema = dict(LABELS)
+    for name, levels in factors.items():
+        whole = all(isinstance(level, int) for level in levels)
+        schema[name] = (_INT if whole else _FLOAT) if is_numeric(levels) else _TEXT
+    return schema
+
+
+def level_text(level: object) -> str:
+    """A level as it stands in a text column."""
+    return ("true" if level else "false") if isinstance(level, bool) else str(level)

@@ -1,0 +1,17 @@
+"""Figures for papers, from result tables (polars DataFrames as in `l4slab.Results`) to matplotlib figures.
+
+    figure = plot.time_series(results.series.filter(experiment="A"))
+    Path("a.svg").write_text(plot.to_svg(figure))
+
+Each function draws one case: an experiment at one level of every factor, all trials. A flow has the same colour and
+line style in every figure of a report, and lines differ in style as well as colour. Where the table has nothing to
+draw, the result is None.
+"""
+
+from l4slab.plot.comparison import comparison
+from l4slab.plot.inside import inside
+from l4slab.plot.style import to_svg
+from l4slab.plot.time_series import time_series
+from l4slab.plot.trials import median_trial
+
+__all__ = ["comparison", "inside", "median_trial", "time_series", "to_svg"]

@@ -1,0 +1,65 @@
+"""Delivery rate and TCP round-trip time of every flow over time, the primary metrics of the published plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from l4slab.plot.style import WIDTH_IN, limit_y, look, shade_warmup, styled
+from l4slab.plot.trials import median_trial
+
+
+def time_series(
+    series: pl.DataFrame, *, flows: Sequence[str] | None = None, warmup_s: float = 0, trial: int | None = None
+) -> Figure | None:
+    """Two panels over one time axis: rate (Mb/s) and smoothed RTT (ms), or queue delay where no flow is TCP.
+
+    `series` has the rows of one case. One trial, the median one unless given, is drawn in full, the others faintly;
+    the time before `warmup_s` is shaded. `flows` orders the colours (default: as they come). None without data.
+    """
+    of_flows = series.filter(pl.col("flow").is_not_null())
+    if of_flows.is_empty():
+        return None
+    names = list(flows or of_flows["flow"].unique(maintain_order=True))
+    trial = median_trial(series, warmup_s) if trial is None else trial
+    panels = [
+        (column, label)
+        for column, label in [(_rate_column(of_flows), "delivery rate (Mb/s)"), ("srtt_ms", "TCP RTT (ms)")]
+        if of_flows[column].count()
+    ]
+    if not panels:
+        return None
+    with styled():
+        figure = Figure(figsize=(WIDTH_IN, 1.15 + 1.55 * len(panels)))
+        axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for axis, (column, label) in zip(axes, panels, strict=True):
+            _panel(axis, of_flows, names, column, trial, warmup_s)
+            axis.set_ylabel(label)
+        axes[-1].set_xlabel("time (s)")
+        end = float(series["time_s"].max() or 0)  # type: ignore[arg-type]
+        axes[-1].set_xlim(0, end)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 4), handlelength=3)
+    return figure
+
+
+def _rate_column(of_flows: pl.DataFrame) -> str:
+    return "rate_mbps" if of_flows["rate_mbps"].count() else "goodput_mbps"
+
+
+def _panel(axis: Axes, of_flows: pl.DataFrame, names: Sequence[str], column: str, trial: int, warmup_s: float) -> None:
+    for number in [n for n in of_flows["trial"].unique().sort() if n != trial] + [trial]:
+        for name in names:
+            rows = of_flows.filter((pl.col("trial") == number) & (pl.col("flow") == name)).sort("time_s")
+            values = rows[column].to_numpy()
+            if number == trial:
+                axis.plot(rows["time_s"].to_numpy(), values, label=name, zorder=3, **look(names, name))
+            else:
+                colour = look(names, name)["color"]
+                axis.plot(rows["time_s"].to_numpy(), values, color=colour, alpha=0.16, linewidth=0.6, zorder=2)
+    shade_warmup(axis, warmup_s)
+    drawn = of_flows.drop_nulls(column)
+    limit_y(axis, drawn["time_s"].to_numpy(), drawn[column].to_numpy(), warmup_s)

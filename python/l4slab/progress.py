@@ -1,0 +1,82 @@
+"""How far a campaign is: a bar with ETA on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_LINE_EVERY_S = 10.0
+
+
+class Reporter(Protocol):
+    """Told how many runs have ended so far."""
+
+    def update(self, ended: int) -> None: ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def update(self, ended: int) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, bar: Progress, total: int):
+        self._bar = bar
+        self._task = bar.add_task("runs", total=total)
+
+    def update(self, ended: int) -> None:
+        self._bar.update(self._task, completed=ended)
+
+
+class _Lines:
+    def __init__(self, console: Console, total: int):
+        self._console, self._total = console, total
+        self._start = self._last = time.monotonic()
+
+    def update(self, ended: int) -> None:
+        now = time.monotonic()
+        if now - self._last < _LINE_EVERY_S:
+            return
+        self._last = now
+        left = f", about {duration_text((now - self._start) / ended * (self._total - ended))} left" if ended else ""
+        self._console.print(f"{ended} of {self._total} runs{left}")
+
+
+def duration_text(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def reporting(console: Console, total: int, workers: int) -> Iterator[Reporter]:
+    """A reporter for `total` runs, on `console`."""
+    if not total:
+        yield Silent()
+        return
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as bar:
+            yield _Bar(bar, total)
+        return
+    console.print(f"{total} runs, {workers} at a time")
+    start = time.monotonic()
+    yield _Lines(console, total)
+    console.print(f"{total} runs ended after {duration_text(time.monotonic() - start)}")

@@ -1,0 +1,161 @@
+"""Published figures against what is measured here, with the distance.
+
+A `[[published]]` table with `value` gives one figure. What it is compared with comes from `sql`, whose first column
+has a number per trial (or a single one), or from `flow` and `column`, short for
+`select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links` and `series` are what they are in a
+claim (`l4slab.claims`).
+
+A `[[published]]` table with `reference` names a CSV file of published figures; it is the table `reference` in `sql`,
+which gives a row per figure with the columns `quantity`, `published` and `measured`, and `unit` where they differ.
+The files belong to the studies and are not part of this package: where the folder is not found, these tables are
+left out and the figures with a `value` remain.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from l4slab import metrics
+from l4slab.claims import connect, connect_empty, show_experiment
+from l4slab.errors import InputError
+from l4slab.spec import Experiment, Published, show
+from l4slab.sweep import Plan, sql_reason
+
+REFERENCE_VARIABLE = "L4SLAB_REFERENCE"
+_ROWS = ("quantity", "published", "measured")
+
+
+def reference_folder() -> Path | None:
+    """The folder of reference files: $L4SLAB_REFERENCE, else `../shared/reference` beside a source checkout."""
+    named = os.environ.get(REFERENCE_VARIABLE)
+    if named:
+        return Path(named) if Path(named).is_dir() else None
+    checkout = Path(__file__).resolve().parents[2]
+    folder = checkout.parent / "shared" / "reference"
+    return folder if (checkout / "pyproject.toml").is_file() and folder.is_dir() else None
+
+
+def _sql(figure: Published) -> str:
+    if figure.sql is not None:
+        return figure.sql
+    flow = str(figure.flow).replace("'", "''")
+    column = str(figure.column).replace('"', '""')
+    return f"""select "{column}" from flows where flow = '{flow}'"""
+
+
+def _register_reference(connection: duckdb.DuckDBPyConnection, figure: Published) -> bool:
+    """Make the figure's file the table `reference`; False where it is not there."""
+    folder = reference_folder()
+    if folder is None or figure.reference is None or not (folder / figure.reference).is_file():
+        return False
+    frame = pl.read_csv(folder / figure.reference, infer_schema_length=None)
+    connection.register("reference", frame.to_arrow())
+    return True
+
+
+def check(plans: Sequence[Plan]) -> None:
+    """Prepare every figure's query. Raises InputError for the first that cannot run."""
+    with connect_empty(plans) as connection:
+        for plan in plans:
+            show_experiment(connection, plan.experiment)
+            for figure in plan.experiment.published:
+                if figure.reference is None or _register_reference(connection, figure):
+                    _check_one(connection, plan.experiment, figure)
+
+
+def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> None:
+    place, sql = f'published "{figure.id}":', _sql(figure)
+
+    def wrong(text: str) -> InputError:
+        return InputError(f"sql = {show(sql)} {text}", file=experiment.file, key=place)
+
+    try:
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise wrong("is not one SELECT query; write one")
+        relation = connection.sql(sql)
+    except duckdb.Error as error:
+        raise wrong(f"is not valid SQL for these tables: {sql_reason(error)}") from None
+    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    if figure.reference is not None:
+        if missing := [name for name in _ROWS if name not in types]:
+            raise wrong(f"gives no column {missing[0]}; name the columns {', '.join(_ROWS)}")
+        numbers = {name: types[name] for name in _ROWS[1:]}
+    else:
+        numbers = dict([next(iter(types.items()))])
+    for name, kind in numbers.items():
+        if not kind.startswith(("DOUBLE", "FLOAT", "DECIMAL", "BIGINT", "HUGEINT", "INTEGER", "UBIGINT", '"NULL"')):
+            raise wrong(f"gives {kind} in its column {name}; make it a number")
+
+
+def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
+    """A row per published figure with what is measured (see `metrics.PUBLISHED`).
+
+    `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets.
+    """
+    rows: list[dict[str, Any]] = []
+    with connect() as connection:
+        for table in metrics.TABLES:
+            connection.register(f"all_{table}", tables[table])
+        for experiment in sorted(experiments, key=lambda experiment: experiment.name):
+            show_experiment(connection, experiment)
+            for figure in experiment.published:
+                rows += _compare(connection, experiment, figure)
+    return pl.DataFrame(rows, schema=metrics.PUBLISHED)
+
+
+def _compare(
+    connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published
+) -> Iterator[dict[str, Any]]:
+    common = {
+        "experiment": experiment.name,
+        "id": figure.id,
+        "flow": figure.flow,
+        "column": figure.column,
+        "source": figure.source,
+        "reference": figure.reference,
+    }
+    if figure.reference is None:
+        values = [_number(row[0]) for row in connection.execute(_sql(figure)).fetchall()]
+        found = [value for value in values if value is not None]
+        measured = math.fsum(found) / len(found) if found else None
+        spread = {"measured_min": min(found, default=None), "measured_max": max(found, default=None)}
+        unit = figure.unit or metrics.unit_of(figure.column or "")
+        yield common | spread | _row(figure.quantity or figure.id, unit, figure.value, measured, figure.tolerance)
+    elif _register_reference(connection, figure):
+        cursor = connection.execute(_sql(figure))
+        names = [column[0] for column in cursor.description or []]
+        for cells in cursor.fetchall():
+            row = dict(zip(names, cells, strict=True))
+            published, measured = _number(row["published"]), _number(row["measured"])
+            yield common | _row(
+                str(row["quantity"]), str(row.get("unit") or figure.unit), published, measured, figure.tolerance
+            )
+
+
+def _row(
+    quantity: str, unit: str, published: float | None, measured: float | None, tolerance: float | None
+) -> dict[str, Any]:
+    distance = None if published is None or measured is None else measured - published
+    return {
+        "quantity": quantity,
+        "unit": unit,
+        "published": published,
+        "measured": measured,
+        "distance": distance,
+        "tolerance": tolerance,
+        "within": None if distance is None or tolerance is None else abs(distance) <= tolerance,
+    }
+
+
+def _number(value: Any) -> float | None:
+    number = None if value is None else float(value)
+    return number if number is not None and math.isfinite(number) else None

@@ -1,0 +1,159 @@
+"""report.html: one self-contained page from a results folder."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from l4slab import __version__, plot
+from l4slab.report import explorer, tables
+from l4slab.report.results import Case, Folder, load
+
+# Static figures of at most so many cases; the interactive view and the tables go on.
+MAX_FIGURE_CASES = 12
+MAX_COMPARED_CASES = 60
+
+
+def write_report(out_dir: Path | str) -> Path:
+    """Write `report.html` from the tables and experiment files in `out_dir`; its path.
+
+    The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
+    in the folder cannot be read, OSError where the page cannot be written.
+    """
+    path = Path(out_dir) / "report.html"
+    page = render(load(Path(out_dir)))
+    temporary = path.with_name(".report.html.tmp")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def render(folder: Folder) -> str:
+    """The page as text."""
+    figures = _Figures(folder)
+    verdicts = tables.verdicts(folder)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            title=folder.title,
+            about=folder.about,
+            version=__version__,
+            verdicts=verdicts,
+            camps=tables.camps(verdicts),
+            agreement=tables.agreement(folder),
+            references=tables.references(folder),
+            comparison=figures.comparison(),
+            sections=[_section(folder, experiment, figures) for experiment in folder.experiments],
+            explorer=_json(explorer.data(folder)),
+            flows=tables.results(folder, "flows"),
+            links=tables.results(folder, "links"),
+            command=folder.command,
+            shortfall=folder.shortfall,
+            files=[(e.file.name, e.source.decode("utf-8-sig")) for e in folder.files],
+            style=_text("templates/report.css"),
+            chart_style=_text("vendor/uPlot.min.css"),
+            chart_library=_text("vendor/uPlot.iife.min.js"),
+            script=_text("templates/report.js"),
+        )
+    )
+
+
+def _section(folder: Folder, experiment: str, figures: _Figures) -> dict[str, Any]:
+    cases = [case for case in folder.cases if case.experiment == experiment]
+    drawn = [figures.case(case) for case in cases if figures.room()]
+    return {
+        "name": experiment,
+        "title": folder.file(experiment).title,
+        "about": folder.file(experiment).about,
+        "cases": drawn,
+        "omitted": len(cases) - len(drawn),
+        "set_up": tables.set_up(folder, experiment),
+        "runs": tables.runs(folder, experiment),
+    }
+
+
+class _Figures:
+    """Draws the page's figures, each once, with ids that differ from every other's."""
+
+    def __init__(self, folder: Folder):
+        self.folder, self.number, self.cases = folder, 0, 0
+
+    def room(self) -> bool:
+        return self.cases < MAX_FIGURE_CASES
+
+    def comparison(self) -> Markup | None:
+        folder = self.folder
+        if not 1 < len(folder.cases) <= MAX_COMPARED_CASES:
+            return None
+        figure = plot.comparison(
+            folder.flows,
+            cases=[case.levels if folder.factors else {"experiment": case.experiment} for case in folder.cases],
+            labels=[case.label(folder) for case in folder.cases],
+            names=folder.flow_names,
+            published=folder.published,
+        )
+        many = f"{len(folder.cases)} cases"
+        return self._svg(figure, f"Rate and delay of every flow, {many} side by side. The numbers are under Results.")
+
+    def case(self, case: Case) -> dict[str, Any]:
+        self.cases += 1
+        series, warmup_s = self.folder.series_of(case), self.folder.warmup_s(case)
+        trial = plot.median_trial(series, warmup_s)
+        over_time = plot.time_series(series, flows=self.folder.flow_names, warmup_s=warmup_s, trial=trial)
+        inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
+        name = case.label(self.folder)
+        return {
+            "label": case.level_text,
+            "trial": trial,
+            "trials": series["trial"].n_unique(),
+            "warmup_s": warmup_s,
+            "over_time": self._svg(over_time, f"{name}: delivery rate and round-trip time of each flow over time."),
+            "inside": self._svg(inside, f"{name}: Classic, coupled and native marking probability over time."),
+        }
+
+    def _svg(self, figure: Figure | None, alternative: str) -> Markup | None:
+        """The figure as an element of the page, with a text for those who cannot see it."""
+        if figure is None:
+            return None
+        self.number += 1
+        svg = plot.to_svg(figure)
+        svg = svg[svg.index("<svg") :].strip()
+        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+        own = f"f{self.number}-"
+        svg = re.sub(r'(?<= id=")|(?<=url\(#)|(?<=href="#)', own, svg)
+        opening = f'<svg role="img" aria-label="{escape(alternative)}" '
+        svg = re.sub(r"<svg (?=[^>]*>)", opening, svg, count=1)
+        return Markup(re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2))  # noqa: S704  (our own drawing)
+
+
+def _json(value: object) -> Markup:
+    import json
+
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Inside a script element nothing is escaped, and only this could end it.
+    return Markup(text.replace("<", "\\u003c"))  # noqa: S704
+
+
+@cache
+def _text(name: str) -> Markup:
+    return Markup((files("l4slab.report") / name).read_text(encoding="utf-8"))  # noqa: S704  (our own file)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("l4slab.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )

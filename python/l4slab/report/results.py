@@ -1,0 +1,164 @@
+"""A results folder as the report sees it: tables, experiment files, and the cases to show."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from l4slab import metrics, spec, sweep
+from l4slab.spec import Experiment
+from l4slab.studies import studies
+from l4slab.sweep import Plan
+
+
+@dataclass(frozen=True)
+class Case:
+    """An experiment at one level of every factor."""
+
+    levels: Mapping[str, Any]  # of the columns `experiment` and every factor
+
+    @property
+    def experiment(self) -> str:
+        """The experiment's name."""
+        return str(self.levels["experiment"])
+
+    @property
+    def level_text(self) -> str:
+        """The factors' levels, or "" where there are none; of a dotted key the last part, where that is unique."""
+        short = [name.rpartition(".")[2] for name in self.levels]
+        names = [last if short.count(last) == 1 else name for name, last in zip(self.levels, short, strict=True)]
+        levels = zip(names, self.levels.values(), strict=True)
+        return ", ".join(f"{name} = {level}" for name, level in levels if name != "experiment" and level is not None)
+
+    def label(self, folder: Folder) -> str:
+        """How a person calls it: the title where that is enough, else with the levels."""
+        if not self.level_text:
+            return folder.file(self.experiment).title
+        return self.level_text if len(folder.experiments) == 1 else f"{self.experiment}: {self.level_text}"
+
+    def rows(self) -> pl.Expr:
+        """True for the rows of this case."""
+        return pl.all_horizontal(pl.col(name).eq_missing(pl.lit(value)) for name, value in self.levels.items())
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Everything the report needs from a results folder."""
+
+    folder: Path
+    files: list[Experiment]
+    flows: pl.DataFrame
+    links: pl.DataFrame
+    claims: pl.DataFrame
+    published: pl.DataFrame
+    factors: list[str]
+    cases: list[Case]
+    _plans: dict[str, Plan] = field(default_factory=dict)
+
+    @cached_property
+    def experiments(self) -> list[str]:
+        """The experiments that have runs, by name."""
+        return [e.name for e in self.files if not e.is_study]
+
+    @cached_property
+    def flow_names(self) -> list[str]:
+        """Every flow, in the order of the files: it has the same colour throughout."""
+        return list(self.flows["flow"].unique(maintain_order=True).drop_nulls())
+
+    @cached_property
+    def study(self) -> Experiment | None:
+        """The file that says what the folder is about."""
+        named = [e for e in self.files if e.is_study]
+        if named:
+            return named[0]
+        return self.files[0] if len(self.files) == 1 else None
+
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        return self.study.title if self.study else "l4slab: " + ", ".join(self.experiments)
+
+    @property
+    def about(self) -> str:
+        """The question of the study."""
+        return self.study.about if self.study and self.study.is_study else ""
+
+    def file(self, experiment: str) -> Experiment:
+        """The experiment file of this name."""
+        return next(e for e in self.files if e.name == experiment)
+
+    def plan(self, experiment: str) -> Plan:
+        """The runs that the file describes."""
+        if experiment not in self._plans:
+            self._plans[experiment] = sweep.expand(self.file(experiment), "sim")
+        return self._plans[experiment]
+
+    def series_of(self, case: Case) -> pl.DataFrame:
+        """The time series of a case, of all trials."""
+        return pl.scan_parquet(self.folder / "series.parquet").filter(case.rows()).collect()
+
+    def run_of(self, case: Case) -> sweep.Run | None:
+        """The first run of a case, for its settings."""
+        row = self.flows.filter(case.rows())
+        ids = set(row["run"])
+        by_label = [r for r in self.plan(case.experiment).runs if r.id in ids]
+        if by_label:
+            return by_label[0]
+        runs = self.plan(case.experiment).runs
+        return runs[0] if runs and not self.factors else None
+
+    def warmup_s(self, case: Case) -> float:
+        """The time that the figures leave out."""
+        run = self.run_of(case)
+        return float(run.description["warmup_ns"]) / 1e9 if run else 0.0
+
+    @cached_property
+    def shortfall(self) -> str:
+        """A sentence where runs are missing, else ""."""
+        planned = sum(len(self.plan(e).runs) for e in self.experiments)
+        present = self.flows.select(pl.struct("experiment", "run").n_unique()).item() if len(self.flows) else 0
+        if present >= planned:
+            return ""
+        return f"{planned - present} of {planned} runs are missing; everything below is about the others."
+
+    @cached_property
+    def command(self) -> str:
+        """What makes these results again."""
+        mine = {e.file.name: e.source for e in self.files}
+        for name, shipped in studies().items():
+            if {path.name: path.read_bytes() for path in shipped} == mine:
+                return f"l4slab reproduce {name}"
+        return f"l4slab run {' '.join(shlex.quote(name) for name in mine)} --out results"
+
+
+def load(folder: Path) -> Folder:
+    """Read a results folder. Raises InputError for an experiment file that cannot be read."""
+    flows = _read(folder, "flows", metrics.LABELS | metrics.FLOWS)
+    links = _read(folder, "links", metrics.LABELS | metrics.LINKS)
+    position = {name: number for number, name in enumerate(flows.columns)}
+    factors = flows.columns[position["trial"] + 1 : position["flow"]]
+    levels = flows.select("experiment", *factors).unique(maintain_order=True)
+    return Folder(
+        folder=folder,
+        files=[spec.load(file) for file in sorted((folder / "experiments").glob("*.toml"))],
+        flows=flows,
+        links=links,
+        claims=_read(folder, "claims", metrics.CLAIMS),
+        published=_read(folder, "published", metrics.PUBLISHED),
+        factors=factors,
+        cases=[Case(row) for row in levels.iter_rows(named=True)],
+    )
+
+
+def _read(folder: Path, table: str, schema: metrics.Schema) -> pl.DataFrame:
+    """A table with every column of `schema`; empty where there is no file."""
+    path = folder / f"{table}.parquet"
+    frame = pl.read_parquet(path) if path.is_file() else pl.DataFrame(schema=schema)
+    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in frame.columns]
+    return frame.with_columns(missing)

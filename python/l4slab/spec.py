@@ -1,0 +1,769 @@
+"""The experiment file: read, check, and resolve to what an engine runs.
+
+`load` reads a TOML file into an `Experiment` whose tables are still as written, because a sweep may set or
+complete any of them. `Resolver.resolve` turns one complete document into the plain description of a run
+(times in ns, rates in bit/s, sizes in bytes, every default filled in). Both raise `InputError`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from l4slab import _core
+from l4slab.errors import InputError, one_line, suggest
+from l4slab.units import RATE, SIZE, TIME, Dimension
+
+Level = str | int | float | bool
+
+CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
+SECTIONS = ("link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published")
+# Names are parts of dotted keys and of {placeholders}.
+_RESERVED = set('.*{}":')
+
+
+def _quantity(dimension: Dimension, *, zero: bool = False) -> BeforeValidator:
+    def parse(text: object) -> int:
+        value = dimension.parse(text)
+        if value < 0 or (value == 0 and not zero):
+            least = "must not be negative" if zero else "must be more than 0"
+            raise ValueError(f'{least}; write a {dimension.name} such as "{dimension.example}"')
+        return value
+
+    return BeforeValidator(parse)
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError("is not an option value; write text or a number")
+
+
+Rate = Annotated[int, _quantity(RATE)]
+Size = Annotated[int, _quantity(SIZE)]
+Duration = Annotated[int, _quantity(TIME)]
+TimeOrZero = Annotated[int, _quantity(TIME, zero=True)]
+TcpEcn = Literal["accecn", "classic", "off"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Top(_Table):
+    """The top-level keys. Times in ns."""
+
+    title: str = ""
+    about: str = ""
+    duration: Duration = Field(examples=['"60s"'])
+    warmup: TimeOrZero = 0
+    seed: int = Field(1, ge=0, lt=2**63, examples=["1"])
+    trials: int = Field(1, ge=1, le=1_000_000, examples=["5"])
+    sample: Duration = 100_000_000
+    start_jitter: TimeOrZero = 100_000_000
+
+
+class Link(_Table):
+    """A shaped link with one queue discipline. Rate in bit/s, burst in bytes."""
+
+    rate: Rate = Field(examples=['"100Mbit"'])
+    qdisc: str = Field(examples=['"dualpi2"'])
+    burst: Size = 1600
+
+
+class _Flow(_Table):
+    name: str = Field(examples=['"l4s"'])
+    count: int = Field(1, ge=1, le=1_000_000, examples=["1"])
+    start: TimeOrZero = 0
+    stop: Duration | None = None
+    path: list[str] | None = Field(None, examples=['["bottleneck"]'])
+
+
+class TcpFlow(_Flow):
+    """`count` TCP connections. Times in ns, sizes in bytes, rates in bit/s."""
+
+    kind: Literal["tcp"] = "tcp"
+    cc: str = Field(examples=['"cubic"'])
+    rtt: Duration = Field(examples=['"10ms"'])
+    bytes: Size | None = None
+    ecn: TcpEcn | None = None
+    peer_ecn: TcpEcn | None = None
+    reverse_path: list[str] = Field([], examples=['["bottleneck"]'])
+    pace: Rate | None = None
+    options: dict[str, Annotated[str, BeforeValidator(_option_text)]] = Field({}, examples=['{ version = "0.7" }'])
+
+
+class CbrFlow(_Flow):
+    """`count` unresponsive UDP sources; `packet` is the Ethernet frame, `batch` frames leave back to back."""
+
+    kind: Literal["cbr"] = "cbr"
+    rate: Rate = Field(examples=['"50Mbit"'])
+    rtt: TimeOrZero = Field(examples=['"10ms"'])
+    ecn: Literal["not-ect", "ect0", "ect1"] = "not-ect"
+    packet: Annotated[Size, Field(ge=64, le=9014)] = 1514
+    batch: int = Field(1, ge=1, le=65_536, examples=["1"])
+
+
+class At(_Table):
+    """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
+
+    time: TimeOrZero = Field(examples=['"20s"'])
+
+
+class Impair(_Table):
+    """netem in front of a link."""
+
+    netem: str = Field(examples=['"delay 2ms"'])
+    before: str = Field(examples=['"bottleneck"'])
+    direction: Literal["forward", "reverse", "both"] = "forward"
+
+
+class Rewrite(_Table):
+    """ECN field rewriting on one flow's path."""
+
+    flow: str = Field(examples=['"tweaked"'])
+    where: str = Field(examples=['"before:bottleneck"'])
+    from_: Literal["not-ect", "ect0", "ect1", "ce"] = Field(alias="from", examples=['"ect0"'])
+    to: Literal["not-ect", "ect0", "ect1", "ce"] = Field(examples=['"ect1"'])
+
+
+class Skip(_Table):
+    """Combinations of a sweep that are left out."""
+
+    when: str = Field(examples=["\"aqm = 'FIFO'\""])
+    why: str = ""
+
+
+class Claim(_Table):
+    """A statement of the study and the SQL that checks it; `expect` is the verdict the study states."""
+
+    id: str = Field(min_length=1, examples=['"A-smaller-share"'])
+    says: str = ""
+    source: str = ""
+    sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])
+    expect: bool = Field(True, examples=["true"])
+
+
+class Published(_Table):
+    """A published figure and how the same quantity is measured here (see `l4slab.published`)."""
+
+    id: str = Field(min_length=1, examples=['"A-cubic-rate"'])
+    quantity: str = ""
+    unit: str = ""
+    value: float | None = Field(None, examples=["43.6"])
+    tolerance: float | None = Field(None, ge=0, examples=["2.0"])
+    flow: str | None = Field(None, examples=['"cubic"'])
+    column: str | None = Field(None, examples=['"rate_mbps"'])
+    sql: str | None = Field(None, examples=["\"select rate_mbps from flows where flow = 'cubic'\""])
+    reference: str | None = Field(None, examples=['"fast_lane_summary.csv"'])
+    source: str = ""
+
+
+FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow}
+AT_KEYS = ("rate", "qdisc")
+# What may be swept at the top level; `title`, `about` and `trials` describe the experiment, not a run.
+TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file as written, with its structure checked.
+
+    A study file has neither links nor flows: it describes no run, and its claims and published figures are about
+    every experiment in the results folder.
+    """
+
+    name: str
+    file: Path
+    source: bytes
+    document: dict[str, Any]
+    top: dict[str, Any]
+    title: str
+    about: str
+    trials: int
+    factors: dict[str, list[Level]]
+    bundles: dict[str, list[dict[str, Any]]]
+    let: dict[str, str]
+    skips: list[Skip]
+    claims: list[Claim]
+    published: list[Published]
+
+    @property
+    def is_study(self) -> bool:
+        """Whether this is a study file."""
+        return not self.document["link"] and not self.document["flow"]
+
+
+@dataclass
+class _Problem(Exception):
+    """A wrong value: the table it stands in, its key, and a text that continues `key = value`."""
+
+    table: tuple[str, ...]
+    key: str
+    message: str
+
+    def where(self, origin: Mapping[tuple[str, ...], str]) -> str:
+        """The place in the file: the sweep that set the value, or the table."""
+        first_key = self.key.split(".")[0]
+        return origin.get((*self.table, first_key)) or table_title(self.table)
+
+
+def table_title(table: tuple[str, ...]) -> str:
+    """How a message names a table of the file."""
+    match table:
+        case ("flow", name):
+            return f'flow "{name}"'
+        case ("at" | "rewrite" | "skip" | "claim" | "published" | "flow[]" as section, number):
+            return f"[[{section.removesuffix('[]')}]] no. {number}"
+        case _:
+            return ".".join(table)
+
+
+def show(value: object) -> str:
+    """A value as it is written in TOML, shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys a table of this model may have, as written in the file."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+_KIND_OF_TYPE = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+}
+_BOUNDS = {
+    "greater_than_equal": "must be at least",
+    "greater_than": "must be more than",
+    "less_than_equal": "must be at most",
+    "less_than": "must be less than",
+}
+
+
+def _check(model: type[BaseModel], raw: object, table: tuple[str, ...], *, complete: bool = True) -> Any:
+    """`raw` as a `model`, or `_Problem` for its first mistake; missing keys count only where `complete`."""
+    if not isinstance(raw, dict):
+        raise _Problem(table, "", "is not a table of keys and values")
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False)
+        # A misspelt key is also missing under its right name: the misspelling is what to tell.
+        for mistake in sorted(mistakes, key=lambda mistake: mistake["type"] == "missing"):
+            if complete or mistake["type"] != "missing":
+                raise _problem(model, mistake, raw, table) from None
+    return None
+
+
+def _problem(model: type[BaseModel], mistake: Any, raw: dict[str, Any], table: tuple[str, ...]) -> _Problem:
+    path = [str(part) for part in mistake["loc"]]
+    key, kind, context = ".".join(path), mistake["type"], mistake.get("ctx", {})
+    info = next((i for n, i in model.model_fields.items() if path[0] in (n, i.alias)), None)
+    example = info.examples[0] if info and info.examples else None
+    remedy = f"; write it such as {path[0]} = {example}" if example else ""
+    if kind == "missing":
+        return _Problem(table, "", f"has no {key}{remedy.replace('write it', 'add it', 1)}")
+    if kind == "extra_forbidden":
+        others = [name for name in keys_of(model) if name not in raw]
+        text = f"is not a key here; {suggest(path[-1], others)}"
+    elif kind == "value_error":
+        text = str(context["error"])
+    elif kind == "literal_error":
+        values = [v.strip("' ") for v in context["expected"].replace(" or ", ", ").split(",")]
+        given = mistake["input"]
+        text = f"is none of {', '.join(values)}"
+        if isinstance(given, str):
+            text += f"; {suggest(given, values)}"
+    elif kind in _KIND_OF_TYPE:
+        text = f"is not {_KIND_OF_TYPE[kind]}{remedy}"
+    elif kind in _BOUNDS:
+        text = f"{_BOUNDS[kind]} {next(iter(context.values()))}"
+    else:
+        text = f"is not valid: {mistake['msg']}{remedy}"
+    # pydantic gives the parsed number where a bound is broken; the user wants to see what is in the file.
+    given = raw.get(key, mistake["input"])
+    return _Problem(table, key, f"= {show(given)} {text}")
+
+
+def _input_error(problem: _Problem, file: Path, origin: Mapping[tuple[str, ...], str]) -> InputError:
+    where = problem.where(origin)
+    key, joint = problem.key, ": "
+    if where == ".".join(problem.table):
+        joint = "." if where else ""
+    if not key:
+        return InputError(f"{where} {problem.message}".strip(), file=file)
+    return InputError(f"{where}{joint}{key} {problem.message}", file=file)
+
+
+def load(path: Path | str) -> Experiment:
+    """Read an experiment file and check its structure.
+
+    Values that a sweep sets later are checked when it is expanded (`l4slab.sweep.expand`).
+    Raises InputError.
+    """
+    file = Path(path)
+    document, source = _read(file)
+    try:
+        return _structure(file, document, source)
+    except _Problem as problem:
+        raise _input_error(problem, file, {}) from None
+
+
+def _read(file: Path) -> tuple[dict[str, Any], bytes]:
+    try:
+        source = file.read_bytes()
+    except FileNotFoundError:
+        raise InputError("there is no such file; give the path of an experiment file", file=file) from None
+    except IsADirectoryError:
+        raise InputError("is a directory; give the path of an experiment file (.toml)", file=file) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be read ({reason}); check its permissions", file=file) from None
+    try:
+        text = source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = source[: error.start].count(b"\n") + 1
+        raise InputError(f"line {line} is not UTF-8; save the file as UTF-8", file=file) from None
+    if not text.strip():
+        raise InputError("is empty; it needs at least duration, a [link.NAME] and a [[flow]]", file=file)
+    try:
+        return tomllib.loads(text), source
+    except tomllib.TOMLDecodeError as error:
+        twice = "Cannot declare" in str(error) or "overwrite" in str(error)
+        remedy = "give each table and key its own name" if twice else "correct the line"
+        raise InputError(f"is not valid TOML: {error}; {remedy}", file=file) from None
+
+
+def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experiment:
+    valid = [*keys_of(Top), *SECTIONS]
+    for key, value in document.items():
+        if key not in valid:
+            others = [name for name in valid if name not in document or name in SECTIONS]
+            raise _Problem((), key, f"= {show(value)} is not a key here; {suggest(key, others)}")
+    for key in ("link", "impair", "sweep", "let"):
+        if not isinstance(document.setdefault(key, {}), dict):
+            raise _Problem((), key, f"= {show(document[key])} is not a table; write [{key}...]")
+    for key in ("flow", "at", "rewrite", "skip", "claim", "published"):
+        if not isinstance(document.setdefault(key, []), list):
+            raise _Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
+
+    top = {key: value for key, value in document.items() if key not in SECTIONS}
+    _check(Top, {k: v for k, v in top.items() if not _has_placeholder(v)}, (), complete=False)
+    study = _is_study(document)
+    if not document["link"] and not study:
+        raise _Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")
+    if not document["flow"] and not study:
+        raise _Problem((), "", 'has no flow; add a [[flow]] such as name = "a", cc = "cubic", rtt = "10ms"')
+    for name, table in document["link"].items():
+        _name_ok(name, ("link", name))
+        _check_written(Link, table, ("link", name))
+    document["flow"] = _flows_by_name(document["flow"])
+    for name, table in document["flow"].items():
+        _check_written(flow_model(table, name), table, ("flow", name))
+    document["at"] = [_flat(table, ("at", str(number))) for number, table in enumerate(document["at"], start=1)]
+    for name, table in document["impair"].items():
+        _check_written(Impair, table, ("impair", name))
+    for number, table in enumerate(document["rewrite"], start=1):
+        _check_written(Rewrite, table, ("rewrite", str(number)))
+
+    factors, bundles = _sweep(document["sweep"])
+    let = _let(document["let"], {*factors, *bundles})
+    skips = [_check(Skip, t, ("skip", str(n))) for n, t in enumerate(document["skip"], start=1)]
+    claims = [_check(Claim, t, ("claim", str(n))) for n, t in enumerate(document["claim"], start=1)]
+    seen: set[str] = set()
+    for claim in claims:
+        if claim.id in seen:
+            raise _Problem((), "claim", f'id = "{claim.id}" is used twice; give each claim its own id')
+        seen.add(claim.id)
+    published = [_published(table, number) for number, table in enumerate(document["published"], start=1)]
+    seen = set()
+    for figure in published:
+        if figure.id in seen:
+            raise _Problem((), "published", f'id = "{figure.id}" is used twice; give each figure its own id')
+        seen.add(figure.id)
+    model = {k: v for k, v in top.items() if k in ("title", "about", "trials")}
+    return Experiment(
+        name=file.stem,
+        file=file,
+        source=source,
+        document=document,
+        top=top,
+        title=model.get("title") or file.stem,
+        about=one_line(model.get("about", "")),
+        trials=model.get("trials", 1),
+        factors=factors,
+        bundles=bundles,
+        let=let,
+        skips=skips,
+        claims=claims,
+        published=published,
+    )
+
+
+def _is_study(document: dict[str, Any]) -> bool:
+    """Whether the file states things about experiments and describes none itself."""
+    described = [key for key in document if document[key] and key not in ("title", "about", "claim", "published")]
+    return not described and bool(document["claim"] or document["published"])
+
+
+def _published(raw: object, number: int) -> Published:
+    table = ("published", str(number))
+    figure: Published = _check(Published, raw, table)
+    if (figure.value is None) == (figure.reference is None):
+        raise _Problem(table, "", "needs either value (one figure) or reference (a file of them); give one of the two")
+    direct = figure.flow is not None and figure.column is not None
+    if figure.sql is None and not direct:
+        raise _Problem(table, "", "does not say what to measure; add sql, or flow and column")
+    if figure.sql is not None and (figure.flow is not None or figure.column is not None):
+        raise _Problem(table, "sql", f"= {show(figure.sql)} stands beside flow or column; give one of the two")
+    if figure.reference is not None:
+        if direct:
+            raise _Problem(table, "", "has a reference but no sql; add sql that gives quantity, published and measured")
+        if "/" in figure.reference or "\\" in figure.reference or not figure.reference.endswith(".csv"):
+            text = (
+                f'= {show(figure.reference)} is not the name of a .csv file; write it such as "fast_lane_summary.csv"'
+            )
+            raise _Problem(table, "reference", text)
+    return figure
+
+
+def _has_placeholder(value: object) -> bool:
+    return isinstance(value, str) and "{" in value
+
+
+def _check_written(model: type[BaseModel], table: object, name: tuple[str, ...]) -> None:
+    """Check what is written so far: placeholders and missing keys come with the sweep."""
+    if isinstance(table, dict):
+        table = {key: value for key, value in table.items() if not _has_placeholder(value)}
+    _check(model, table, name, complete=False)
+
+
+def _name_ok(name: str, table: tuple[str, ...]) -> None:
+    if not name.strip() or _RESERVED & set(name):
+        raise _Problem(table, "", 'has a name with a character of . * { } " : or none; use letters, digits, _ and -')
+
+
+def _flows_by_name(flows: list[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for number, table in enumerate(flows, start=1):
+        place = ("flow[]", str(number))
+        if not isinstance(table, dict):
+            raise _Problem(place, "", "is not a table; write [[flow]]")
+        name = table.get("name")
+        if name is None:
+            raise _Problem(place, "", 'has no name; add it such as name = "l4s"')
+        if not isinstance(name, str):
+            raise _Problem(place, "name", f'= {show(name)} is not text; write it such as name = "l4s"')
+        _name_ok(name, place)
+        if name in named:
+            raise _Problem(place, "name", f"= {show(name)} is the name of an earlier flow; give each its own name")
+        named[name] = table
+    return named
+
+
+def flow_model(table: Mapping[str, Any], name: str) -> type[_Flow]:
+    """The model for a flow's `kind`."""
+    kind = table.get("kind", "tcp")
+    if isinstance(kind, str) and kind in ("web", "video"):
+        raise _Problem(
+            ("flow", name), "kind", f'= "{kind}" does not exist yet in this version; use "tcp" (with bytes) or "cbr"'
+        )
+    if not isinstance(kind, str) or kind not in FLOW_KINDS:
+        remedy = suggest(str(kind), FLOW_KINDS)
+        raise _Problem(("flow", name), "kind", f"= {show(kind)} is not a kind of flow; {remedy}")
+    return FLOW_KINDS[kind]
+
+
+def _flat(table: object, name: tuple[str, ...]) -> dict[str, Any]:
+    """A table with nested tables as dotted keys, so that quoted and bare dotted keys mean the same."""
+    if not isinstance(table, dict):
+        raise _Problem(name, "", "is not a table of keys and values")
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{inner}": v for inner, v in _flat(value, name).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _sweep(raw: dict[str, Any]) -> tuple[dict[str, list[Level]], dict[str, list[dict[str, Any]]]]:
+    factors: dict[str, list[Level]] = {}
+    bundles: dict[str, list[dict[str, Any]]] = {}
+    for key, levels in _flat(raw, ("sweep",)).items():
+        place = ("sweep", f'"{key}"' if "." in key else key)
+        if not isinstance(levels, list):
+            raise _Problem(place, "", f"= {show(levels)} is not a list of levels; write [{show(levels)}]")
+        if not levels:
+            raise _Problem(place, "", "= [] has no levels; give at least one, or remove it")
+        if all(isinstance(level, dict) for level in levels):
+            bundles[key] = [_bundle_level(key, number, level) for number, level in enumerate(levels, start=1)]
+            names = [level["level"] for level in bundles[key]]
+        else:
+            for level in levels:
+                if not isinstance(level, str | int | float):
+                    raise _Problem(place, "", f"has the level {show(level)}; a level is text, a number, true or false")
+            factors[key] = names = levels
+        for position, level in enumerate(names):
+            if any(level == other and type(level) is type(other) for other in names[:position]):
+                raise _Problem(place, "", f"has the level {show(level)} twice; remove one")
+    return factors, bundles
+
+
+def _bundle_level(key: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
+    place = (f"[[sweep.{key}]] no. {number}",)
+    if "level" not in raw:
+        raise _Problem(place, "", 'has no level; add its name such as level = "pie"')
+    if isinstance(raw["level"], bool) or not isinstance(raw["level"], str | int | float):
+        raise _Problem(place, "level", f"= {show(raw['level'])} is neither text nor a number; name the level")
+    return _flat(raw, place)
+
+
+def _let(raw: dict[str, Any], factors: Iterable[str]) -> dict[str, str]:
+    taken = {name.lower() for name in factors}
+    let: dict[str, str] = {}
+    for name, expression in raw.items():
+        if isinstance(expression, bool) or not isinstance(expression, str | int | float):
+            raise _Problem(("let",), name, f'= {show(expression)} is not an SQL expression; write it as text, "..."')
+        if name.lower() in taken:
+            raise _Problem(("let",), name, "is already the name of a factor or of another value; choose another name")
+        taken.add(name.lower())
+        let[name] = str(expression)
+    return let
+
+
+@dataclass
+class Resolver:
+    """Turns complete documents of one file into run descriptions; equal tables are checked only once."""
+
+    file: Path
+    _seen: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def resolve(
+        self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[tuple[str, ...], str]
+    ) -> dict[str, Any]:
+        """The description of the run that `document` describes, with the experiment's own seed.
+
+        `origin` tells which part of a sweep has set a key, (section, name, key) -> text, for messages.
+        Raises InputError.
+        """
+        try:
+            return self._resolve(document, top)
+        except _Problem as problem:
+            raise _input_error(problem, self.file, origin) from None
+
+    def _once(self, kind: str, name: str, raw: object, make: Callable[[], Any]) -> Any:
+        key = (kind, name, json.dumps(raw, default=str))
+        if key not in self._seen:
+            self._seen[key] = make()
+        return self._seen[key]
+
+    def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
+        top: Top = self._once("top", "", raw_top, partial(_check, Top, raw_top, ()))
+        if top.warmup >= top.duration:
+            raise _Problem(
+                (),
+                "warmup",
+                f"= {show(raw_top['warmup'])} is not shorter than duration = {show(raw_top['duration'])}; "
+                "shorten the warmup or lengthen the duration",
+            )
+        links = {
+            name: self._once("link", name, raw, partial(_link, name, raw)) for name, raw in document["link"].items()
+        }
+        names = list(links)
+        flows = {
+            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names))
+            for name, raw in document["flow"].items()
+        }
+        for name, flow in flows.items():
+            raw = document["flow"][name]
+            if flow["start_ns"] >= top.duration:
+                raise _Problem(
+                    ("flow", name),
+                    "start",
+                    f"= {show(raw['start'])} is not before the end of the run, duration = {show(raw_top['duration'])}; "
+                    "start it earlier",
+                )
+            if flow["stop_ns"] is not None and flow["stop_ns"] >= top.duration:
+                flows[name] = flow | {"stop_ns": None}
+        description: dict[str, Any] = {
+            "duration_ns": top.duration,
+            "warmup_ns": top.warmup,
+            "seed": top.seed,
+            "sample_ns": top.sample,
+            "start_jitter_ns": top.start_jitter,
+            "links": list(links.values()),
+            "flows": list(flows.values()),
+            "at": _changes(document["at"], names, top, raw_top),
+            "rewrites": [_rewrite(n, raw, flows) for n, raw in enumerate(document["rewrite"], start=1)],
+        }
+        if document["impair"]:
+            description["impairs"] = [_impair(name, raw, names) for name, raw in document["impair"].items()]
+        return description
+
+
+def _qdisc(text: str, table: tuple[str, ...], key: str) -> str:
+    try:
+        return _core.canonical_qdisc(text)
+    except ValueError as error:
+        raise _Problem(table, key, f"= {show(text)}: {error}") from None
+
+
+def _link(name: str, raw: dict[str, Any]) -> dict[str, Any]:
+    link: Link = _check(Link, raw, ("link", name))
+    qdisc = _qdisc(link.qdisc, ("link", name), "qdisc")
+    return {"name": name, "rate_bps": link.rate, "qdisc": qdisc, "burst_bytes": link.burst}
+
+
+def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
+    table = ("flow", name)
+    flow: Any = _check(flow_model(raw, name), raw, table)
+    if flow.stop is not None and flow.stop <= flow.start:
+        raise _Problem(
+            table, "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
+        )
+    path = flow.path if flow.path is not None else links
+    if not path:
+        raise _Problem(table, "path", f"= [] names no link; name at least one of {', '.join(links)}")
+    resolved = {
+        "name": name,
+        "kind": flow.kind,
+        "cc": None,
+        "count": flow.count,
+        "rtt_ns": flow.rtt,
+        "start_ns": flow.start,
+        "stop_ns": flow.stop,
+        "bytes": None,
+        "ecn": flow.ecn,
+        "peer_ecn": None,
+        "path": path,
+        "reverse_path": [],
+        "pace_bps": None,
+        "options": {},
+        "rate_bps": None,
+        "packet_bytes": None,
+        "batch": None,
+    }
+    if isinstance(flow, CbrFlow):
+        resolved |= {"rate_bps": flow.rate, "packet_bytes": flow.packet, "batch": flow.batch}
+    else:
+        resolved |= {
+            "cc": flow.cc,
+            "bytes": flow.bytes,
+            "peer_ecn": flow.peer_ecn,
+            "reverse_path": flow.reverse_path,
+            "pace_bps": flow.pace,
+            "options": _controller_options(flow, table),
+        }
+    for key in ("path", "reverse_path"):
+        for position, link in enumerate(resolved[key]):
+            if link not in links:
+                raise _Problem(
+                    table, key, f"= {show(resolved[key])} names no link {show(link)}; {suggest(link, links)}"
+                )
+            if link in resolved[key][:position]:
+                raise _Problem(table, key, f"= {show(resolved[key])} crosses link {show(link)} twice; name it once")
+    return resolved
+
+
+def _controller_options(flow: TcpFlow, table: tuple[str, ...]) -> dict[str, str]:
+    valid = [controller["name"] for controller in _core.controllers()]
+    if flow.cc not in valid:
+        raise _Problem(table, "cc", f"= {show(flow.cc)} is not a congestion control; {suggest(flow.cc, valid)}")
+    try:
+        return _core.canonical_controller(flow.cc, flow.options)
+    except ValueError as error:
+        raise _Problem(table, "options", f"= {show(flow.options)}: {error}") from None
+
+
+def _changes(
+    changes: list[dict[str, Any]], links: list[str], top: Top, raw_top: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    resolved = []
+    for number, raw in enumerate(changes, start=1):
+        table = ("at", str(number))
+        at: At = _check(At, {"time": raw["time"]} if "time" in raw else {}, table)
+        if at.time >= top.duration:
+            raise _Problem(
+                table,
+                "time",
+                f"= {show(raw['time'])} is not before the end of the run, duration = {show(raw_top['duration'])}; "
+                "choose an earlier time",
+            )
+        by_link: dict[str, dict[str, Any]] = {}
+        for key, value in raw.items():
+            if key == "time":
+                continue
+            match key.split("."):
+                case ["link", link, setting] if link in links and setting in AT_KEYS:
+                    by_link.setdefault(link, {})[setting] = value
+                case ["link", link, setting] if link in links:
+                    raise _Problem(
+                        table, key, f"= {show(value)} cannot change while it runs; {suggest(setting, AT_KEYS)}"
+                    )
+                case ["link", link, _]:
+                    raise _Problem(table, key, f"= {show(value)} names no link {show(link)}; {suggest(link, links)}")
+                case _:
+                    keys = ["time", *(f"link.{link}.{setting}" for link in links for setting in AT_KEYS)]
+                    raise _Problem(table, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
+        if not by_link:
+            raise _Problem(table, "", f'changes nothing; add a key such as "link.{links[0]}.rate" = "5Mbit"')
+        for link, settings in by_link.items():
+            change: dict[str, Any] = {"time_ns": at.time, "link": link, "rate_bps": None, "qdisc": None}
+            if "rate" in settings:
+                checked = _check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"[[at]] no. {number}: link", link))
+                change["rate_bps"] = checked.rate
+            if "qdisc" in settings:
+                key = f"link.{link}.qdisc"
+                if not isinstance(settings["qdisc"], str):
+                    raise _Problem(table, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
+                change["qdisc"] = _qdisc(settings["qdisc"], table, key)
+            resolved.append(change)
+    return sorted(resolved, key=lambda change: change["time_ns"])
+
+
+def _rewrite(number: int, raw: dict[str, Any], flows: dict[str, Any]) -> dict[str, Any]:
+    table = ("rewrite", str(number))
+    rewrite: Rewrite = _check(Rewrite, raw, table)
+    if rewrite.flow not in flows:
+        raise _Problem(table, "flow", f"= {show(rewrite.flow)} is not a flow; {suggest(rewrite.flow, flows)}")
+    path = flows[rewrite.flow]["path"]
+    where, colon, link = rewrite.where.partition(":")
+    if not colon or where not in ("before", "after"):
+        raise _Problem(
+            table, "where", f'= {show(rewrite.where)} is not a place; write "before:{path[0]}" or "after:{path[0]}"'
+        )
+    if link not in path:
+        raise _Problem(
+            table,
+            "where",
+            f'= {show(rewrite.where)} is not on the path of flow "{rewrite.flow}"; {suggest(link, path)}',
+        )
+    if rewrite.from_ == rewrite.to:
+        raise _Problem(table, "to", f"= {show(rewrite.to)} is the same as from; give another codepoint")
+    return {"flow": rewrite.flow, "where": where, "link": link, "from": rewrite.from_, "to": rewrite.to}
+
+
+def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
+    impair: Impair = _check(Impair, raw, ("impair", name))
+    if impair.before not in links:
+        raise _Problem(
+            ("impair", name), "before", f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
+        )
+    return {"name": name, "netem": one_line(impair.netem), "before": impair.before, "direction": impair.direction}

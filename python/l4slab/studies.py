@@ -1,0 +1,23 @@
+"""The published studies that ship with the package: a folder of experiment files each."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from l4slab.errors import InputError, suggest
+
+
+def studies() -> dict[str, list[Path]]:
+    """Each study's experiment files, in order."""
+    with as_file(files("l4slab") / "experiments") as folder:
+        found = {path.name: sorted(path.glob("*.toml")) for path in sorted(folder.iterdir()) if path.is_dir()}
+    return {name: experiments for name, experiments in found.items() if experiments}
+
+
+def study(name: str) -> list[Path]:
+    """The experiment files of one study. Raises InputError."""
+    known = studies()
+    if name not in known:
+        raise InputError(f"{name} is not a study; {suggest(name, known)}")
+    return known[name]

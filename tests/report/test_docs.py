@@ -1,0 +1,50 @@
+"""The reference documents name every key and every column."""
+
+import re
+from pathlib import Path
+
+import pytest
+from l4slab import metrics, spec
+from l4slab.sweep import expand
+
+DOCS = Path(__file__).parents[2] / "docs"
+MODELS = [spec.Top, spec.Link, spec.TcpFlow, spec.CbrFlow, spec.At, spec.Impair, spec.Rewrite, spec.Skip]
+MODELS += [spec.Claim, spec.Published]
+
+
+def code(name: str) -> set[str]:
+    """What stands between backquotes, and the keys of the TOML blocks."""
+    text = (DOCS / name).read_text("utf-8")
+    words = set(re.findall(r"`([^`\n]+)`", text))
+    return words | set(re.findall(r'^"?([\w.*]+)"?\s*=', text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_key_is_described(model) -> None:
+    assert set(spec.keys_of(model)) <= code("experiment-file.md")
+
+
+def test_every_section_is_described() -> None:
+    text = (DOCS / "experiment-file.md").read_text("utf-8")
+    for section in spec.SECTIONS:
+        assert f"[{section}" in text, section
+
+
+@pytest.mark.parametrize("table", ["FLOWS", "LINKS", "SERIES", "CLAIMS", "PUBLISHED"])
+def test_every_column_is_described(table: str) -> None:
+    known = code("results.md")
+    missing = []
+    for column in getattr(metrics, table):
+        stem, _, last = column.rpartition("_")
+        # `rtt_ms_mean`, `_p50`, `_p99` stand in one row.
+        if column not in known and not (f"_{last}" in known and any(word.startswith(f"{stem}_") for word in known)):
+            missing.append(column)
+    assert not missing
+
+
+def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
+    text = (DOCS / "experiment-file.md").read_text("utf-8")
+    example = next(block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[link." in block)
+    file = tmp_path / "example.toml"
+    file.write_text(example)
+    assert len(expand(spec.load(file), "sim").runs) == 20

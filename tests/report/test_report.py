@@ -1,0 +1,229 @@
+"""report.html: complete, self-contained, the same bytes every time, and sound where data is missing."""
+
+import itertools
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from l4slab import metrics
+from l4slab.report import tables, write_report
+from l4slab.report.results import load
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements, ids, and text outside scripts and styles."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(attributes["id"]) for _, attributes in self.elements if "id" in attributes]
+
+
+@pytest.fixture(scope="session")
+def study_page(page: dict[str, pl.DataFrame], tmp_path_factory: pytest.TempPathFactory) -> str:
+    from l4slab.studies import study
+
+    from .conftest import folder
+
+    return write_report(folder(tmp_path_factory.mktemp("r"), study("fast-lane"), page)).read_text("utf-8")
+
+
+def experiment(tmp_path: Path, extra: str = "", name: str = "x.toml") -> Path:
+    file = tmp_path / name
+    file.write_text(
+        'title = "<script>alert(1)</script> & more"\nduration = "1s"\n[link.l]\nrate = "10Mbit"\nqdisc = "pfifo"\n'
+        f'[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n{extra}'
+    )
+    return file
+
+
+def empty() -> dict[str, pl.DataFrame]:
+    return {name: pl.DataFrame(schema=metrics.LABELS | schema) for name, schema in metrics.TABLES.items()}
+
+
+def test_the_same_folder_gives_the_same_bytes(page, make_folder) -> None:
+    folder = make_folder(page)
+    first = write_report(folder).read_bytes()
+    (folder / "report.html").unlink()
+    assert write_report(folder).read_bytes() == first
+
+
+def test_it_needs_no_network(study_page: str) -> None:
+    page = Page(study_page)
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base")
+        for name in ("src", "srcset", "href", "xlink:href", "action", "poster"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+    styles = "".join(re.findall(r"<style[^>]*>(.*?)</style>", study_page, re.DOTALL))
+    assert not re.search(r"@import|url\((?!#)", styles)
+    scripts = "".join(re.findall(r"<script>(.*?)</script>", study_page, re.DOTALL))
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|WebSocket", scripts)
+
+
+def test_it_says_nothing_about_when_and_where(study_page: str, tmp_path: Path) -> None:
+    assert str(tmp_path.parent.parent) not in study_page
+    assert not re.search(r"<dc:date>|<metadata>", study_page)
+
+
+def test_ids_are_unique_and_links_lead_somewhere(study_page: str) -> None:
+    page = Page(study_page)
+    assert not page.open
+    assert len(page.ids) == len(set(page.ids))
+    targets = {str(a["href"])[1:] for a in page.all("a")} | set(re.findall(r"url\(#([^)]+)\)", study_page))
+    targets |= {str(a["xlink:href"])[1:] for a in page.all("use")}
+    assert targets <= set(page.ids)
+
+
+def test_figures_have_a_text_and_tables_have_headings(study_page: str) -> None:
+    page = Page(study_page)
+    svgs = page.all("svg")
+    assert len(svgs) == 9  # side by side, and two of each experiment
+    assert all(svg.get("aria-label") and svg["role"] == "img" for svg in svgs)
+    assert page.all("html")[0]["lang"] == "en"
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+
+
+def test_the_study_is_all_there(study_page: str) -> None:
+    text = " ".join(Page(study_page).text.split())
+    for part in [
+        "Does DualPI2 offer a fast lane?",
+        "Which of the two camps",
+        "26 of 26 hold",
+        "0 of 2 hold",
+        "l4slab reproduce fast-lane",
+        "The control to B: the tweaked flow",
+        "start jitter",
+        "paced at 40Mbit",
+        "ect0 to ect1, before bottleneck",
+    ]:
+        assert part.lower() in text.lower(), part
+
+
+def test_a_verdict_that_differs_from_the_study_stands_out(make_tables, make_folder) -> None:
+    folder = make_folder(make_tables({"A": {"cubic": 10, "tweaked": 40}}))
+    text = write_report(folder).read_text("utf-8")
+    camps = {camp["expect"]: camp for camp in tables.camps(tables.verdicts(load(folder)))}
+    surprising = {row["id"] for row in camps[True]["unexpected"]}
+    assert "A-smaller-share" in surprising
+    assert "summary-same-throughput" not in surprising
+    assert {row["id"] for row in camps[False]["hold"]} == {"objection-fast-lane", "objection-easily-exploited"}
+    assert "Not as the study states" in text
+    assert "2</strong> of 2 hold" in text
+
+
+def test_agreement_shows_the_distance(make_tables, make_folder) -> None:
+    folder = make_folder(make_tables({"A": {"cubic": 46.0, "tweaked": 4.5}}))
+    rows = {(row["experiment"], row["quantity"]): row for row in tables.agreement(load(folder))}
+    outside = rows["A", "rate of the plain CUBIC flow (Mb/s)"]
+    assert (outside["published"], outside["measured"], outside["distance"]) == ("43.6", "46.00", "+2.40")
+    assert outside["within"] is False
+    inside = rows["A", "rate of the tweaked flow (Mb/s)"]
+    assert (inside["distance"], inside["within"]) == ("\u22121.60", True)
+    # Left of the middle, inside the shaded third on that side.
+    assert 100 / 6 < inside["at"] < 50 < 500 / 6 < outside["at"]
+    page = write_report(folder).read_text("utf-8")
+    assert "21 of 22" in page
+    assert ">outside<" in page
+
+
+def test_missing_runs_are_named(study_page: str) -> None:
+    assert "8 of 20 runs are missing" in study_page
+
+
+def test_nothing_at_all(make_folder, tmp_path: Path) -> None:
+    folder = make_folder(empty(), [experiment(tmp_path)])
+    for name in ("claims", "published"):
+        (folder / f"{name}.parquet").unlink()
+    text = write_report(folder).read_text("utf-8")
+    assert "1 of 1 runs are missing" in text
+    assert "<svg" not in text
+    assert "alert(1)" in text
+    assert "<script>alert" not in text
+
+
+def test_a_queue_without_probabilities_and_a_flow_without_rtt(make_folder, tmp_path: Path) -> None:
+    made = empty()
+    label = {"experiment": "x", "run": "r", "trial": 1}
+    made["flows"] = pl.DataFrame([label | {"flow": "a", "cc": "cbr", "rate_mbps": 5.0}], schema=made["flows"].schema)
+    samples = [label | {"flow": "a", "time_s": t / 10, "rate_mbps": 5.0} for t in range(1, 11)]
+    made["series"] = pl.DataFrame(samples, schema=made["series"].schema)
+    folder = make_folder(made, [experiment(tmp_path)])
+    page = Page(write_report(folder).read_text("utf-8"))
+    assert len(page.all("svg")) == 1
+    assert "Inside the queue" not in page.text
+    assert "Verdict" not in page.text
+
+
+def test_a_sweep_has_a_figure_per_level(make_folder, tmp_path: Path) -> None:
+    file = experiment(tmp_path, '[sweep]\n"flow.a.rtt" = ["5ms", "10ms"]\n')
+    made = {}
+    for name, frame in empty().items():
+        labels = {"experiment": pl.String, "run": pl.String, "trial": pl.Int64, "flow.a.rtt": pl.String}
+        rows = []
+        for number, level in enumerate(["5ms", "10ms"]):
+            label = {"experiment": "x", "run": f"r{number}", "trial": 1, "flow.a.rtt": level}
+            if name == "flows":
+                rows.append(label | {"flow": "a", "cc": "cubic", "rate_mbps": 9.0, "rtt_ms_mean": 7.0})
+            if name == "series":
+                rows += [
+                    label | {"flow": "a", "time_s": t / 10, "rate_mbps": 9.0, "srtt_ms": 7.0} for t in range(1, 11)
+                ]
+        made[name] = pl.DataFrame(rows, schema=labels | dict(frame.schema) | labels)
+        made[name] = made[name].select(*labels, *(c for c in frame.columns if c not in labels))
+    folder = make_folder(made, [file])
+    page = Page(write_report(folder).read_text("utf-8"))
+    assert len(page.all("svg")) == 3
+    assert "rtt = 5ms" in page.text
+    assert [case.level_text for case in load(folder).cases] == ["rtt = 5ms", "rtt = 10ms"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""), (0, "0"), (1e-12, "0"), (43.613, "43.6"), (0.01234, "0.0123"), (12345.6, "12\u202f346"),
+        (-1.5, "\u22121.50"), (0.000123, "0.000123"), (99.96, "100.0"), (float("inf"), "inf"),
+    ],
+)  # fmt: skip
+def test_numbers(value, text) -> None:
+    assert tables.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [("rtt_ms_p99", "rtt p99 (ms)"), ("ce_pct", "ce (%)"), ("share", "share"), ("rate_mbps", "rate (Mb/s)"),
+     ("backlog_packets_max", "backlog packets max"), ("retransmits", "retransmits")],
+)  # fmt: skip
+def test_headings(column, text) -> None:
+    assert tables.heading(column) == text
