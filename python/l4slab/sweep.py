@@ -22,7 +22,7 @@ import polars as pl
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from l4slab import metrics, spec
+from l4slab import _core, metrics, spec
 from l4slab.errors import InputError, one_line, suggest
 from l4slab.spec import Experiment, Level, Resolver, show
 from l4slab.units import si
@@ -52,8 +52,9 @@ class Run:
 
     @cached_property
     def id(self) -> str:
-        """16 hex digits that depend on the description, the engine and the results' format only."""
-        text = f'{{"engine":"{self.engine}","format":{RESULTS_FORMAT},"run":{self.json}}}'
+        """16 hex digits that depend on description, engine, version and results' format only: versions never mix."""
+        version = f'"{_core.version()}/{RESULTS_FORMAT}"'
+        text = f'{{"engine":"{self.engine}","version":{version},"run":{self.json}}}'
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
