@@ -8,6 +8,7 @@
 //! slice of time, and enter the heap when their slice begins: the heap stays small however many
 //! elements there are. Entries beyond the wheel's turn wait in a second heap.
 
+use crate::prefetch::prefetch;
 use crate::time::{Span, Time};
 
 /// Number of an element in the event queue.
@@ -365,25 +366,6 @@ impl Heap {
         }
         *self.place(node) = key;
     }
-}
-
-/// Hints that all of `value` will be read soon. Results do not depend on it; with thousands of
-/// flows most of a run's time is spent waiting for their state, and this makes the waits overlap.
-#[inline]
-pub fn prefetch<T: ?Sized>(value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let start = std::ptr::from_ref(value).cast::<i8>();
-        let mut offset = 0;
-        while offset < size_of_val(value) {
-            // SAFETY: the address lies within `value`; a prefetch reads nothing architecturally.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
-            offset += 64;
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //!   prints their parameters as `tc` does.
 //! * [`transport`] is TCP; [`cc`] is the interface of a congestion control, one file per controller
 //!   below it. [`traffic`] is what is not TCP.
-//! * [`event`] orders wake-ups; [`packet`] is what moves; [`probe`] records.
+//! * [`event`] orders wake-ups; [`packet`] is what moves; [`probe`] records; [`prefetch`] is for speed.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`] are the small vocabulary of all of them.
 
 pub mod aqm;
@@ -21,6 +21,7 @@ pub mod event;
 pub mod math;
 pub mod net;
 pub mod packet;
+pub mod prefetch;
 pub mod probe;
 pub mod rng;
 pub mod scenario;

@@ -9,10 +9,11 @@ pub use recording::Recording;
 use crate::aqm::registry::QdiscConfig;
 use crate::cc::EcnWish;
 use crate::ecn::Ecn;
-use crate::event::{ElementId, EventQueue, prefetch};
+use crate::event::{ElementId, EventQueue};
 use crate::net::link::{Departure, Link, is_payload};
 use crate::net::pipe::Pipe;
 use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
+use crate::prefetch::{AHEAD, prefetch};
 use crate::probe::{Distribution, Series};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -358,6 +359,12 @@ impl Simulation {
 
     #[inline]
     fn wake(&mut self, element: ElementId) {
+        if self.many_flows
+            && let Some(next) = self.events.likely_next()
+            && next >= self.first_flow_element
+        {
+            self.prefetch_sender((next - self.first_flow_element) / ELEMENTS_PER_FLOW);
+        }
         if element >= self.first_flow_element {
             self.wake_flow(element - self.first_flow_element);
             return;
@@ -396,7 +403,7 @@ impl Simulation {
     #[inline]
     fn look_ahead(&self, pipe: usize) {
         let pipe = &self.air.pipes[pipe];
-        if let Some(far) = pipe.peek(8) {
+        if let Some(far) = pipe.peek(AHEAD) {
             prefetch(far);
         }
         if let Some(second) = pipe.peek(1)
@@ -433,12 +440,6 @@ impl Simulation {
     #[inline]
     fn wake_flow(&mut self, element: u32) {
         let now = self.now;
-        if self.many_flows
-            && let Some(next) = self.events.likely_next()
-            && next >= self.first_flow_element
-        {
-            self.prefetch_sender((next - self.first_flow_element) / ELEMENTS_PER_FLOW);
-        }
         let flow = element / ELEMENTS_PER_FLOW;
         if flow as usize >= self.senders.len() {
             let i = element as usize - self.senders.len() * ELEMENTS_PER_FLOW as usize;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::registry::{LinkInfo, Qdisc};
 use super::{Aqm, Backlog, DropReason, Pkt, QueueCx};
+use crate::prefetch::{AHEAD, prefetch};
 use crate::tc::{Args, Param, TcError, param, parse_size};
 use crate::units::MTU_FRAME;
 
@@ -34,6 +35,10 @@ impl<P: Pkt> Queue<P> {
     pub fn pop(&mut self) -> Option<P> {
         let pkt = self.packets.pop_front()?;
         self.bytes -= u64::from(pkt.frame_len());
+        // A long queue's head has left the cache since it was written.
+        if let Some(later) = self.packets.get(AHEAD) {
+            prefetch(later);
+        }
         Some(pkt)
     }
     #[inline]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::sack::{Block, Blocks, MAX_BLOCKS};
-use crate::event::prefetch;
+use crate::prefetch::prefetch;
 use crate::time::{Span, Time};
 
 /// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).

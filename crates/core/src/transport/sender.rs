@@ -8,10 +8,10 @@ use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
 use crate::cc::{Ack, CongestionControl, EcnWish, Window};
 use crate::ecn::Ecn;
-use crate::event::prefetch;
 use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, Outbox, Packet, SYN_FRAME, TCP_IP_HEADERS, TcpBits,
 };
+use crate::prefetch::prefetch;
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
