@@ -315,6 +315,37 @@ mod tests {
         }
     }
 
+    /// Bytes for the option, and SACK blocks left, with so many blocks to report.
+    #[test]
+    fn the_option_shares_its_room_with_sack_blocks() {
+        for (field, expected) in [
+            (Ecn::Ect0, [(12, 0), (12, 1), (0, 2), (0, 3)]),
+            (Ecn::Ect1, [(12, 0), (12, 1), (8, 2), (8, 2)]),
+            (Ecn::Ce, [(12, 0), (12, 1), (8, 2), (8, 2)]),
+        ] {
+            for (blocks, expected) in expected.into_iter().enumerate() {
+                let mut rx = AccEcnReceiver::default();
+                rx.count(field, 1448);
+                assert_eq!(rx.fit_option(blocks), expected, "{field:?}, {blocks} blocks");
+            }
+        }
+    }
+
+    /// An ACK without the option is taken to cover what the last ones covered.
+    #[test]
+    fn without_the_option_the_last_counter_moves_on() {
+        let mut rx = AccEcnReceiver::default();
+        let mut tx = AccEcnSender::default();
+        rx.count(Ecn::Ect0, 1448);
+        tx.decode(rx.ace(), Some(rx.option()), 1, 1448, 1448);
+        for _ in 0..20 {
+            rx.count(Ecn::Ect0, 1448);
+        }
+        assert_eq!(tx.decode(rx.ace(), None, 20, 20 * 1448, 1448), 0);
+        rx.count(Ecn::Ce, 1448);
+        assert_eq!(tx.decode(rx.ace(), Some(rx.option()), 1, 1448, 1448), 1);
+    }
+
     #[test]
     fn without_the_option_a_long_ack_counts_the_worst_case() {
         let mut rx = AccEcnReceiver::default();

@@ -19,6 +19,99 @@ const DUP_ACKS: u32 = 3;
 const COMPRESS_MAX: Span = Span::from_millis(1);
 const COMPRESS_COUNT: u32 = 44;
 
+/// Receive buffer at the start (`tcp_rmem`), of which a full segment uses this part.
+const BUFFER: u64 = 131_072;
+const SEGMENT: u64 = 1_448;
+const SEGMENT_IN_MEMORY: u64 = 2_304;
+/// First window offered.
+const FIRST_WINDOW: u64 = 64_088;
+/// What the application is first expected to read per round trip: ten segments.
+const FIRST_SPACE: u64 = 10 * SEGMENT;
+/// Below this RTT the buffer grows less (`tcp_rcvbuf_low_rtt`).
+const LOW_RTT_US: u64 = 1_000;
+
+/// Size of the receive window (Linux's dynamic right-sizing). The window itself never binds here,
+/// but while it opens, every segment is acknowledged at once: that is, in most of slow start.
+#[derive(Clone, Debug)]
+struct WindowTuning {
+    /// What the buffer permits, and what has been opened of it so far, bytes.
+    clamp: u64,
+    open: u64,
+    /// Read by the application in the best round trip, and where and when this one began.
+    space: u64,
+    read_before: u64,
+    since: Time,
+    /// RTT in eighths of a microsecond, and what it is derived from: the smallest one-way delay
+    /// stands for the handshake's RTT.
+    rtt8: u64,
+    one_way_min: Span,
+    last_stamp: Time,
+}
+
+impl WindowTuning {
+    fn new() -> WindowTuning {
+        WindowTuning {
+            clamp: BUFFER * SEGMENT / SEGMENT_IN_MEMORY,
+            open: FIRST_WINDOW,
+            space: FIRST_SPACE,
+            read_before: 0,
+            since: Time::ZERO,
+            rtt8: 0,
+            one_way_min: Span(u64::MAX),
+            last_stamp: Time::NEVER,
+        }
+    }
+
+    /// Samples the RTT by the timestamp of a segment (Linux `tcp_rcv_rtt_update`).
+    #[inline]
+    fn sample_rtt(&mut self, now: Time, stamp: Time, handshake: Span) {
+        if stamp == self.last_stamp {
+            return;
+        }
+        self.last_stamp = stamp;
+        let one_way = now.since(stamp);
+        self.one_way_min = self.one_way_min.min(one_way);
+        let rtt = (one_way - self.one_way_min + handshake).as_micros();
+        self.rtt8 = if self.rtt8 == 0 || rtt << 3 < self.rtt8 {
+            rtt << 3
+        } else {
+            self.rtt8 - (self.rtt8 >> 3) + rtt
+        };
+    }
+
+    /// The application has read everything, `read` bytes in total: once per round trip, the buffer
+    /// is made to hold twice what was read, and more while that grows.
+    #[inline]
+    fn on_read(&mut self, now: Time, read: u64) {
+        let rtt_us = self.rtt8 >> 3;
+        if rtt_us == 0 || now.since(self.since).as_micros() < rtt_us {
+            return;
+        }
+        let copied = read - self.read_before;
+        if copied > self.space {
+            let old = std::mem::replace(&mut self.space, copied);
+            let window = 2 * copied;
+            let more = if rtt_us < LOW_RTT_US {
+                window * rtt_us / LOW_RTT_US
+            } else {
+                2 * window * (copied - old) / old
+            };
+            self.clamp = self.clamp.max(window + more);
+        }
+        self.read_before = read;
+        self.since = now;
+    }
+
+    /// A segment has arrived, `queued` bytes wait: opens the window by two segments if there is
+    /// room, and tells whether it did.
+    #[inline]
+    fn grow(&mut self, queued: u64) -> bool {
+        let room = self.clamp.saturating_sub(queued).saturating_sub(self.open);
+        self.open += room.min(2 * SEGMENT);
+        room > 0
+    }
+}
+
 /// The receiver of one flow.
 #[derive(Clone, Debug)]
 pub struct Receiver {
@@ -55,6 +148,7 @@ pub struct Receiver {
     seen_ect: bool,
     counters: AccEcnReceiver,
     ack_now: bool,
+    window: WindowTuning,
     pub received_bytes: u64,
 }
 
@@ -88,6 +182,7 @@ impl Receiver {
             seen_ect: false,
             counters: AccEcnReceiver::default(),
             ack_now: false,
+            window: WindowTuning::new(),
             received_bytes: 0,
         }
     }
@@ -147,6 +242,11 @@ impl Receiver {
                 self.close_gap();
             }
             self.tune_delayed_ack(now);
+            self.window.sample_rtt(now, pkt.stamp, self.rtt);
+            self.open_window();
+            if self.ranges.is_empty() {
+                self.window.on_read(now, self.received_bytes);
+            }
             // The application reads at once what is pushed, and reading acknowledges it (Linux
             // `tcp_measure_rcv_mss`, `tcp_cleanup_rbuf`).
             self.ack_now |= pkt.bits.has(TcpBits::PSH);
@@ -164,7 +264,7 @@ impl Receiver {
         } else {
             self.received_bytes += u64::from(pkt.payload);
             self.keep(pkt.seq);
-            self.last_data = Some(now);
+            self.open_window();
         }
         if self.must_ack(now, in_order) {
             self.ack(sacks, out);
@@ -205,6 +305,15 @@ impl Receiver {
                     Ecn::Ect0 | Ecn::Ect1 => self.seen_ect = true,
                 }
             }
+        }
+    }
+
+    /// While the window opens, segments are acknowledged one by one (Linux `tcp_grow_window`).
+    #[inline]
+    fn open_window(&mut self) {
+        let out_of_order: u32 = self.ranges.iter().map(|r| r.end - r.start).sum();
+        if self.window.grow(u64::from(out_of_order + 1) * SEGMENT) {
+            self.quick |= 1;
         }
     }
 
@@ -289,6 +398,9 @@ impl Receiver {
         self.compress_until = Time::NEVER;
         self.compressed = 0;
         self.ack_now = false;
+        if self.quick == 1 {
+            self.ato = DELACK_MIN;
+        }
         self.quick = self.quick.saturating_sub(1);
         let mut len = ACK_FRAME;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, Ecn::NotEct);
@@ -390,33 +502,84 @@ mod tests {
         out.pop_front()
     }
 
+    /// Sixteen segments, and as many as it takes to open the first window (six).
     #[test]
-    fn the_first_sixteen_segments_are_acknowledged_at_once_then_every_second() {
+    fn the_first_segments_are_acknowledged_at_once_then_every_second() {
         let (mut r, mut s) = receiver();
         let mut now = Time::ZERO;
         let mut acks = Vec::new();
-        for n in 0..26 {
+        for n in 0..28 {
             now += Span::from_millis(1);
             if arrive(&mut r, &mut s, now, data(n)).is_some() {
                 acks.push(n);
             }
         }
-        let expected: Vec<u32> = (0..16).chain([17, 19, 21, 23, 25]).collect();
+        let expected: Vec<u32> = (0..22).chain([23, 25, 27]).collect();
         assert_eq!(acks, expected);
+    }
+
+    #[test]
+    fn the_end_of_a_burst_is_acknowledged_at_once() {
+        let (mut r, mut s) = receiver();
+        let mut now = Time::ZERO;
+        let mut acks = Vec::new();
+        for n in 0..31 {
+            now += Span::from_millis(1);
+            let mut p = data(n);
+            if n >= 22 && n % 3 == 0 {
+                p.bits = TcpBits::PSH; // bursts of three: 22-24, 25-27, 28-30
+            }
+            if arrive(&mut r, &mut s, now, p).is_some() && n >= 22 {
+                acks.push(n);
+            }
+        }
+        assert_eq!(acks, [23, 24, 26, 27, 29, 30]);
+    }
+
+    /// As long as the sender doubles, the window opens ahead of it.
+    #[test]
+    fn slow_start_is_acknowledged_segment_by_segment() {
+        let (mut r, mut s) = receiver();
+        r.rtt = Span::from_millis(50);
+        let mut seq = 0;
+        let mut now = Time::ZERO;
+        let mut acks = 0;
+        for round in 0..8 {
+            for n in 0..10 << round {
+                let sent = Time::ZERO + Span::from_millis(50) * round;
+                now = sent + Span::from_millis(25) + Span::from_micros(n * 10);
+                let mut p = data(seq);
+                p.stamp = sent + Span::from_micros(n * 10);
+                acks += u32::from(arrive(&mut r, &mut s, now, p).is_some());
+                seq += 1;
+            }
+        }
+        assert!(acks > seq * 4 / 5, "{acks} of {seq}");
+        // Once the rate is steady and the window open, every second.
+        for n in 0..20_000_u32 {
+            if n == 16_000 {
+                acks = 0;
+            }
+            now += Span::from_micros(40);
+            let mut p = data(seq + n);
+            p.stamp = Time(now.0 - 25_000_000);
+            acks += u32::from(arrive(&mut r, &mut s, now, p).is_some());
+        }
+        assert!(acks < 2100, "{acks} of 4000");
     }
 
     #[test]
     fn a_lone_segment_is_acknowledged_after_40_ms() {
         let (mut r, mut s) = receiver();
         let mut now = Time::ZERO;
-        for n in 0..17 {
+        for n in 0..23 {
             now += Span::from_millis(1);
             arrive(&mut r, &mut s, now, data(n));
         }
         assert_eq!(r.deadline(), now + DELACK_MIN);
         let mut out = Outbox::new();
         r.on_timer(r.deadline(), &mut s, &mut out);
-        assert_eq!(out[0].seq, 17);
+        assert_eq!(out[0].seq, 23);
     }
 
     #[test]
