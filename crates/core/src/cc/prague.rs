@@ -13,6 +13,7 @@ use super::registry::{CcError, Controller, Options, Param};
 use super::reno::Reno;
 use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
 use crate::aqm::Gauges;
+use crate::packet::TCP_IP_HEADERS;
 use crate::time::{Span, Time};
 
 /// Gain of the estimate: g = 1/16.
@@ -27,7 +28,8 @@ const ONE_SEGMENT: u64 = 1 << WINDOW_BITS;
 const MAX_SCALED_SRTT8: u32 = 100_000 * 8;
 /// 100 kbit/s: below, segments shrink no further.
 const RATE_MIN: u64 = 12_500;
-/// Smallest segment, bytes of payload.
+/// Smallest segment, bytes of payload and of the AccECN option, which the kernel's `mss_cache` does
+/// not know of.
 const MSS_MIN: u32 = 150;
 /// The packet size that one step of growth stands for.
 const MTU_REFERENCE: u64 = 1500;
@@ -313,7 +315,7 @@ impl Prague {
             shifted_product(window, u64::from(w.mtu()), WINDOW_BITS)
         };
         let fits = bytes.div_ceil(PACKETS_PER_VIRTUAL_RTT).min(u64::from(self.mtu_max)) as u32;
-        let mtu = fits.max(MSS_MIN + w.header);
+        let mtu = fits.max(MSS_MIN + TCP_IP_HEADERS);
         let old = w.mtu();
         if mtu == old {
             return;
@@ -359,7 +361,12 @@ impl Prague {
         let bytes = u64::from(w.cwnd) * u64::from(w.mtu());
         if self.saw_ce && bytes <= self.transit_bytes {
             self.mode = Mode::Rate;
-            self.frac_window = self.window_of_rate(w);
+            // The module does this also before RTT independence, when the rate is not steered but
+            // derived from the window: by the current RTT there and by the slow average back, so
+            // that a flow whose first RTTs were long multiplies its window with every ACK.
+            if self.is_rtt_independent(w) {
+                self.frac_window = self.window_of_rate(w);
+            }
         } else {
             self.mode = Mode::Window;
             self.rate = self.rate_of_window(w);
@@ -382,19 +389,29 @@ impl Prague {
             // Half a unit makes the rounding unbiased.
             let cut = (u128::from(alpha) * u128::from(self.frac_window) + u128::from(ALPHA_ONE))
                 >> (ALPHA_BITS + 1);
-            self.frac_window -= cut as u64;
-            self.rate = self.rate_of_window(w);
+            self.shrink_window(cut as u64, w);
         }
+    }
+
+    /// Takes `cut` off the fractional window, but not below the minimum rate. (The module has this
+    /// floor for the rate only. Without it a window halved by loss after loss comes near zero, and
+    /// one ACK, which adds 1/window, then makes it immense.)
+    fn shrink_window(&mut self, cut: u64, w: &Window) {
+        let rtt = u64::from(self.srtt8);
+        let floor = shifted_product(RATE_MIN, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
+            .div_ceil(u64::from(w.mtu()))
+            .max(1);
+        self.frac_window = self.frac_window.saturating_sub(cut).max(floor);
+        self.rate = self.rate_of_window(w);
     }
 
     fn halve(&mut self, w: &Window) {
         self.rate_before_loss = self.rate;
         if self.steers_rate(w) {
-            self.rate -= self.rate / 2;
+            self.rate = (self.rate / 2).max(RATE_MIN);
             self.frac_window = self.window_of_rate(w);
         } else {
-            self.frac_window -= self.frac_window / 2;
-            self.rate = self.rate_of_window(w);
+            self.shrink_window(self.frac_window / 2, w);
         }
         self.in_loss = true;
     }
@@ -578,6 +595,23 @@ mod tests {
         assert_eq!(p.frac_window >> WINDOW_BITS, 50);
         p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
         assert_eq!(p.frac_window >> WINDOW_BITS, 25);
+    }
+
+    /// However often it is halved, one ACK does not make the window immense.
+    #[test]
+    fn the_window_has_a_floor_at_the_minimum_rate() {
+        let (mut p, mut w) = established(20_000, 10);
+        p.saw_ce = true;
+        for _ in 0..100 {
+            p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+            p.on_recovered(&mut w);
+        }
+        let a = Ack { acked: 1, srtt8: 160_000, cwnd_limited: true, ..Ack::default() };
+        p.grow(1, &w);
+        p.on_ack(&a, &mut w);
+        let segments = p.frac_window as f64 / ONE_SEGMENT as f64;
+        assert!(segments < 20.0, "{segments} segments");
+        assert!(p.rate >= RATE_MIN);
     }
 
     #[test]
