@@ -14,6 +14,13 @@ pub const MSS: f64 = 1448.0;
 #[derive(Clone)]
 pub struct Lab(pub Value);
 
+/// As JSON, which the example `run` takes.
+impl std::fmt::Debug for Lab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 pub fn lab(seconds: f64, warmup: f64) -> Lab {
     Lab(json!({
         "duration_ns": ns(seconds), "warmup_ns": ns(warmup), "seed": 1,
@@ -54,7 +61,8 @@ impl Lab {
     }
     /// A TCP flow through all links that exist so far.
     pub fn tcp(self, name: &str, cc: &str, rtt_ms: f64, extra: Value) -> Lab {
-        let base = json!({"name": name, "cc": cc, "rtt_ns": ns(rtt_ms * 1e-3), "path": self.path()});
+        let base =
+            json!({"name": name, "cc": cc, "rtt_ns": ns(rtt_ms * 1e-3), "path": self.path()});
         self.push("flows", base, extra)
     }
     /// A source of constant rate through all links that exist so far; `ecn` is its codepoint.

@@ -5,8 +5,9 @@
 //! unresponsive load holds at a constant p'.
 
 use l4slab_core::cc::{Ack, Congestion, Window, registry};
+use l4slab_core::math;
 use l4slab_core::rng::Rng;
-use l4slab_core::time::{Span, Time};
+use l4slab_core::time::Time;
 use serde_json::json;
 
 use crate::lab::{FRAME, agrees, lab};
@@ -22,7 +23,13 @@ enum Signals {
 
 /// The mean window of a controller on an ACK clock, segments. A governed window (Reno, CUBIC) goes
 /// to ssthresh at once and grows during the reduction too, as in the model of laws.md.
-fn mean_window(cc: &str, options: &[(&str, &str)], rtt_us: u32, signals: Signals, acks: u32) -> f64 {
+fn mean_window(
+    cc: &str,
+    options: &[(&str, &str)],
+    rtt_us: u32,
+    signals: Signals,
+    acks: u32,
+) -> f64 {
     let entry = registry::find(cc).unwrap();
     let options = entry.options(options.iter().copied()).unwrap();
     let mut cc = (entry.build)(&options).unwrap();
@@ -55,6 +62,7 @@ fn mean_window(cc: &str, options: &[(&str, &str)], rtt_us: u32, signals: Signals
             cc.on_congestion(Congestion::Ecn, at, &mut w);
             if !cc.governs_window() {
                 w.cwnd = w.ssthresh;
+                w.cwnd_count = 0; // as Linux does on entering CWR
             }
             blind_until = n + outstanding;
         }
@@ -139,32 +147,63 @@ fn reno_under_regular_marks() {
 }
 
 /// Linux's Reno-friendly region: W = 1.295/sqrt(p) under random marks, 1.229/sqrt(p) under regular.
+/// (At p = 0.001 whole segments, and a growth that is looked at every 31 ms only, take 5 to 7 %.)
 #[test]
 fn cubic_in_its_reno_friendly_region() {
-    for (signals, p, c) in [
-        (Signals::Random(1e-3), 1e-3, 1.295),
-        (Signals::Random(3e-3), 3e-3, 1.305),
-        (Signals::Regular(1e-3), 1e-3, 1.229),
+    for (signals, p, rtt_us, c) in [
+        (Signals::Random(1e-4), 1e-4, 20_000, 1.295),
+        (Signals::Random(1e-5), 1e-5, 10_000, 1.295),
+        (Signals::Regular(1e-4), 1e-4, 20_000, 1.229),
     ] {
-        let w = mean_window("cubic", &[], 10_000, signals, 10_000_000);
+        let w = mean_window("cubic", &[], rtt_us, signals, 20_000_000);
         agrees(&format!("CUBIC friendly, W sqrt(p) at p = {p}"), w * f64::sqrt(p), c, 0.03);
     }
 }
 
-/// The cubic region under regular marks: W = 1.054 (R/p)^(3/4), by Linux and by the RFC. Without
-/// fast convergence, which the law leaves out.
+/// CUBIC's law W(t) = C (t - K)^3 + W_max as a fluid; returns W / (R/p)^(3/4).
+fn fluid_cubic(rtt: f64, p: f64, random: bool) -> f64 {
+    const C: f64 = 0.4;
+    const BETA: f64 = 0.7;
+    let mut rng = Rng::stream(2, "fluid", 0);
+    let scale = (rtt / p).powi(3).sqrt().sqrt();
+    let mut w_max = 1.054 / 0.925 * scale;
+    let (mut t, mut area, mut time, mut regular) = (0.0, 0.0, 0.0, 0.0);
+    for _ in 0..30_000_000_u32 {
+        let k = math::cbrt(w_max * (1.0 - BETA) / C);
+        let w = C * (t - k) * (t - k) * (t - k) + w_max;
+        let step = rtt / w;
+        t += step;
+        area += w * step;
+        time += step;
+        regular += p;
+        let signal = if random { rng.unit() < p && t > rtt } else { regular >= 1.0 };
+        if signal {
+            (w_max, t, regular) = (w, 0.0, 0.0);
+        }
+    }
+    area / time / scale
+}
+
+/// The cubic region. Regular marks do not tell: around its plateau the cubic is flat, a window of
+/// whole segments stands still for more than a second on either side of K, and every maximum within
+/// a fifth of the law's stays what it is. Random marks move it, and the law as a fluid says where.
 #[test]
 fn cubic_in_its_cubic_region() {
-    for (rules, rtt_us, p) in [
-        ("linux", 100_000, 1e-5),
-        ("rfc9438", 100_000, 1e-5),
-        ("linux", 200_000, 3e-5),
-    ] {
+    agrees(
+        "model of CUBIC, regular marks, W/(R/p)^(3/4)",
+        fluid_cubic(0.3, 1e-4, false),
+        1.054,
+        0.01,
+    );
+    for (rules, rtt_us, p) in
+        [("linux", 300_000, 1e-4), ("rfc9438", 300_000, 1e-4), ("linux", 150_000, 3e-5)]
+    {
+        let rtt = f64::from(rtt_us) * 1e-6;
         let options = [("rules", rules), ("fast_convergence", "off")];
-        let w = mean_window("cubic", &options, rtt_us, Signals::Regular(p), 12_000_000);
-        let ratio = f64::from(rtt_us) * 1e-6 / p;
-        let c = w / (ratio.sqrt() * ratio.sqrt().sqrt());
-        agrees(&format!("CUBIC region ({rules}), {rtt_us} us, p = {p}"), c, 1.054, 0.03);
+        let w = mean_window("cubic", &options, rtt_us, Signals::Random(p), 30_000_000);
+        let c = w / (rtt / p).powi(3).sqrt().sqrt();
+        let law = fluid_cubic(rtt, p, true);
+        agrees(&format!("CUBIC region ({rules}) at {rtt} s and p = {p}"), c, law, 0.03);
     }
 }
 
@@ -179,40 +218,82 @@ fn prague_at_and_above_its_target_rtt() {
     }
 }
 
+/// Prague as a fluid: Mb/s at 1500 B. Growth of one segment per virtual RTT in the rate, times 1 - p;
+/// a mark outside of CWR begins CWR, which lasts a round trip, and reduces by p/2 if the last
+/// reduction is a virtual RTT ago.
+pub fn fluid_prague(rtt: f64, p: f64) -> f64 {
+    let virtual_rtt = rtt.max(0.025);
+    let mut rng = Rng::stream(2, "fluid", 0);
+    let mut rate = 2.73 / p / virtual_rtt;
+    let (mut now, mut cwr_until, mut reduced, mut packets) = (0.0, 0.0, 0.0, 0.0);
+    while packets < 3e6 {
+        packets += 1.0;
+        now += 1.0 / rate;
+        if rng.unit() >= p {
+            rate += 1.0 / (rate * virtual_rtt * virtual_rtt);
+        } else if now >= cwr_until {
+            cwr_until = now + rtt;
+            if now - reduced >= virtual_rtt {
+                rate *= 1.0 - p / 2.0;
+                reduced = now;
+            }
+        }
+    }
+    packets / now * 0.012
+}
+
 /// Below 25 ms the rate does not depend on the RTT: r = (1 + sqrt 3)(1 - p)/(p 25 ms), with 1500 B
-/// 1.37 * 0.96 (1 - p)/p Mb/s.
+/// 1.37 * 0.96 (1 - p)/p Mb/s. Linux can reduce only when it enters CWR, which then lasts a round
+/// trip: with RTTs between 5 and 25 ms some reductions come later than after 25 ms, and the rate
+/// lies up to a fifth above the law. The fluid knows that.
 #[test]
 fn pragues_rate_does_not_depend_on_a_short_rtt() {
-    for (rtt_us, p) in [(20_000, 0.02), (10_000, 0.02), (5_000, 0.02), (5_000, 0.01), (2_000, 0.01)] {
+    let law = |p: f64| (1.0 + 3_f64.sqrt()) / 2.0 * 0.96 * (1.0 - p) / p;
+    agrees(
+        "model of Prague, Mb/s at 1 ms and p = 0.02",
+        fluid_prague(0.001, 0.02),
+        law(0.02),
+        0.02,
+    );
+    for (rtt_us, p) in
+        [(20_000, 0.02), (12_600, 0.02), (10_000, 0.01), (5_020, 0.02), (2_510, 0.01)]
+    {
         let w = mean_window("prague", &[], rtt_us, Signals::Random(p), 3_000_000) - 0.5;
         let mbps = w / f64::from(rtt_us) * 12_000.0;
-        let law = (1.0 + 3_f64.sqrt()) / 2.0 * 0.96 * (1.0 - p) / p;
-        agrees(&format!("Prague, Mb/s at {rtt_us} us and p = {p}"), mbps, law, 0.03);
+        let fluid = fluid_prague(f64::from(rtt_us) * 1e-6, p);
+        agrees(&format!("Prague, Mb/s at {rtt_us} us and p = {p}"), mbps, fluid, 0.03);
+        if rtt_us < 5_000 {
+            agrees(&format!("Prague, Mb/s at {rtt_us} us and p = {p}"), mbps, law(p), 0.03);
+        }
     }
 }
 
 /// A connection among so much unresponsive Not-ECT traffic that p' stands still: loss and marks are
 /// then independent with a constant probability. Returns that probability as the flow met it, its
-/// mean window (packets per second times RTT) and the RTT in seconds.
-fn in_a_crowd(cc: &str, ecn: &str, rtt_ms: f64, p_c: f64, k: u32, seconds: f64) -> (f64, f64, f64) {
-    let c = 1000.0;
-    let load = c / (1.0 - p_c);
-    let qdisc = format!("dualpi2 coupling_factor {k}");
+/// mean window (packets per second times RTT) and the RTT in seconds. `expected`: the flow's rate.
+fn in_a_crowd(cc: &str, ecn: &str, rtt_ms: f64, p_c: f64, expected: f64) -> (f64, f64, f64) {
+    let (c, seconds) = (1000.0, 440.0);
+    let load = match cc {
+        "prague" => (c - expected) / (1.0 - p_c),
+        _ => c / (1.0 - p_c) - expected,
+    };
     let result = lab(seconds, 40.0)
-        .link("b", c, &qdisc)
+        .link("b", c, "dualpi2 coupling_factor 1 target 2ms")
         .cbr("crowd", load, "not-ect", json!({"packet_bytes": 9014}))
-        // What fills the queue up to its target.
-        .cbr("start", 0.2 * c, "not-ect", json!({"packet_bytes": 9014, "stop_ns": 75_000_000}))
+        .cbr("place", expected, "not-ect", json!({"stop_ns": 12_000_000_000_u64}))
         .tcp("flow", cc, rtt_ms, json!({"ecn": ecn, "start_ns": 10_000_000_000_u64}))
         .run();
     let f = result.flow("flow");
     let signals = f.ce_packets + f.dropped_packets;
-    assert!(signals >= 700, "{signals} signals are too few for a mean");
+    assert!(signals >= 600, "{signals} signals are too few for a mean");
     let p = signals as f64 / f.sent_packets as f64;
     let rtt = f.rtt_ms_mean.unwrap() * 1e-3;
     let pps = f.sent_packets as f64 / (seconds - 40.0);
-    println!("{cc} {ecn} at {rtt_ms} ms: p = {p:.5}, {signals} signals, {} resent, {:.2} Mb/s",
-        f.retransmits, pps * FRAME * 8e-6);
+    println!(
+        "{cc} {ecn} at {rtt_ms} ms: p = {p:.5}, {signals} signals, {} resent, {:.2} Mb/s",
+        f.retransmits,
+        pps * FRAME * 8e-6
+    );
     (p, pps * rtt, rtt)
 }
 
@@ -221,8 +302,9 @@ fn in_a_crowd(cc: &str, ecn: &str, rtt_ms: f64, p_c: f64, k: u32, seconds: f64) 
 #[test]
 fn reno_and_cubic_connections_in_a_crowd() {
     for (cc, a, beta) in [("reno", 1.0, 0.5), ("cubic", 8.0 / 15.0, 0.7)] {
-        for (ecn, rtt_ms, p_c) in [("off", 10.0, 0.004), ("classic", 10.0, 0.004), ("classic", 30.0, 0.01)] {
-            let (p, w, _) = in_a_crowd(cc, ecn, rtt_ms, p_c, 2, 540.0);
+        for (ecn, rtt_ms, p_c) in [("off", 18.0, 0.001), ("classic", 18.0, 0.001)] {
+            let expected = 1.3 / f64::sqrt(p_c) / (rtt_ms + 2.0) * 1e3 * FRAME * 8e-6;
+            let (p, w, _) = in_a_crowd(cc, ecn, rtt_ms, p_c, expected);
             let law = fluid_window(a, beta, p, true);
             agrees(&format!("{cc} ({ecn}) end to end, W at p = {p:.4}"), w, law, 0.05);
         }
@@ -231,9 +313,15 @@ fn reno_and_cubic_connections_in_a_crowd() {
 
 #[test]
 fn prague_connections_in_a_crowd() {
-    for (rtt_ms, p_c) in [(50.0, 0.0025), (30.0, 0.01), (10.0, 0.0025), (5.0, 0.0025)] {
-        let (p, w, rtt) = in_a_crowd("prague", "accecn", rtt_ms, p_c, 1, 340.0);
-        let law = (1.0 + 3_f64.sqrt()) * (1.0 - p) / p * (rtt / 0.025).min(1.0);
-        agrees(&format!("Prague end to end, W at {rtt_ms} ms and p = {p:.4}"), w, law, 0.05);
+    for (rtt_ms, p) in [(100.0, 0.05), (50.0, 0.1), (30.0, 0.05), (12.6, 0.05), (5.1, 0.05)] {
+        let expected = 26.0 / p / f64::max(25.0, rtt_ms);
+        let (p, w, rtt) = in_a_crowd("prague", "accecn", rtt_ms, p * p, expected);
+        let law = fluid_prague(rtt, p);
+        agrees(
+            &format!("Prague end to end, Mb/s at {rtt_ms} ms and p = {p:.4}"),
+            w / rtt * 0.012,
+            law,
+            0.05,
+        );
     }
 }

@@ -128,6 +128,7 @@ pub struct Prague {
     in_loss: bool,
     srtt8: u32,
     rate_before_loss: u64,
+    window_before_loss: u64,
 }
 
 impl Prague {
@@ -165,6 +166,7 @@ impl Prague {
             in_loss: false,
             srtt8: 0,
             rate_before_loss: 0,
+            window_before_loss: 0,
         })
     }
 
@@ -325,8 +327,10 @@ impl Prague {
         let window = self.whole_window();
         if w.cwnd != window {
             w.cwnd = window;
+            // The module scales the threshold without this bound: at a window of two it only ever
+            // rises, and the flow is in slow start again.
             let ssthresh = u64::from(w.ssthresh) * u64::from(old) / u64::from(mtu);
-            w.ssthresh = ssthresh.min(u64::from(super::SSTHRESH_INFINITE)) as u32;
+            w.ssthresh = ssthresh.min(u64::from(window)) as u32;
             self.update_increase();
         }
     }
@@ -407,6 +411,7 @@ impl Prague {
 
     fn halve(&mut self, w: &Window) {
         self.rate_before_loss = self.rate;
+        self.window_before_loss = self.frac_window;
         if self.steers_rate(w) {
             self.rate = (self.rate / 2).max(RATE_MIN);
             self.frac_window = self.window_of_rate(w);
@@ -447,8 +452,13 @@ impl CongestionControl for Prague {
 
     fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
         self.in_loss = false;
-        self.rate = self.rate.max(self.rate_before_loss);
-        self.frac_window = self.window_of_rate(w);
+        if self.steers_rate(w) {
+            self.rate = self.rate.max(self.rate_before_loss);
+            self.frac_window = self.window_of_rate(w);
+        } else {
+            self.frac_window = self.frac_window.max(self.window_before_loss);
+            self.rate = self.rate_of_window(w);
+        }
         w.cwnd = w.cwnd.max(prior_cwnd);
     }
 

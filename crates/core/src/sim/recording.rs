@@ -6,7 +6,7 @@ use super::{GroupStats, Simulation};
 use crate::aqm::Gauges;
 use crate::net::link::{Interval, QueueStats};
 use crate::probe::{Distribution, Series};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::transport::ecn::EcnMode;
 
 /// The result of a run.
@@ -126,7 +126,8 @@ impl Simulation {
         let mut first = None;
         for flow in g.flows.clone() {
             let Some(sender) = self.senders.get(flow as usize) else { continue };
-            if !sender.is_active() {
+            // After a lost SYN there is no RTT until the first ACK of data.
+            if !sender.is_active() || sender.srtt() == Span::ZERO {
                 continue;
             }
             n += 1.0;

@@ -256,22 +256,32 @@ impl Scoreboard {
         self.ring = ring;
     }
 
-    /// Records a segment as sent again.
+    /// Records a lost segment as sent again.
     pub fn retransmitted(&mut self, now: Time, seq: u32) {
+        if !self.seg(seq).has(RETRANS) {
+            self.retrans_out += 1;
+        }
+        self.seg(seq).flags |= RETRANS;
+        self.sent_again(now, seq);
+        self.undo_retrans = self.undo_retrans.max(0) + 1;
+    }
+
+    /// Records a segment as sent again by a tail loss probe: it is not known to be lost, so its
+    /// retransmission repairs nothing and does not count as under way.
+    pub fn probed(&mut self, now: Time, seq: u32) {
+        self.sent_again(now, seq);
+    }
+
+    fn sent_again(&mut self, now: Time, seq: u32) {
         let d = self.delivery;
         let seg = self.seg(seq);
-        let was_out = seg.has(RETRANS);
-        seg.flags |= RETRANS | EVER_RETRANS;
+        seg.flags |= EVER_RETRANS;
         seg.sent_at = now;
         seg.flight_ns = short(now.since(d.first_sent_at));
         seg.since_delivery_ns = short(now.since(d.at));
         seg.delivered = d.segments;
-        if !was_out {
-            self.retrans_out += 1;
-        }
         self.repair.retransmissions.push_back((seq, now));
         self.retransmissions_out = true;
-        self.undo_retrans = self.undo_retrans.max(0) + 1;
     }
 
     /// The next lost segment to send again.
@@ -672,7 +682,8 @@ impl Scoreboard {
         while let Some(&(seq, sent_at)) = self.repair.retransmissions.get(i) {
             let live = seq >= self.una && {
                 let s = self.peek(seq);
-                s.has(RETRANS) && !s.has(SACKED) && s.sent_at == sent_at
+                let waits = s.has(LOST) && !s.has(RETRANS);
+                !waits && !s.has(SACKED) && s.sent_at == sent_at
             };
             if !live {
                 if i == 0 {

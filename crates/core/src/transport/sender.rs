@@ -519,8 +519,14 @@ impl Sender {
         p
     }
 
-    /// Sends a segment again.
+    /// Sends a lost segment again.
     pub(super) fn retransmit(&mut self, now: Time, seq: u32, out: &mut Outbox) {
+        self.resend(now, seq, out);
+        self.board.retransmitted(now, seq);
+        self.recovery.note_retransmission(now);
+    }
+
+    fn resend(&mut self, now: Time, seq: u32, out: &mut Outbox) {
         let payload = self.board.payload(seq);
         let mut p = self.segment(now, payload);
         p.seq = seq;
@@ -532,8 +538,6 @@ impl Sender {
         if self.mode == EcnMode::AccEcn {
             p.ecn = self.data_codepoint;
         }
-        self.board.retransmitted(now, seq);
-        self.recovery.note_retransmission(now);
         self.retransmitted += 1;
         out.push_back(p);
         self.charge_pacing(now, u64::from(payload));
@@ -682,7 +686,9 @@ impl Sender {
             if self.has_data() {
                 self.transmit(now, Push::Probe, out);
             } else if before > 0 {
-                self.retransmit(now, self.board.nxt - 1, out);
+                let last = self.board.nxt - 1;
+                self.resend(now, last, out);
+                self.board.probed(now, last);
                 retransmitted = true;
             }
             if retransmitted || self.board.packets_out() > before {

@@ -1,0 +1,12 @@
+//! How whole runs behave: negotiation, repair of losses, paths of several links, and what holds in
+//! every run. Meant for `cargo test --release`; `-- --nocapture` prints what was measured.
+
+// Expected values may come from the platform's mathematics; what is compared has tolerances.
+#![allow(clippy::disallowed_methods)]
+
+mod invariants;
+#[path = "../laws/lab.rs"]
+mod lab;
+mod multilink;
+mod negotiation;
+mod recovery;

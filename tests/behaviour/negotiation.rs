@@ -1,0 +1,171 @@
+//! The whole fallback matrix, seen from outside: what a connection settled on, which codepoint its
+//! packets carry and which queue of DualPI2 they wait in.
+
+use serde_json::json;
+
+use l4slab_core::transport::ecn::EcnMode;
+
+use crate::lab::{agrees, between, lab};
+
+const SETTINGS: [&str; 3] = ["off", "classic", "accecn"];
+
+/// RFC 3168 and RFC 9768, 3.1: both must have it; AccECN falls back to classic; Prague takes
+/// nothing but AccECN (RFC 9331, 4.2).
+fn agreed(cc: &str, sender: &str, peer: &str) -> EcnMode {
+    match (sender, peer) {
+        ("off", _) | (_, "off") => EcnMode::Off,
+        ("accecn", "accecn") => EcnMode::AccEcn,
+        _ if cc == "prague" => EcnMode::Off,
+        _ => EcnMode::Classic,
+    }
+}
+
+#[test]
+fn mode_codepoint_and_queue() {
+    for cc in ["reno", "cubic", "prague"] {
+        for sender in SETTINGS {
+            for peer in SETTINGS {
+                let what = format!("{cc}, {sender} to {peer}");
+                let r = lab(20.0, 2.0)
+                    .link("b", 50.0, "dualpi2")
+                    .tcp("f", cc, 10.0, json!({"ecn": sender, "peer_ecn": peer}))
+                    .run();
+                let f = r.flow("f");
+                let mode = agreed(cc, sender, peer);
+                assert_eq!(f.ecn_mode, Some(mode), "{what}");
+                // Marks where ECN was agreed, drops where it was not.
+                let capable = mode != EcnMode::Off;
+                assert_eq!(f.ce_packets > 0, capable, "{what}: {} marks", f.ce_packets);
+                assert_eq!(f.dropped_packets > 0, !capable, "{what}: {} drops", f.dropped_packets);
+                // ECT(1) waits in L, everything else in C.
+                let (home, other) = if cc == "prague" && capable { ("L", "C") } else { ("C", "L") };
+                let there = r.queue("b", home).sent_packets;
+                assert!(there >= f.delivered_packets, "{what}: {there} packets in {home}");
+                // Marked ECT(0) packets stay where they came; L sees nothing else.
+                assert_eq!(r.queue("b", other).sent_packets, 0, "{what}: packets in {other}");
+                assert!(r.queue("b", "all").utilisation > 0.95, "{what}: the link is used");
+                // The AccECN option takes 12 bytes of every segment.
+                let payload = if mode == EcnMode::AccEcn { 1436.0 } else { 1448.0 };
+                agrees(&what, f.goodput_mbps / f.rate_mbps, payload / 1514.0, 2e-3);
+            }
+        }
+    }
+}
+
+/// What a flow asks for if the file does not say: what its controller wants; and of the peer the
+/// same.
+#[test]
+fn defaults_are_the_controllers_wish() {
+    for (cc, mode) in [("reno", EcnMode::Off), ("cubic", EcnMode::Off), ("prague", EcnMode::AccEcn)]
+    {
+        let r = lab(2.0, 0.0).link("b", 50.0, "dualpi2").tcp("f", cc, 10.0, json!({})).run();
+        assert_eq!(r.flow("f").ecn_mode, Some(mode), "{cc}");
+    }
+}
+
+/// Without AccECN Prague is Reno: beside Reno at a tail drop they share equally (laws.md 2), at
+/// DualPI2 both wait in C.
+#[test]
+fn prague_without_accecn_is_reno() {
+    for peer in ["off", "classic"] {
+        for (qdisc, low, high) in [("pfifo limit 170", 0.43, 0.57), ("dualpi2", 0.46, 0.54)] {
+            let r = lab(400.0, 50.0)
+                .with("start_jitter_ns", 100_000_000)
+                .link("b", 100.0, qdisc)
+                .tcp("p", "prague", 20.0, json!({"peer_ecn": peer, "count": 3}))
+                .tcp("r", "reno", 20.0, json!({"count": 3}))
+                .run();
+            between(
+                &format!("Prague to {peer} at {qdisc}: share"),
+                r.flow("p").share.unwrap(),
+                low,
+                high,
+            );
+            assert_eq!(r.flow("p").ce_packets, 0);
+        }
+    }
+}
+
+/// A rewritten codepoint: an ECT(0) flow that is taken for L4S waits in L and is marked as such.
+#[test]
+fn a_rewritten_codepoint_changes_the_queue() {
+    let r = lab(20.0, 2.0)
+        .link("b", 50.0, "dualpi2")
+        .tcp("f", "cubic", 10.0, json!({"ecn": "classic"}))
+        .with(
+            "rewrites",
+            json!([{"flow": "f", "where": "before", "link": "b", "from": "ect0", "to": "ect1"}]),
+        )
+        .run();
+    let f = r.flow("f");
+    assert!(r.queue("b", "L").sent_packets + 100 >= f.delivered_packets);
+    assert!(f.ce_packets > 0);
+}
+
+/// A lost SYN is repeated: a classic one without ECN (RFC 3168, 6.1.1.1), an AccECN one with it
+/// once more and then without (RFC 9768, 3.1.4.1).
+#[test]
+fn lost_syns_cost_ecn_in_the_end() {
+    for (ecn, lost, mode) in [
+        ("off", 1, EcnMode::Off),
+        ("classic", 0, EcnMode::Classic),
+        ("classic", 1, EcnMode::Off),
+        ("accecn", 1, EcnMode::AccEcn),
+        ("accecn", 2, EcnMode::Off),
+        ("accecn", 3, EcnMode::Off),
+    ] {
+        for cc in ["reno", "cubic", "prague"] {
+            if cc == "prague" && ecn != "accecn" {
+                continue;
+            }
+            let open = f64::from((1_u32 << lost) - 1) - 0.5;
+            let mut l = lab(20.0, 0.0).link("b", 50.0, "pfifo limit 0");
+            l = l.tcp("f", cc, 10.0, json!({"ecn": ecn, "bytes": 1_000_000}));
+            l = l.at(open.max(0.0), "b", json!({"qdisc": "pfifo"}));
+            let r = l.run();
+            let what = format!("{cc} with {ecn}, {lost} SYNs lost");
+            assert_eq!(r.flow("f").ecn_mode, Some(mode), "{what}");
+            assert_eq!(r.flow("f").transfers, 1, "{what}");
+            assert_eq!(r.queue("b", "all").dropped_packets, lost, "{what}");
+        }
+    }
+}
+
+/// SYN/ACKs get lost as well.
+#[test]
+fn a_lost_syn_ack_is_asked_for_again() {
+    for ecn in SETTINGS {
+        let r = lab(20.0, 0.0)
+            .link("b", 50.0, "pfifo")
+            .tcp(
+                "f",
+                "cubic",
+                10.0,
+                json!({"ecn": ecn, "bytes": 100_000, "reverse_path": ["back"]}),
+            )
+            .link("back", 50.0, "pfifo limit 0")
+            .at(0.5, "back", json!({"qdisc": "pfifo"}))
+            .run();
+        let f = r.flow("f");
+        assert_eq!(f.transfers, 1, "{ecn}");
+        between("after one second", f.completion_ms_p50.unwrap(), 1000.0, 1100.0);
+    }
+}
+
+/// Through a queue that an unresponsive load overruns threefold, SYNs and all, everyone connects
+/// and gets through in the end.
+#[test]
+fn connecting_through_an_overrun_queue() {
+    for cc in ["reno", "cubic", "prague"] {
+        let r = lab(600.0, 0.0)
+            .with("start_jitter_ns", 1_000_000_000)
+            .link("b", 10.0, "pfifo limit 5")
+            .cbr("u", 30.0, "not-ect", json!({"stop_ns": 20_000_000_000_u64}))
+            .tcp("f", cc, 20.0, json!({"count": 10, "bytes": 20_000}))
+            .run();
+        assert_eq!(r.flow("f").transfers, 10, "{cc}");
+        // A SYN or two was among the losses.
+        let slowest = r.flow("f").completion_ms_p99.unwrap();
+        assert!(slowest > 1000.0, "{cc}: {slowest} ms");
+    }
+}
