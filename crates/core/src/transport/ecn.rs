@@ -92,24 +92,48 @@ pub struct AccEcnReceiver {
     last_field: Ecn,
     /// Marks not reported yet.
     pub pending_ce: u32,
+    /// Fields that the next option must have, in its order: ECT(1), CE, ECT(0).
+    fields: u8,
 }
 
 impl AccEcnReceiver {
     /// Counts an arriving packet; true if the ECN field changed, which asks for an ACK at once.
     pub fn count(&mut self, field: Ecn, payload: u32) -> bool {
-        match field {
-            Ecn::NotEct => {}
-            Ecn::Ect0 => self.bytes.ect0 += payload,
-            Ecn::Ect1 => self.bytes.ect1 += payload,
+        let place = match field {
+            Ecn::NotEct => 0,
+            Ecn::Ect0 => {
+                self.bytes.ect0 += payload;
+                3
+            }
+            Ecn::Ect1 => {
+                self.bytes.ect1 += payload;
+                1
+            }
             Ecn::Ce => {
                 self.bytes.ce += payload;
                 self.ce_packets += 1;
                 self.pending_ce += 1;
+                2
             }
-        }
+        };
+        self.fields = self.fields.max(place);
         let changed = field != self.last_field;
         self.last_field = field;
         changed
+    }
+    /// Room for the option beside so many SACK blocks: its length (0: it does not fit) and the
+    /// blocks that remain. Beside two blocks there is room for two counters, which suffice unless
+    /// ECT(0) has arrived; a third block gives way to them (Linux `tcp_options_fit_accecn`).
+    pub fn fit_option(&mut self, blocks: usize) -> (u32, usize) {
+        let (len, left) = match (blocks, self.fields) {
+            (0 | 1, _) => (OPTION_LEN, blocks),
+            (_, 3) | (3.., 0) => (0, blocks),
+            _ => (OPTION_LEN - 4, 2),
+        };
+        if len > 0 {
+            self.fields = 0;
+        }
+        (len, left)
     }
     /// The ACE field.
     pub fn ace(&self) -> TcpBits {
@@ -129,10 +153,16 @@ impl AccEcnReceiver {
 #[derive(Clone, Debug, Default)]
 pub struct AccEcnSender {
     ce_packets: u32,
-    ce_bytes: u32,
+    /// Counters of the last option: ECT(1), CE, ECT(0).
+    bytes: [u32; 3],
+    /// The only counter that moved lately: what an ACK without the option is taken to cover.
+    moving: Option<usize>,
     /// Average of packets per ACK, in 64ths.
     packets_per_ack: u32,
 }
+
+/// Place of the CE counter.
+const CE: usize = 1;
 
 impl AccEcnSender {
     /// How many of the `delivered` segments (`delivered_bytes` of payload) that this ACK newly
@@ -146,16 +176,7 @@ impl AccEcnSender {
         delivered_bytes: u32,
         mss: u32,
     ) -> u32 {
-        let ce_bytes = option.map(|o| {
-            let d = (o.ce.wrapping_sub(self.ce_bytes)) & BYTES_MASK;
-            // The upper half of the range is an old, reordered counter.
-            if d < 1 << 23 {
-                self.ce_bytes = o.ce;
-                d
-            } else {
-                0
-            }
-        });
+        let ce_bytes = self.read_option(option, delivered_bytes);
         if delivered > 0 {
             let now = delivered << 6;
             self.packets_per_ack = match self.packets_per_ack {
@@ -169,6 +190,43 @@ impl AccEcnSender {
         let marks = self.resolve_wrap(delta, ce_bytes, delivered, delivered_bytes, mss);
         self.ce_packets = self.ce_packets.wrapping_add(marks);
         marks
+    }
+
+    /// Marked bytes that the ACK reports; `None` if that is uncertain: a counter went back (a
+    /// reordered ACK), or several moved that had not moved before.
+    fn read_option(&mut self, option: Option<EcnBytes>, delivered_bytes: u32) -> Option<u32> {
+        let expected = self.moving;
+        let Some(o) = option else {
+            let place = expected?;
+            self.bytes[place] = self.bytes[place].wrapping_add(delivered_bytes) & BYTES_MASK;
+            return Some(if place == CE { delivered_bytes } else { 0 });
+        };
+        let counters = [o.ect1.wrapping_sub(E1B_INIT), o.ce, o.ect0.wrapping_sub(E0B_INIT)];
+        let ce_before = self.bytes[CE];
+        let mut certain = expected.is_some();
+        let mut ambiguous = false;
+        let mut moved = false;
+        for (place, now) in counters.into_iter().enumerate() {
+            let delta = now.wrapping_sub(self.bytes[place]) & BYTES_MASK;
+            if delta == 0 {
+                continue;
+            }
+            self.bytes[place] = now & BYTES_MASK;
+            // The upper half of the range is a step back.
+            ambiguous |= delta >= 1 << 23;
+            if Some(place) != expected {
+                ambiguous |= moved;
+                if !moved {
+                    self.moving = Some(place);
+                    moved = true;
+                }
+            }
+        }
+        if ambiguous {
+            self.moving = None;
+            certain = false;
+        }
+        certain.then(|| self.bytes[CE].wrapping_sub(ce_before) & BYTES_MASK)
     }
 
     fn resolve_wrap(

@@ -186,6 +186,8 @@ impl Receiver {
             EcnMode::Classic => {
                 if pkt.bits.has(TcpBits::CWR) {
                     self.demand_cwr = false;
+                    // Its window may be down to one segment.
+                    self.ack_now = true;
                 }
                 match pkt.ecn {
                     Ecn::Ce => {
@@ -300,12 +302,15 @@ impl Receiver {
             EcnMode::AccEcn => {
                 self.counters.pending_ce = 0;
                 p.bits = self.counters.ace();
-                p.ecn_bytes = self.counters.option();
-                p.flags = p.flags.with(Flags::ACCECN_OPTION);
                 p.ecn = self.codepoint;
-                len += ecn::OPTION_LEN;
-                // The option takes the place of the third block (Linux).
-                room = 2;
+                let blocks = usize::from(self.duplicate.is_some()) + self.recent.len();
+                let (option, left) = self.counters.fit_option(blocks.min(MAX_BLOCKS));
+                if option > 0 {
+                    p.ecn_bytes = self.counters.option();
+                    p.flags = p.flags.with(Flags::ACCECN_OPTION);
+                    len += option;
+                }
+                room = left;
             }
         }
         if self.duplicate.is_some() || !self.recent.is_empty() {

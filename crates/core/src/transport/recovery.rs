@@ -1,7 +1,7 @@
 //! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
-use super::ecn::EcnMode;
+use super::ecn::{self, EcnMode};
 use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
 use super::sender::{Push, Sender, Timer};
@@ -177,7 +177,8 @@ impl Sender {
                     option,
                     outcome.delivered,
                     outcome.delivered_bytes,
-                    self.win.mss,
+                    // The kernel's `mss_cache` does not know of the option.
+                    self.win.mss + ecn::OPTION_LEN,
                 )
             }
         };
