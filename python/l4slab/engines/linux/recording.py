@@ -376,7 +376,9 @@ def _delivered(path: list[Link], flow: Flow) -> pl.DataFrame:
             before = so_far.select(*keys, pl.col("out_ns").alias("before_ns"), pl.col("queued_ns").alias("queued"))
             here = (
                 here.sort("in_ns")
-                .join_asof(before.sort("before_ns"), left_on="in_ns", right_on="before_ns", by=keys)
+                .join_asof(
+                    before.sort("before_ns"), left_on="in_ns", right_on="before_ns", by=keys, check_sortedness=False
+                )
                 .with_columns(queued_ns=pl.col("queued_ns") + pl.col("queued").fill_null(0))
                 .drop("before_ns", "queued", strict=False)
             )
