@@ -73,7 +73,7 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
     assert all(1_000_000_000 <= start < 1_100_000_000 for start in starts)
     assert starts[0] != starts[1]
     assert [line for line in made.plan if line.startswith("tcp")] == [
-        f"tcp 1 {n} {10000 + n} c1 10.208.0.1 s1 10.224.0.1 {starts[n]} 3000000000 1000000 1000000 cubic cubic"
+        f"tcp 1 {n} {10000 + n} c1 10.208.0.1 s1 10.224.0.1 {starts[n]} 3000000000 956406 1000000 cubic cubic"
         for n in range(2)
     ]
     assert "time 4000000000 1000000000 100000000" in made.plan

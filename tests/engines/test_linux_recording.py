@@ -25,8 +25,8 @@ Ip: Forwarding InReceives
 Ip: 1 {received}
 # s1 net/dev
 Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:       0       0    0    1    0     0          0         0        0       0    0    2    0     0       0          0
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
+    lo:       0       0    0    1    0     0          0         0        0       0    0    2    0     0       0
 # c1 net/softnet_stat
 00000010 00000003 00000000
 """

@@ -24,6 +24,7 @@ TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
 MTU_FRAME = 1514
+MSS = 1448  # of it, with time stamps
 MAX_FLOWS = 4000
 MAX_COUNT = 50_000
 FIRST_PORT = 10_000
@@ -290,7 +291,8 @@ def _ends(run: Mapping[str, Any], flow: Flow) -> Iterable[str]:
             tos = CODEPOINTS[flow.ecn]
             yield f"udp {ends} {spec['rate_bps']} {tos} {spec['packet_bytes']} {spec['batch']}"
             continue
-        pace = (spec["pace_bps"] or 0) // 8
+        # The kernel paces payload; rates in the file are of frames.
+        pace = (spec["pace_bps"] or 0) * MSS // MTU_FRAME // 8
         size = never if spec["bytes"] is None else spec["bytes"]
         # A receiver without AccECN cannot use a congestion control that insists on it.
         own = flow.peer_ecn == flow.ecn
