@@ -15,9 +15,9 @@ echo "kernel $(busybox uname -r)"
 echo "controls $(busybox cat /proc/sys/net/ipv4/tcp_available_congestion_control)"
 echo 2000000 2000000 2000000 >/proc/sys/net/ipv4/tcp_mem
 echo 1000000 >/proc/sys/fs/nr_open
-if busybox sh /out/setup.sh; then
+if busybox sh /out/setup.sh >/dev/null 2>/tmp/errors; then
     /lab/lab /out/plan /out && busybox sh /out/teardown.sh >/out/teardown.txt 2>&1 && echo "DONE"
 else
-    echo "FAILED: the laboratory cannot be set up"
+    echo "FAILED: the laboratory cannot be set up: $(busybox head -c 300 /tmp/errors | busybox tr '\n' ' ')"
 fi
 end
