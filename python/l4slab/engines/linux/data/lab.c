@@ -43,7 +43,7 @@ typedef uint8_t u8;
 
 #define NEVER UINT64_MAX
 #define SNAP 96			/* Ethernet, IPv4 and TCP with its options */
-#define BLOCK (1u << 20)
+#define BLOCK (1u << 18)
 #define BLOCKS 64u
 #define RETIRE_MS 100
 #define CHUNK (256 * 1024)
