@@ -234,7 +234,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["d1", "dropped 5"],
     ),
     "another negotiation": ({"samples": [sample(4.0, ecn_mode=0)]}, ['"a"', "off instead of classic"]),
-    "nothing ever queued": ({"packets": [[packet(1000 + n, 1000 + n, id=n) for n in range(40)]]}, ["never filled"]),
+    "a buffer limits": ({"samples": [sample(4.0, limited_ms=3000)]}, ['"a"', "75%"]),
     "a connection fails": ({"events": "5\terror\t1\t0\tConnection refused\n"}, ['"a"', "Connection refused"]),
     "the capture loses": ({"events": "5\tcapture\t0\t100\t9\n"}, ["capture of link one", "9 of 100"]),
 }
@@ -251,6 +251,13 @@ def test_what_laboratories_get_wrong(case: str, describe: Describe, left: Any) -
         recording.check(left(describe(ONE_LINK + CUBIC), **(GOOD | change)))
     for mention in mentions:
         assert mention in str(failure.value)
+
+
+def test_an_unlimited_flow_must_have_filled_a_queue(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK + CUBIC, duration='"30s"')
+    packets = [packet(1000 + n, 1000 + n, id=n) for n in range(40)]
+    with pytest.raises(recording.CheckError, match=r'"a" never filled a queue'):
+        recording.check(left(run, **(GOOD | {"packets": [packets]})))
 
 
 def test_missing_files_are_named(describe: Describe, tmp_path: Path) -> None:

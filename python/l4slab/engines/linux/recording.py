@@ -31,7 +31,7 @@ PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_o
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
-    *("srtt_us", "min_rtt_us", "retrans", "delivered", "delivered_ce", "spare"),
+    *("srtt_us", "min_rtt_us", "retrans", "delivered", "delivered_ce", "limited_ms"),
 )
 # `kind` of a packet: forward with payload, forward without (SYN, FIN), and the same on the way back.
 PAYLOAD, BACKWARD = 1, 2
@@ -40,6 +40,10 @@ ECT1, CE = 1, 3
 ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
 ECN_MODES = ("off", "classic", "accecn", "pending")
 UDP_HEADERS = 42
+# The largest part of the time for which a buffer may hold a flow back: receive windows open in the first rounds.
+_HELD = 0.1
+# From when on an unlimited flow has filled a queue.
+_FILLS_AFTER_NS, _FILLS_AFTER_RTTS = 20e9, 100
 # Packets that are under way between two places while both are read.
 _SLACK = 4
 
@@ -670,14 +674,22 @@ def _check_ecn(observed: Observed) -> None:
 
 
 def _check_bottleneck(observed: Observed) -> None:
-    """Flows that nothing but the links limits have filled a queue on their path."""
+    """Flows that only the links should limit were limited by them: they filled a queue, and no buffer held them."""
     for flow in observed.lab.flows:
         spec = flow.spec
         runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
-        limited = spec["pace_bps"] is not None or spec["bytes"] is not None or runs_ns < 2e9 + 20 * spec["rtt_ns"]
-        if not flow.is_tcp or limited or observed.run.get("impairs"):
+        if not flow.is_tcp or spec["bytes"] is not None or spec["pace_bps"] is not None:
             continue
-        for link in observed.path(flow):
+        samples = observed.of_flow(flow)
+        held = float(samples["limited_ms"].max()) * 1e6 if len(samples) else 0.0
+        if held > _HELD * runs_ns:
+            share = held / runs_ns
+            raise CheckError(f'a buffer held flow "{spec["name"]}" back for {share:.0%} of the time, not the links')
+        # After slow start a window may need long to grow to the size of a large path.
+        if runs_ns < _FILLS_AFTER_NS + _FILLS_AFTER_RTTS * spec["rtt_ns"] or observed.run.get("impairs"):
+            continue
+        by_name = {link.name: link for link in observed.links}
+        for link in (by_name[name] for name in (*spec["path"], *spec["reverse_path"])):
             longest = link.sojourn_ns.max() if len(link.packets) else 0
             lowest = min([link.spec["rate_bps"], *(c["rate_bps"] for c in link.changes if c["rate_bps"])])
             if longest > 2 * labs.MTU_FRAME * 8e9 / lowest or link.dropped.any():
