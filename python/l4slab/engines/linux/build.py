@@ -128,7 +128,9 @@ def build(progress: Progress, kernel: Path | None = None, jobs: int | None = Non
         with _only_one(folder):
             return _build(folder, progress, kernel, jobs or len(os.sched_getaffinity(0)))
     except OSError as error:
-        raise BuildError(f"{folder} cannot be written ({error.strerror or error}); free some space there") from None
+        raise BuildError(
+            f"{folder} cannot be written ({error.strerror or error}); set XDG_CACHE_HOME to a folder with space"
+        ) from None
 
 
 @contextmanager
@@ -165,8 +167,10 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int) -> 
         source = _source(folder, apt, progress)
         _compile(folder, source, wanted, jobs, progress)
     if kernel is not None:
-        shutil.copy2(kernel, folder / "linux")
-        controls, version = _boot_facts(folder / "linux")
+        progress("booting the kernel", None)
+        controls, version = _boot_facts(kernel.absolute())
+        shutil.copy2(kernel, folder / "linux.new")
+        (folder / "linux.new").replace(folder / "linux")
         stamp = {"version": version, "controls": controls, "inputs": "own"}
         _write_stamp(folder / "kernel.json", stamp)
     made = installed()
