@@ -84,7 +84,9 @@ def _linux() -> Finding:
             return Finding("linux", False, sentence)
         if not (build.root() / "lab" / "lab").is_file():
             return Finding("linux", False, "the user land is not complete; finish it with: l4slab linux build")
-        return Finding("linux", True, f"{kernel.version or kernel.path}, with {', '.join(kernel.controls or ())}")
+        old = "" if build.is_current() else "; its sources have changed since, renew it with: l4slab linux build"
+        controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
+        return Finding("linux", True, f"{kernel.version or kernel.path}{controls}{old}")
     # Only --engine linux needs it: not to have it is no defect.
     sentence = build.missing(build.TOOLS | build.RUN_TOOLS)
     first = f"{sentence}; then" if sentence else "build it with:"

@@ -100,6 +100,11 @@ def installed() -> Kernel | None:
         return None
 
 
+def is_current() -> bool:
+    """Whether the kernel was made from this version's configuration and TCP Prague, or is the user's own."""
+    return _stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs()) or bool(os.environ.get("L4SLAB_KERNEL"))
+
+
 def prague_source() -> Path | None:
     """The project's TCP Prague module, where this is a source checkout or the package has it."""
     candidates = [DATA / "tcp_prague", Path(__file__).parents[4] / "kernel" / "tcp_prague"]
