@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from l4slab import claims, executors, published, spec, sweep
-from l4slab.engines import Engine, Recording, get_engine
+from l4slab.engines import ENGINES, Engine, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import Failure, Pool
 from l4slab.progress import Reporter, Silent, reporting
@@ -179,7 +179,7 @@ def _run_in_store(
             last_flush = time.monotonic()
 
     try:
-        failures = _compute(todo, pool, console, keep, tick)
+        failures = _compute(todo, pool, console, keep, tick, store.folder.absolute() / "lab")
     except KeyboardInterrupt:
         store.flush()
         left = len({run.id for run in todo} - store.finished())
@@ -207,8 +207,10 @@ def _finish(store: Store, plans: list[Plan]) -> list[str]:
     return [f"{unused} {LEFT_OUT} of the tables; they are kept in {store.parts}."]
 
 
-def report(out: Path | str, engine: str = "sim") -> Path:
+def report(out: Path | str) -> Path:
     """Rebuild tables, claims and `report.html` of a results folder; the path of the report.
+
+    The engine is the one whose runs the folder has.
 
     Raises InputError where `out` is not a results folder.
     """
@@ -216,7 +218,15 @@ def report(out: Path | str, engine: str = "sim") -> Path:
     if not (folder / "experiments").is_dir():
         raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
     with Store(folder) as store:
-        _finish(store, _expand(store.experiment_files(), get_engine(engine)))
+        finished = store.finished()
+        found: dict[str, list[Plan]] = {}
+        for name in ENGINES:
+            # What an engine cannot run is not its result.
+            with suppress(InputError):
+                found[name] = _expand(store.experiment_files(), get_engine(name))
+        if not found:
+            _expand(store.experiment_files(), get_engine(ENGINES[0]))
+        _finish(store, max(found.values(), key=lambda plans: len({run.id for run in _unique(plans)} & finished)))
     return folder / "report.html"
 
 
@@ -234,13 +244,14 @@ def _compute(
     console: Console | None,
     keep: Any,
     tick: Any = lambda: None,
+    lab: Path | None = None,
 ) -> list[tuple[Run, str]]:
     failures: list[tuple[Run, str]] = []
     with pool as workers:
         shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
         with shown as reporter:
             ended = 0
-            for outcome in workers.map(runs):
+            for outcome in workers.map(runs, lab):
                 if outcome is not None:
                     run, result = outcome
                     ended += 1

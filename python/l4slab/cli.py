@@ -18,6 +18,7 @@ from l4slab.claims import unexpected
 from l4slab.doctor import examine
 from l4slab.engines import ENGINES
 from l4slab.errors import L4slabError, one_line, suggest
+from l4slab.progress import building
 from l4slab.studies import studies, study
 from l4slab.sweep import Plan
 
@@ -45,6 +46,10 @@ def run(
     files: tuple[Path, ...], out: Path | None, engine: str, workers: int | None, dask: str | None, dry_run: bool
 ) -> int:
     """Run experiment files; finished runs in DIR are not repeated."""
+    if engine == "linux" and not dry_run:
+        from l4slab.engines.linux.engine import require
+
+        require()
     if dry_run:
         _show_plans(campaign.plan(files, engine))
         return 0
@@ -93,6 +98,24 @@ def list_(what: str | None) -> int:
                     table.add_row(f"  {parameter['keyword']}", f"{parameter['help']}{shown}")
         _out().print(table)
         _out().print()
+    return 0
+
+
+@cli.group()
+def linux() -> None:
+    """The real kernel that --engine linux runs on."""
+
+
+@linux.command()
+@click.option("--kernel", metavar="PATH", type=click.Path(path_type=Path), help="Use this kernel (ARCH=um).")
+@click.option("--jobs", type=int, metavar="N", help="Compilations at once; default: one per core.")
+def build(kernel: Path | None, jobs: int | None) -> int:
+    """Fetch sources and build the kernel; what is there already is not done again."""
+    from l4slab.engines.linux import build as laboratory
+
+    with building(_err()) as progress:
+        made = laboratory.build(progress, kernel, jobs)
+    _out().print(f"Linux {made.version} is ready in {laboratory.cache()}.", soft_wrap=True, markup=False)
     return 0
 
 
@@ -231,6 +254,8 @@ def _sentence(error: click.ClickException) -> str:
 def entry() -> None:
     """The `l4slab` script."""
     status = main()
+    if (machines := sys.modules.get("l4slab.engines.linux.machine")) is not None:
+        machines.stop_all()
     with suppress(BrokenPipeError):
         sys.stdout.flush()
         sys.stderr.flush()

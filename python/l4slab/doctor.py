@@ -45,6 +45,7 @@ def examine() -> Iterator[Finding]:
         yield Finding("dask", True, f"distributed {version('distributed')}")
     except PackageNotFoundError:
         yield Finding("dask", True, 'not installed; only --dask needs it (pip install "l4slab[dask]")')
+    yield _linux()
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     room = free_gb > 1
     yield Finding("disk", room, f"{free_gb:.0f} GB free here" + ("" if room else "; a campaign may need 1 GB or more"))
@@ -71,3 +72,22 @@ def _simulation() -> Finding:
     packets = recording.flows["sent_packets"].sum() or 0
     seconds = time.perf_counter() - start
     return Finding("simulation", packets > 0, f"{packets} packets in {seconds * 1000:.0f} ms")
+
+
+def _linux() -> Finding:
+    """The kernel of --engine linux, which nothing else needs."""
+    from l4slab.engines.linux import build
+
+    kernel = build.installed()
+    if kernel is not None:
+        if (sentence := build.missing(build.RUN_TOOLS)) is not None:
+            return Finding("linux", False, sentence)
+        if not (build.root() / "lab" / "lab").is_file():
+            return Finding("linux", False, "the user land is not complete; finish it with: l4slab linux build")
+        old = "" if build.is_current() else "; its sources have changed since, renew it with: l4slab linux build"
+        controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
+        return Finding("linux", True, f"{kernel.version or kernel.path}{controls}{old}")
+    # Only --engine linux needs it: not to have it is no defect.
+    sentence = build.missing(build.TOOLS | build.RUN_TOOLS)
+    first = f"{sentence}; then" if sentence else "build it with:"
+    return Finding("linux", True, f"not built, only --engine linux needs it; {first} l4slab linux build")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from l4slab.engines import Recording, get_engine
@@ -24,10 +25,10 @@ class Failure:
     reason: str
 
 
-def compute(engine: str, run_json: str) -> Recording | Failure:
+def compute(engine: str, run_json: str, keep: Path | None = None) -> Recording | Failure:
     """One run, wherever this is called."""
     try:
-        return get_engine(engine).execute(run_json)
+        return get_engine(engine).execute(run_json, keep)
     except Exception as error:
         return Failure(one_line(str(error)) or type(error).__name__)
 
@@ -39,13 +40,19 @@ class Pool:
     executor: Executor
     workers: int
 
-    def map(self, runs: Iterable[Run], tick_s: float = 0.25) -> Iterator[tuple[Run, Recording | Failure] | None]:
-        """Each run with its outcome, in the order in which they end; None at least every `tick_s` seconds."""
+    def map(
+        self, runs: Iterable[Run], keep: Path | None = None, tick_s: float = 0.25
+    ) -> Iterator[tuple[Run, Recording | Failure] | None]:
+        """Each run with its outcome, in the order in which they end; None at least every `tick_s` seconds.
+
+        `keep` is the folder in which engines keep what is not in the tables, a folder per run.
+        """
         todo = iter(runs)
         running: dict[Future[Recording | Failure], Run] = {}
         while True:
             while len(running) < self.workers * _AHEAD and (run := next(todo, None)) is not None:
-                running[self.executor.submit(compute, run.engine, run.json)] = run
+                kept = keep / run.id if keep is not None else None
+                running[self.executor.submit(compute, run.engine, run.json, kept)] = run
             if not running:
                 return
             done, _ = wait(running, timeout=tick_s, return_when=FIRST_COMPLETED)

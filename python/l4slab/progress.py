@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -80,3 +80,26 @@ def reporting(console: Console, total: int, workers: int) -> Iterator[Reporter]:
     start = time.monotonic()
     yield _Lines(console, total)
     console.print(f"{total} runs ended after {duration_text(time.monotonic() - start)}")
+
+
+@contextmanager
+def building(console: Console) -> Iterator[Callable[[str, float | None], None]]:
+    """A function that is told which step a build is at and, where it is known, how much of it is done."""
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda what, part: bar.update(
+                task, description=what, total=None if part is None else 1.0, completed=part or 0.0
+            )
+        return
+    last, last_time = "", 0.0
+
+    def line(what: str, part: float | None) -> None:
+        nonlocal last, last_time
+        now = time.monotonic()
+        if what != last or now - last_time >= _LINE_EVERY_S:
+            console.print(what + (f" ({part:.0%})" if part else ""))
+            last, last_time = what, now
+
+    yield line

@@ -124,7 +124,7 @@ def test_a_failed_run_is_told_and_the_others_are_kept(
 ) -> None:
     execute = sim.SimEngine.execute
 
-    def sometimes(self: sim.SimEngine, run_json: str) -> engines.Recording:
+    def sometimes(self: sim.SimEngine, run_json: str, keep: Path | None = None) -> engines.Recording:
         if '"rtt_ns":20000000' in run_json:
             raise ValueError("a reason")
         return execute(self, run_json)

@@ -296,7 +296,7 @@ ARGUMENTS = {
     "unknown option": (["run", "FILE", "--ouT", "OUT"], ["--ouT", "--out"]),
     "unknown command": (["runn", "FILE"], ["runn", "did you mean 'run'?"]),
     "unknown engine": (["run", "FILE", "--out", "OUT", "--engine", "ns3"], ["--engine ns3", "sim"]),
-    "linux is not there yet": (["run", "FILE", "--out", "OUT", "--engine", "linux"], ["--engine linux", "sim"]),
+    "no kernel yet": (["run", "FILE", "--out", "OUT", "--engine", "linux"], ["--engine linux", "l4slab linux build"]),
     "no workers": (["run", "FILE", "--out", "OUT", "--workers", "0"], ["--workers 0", "1 or more"]),
     "workers is text": (["run", "FILE", "--out", "OUT", "--workers", "two"], ["--workers", "two"]),
     "two executors": (["run", "FILE", "--out", "OUT", "--workers", "1", "--dask", "x"], ["--workers", "--dask"]),
@@ -312,6 +312,7 @@ def test_wrong_arguments(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     Path("FILE").write_text(GOOD)
     arguments, mentions = ARGUMENTS[case]
     assert main(arguments) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
@@ -37,8 +38,8 @@ class Engine(Protocol):
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         """The columns of the tables that this run will give, without running it in full."""
 
-    def execute(self, run_json: str) -> Recording:
-        """Run it. Thread-safe.
+    def execute(self, run_json: str, keep: Path | None = None) -> Recording:
+        """Run it. Thread-safe. What a person may want to look at besides the tables goes into the folder `keep`.
 
         Raises ValueError with one sentence for a description that it cannot run, EngineError where it breaks off.
         """
@@ -51,5 +52,7 @@ def get_engine(name: str) -> Engine:
 
         return SimEngine()
     if name == "linux":
-        raise InputError('--engine linux does not exist yet in this version; use "--engine sim"')
+        from l4slab.engines.linux import LinuxEngine
+
+        return LinuxEngine()
     raise InputError(f"--engine {name} is not an engine; {suggest(name, ENGINES)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -33,7 +34,8 @@ class SimEngine:
         recording = self.execute(json.dumps({**description, **short, "flows": flows, "at": changes}))
         return {name: getattr(recording, name).schema for name in metrics.TABLES}
 
-    def execute(self, run_json: str) -> Recording:
+    def execute(self, run_json: str, keep: Path | None = None) -> Recording:
+        del keep
         try:
             tables = _core.simulate(run_json)
         except BaseException as error:

@@ -1,0 +1,954 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * The hosts of an experiment, its sampler and its capture, in one process.
+ *
+ *     lab PLAN OUTDIR
+ *
+ * PLAN is a text file, a line per thing (see plan_line); the namespaces that it names exist already.
+ * One process, because every change of process costs much in User Mode Linux: a socket belongs to the
+ * network namespace in which it was made, so one event loop can be all the hosts at once.
+ *
+ * OUTDIR gets packets.N.bin (struct packet), tcp.bin (struct tcp_sample), events.tsv, ticks.tsv,
+ * tc.N.json and counters.txt; with the word "pcap" in the plan also linkN.pcap. Times are ns since the start.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/tcp.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef uint64_t u64;
+typedef uint32_t u32;
+typedef uint16_t u16;
+typedef uint8_t u8;
+
+#define NEVER UINT64_MAX
+#define SNAP 96			/* Ethernet, IPv4 and TCP with its options */
+#define BLOCK (1u << 18)
+#define BLOCKS 64u
+#define RETIRE_MS 100
+#define CHUNK (256 * 1024)
+#define NOTSENT (128 * 1024)	/* two of the largest TSO bursts wait in the socket */
+
+/* A packet that came to a link; little endian, as read by recording.py. */
+struct packet {
+	u64 in_ns;
+	u64 out_ns;		/* 0: it never left */
+	u16 flow, conn, id, len;
+	u8 ecn_in, ecn_out, payload, spare;
+	u32 seq;
+};
+
+struct tcp_sample {
+	u64 t_ns, bytes_acked, pacing_bps;
+	u32 flow, conn, state, ecn_mode, cwnd, ssthresh, srtt_us, min_rtt_us;
+	u32 retrans, delivered, delivered_ce, limited_ms;
+};
+
+/* As far as it is needed, of include/uapi/linux/tcp.h of 7.2: the system's own header may be older. */
+struct info {
+	u8 state, ca_state, retransmits, probes, backoff, options, wscale, flags;
+	u32 rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
+	u32 last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
+	u32 pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, snd_cwnd, advmss, reordering;
+	u32 rcv_rtt, rcv_space, total_retrans;
+	u64 pacing_rate, max_pacing_rate, bytes_acked, bytes_received;
+	u32 segs_out, segs_in, notsent_bytes, min_rtt, data_segs_in, data_segs_out;
+	u64 delivery_rate, busy_time, rwnd_limited, sndbuf_limited;
+	u32 delivered, delivered_ce;
+	u64 bytes_sent, bytes_retrans;
+	u32 dsack_dups, reord_seen, rcv_ooopack, snd_wnd, rcv_wnd, rehash;
+	u16 total_rto, total_rto_recoveries;
+	u32 total_rto_time, received_ce;
+	u32 delivered_bytes[3], received_bytes[3];
+	u32 ecn;		/* mode: 2 bits */
+};
+
+enum kind { LISTENER, SENDER, RECEIVER, TAP, TIMER };
+struct conn;
+struct handle {
+	enum kind kind;
+	struct conn *conn;
+	struct tap *tap;
+};
+
+struct conn {
+	int udp;
+	u32 flow, conn;
+	char client[32], server[32], cc[32], server_cc[32], from[32], to[32];
+	u16 port;
+	u64 start_ns, stop_ns, bytes, left, got, rate;	/* rate: pacing in bytes/s; of UDP, bit/s */
+	u32 tos, payload, frame, batch;
+	u64 next_ns, remainder, number, begun_ns;
+	int fd, listener, rfd, started, stopped, connected, shut;
+	struct handle sender, receiver, listening;
+};
+
+struct entry {
+	u64 key, in_ns;
+	struct packet p;
+	u32 next;
+};
+
+struct tap {
+	u32 link;
+	char ns[32], dev[32];
+	int fd, out;
+	u8 *ring;
+	u32 block, *heads, heads_mask, used, size, free;
+	struct entry *pool;
+	FILE *pcap;
+	struct handle handle;
+	struct packet buffer[8192];
+	u32 buffered;
+	u64 lost;
+};
+
+struct reader {
+	u32 link;
+	char ns[32], dev[32];
+	int pipe;
+	pid_t pid;
+};
+
+struct change {
+	u64 t_ns;
+	char ns[32];
+	char *command;
+};
+
+struct event {
+	u64 t_ns, number;
+	int what;		/* 0 start, 1 stop, 2 datagrams, 3 change, 4 sample, 5 end, 6 reset */
+	void *of;
+};
+
+static struct conn *conns;
+static struct tap *taps[1024];
+static struct reader readers[1024];
+static struct change changes[4096];
+static char *namespaces[262144];
+static int n_conns, n_taps, n_readers, n_changes, n_namespaces, want_pcap;
+static u64 duration_ns, warmup_ns, sample_ns, zero_mono, zero_real;
+static char out_dir[512];
+static int ep, timer;
+static u64 timer_at = NEVER;
+static FILE *samples, *events, *ticks;
+static struct event *heap;
+static int heap_n, heap_size;
+static u64 heap_count;
+static char blob[CHUNK];
+
+static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *text, ...)
+{
+	va_list args;
+
+	va_start(args, text);
+	printf("FAILED: ");
+	vprintf(text, args);
+	printf("\n");
+	fflush(stdout);
+	_exit(1);
+}
+
+static u64 now_of(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (u64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static u64 now(void)
+{
+	return now_of(CLOCK_MONOTONIC) - zero_mono;
+}
+
+static FILE *open_out(const char *name)
+{
+	char path[640];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s", out_dir, name);
+	f = fopen(path, "w");
+	if (!f)
+		fail("%s cannot be written: %s", name, strerror(errno));
+	setvbuf(f, NULL, _IOFBF, 1 << 18);
+	return f;
+}
+
+static void close_out(FILE *f, const char *name)
+{
+	if (fflush(f) || ferror(f) || fclose(f))
+		fail("%s cannot be written: %s", name, strerror(errno));
+}
+
+static void enter(const char *ns)
+{
+	static char at[32];
+	char path[64];
+	int fd;
+
+	if (!strcmp(at, ns))
+		return;
+	snprintf(path, sizeof path, "/run/netns/%s", ns);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNET))
+		fail("namespace %s cannot be entered: %s", ns, strerror(errno));
+	close(fd);
+	snprintf(at, sizeof at, "%s", ns);
+}
+
+/* ---- agenda ---- */
+
+static int before(const struct event *a, const struct event *b)
+{
+	return a->t_ns != b->t_ns ? a->t_ns < b->t_ns : a->number < b->number;
+}
+
+static void schedule(u64 t_ns, int what, void *of)
+{
+	int i;
+
+	if (heap_n == heap_size) {
+		heap_size = heap_size ? 2 * heap_size : 1024;
+		heap = realloc(heap, heap_size * sizeof *heap);
+	}
+	struct event e = { t_ns, heap_count++, what, of };
+	for (i = heap_n++; i && before(&e, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+		heap[i] = heap[(i - 1) / 2];
+	heap[i] = e;
+}
+
+static struct event take(void)
+{
+	struct event top = heap[0], last = heap[--heap_n];
+	int i = 0, c;
+
+	while ((c = 2 * i + 1) < heap_n) {
+		if (c + 1 < heap_n && before(&heap[c + 1], &heap[c]))
+			c++;
+		if (!before(&heap[c], &last))
+			break;
+		heap[i] = heap[c];
+		i = c;
+	}
+	heap[i] = last;
+	return top;
+}
+
+static void arm(void)
+{
+	u64 at = heap[0].t_ns + zero_mono;
+	struct itimerspec t = { .it_value = { at / 1000000000, at % 1000000000 } };
+
+	if (at == timer_at)
+		return;
+	timer_at = at;
+	timerfd_settime(timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+static void watch(int fd, u32 what, struct handle *h)
+{
+	struct epoll_event e = { .events = what, .data.ptr = h };
+
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e))
+		fail("epoll: %s", strerror(errno));
+}
+
+/* ---- capture: when a packet reaches a link's queue and when it leaves it ---- */
+
+static void flush_packets(struct tap *t)
+{
+	size_t size = t->buffered * sizeof(struct packet), done = 0;
+
+	while (done < size) {
+		ssize_t n = write(t->out, (char *)t->buffer + done, size - done);
+
+		if (n <= 0)
+			fail("packets cannot be written: %s", strerror(errno));
+		done += n;
+	}
+	t->buffered = 0;
+}
+
+static void put_packet(struct tap *t, const struct packet *p)
+{
+	t->buffer[t->buffered++] = *p;
+	if (t->buffered == sizeof t->buffer / sizeof t->buffer[0])
+		flush_packets(t);
+}
+
+static u32 slot(const struct tap *t, u64 key)
+{
+	return (u32)((key * 0x9e3779b97f4a7c15ull) >> 40) & t->heads_mask;
+}
+
+static void arrived(struct tap *t, u64 key, const struct packet *p)
+{
+	u32 i, *head = &t->heads[slot(t, key)];
+
+	for (i = *head; i; i = t->pool[i].next)
+		if (t->pool[i].key == key) {	/* the number came round: the earlier one was dropped */
+			put_packet(t, &t->pool[i].p);
+			t->pool[i].p = *p;
+			return;
+		}
+	if (t->free) {
+		i = t->free;
+		t->free = t->pool[i].next;
+	} else {
+		if (t->used == t->size) {
+			t->size *= 2;
+			t->pool = realloc(t->pool, t->size * sizeof *t->pool);
+			if (!t->pool)
+				fail("out of memory for packets in flight");
+		}
+		i = t->used++;
+	}
+	t->pool[i].key = key;
+	t->pool[i].p = *p;
+	t->pool[i].next = *head;
+	*head = i;
+}
+
+static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn)
+{
+	u32 i, *link = &t->heads[slot(t, key)];
+
+	for (; (i = *link); link = &t->pool[i].next)
+		if (t->pool[i].key == key) {
+			t->pool[i].p.out_ns = out_ns;
+			t->pool[i].p.ecn_out = ecn;
+			put_packet(t, &t->pool[i].p);
+			*link = t->pool[i].next;
+			t->pool[i].next = t->free;
+			t->free = i;
+			return;
+		}
+}
+
+static void write_pcap(struct tap *t, const u8 *frame, u64 t_ns, u32 caplen, u32 len, int out)
+{
+	u32 head[4] = { t_ns / 1000000000, t_ns % 1000000000, caplen, len };
+
+	/* The second byte of the source address tells arrivals (0) from departures (1). */
+	u8 copy[256];
+	memcpy(copy, frame, caplen);
+	copy[7] = out;
+	fwrite(head, sizeof head, 1, t->pcap);
+	fwrite(copy, caplen, 1, t->pcap);
+}
+
+static void see(struct tap *t, const struct tpacket3_hdr *h)
+{
+	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
+	const u8 *f = (const u8 *)h + h->tp_mac, *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4;
+	u64 t_ns = (u64)h->tp_sec * 1000000000 + h->tp_nsec - zero_real;
+	int out = ll->sll_pkttype == PACKET_OUTGOING, ack = ip[12] == 10 && ip[13] >= 224;
+	u32 src_port = l4[0] << 8 | l4[1], dst_port = l4[2] << 8 | l4[3];
+	struct packet p = { .in_ns = t_ns };
+	u64 key;
+
+	if ((int64_t)t_ns < 0 || h->tp_snaplen < ETH_HLEN + 28)
+		return;
+	/* Senders are 10.208.x.y, receivers 10.224.x.y: x.y is the flow. The sender's port is the connection. */
+	p.flow = ip[14] << 8 | ip[15];
+	p.conn = ack ? dst_port : src_port;
+	p.id = ip[4] << 8 | ip[5];
+	p.len = h->tp_len;
+	p.ecn_in = ip[1] & 3;
+	p.seq = ip[9] == 6 ? (u32)l4[4] << 24 | l4[5] << 16 | l4[6] << 8 | l4[7] : 0;
+	u32 headers = (ip[0] & 15) * 4 + (ip[9] == 6 ? (l4[12] >> 4) * 4 : 8);
+	p.payload = (ack ? 2 : 0) | (((u32)ip[2] << 8 | ip[3]) > headers);
+	key = (u64)p.flow << 40 | (u64)p.conn << 24 | (u64)p.id << 8 | ack;
+	if (t->pcap)
+		write_pcap(t, f, h->tp_sec * 1000000000ull + h->tp_nsec, h->tp_snaplen, h->tp_len, out);
+	if (out)
+		departed(t, key, t_ns, p.ecn_in);
+	else
+		arrived(t, key, &p);
+}
+
+static void drain(struct tap *t)
+{
+	for (;;) {
+		struct tpacket_block_desc *b = (void *)(t->ring + (size_t)t->block * BLOCK);
+		struct tpacket_hdr_v1 *v = &b->hdr.bh1;
+		u8 *at;
+
+		if (!(v->block_status & TP_STATUS_USER))
+			return;
+		at = (u8 *)b + v->offset_to_first_pkt;
+		for (u32 i = 0; i < v->num_pkts; i++) {
+			struct tpacket3_hdr *h = (void *)at;
+
+			see(t, h);
+			at += h->tp_next_offset;
+		}
+		v->block_status = TP_STATUS_KERNEL;
+		t->block = (t->block + 1) % BLOCKS;
+	}
+}
+
+static void open_tap(struct tap *t)
+{
+	/* IPv4 only, SNAP bytes of it. */
+	struct sock_filter code[] = {
+		{ BPF_LD | BPF_H | BPF_ABS, 0, 0, 12 },
+		{ BPF_JMP | BPF_JEQ | BPF_K, 0, 1, ETH_P_IP },
+		{ BPF_RET | BPF_K, 0, 0, SNAP },
+		{ BPF_RET | BPF_K, 0, 0, 0 },
+	};
+	struct sock_fprog filter = { 4, code };
+	struct tpacket_req3 req = {
+		.tp_block_size = BLOCK, .tp_block_nr = BLOCKS, .tp_frame_size = 256,
+		.tp_frame_nr = BLOCK / 256 * BLOCKS, .tp_retire_blk_tov = RETIRE_MS,
+	};
+	int version = TPACKET_V3;
+	char name[640];
+
+	enter(t->ns);
+	t->fd = socket(AF_PACKET, SOCK_RAW, 0);
+	if (t->fd < 0 || setsockopt(t->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
+	    setsockopt(t->fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) ||
+	    setsockopt(t->fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof req))
+		fail("capture of link %u: %s", t->link, strerror(errno));
+	t->ring = mmap(NULL, (size_t)BLOCK * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
+	struct sockaddr_ll all = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	if (t->ring == MAP_FAILED || bind(t->fd, (void *)&all, sizeof all))
+		fail("capture of link %u: %s", t->link, strerror(errno));
+	t->heads_mask = (1 << 16) - 1;
+	t->heads = calloc(t->heads_mask + 1, sizeof *t->heads);
+	t->size = 1 << 12;
+	t->pool = malloc(t->size * sizeof *t->pool);
+	t->used = 1;
+	snprintf(name, sizeof name, "%s/packets.%u.bin", out_dir, t->link);
+	t->out = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (t->out < 0)
+		fail("packets.%u.bin cannot be written: %s", t->link, strerror(errno));
+	if (want_pcap) {
+		u32 head[6] = { 0xa1b23c4d, 2 | 4 << 16, 0, 0, SNAP, 1 };
+
+		snprintf(name, sizeof name, "link%u.pcap", t->link);
+		t->pcap = open_out(name);
+		fwrite(head, sizeof head, 1, t->pcap);
+	}
+	t->handle = (struct handle){ TAP, NULL, t };
+	watch(t->fd, EPOLLIN, &t->handle);
+}
+
+static void close_tap(struct tap *t)
+{
+	struct tpacket_stats_v3 stats;
+	socklen_t size = sizeof stats;
+
+	drain(t);
+	for (u32 h = 0; h <= t->heads_mask; h++)
+		for (u32 i = t->heads[h]; i; i = t->pool[i].next)
+			put_packet(t, &t->pool[i].p);
+	flush_packets(t);
+	getsockopt(t->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
+	fprintf(events, "%llu\tcapture\t%u\t%u\t%u\n", (unsigned long long)now(), t->link, stats.tp_packets,
+		stats.tp_drops);
+	if (t->pcap)
+		close_out(t->pcap, "a capture");
+	if (close(t->out))
+		fail("packets cannot be written: %s", strerror(errno));
+}
+
+/* ---- hosts ---- */
+
+static struct sockaddr_in address(const char *ip, u16 port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	if (inet_pton(AF_INET, ip, &a.sin_addr) != 1)
+		fail("%s is not an address", ip);
+	return a;
+}
+
+static void congestion_control(int fd, const char *name)
+{
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name)))
+		fail("the kernel has no congestion control %s: %s", name, strerror(errno));
+}
+
+static void make_listener(struct conn *c)
+{
+	struct sockaddr_in here = address(c->to, 5001);
+	int one = 1;
+
+	enter(c->server);
+	c->listener = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	setsockopt(c->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (!c->udp)
+		congestion_control(c->listener, c->server_cc);
+	if (c->listener < 0 || bind(c->listener, (void *)&here, sizeof here) ||
+	    (!c->udp && listen(c->listener, 65535)))
+		fail("flow %u cannot listen: %s", c->flow, strerror(errno));
+	c->listening = (struct handle){ LISTENER, c, NULL };
+	/* Datagrams are counted where they leave the last link; nobody reads them. */
+	if (!c->udp)
+		watch(c->listener, EPOLLIN, &c->listening);
+}
+
+static void make_sender(struct conn *c)
+{
+	struct sockaddr_in here = address(c->from, c->port), there = address(c->to, 5001);
+	int one = 1, do_ = IP_PMTUDISC_DO, lowat = NOTSENT;
+
+	enter(c->client);
+	c->fd = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	setsockopt(c->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (c->udp) {
+		int buffer = 64 << 20;
+
+		setsockopt(c->fd, IPPROTO_IP, IP_TOS, &c->tos, sizeof c->tos);
+		setsockopt(c->fd, IPPROTO_IP, IP_MTU_DISCOVER, &do_, sizeof do_);
+		setsockopt(c->fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
+	} else {
+		congestion_control(c->fd, c->cc);
+		setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof lowat);
+		if (c->rate && setsockopt(c->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &c->rate, sizeof c->rate))
+			fail("flow %u cannot be paced: %s", c->flow, strerror(errno));
+	}
+	if (c->fd < 0 || bind(c->fd, (void *)&here, sizeof here))
+		fail("flow %u cannot send: %s", c->flow, strerror(errno));
+	if (c->udp && connect(c->fd, (void *)&there, sizeof there))
+		fail("flow %u cannot send: %s", c->flow, strerror(errno));
+	c->sender = (struct handle){ SENDER, c, NULL };
+}
+
+static void start(struct conn *c)
+{
+	struct sockaddr_in there = address(c->to, 5001);
+
+	c->started = 1;
+	c->begun_ns = c->start_ns;
+	fprintf(events, "%llu\tstart\t%u\t%u\n", (unsigned long long)c->start_ns, c->flow, c->conn);
+	if (c->udp) {
+		c->next_ns = c->start_ns;
+		schedule(c->next_ns, 2, c);
+		return;
+	}
+	if (connect(c->fd, (void *)&there, sizeof there) && errno != EINPROGRESS)
+		fail("flow %u cannot connect: %s", c->flow, strerror(errno));
+	watch(c->fd, EPOLLOUT | EPOLLET, &c->sender);
+}
+
+static void half_close(struct conn *c)
+{
+	if (!c->shut)
+		shutdown(c->fd, SHUT_WR);
+	c->shut = 1;
+}
+
+static void stop(struct conn *c)
+{
+	c->stopped = 1;
+	if (!c->udp && c->started)
+		half_close(c);
+}
+
+static void fill(struct conn *c)
+{
+	int error = 0;
+	socklen_t size = sizeof error;
+
+	if (!c->connected) {
+		getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+		if (error) {
+			fprintf(events, "%llu\terror\t%u\t%u\t%s\n", (unsigned long long)now(), c->flow, c->conn,
+				strerror(error));
+			c->stopped = 1;
+			return;
+		}
+		c->connected = 1;
+	}
+	while (!c->stopped && c->left) {
+		ssize_t n = send(c->fd, blob, c->left < CHUNK ? c->left : CHUNK, MSG_NOSIGNAL);
+
+		if (n <= 0) {
+			if (errno != EAGAIN)
+				fprintf(events, "%llu\terror\t%u\t%u\t%s\n", (unsigned long long)now(), c->flow,
+					c->conn, strerror(errno));
+			return;
+		}
+		if (c->bytes != NEVER)
+			c->left -= n;
+	}
+	if (!c->left)
+		half_close(c);
+}
+
+static void accept_all(struct conn *listening)
+{
+	struct sockaddr_in peer;
+	socklen_t size = sizeof peer;
+	int fd;
+
+	while ((fd = accept4(listening->listener, (void *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+		struct conn *c = listening + (ntohs(peer.sin_port) - listening->port);
+
+		c->rfd = fd;
+		c->receiver = (struct handle){ RECEIVER, c, NULL };
+		watch(fd, EPOLLIN, &c->receiver);
+		size = sizeof peer;
+	}
+}
+
+static void read_all(struct conn *c)
+{
+	/* MSG_TRUNC: the data are thrown away in the kernel. A short read has emptied the socket. */
+	ssize_t n = recv(c->rfd, NULL, 1 << 30, MSG_TRUNC);
+
+	if (n > 0) {
+		c->got += n;
+		if (c->got == c->bytes)
+			fprintf(events, "%llu\tcomplete\t%u\t%u\t%llu\n", (unsigned long long)now(), c->flow, c->conn,
+				(unsigned long long)c->begun_ns);
+	} else if (n == 0 || errno != EAGAIN) {
+		epoll_ctl(ep, EPOLL_CTL_DEL, c->rfd, NULL);
+	}
+}
+
+static void datagrams(struct conn *c)
+{
+	u64 bits = (u64)c->frame * c->batch * 8;
+	unsigned __int128 length = (unsigned __int128)bits * 1000000000 + c->remainder;
+
+	if (c->stopped || c->next_ns >= duration_ns)
+		return;
+	for (u32 i = 0; i < c->batch; i++) {
+		memcpy(blob, &c->number, 4);
+		c->number++;
+		if (send(c->fd, blob, c->payload, 0) < 0)
+			fail("flow %u cannot send: %s", c->flow, strerror(errno));
+	}
+	c->next_ns += (u64)(length / c->rate);
+	c->remainder = (u64)(length % c->rate);
+	schedule(c->next_ns, 2, c);
+}
+
+/* ---- samples ---- */
+
+static void sample(u64 t_ns)
+{
+	for (int i = 0; i < n_conns; i++) {
+		struct conn *c = &conns[i];
+		struct info info = { 0 };
+		socklen_t size = sizeof info;
+
+		if (c->udp || !c->started)
+			continue;
+		if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+			continue;
+		struct tcp_sample s = {
+			.t_ns = t_ns, .bytes_acked = info.bytes_acked, .pacing_bps = info.pacing_rate,
+			.flow = c->flow, .conn = c->conn, .state = info.state, .cwnd = info.snd_cwnd,
+			.ecn_mode = size >= sizeof info ? info.ecn & 3 : !!(info.options & 8),
+			.ssthresh = info.snd_ssthresh, .srtt_us = info.rtt, .min_rtt_us = info.min_rtt,
+			.retrans = info.total_retrans, .delivered = info.delivered,
+			.delivered_ce = info.delivered_ce,
+			.limited_ms = (info.rwnd_limited + info.sndbuf_limited) / 1000,
+		};
+		fwrite(&s, sizeof s, 1, samples);
+	}
+	for (int i = 0; i < n_readers; i++) {
+		struct reader *r = &readers[i];
+
+		if (dprintf(r->pipe, "qdisc show dev %s\n", r->dev) < 0)
+			fail("tc has ended");
+	}
+	fprintf(ticks, "%llu\n", (unsigned long long)t_ns);
+}
+
+static void open_reader(struct reader *r)
+{
+	int ends[2];
+	char path[640];
+
+	if (pipe2(ends, O_CLOEXEC))
+		fail("pipe: %s", strerror(errno));
+	enter(r->ns);
+	snprintf(path, sizeof path, "%s/tc.%u.json", out_dir, r->link);
+	r->pid = fork();
+	if (!r->pid) {
+		int out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+		dup2(ends[0], 0);
+		dup2(out, 1);
+		execlp("tc", "tc", "-s", "-d", "-j", "-batch", "-", (char *)NULL);
+		_exit(127);
+	}
+	close(ends[0]);
+	r->pipe = ends[1];
+}
+
+static void apply(struct change *c)
+{
+	pid_t pid;
+	int status;
+
+	enter(c->ns);
+	fflush(NULL);
+	pid = vfork();
+	if (!pid) {
+		execl("/bin/sh", "sh", "-ec", c->command, (char *)NULL);
+		_exit(127);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		fail("a change during the run was refused: %s", c->command);
+	fprintf(events, "%llu\tchange\t%s\n", (unsigned long long)c->t_ns, c->command);
+}
+
+static void counters(void)
+{
+	static const char *const files[] = { "net/netstat", "net/snmp", "net/dev", "net/softnet_stat" };
+	FILE *out = open_out("counters.txt");
+
+	for (int i = 0; i < n_namespaces; i++) {
+		enter(namespaces[i]);
+		for (int k = 0; k < (i ? 3 : 4); k++) {
+			char path[64], line[4096];
+			FILE *f;
+
+			snprintf(path, sizeof path, "/proc/thread-self/%s", files[k]);
+			fprintf(out, "# %s %s\n", namespaces[i], files[k]);
+			f = fopen(path, "r");
+			while (f && fgets(line, sizeof line, f))
+				fputs(line, out);
+			if (f)
+				fclose(f);
+		}
+	}
+	close_out(out, "counters.txt");
+}
+
+/* ---- plan ---- */
+
+static void plan_line(char *line)
+{
+	struct conn *c;
+	unsigned long long a, b, d, e, count;
+	char word[16];
+	int n = 0;
+
+	if (sscanf(line, "%15s", word) != 1 || word[0] == '#')
+		return;
+	if (!strcmp(word, "time")) {
+		if (sscanf(line, "%*s %llu %llu %llu", &a, &b, &d) != 3)
+			fail("plan: %s", line);
+		duration_ns = a, warmup_ns = b, sample_ns = d;
+	} else if (!strcmp(word, "pcap")) {
+		want_pcap = 1;
+	} else if (!strcmp(word, "ns")) {
+		sscanf(line, "%*s %n", &n);
+		namespaces[n_namespaces++] = strdup(strtok(line + n, " \n"));
+	} else if (!strcmp(word, "link")) {
+		struct tap *t = calloc(1, sizeof *t);
+		struct reader *r = &readers[n_readers++];
+
+		taps[n_taps++] = t;
+		if (sscanf(line, "%*s %u %31s %31s", &t->link, t->ns, t->dev) != 3)
+			fail("plan: %s", line);
+		r->link = t->link;
+		strcpy(r->ns, t->ns);
+		strcpy(r->dev, t->dev);
+	} else if (!strcmp(word, "at")) {
+		struct change *x = &changes[n_changes++];
+
+		if (sscanf(line, "%*s %llu %31s %n", &a, x->ns, &n) != 2 || !n)
+			fail("plan: %s", line);
+		x->t_ns = a;
+		line[strcspn(line, "\n")] = 0;
+		x->command = strdup(line + n);
+	} else if (!strcmp(word, "tcp") || !strcmp(word, "udp")) {
+		int udp = word[0] == 'u';
+
+		conns = realloc(conns, (n_conns + 1) * sizeof *conns);
+		c = memset(&conns[n_conns++], 0, sizeof *conns);
+		c->udp = udp;
+		c->rfd = c->fd = c->listener = -1;
+		if (udp) {
+			if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %u %u %u", &c->flow,
+				   &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &d, &c->tos,
+				   &c->frame, &c->batch) != 13)
+				fail("plan: %s", line);
+			c->payload = c->frame - 42;
+			e = NEVER;
+			count = d;
+		} else if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %llu %31s %31s", &c->flow,
+				  &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &count, &e, c->cc,
+				  c->server_cc) != 13) {
+			fail("plan: %s", line);
+		}
+		c->start_ns = a;
+		c->stop_ns = b;
+		c->rate = count;
+		c->bytes = c->left = e;
+	} else {
+		fail("plan: %s", line);
+	}
+}
+
+static void carry_out(const struct event *e)
+{
+	switch (e->what) {
+	case 0:
+		start(e->of);
+		break;
+	case 1:
+		stop(e->of);
+		break;
+	case 2:
+		datagrams(e->of);
+		break;
+	case 3:
+		apply(e->of);
+		break;
+	case 4:
+		sample(e->t_ns);
+		break;
+	}
+}
+
+static void loop(void)
+{
+	struct epoll_event ready[256];
+
+	for (;;) {
+		int n, due = 0;
+
+		arm();
+		n = epoll_wait(ep, ready, 256, -1);
+		if (n < 0 && errno != EINTR)
+			fail("epoll: %s", strerror(errno));
+		for (int i = 0; i < n; i++) {
+			struct handle *h = ready[i].data.ptr;
+
+			switch (h->kind) {
+			case LISTENER:
+				accept_all(h->conn);
+				break;
+			case SENDER:
+				fill(h->conn);
+				break;
+			case RECEIVER:
+				read_all(h->conn);
+				break;
+			case TAP:
+				drain(h->tap);
+				break;
+			case TIMER:
+				due = 1;
+				break;
+			}
+		}
+		if (!due)
+			continue;
+		u64 t = heap[0].t_ns;
+
+		timer_at = NEVER;
+		while (heap[0].t_ns <= t) {
+			struct event e = take();
+
+			if (e.what == 5)
+				return;
+			carry_out(&e);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static char line[8192];
+	struct rlimit files = { 1 << 20, 1 << 20 };
+	struct handle tick = { TIMER, NULL, NULL };
+	FILE *plan;
+	u64 real;
+
+	if (argc != 3)
+		fail("usage: lab PLAN OUTDIR");
+	snprintf(out_dir, sizeof out_dir, "%s", argv[2]);
+	plan = fopen(argv[1], "r");
+	if (!plan)
+		fail("%s: %s", argv[1], strerror(errno));
+	while (fgets(line, sizeof line, plan))
+		plan_line(line);
+	fclose(plan);
+	setrlimit(RLIMIT_NOFILE, &files);
+	ep = epoll_create1(EPOLL_CLOEXEC);
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	watch(timer, EPOLLIN | EPOLLET, &tick);
+	samples = open_out("tcp.bin");
+	events = open_out("events.tsv");
+	ticks = open_out("ticks.tsv");
+	for (int i = 0; i < n_readers; i++)
+		open_reader(&readers[i]);
+	for (int i = 0; i < n_taps; i++)
+		open_tap(taps[i]);
+	for (int i = 0; i < n_conns; i++) {
+		if (i == 0 || conns[i].flow != conns[i - 1].flow)
+			make_listener(&conns[i]);
+		make_sender(&conns[i]);
+		if (conns[i].start_ns < duration_ns)
+			schedule(conns[i].start_ns, 0, &conns[i]);
+		if (conns[i].stop_ns < duration_ns)
+			schedule(conns[i].stop_ns, 1, &conns[i]);
+	}
+	for (int i = 0; i < n_changes; i++)
+		schedule(changes[i].t_ns, 3, &changes[i]);
+	for (u64 t = sample_ns; t <= duration_ns; t += sample_ns)
+		schedule(t, 4, NULL);
+	/* What is measured begins and ends with a sample. */
+	if (warmup_ns % sample_ns || !warmup_ns)
+		schedule(warmup_ns, 4, NULL);
+	if (duration_ns % sample_ns)
+		schedule(duration_ns, 4, NULL);
+	schedule(duration_ns, 5, NULL);
+	/* The start: a whole millisecond, soon. */
+	zero_mono = (now_of(CLOCK_MONOTONIC) / 1000000 + 10) * 1000000;
+	real = now_of(CLOCK_REALTIME) - now_of(CLOCK_MONOTONIC);
+	zero_real = zero_mono + real;
+	printf("begin\n");
+	fflush(stdout);
+	loop();
+	counters();
+	/* Open blocks of the captures are handed over within RETIRE_MS. */
+	usleep(3 * RETIRE_MS * 1000);
+	for (int i = 0; i < n_taps; i++)
+		close_tap(taps[i]);
+	for (int i = 0; i < n_readers; i++) {
+		int status;
+
+		close(readers[i].pipe);
+		if (waitpid(readers[i].pid, &status, 0) < 0 || status)
+			fail("tc cannot read the queue of link %u", readers[i].link);
+	}
+	close_out(samples, "tcp.bin");
+	close_out(events, "events.tsv");
+	close_out(ticks, "ticks.tsv");
+	printf("end\n");
+	return 0;
+}

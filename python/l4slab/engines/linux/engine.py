@@ -1,0 +1,152 @@
+"""The engine: a run's description in, a `Recording` out, with a kernel booted in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from l4slab import metrics
+from l4slab.engines import EngineError, Recording
+from l4slab.engines.linux import build, lab, recording
+from l4slab.engines.linux.machine import FOLDER, Machine, MachineError, remove_leftovers
+from l4slab.errors import InputError
+
+_KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
+_BUILD = "l4slab linux build"
+# A run takes less wall clock than simulated time at up to a few hundred Mbit/s; more is a machine that hangs.
+_LEAST_LIMIT_S = 300.0
+_LIMIT_PER_GBIT_S = 100.0
+_BYTES_PER_PACKET = 40
+
+
+class LinuxEngine:
+    """Runs on a real kernel in virtual time. Two runs of one description differ, like two trials, in the kernel's
+    own random numbers. Thread-safe: each run is a machine of its own.
+    """
+
+    name = "linux"
+
+    def check(self, description: Mapping[str, Any]) -> None:
+        kernel = build.installed()
+        controls = kernel.controls if kernel is not None else None
+        _refuse(description, controls)
+
+    def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+        del description
+        empty = recording.empty_tables()
+        return {name: getattr(empty, name).schema for name in metrics.TABLES}
+
+    def execute(self, run_json: str, keep: Path | None = None) -> Recording:
+        """Run it; with `keep`, commands, logs and (where L4SLAB_CAPTURES is set) captures are kept there."""
+        run = json.loads(run_json)
+        kernel = build.installed()
+        if kernel is None:
+            raise EngineError(f'there is no kernel in {build.cache()} yet; build it with "{_BUILD}"')
+        if not (build.root() / "lab" / "lab").is_file():
+            raise EngineError(f'the user land in {build.root()} is not complete; build it with "{_BUILD}"')
+        _refuse(run, kernel.controls)
+        made = lab.build(run, pcap=bool(os.environ.get("L4SLAB_CAPTURES")))
+        try:
+            with _folder(run) as folder:
+                return _execute(made, kernel, folder, keep)
+        except OSError as error:
+            raise EngineError(_disk_sentence(error)) from None
+
+
+def require() -> None:
+    """Raises InputError where no kernel has been built yet."""
+    if build.installed() is None:
+        raise InputError(f'--engine linux needs a kernel, which is not built yet; build it with "{_BUILD}"')
+
+
+def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | None) -> Recording:
+    (folder / "setup.sh").write_text(lab.script(made))
+    (folder / "teardown.sh").write_text(lab.teardown(made))
+    (folder / "plan").write_text("\n".join(made.plan) + "\n")
+    try:
+        Machine(kernel.path, build.root(), folder, _limit_s(made.run)).boot()
+        observed = recording.read(made, folder)
+        recording.check(observed)
+        return recording.tables(observed)
+    except (MachineError, recording.CheckError) as error:
+        raise EngineError(str(error)) from None
+    finally:
+        if keep is not None:
+            _keep(folder, keep)
+
+
+@contextmanager
+def _folder(run: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder of its own with a short path, because the machine has a socket in it; gone afterwards."""
+    # Every packet of every link is written down; what it may need is checked before.
+    bits = sum(link["rate_bps"] for link in run["links"]) * run["duration_ns"] * 1e-9
+    needed = bits / 8 / 1500 * _BYTES_PER_PACKET + 50e6
+    remove_leftovers()
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDER}-{os.getpid()}-", ignore_cleanup_errors=True) as temporary:
+        free = shutil.disk_usage(temporary).free
+        if free < needed:
+            raise EngineError(
+                f"{tempfile.gettempdir()} has {free / 1e9:.1f} GB free and this run may write {needed / 1e9:.1f} GB; "
+                "free some, or set TMPDIR to a folder with more"
+            )
+        yield Path(temporary)
+
+
+def _limit_s(run: Mapping[str, Any]) -> float:
+    if (given := os.environ.get("L4SLAB_LINUX_TIMEOUT")) is not None:
+        return float(given)
+    gbit: float = sum(link["rate_bps"] for link in run["links"]) * 1e-9
+    seconds = float(run["duration_ns"]) * 1e-9
+    return _LEAST_LIMIT_S + seconds * (10 + _LIMIT_PER_GBIT_S * gbit)
+
+
+def _keep(folder: Path, keep: Path) -> None:
+    keep.mkdir(parents=True, exist_ok=True)
+    for name in (*_KEPT, *(path.name for path in folder.glob("*.pcap"))):
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, keep / name)
+    shutil.copyfile(build.DATA / "lab.c", keep / "lab.c")
+
+
+def _disk_sentence(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    return f"the run's files cannot be written{where}: {error.strerror or error}; free some space or set TMPDIR"
+
+
+def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
+    """Raises ValueError with what the laboratory cannot do, by name."""
+    if len(run["flows"]) > lab.MAX_FLOWS:
+        raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
+    for spec in run["flows"]:
+        name = f'flow "{spec["name"]}"'
+        if spec["kind"] not in ("tcp", "cbr"):
+            raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use "tcp" or "cbr"')
+        if spec["count"] > lab.MAX_COUNT:
+            raise ValueError(f"{name}: the linux engine has at most count = {lab.MAX_COUNT}; use the sim engine")
+        if spec["kind"] == "cbr" and spec["packet_bytes"] > lab.MTU_FRAME:
+            raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
+        if spec["kind"] == "tcp":
+            _refuse_tcp(spec, name, controls)
+    lab.module_parameters(run)
+
+
+_ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
+
+
+def _refuse_tcp(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
+    cc = spec["cc"]
+    if controls is not None and cc not in controls:
+        raise ValueError(
+            f'{name}: this kernel has no congestion control "{cc}" (it has {", ".join(controls)}); '
+            f'use one of them, build again with "{_BUILD}", or use the sim engine'
+        )
+    if cc in _ALWAYS_ECN and spec["ecn"] == "off":
+        raise ValueError(f'{name}: the kernel\'s {cc} always asks for ECN; write ecn = "{_ALWAYS_ECN[cc]}"')

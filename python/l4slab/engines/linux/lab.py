@@ -1,0 +1,437 @@
+"""From a resolved run to a laboratory: namespaces, veth pairs, netem, HTB and the queue under test.
+
+A flow's packets go from namespace to namespace: sender `cN`, its delay `dN` (netem), for each link of its path the
+impairments before it (`iM`), the link `kL` (HTB and the qdisc on its only way out) and the far end `xL`, then the
+receiver `sN`. ACKs go from `sN` (the other half of the delay, netem) over the links of `reverse_path` or straight to
+`cN`. The routes are by destination, which is unique per flow and direction. Delays stand in namespaces of their own,
+because packets that wait in a qdisc of the sending host count for its TCP small queues.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from l4slab import _core
+from l4slab.engines.linux.rng import Stream
+from l4slab.units import TIME
+
+# sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
+TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
+CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
+GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
+MTU_FRAME = 1514
+MSS = 1448  # of it, with time stamps
+MAX_FLOWS = 4000
+MAX_COUNT = 50_000
+FIRST_PORT = 10_000
+NETEM_LIMIT = 1_000_000
+HANDLE = 2  # of the queue under test; a replacement has the next one
+RATE, QDISC = "rate_bps", "qdisc"
+
+_HOST = [
+    "echo 1 >/proc/sys/net/ipv4/ip_forward",
+    "for f in /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv4/conf/*/send_redirects; do echo 0 >\\$f; done",
+]
+# The receive window follows the rate as on any host, but may grow until it never limits.
+_TCP = [
+    "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save",
+    "echo 4096 131072 268435456 >/proc/sys/net/ipv4/tcp_rmem",
+    "echo 4096 16777216 268435456 >/proc/sys/net/ipv4/tcp_wmem",
+]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow group and where its ends are."""
+
+    number: int
+    spec: Mapping[str, Any]
+
+    @property
+    def client(self) -> str:
+        """The sender's namespace."""
+        return f"c{self.number}"
+
+    @property
+    def server(self) -> str:
+        """The receiver's namespace."""
+        return f"s{self.number}"
+
+    @property
+    def source(self) -> str:
+        """The sender's address; the capture reads the flow's number from it."""
+        return f"10.208.{self.number >> 8}.{self.number & 255}"
+
+    @property
+    def destination(self) -> str:
+        """The receiver's address."""
+        return f"10.224.{self.number >> 8}.{self.number & 255}"
+
+    @property
+    def is_tcp(self) -> bool:
+        """Whether it has ACKs."""
+        return bool(self.spec["kind"] == "tcp")
+
+    @property
+    def ecn(self) -> str:
+        """What the sender asks for, or the codepoint of a CBR source."""
+        return str(self.spec["ecn"] or (default_ecn(self.spec["cc"]) if self.is_tcp else "not-ect"))
+
+    @property
+    def peer_ecn(self) -> str:
+        """What the receiver supports."""
+        return str(self.spec["peer_ecn"] or self.ecn)
+
+
+def default_ecn(cc: str) -> str:
+    """What a congestion control wants when nothing is said."""
+    return next((str(entry["ecn"]) for entry in _core.controllers() if entry["name"] == cc), "off")
+
+
+def expected_ecn_mode(ecn: str, peer_ecn: str) -> str:
+    """How a negotiation ends: AccECN where both have it, classic where both have that at least."""
+    if "off" in (ecn, peer_ecn):
+        return "off"
+    return "accecn" if ecn == peer_ecn == "accecn" else "classic"
+
+
+@dataclass
+class _Edge:
+    """A veth pair; `here` and `there` are its ends' namespaces, `device` and `far` their devices."""
+
+    here: str
+    there: str
+    number: int
+    root: list[str] = field(default_factory=list)  # tc commands for the near end
+    filters: list[str] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        return "out" if self.here.startswith("k") else f"to_{self.there}"
+
+    @property
+    def far(self) -> str:
+        return f"from_{self.here}"
+
+    def mac(self, near: bool) -> str:
+        return f"02:00:00:{'00' if near else '01'}:{self.number >> 8:02x}:{self.number & 255:02x}"
+
+
+@dataclass
+class Lab:
+    """What is set up for a run: commands per namespace, and the plan of what happens then."""
+
+    run: Mapping[str, Any]
+    flows: list[Flow] = field(default_factory=list)
+    namespaces: list[str] = field(default_factory=list)
+    edges: dict[tuple[str, str], _Edge] = field(default_factory=dict)
+    routes: dict[str, dict[str, str]] = field(default_factory=dict)
+    plan: list[str] = field(default_factory=list)
+
+    def link_namespace(self, link: int) -> str:
+        """Where the queue of the link with this index is; its device is called `out`."""
+        return f"k{link + 1}"
+
+
+def build(run: Mapping[str, Any], pcap: bool = False) -> Lab:
+    """The laboratory of `run`, a description as `l4slab.spec.Resolver` makes it."""
+    lab = Lab(run)
+    links = [link["name"] for link in run["links"]]
+    impairs = list(run.get("impairs", ()))
+    for number, spec in enumerate(run["flows"], start=1):
+        flow = Flow(number, spec)
+        lab.flows.append(flow)
+        _lay(lab, _forward(flow, links, impairs), flow.destination)
+        if flow.is_tcp:
+            _lay(lab, _reverse(flow, links, impairs), flow.source)
+        _delay(lab, flow)
+        _rewrites(lab, flow, links)
+    for number, link in enumerate(run["links"]):
+        edge = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
+        if edge is not None:
+            edge.root = _shaper(link)
+    for number, impair in enumerate(impairs, start=1):
+        for (here, _), edge in lab.edges.items():
+            if here in (f"i{number}", f"j{number}"):
+                edge.root = [f"qdisc replace dev {edge.device} root netem {impair['netem']}"]
+    _make_plan(lab, pcap)
+    return lab
+
+
+def _forward(flow: Flow, links: list[str], impairs: list[Mapping[str, Any]]) -> list[str]:
+    nodes = [flow.client]
+    if flow.spec["rtt_ns"] // 2:
+        nodes.append(f"d{flow.number}")
+    for link in flow.spec["path"]:
+        for number, impair in enumerate(impairs, start=1):
+            if impair["before"] == link and impair["direction"] in ("forward", "both"):
+                nodes.append(f"i{number}")
+        number = links.index(link) + 1
+        nodes += [f"k{number}", f"x{number}"]
+    return [*nodes, flow.server]
+
+
+def _reverse(flow: Flow, links: list[str], impairs: list[Mapping[str, Any]]) -> list[str]:
+    nodes = [flow.server]
+    for number, impair in enumerate(impairs, start=1):
+        crosses = impair["before"] in flow.spec["path"] or impair["before"] in flow.spec["reverse_path"]
+        if crosses and impair["direction"] in ("reverse", "both"):
+            nodes += [f"j{number}", f"y{number}"]
+    for link in flow.spec["reverse_path"]:
+        number = links.index(link) + 1
+        nodes += [f"k{number}", f"x{number}"]
+    return [*nodes, flow.client]
+
+
+def _lay(lab: Lab, nodes: list[str], destination: str) -> None:
+    for node in nodes:
+        if node not in lab.routes:
+            lab.namespaces.append(node)
+            lab.routes[node] = {}
+    for here, there in pairwise(nodes):
+        edge = lab.edges.setdefault((here, there), _Edge(here, there, len(lab.edges)))
+        lab.routes[here][destination] = edge.device
+
+
+def _delay(lab: Lab, flow: Flow) -> None:
+    half = flow.spec["rtt_ns"] // 2
+    for (here, _), edge in lab.edges.items():
+        if here == f"d{flow.number}":
+            edge.root = [_netem(edge.device, half)]
+        if here == flow.server and flow.spec["rtt_ns"] - half:
+            edge.root = [_netem(edge.device, flow.spec["rtt_ns"] - half)]
+
+
+def _netem(device: str, delay_ns: int) -> str:
+    return f"qdisc replace dev {device} root netem delay {delay_ns}ns limit {NETEM_LIMIT}"
+
+
+def _shaper(link: Mapping[str, Any]) -> list[str]:
+    return [
+        "qdisc replace dev out root handle 1: htb default 1",
+        f"class replace dev out parent 1: classid 1:1 {_htb(link['rate_bps'], link['burst_bytes'])}",
+        f"qdisc replace dev out parent 1:1 handle {HANDLE}: {link['qdisc']}",
+    ]
+
+
+def _htb(rate_bps: int, burst_bytes: int) -> str:
+    return (
+        f"htb rate {rate_bps}bit ceil {rate_bps}bit burst {burst_bytes}b cburst {burst_bytes}b quantum {2 * MTU_FRAME}"
+    )
+
+
+def composed_rewrites(
+    flow: str, rewrites: Iterable[Mapping[str, Any]], places: list[tuple[str, str]]
+) -> dict[str, str]:
+    """What becomes of each codepoint at successive places (side, link): of each, the first rule that fits counts."""
+    changed = {}
+    rules = [rule for rule in rewrites if rule["flow"] == flow]
+    for codepoint in CODEPOINTS:
+        now = codepoint
+        for side, link in places:
+            for rule in rules:
+                if (rule["where"], rule["link"], rule["from"]) == (side, link, now):
+                    now = rule["to"]
+                    break
+        if now != codepoint:
+            changed[codepoint] = now
+    return changed
+
+
+def _rewrites(lab: Lab, flow: Flow, links: list[str]) -> None:
+    nodes = _forward(flow, links, list(lab.run.get("impairs", ())))
+    for here, there in pairwise(nodes):
+        places = []
+        if here.startswith("x"):
+            places.append(("after", links[int(here[1:]) - 1]))
+        if there.startswith("k"):
+            places.append(("before", links[int(there[1:]) - 1]))
+        edge = lab.edges[here, there]
+        for old, new in composed_rewrites(flow.spec["name"], lab.run["rewrites"], places).items():
+            edge.filters.append(
+                f"filter add dev {edge.device} egress protocol ip flower dst_ip {flow.destination} "
+                f"ip_tos 0x{CODEPOINTS[old]:x}/0x3 action pedit ex munge ip tos set 0x{CODEPOINTS[new]:x} retain 0x3 "
+                "pipe action csum ip"
+            )
+
+
+def _make_plan(lab: Lab, pcap: bool) -> None:
+    run = lab.run
+    plan = [f"time {run['duration_ns']} {run['warmup_ns']} {run['sample_ns']}", *(["pcap"] if pcap else [])]
+    plan += [f"ns {name}" for name in lab.namespaces]
+    for number in range(len(run["links"])):
+        if lab.link_namespace(number) in lab.routes:
+            plan.append(f"link {number} {lab.link_namespace(number)} out")
+    for flow in lab.flows:
+        plan += _ends(run, flow)
+    plan += [f"at {change['time_ns']} {ns} {command}" for change, ns, command in changes(lab)]
+    lab.plan = plan
+
+
+def starts(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[int]:
+    """When each connection of a group begins, in ns: the same jitter as in the simulator."""
+    jitter = run["start_jitter_ns"]
+    return [spec["start_ns"] + Stream(run["seed"], spec["name"], index).below(jitter) for index in range(spec["count"])]
+
+
+def _ends(run: Mapping[str, Any], flow: Flow) -> Iterable[str]:
+    spec = flow.spec
+    never = 2**64 - 1
+    stop = never if spec["stop_ns"] is None else spec["stop_ns"]
+    for index, start in enumerate(starts(run, spec)):
+        ends = (
+            f"{flow.number} {index} {FIRST_PORT + index} {flow.client} {flow.source} {flow.server} {flow.destination} "
+            f"{start} {stop}"
+        )
+        if not flow.is_tcp:
+            tos = CODEPOINTS[flow.ecn]
+            yield f"udp {ends} {spec['rate_bps']} {tos} {spec['packet_bytes']} {spec['batch']}"
+            continue
+        # The kernel paces payload; rates in the file are of frames.
+        pace = (spec["pace_bps"] or 0) * MSS // MTU_FRAME // 8
+        size = never if spec["bytes"] is None else spec["bytes"]
+        # A receiver without AccECN cannot use a congestion control that insists on it.
+        own = flow.peer_ecn == flow.ecn
+        yield f"tcp {ends} {pace} {size} {spec['cc']} {spec['cc'] if own else 'cubic'}"
+
+
+def changes(lab: Lab) -> Iterable[tuple[Mapping[str, Any], str, str]]:
+    """Each change of a link while it runs: the change, its namespace, the command."""
+    names = [link["name"] for link in lab.run["links"]]
+    handles: dict[str, int] = {}
+    for change in lab.run["at"]:
+        number = names.index(change["link"])
+        ns = lab.link_namespace(number)
+        if ns not in lab.routes:
+            continue
+        if change[RATE] is not None:
+            burst = lab.run["links"][number]["burst_bytes"]
+            yield change, ns, f"tc class change dev out parent 1: classid 1:1 {_htb(change[RATE], burst)}"
+        if change[QDISC] is not None:
+            # A new handle makes a new queue, also where the kind stays the same.
+            handles[ns] = handles.get(ns, HANDLE) + 1
+            yield change, ns, f"tc qdisc replace dev out parent 1:1 handle {handles[ns]}: {change[QDISC]}"
+
+
+def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
+    """Options of congestion controls as parameters of the kernel's modules: `module/parameter` and value.
+
+    Raises ValueError for options that the kernel does not have, and where flows want different ones.
+    """
+    wanted: dict[str, str] = {}
+    seen: dict[str, tuple[str, dict[str, str]]] = {}
+    for spec in run["flows"]:
+        if spec["kind"] != "tcp":
+            continue
+        cc, options = spec["cc"], dict(spec["options"])
+        other, others = seen.setdefault(cc, (spec["name"], options))
+        if others != options:
+            raise ValueError(
+                f'flows "{other}" and "{spec["name"]}" give {cc} different options; '
+                "a kernel has one set of options per congestion control, so use the sim engine"
+            )
+        defaults = _core.canonical_controller(cc, {})
+        for option, value in options.items():
+            parameter, values = _PARAMETERS.get(cc, {}).get(option, ("", {}))
+            if parameter and (cc in _SET_ALWAYS or value != defaults.get(option)):
+                wanted[f"tcp_{cc}/{parameter}"] = values.get(value) or _microseconds(value)
+            elif not parameter and value != defaults.get(option):
+                raise ValueError(
+                    f'flow "{spec["name"]}": the kernel\'s {cc} has no option {option} (= "{value}"); '
+                    "leave it out, or use the sim engine"
+                )
+    return wanted
+
+
+_SWITCH = {"on": "1", "true": "1", "1": "1", "off": "0", "false": "0", "0": "0"}
+# Options of the simulator's controllers that are parameters of the kernel's modules.
+_PARAMETERS: dict[str, dict[str, tuple[str, dict[str, str]]]] = {
+    "cubic": {"hystart": ("hystart", _SWITCH), "fast_convergence": ("fast_convergence", _SWITCH)},
+    "prague": {
+        "rtt_target": ("prague_rtt_target", {}),
+        "rtt_transition": ("prague_rtt_transition", {}),
+        "alpha_mode": ("prague_alpha_mode", {}),
+        "cwnd_mode": ("prague_cwnd_mode", {"window": "0", "rate": "1", "switch": "2"}),
+        "cwnd_transit": ("prague_cwnd_transit", {}),
+        "fallback": ("prague_ecn_fallback", {"off": "0", "correct": "1", "detect": "2"}),
+    },
+}
+# The project's own module: its defaults need not be known.
+_SET_ALWAYS = ("prague",)
+
+
+def _microseconds(value: str) -> str:
+    """A time in microseconds, as modules take it; a plain number stays."""
+    return value if value.isdigit() else str(TIME.parse(value) // 1000)
+
+
+def script(lab: Lab) -> str:
+    """Shell commands that set the laboratory up, on any Linux host, as root."""
+    lines = [
+        "#!/bin/sh",
+        "# The laboratory of one l4slab run: sh setup.sh && cc -O2 -o lab lab.c && ./lab plan . (as root)",
+        "set -e",
+    ]
+    lines += [f"ip netns add {name}" for name in lab.namespaces]
+    lines += [
+        "echo 1000000 >/proc/sys/net/core/netdev_max_backlog",
+        "cat /proc/sys/net/ipv4/tcp_available_congestion_control >/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+    ]
+    lines += [
+        f"echo {shlex.quote(value)} >/sys/module/{name.replace('/', '/parameters/', 1)}"
+        for name, value in module_parameters(lab.run).items()
+    ]
+    lines.append("ip -batch - <<EOF")
+    for edge in lab.edges.values():
+        lines.append(
+            f"link add {edge.device} address {edge.mac(True)} netns {edge.here} type veth "
+            f"peer name {edge.far} address {edge.mac(False)} netns {edge.there}"
+        )
+    lines.append("EOF")
+    hosts = {flow.client: flow for flow in lab.flows} | {flow.server: flow for flow in lab.flows}
+    for name in lab.namespaces:
+        lines += [f"ip netns exec {name} sh -e <<EOF", *_namespace(lab, name, hosts.get(name)), "EOF"]
+    return "\n".join(lines) + "\n"
+
+
+def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
+    out = [edge for edge in lab.edges.values() if edge.here == name]
+    into = [edge for edge in lab.edges.values() if edge.there == name]
+    ip = ["link set lo up"]
+    lines = list(_HOST)
+    if flow is not None:
+        ip.append(f"addr add {flow.source if name == flow.client else flow.destination}/32 dev lo")
+        ecn = flow.ecn if name == flow.client else flow.peer_ecn
+        lines += [*_TCP, f"echo {TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
+    ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
+    for edge in out:
+        ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")
+    for destination, device in lab.routes[name].items():
+        ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink")
+    if flow is not None:
+        devices = [edge.device for edge in out]
+        lines += [f"ethtool -K {device} tso off gso off gro off tx off" for device in devices]
+    lines += ["ip -batch - <<X", *ip, "X"]
+    tc = []
+    for edge in out:
+        tc += edge.root
+        if edge.filters:
+            tc += [f"qdisc add dev {edge.device} clsact", *edge.filters]
+    if tc:
+        lines += ["tc -batch - <<X", *tc, "X"]
+    return lines
+
+
+def teardown(lab: Lab) -> str:
+    """Shell commands that print every queue's configuration and counters."""
+    lines = ["#!/bin/sh"]
+    for name in lab.namespaces:
+        if any(edge.here == name and edge.root for edge in lab.edges.values()):
+            lines += [f"echo '# {name}'", f"ip netns exec {name} tc -s -d qdisc show"]
+        if name.startswith("k"):
+            lines.append(f"ip netns exec {name} tc -s -d class show dev out")
+    return "\n".join(lines) + "\n"

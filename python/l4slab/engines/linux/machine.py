@@ -1,0 +1,168 @@
+"""One boot of the kernel: start it, wait for it, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from l4slab.errors import one_line
+
+# Names of run folders: this, the process id, something random.
+FOLDER = "l4slab"
+# Machines that run now, and their folders.
+_running: dict[subprocess.Popen[bytes], Path] = {}
+_SHARED_MEMORY_BYTES = 512 << 20
+_MEMORY = "2G"  # address space; what is touched is used
+
+
+class MachineError(Exception):
+    """The machine did not do what it should; one sentence, and all it said as `output`."""
+
+    def __init__(self, sentence: str, output: str = ""):
+        super().__init__(sentence)
+        self.output = output
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A kernel, its file system, and the folder (short path) that it shares with the host."""
+
+    kernel: Path
+    root: Path
+    run: Path
+    limit_s: float
+
+    def command(self) -> list[str]:
+        """How it is booted. It dies with the thread that started it, however that ends."""
+        return [
+            *("setpriv", "--pdeathsig", "KILL", "--"),
+            str(self.kernel),
+            f"mem={_MEMORY}",
+            *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self.root}", "ro", "init=/lab/init.sh"),
+            # Idle time is jumped over and computing takes none.
+            "time-travel=inf-cpu",
+            *("quiet", "con0=null,fd:1", "con=null", "seccomp=auto", "noreboot"),
+            *(f"uml_dir={self.run}/", "umid=uml", f"OUT={self.run}"),
+        ]
+
+    def boot(self) -> str:
+        """Run to the end; what it said. Raises MachineError."""
+        log = self.run / "console.log"
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(_memory_folder())}
+        with log.open("wb") as out:
+            try:
+                process = subprocess.Popen(
+                    self.command(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.run,
+                    env=environment,
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                raise MachineError("setpriv is missing; install with: sudo apt-get install util-linux") from None
+            _running[process] = self.run
+            try:
+                status = process.wait(self.limit_s)
+            except subprocess.TimeoutExpired:
+                raise MachineError(
+                    f"the kernel was not done after {self.limit_s:.0f} s and was stopped; "
+                    "make the run shorter, or set L4SLAB_LINUX_TIMEOUT to more seconds",
+                    _text(log),
+                ) from None
+            finally:
+                self._stop(process)
+        output = _text(log)
+        failed = [line.removeprefix("FAILED: ") for line in output.splitlines() if line.startswith("FAILED: ")]
+        if failed:
+            context = _context(output)
+            raise MachineError(one_line(f"{failed[0]}{f' ({context})' if context else ''}"), output)
+        if "\nDONE" not in output:
+            raise MachineError(_ending(status, output), output)
+        return output
+
+    def _stop(self, process: subprocess.Popen[bytes]) -> None:
+        """The kernel and its processes: it has left its session, so it is known by its own file."""
+        _running.pop(process, None)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for pid in _processes_of(self.run):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _memory_folder() -> Path:
+    """Where the machine's memory is kept as a file: in memory, where there is room."""
+    shared = Path("/dev/shm")  # noqa: S108
+    try:
+        if shutil.disk_usage(shared).free >= _SHARED_MEMORY_BYTES and os.access(shared, os.W_OK):
+            return shared
+    except OSError:
+        pass
+    return Path(tempfile.gettempdir())
+
+
+def _processes_of(run: Path) -> list[int]:
+    """Processes that were started for this run folder."""
+    try:
+        pid = int((run / "uml" / "pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return []
+    return [pid] if f"OUT={run}".encode() in command.split(b"\0") else []
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _context(output: str) -> str:
+    """What the programs said before the failure: their last error."""
+    said = [
+        line.strip()
+        for line in output.splitlines()
+        if any(
+            word in line for word in ("Error:", "RTNETLINK", "What is", "Unknown", "Illegal", "nonexistent", "cannot")
+        )
+        and not line.startswith("FAILED")
+    ]
+    return said[-1].rstrip(".") if said else ""
+
+
+def _ending(status: int, output: str) -> str:
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), "it said nothing")
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (is /dev/shm or the temporary folder full?)" if name == "SIGBUS" else ""
+        return f"the kernel was ended by {name}{hint}; last words: {last}"
+    if "panic" in output.lower():
+        panic = next(line for line in output.splitlines() if "panic" in line.lower())
+        return f"the kernel panicked: {one_line(panic)}"
+    return f"the kernel ended early with status {status}; last words: {one_line(last)}"
+
+
+def stop_all() -> None:
+    """Ends every machine of this process and removes its folder; for a process that will not come back to them."""
+    for process, folder in list(_running.items()):
+        process.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_leftovers() -> None:
+    """Folders of processes that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER}-*"):
+        pid = path.name.split("-")[1]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)

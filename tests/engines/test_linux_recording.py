@@ -1,0 +1,265 @@
+"""From captures and counters to tables, and the checks of a laboratory, on small made-up ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from l4slab.engines.linux import lab, recording
+
+from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
+
+MS = 1_000_000
+SECOND = 1000 * MS
+COUNTERS = """\
+# s1 net/netstat
+TcpExt: SyncookiesSent ListenDrops
+TcpExt: 0 {drops}
+IpExt: InNoRoutes InCEPkts
+IpExt: 0 {ce}
+# s1 net/snmp
+Ip: Forwarding InReceives
+Ip: 1 {received}
+# s1 net/dev
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
+    lo:       0       0    0    1    0     0          0         0        0       0    0    2    0     0       0
+# c1 net/softnet_stat
+00000010 00000003 00000000
+"""
+
+
+def packet(in_ms: float, out_ms: float | None, **values: int) -> tuple[Any, ...]:
+    """A full data packet of flow 1, not marked."""
+    default = {
+        "flow": 1,
+        "conn": 10000,
+        "id": 0,
+        "len": 1514,
+        "ecn_in": 2,
+        "ecn_out": 2,
+        "kind": 1,
+        "spare": 0,
+        "seq": 0,
+    }
+    return (int(in_ms * MS), int((out_ms or 0) * MS), *(default | values).values())
+
+
+def sample(second: float, **values: int) -> tuple[Any, ...]:
+    default = dict.fromkeys(recording.SAMPLE.names or (), 0) | {
+        "flow": 1, "state": 1, "ecn_mode": 1, "cwnd": 10, "srtt_us": 25_000,
+    }  # fmt: skip
+    return tuple((default | {"t_ns": int(second * SECOND)} | values).values())
+
+
+def tc(**state: Any) -> list[dict[str, Any]]:
+    return [{"kind": "htb", "root": True}, {"kind": "pfifo", "parent": "1:1", "qlen": 7} | state]
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Any:
+    """Writes what a laboratory leaves, and reads it."""
+
+    def leave(
+        run: dict[str, Any],
+        packets: list[list[tuple[Any, ...]]],
+        samples: list[tuple[Any, ...]] = [],  # noqa: B006
+        outputs: list[list[dict[str, Any]]] | None = None,
+        events: str = "",
+        counters: str = "",
+        teardown: str = "",
+    ) -> recording.Observed:
+        folder = tmp_path / "run"
+        folder.mkdir()
+        ticks = [*range(run["sample_ns"], run["duration_ns"] + 1, run["sample_ns"])]
+        if outputs is None:
+            outputs = [tc()] * len(ticks)
+        for number, records in enumerate(packets):
+            np.array(records, recording.PACKET).tofile(folder / f"packets.{number}.bin")
+            (folder / f"tc.{number}.json").write_text("\n".join(json.dumps(output) for output in outputs))
+        np.array(samples, recording.SAMPLE).tofile(folder / "tcp.bin")
+        (folder / "ticks.tsv").write_text("".join(f"{tick}\n" for tick in ticks))
+        (folder / "events.tsv").write_text(events)
+        (folder / "counters.txt").write_text(counters)
+        (folder / "teardown.txt").write_text(teardown)
+        return recording.read(lab.build(run), folder)
+
+    return leave
+
+
+def test_records_have_the_layout_of_the_c_structs() -> None:
+    assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (32, 72)
+
+
+def test_arrays_of_tc_are_read_one_after_the_other() -> None:
+    assert recording.parse_tc('[{"kind":"htb"}]\n\n[{"kind": "pie",\n"prob":0.5}]\n') == [
+        [{"kind": "htb"}],
+        [{"kind": "pie", "prob": 0.5}],
+    ]
+
+
+def test_counters_of_each_namespace() -> None:
+    counters = recording.parse_counters(COUNTERS.format(drops=4, ce=5, received=6))
+    assert counters["s1"]["TcpExt.ListenDrops"] == 4
+    assert counters["s1"]["IpExt.InCEPkts"] == 5
+    assert counters["s1"]["Ip.InReceives"] == 6
+    assert (counters["s1"]["dev.lo.rx_drop"], counters["s1"]["dev.lo.tx_drop"]) == (1, 2)
+    assert counters["c1"]["softnet.dropped"] == 3
+
+
+def test_a_small_run_by_hand(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK + CUBIC, duration='"2s"', sample='"500ms"')
+    packets = [
+        packet(500, 510, id=1),  # before the warm-up ends
+        packet(990, 1010, id=2),  # came before, leaves within
+        packet(1100, 1110, id=3, ecn_out=3),  # marked
+        packet(1200, None, id=4),  # dropped: a later one left
+        packet(1300, 1340, id=5, ecn_in=3, ecn_out=3),  # came with CE
+        packet(1400, 1400, id=6, kind=0, len=66),  # no payload
+        packet(1990, 2020, id=7),  # under way at the end
+        packet(1995, None, id=8),  # still queued at the end
+    ]
+    samples = [
+        sample(0.5, bytes_acked=10_000),
+        sample(1.0, bytes_acked=100_000, retrans=2),
+        sample(1.5, bytes_acked=400_000, retrans=3, srtt_us=30_000),
+        sample(2.0, bytes_acked=725_000, retrans=3, srtt_us=40_000),
+    ]
+    observed = left(run, [packets], samples)
+    tables = recording.tables(observed)
+    flow = tables.flows.row(0, named=True)
+    assert flow["goodput_mbps"] == pytest.approx(625_000 * 8e-6)
+    assert (flow["retransmits"], flow["ecn_mode"], flow["share"]) == (1, "classic", 1.0)
+    assert (flow["rtt_ms_mean"], flow["rtt_ms_p50"], flow["rtt_ms_p99"]) == (35.0, 30.0, 40.0)
+    # Packets 3, 4, 5, 7 and 8 came within the measured interval; 2, 3 and 5 left within it.
+    assert (flow["sent_packets"], flow["delivered_packets"], flow["dropped_packets"]) == (5, 3, 1)
+    assert (flow["ce_packets"], flow["ce_pct"], flow["drop_pct"]) == (2, 40.0, 20.0)
+    assert flow["sojourn_ms_mean"] == pytest.approx((20 + 10 + 40) / 3)
+    assert flow["rate_mbps"] == pytest.approx(3 * 1514 * 8e-6)
+    link = tables.links.row(0, named=True)
+    assert (link["arrived_packets"], link["sent_packets"], link["dropped_packets"]) == (6, 4, 1)
+    assert (link["marked_packets"], link["backlog_packets_max"], link["sojourn_ms_max"]) == (1, 2, 40.0)
+    assert link["utilisation"] == pytest.approx((3 * 1514 + 66) * 8 / 10e6)
+    of_flow = tables.series.filter(flow="a")
+    assert of_flow["time_s"].to_list() == [0.5, 1.0, 1.5, 2.0]
+    assert of_flow["goodput_mbps"].to_list() == pytest.approx([0.16, 1.44, 4.8, 5.2])
+    assert of_flow["srtt_ms"].to_list() == [25.0, 25.0, 30.0, 40.0]
+    of_link = tables.series.filter(link="one")
+    assert of_link["backlog_packets"].to_list() == [7.0] * 4
+    assert of_link["dropped_packets"].to_list() == [0, 0, 1, 0]
+    assert of_link["sojourn_ms"].to_list() == [None, 10.0, pytest.approx((20 + 10 + 40 + 0) / 4), None]
+
+
+def test_time_in_the_queues_of_two_links_adds_up(describe: Describe, left: Any) -> None:
+    run = describe(TWO_LINKS + CUBIC)
+    # The same IP identification twice: the earlier packet of it must not count.
+    first = [packet(1100, 1110, id=9), packet(2000, 2005, id=9), packet(2100, 2101, id=10)]
+    second = [packet(1110, 1150, id=9), packet(2005, 2025, id=9), packet(2101, None, id=10)]
+    observed = left(run, [first, second])
+    flow = recording.tables(observed).flows.row(0, named=True)
+    assert flow["delivered_packets"] == 2
+    assert (flow["sojourn_ms_mean"], flow["sojourn_ms_p99"]) == (37.5, 50.0)
+
+
+def test_dualpi2_has_two_queues_and_its_probabilities(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK.replace("pfifo limit 50", "dualpi2") + CUBIC, duration='"2s"', sample='"1s"')
+    packets = [
+        packet(1100, 1101, id=1, ecn_in=1, ecn_out=3),
+        packet(1200, 1202, id=2, ecn_in=1, ecn_out=1),
+        packet(1300, 1320, id=3, ecn_in=0, ecn_out=0),
+    ]
+    states = [
+        {"kind": "dualpi2", "prob": prob, "step-mark": steps, "credit": -1000, "options": {"coupling": 2}}
+        for prob, steps in ((0.1, 4), (0.2, 5))
+    ]
+    tables = recording.tables(left(run, [packets], outputs=[tc(**state) for state in states]))
+    links = {row["queue"]: row for row in tables.links.iter_rows(named=True)}
+    assert {name: row["sent_packets"] for name, row in links.items()} == {"all": 3, "L": 2, "C": 1}
+    assert (links["L"]["sojourn_ms_mean"], links["C"]["sojourn_ms_mean"]) == (1.5, 20.0)
+    assert (links["L"]["ce_pct"], links["L"]["step_marked_packets"]) == (50.0, 1)
+    series = tables.series.filter(queue="all").row(1, named=True)
+    assert series["p_prime"] == 0.2
+    assert series["p_c"] == pytest.approx(0.04)
+    assert (series["p_l_coupled"], series["p_l_native"], series["p_l"]) == (0.4, 0.5, 0.5)
+    assert series["credit_bytes"] == -10
+
+
+def test_completion_times(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK + CUBIC + 'bytes = "1MB"\ncount = 2\n')
+    events = "".join(f"{end * MS}\tcomplete\t1\t{n}\t{1000 * MS}\n" for n, end in enumerate((1200, 1400)))
+    flow = recording.tables(left(run, [[]], events=events)).flows.row(0, named=True)
+    assert (flow["transfers"], flow["completion_ms_p50"], flow["completion_ms_p99"]) == (2, 200.0, 400.0)
+
+
+def test_empty_tables_have_the_columns_of_full_ones(describe: Describe, left: Any) -> None:
+    full = recording.tables(left(describe(ONE_LINK + CUBIC), [[packet(1100, 1101)]], [sample(4.0)]))
+    empty = recording.empty_tables()
+    assert full.flows.schema == empty.flows.schema
+    assert full.links.schema == empty.links.schema
+    assert full.series.schema == empty.series.schema
+
+
+def full_queue(count: int = 40) -> list[tuple[Any, ...]]:
+    return [packet(1000 + n, 1000 + 2 * n, id=n) for n in range(count)]
+
+
+GOOD: dict[str, Any] = {
+    "packets": [full_queue()],
+    "samples": [sample(4.0)],
+    "counters": COUNTERS.format(drops=0, ce=0, received=40).replace("00000003", "00000000"),
+}
+BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "another queue": ({"outputs": [tc(kind="fq")] * 40}, ["link one", "fq", "pfifo"]),
+    "super-packets": ({"packets": [[*full_queue(), packet(3000, 3001, len=4344)]]}, ["4344", "offload"]),
+    "the shaper does not hold": (
+        {"packets": [[packet(1000 + n / 2, 1001 + n / 2, id=n) for n in range(4000)]]},
+        ["link one", "shaper"],
+    ),
+    "marks do not agree": ({"outputs": [tc(**{"ecn-mark": 90})] * 40}, ["90 CE marks", "captures 0"]),
+    "a host drops": ({"counters": COUNTERS.format(drops=7, ce=0, received=40)}, ["s1", "7", "ListenDrops"]),
+    "the backlog drops": ({"counters": COUNTERS.format(drops=0, ce=0, received=40)}, ["backlog dropped 3"]),
+    "the receiver misses packets": (
+        {"counters": COUNTERS.format(drops=0, ce=0, received=20).replace("00000003", "0")},
+        ["40 packets", '"a"', "20 came"],
+    ),
+    "the receiver misses marks": (
+        {"counters": COUNTERS.format(drops=0, ce=33, received=40).replace("00000003", "0")},
+        ['"a"', "0 packets", "counts 33"],
+    ),
+    "a delay drops": (
+        {"teardown": "# d1\nqdisc netem 8001: root\n Sent 1 bytes 1 pkt (dropped 5, overlimits 0)\n"},
+        ["d1", "dropped 5"],
+    ),
+    "another negotiation": ({"samples": [sample(4.0, ecn_mode=0)]}, ['"a"', "off instead of classic"]),
+    "a buffer limits": ({"samples": [sample(4.0, limited_ms=3000)]}, ['"a"', "75%"]),
+    "a connection fails": ({"events": "5\terror\t1\t0\tConnection refused\n"}, ['"a"', "Connection refused"]),
+    "the capture loses": ({"events": "5\tcapture\t0\t100\t9\n"}, ["capture of link one", "9 of 100"]),
+}
+
+
+def test_a_good_laboratory_passes(describe: Describe, left: Any) -> None:
+    recording.check(left(describe(ONE_LINK + CUBIC), **GOOD))
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_laboratories_get_wrong(case: str, describe: Describe, left: Any) -> None:
+    change, mentions = BAD[case]
+    with pytest.raises(recording.CheckError, match=r"^[^\n]+$") as failure:
+        recording.check(left(describe(ONE_LINK + CUBIC), **(GOOD | change)))
+    for mention in mentions:
+        assert mention in str(failure.value)
+
+
+def test_an_unlimited_flow_must_have_filled_a_queue(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK + CUBIC, duration='"30s"')
+    packets = [packet(1000 + n, 1000 + n, id=n) for n in range(40)]
+    with pytest.raises(recording.CheckError, match=r'"a" never filled a queue'):
+        recording.check(left(run, **(GOOD | {"packets": [packets]})))
+
+
+def test_missing_files_are_named(describe: Describe, tmp_path: Path) -> None:
+    with pytest.raises(recording.CheckError, match=r"left no ticks\.tsv"):
+        recording.read(lab.build(describe(ONE_LINK + CUBIC)), tmp_path)
