@@ -444,10 +444,11 @@ static void prague_fit_segments(struct sock *sk)
 	ca->window = mul_u64_u32_div(ca->window, old, mtu);
 	cwnd = prague_whole_window(sk);
 	if (cwnd != tcp_snd_cwnd(tp)) {
-		u64 ssthresh = div_u64((u64)tp->snd_ssthresh * old, mtu);
-
-		WRITE_ONCE(tp->snd_ssthresh,
-			   min_t(u64, ssthresh, TCP_INFINITE_SSTHRESH));
+		/* This is only done past slow start, and must not lead back
+		 * to it: at the smallest window, scaling ssthresh up with
+		 * every reduction and not down with every increase would.
+		 */
+		WRITE_ONCE(tp->snd_ssthresh, min(tp->snd_ssthresh, cwnd));
 		prague_set_cwnd(sk, cwnd);
 	}
 }
@@ -745,13 +746,20 @@ static void prague_choose_mode(struct sock *sk)
 	if (!ca->by_size)
 		return;
 	if (ca->saw_ce &&
-	    bytes <= READ_ONCE(prague_cwnd_transit) * PRAGUE_REF_MTU) {
+	    bytes <= READ_ONCE(prague_cwnd_transit) * PRAGUE_REF_MTU)
 		ca->mode = PRAGUE_STEER_RATE;
-		ca->window = prague_rate_to_window(sk);
-	} else {
+	else
 		ca->mode = PRAGUE_STEER_WINDOW;
+
+	/* Of window and rate the one that is not steered follows. In slow
+	 * start that is always the rate: were the window taken from a rate
+	 * that had just been taken from the window, by another average of the
+	 * RTT, it would be multiplied by their quotient on every ACK.
+	 */
+	if (prague_steers_rate(sk))
+		ca->window = prague_rate_to_window(sk);
+	else
 		ca->rate = prague_window_to_rate(sk);
-	}
 }
 
 static void prague_cong_control(struct sock *sk, u32 ack, int flag,
@@ -841,10 +849,16 @@ static u32 prague_ssthresh(struct sock *sk)
 static u32 prague_undo_cwnd(struct sock *sk)
 {
 	struct prague *ca = prague_ca(sk);
+	u64 window = (u64)ca->undo_cwnd << PRAGUE_CWND_BITS;
 
 	ca->in_loss = 0;
-	ca->rate = max(ca->rate, ca->undo_rate);
-	ca->window = prague_rate_to_window(sk);
+	if (prague_steers_rate(sk)) {
+		ca->rate = max(ca->rate, ca->undo_rate);
+		ca->window = prague_rate_to_window(sk);
+	} else {
+		ca->window = max(ca->window, window);
+		ca->rate = prague_window_to_rate(sk);
+	}
 	return max(tcp_snd_cwnd(tcp_sk(sk)), ca->undo_cwnd);
 }
 
@@ -870,6 +884,7 @@ static void prague_init(struct sock *sk)
 
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
 
+	memset(ca, 0, sizeof(*ca));
 	ca->halve_first = READ_ONCE(prague_alpha_mode) != 1;
 	ca->alpha = ca->halve_first ? 0 : PRAGUE_ALPHA_ONE << PRAGUE_GAIN_SHIFT;
 	ca->by_size = mode != PRAGUE_STEER_WINDOW && mode != PRAGUE_STEER_RATE;
@@ -881,7 +896,6 @@ static void prague_init(struct sock *sk)
 	ca->window = (u64)tcp_snd_cwnd(tp) << PRAGUE_CWND_BITS;
 	ca->slow_rtt8 = (u64)(tp->srtt_us ?: 8) << PRAGUE_SLOW_RTT_SHIFT;
 	ca->det_shift = PRAGUE_DET_MAX_SHIFT;
-	ca->burst = 0;
 	ca->dev_burst = sk->sk_gso_max_segs;
 	ca->rate = PRAGUE_MIN_RATE;
 	prague_update_pacing(sk);
