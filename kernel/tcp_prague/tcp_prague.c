@@ -765,6 +765,11 @@ static void prague_choose_mode(struct sock *sk)
 static void prague_cong_control(struct sock *sk, u32 ack, int flag,
 				const struct rate_sample *rs)
 {
+	/* MPTCP's fallback and IPV6_ADDRFORM change icsk_af_ops meanwhile;
+	 * this law with ECT(0) would be unfair to everyone.
+	 */
+	prague_use_ect_1(sk);
+
 	prague_update_window(sk, rs);
 	if (prague_round_is_over(sk))
 		prague_end_round(sk);
