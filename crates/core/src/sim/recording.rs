@@ -7,7 +7,6 @@ use crate::aqm::Gauges;
 use crate::net::link::{Interval, QueueStats};
 use crate::probe::{Distribution, Series};
 use crate::time::{Span, Time};
-use crate::transport::ecn::EcnMode;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -50,8 +49,9 @@ pub struct FlowRow {
     pub transfers: u32,
     pub completion_ms_p50: Option<f64>,
     pub completion_ms_p99: Option<f64>,
-    /// How ECN negotiation ended: off, classic, accecn; of a CBR flow nothing.
-    pub ecn_mode: Option<EcnMode>,
+    /// How ECN negotiation ended: off, classic, accecn, or mixed if not all flows of the group ended
+    /// alike (a lost SYN is repeated without ECN); of a CBR flow nothing.
+    pub ecn_mode: Option<&'static str>,
 }
 
 /// A queue of a link over the measured interval; `queue` is `all`, or one inside.
@@ -246,7 +246,8 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         if let Some(done) = sim.receivers[flow as usize].completed_at {
             completion.record(done.since(sender.started_at));
         }
-        mode = Some(sender.mode());
+        let one = sender.mode().name();
+        mode = Some(if mode.is_none_or(|m| m == one) { one } else { "mixed" });
     }
     FlowRow {
         flow: g.name.clone(),

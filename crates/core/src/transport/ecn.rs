@@ -27,6 +27,17 @@ pub enum EcnMode {
     AccEcn,
 }
 
+impl EcnMode {
+    /// As the results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EcnMode::Off => "off",
+            EcnMode::Classic => "classic",
+            EcnMode::AccEcn => "accecn",
+        }
+    }
+}
+
 const ALL: TcpBits = TcpBits(0b111);
 
 /// Flags of the client's SYN.
