@@ -58,6 +58,14 @@ def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def connect_to(tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> duckdb.DuckDBPyConnection:
+    """A database with these tables of results."""
+    connection = connect()
+    for table in metrics.TABLES:
+        connection.register(f"all_{table}", tables[table])
+    return connection
+
+
 def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
     """The contract's columns and those that the engine adds for the queues and controllers in use."""
     tables = {table: dict(schema) for table, schema in metrics.TABLES.items()}
@@ -107,9 +115,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
     `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets.
     """
     rows = []
-    with connect() as connection:
-        for table in metrics.TABLES:
-            connection.register(f"all_{table}", tables[table])
+    with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)
             for claim in experiment.claims:

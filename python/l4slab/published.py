@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 
 from l4slab import metrics
-from l4slab.claims import connect, connect_empty, show_experiment
+from l4slab.claims import connect_empty, connect_to, show_experiment
 from l4slab.errors import InputError
 from l4slab.spec import Experiment, Published, show
 from l4slab.sweep import Plan, sql_reason
@@ -102,9 +102,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
     `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets.
     """
     rows: list[dict[str, Any]] = []
-    with connect() as connection:
-        for table in metrics.TABLES:
-            connection.register(f"all_{table}", tables[table])
+    with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)
             for figure in experiment.published:

@@ -176,8 +176,6 @@ pub struct Ack {
     pub cwnd_limited: bool,
     /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.
     pub may_grow: bool,
-    /// In recovery from loss.
-    pub in_recovery: bool,
     /// Segments leave at the pacing rate rather than when ACKs arrive.
     pub paced: bool,
     /// The pacing rate that TCP uses, bytes of payload per second.

@@ -348,11 +348,6 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Packets delivered to their receivers and events handled so far.
-    pub fn work_done(&self) -> (u64, u64) {
-        (self.delivered_total, self.events_total)
-    }
-
     pub fn links(&self) -> &[Link] {
         &self.links
     }

@@ -33,8 +33,6 @@ impl Time {
 
 impl Span {
     pub const ZERO: Span = Span(0);
-    /// Longer than anything that lasts.
-    pub const FOREVER: Span = Span(u64::MAX);
 
     pub const fn from_secs(s: u64) -> Span {
         Span(s * 1_000_000_000)

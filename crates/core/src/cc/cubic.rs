@@ -59,7 +59,6 @@ pub const CONTROLLER: Controller = Controller {
         Param { name: "hz", default: "250", help: "timer ticks per second of the modelled kernel" },
     ],
     build: |o| Ok(Box::new(Cubic::from_options(o)?)),
-    check: |o| Cubic::from_options(o).map(|_| ()),
 };
 
 /// See the module.

@@ -83,7 +83,6 @@ pub const CONTROLLER: Controller = Controller {
         },
     ],
     build: |o| Ok(Box::new(Prague::from_options(o)?)),
-    check: |o| Prague::from_options(o).map(|_| ()),
 };
 
 /// What the controller steers.

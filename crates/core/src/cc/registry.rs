@@ -26,8 +26,6 @@ pub struct Controller {
     pub summary: &'static str,
     pub parameters: &'static [Param],
     pub build: fn(&Options) -> Result<Box<dyn CongestionControl>, CcError>,
-    /// Reads every option, for validation without building.
-    pub check: fn(&Options) -> Result<(), CcError>,
 }
 
 /// What is wrong with a controller's name or options, in one sentence.
@@ -148,7 +146,7 @@ impl Controller {
             slot.1 = value.to_owned();
         }
         let options = Options { cc: self.name, values };
-        (self.check)(&options)?;
+        (self.build)(&options)?;
         Ok(options)
     }
     /// Codepoint and feedback that it wants with default options.

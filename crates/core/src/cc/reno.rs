@@ -1,7 +1,7 @@
 //! Reno (RFC 5681): one segment per round trip, half on congestion. With ABE (RFC 8511) the
 //! reduction on ECN is smaller.
 
-use super::registry::{Controller, Options, Param};
+use super::registry::{Controller, Param};
 use super::{Ack, Congestion, CongestionControl, MIN_WINDOW, Window};
 use crate::time::Time;
 
@@ -17,7 +17,6 @@ pub const CONTROLLER: Controller = Controller {
         help: "factor on an ECN mark; 0.8 with ABE (RFC 8511)",
     }],
     build: |o| Ok(Box::new(Reno::new(o.fraction("beta_ecn")?))),
-    check: |o: &Options| o.fraction("beta_ecn").map(|_| ()),
 };
 
 /// See the module.

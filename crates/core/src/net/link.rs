@@ -108,7 +108,6 @@ pub struct Link {
     pub name: String,
     pub shaper: Shaper,
     aqm: Box<dyn Aqm<Packet>>,
-    qdisc: QdiscConfig,
     bands: &'static [&'static str],
     rng: Rng,
     drops: Vec<Dropped<Packet>>,
@@ -131,7 +130,6 @@ impl Link {
             name,
             shaper: Shaper::new(rate, burst),
             aqm,
-            qdisc,
             bands,
             rng,
             drops: Vec::new(),
@@ -279,7 +277,6 @@ impl Link {
         }
         self.count_drops();
         self.aqm = qdisc.build::<Packet>(LinkInfo { rate: self.shaper.rate(), now });
-        self.qdisc = qdisc;
         let bands = self.aqm.bands();
         if bands != self.bands {
             self.bands = bands;

@@ -193,10 +193,6 @@ impl Receiver {
         self.ack_at.min(self.compress_until)
     }
 
-    pub fn mode(&self) -> EcnMode {
-        self.mode
-    }
-
     pub fn group(&self) -> GroupId {
         self.group
     }

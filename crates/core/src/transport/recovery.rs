@@ -4,7 +4,7 @@
 use super::ecn::{self, EcnMode};
 use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
-use super::sender::{Push, Sender, Timer};
+use super::sender::{Push, Sender, TIMEOUT_MIN, Timer};
 use crate::cc::{Ack, Congestion, SSTHRESH_INFINITE};
 use crate::packet::{Flags, Outbox, Packet, TcpBits};
 use crate::time::{Span, Time};
@@ -210,7 +210,6 @@ impl Sender {
             ce: marks,
             rtt_us: outcome.rtt_newest_us,
             may_grow: growth && !reducing,
-            in_recovery: state.is_repairing(),
             rate: self.board.rate_sample(now, outcome, min_rtt_us),
             ..self.ack_info(now)
         };
@@ -327,19 +326,29 @@ impl Sender {
             return;
         }
         let before = self.board.retrans_out;
-        let wait = self.board.detect_loss(
+        let wait = self.detect_loss(now, false);
+        if let Some(wait) = wait {
+            self.await_reordering(now, wait);
+            *timer = false;
+        }
+        *retransmission_lost = self.board.retrans_out < before;
+    }
+
+    /// Marks segments lost; returns how long to wait for those that may only be reordered.
+    #[inline]
+    fn detect_loss(&mut self, now: Time, force: bool) -> Option<Span> {
+        self.board.detect_loss(
             now,
             self.recovery.state.is_repairing(),
             self.rtt.min_us(),
             self.rtt.srtt().as_micros() as u32,
-            false,
-        );
-        if let Some(wait) = wait {
-            self.timer = Timer::Reordering;
-            self.timer_at = now + wait + Span::from_millis(2);
-            *timer = false;
-        }
-        *retransmission_lost = self.board.retrans_out < before;
+            force,
+        )
+    }
+
+    fn await_reordering(&mut self, now: Time, wait: Span) {
+        self.timer = Timer::Reordering;
+        self.timer_at = now + wait + TIMEOUT_MIN;
     }
 
     fn try_to_open(&mut self, now: Time, ece: bool) {
@@ -567,13 +576,7 @@ impl Sender {
     pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Outbox) {
         let before = self.board.in_flight();
         let lost_before = self.board.lost_total;
-        let wait = self.board.detect_loss(
-            now,
-            self.recovery.state.is_repairing(),
-            self.rtt.min_us(),
-            self.rtt.srtt().as_micros() as u32,
-            true,
-        );
+        let wait = self.detect_loss(now, true);
         if self.board.in_flight() != before {
             if self.recovery.state != CaState::Recovery {
                 self.enter_recovery(now, false);
@@ -585,10 +588,7 @@ impl Sender {
             self.transmit(now, Push::Normal, out);
         }
         match wait {
-            Some(wait) if self.timer == Timer::Off => {
-                self.timer = Timer::Reordering;
-                self.timer_at = now + wait + Span::from_millis(2);
-            }
+            Some(wait) if self.timer == Timer::Off => self.await_reordering(now, wait),
             _ if self.timer != Timer::Retransmit => self.rearm_retransmission(now),
             _ => {}
         }

@@ -36,7 +36,7 @@ const DEFER: Span = Span::from_millis(1);
 /// ... and if less than this part of the window is open (`tcp_tso_win_divisor`).
 const DEFER_WINDOW_DIVISOR: u32 = 3;
 /// Least wait of a tail loss probe above two RTTs (Linux `TCP_TIMEOUT_MIN_US`).
-const TIMEOUT_MIN: Span = Span::from_millis(2);
+pub(super) const TIMEOUT_MIN: Span = Span::from_millis(2);
 const SYN_TIMEOUT: Span = Span::from_secs(1);
 
 /// What a sender is set up with.
