@@ -15,9 +15,9 @@ use l4slab_core::time::Time;
 const L: usize = 0;
 const C: usize = 1;
 const ONE: f64 = u32::MAX as f64;
-const PI: Marks = Marks { aqm: true, step: false };
-const STEP: Marks = Marks { aqm: false, step: true };
-const NONE: Marks = Marks { aqm: false, step: false };
+const PI: Marks = Marks { aqm: true, step: false, sce: false };
+const STEP: Marks = Marks { aqm: false, step: true, sce: false };
+const NONE: Marks = Marks { aqm: false, step: false, sce: false };
 
 /// p' as the controller counts it.
 fn p(bench: &Bench) -> u32 {
@@ -483,7 +483,7 @@ fn a_packet_can_carry_both_marks() {
     for _ in 0..4 {
         bench.put(NOW, Ecn::Ect1);
     }
-    assert_eq!(bench.take(NOW + ms(2)).unwrap().marks, Marks { aqm: true, step: true });
+    assert_eq!(bench.take(NOW + ms(2)).unwrap().marks, Marks { aqm: true, ..STEP });
     assert_eq!(bench.take(NOW).unwrap().marks, PI);
 }
 

@@ -17,6 +17,17 @@ pub struct Packet {
     pub len: u32,
     pub ecn: Ecn,
     pub at: Time,
+    pub flow: u32,
+    /// Its sender and its receiver.
+    pub hosts: (u32, u32),
+    pub dscp: u8,
+}
+
+impl Packet {
+    /// A full frame; the next of its flow.
+    pub fn new(ecn: Ecn) -> Packet {
+        Packet { id: 0, len: FRAME, ecn, at: Time::ZERO, flow: 0, hosts: (0, 0), dscp: 0 }
+    }
 }
 
 impl Pkt for Packet {
@@ -33,7 +44,16 @@ impl Pkt for Packet {
         self.at
     }
     fn flow_hash(&self) -> u32 {
-        (self.id as u32).wrapping_mul(0x9e37_79b1)
+        self.flow.wrapping_mul(0x9e37_79b1)
+    }
+    fn source_hash(&self) -> u32 {
+        self.hosts.0.wrapping_mul(0x9e37_79b1)
+    }
+    fn destination_hash(&self) -> u32 {
+        self.hosts.1.wrapping_mul(0x9e37_79b1)
+    }
+    fn dscp(&self) -> u8 {
+        self.dscp
     }
 }
 
@@ -71,15 +91,24 @@ impl Bench {
         }
     }
 
-    /// Hands in a packet of `len` bytes at `at` nanoseconds; its id counts from 0.
-    pub fn put_len(&mut self, at: u64, ecn: Ecn, len: u32) -> u64 {
+    /// Hands in a packet at `at` nanoseconds; its id counts from 0.
+    pub fn put_packet(&mut self, at: u64, pkt: Packet) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let now = Time(at);
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
-        self.queue.enqueue(Packet { id, len, ecn, at: now }, &mut cx);
-        self.enqueue_marks += u64::from(cx.marks() != Marks::default());
+        self.queue.enqueue(Packet { id, at: now, ..pkt }, &mut cx);
+        self.enqueue_marks += u64::from(cx.marks().ce());
         id
+    }
+    /// A packet of `len` bytes, of a flow of its own.
+    pub fn put_len(&mut self, at: u64, ecn: Ecn, len: u32) -> u64 {
+        let flow = self.next_id as u32;
+        self.put_packet(at, Packet { len, flow, ..Packet::new(ecn) })
+    }
+    /// A full frame of a flow.
+    pub fn put_flow(&mut self, at: u64, ecn: Ecn, flow: u32) -> u64 {
+        self.put_packet(at, Packet { flow, ..Packet::new(ecn) })
     }
     /// A full frame.
     pub fn put(&mut self, at: u64, ecn: Ecn) -> u64 {

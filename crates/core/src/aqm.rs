@@ -23,16 +23,22 @@ pub trait Pkt {
     fn enqueued_at(&self) -> Time;
     /// The same for all packets of one transport flow, spread over all 32 bits.
     fn flow_hash(&self) -> u32;
+    /// The same for all packets from one host, and to one host.
+    fn source_hash(&self) -> u32;
+    fn destination_hash(&self) -> u32;
+    /// The six bits of the Differentiated Services field.
+    fn dscp(&self) -> u8;
 }
 
 /// A queue discipline.
 pub trait Aqm<P: Pkt>: Send {
     /// Takes the packet, or tells `cx.drop(pkt, why)`.
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>);
-    /// The next packet to send. May drop or mark on the way; `None` only if nothing is left.
+    /// The next packet to send. May drop or mark on the way. `None` if nothing is left; a queue
+    /// that holds packets back gives `None` too, and `next_timer` then says when to ask again.
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P>;
     fn backlog(&self) -> Backlog;
-    /// When `on_timer` wants to be called next.
+    /// When `on_timer` wants to be called next; `dequeue` is tried after it.
     fn next_timer(&self) -> Time {
         Time::NEVER
     }
@@ -105,6 +111,16 @@ pub struct Dropped<P> {
 pub struct Marks {
     pub aqm: bool,
     pub step: bool,
+    /// Not CE: see [`QueueCx::mark_sce`].
+    pub sce: bool,
+}
+
+impl Marks {
+    /// CE was set.
+    #[inline]
+    pub fn ce(self) -> bool {
+        self.aqm || self.step
+    }
 }
 
 impl<'a, P: Pkt> QueueCx<'a, P> {
@@ -130,6 +146,18 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
             MarkReason::Aqm => self.marks.aqm = true,
             MarkReason::Step => self.marks.step = true,
         }
+        true
+    }
+
+    /// Sets "some congestion experienced" (`draft-morton-tsvwg-sce`), which is ECT(1) instead of ECT(0); refuses any other
+    /// codepoint.
+    #[inline]
+    pub fn mark_sce(&mut self, pkt: &mut P) -> bool {
+        if pkt.ecn() != Ecn::Ect0 {
+            return false;
+        }
+        pkt.set_ecn(Ecn::Ect1);
+        self.marks.sce = true;
         true
     }
 

@@ -118,6 +118,8 @@ pub struct Packet {
     pub bits: TcpBits,
     /// How many elements of its path it has passed.
     pub hop: u8,
+    /// Differentiated Services codepoint.
+    pub dscp: u8,
 }
 
 impl Packet {
@@ -138,6 +140,7 @@ impl Packet {
             flags,
             bits: TcpBits::default(),
             hop: 0,
+            dscp: 0,
         }
     }
     /// Accounts for `sojourn` in a queue.
@@ -146,6 +149,23 @@ impl Packet {
         let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
         self.queued_ns = self.queued_ns.saturating_add(ns);
     }
+}
+
+impl Packet {
+    /// A number for the sending or the receiving host: each flow group has a pair of its own.
+    #[inline]
+    fn host(&self, receiving: bool) -> u32 {
+        u32::from(self.group) << 1 | u32::from(receiving)
+    }
+}
+
+/// The finaliser of MurmurHash3 spreads consecutive numbers over all bits.
+#[inline]
+fn spread(number: u32) -> u32 {
+    let mut h = number.wrapping_add(0x9e37_79b9);
+    h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
+    h ^ (h >> 16)
 }
 
 impl Pkt for Packet {
@@ -167,10 +187,18 @@ impl Pkt for Packet {
     }
     #[inline]
     fn flow_hash(&self) -> u32 {
-        // The finaliser of MurmurHash3 spreads consecutive flow numbers over all bits.
-        let mut h = self.flow.wrapping_add(0x9e37_79b9);
-        h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
-        h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
-        h ^ (h >> 16)
+        spread(self.flow)
+    }
+    #[inline]
+    fn source_hash(&self) -> u32 {
+        spread(self.host(self.flags.has(Flags::ACK)))
+    }
+    #[inline]
+    fn destination_hash(&self) -> u32 {
+        spread(self.host(!self.flags.has(Flags::ACK)))
+    }
+    #[inline]
+    fn dscp(&self) -> u8 {
+        self.dscp
     }
 }

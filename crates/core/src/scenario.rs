@@ -81,6 +81,8 @@ pub struct FlowSpec {
     pub count: u32,
     pub rtt_ns: u64,
     #[serde(default)]
+    pub dscp: u8,
+    #[serde(default)]
     pub start_ns: u64,
     #[serde(default)]
     pub stop_ns: Option<u64>,
@@ -206,6 +208,9 @@ impl Run {
     fn check_flow(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
         if f.count == 0 {
             return wrong("count must be at least 1");
+        }
+        if f.dscp > 63 {
+            return wrong("dscp has six bits: 0 to 63");
         }
         if f.path.len() > 100 || f.reverse_path.len() > 100 {
             return wrong("a path has at most 100 links");

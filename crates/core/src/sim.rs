@@ -63,6 +63,7 @@ struct GroupStats {
 struct Group {
     name: String,
     cc: Option<String>,
+    dscp: u8,
     flows: std::ops::Range<FlowId>,
     forward: Path,
     reverse: Path,
@@ -277,6 +278,7 @@ impl Simulation {
         self.groups.push(Group {
             name: spec.name.clone(),
             cc,
+            dscp: spec.dscp,
             flows: first..first + spec.count,
             forward,
             reverse,
@@ -372,6 +374,9 @@ impl Simulation {
                 self.events.set(self.timer_elements[i], self.links[i].next_timer());
                 if self.links[i].has_drops() {
                     self.account_drops(i);
+                }
+                if self.idle(i) {
+                    self.serve(i);
                 }
             }
             Element::Agenda => self.follow_agenda(),
@@ -508,6 +513,7 @@ impl Simulation {
         if is_payload(&pkt) {
             if pkt.hop == 0 {
                 g.stats.sent_packets += 1;
+                pkt.dscp = g.dscp;
             }
             rewrite(&g.rewrites, link, Side::Before, &mut pkt);
         }
@@ -515,10 +521,15 @@ impl Simulation {
         if self.links[link].has_drops() {
             self.account_drops(link);
         }
-        // A link that waits for its shaper need not be asked.
-        if self.events.wanted(self.service_elements[link]) == Time::NEVER {
+        if self.idle(link) {
             self.serve(link);
         }
+    }
+
+    /// A link that waits for its shaper need not be asked for a packet; any other may have one.
+    #[inline]
+    fn idle(&self, link: usize) -> bool {
+        self.events.wanted(self.service_elements[link]) == Time::NEVER
     }
 
     /// Lets a link send what its shaper allows.
@@ -546,6 +557,11 @@ impl Simulation {
             }
             if let Some(d) = departure {
                 self.leave(i, d);
+            } else if self.links[i].backlog() > 0 {
+                // The queue holds packets back and tells by its timer when to ask again.
+                self.events.set(self.service_elements[i], Time::NEVER);
+                self.events.set(self.timer_elements[i], self.links[i].next_timer());
+                return;
             }
         }
     }

@@ -72,6 +72,8 @@ pub struct QueueStats {
     pub dropped_overflow: u64,
     pub marked_packets: u64,
     pub step_marks: u64,
+    /// ECT(0) made ECT(1) by an SCE queue.
+    pub sce_marks: u64,
     pub sojourn: Distribution,
     pub backlog_max: u64,
     /// The same over the current sampling interval.
@@ -86,6 +88,7 @@ pub struct Interval {
     pub sojourn_ns: u128,
     pub marked_packets: u64,
     pub step_marks: u64,
+    pub sce_marks: u64,
     pub dropped_packets: u64,
 }
 
@@ -214,8 +217,10 @@ impl Link {
 
     #[inline]
     fn count_marks(q: &mut QueueStats, marks: Marks) {
-        q.marked_packets += 1;
-        q.interval.marked_packets += 1;
+        q.marked_packets += u64::from(marks.ce());
+        q.interval.marked_packets += u64::from(marks.ce());
+        q.sce_marks += u64::from(marks.sce);
+        q.interval.sce_marks += u64::from(marks.sce);
         if marks.step {
             q.step_marks += 1;
             q.interval.step_marks += 1;
@@ -266,10 +271,20 @@ impl Link {
     /// `tc qdisc replace`: a new queue; the old one's backlog is lost.
     pub fn replace_qdisc(&mut self, now: Time, qdisc: QdiscConfig) {
         let mut unseen = Vec::new();
-        let mut cx = QueueCx::new(now, &mut self.rng, &mut unseen);
         let mut lost = Vec::new();
-        while let Some(pkt) = self.aqm.dequeue(&mut cx) {
-            lost.push((pkt, cx.current_band()));
+        let mut at = now;
+        loop {
+            let mut cx = QueueCx::new(at, &mut self.rng, &mut unseen);
+            if let Some(pkt) = self.aqm.dequeue(&mut cx) {
+                lost.push((pkt, cx.current_band()));
+            } else if self.aqm.backlog().packets > 0 {
+                // It holds packets back: they are taken out as if their time had come.
+                at = self.aqm.next_timer();
+                assert!(at != Time::NEVER, "link {}: a queue that never lets go", self.name);
+                self.aqm.on_timer(&mut QueueCx::new(at, &mut self.rng, &mut unseen));
+            } else {
+                break;
+            }
         }
         lost.extend(unseen.into_iter().map(|d| (d.pkt, d.band)));
         for (pkt, band) in lost {
@@ -339,6 +354,7 @@ impl QueueStats {
         self.dropped_overflow += other.dropped_overflow;
         self.marked_packets += other.marked_packets;
         self.step_marks += other.step_marks;
+        self.sce_marks += other.sce_marks;
         self.sojourn.merge(&other.sojourn);
         self.backlog_max = self.backlog_max.max(other.backlog_max);
     }
