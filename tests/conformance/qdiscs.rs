@@ -102,7 +102,40 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => (0..50_000_u64).prop_map(|n| case(format!("bfifo limit {n}"), u64::MAX, n)),
         1 => (0..50_u64).prop_map(|n| case(format!("pfifo_head_drop limit {n}"), n, u64::MAX)),
         5 => dualpi2,
+        4 => docsis(),
     ]
+}
+
+fn docsis() -> impl Strategy<Value = Case> {
+    let pick = prop::sample::select::<Vec<&'static str>>;
+    (
+        (1..200_u64, 0..=255_u32, 1..=255_u32, 1..30_000_u32),
+        (2001..200_000_u64, 2001..100_000_u64, 1..3000_u32, 0..=25_u32),
+        (1..3000_u32, 1..9000_u32, 1..=30_u32, 0..64_u32),
+        (
+            pick(vec!["queue", "vq"]),
+            pick(vec!["iaqm", "noiaqm"]),
+            pick(vec!["qprotect", "noqprotect"]),
+        ),
+    )
+        .prop_map(
+            |(
+                (amsr, k, weight, target),
+                (classic, ll, maxth, lg_range),
+                (ql, score, aging, nqb),
+                (estimator, iaqm, qprotect),
+            )| {
+                let tc = format!(
+                    "docsis_ll amsr {amsr}mbit coupling_factor {}.{} weight {weight} \
+                     target {target}us classic_buffer {classic} ll_buffer {ll} nqb {nqb} {iaqm} \
+                     maxth {maxth}us lg_range {lg_range} ll_estimator {estimator} {qprotect} \
+                     critical_ql {ql}us critical_score {score}us lg_aging {aging}",
+                    k / 10,
+                    k % 10,
+                );
+                case(tc, u64::MAX, classic + ll)
+            },
+        )
 }
 
 #[derive(Copy, Clone, Debug)]

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod coupling;
+mod docsis;
 mod lab;
 mod overload;
 mod queueing;

@@ -4,9 +4,13 @@
 //! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
 //! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
+pub mod docsis;
+pub mod docsis_pie;
 pub mod dualpi2;
 pub mod fifo;
+pub mod queue_protection;
 pub mod registry;
+pub mod wrr;
 
 use crate::ecn::Ecn;
 use crate::rng::Rng;

@@ -1,0 +1,509 @@
+//! Low Latency DOCSIS: the coupled dual queue of cable modems and CMTSs (DOCSIS 3.1 MULPI, Annexes M
+//! to P).
+//!
+//! Packets marked ECT(1) or CE, or with the DSCP of non-queue-building traffic (RFC 9956), wait in L,
+//! all others in C. C is controlled by DOCSIS-PIE (RFC 8034, see `docsis_pie.rs`), which drops with
+//! p_C and never marks; its square root p' = sqrt(p_C) is coupled to L as p_CL = min(k p', 1), k = 2.
+//! L marks on arrival with the larger of p_CL and its own ramp over the queuing delay ("immediate
+//! AQM"), at regular spacing. Queue protection (RFC 9957, see `queue_protection.rs`) sends the packets
+//! of flows that build a queue in L to C instead. L gets 230/256 of the bytes while both wait.
+//!
+//! Delays are estimates from the bytes that wait: for L at the aggregate rate AMSR, or by a virtual
+//! queue; for C at what L's arrivals leave of it. AMSR is the rate of the link where the queue is
+//! built, and as an operator's setting does not follow later changes of the link. Bytes are whole
+//! Ethernet frames without FCS; there is no MAP interval, so no request waits for its grant.
+//!
+//! Where the sources differ, RFC 9957 and RFC 8034 come before the ns-3 model of CableLabs:
+//!
+//! | | here | ns-3 `docsis-ns3` |
+//! |---|---|---|
+//! | the highest MAXTH | none (RFC 9957 4.1) | 65.535 ms |
+//! | full buffer of C | looked at before PIE, which forgets its count (RFC 8034 A.3) | after it |
+//! | L's part of the rate, for C's delay | what arrived in L (Annex O) | what left L |
+//! | virtual queue | drained before it is realigned | drained from the last arrival on |
+//! | scheduler | L:C = w:(1-w) of the bytes, w = 230/256 | w:1 |
+
+use super::docsis_pie::{self, DocsisPie};
+use super::fifo::Queue;
+use super::queue_protection::{QueueProtection, Thresholds};
+use super::registry::{LinkInfo, Qdisc};
+use super::wrr::{C, L, Wrr};
+use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use crate::tc::{self, Args, Param, TcError, param};
+use crate::time::{Span, Time};
+use crate::units::Rate;
+
+/// MAX_FRAME_SIZE, bytes: the longest frame of a DOCSIS network.
+const MAX_FRAME_SIZE: u32 = 2000;
+/// The L buffer holds so many of them even where 10 ms are less (MULPI C.2.2.9.11.4).
+const MIN_LL_FRAMES: u64 = 20;
+/// The scheduling weight counts in 1/256 (MULPI C.2.2.7.17.6).
+const WEIGHT_ONE: u16 = 256;
+/// MAXTH_us has 16 bits, LG_RANGE ends at 25 (Annex N).
+const MAXTH_MAX: Span = Span::from_micros(u16::MAX as u64);
+const LG_RANGE_MAX: u8 = 25;
+/// The virtual queue is realigned at this interval, to an average of the real one over 2^7 of them
+/// (Annex O).
+const VQ_INTERVAL: Span = Span::from_micros(500);
+const LG_VQ_EWMA: u32 = 7;
+
+/// The parameters. Defaults are those of DOCSIS 3.1 MULPI.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DocsisConfig {
+    /// Aggregate maximum sustained rate; none: that of the link.
+    pub amsr: Option<Rate>,
+    /// k in tenths.
+    pub coupling_factor: u8,
+    /// Of L, in 1/256.
+    pub weight: u8,
+    pub target: Span,
+    pub classic_buffer: Buffer,
+    pub ll_buffer: Buffer,
+    /// DSCP of non-queue-building traffic.
+    pub nqb: Option<u8>,
+    pub iaqm: bool,
+    pub maxth: Span,
+    pub lg_range: u8,
+    pub ll_estimator: LlEstimator,
+    pub qprotect: bool,
+    pub thresholds: Thresholds,
+}
+
+/// The size of a buffer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Buffer {
+    Bytes(u32),
+    /// So long at AMSR.
+    Time(Span),
+}
+
+/// How long a packet will wait in L (Annex O).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LlEstimator {
+    /// `qdelayCoupledL`: the bytes in L, at AMSR.
+    Queue,
+    /// `qdelayCoupledV`: the bytes that would be there, were L alone.
+    Vq,
+}
+
+impl Default for DocsisConfig {
+    fn default() -> Self {
+        let maxth = Span::from_millis(1);
+        DocsisConfig {
+            amsr: None,
+            coupling_factor: 20,
+            weight: 230,
+            target: Span::from_millis(10),
+            classic_buffer: Buffer::Time(Span::from_millis(100)),
+            ll_buffer: Buffer::Time(Span::from_millis(10)),
+            nqb: Some(45), // RFC 9956
+            iaqm: true,
+            maxth,
+            lg_range: 19,
+            ll_estimator: LlEstimator::Queue,
+            qprotect: true,
+            thresholds: Thresholds {
+                critical_ql: maxth,
+                critical_score: Span::from_millis(4),
+                lg_aging: 19,
+            },
+        }
+    }
+}
+
+/// The native marking probability of L over its delay (`calcProbNative`, RFC 9957 Section 4.2.4).
+#[derive(Copy, Clone, Debug)]
+struct Ramp {
+    minth: Span,
+    range: Span,
+}
+
+impl Ramp {
+    /// On a slow link the ramp starts at two of the longest frames (FLOOR).
+    fn new(maxth: Span, lg_range: u8, amsr: Rate) -> Ramp {
+        let range = Span(1 << lg_range);
+        let floor = amsr.time_for(2 * u64::from(MAX_FRAME_SIZE));
+        Ramp { minth: (maxth - range).max(floor), range }
+    }
+    #[inline]
+    fn prob_native(&self, qdelay: Span) -> f64 {
+        let beyond = qdelay - self.minth;
+        (beyond.0 as f64 / self.range.0 as f64).min(1.0)
+    }
+}
+
+/// The delay of L as if it had the link for itself, raised to the real queue where that stays longer.
+#[derive(Clone, Debug)]
+struct VirtualQueue {
+    delay: Span,
+    /// When `delay` was true.
+    at: Time,
+    /// Bytes really in L, in 1/2^7.
+    average: i64,
+}
+
+impl VirtualQueue {
+    #[inline]
+    fn drain(&mut self, now: Time) {
+        self.delay = self.delay - now.since(self.at);
+        self.at = now;
+    }
+    fn align(&mut self, now: Time, backlog: u64, amsr: Rate) {
+        self.drain(now);
+        self.average += backlog as i64 - (self.average >> LG_VQ_EWMA);
+        self.delay = self.delay.max(amsr.time_for((self.average >> LG_VQ_EWMA) as u64));
+    }
+}
+
+/// The queue at work.
+#[derive(Debug)]
+pub struct Docsis<P> {
+    l: Queue<P>,
+    c: Queue<P>,
+    wrr: Wrr,
+    pie: DocsisPie,
+    ramp: Ramp,
+    vq: VirtualQueue,
+    protection: QueueProtection,
+    amsr: Rate,
+    /// Bytes.
+    classic_buffer: u64,
+    ll_buffer: u64,
+    prob_native: f64,
+    /// p_CL.
+    prob_coupled: f64,
+    /// Marks owed (`recur`).
+    likelihood: f64,
+    /// Bytes that entered L since the last update.
+    arrived_l: u64,
+    next_update: Time,
+    next_alignment: Time,
+    config: DocsisConfig,
+}
+
+impl<P: Pkt> Docsis<P> {
+    pub fn new(config: DocsisConfig, link: LinkInfo) -> Self {
+        let amsr = config.amsr.unwrap_or(link.rate);
+        let least_ll = match config.ll_buffer {
+            Buffer::Bytes(_) => 0,
+            Buffer::Time(_) => MIN_LL_FRAMES * u64::from(MAX_FRAME_SIZE),
+        };
+        let classic_buffer = config.classic_buffer.bytes(amsr);
+        let weight = i64::from(config.weight);
+        Docsis {
+            l: Queue::new(),
+            c: Queue::new(),
+            wrr: Wrr::new(weight, i64::from(WEIGHT_ONE) - weight),
+            pie: DocsisPie::new(config.target, classic_buffer),
+            ramp: Ramp::new(config.maxth, config.lg_range, amsr),
+            vq: VirtualQueue { delay: Span::ZERO, at: link.now, average: 0 },
+            protection: QueueProtection::new(config.thresholds),
+            amsr,
+            classic_buffer,
+            ll_buffer: config.ll_buffer.bytes(amsr).max(least_ll),
+            prob_native: 0.0,
+            prob_coupled: 0.0,
+            likelihood: 0.0,
+            arrived_l: 0,
+            next_update: link.now + docsis_pie::INTERVAL,
+            next_alignment: match config.ll_estimator {
+                LlEstimator::Queue => Time::NEVER,
+                LlEstimator::Vq => link.now + VQ_INTERVAL,
+            },
+            config,
+        }
+    }
+
+    /// Of a packet of `bytes` that arrives in L.
+    #[inline]
+    fn qdelay_l(&mut self, now: Time, bytes: u64) -> Span {
+        match self.config.ll_estimator {
+            LlEstimator::Queue => self.amsr.time_for(self.l.bytes() + bytes),
+            LlEstimator::Vq => {
+                self.vq.drain(now);
+                self.vq.delay += self.amsr.time_for(bytes);
+                self.vq.delay
+            }
+        }
+    }
+
+    /// C has what L's arrivals leave of AMSR, and at least its weight (`qdelayCoupledC`, Annex O).
+    fn qdelay_c(&self) -> Span {
+        let amsr = self.amsr.bps();
+        let share = u128::from(amsr) * u128::from(self.config.weight) / u128::from(WEIGHT_ONE);
+        let arrived = self.arrived_l * 8_000_000_000 / docsis_pie::INTERVAL.0;
+        Rate::from_bps(amsr - arrived.min(share as u64)).time_for(self.c.bytes())
+    }
+
+    /// True with the given frequency, regularly spaced (RFC 9332 Appendix A.1).
+    #[inline]
+    fn recur(&mut self, probability: f64) -> bool {
+        self.likelihood += probability;
+        if self.likelihood <= 1.0 {
+            return false;
+        }
+        self.likelihood -= 1.0;
+        true
+    }
+
+    /// Marks a packet for L (Annex N `iaqm`). One that is not ECN-capable passes.
+    #[inline]
+    fn mark(&mut self, pkt: &mut P, cx: &mut QueueCx<P>) {
+        if self.config.iaqm && self.recur(self.prob_native.max(self.prob_coupled)) {
+            let native = self.prob_native >= self.prob_coupled;
+            cx.mark(pkt, if native { MarkReason::Step } else { MarkReason::Aqm });
+        }
+    }
+
+    #[inline]
+    fn enqueue_l(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
+        let bytes = pkt.frame_len();
+        let qdelay = self.qdelay_l(cx.now, u64::from(bytes));
+        self.prob_native = self.ramp.prob_native(qdelay);
+        self.mark(&mut pkt, cx);
+        let (flow, prob_native) = (pkt.flow_hash(), self.prob_native);
+        let sanctioned = self.config.qprotect
+            && self.protection.sanctions(cx.now, flow, bytes, qdelay, prob_native);
+        if !sanctioned && self.has_room_l(bytes, qdelay) {
+            self.arrived_l += u64::from(bytes);
+            return self.l.push(pkt);
+        }
+        self.vq.delay = self.vq.delay - self.amsr.time_for(u64::from(bytes));
+        match sanctioned {
+            true => self.enqueue_c(pkt, cx),
+            false => cx.drop(pkt, DropReason::Overflow),
+        }
+    }
+
+    fn has_room_l(&self, bytes: u32, qdelay: Span) -> bool {
+        let usable = self.ll_buffer - u64::from(MAX_FRAME_SIZE);
+        match self.config.ll_estimator {
+            LlEstimator::Queue => self.l.bytes() < usable,
+            LlEstimator::Vq => {
+                qdelay < self.amsr.time_for(usable)
+                    && self.l.bytes() + u64::from(bytes) <= self.ll_buffer
+            }
+        }
+    }
+
+    #[inline]
+    fn enqueue_c(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        cx.band(C);
+        let (bytes, backlog) = (pkt.frame_len(), self.c.bytes());
+        if backlog + u64::from(bytes) > self.classic_buffer {
+            self.pie.overflowed();
+            return cx.drop(pkt, DropReason::Overflow);
+        }
+        match self.pie.drop_early(bytes, backlog, cx.rng) {
+            true => cx.drop(pkt, DropReason::Aqm),
+            false => self.c.push(pkt),
+        }
+    }
+}
+
+impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
+    #[inline]
+    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        if pkt.ecn().is_l4s() || self.config.nqb == Some(pkt.dscp()) {
+            cx.band(L);
+            self.enqueue_l(pkt, cx);
+        } else {
+            self.enqueue_c(pkt, cx);
+        }
+    }
+    #[inline]
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        let (band, charge) = self.wrr.schedule(!self.l.is_empty(), !self.c.is_empty())?;
+        cx.band(band);
+        let pkt = if band == L { self.l.pop() } else { self.c.pop() }?;
+        self.wrr.charge(charge, u64::from(pkt.frame_len()));
+        Some(pkt)
+    }
+    fn backlog(&self) -> Backlog {
+        let packets = (self.l.len() + self.c.len()) as u64;
+        Backlog { packets, bytes: self.l.bytes() + self.c.bytes() }
+    }
+    fn likely_next(&self) -> Option<&P> {
+        self.l.front().or_else(|| self.c.front())
+    }
+    fn next_timer(&self) -> Time {
+        self.next_update.min(self.next_alignment)
+    }
+    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
+        if cx.now >= self.next_update {
+            self.pie.update(self.qdelay_c());
+            let k = f64::from(self.config.coupling_factor) / 10.0;
+            self.prob_coupled = (k * self.pie.drop_prob().sqrt()).min(1.0);
+            self.arrived_l = 0;
+            self.next_update = cx.now + docsis_pie::INTERVAL;
+        }
+        if cx.now >= self.next_alignment {
+            self.vq.align(cx.now, self.l.bytes(), self.amsr);
+            self.next_alignment = cx.now + VQ_INTERVAL;
+        }
+    }
+    fn bands(&self) -> &'static [&'static str] {
+        &["L", "C"]
+    }
+
+    /// `drop_prob` is PIE's, of a packet of 1024 B; it may exceed 1, where p' and p_C end. The score
+    /// is what the highest one had left at the last update.
+    fn probe(&self, out: &mut dyn Gauges) {
+        let updated = self.next_update.saturating_sub(docsis_pie::INTERVAL);
+        let drop_prob = self.pie.drop_prob();
+        out.gauge("p_prime", drop_prob.sqrt().min(1.0));
+        out.gauge("p_c", drop_prob.min(1.0));
+        out.gauge("p_l_coupled", self.prob_coupled);
+        out.gauge("prob_native", self.prob_native);
+        out.gauge("drop_prob", drop_prob);
+        out.gauge("burst_allowance_ms", self.pie.burst_allowance().as_millis_f64());
+        out.gauge("vq_ms", self.vq.delay.as_millis_f64());
+        out.gauge("qprotect_score_ms", self.protection.highest_score(updated).as_millis_f64());
+        out.gauge("qprotect_sanctioned_packets", self.protection.sanctioned() as f64);
+    }
+}
+
+impl Qdisc for DocsisConfig {
+    const NAME: &'static str = "docsis_ll";
+    const SUMMARY: &'static str =
+        "dual queue of Low Latency DOCSIS, coupled PIE with queue protection (RFC 9957)";
+    const PARAMS: &'static [Param] = &[
+        param("amsr", "RATE|link", "link", "aggregate rate, at which delays are estimated"),
+        param("coupling_factor", "NUMBER", "2", "k in p_CL = k sqrt(p_C), in steps of 0.1"),
+        param("weight", "NUMBER", "230", "share of the link granted to L, in 1/256"),
+        param("target", "TIME", "10ms", "delay that the controller of C aims at"),
+        param("classic_buffer", "TIME|BYTES", "100ms", "what C holds at most: at amsr, 64kb"),
+        param("ll_buffer", "TIME|BYTES", "10ms", "what L holds; as a time at least 40000 B"),
+        param("nqb", "DSCP", "45", "packets with this DSCP go to the L queue as well"),
+        param("nonqb", "", "", "only ECT(1) and CE go there"),
+        param("iaqm", "", "yes", "mark in L"),
+        param("noiaqm", "", "", "do not mark in L"),
+        param("maxth", "TIME", "1ms", "delay of L from which on every packet is marked"),
+        param("lg_range", "NUMBER", "19", "the ramp below it spans 2^NUMBER ns"),
+        param("ll_estimator", "queue|vq", "queue", "delay of L: its bytes, or a virtual queue"),
+        param("qprotect", "", "yes", "send packets of queue-building flows to C"),
+        param("noqprotect", "", "", "leave them in L"),
+        param(
+            "critical_ql",
+            "TIME",
+            "1ms",
+            "only while L's delay exceeds this; maxth if that is given",
+        ),
+        param("critical_score", "TIME", "4ms", "and the flow's score this, at that delay"),
+        param("lg_aging", "NUMBER", "19", "scores age at 2^NUMBER marked bytes a second"),
+    ];
+
+    fn parse(args: &mut Args) -> Result<Self, TcError> {
+        let mut config = DocsisConfig::default();
+        let mut critical_ql = None;
+        while let Some(keyword) = args.keyword() {
+            match keyword {
+                "amsr" => config.amsr = args.value(AMSR, parse_amsr)?,
+                "coupling_factor" => {
+                    config.coupling_factor = args.value("a number from 0 to 25.5", parse_tenths)?;
+                }
+                "weight" => config.weight = number(args, 1, u8::MAX)?,
+                "target" => config.target = args.time()?,
+                "classic_buffer" => config.classic_buffer = args.value(BUFFER, Buffer::parse)?,
+                "ll_buffer" => config.ll_buffer = args.value(BUFFER, Buffer::parse)?,
+                "nqb" => config.nqb = Some(number(args, 0, 63)?),
+                "nonqb" => config.nqb = None,
+                "iaqm" => config.iaqm = true,
+                "noiaqm" => config.iaqm = false,
+                "maxth" => {
+                    config.maxth = args.value("a time from 1us to 65535us", |s| {
+                        tc::parse_time(s).filter(|&t| t > Span::ZERO && t <= MAXTH_MAX)
+                    })?;
+                }
+                "lg_range" => config.lg_range = number(args, 0, LG_RANGE_MAX)?,
+                "ll_estimator" => {
+                    config.ll_estimator = args.value("queue or vq", |s| match s {
+                        "queue" => Some(LlEstimator::Queue),
+                        "vq" => Some(LlEstimator::Vq),
+                        _ => None,
+                    })?;
+                }
+                "qprotect" => config.qprotect = true,
+                "noqprotect" => config.qprotect = false,
+                "critical_ql" => critical_ql = Some(args.time()?),
+                "critical_score" => config.thresholds.critical_score = args.time()?,
+                "lg_aging" => config.thresholds.lg_aging = number(args, 1, 30)?,
+                _ => return Err(args.unknown()),
+            }
+        }
+        config.thresholds.critical_ql = critical_ql.unwrap_or(config.maxth);
+        Ok(config)
+    }
+
+    fn canonical(&self) -> String {
+        let choose = |yes, when: &'static str, otherwise| if yes { when } else { otherwise };
+        format!(
+            "amsr {} coupling_factor {} weight {} target {} classic_buffer {} ll_buffer {} {} {} \
+             maxth {} lg_range {} ll_estimator {} {} critical_ql {} critical_score {} lg_aging {}",
+            self.amsr.map_or("link".to_owned(), |rate| format!("{}bit", rate.bps())),
+            f64::from(self.coupling_factor) / 10.0,
+            self.weight,
+            tc::format_time(self.target),
+            self.classic_buffer.canonical(),
+            self.ll_buffer.canonical(),
+            self.nqb.map_or("nonqb".to_owned(), |dscp| format!("nqb {dscp}")),
+            choose(self.iaqm, "iaqm", "noiaqm"),
+            tc::format_time(self.maxth),
+            self.lg_range,
+            choose(self.ll_estimator == LlEstimator::Queue, "queue", "vq"),
+            choose(self.qprotect, "qprotect", "noqprotect"),
+            tc::format_time(self.thresholds.critical_ql),
+            tc::format_time(self.thresholds.critical_score),
+            self.thresholds.lg_aging,
+        )
+    }
+
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(Docsis::new(self.clone(), link))
+    }
+}
+
+impl Buffer {
+    fn bytes(self, amsr: Rate) -> u64 {
+        match self {
+            Buffer::Bytes(bytes) => u64::from(bytes),
+            Buffer::Time(time) => amsr.bytes_in(time),
+        }
+    }
+    /// No unit of time is one of size as well; a bare number counts bytes.
+    fn parse(text: &str) -> Option<Buffer> {
+        let bytes = tc::parse_size(text).filter(|&b| b > MAX_FRAME_SIZE).map(Buffer::Bytes);
+        let time = || tc::parse_time(text).filter(|&t| t > Span::ZERO).map(Buffer::Time);
+        if tc::parse_size(text).is_some() { bytes } else { time() }
+    }
+    fn canonical(self) -> String {
+        match self {
+            Buffer::Bytes(bytes) => format!("{bytes}b"),
+            Buffer::Time(time) => tc::format_time(time),
+        }
+    }
+}
+
+const AMSR: &str = "a rate such as 50mbit, or link";
+const BUFFER: &str = "a time above zero such as 100ms, or a size above 2000 B such as 64kb";
+
+fn parse_amsr(text: &str) -> Option<Option<Rate>> {
+    if text == "link" {
+        return Some(None);
+    }
+    tc::parse_rate(text).filter(|rate| rate.bps() > 0).map(Some)
+}
+
+/// DOCSIS carries the coupling factor in tenths, in one byte.
+fn parse_tenths(text: &str) -> Option<u8> {
+    let (number, unit) = tc::parse_float(text)?;
+    let tenths = libm::rint(number * 10.0);
+    ((0.0..=255.0).contains(&tenths) && unit.is_empty()).then_some(tenths as u8)
+}
+
+fn number(args: &mut Args, min: u8, max: u8) -> Result<u8, TcError> {
+    args.value(&format!("a whole number from {min} to {max}"), |s| {
+        let n = u8::try_from(tc::parse_count(s)?).ok()?;
+        (min..=max).contains(&n).then_some(n)
+    })
+}
