@@ -102,7 +102,7 @@ fn refusals_are_one_sentence_with_the_fix() {
         ("pfifio", "there is no qdisc \"pfifio\"; did you mean \"pfifo\"?"),
         (
             "tagret 5ms",
-            "there is no qdisc \"tagret\"; the qdiscs are pfifo, bfifo, pfifo_head_drop, dualpi2",
+            "there is no qdisc \"tagret\"; the qdiscs are pfifo, bfifo, pfifo_head_drop, dualpi2, docsis_ll",
         ),
         ("pfifo limt 5", "pfifo has no keyword \"limt\"; did you mean \"limit\"?"),
         ("pfifo ecn", "pfifo has no keyword \"ecn\"; its keywords are limit"),
