@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, dualpi2, fifo};
+use super::{Aqm, Pkt, cake, dualpi2, fifo};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -12,6 +12,7 @@ qdiscs! {
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
     DualPi2(dualpi2::DualPi2Config),
+    Cake(cake::CakeConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.
