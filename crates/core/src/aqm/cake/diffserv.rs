@@ -52,7 +52,7 @@ impl Diffserv {
         let assured = |class: u8| dscp >> 3 == class && matches!(dscp & 7, 2 | 4 | 6);
         match self {
             Diffserv::Besteffort => 0,
-            Diffserv::Precedence => usize::from(dscp >> 3 & 7),
+            Diffserv::Precedence => usize::from((dscp >> 3) & 7),
             Diffserv::Diffserv3 => match dscp {
                 LE | CS1 => 1,
                 TOS4 | VA | EF | CS6 | CS7 => 2,
@@ -90,7 +90,8 @@ impl Diffserv {
             Diffserv::Diffserv4 => [0, 4, 1, 2].map(part).to_vec(),
             Diffserv::Precedence | Diffserv::Diffserv8 => {
                 let first = Share { rate, quantum: 256 };
-                let next = |s: &Share| Share { rate: s.rate * 7 >> 3, quantum: s.quantum * 7 >> 3 };
+                let next =
+                    |s: &Share| Share { rate: (s.rate * 7) >> 3, quantum: (s.quantum * 7) >> 3 };
                 std::iter::successors(Some(first), |s| Some(next(s))).take(8).collect()
             }
         }

@@ -76,10 +76,13 @@ pub struct Hosts {
     bulk_flows: Vec<u16>,
 }
 
-impl Hosts {
-    pub fn new() -> Hosts {
+impl Default for Hosts {
+    fn default() -> Hosts {
         Hosts { tags: vec![0; QUEUES], bulk_flows: vec![0; QUEUES] }
     }
+}
+
+impl Hosts {
     /// The place of a host: its own, a free one, or a shared one.
     fn place(&mut self, hash: u32) -> u16 {
         let own = ways(hash).find(|&i| self.tags[i] == hash);

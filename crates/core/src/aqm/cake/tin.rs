@@ -117,8 +117,8 @@ impl<P: Pkt> Tin<P> {
         let mut tin = Tin {
             flows: std::iter::repeat_with(flow).take(QUEUES).collect(),
             mode,
-            sources: Hosts::new(),
-            destinations: Hosts::new(),
+            sources: Hosts::default(),
+            destinations: Hosts::default(),
             chains: [Chain { first: NONE, last: NONE }; 3],
             sparse_flows: 0,
             bulk_flows: 0,
