@@ -11,6 +11,9 @@
 //! * COBALT ([`super::cobalt`]) marks or drops as a packet leaves, but never drops a flow's last one.
 //! * A full buffer drops the head of the longest queue.
 //!
+//! An empty flow comes to rest only at its turn, and turns are taken while packets wait (Linux). So a
+//! flow that is alone in the queue never has BLUE's probability lowered.
+//!
 //! `nat` and `split-gso` change nothing here: there are neither translated addresses nor super-packets.
 //! The ACK filter and firewall marks are not modelled.
 
