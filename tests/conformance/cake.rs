@@ -594,7 +594,7 @@ fn defaults_and_words_of_tc() {
     };
     assert_eq!(
         canonical("cake"),
-        "cake unlimited diffserv3 triple-isolate nonat nowash split-gso no-ack-filter rtt 100ms raw \
+        "cake unlimited diffserv3 triple-isolate nowash split-gso no-ack-filter rtt 100ms raw \
          overhead 0 mpu 0 noatm memlimit 0 egress"
     );
     for (words, expected) in [
@@ -614,6 +614,8 @@ fn defaults_and_words_of_tc() {
         ("overhead 20 raw", "raw overhead 0"),
         ("raw overhead 20 atm", "raw overhead 20 mpu 0 atm"),
         ("via-ethernet", "raw overhead 0"),
+        ("nat", "triple-isolate nat nowash"),
+        ("nat nonat", "triple-isolate nowash"),
         ("memlimit 8mb ingress nat wash no-split-gso", "memlimit 8388608 ingress"),
     ] {
         let text = canonical(&format!("cake {words}"));

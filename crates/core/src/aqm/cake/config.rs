@@ -304,11 +304,12 @@ impl Qdisc for CakeConfig {
             bytes => format!("bandwidth {}bit", Rate::from_bps(bytes * 8).bps()),
         };
         format!(
-            "{rate}{} {} {} {} {} {} no-ack-filter rtt {} {}overhead {} mpu {} {} memlimit {} {}",
+            "{rate}{} {} {}{} {} {} no-ack-filter rtt {} {}overhead {} mpu {} {} memlimit {} {}",
             choose(self.autorate, " autorate-ingress", ""),
             name_of(&Diffserv::ALL, &self.diffserv),
             name_of(&FlowMode::ALL, &self.flow_mode),
-            choose(self.nat, "nat", "nonat"),
+            // A kernel without connection tracking refuses both words.
+            choose(self.nat, " nat", ""),
             choose(self.wash, "wash", "nowash"),
             choose(self.split_gso, "split-gso", "no-split-gso"),
             tc::format_time(self.rtt),
