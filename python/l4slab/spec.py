@@ -64,7 +64,7 @@ def _dscp(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         if 0 <= value < 64:
             return value
-        raise ValueError("has more than the six bits of a DSCP; write 0 to 63, or a name such as \"ef\"")
+        raise ValueError('has more than the six bits of a DSCP; write 0 to 63, or a name such as "ef"')
     if isinstance(value, str):
         raise ValueError(f"is no DSCP; {suggest(value.lower(), DSCP)}")
     raise ValueError('is no DSCP; write a number from 0 to 63, or a name such as "ef"')

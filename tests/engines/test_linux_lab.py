@@ -57,7 +57,8 @@ def test_paths_over_several_links_and_acks_over_links(describe: Describe) -> Non
 
 
 def test_a_flow_without_delay_has_no_netem(describe: Describe) -> None:
-    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "0ms"\necn = "ect1"\npacket = "500B"\nbatch = 4\ndscp = "ef"\n'
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "0ms"\necn = "ect1"\ndscp = "ef"\n'
+    udp += 'packet = "500B"\nbatch = 4\n'
     made = lab.build(describe(ONE_LINK + udp, start_jitter='"0s"'))
     assert edges(made) == {("c1", "k1"), ("k1", "x1"), ("x1", "s1")}
     assert not lines(made, "netem")
@@ -66,7 +67,8 @@ def test_a_flow_without_delay_has_no_netem(describe: Describe) -> None:
 
 
 def test_what_the_ends_are_told(describe: Describe) -> None:
-    flow = CUBIC + 'count = 2\nstart = "1s"\nstop = "3s"\nbytes = "1MB"\npace = "8Mbit"\npeer_ecn = "off"\ndscp = "cs1"\n'
+    flow = CUBIC + 'count = 2\nstart = "1s"\nstop = "3s"\nbytes = "1MB"\npace = "8Mbit"\npeer_ecn = "off"\n'
+    flow += 'dscp = "cs1"\n'
     run = describe(ONE_LINK + flow)
     made = lab.build(run)
     starts = lab.starts(run, run["flows"][0])
