@@ -48,6 +48,28 @@ def _option_text(value: object) -> str:
     raise ValueError("is not an option value; write text or a number")
 
 
+# Codepoints by name: RFC 2474, 2597, 3246, 5865, 8622 and 9956.
+DSCP = (
+    {f"cs{n}": n << 3 for n in range(8)}
+    | {f"af{n}{drop}": (n << 3) + (drop << 1) for n in range(1, 5) for drop in range(1, 4)}
+    | {"df": 0, "le": 1, "va": 44, "nqb": 45, "ef": 46}
+)
+
+
+def _dscp(value: object) -> int:
+    if isinstance(value, str) and value.lower() in DSCP:
+        return DSCP[value.lower()]
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value < 64:
+            return value
+        raise ValueError('has more than the six bits of a DSCP; write 0 to 63, or a name such as "ef"')
+    if isinstance(value, str):
+        raise ValueError(f"is no DSCP; {suggest(value.lower(), DSCP)}")
+    raise ValueError('is no DSCP; write a number from 0 to 63, or a name such as "ef"')
+
+
 Rate = Annotated[int, _quantity(RATE)]
 Size = Annotated[int, _quantity(SIZE)]
 Duration = Annotated[int, _quantity(TIME)]
@@ -85,6 +107,7 @@ class _Flow(_Table):
     count: int = Field(1, ge=1, le=1_000_000, examples=["1"])
     start: TimeOrZero = 0
     stop: Duration | None = None
+    dscp: Annotated[int, BeforeValidator(_dscp)] = Field(0, examples=['"ef"'])
     path: list[str] | None = Field(None, examples=['["bottleneck"]'])
 
 
@@ -649,6 +672,7 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         "rtt_ns": flow.rtt,
         "start_ns": flow.start,
         "stop_ns": flow.stop,
+        "dscp": flow.dscp,
         "bytes": None,
         "ecn": flow.ecn,
         "peer_ecn": None,

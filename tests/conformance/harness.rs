@@ -55,6 +55,9 @@ impl Pkt for Packet {
     fn dscp(&self) -> u8 {
         self.dscp
     }
+    fn set_dscp(&mut self, dscp: u8) {
+        self.dscp = dscp;
+    }
 }
 
 /// What a dequeue delivered.

@@ -5,7 +5,7 @@ mod harness;
 
 use std::collections::BTreeMap;
 
-use harness::{Bench, FRAME, ms};
+use harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::registry;
 use l4slab_core::aqm::{Backlog, DropReason};
 use l4slab_core::ecn::Ecn;
@@ -96,8 +96,37 @@ fn cases() -> impl Strategy<Value = Case> {
             );
             case(tc, u64::from(limit), u64::from(memlimit) / 2)
         });
+    let word = |words: &'static [&str]| proptest::sample::select(words);
+    let cake = (
+        (
+            word(&["unlimited", "bandwidth 2mbit", "bandwidth 50mbit"]),
+            word(&["egress", "ingress", "autorate-ingress"]),
+        ),
+        word(&["besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"]),
+        word(&[
+            "flowblind",
+            "srchost",
+            "dsthost",
+            "hosts",
+            "flows",
+            "dual-srchost",
+            "triple-isolate",
+        ]),
+        (
+            word(&["raw", "overhead -14", "pppoe-llcsnap", "docsis", "bridged-ptm"]),
+            3000..200_000_u32,
+            100..30_000_u32,
+        ),
+    )
+        .prop_map(|((rate, direction), tins, flows, (framing, memlimit, rtt))| {
+            let tc = format!(
+                "cake {rate} {direction} {tins} {flows} {framing} memlimit {memlimit} rtt {rtt}us"
+            );
+            case(tc, u64::MAX, u64::from(memlimit) / 2)
+        });
     prop_oneof![
         2 => proptest::sample::select(defaults),
+        4 => cake,
         1 => (0..50_u64).prop_map(|n| case(format!("pfifo limit {n}"), n, u64::MAX)),
         1 => (0..50_000_u64).prop_map(|n| case(format!("bfifo limit {n}"), u64::MAX, n)),
         1 => (0..50_u64).prop_map(|n| case(format!("pfifo_head_drop limit {n}"), n, u64::MAX)),
@@ -134,16 +163,24 @@ fn docsis() -> impl Strategy<Value = Case> {
         )
 }
 
+/// Queues that change the order of packets of different flows.
+const FLOW_QUEUES: &[&str] = &["cake"];
+
 #[derive(Copy, Clone, Debug)]
 enum Event {
-    Arrival { len: u32, ecn: Ecn },
+    Arrival { pkt: Packet },
     Departure,
 }
 
 /// Events with the time since the one before, in nanoseconds.
 fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect0), Just(Ecn::Ect1), Just(Ecn::Ce)];
-    let arrival = (64..=FRAME, ecn).prop_map(|(len, ecn)| Event::Arrival { len, ecn });
+    // All packets of a flow have one pair of hosts and one codepoint of DSCP.
+    let arrival = (64..=FRAME, ecn, 0..40_u32, 0..8_u8).prop_map(|(len, ecn, n, class)| {
+        let flow = n << 3 | u32::from(class);
+        let pkt = Packet { len, flow, hosts: (n % 3, n % 7), dscp: class << 3, ..Packet::new(ecn) };
+        Event::Arrival { pkt }
+    });
     let gap = prop_oneof![3 => Just(0), 5 => 0..200_000_u64, 1 => 0..ms(40)];
     // Phases of different load, so that queues both grow and empty.
     let phase = (1..100_u32, prop::collection::vec((0..100_u32, gap, arrival), 1..400)).prop_map(
@@ -165,7 +202,8 @@ proptest! {
         let mut arrived = BTreeMap::new(); // id -> codepoint
         let (mut bytes_in, mut delivered, mut bytes_out) = (0_u64, 0_u64, 0_u64);
         let (mut bytes_dropped, mut counted) = (0_u64, 0);
-        let mut last_id = BTreeMap::new(); // band -> id delivered last
+        let by_flow = FLOW_QUEUES.iter().any(|name| case.tc.starts_with(name));
+        let mut last_id = BTreeMap::new(); // band, or flow -> id delivered last
         let mut now = 0;
         // At the end the rest is taken out.
         let rest = std::iter::repeat_n((1000, Event::Departure), events.len() + 1);
@@ -177,21 +215,32 @@ proptest! {
                 prop_assert!(bench.queue.next_timer() > due, "the timer moves on");
             }
             match event {
-                Event::Arrival { len, ecn } => {
-                    let id = bench.put_len(now, ecn, len);
-                    arrived.insert(id, ecn);
-                    bytes_in += u64::from(len);
+                Event::Arrival { pkt } => {
+                    let id = bench.put_packet(now, pkt);
+                    arrived.insert(id, pkt.ecn);
+                    bytes_in += u64::from(pkt.len);
                 }
                 Event::Departure => {
                     let waiting = bench.packets();
-                    match bench.take(now) {
-                        None => prop_assert_eq!(bench.packets(), 0, "work conservation"),
+                    let mut taken = bench.take(now);
+                    // A queue that holds packets back says when to ask again.
+                    while taken.is_none() && bench.packets() > 0 {
+                        let due = bench.queue.next_timer();
+                        prop_assert!(due > Time(now), "work conservation");
+                        prop_assert!(due != Time::NEVER, "a queue lets go of its packets");
+                        now = due.0;
+                        bench.timer(now);
+                        taken = bench.take(now);
+                    }
+                    match taken {
+                        None => prop_assert_eq!(bench.packets(), 0),
                         Some(out) => {
                             prop_assert!(waiting > 0);
                             delivered += 1;
                             bytes_out += u64::from(out.pkt.len);
-                            if let Some(last) = last_id.insert(out.band, out.pkt.id) {
-                                prop_assert!(last < out.pkt.id, "order within a band");
+                            let order = if by_flow { out.pkt.flow as usize } else { out.band };
+                            if let Some(last) = last_id.insert(order, out.pkt.id) {
+                                prop_assert!(last < out.pkt.id, "order within a band or a flow");
                             }
                             let was = arrived[&out.pkt.id];
                             if was == Ecn::NotEct {

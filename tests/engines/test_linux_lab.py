@@ -57,23 +57,25 @@ def test_paths_over_several_links_and_acks_over_links(describe: Describe) -> Non
 
 
 def test_a_flow_without_delay_has_no_netem(describe: Describe) -> None:
-    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "0ms"\necn = "ect1"\npacket = "500B"\nbatch = 4\n'
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "0ms"\necn = "ect1"\ndscp = "ef"\n'
+    udp += 'packet = "500B"\nbatch = 4\n'
     made = lab.build(describe(ONE_LINK + udp, start_jitter='"0s"'))
     assert edges(made) == {("c1", "k1"), ("k1", "x1"), ("x1", "s1")}
     assert not lines(made, "netem")
     never = 2**64 - 1
-    assert made.plan[-1] == f"udp 1 0 10000 c1 10.208.0.1 s1 10.224.0.1 0 {never} 1000000 1 500 4"
+    assert made.plan[-1] == f"udp 1 0 10000 c1 10.208.0.1 s1 10.224.0.1 0 {never} 1000000 185 500 4"
 
 
 def test_what_the_ends_are_told(describe: Describe) -> None:
     flow = CUBIC + 'count = 2\nstart = "1s"\nstop = "3s"\nbytes = "1MB"\npace = "8Mbit"\npeer_ecn = "off"\n'
+    flow += 'dscp = "cs1"\n'
     run = describe(ONE_LINK + flow)
     made = lab.build(run)
     starts = lab.starts(run, run["flows"][0])
     assert all(1_000_000_000 <= start < 1_100_000_000 for start in starts)
     assert starts[0] != starts[1]
     assert [line for line in made.plan if line.startswith("tcp")] == [
-        f"tcp 1 {n} {10000 + n} c1 10.208.0.1 s1 10.224.0.1 {starts[n]} 3000000000 956406 1000000 cubic cubic"
+        f"tcp 1 {n} {10000 + n} c1 10.208.0.1 s1 10.224.0.1 {starts[n]} 3000000000 956406 1000000 32 cubic cubic"
         for n in range(2)
     ]
     assert "time 4000000000 1000000000 100000000" in made.plan

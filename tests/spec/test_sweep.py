@@ -45,6 +45,7 @@ def test_no_sweep_is_one_run(tmp_path: Path) -> None:
         "rtt_ns": 10_000_000,
         "start_ns": 0,
         "stop_ns": None,
+        "dscp": 0,
         "bytes": None,
         "ecn": None,
         "peer_ecn": None,
@@ -94,6 +95,7 @@ def test_every_key_is_resolved(tmp_path: Path) -> None:
     count = 3
     start = "100ms"
     stop = "1s"
+    dscp = "AF41"
     bytes = "1MB"
     ecn = "classic"
     peer_ecn = "off"
@@ -108,6 +110,7 @@ def test_every_key_is_resolved(tmp_path: Path) -> None:
     batch = 2
     rtt = "0s"
     ecn = "ect1"
+    dscp = 45
     stop = "2s"
     [[at]]
     time = "1500ms"
@@ -133,6 +136,7 @@ def test_every_key_is_resolved(tmp_path: Path) -> None:
     assert (tcp["count"], tcp["start_ns"], tcp["stop_ns"], tcp["bytes"]) == (3, 10**8, 10**9, 10**6)
     assert (tcp["ecn"], tcp["peer_ecn"], tcp["path"], tcp["reverse_path"]) == ("classic", "off", ["down"], ["up"])
     assert tcp["pace_bps"] == 5 * 10**6
+    assert (tcp["dscp"], cbr["dscp"]) == (34, 45)
     assert (cbr["kind"], cbr["cc"], cbr["rate_bps"], cbr["packet_bytes"], cbr["batch"]) == ("cbr", None, 10**6, 500, 2)
     assert (cbr["ecn"], cbr["rtt_ns"], cbr["path"]) == ("ect1", 0, ["up", "down"])
     assert cbr["stop_ns"] is None, "a stop at the end of the run is no stop"
@@ -337,3 +341,12 @@ def test_a_large_factorial_expands_quickly(tmp_path: Path) -> None:
     )
     runs = plan(tmp_path, text).runs
     assert len({run.id for run in runs}) == 30_000
+
+
+def test_dscp_by_name_and_number(tmp_path: Path) -> None:
+    levels = ["cs0", "df", "le", "cs1", "af11", "af13", "af43", "va", "nqb", "ef", "EF", "cs7", "63", 0, 63]
+    text = BASE + f'\n[sweep]\n"flow.a.dscp" = {levels}\n'
+    runs = plan(tmp_path, text).runs
+    by_level = [run.description["flows"][0]["dscp"] for run in runs]
+    assert sorted(set(by_level)) == [0, 1, 8, 10, 14, 38, 44, 45, 46, 56, 63]
+    assert all(run.description["flows"][1]["dscp"] == 0 for run in runs)

@@ -4,6 +4,8 @@
 //! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
 //! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
+pub mod cake;
+pub mod cobalt;
 pub mod docsis;
 pub mod docsis_pie;
 pub mod dualpi2;
@@ -32,6 +34,7 @@ pub trait Pkt {
     fn destination_hash(&self) -> u32;
     /// The six bits of the Differentiated Services field.
     fn dscp(&self) -> u8;
+    fn set_dscp(&mut self, dscp: u8);
 }
 
 /// A queue discipline.

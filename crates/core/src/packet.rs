@@ -161,7 +161,7 @@ impl Packet {
 
 /// The finaliser of MurmurHash3 spreads consecutive numbers over all bits.
 #[inline]
-fn spread(number: u32) -> u32 {
+pub fn spread(number: u32) -> u32 {
     let mut h = number.wrapping_add(0x9e37_79b9);
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
     h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
@@ -200,5 +200,9 @@ impl Pkt for Packet {
     #[inline]
     fn dscp(&self) -> u8 {
         self.dscp
+    }
+    #[inline]
+    fn set_dscp(&mut self, dscp: u8) {
+        self.dscp = dscp;
     }
 }

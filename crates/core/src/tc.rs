@@ -50,6 +50,8 @@ pub enum TcError {
     NoValue { qdisc: &'static str, keyword: String, expected: String },
     #[error("{qdisc}: {keyword} \"{value}\" is refused; {fix}")]
     BadValue { qdisc: &'static str, keyword: String, value: String, fix: String },
+    #[error("{qdisc}: {keyword} is not modelled; {fix}")]
+    NotModelled { qdisc: &'static str, keyword: String, fix: String },
 }
 
 /// The words after the name of a qdisc.
@@ -113,6 +115,12 @@ impl<'a> Args<'a> {
     /// Refuses a value for what it means beside others.
     pub fn refuse(&self, keyword: &str, value: String, fix: String) -> TcError {
         TcError::BadValue { qdisc: self.qdisc, keyword: keyword.to_owned(), value, fix }
+    }
+
+    /// Refuses the keyword just read, which `tc` knows.
+    pub fn not_modelled(&self, fix: &str) -> TcError {
+        let keyword = self.keyword.to_owned();
+        TcError::NotModelled { qdisc: self.qdisc, keyword, fix: fix.to_owned() }
     }
 
     /// Refuses the keyword just read.

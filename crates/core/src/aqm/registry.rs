@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, docsis, dualpi2, fifo};
+use super::{Aqm, Pkt, cake, docsis, dualpi2, fifo};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -13,6 +13,7 @@ qdiscs! {
     PfifoHeadDrop(fifo::PfifoHeadDrop),
     DualPi2(dualpi2::DualPi2Config),
     Docsis(docsis::DocsisConfig),
+    Cake(cake::CakeConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.

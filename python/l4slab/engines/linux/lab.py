@@ -77,6 +77,12 @@ class Flow:
         return bool(self.spec["kind"] == "tcp")
 
     @property
+    def tos(self) -> int:
+        """The byte with DSCP and, of a CBR source, the ECN field; TCP sets that itself."""
+        ecn = 0 if self.is_tcp else CODEPOINTS[self.ecn]
+        return int(self.spec["dscp"]) << 2 | ecn
+
+    @property
     def ecn(self) -> str:
         """What the sender asks for, or the codepoint of a CBR source."""
         return str(self.spec["ecn"] or (default_ecn(self.spec["cc"]) if self.is_tcp else "not-ect"))
@@ -288,15 +294,14 @@ def _ends(run: Mapping[str, Any], flow: Flow) -> Iterable[str]:
             f"{start} {stop}"
         )
         if not flow.is_tcp:
-            tos = CODEPOINTS[flow.ecn]
-            yield f"udp {ends} {spec['rate_bps']} {tos} {spec['packet_bytes']} {spec['batch']}"
+            yield f"udp {ends} {spec['rate_bps']} {flow.tos} {spec['packet_bytes']} {spec['batch']}"
             continue
         # The kernel paces payload; rates in the file are of frames.
         pace = (spec["pace_bps"] or 0) * MSS // MTU_FRAME // 8
         size = never if spec["bytes"] is None else spec["bytes"]
         # A receiver without AccECN cannot use a congestion control that insists on it.
         own = flow.peer_ecn == flow.ecn
-        yield f"tcp {ends} {pace} {size} {spec['cc']} {spec['cc'] if own else 'cubic'}"
+        yield f"tcp {ends} {pace} {size} {flow.tos} {spec['cc']} {spec['cc'] if own else 'cubic'}"
 
 
 def changes(lab: Lab) -> Iterable[tuple[Mapping[str, Any], str, str]]:

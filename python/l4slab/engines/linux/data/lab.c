@@ -520,10 +520,11 @@ static void make_sender(struct conn *c)
 	enter(c->client);
 	c->fd = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	setsockopt(c->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	/* Of TCP the kernel takes the DSCP only. */
+	setsockopt(c->fd, IPPROTO_IP, IP_TOS, &c->tos, sizeof c->tos);
 	if (c->udp) {
 		int buffer = 64 << 20;
 
-		setsockopt(c->fd, IPPROTO_IP, IP_TOS, &c->tos, sizeof c->tos);
 		setsockopt(c->fd, IPPROTO_IP, IP_MTU_DISCOVER, &do_, sizeof do_);
 		setsockopt(c->fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
 	} else {
@@ -798,9 +799,9 @@ static void plan_line(char *line)
 			c->payload = c->frame - 42;
 			e = NEVER;
 			count = d;
-		} else if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %llu %31s %31s", &c->flow,
-				  &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &count, &e, c->cc,
-				  c->server_cc) != 13) {
+		} else if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %llu %u %31s %31s",
+				  &c->flow, &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &count, &e,
+				  &c->tos, c->cc, c->server_cc) != 14) {
 			fail("plan: %s", line);
 		}
 		c->start_ns = a;

@@ -1,0 +1,315 @@
+//! CAKE (Common Applications Kept Enhanced), as Linux has it (`sch_cake`, 7.2): a shaper, tins by
+//! codepoint, fair queueing among hosts and flows, and COBALT for each flow.
+//!
+//! * The shaper ([`shaper`]) counts time, not tokens, so it has no burst; it may know the framing of
+//!   the line. Without `bandwidth` it is off.
+//! * Tins ([`diffserv`]): while a tin keeps below its share of the rate it comes before lower ones;
+//!   beyond, the tin that is due first is served. Without a rate, the tins take turns by weight.
+//! * In a tin ([`tin`]), flows take turns by deficit round robin, sparse flows first. A flow's quantum
+//!   is divided by the number of bulk flows of its host, so hosts share alike. A hash with eight ways
+//!   ([`hash`]) gives flows their queues.
+//! * COBALT ([`super::cobalt`]) marks or drops as a packet leaves, but never drops a flow's last one.
+//! * A full buffer drops the head of the longest queue.
+//!
+//! An empty flow comes to rest only at its turn, and turns are taken while packets wait (Linux). So a
+//! flow that is alone in the queue never has BLUE's probability lowered.
+//!
+//! `nat` and `split-gso` change nothing here: there are neither translated addresses nor super-packets.
+//! The ACK filter and firewall marks are not modelled.
+
+mod config;
+pub mod diffserv;
+pub mod hash;
+pub mod shaper;
+pub mod tin;
+
+pub use config::CakeConfig;
+use hash::Hashes;
+use shaper::{Autorate, Pace, Shaper};
+use tin::Tin;
+
+use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
+use crate::packet::spread;
+use crate::time::{Span, Time};
+
+/// Kernel memory per byte of frame, as in the other queues.
+const MEMORY_PER_BYTE: u64 = 2;
+
+/// An exponentially weighted moving average that follows by 1/2^shift of the distance (Linux).
+fn ewma(average: u64, sample: u64, shift: u32) -> u64 {
+    average - (average >> shift) + (sample >> shift)
+}
+
+/// The queue at work.
+#[derive(Debug)]
+pub struct Cake<P> {
+    config: CakeConfig,
+    tins: Vec<Tin<P>>,
+    shaper: Shaper,
+    autorate: Option<Autorate>,
+    /// The tin whose turn it is.
+    current: usize,
+    packets: u64,
+    bytes: u64,
+    memory_limit: u64,
+    /// Mixed into all hashes; drawn with the first packet.
+    perturbation: Option<u32>,
+    /// When to ask again, while packets are held back.
+    wake: Time,
+}
+
+impl<P: Pkt> Cake<P> {
+    pub fn new(config: CakeConfig, now: Time) -> Self {
+        let shares = config.diffserv.shares(config.rate);
+        let tin = |&share| Tin::new(share, config.flow_mode, config.target(), config.rtt);
+        Cake {
+            tins: shares.iter().map(tin).collect(),
+            shaper: Shaper::new(Pace::new(config.rate)),
+            autorate: config.autorate.then(|| Autorate::new(config.rate, now)),
+            current: 0,
+            packets: 0,
+            bytes: 0,
+            memory_limit: config.memory_limit(),
+            perturbation: None,
+            wake: Time::NEVER,
+            config,
+        }
+    }
+
+    fn set_rate(&mut self, rate: u64) {
+        self.config.rate = rate;
+        for (tin, share) in self.tins.iter_mut().zip(self.config.diffserv.shares(rate)) {
+            tin.set_share(share, self.config.target(), self.config.rtt);
+        }
+        self.shaper.pace = Pace::new(rate);
+        self.memory_limit = self.config.memory_limit();
+    }
+
+    #[inline]
+    fn band(&self, tin: usize, cx: &mut QueueCx<P>) {
+        cx.band(self.config.diffserv.band(tin));
+    }
+
+    fn hashes(&mut self, pkt: &P, cx: &mut QueueCx<P>) -> Hashes {
+        let salt = *self.perturbation.get_or_insert_with(|| cx.rng.u32());
+        Hashes {
+            flow: spread(pkt.flow_hash() ^ salt),
+            source: spread(pkt.source_hash() ^ salt),
+            destination: spread(pkt.destination_hash() ^ salt),
+        }
+    }
+
+    /// Takes out the head of a flow.
+    #[inline]
+    fn pop(&mut self, tin: usize, flow: usize) -> Option<P> {
+        let pkt = self.tins[tin].flows[flow].queue.pop()?;
+        let len = u64::from(pkt.frame_len());
+        self.tins[tin].bytes -= len;
+        self.bytes -= len;
+        self.packets -= 1;
+        Some(pkt)
+    }
+
+    /// What a packet costs, charged to its tin and to the whole.
+    #[inline]
+    fn charge(&mut self, tin: usize, pkt: &P, now: Time, dropped: bool) -> i64 {
+        let len = self.config.overhead.on_wire(pkt.frame_len());
+        if self.shaper.pace.is_limited() {
+            self.tins[tin].charge(len, now);
+            self.shaper.charge(len, dropped);
+        }
+        i64::from(len)
+    }
+
+    /// The buffer is full: the longest queue loses its head.
+    #[cold]
+    fn drop_from_longest(&mut self, cx: &mut QueueCx<P>) {
+        let mut longest = (0, 0, 0);
+        for (t, tin) in self.tins.iter().enumerate() {
+            if let Some((bytes, flow)) = tin.longest().filter(|&(bytes, _)| bytes > longest.0) {
+                longest = (bytes, t, flow);
+            }
+        }
+        let (_, t, flow) = longest;
+        let tin = &mut self.tins[t];
+        tin.flows[flow].cobalt.queue_full(&tin.params, cx.now);
+        let Some(pkt) = self.pop(t, flow) else { return };
+        if self.config.ingress {
+            self.charge(t, &pkt, cx.now, true);
+        }
+        self.band(t, cx);
+        cx.drop(pkt, DropReason::Overflow);
+    }
+
+    /// Without a rate: the tins in turn, by weight.
+    fn turn_by_weight(&mut self) {
+        let mut t = self.current;
+        while self.tins[t].deficit < 0 || !self.tins[t].is_active() {
+            let tin = &mut self.tins[t];
+            if tin.deficit <= 0 {
+                tin.deficit += tin.quantum;
+            }
+            t = (t + 1) % self.tins.len();
+        }
+        self.current = t;
+    }
+
+    /// With a rate: the highest tin that is below its share, else the one that will be first.
+    fn turn_by_schedule(&mut self, now: Time) {
+        let mut earliest = Time::NEVER;
+        for (t, tin) in self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active()) {
+            if tin.next <= now || tin.next <= earliest {
+                earliest = tin.next;
+                self.current = t;
+            }
+        }
+    }
+
+    /// Takes a packet of a flow through COBALT. `None` if it is the turn of another one.
+    #[inline]
+    fn serve(&mut self, t: usize, flow: usize, cx: &mut QueueCx<P>) -> Option<P> {
+        let now = cx.now;
+        loop {
+            let Some(mut pkt) = self.pop(t, flow) else {
+                self.tins[t].settle_empty(flow, now);
+                return None;
+            };
+            let tin = &mut self.tins[t];
+            let bulk_flows = if self.config.ingress { u64::from(tin.bulk_flows) } else { 0 };
+            let state = &mut tin.flows[flow];
+            let drops = state.cobalt.drops(&tin.params, bulk_flows, &mut pkt, cx);
+            if !drops || state.queue.is_empty() {
+                tin.delays.record(now.since(pkt.enqueued_at()));
+                self.spend(t, flow, &pkt, now, false);
+                return Some(pkt);
+            }
+            if self.config.ingress {
+                self.spend(t, flow, &pkt, now, true);
+            }
+            cx.drop(pkt, DropReason::Aqm);
+            if self.config.ingress {
+                return None;
+            }
+        }
+    }
+
+    #[inline]
+    fn spend(&mut self, t: usize, flow: usize, pkt: &P, now: Time, dropped: bool) {
+        let len = self.charge(t, pkt, now, dropped);
+        self.tins[t].flows[flow].deficit -= len;
+        self.tins[t].deficit -= len;
+    }
+}
+
+impl<P: Pkt + Send> Aqm<P> for Cake<P> {
+    fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
+        let now = cx.now;
+        let len = pkt.frame_len();
+        let hashes = self.hashes(&pkt, cx);
+        let t = self.config.diffserv.tin(pkt.dscp());
+        if self.config.wash {
+            pkt.set_dscp(0);
+        }
+        let tin = &mut self.tins[t];
+        let flow = tin.classify(hashes);
+        if tin.bytes == 0 {
+            tin.next = tin.next.max(now);
+            if self.packets == 0 {
+                self.shaper.wake(now);
+            }
+        }
+        tin.flows[flow].queue.push(pkt);
+        tin.bytes += u64::from(len);
+        self.bytes += u64::from(len);
+        self.packets += 1;
+        if let Some(rate) = self.autorate.as_mut().and_then(|a| a.arrival(now, len)) {
+            self.set_rate(rate);
+        }
+        self.tins[t].activate(flow, cx.rng);
+        while self.bytes * MEMORY_PER_BYTE > self.memory_limit {
+            self.drop_from_longest(cx);
+        }
+        self.band(t, cx);
+    }
+
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        let now = cx.now;
+        let mut decaying_first = true;
+        let mut chosen = false;
+        loop {
+            if !chosen {
+                if self.packets == 0 {
+                    return None;
+                }
+                if let Some(until) = self.shaper.holds_until(now) {
+                    self.wake = until;
+                    return None;
+                }
+                if self.shaper.pace.is_limited() {
+                    self.turn_by_schedule(now);
+                } else {
+                    self.turn_by_weight();
+                }
+                self.band(self.current, cx);
+            }
+            let t = self.current;
+            let Some(flow) = self.tins[t].turn(decaying_first) else {
+                chosen = false;
+                continue;
+            };
+            decaying_first = false;
+            if self.tins[t].flows[flow].deficit <= 0 {
+                self.tins[t].next_round(flow, cx.rng);
+                chosen = true;
+                continue;
+            }
+            if let Some(pkt) = self.serve(t, flow, cx) {
+                return Some(pkt);
+            }
+            // After a drop on an ingress the same tin goes on; after an empty flow all is open.
+            chosen = !self.tins[t].flows[flow].queue.is_empty();
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { packets: self.packets, bytes: self.bytes }
+    }
+    fn likely_next(&self) -> Option<&P> {
+        let tin = &self.tins[self.current];
+        tin.flows[tin.turn(false)?].queue.front()
+    }
+    fn next_timer(&self) -> Time {
+        self.wake
+    }
+    fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
+        self.wake = Time::NEVER;
+    }
+    fn bands(&self) -> &'static [&'static str] {
+        self.config.diffserv.bands()
+    }
+
+    /// The delays of `tc -s`, of the tin where they are longest; COBALT's state in the flow where it
+    /// is furthest; and how many flows there are.
+    fn probe(&self, out: &mut dyn Gauges) {
+        let longest = |delay: fn(&Tin<P>) -> u64| self.tins.iter().map(delay).max().unwrap_or(0);
+        let ms = |ns: u64| Span(ns).as_millis_f64();
+        out.gauge("pk_delay_ms", ms(longest(|tin| tin.delays.peak)));
+        out.gauge("av_delay_ms", ms(longest(|tin| tin.delays.average)));
+        out.gauge("sp_delay_ms", ms(longest(|tin| tin.delays.base)));
+        let (mut count, mut p_drop) = (0, 0.0_f64);
+        for tin in &self.tins {
+            for i in tin.active() {
+                count = count.max(tin.flows[i].cobalt.count());
+                p_drop = p_drop.max(tin.flows[i].cobalt.p_drop());
+            }
+        }
+        out.gauge("cobalt_count", f64::from(count));
+        out.gauge("p_drop", p_drop);
+        let sum = |n: fn(&Tin<P>) -> u32| f64::from(self.tins.iter().map(n).sum::<u32>());
+        out.gauge("sparse_flows", sum(|tin| tin.sparse_flows));
+        out.gauge("bulk_flows", sum(|tin| tin.bulk_flows));
+        if let Some(autorate) = &self.autorate {
+            out.gauge("capacity_estimate_mbps", autorate.estimate() as f64 * 8e-6);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! CAKE in the simulator: rates, shares and overload.
+
+use serde_json::json;
+
+use crate::lab::{agrees, between, lab, mean_since};
+
+/// As its own shaper below a faster link, the rate is that of `bandwidth`, in frames.
+#[test]
+fn a_shaping_cake_sets_the_rate() {
+    for (words, wire) in [("", 1514.0), ("overhead 38", 1538.0), ("pppoe-llcsnap", 33.0 * 53.0)] {
+        let r = lab(20.0, 5.0)
+            .link("b", 1000.0, &format!("cake bandwidth 50mbit besteffort {words}"))
+            .tcp("a", "cubic", 20.0, json!({"ecn": "classic"}))
+            .tcp("b", "cubic", 20.0, json!({}))
+            .run();
+        let rate = r.queue("b", "all").rate_mbps;
+        agrees(&format!("\"{words}\": Mb/s"), rate, 50.0 * 1514.0 / wire, 0.002);
+    }
+}
+
+/// A host with one flow and one with ten get a half each; as flows, an eleventh and ten.
+#[test]
+fn hosts_are_isolated() {
+    for (mode, expected) in [("triple-isolate", 1.0), ("flows", 0.1)] {
+        let r = lab(40.0, 10.0)
+            .link("b", 100.0, &format!("cake besteffort {mode}"))
+            .tcp("one", "cubic", 20.0, json!({"ecn": "classic"}))
+            .tcp("ten", "cubic", 20.0, json!({"ecn": "classic", "count": 10}))
+            .run();
+        let ratio = r.flow("one").rate_mbps / r.flow("ten").rate_mbps;
+        agrees(&format!("{mode}: one host's rate to the other's"), ratio, expected, 0.05);
+    }
+}
+
+/// Voice comes first up to a quarter of a known rate; without one, the tins' weights hold. Below
+/// capacity nobody notices.
+#[test]
+fn tins_guard_the_rate() {
+    for (qdisc, mbps, voice) in
+        [("cake bandwidth 100mbit", 1000.0, 25.0), ("cake", 100.0, 100.0 * 256.0 / 1280.0)]
+    {
+        let r = lab(20.0, 10.0)
+            .link("b", mbps, qdisc)
+            .cbr("voice", 60.0, "not-ect", json!({"dscp": 46}))
+            .cbr("rest", 120.0, "not-ect", json!({}))
+            .run();
+        agrees(&format!("{qdisc}: Voice"), r.queue("b", "Voice").rate_mbps, voice, 0.02);
+        agrees(&format!("{qdisc}: the rest"), r.flow("rest").rate_mbps, 100.0 - voice, 0.02);
+    }
+    let r = lab(20.0, 10.0)
+        .link("b", 1000.0, "cake bandwidth 100mbit")
+        .cbr("voice", 20.0, "not-ect", json!({"dscp": 46}))
+        .cbr("rest", 120.0, "not-ect", json!({}))
+        .run();
+    assert_eq!(r.flow("voice").dropped_packets, 0);
+    between(
+        "Voice below its share waits, ms",
+        r.queue("b", "Voice").sojourn_ms_p99.unwrap(),
+        0.0,
+        0.5,
+    );
+}
+
+/// CoDel marks ECT packets and would never drop one. BLUE does: a source that does not respond fills
+/// the buffer once, and from then on is dropped to the capacity.
+#[test]
+fn blue_answers_ect_overload() {
+    let r = lab(40.0, 20.0)
+        .link("b", 100.0, "cake besteffort")
+        .cbr("u", 150.0, "ect0", json!({}))
+        .tcp("t", "cubic", 20.0, json!({"ecn": "classic"}))
+        .run();
+    let u = r.flow("u");
+    let lost = u.dropped_packets as f64 / u.sent_packets as f64;
+    agrees("u = 1.5 of ECT(0) beside TCP: drops", lost, 1.0 - 50.0 / 150.0, 0.03);
+    agrees("TCP's share, Mb/s", r.flow("t").rate_mbps, 50.0, 0.05);
+    let all = r.queue("b", "all");
+    assert!(all.dropped_overflow_packets < all.dropped_packets / 2, "BLUE, not the buffer");
+    let p = mean_since(&r.queue_series("b", "all", "p_drop"), 20.0);
+    println!("p_drop {p:.3}, overflow {} of {}", all.dropped_overflow_packets, all.dropped_packets);
+}
