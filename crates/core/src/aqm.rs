@@ -4,9 +4,16 @@
 //! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
 //! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
+pub mod cnq;
+pub mod cobalt_sce;
+pub mod deltic;
 pub mod dualpi2;
 pub mod fifo;
+pub mod inverse_sqrt;
+pub mod lfq_cobalt;
 pub mod registry;
+pub mod shaper;
+pub mod twin_codel_af;
 
 use crate::ecn::Ecn;
 use crate::rng::Rng;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, dualpi2, fifo};
+use super::{Aqm, Pkt, cnq, deltic, dualpi2, fifo, lfq_cobalt, twin_codel_af};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -12,6 +12,11 @@ qdiscs! {
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
     DualPi2(dualpi2::DualPi2Config),
+    CnqCobalt(cnq::CnqCobalt),
+    CnqCodelAf(cnq::CnqCodelAf),
+    LfqCobalt(lfq_cobalt::LfqCobaltConfig),
+    TwinCodelAf(twin_codel_af::TwinCodelAfConfig),
+    Deltic(deltic::DelticConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.
