@@ -11,7 +11,7 @@ const QDISCS: [&str; 4] = ["cnq_cobalt", "cnq_codel_af", "lfq_cobalt", "twin_cod
 fn sce_marks_are_told_from_the_senders_ect1() {
     for qdisc in ["cnq_cobalt sce", "cnq_codel_af sce", "lfq_cobalt sce", "twin_codel_af", "deltic"]
     {
-        let mut l = lab(10.0, 2.0).link("l", 10.0, qdisc);
+        let mut l = lab(3.0, 0.0).link("l", 10.0, qdisc);
         for ecn in ["ect0", "ect1", "not-ect"] {
             l = l.cbr(ecn, 3.5, ecn, json!({}));
         }
