@@ -215,11 +215,10 @@ impl Shaper {
     /// A packet comes; `idle`: it is the only one. Unused time is lost.
     #[inline]
     pub fn arrival(&mut self, now: Time, idle: bool) {
-        if !idle {
-        } else if self.clock <= now {
-            self.clock = now;
-        } else {
+        if idle && self.clock > now {
             self.wake = self.clock;
+        } else if idle {
+            self.clock = now;
         }
     }
 
