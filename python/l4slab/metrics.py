@@ -34,6 +34,7 @@ FLOWS: Schema = {
     "sojourn_ms_p99": _FLOAT,
     "sent_packets": _INT,
     "ce_pct": _FLOAT,  # of this flow's packets that reached the links
+    "sce_pct": _FLOAT,  # ECT(0) made ECT(1) by a queue, likewise
     "drop_pct": _FLOAT,
     "retransmits": _INT,
     "transfers": _INT,  # completed ones, of flows with `bytes`
@@ -56,6 +57,7 @@ LINKS: Schema = {
     "dropped_packets": _INT,
     "marked_packets": _INT,
     "ce_pct": _FLOAT,
+    "sce_pct": _FLOAT,
     "drop_pct": _FLOAT,
     "backlog_packets_max": _INT,
 }

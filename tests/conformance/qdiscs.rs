@@ -132,6 +132,8 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => (0..50_u64).prop_map(|n| case(format!("pfifo_head_drop limit {n}"), n, u64::MAX)),
         5 => dualpi2,
         4 => docsis(),
+        4 => sce_cases(),
+        1 => deltic_cases(),
     ]
 }
 
@@ -164,7 +166,46 @@ fn docsis() -> impl Strategy<Value = Case> {
 }
 
 /// Queues that change the order of packets of different flows.
-const FLOW_QUEUES: &[&str] = &["cake"];
+const FLOW_QUEUES: &[&str] = &["cake", "cnq_", "lfq_cobalt", "twin_codel_af"];
+
+/// The qdiscs with COBALT and SCE marks, with and without their shaper.
+fn sce_cases() -> impl Strategy<Value = Case> {
+    let shaping = prop_oneof![
+        1 => Just("unlimited".to_owned()),
+        3 => (1..100_u32).prop_map(|mbit| format!("bandwidth {mbit}mbit")),
+    ];
+    let framing = prop_oneof![
+        Just(String::new()),
+        Just("docsis".into()),
+        Just("conservative".into()),
+        (-64..=256_i32, 0..=256_u32).prop_map(|(o, m)| format!("ptm overhead {o} mpu {m}")),
+    ];
+    let name = prop_oneof![
+        Just("cnq_cobalt"),
+        Just("cnq_codel_af"),
+        Just("twin_codel_af"),
+        Just("lfq_cobalt"),
+    ];
+    let law = (1..20_000_u32, 1..=1024_u32);
+    (name, shaping, framing, law, 0..200_000_u32).prop_map(
+        |(name, shaping, framing, (rtt, thresh), memlimit)| {
+            let tc = format!("{name} {shaping} {framing} rtt {rtt}us sce-thresh {thresh}");
+            match name {
+                "lfq_cobalt" if memlimit > 0 => {
+                    case(format!("{tc} memlimit {memlimit}"), u64::MAX, u64::from(memlimit) / 2)
+                }
+                _ => case(tc, u64::MAX, u64::MAX),
+            }
+        },
+    )
+}
+
+fn deltic_cases() -> impl Strategy<Value = Case> {
+    (1..65_536_u32, 1..65_536_u32, 1..65_536_u32).prop_map(|(sce, ecn, drop)| {
+        let tc = format!("deltic sce-resonance {sce} ecn-resonance {ecn} drop-resonance {drop}");
+        case(tc, u64::MAX, u64::MAX)
+    })
+}
 
 #[derive(Copy, Clone, Debug)]
 enum Event {
@@ -246,7 +287,9 @@ proptest! {
                             if was == Ecn::NotEct {
                                 prop_assert_eq!(out.pkt.ecn, Ecn::NotEct, "no CE on Not-ECT");
                             } else {
-                                prop_assert!(out.pkt.ecn == was || out.pkt.ecn == Ecn::Ce);
+                                let sce = was == Ecn::Ect0 && out.marks.sce;
+                                let now = out.pkt.ecn;
+                                prop_assert!(now == was || now == Ecn::Ce || (sce && now == Ecn::Ect1));
                             }
                         }
                     }

@@ -237,6 +237,10 @@ fn the_listing_is_true() {
         let printed = bare.canonical();
         let said = |keyword| !silent.contains(&(info.name, keyword));
         for param in info.parameters.iter().filter(|p| !p.default.is_empty() && said(p.keyword)) {
+            // A word may be short for what is printed, or say nothing.
+            if printed.contains(param.help) || param.help == "accepted, without effect" {
+                continue;
+            }
             let expected = match param.value {
                 "" => param.keyword.to_owned(),
                 _ => format!("{} {}", param.keyword, param.default),

@@ -11,5 +11,6 @@ mod lab;
 mod overload;
 mod queueing;
 mod rates;
+mod sce;
 mod timing;
 mod utilisation;

@@ -5,13 +5,20 @@
 //! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
 pub mod cake;
+pub mod cnq;
 pub mod cobalt;
+pub mod cobalt_sce;
+pub mod deltic;
 pub mod docsis;
 pub mod docsis_pie;
 pub mod dualpi2;
 pub mod fifo;
+pub mod inverse_sqrt;
+pub mod lfq_cobalt;
 pub mod queue_protection;
 pub mod registry;
+pub mod shaper;
+pub mod twin_codel_af;
 pub mod wrr;
 
 use crate::ecn::Ecn;

@@ -120,6 +120,8 @@ pub struct Packet {
     pub hop: u8,
     /// Differentiated Services codepoint.
     pub dscp: u8,
+    /// A queue has made it ECT(1): an SCE mark, not the sender's codepoint.
+    pub sce: bool,
 }
 
 impl Packet {
@@ -141,6 +143,7 @@ impl Packet {
             bits: TcpBits::default(),
             hop: 0,
             dscp: 0,
+            sce: false,
         }
     }
     /// Accounts for `sojourn` in a queue.
@@ -179,6 +182,8 @@ impl Pkt for Packet {
     }
     #[inline]
     fn set_ecn(&mut self, ecn: Ecn) {
+        // Queues set ECT(1) as the SCE mark only.
+        self.sce |= ecn == Ecn::Ect1;
         self.ecn = ecn;
     }
     #[inline]

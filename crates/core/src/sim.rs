@@ -52,6 +52,8 @@ struct GroupStats {
     delivered_packets: u64,
     delivered_bytes: u64,
     ce_packets: u64,
+    /// Of those delivered: ECT(1) by a queue.
+    sce_packets: u64,
     dropped_packets: u64,
     /// Total time in queues of a delivered packet.
     sojourn: Distribution,
@@ -579,6 +581,7 @@ impl Simulation {
                 s.delivered_bytes += bytes;
                 g.total_delivered += bytes;
                 s.ce_packets += u64::from(pkt.ecn == Ecn::Ce);
+                s.sce_packets += u64::from(pkt.sce && pkt.ecn == Ecn::Ect1);
                 s.sojourn.record(Span(u64::from(pkt.queued_ns)));
             }
             rewrite(&g.rewrites, link, Side::After, &mut pkt);

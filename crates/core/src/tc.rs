@@ -34,6 +34,22 @@ pub const fn param(
     Param { keyword, value, default, help }
 }
 
+/// Several lists of parameters as one.
+pub const fn join<const N: usize>(lists: &[&[Param]]) -> [Param; N] {
+    let mut all = [param("", "", "", ""); N];
+    let (mut list, mut n) = (0, 0);
+    while list < lists.len() {
+        let mut i = 0;
+        while i < lists[list].len() {
+            all[n] = lists[list][i];
+            (n, i) = (n + 1, i + 1);
+        }
+        list += 1;
+    }
+    assert!(n == N, "the length of the joined list");
+    all
+}
+
 /// Why a qdisc string was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TcError {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, cake, docsis, dualpi2, fifo};
+use super::{Aqm, Pkt, cake, cnq, deltic, docsis, dualpi2, fifo, lfq_cobalt, twin_codel_af};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -14,6 +14,11 @@ qdiscs! {
     DualPi2(dualpi2::DualPi2Config),
     Docsis(docsis::DocsisConfig),
     Cake(cake::CakeConfig),
+    CnqCobalt(cnq::CnqCobalt),
+    CnqCodelAf(cnq::CnqCodelAf),
+    LfqCobalt(lfq_cobalt::LfqCobaltConfig),
+    TwinCodelAf(twin_codel_af::TwinCodelAfConfig),
+    Deltic(deltic::DelticConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.

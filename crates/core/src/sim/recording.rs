@@ -44,6 +44,7 @@ pub struct FlowRow {
     pub ce_packets: u64,
     pub dropped_packets: u64,
     pub ce_pct: Option<f64>,
+    pub sce_pct: Option<f64>,
     pub drop_pct: Option<f64>,
     pub retransmits: u64,
     pub transfers: u32,
@@ -72,6 +73,7 @@ pub struct LinkRow {
     pub marked_packets: u64,
     pub step_marked_packets: u64,
     pub ce_pct: Option<f64>,
+    pub sce_pct: Option<f64>,
     pub drop_pct: Option<f64>,
     pub backlog_packets_max: u64,
 }
@@ -198,6 +200,7 @@ fn sum(intervals: &[Interval]) -> Interval {
         all.sojourn_ns += x.sojourn_ns;
         all.marked_packets += x.marked_packets;
         all.step_marks += x.step_marks;
+        all.sce_marks += x.sce_marks;
         all.dropped_packets += x.dropped_packets;
     }
     all
@@ -206,6 +209,7 @@ fn sum(intervals: &[Interval]) -> Interval {
 fn record_interval(series: &mut Series, x: &Interval, span: f64) {
     series.gauge("rate_mbps", x.sent_bytes as f64 * 8e-6 / span);
     series.gauge("marked_packets", x.marked_packets as f64);
+    series.gauge("sce_marked_packets", x.sce_marks as f64);
     series.gauge("dropped_packets", x.dropped_packets as f64);
     if x.sent_packets > 0 {
         series.gauge("sojourn_ms", x.sojourn_ns as f64 / x.sent_packets as f64 * 1e-6);
@@ -267,6 +271,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         ce_packets: s.ce_packets,
         dropped_packets: s.dropped_packets,
         ce_pct: percent(s.ce_packets, s.sent_packets),
+        sce_pct: percent(s.sce_packets, s.sent_packets),
         drop_pct: percent(s.dropped_packets, s.sent_packets),
         retransmits: retransmitted - g.base_retransmitted,
         transfers: completion.count() as u32,
@@ -296,6 +301,7 @@ fn link_rows(sim: &mut Simulation, i: usize, seconds: f64) -> Vec<LinkRow> {
         marked_packets: q.marked_packets,
         step_marked_packets: q.step_marks,
         ce_pct: percent(q.marked_packets, q.arrived_packets),
+        sce_pct: percent(q.sce_marks, q.arrived_packets),
         drop_pct: percent(q.dropped_packets, q.arrived_packets),
         backlog_packets_max: q.backlog_max,
     };
