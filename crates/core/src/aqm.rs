@@ -4,9 +4,17 @@
 //! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
 //! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
+pub mod curvy_red;
+pub mod drr;
 pub mod dualpi2;
+pub mod dualpi2_rfc9332;
 pub mod fifo;
+pub mod fq_pie;
+pub mod jiffies;
+pub mod pi2;
+pub mod pie;
 pub mod registry;
+pub mod scheduler;
 
 use crate::ecn::Ecn;
 use crate::rng::Rng;

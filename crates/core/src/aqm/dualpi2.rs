@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 
 use super::fifo::Queue;
 use super::registry::{LinkInfo, Qdisc};
+use super::scheduler::{BANDS, C, L, Wrr, age};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::rng::Rng;
 use crate::tc::{self, Args, Param, TcError, param};
@@ -42,9 +43,6 @@ const GAIN_NANOSECONDS: u64 = 64;
 const TIME_MAX: Span = Span(u32::MAX as u64);
 /// max_rtt in typical_rtts, where only one is given (`tc`).
 const MAX_TO_TYPICAL_RTT: u64 = 6;
-/// The bands, see [`Aqm::bands`].
-const L: usize = 0;
-const C: usize = 1;
 
 /// The parameters, by their names in `tc`.
 #[derive(Clone, PartialEq, Debug)]
@@ -107,8 +105,8 @@ pub struct DualPi2<P> {
     c: Queue<P>,
     /// p' in units of 1/MAX_PROB.
     p: u32,
-    /// The scheduler's memory, in bytes times percent: C's turn if positive.
-    credit: i64,
+    /// C must not starve (RFC 9332 Section 4.2.2).
+    scheduler: Wrr,
     /// The delay that the last update saw, in nanoseconds.
     last_qdelay: i64,
     next_update: Time,
@@ -145,20 +143,18 @@ impl<P: Pkt> DualPi2<P> {
     pub fn new(config: DualPi2Config, now: Time) -> Self {
         // Rounded down as in the kernel: the default alpha loses 0.05 %.
         let gain = |g: u32| ((u64::from(g) * u64::from(MAX_PROB)) >> GAIN_SHIFT) / 1_000_000_000;
-        let mut queue = DualPi2 {
+        DualPi2 {
             l: Queue::new(),
             c: Queue::new(),
             p: 0,
-            credit: 0,
+            scheduler: Wrr::new(config.classic_protection),
             last_qdelay: 0,
             next_update: now + config.tupdate,
             apply_step: VecDeque::new(),
             alpha: gain(config.alpha) as i64,
             beta: gain(config.beta) as i64,
             config,
-        };
-        queue.reset_credit();
-        queue
+        }
     }
 
     #[inline]
@@ -169,8 +165,7 @@ impl<P: Pkt> DualPi2<P> {
     /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
     /// of Linux.
     fn update(&mut self, now: Time) {
-        let age = |q: &Queue<P>| q.front().map_or(0, |pkt| now.since(pkt.enqueued_at()).0 as i64);
-        let qdelay = age(&self.l).max(age(&self.c));
+        let qdelay = age(&self.l, now).max(age(&self.c, now)).0 as i64;
         let integral = (qdelay - self.config.target.0 as i64).wrapping_mul(self.alpha);
         let proportional = (qdelay - self.last_qdelay).wrapping_mul(self.beta);
         let delta = integral.wrapping_add(proportional);
@@ -232,30 +227,6 @@ impl<P: Pkt> DualPi2<P> {
             StepThresh::Packets(thresh) => self.l.len() - 1 > thresh as usize,
         }
     }
-
-    /// The band to serve, and what each byte of it adds to the credit (RFC 9332 Section 4.2.2: C
-    /// must not starve). While both wait, L is charged with C's percentage and C with L's, and the
-    /// sign says whose turn it is: so the bytes leave in the ratio of the percentages.
-    #[inline]
-    fn schedule(&mut self) -> Option<(usize, i64)> {
-        let wc = i64::from(self.config.classic_protection);
-        match (self.l.is_empty(), self.c.is_empty()) {
-            (false, false) if self.credit <= 0 => Some((L, wc)),
-            (false, false) => Some((C, wc - 100)),
-            (false, true) => Some((L, 0)),
-            (true, false) => Some((C, 0)),
-            (true, true) => {
-                self.reset_credit();
-                None
-            }
-        }
-    }
-
-    /// An idle link forgets the past; the queue with the larger share starts.
-    fn reset_credit(&mut self) {
-        let wc = i64::from(self.config.classic_protection);
-        self.credit = i64::from(MTU_FRAME) * (wc - (100 - wc));
-    }
 }
 
 impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
@@ -289,7 +260,8 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     #[inline]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
         loop {
-            let (band, charge) = self.schedule()?;
+            let turn = self.scheduler.pick(self.l.is_empty(), self.c.is_empty())?;
+            let band = turn.band;
             cx.band(band);
             let head = if band == L { self.l.front()? } else { self.c.front()? };
             let len = u64::from(head.frame_len());
@@ -307,7 +279,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
                 cx.drop(pkt, DropReason::Aqm);
                 continue;
             }
-            self.credit += charge * len as i64; // a dropped packet costs its queue nothing
+            self.scheduler.sent(turn, len); // a dropped packet costs its queue nothing
             return Some(pkt);
         }
     }
@@ -326,7 +298,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.next_update = cx.now + self.config.tupdate;
     }
     fn bands(&self) -> &'static [&'static str] {
-        &["L", "C"]
+        BANDS
     }
 
     /// p', p_C, the coupled p_L; and the credit, of which `tc -s` shows the hundredfold.
@@ -335,7 +307,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         out.gauge("p_prime", p);
         out.gauge("p_c", p * p);
         out.gauge("p_l_coupled", (f64::from(self.config.coupling_factor) * p).min(1.0));
-        out.gauge("credit_bytes", self.credit as f64 / 100.0);
+        out.gauge("credit_bytes", self.scheduler.credit_bytes());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, dualpi2, fifo};
+use super::{Aqm, Pkt, curvy_red, dualpi2, dualpi2_rfc9332, fifo, fq_pie, pi2, pie};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -12,6 +12,11 @@ qdiscs! {
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
     DualPi2(dualpi2::DualPi2Config),
+    DualPi2Rfc9332(dualpi2_rfc9332::DualPi2Rfc9332),
+    CurvyRed(curvy_red::CurvyRed),
+    Pi2(pi2::Pi2Config),
+    Pie(pie::PieConfig),
+    FqPie(fq_pie::FqPieConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.
