@@ -5,7 +5,7 @@ mod harness;
 
 use std::collections::BTreeMap;
 
-use harness::{Bench, FRAME, ms};
+use harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::registry;
 use l4slab_core::aqm::{Backlog, DropReason};
 use l4slab_core::ecn::Ecn;
@@ -184,14 +184,15 @@ fn coupled_queues() -> impl Strategy<Value = Case> {
 
 #[derive(Copy, Clone, Debug)]
 enum Event {
-    Arrival { len: u32, ecn: Ecn },
+    Arrival { len: u32, ecn: Ecn, flow: u32 },
     Departure,
 }
 
 /// Events with the time since the one before, in nanoseconds.
 fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect0), Just(Ecn::Ect1), Just(Ecn::Ce)];
-    let arrival = (64..=FRAME, ecn).prop_map(|(len, ecn)| Event::Arrival { len, ecn });
+    let arrival =
+        (64..=FRAME, ecn, 0..5_u32).prop_map(|(len, ecn, flow)| Event::Arrival { len, ecn, flow });
     let gap = prop_oneof![3 => Just(0), 5 => 0..200_000_u64, 1 => 0..ms(40)];
     // Phases of different load, so that queues both grow and empty.
     let phase = (1..100_u32, prop::collection::vec((0..100_u32, gap, arrival), 1..400)).prop_map(
@@ -213,32 +214,44 @@ proptest! {
         let mut arrived = BTreeMap::new(); // id -> codepoint
         let (mut bytes_in, mut delivered, mut bytes_out) = (0_u64, 0_u64, 0_u64);
         let (mut bytes_dropped, mut counted) = (0_u64, 0);
-        let mut last_id = BTreeMap::new(); // band -> id delivered last
+        let mut last_id = BTreeMap::new(); // (band, flow) -> id delivered last
         let mut now = 0;
         // At the end the rest is taken out.
-        let rest = std::iter::repeat_n((1000, Event::Departure), events.len() + 1);
-        for (gap, event) in events.iter().copied().chain(rest) {
+        let rest = std::iter::repeat_n((1000, Event::Departure), 2 * events.len() + 1);
+        for (i, (gap, event)) in events.iter().copied().chain(rest).enumerate() {
+            let after_the_last = i >= events.len();
             now += gap;
+            let held_back = bench.queue.next_timer();
+            if after_the_last && held_back < Time::NEVER && case.tc.starts_with("fq ") {
+                now = now.max(held_back.0);
+            }
             while bench.queue.next_timer() <= Time(now) {
                 let due = bench.queue.next_timer();
                 bench.timer(due.0);
                 prop_assert!(bench.queue.next_timer() > due, "the timer moves on");
             }
             match event {
-                Event::Arrival { len, ecn } => {
-                    let id = bench.put_len(now, ecn, len);
+                Event::Arrival { len, ecn, flow } => {
+                    let id = bench.put_packet(now, Packet { len, flow, ..Packet::new(ecn) });
                     arrived.insert(id, ecn);
                     bytes_in += u64::from(len);
                 }
                 Event::Departure => {
                     let waiting = bench.packets();
                     match bench.take(now) {
-                        None => prop_assert_eq!(bench.packets(), 0, "work conservation"),
+                        None if bench.packets() == 0 => {}
+                        // A queue that holds packets back says until when.
+                        None => {
+                            let due = bench.queue.next_timer();
+                            prop_assert!(Time(now) < due && due < Time::NEVER, "work conservation");
+                        }
                         Some(out) => {
                             prop_assert!(waiting > 0);
                             delivered += 1;
                             bytes_out += u64::from(out.pkt.len);
-                            if let Some(last) = last_id.insert(out.band, out.pkt.id) {
+                            // Queues that tell flows apart keep the order within each.
+                            let flow = if case.tc.starts_with("fq") { out.pkt.flow } else { 0 };
+                            if let Some(last) = last_id.insert((out.band, flow), out.pkt.id) {
                                 prop_assert!(last < out.pkt.id, "order within a band");
                             }
                             let was = arrived[&out.pkt.id];

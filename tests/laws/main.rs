@@ -7,6 +7,7 @@
 mod coupling;
 mod lab;
 mod overload;
+mod pie_family;
 mod queueing;
 mod rates;
 mod timing;

@@ -158,6 +158,12 @@ impl<P: Pkt> Pi2<P> {
             _ => C,
         }
     }
+    /// Tells the link which of two queues it is; one queue alone has no name.
+    fn report(&self, band: usize, cx: &mut QueueCx<P>) {
+        if self.config.is_dual() {
+            cx.band(band);
+        }
+    }
 
     /// Marks or drops an arriving packet; true if it must be dropped.
     fn drops(&self, pkt: &mut P, cx: &mut QueueCx<P>) -> bool {
@@ -185,7 +191,7 @@ impl<P: Pkt> Pi2<P> {
 impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
         let band = self.band(pkt.ecn());
-        cx.band(band);
+        self.report(band, cx);
         if self.l.len() + self.c.len() >= self.config.limit as usize {
             return cx.drop(pkt, DropReason::Overflow);
         }
@@ -197,7 +203,7 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
 
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
         let turn = self.scheduler.pick(&self.l, &self.c, cx.now)?;
-        cx.band(turn.band);
+        self.report(turn.band, cx);
         if turn.band == C {
             let pkt = self.c.pop()?;
             self.rate.departed(cx.now, pkt.frame_len(), self.c.bytes());
@@ -226,10 +232,7 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
         self.next_update = self.config.next_update(cx.now);
     }
     fn bands(&self) -> &'static [&'static str] {
-        match self.config.ecn {
-            EcnMode::DualQ | EcnMode::DualQEct1 => BANDS,
-            EcnMode::Drop | EcnMode::Mark => &[],
-        }
+        if self.config.is_dual() { BANDS } else { &[] }
     }
     fn probe(&self, out: &mut dyn Gauges) {
         let p = f64::from(self.p) / f64::from(MAX_PROB);
@@ -321,6 +324,9 @@ impl Qdisc for Pi2Config {
 }
 
 impl Pi2Config {
+    fn is_dual(&self) -> bool {
+        matches!(self.ecn, EcnMode::DualQ | EcnMode::DualQEct1)
+    }
     fn next_update(&self, now: Time) -> Time {
         jiffies::expiry(now, jiffies::from_span(self.tupdate))
     }
