@@ -120,6 +120,7 @@ impl Bench {
     pub fn take(&mut self, at: u64) -> Option<Out> {
         let mut cx = QueueCx::new(Time(at), &mut self.rng, &mut self.drops);
         let pkt = self.queue.dequeue(&mut cx)?;
+        assert!(cx.current_band() < self.queue.bands().len().max(1), "no such band");
         Some(Out { pkt, band: cx.current_band(), marks: cx.marks() })
     }
     pub fn timer(&mut self, at: u64) {

@@ -134,6 +134,8 @@ fn cases() -> impl Strategy<Value = Case> {
         4 => docsis(),
         4 => sce_cases(),
         1 => deltic_cases(),
+        4 => pie_family(),
+        4 => coupled_queues(),
     ]
 }
 
@@ -166,7 +168,7 @@ fn docsis() -> impl Strategy<Value = Case> {
 }
 
 /// Queues that change the order of packets of different flows.
-const FLOW_QUEUES: &[&str] = &["cake", "cnq_", "lfq_cobalt", "twin_codel_af"];
+const FLOW_QUEUES: &[&str] = &["cake", "cnq_", "fq", "lfq_cobalt", "twin_codel_af"];
 
 /// The qdiscs with COBALT and SCE marks, with and without their shaper.
 fn sce_cases() -> impl Strategy<Value = Case> {
@@ -204,6 +206,81 @@ fn deltic_cases() -> impl Strategy<Value = Case> {
     (1..65_536_u32, 1..65_536_u32, 1..65_536_u32).prop_map(|(sce, ecn, drop)| {
         let tc = format!("deltic sce-resonance {sce} ecn-resonance {ecn} drop-resonance {drop}");
         case(tc, u64::MAX, u64::MAX)
+    })
+}
+
+/// One of the words.
+fn word(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(words)
+}
+
+/// PIE, FQ-PIE and PI2.
+fn pie_family() -> impl Strategy<Value = Case> {
+    let law = (
+        (1..60_u32, 1..20_000_u32, 100..40_000_u32, 1..=32_u32, 1..=32_u32),
+        (word(&["ecn", "noecn"]), word(&["bytemode", "nobytemode"])),
+        word(&["dq_rate_estimator", "no_dq_rate_estimator"]),
+    )
+        .prop_map(|((limit, target, tupdate, alpha, beta), (ecn, bytemode), estimator)| {
+            let common = format!("limit {limit} target {target}us tupdate {tupdate}us {bytemode}");
+            (limit, format!("{common} alpha {alpha} beta {beta} {ecn} {estimator}"), common)
+        });
+    let pi2 = (
+        (0..32_000_u32, 0..320_000_u32, 1..=64_u32, 1..5000_u32, 1..50_000_u32),
+        word(&["noecn", "ecn", "dualq_ect1", "dualq"]),
+        word(&["no_scal", "ect1_scal", "ecn_scal"]),
+    );
+    (law, (1..5000_u32, 1..4000_u32, 1..100_u32), pi2, 0..3).prop_map(
+        |((limit, law, common), (flows, quantum, ecn_prob), (numbers, ecn, scalable), which)| {
+            let (alpha, beta, k, l_thresh, t_shift) = numbers;
+            let tc = match which {
+                0 => format!("pie {law}"),
+                1 => format!("fq_pie {law} flows {flows} quantum {quantum} ecn_prob {ecn_prob}"),
+                _ => format!(
+                    "pi2 {common} alpha {alpha} beta {beta} k {k} {ecn} {scalable} \
+                     l_thresh {l_thresh}us t_shift {t_shift}us"
+                ),
+            };
+            case(tc, u64::from(limit), u64::MAX)
+        },
+    )
+}
+
+/// DualPI2 of RFC 9332 and Curvy RED. Their limit is time at the bench's 100 Mb/s, with room for one
+/// packet at least.
+fn coupled_queues() -> impl Strategy<Value = Case> {
+    let common = (
+        (100..30_000_u32, 1..60_000_u32, 1..100_u32),
+        word(&["strict", "tshift", "wrr", "drr"]),
+    )
+        .prop_map(|((limit, tshift, share), scheduler)| {
+            let text = format!(
+                "limit {limit}us scheduler {scheduler} tshift {tshift}us classic_protection {share}%"
+            );
+            (text, u64::from(limit) * 100 / 8)
+        });
+    let rfc9332 = (
+        (1..6_u32, 1..30_000_u32, 100..40_000_u32, 0..2000_u32, 0..2000_u32, 0..4_u32),
+        ("[0-9]\\.[0-9]{3}", "[0-9]{2}\\.[0-9]", "0\\.[1-9]{2}"),
+        word(&["recur", "random"]),
+    )
+        .prop_map(|((k, target, tupdate, min_th, range, th_len), (alpha, beta, p), hits)| {
+            format!(
+                "coupling_factor {k} target {target}us tupdate {tupdate}us alpha {alpha} \
+                 beta {beta} min_th {min_th}us range {range}us th_len {th_len} p_lmax {p} {hits}"
+            )
+        });
+    let curvy_red = (
+        (-3..12_i32, -3..12_i32, 0..8_u32, 1..4_u32, 0..3000_u32),
+        (word(&["b", "us"]), 0..20_000_u32),
+        word(&["smoothed", "instantaneous"]),
+    )
+        .prop_map(|((s_c, s_l, f, u, min_th), (unit, t), smoothed)| {
+            format!("s_c {s_c} s_l {s_l} f {f} u {u} min_th {min_th}us t {t}{unit} {smoothed}")
+        });
+    (common, rfc9332, curvy_red, any::<bool>()).prop_map(|((common, bytes), rfc, red, which)| {
+        let own = if which { format!("dualpi2_rfc9332 {rfc}") } else { format!("curvy_red {red}") };
+        case(format!("{own} {common}"), u64::MAX, bytes.max(u64::from(FRAME)))
     })
 }
 

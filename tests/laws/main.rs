@@ -9,6 +9,7 @@ mod coupling;
 mod docsis;
 mod lab;
 mod overload;
+mod pie_family;
 mod queueing;
 mod rates;
 mod sce;

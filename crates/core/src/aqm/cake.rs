@@ -29,7 +29,7 @@ use shaper::{Autorate, Pace, Shaper};
 use tin::Tin;
 
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
-use crate::packet::spread;
+use crate::rng::spread;
 use crate::time::{Span, Time};
 
 /// Kernel memory per byte of frame, as in the other queues.

@@ -27,7 +27,7 @@ use super::docsis_pie::{self, DocsisPie};
 use super::fifo::Queue;
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::registry::{LinkInfo, Qdisc};
-use super::wrr::{C, L, Wrr};
+use super::scheduler::{C, L, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
@@ -313,10 +313,11 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     }
     #[inline]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        let (band, charge) = self.wrr.schedule(!self.l.is_empty(), !self.c.is_empty())?;
+        let turn = self.wrr.pick(self.l.is_empty(), self.c.is_empty())?;
+        let band = turn.band;
         cx.band(band);
         let pkt = if band == L { self.l.pop() } else { self.c.pop() }?;
-        self.wrr.charge(charge, u64::from(pkt.frame_len()));
+        self.wrr.sent(turn, u64::from(pkt.frame_len()));
         Some(pkt)
     }
     fn backlog(&self) -> Backlog {

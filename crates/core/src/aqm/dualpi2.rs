@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 use super::fifo::Queue;
 use super::registry::{LinkInfo, Qdisc};
-use super::wrr::{C, L, Wrr};
+use super::scheduler::{BANDS, C, L, Wrr, age};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::rng::Rng;
 use crate::tc::{self, Args, Param, TcError, param};
@@ -105,8 +105,8 @@ pub struct DualPi2<P> {
     c: Queue<P>,
     /// p' in units of 1/MAX_PROB.
     p: u32,
-    /// Its weights are percentages.
-    wrr: Wrr,
+    /// C must not starve (RFC 9332 Section 4.2.2).
+    scheduler: Wrr,
     /// The delay that the last update saw, in nanoseconds.
     last_qdelay: i64,
     next_update: Time,
@@ -143,12 +143,11 @@ impl<P: Pkt> DualPi2<P> {
     pub fn new(config: DualPi2Config, now: Time) -> Self {
         // Rounded down as in the kernel: the default alpha loses 0.05 %.
         let gain = |g: u32| ((u64::from(g) * u64::from(MAX_PROB)) >> GAIN_SHIFT) / 1_000_000_000;
-        let wc = i64::from(config.classic_protection);
         DualPi2 {
             l: Queue::new(),
             c: Queue::new(),
             p: 0,
-            wrr: Wrr::new(100 - wc, wc),
+            scheduler: Wrr::protecting(config.classic_protection),
             last_qdelay: 0,
             next_update: now + config.tupdate,
             apply_step: VecDeque::new(),
@@ -166,8 +165,7 @@ impl<P: Pkt> DualPi2<P> {
     /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
     /// of Linux.
     fn update(&mut self, now: Time) {
-        let age = |q: &Queue<P>| q.front().map_or(0, |pkt| now.since(pkt.enqueued_at()).0 as i64);
-        let qdelay = age(&self.l).max(age(&self.c));
+        let qdelay = age(&self.l, now).max(age(&self.c, now)).0 as i64;
         let integral = (qdelay - self.config.target.0 as i64).wrapping_mul(self.alpha);
         let proportional = (qdelay - self.last_qdelay).wrapping_mul(self.beta);
         let delta = integral.wrapping_add(proportional);
@@ -262,7 +260,8 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     #[inline]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
         loop {
-            let (band, charge) = self.wrr.schedule(!self.l.is_empty(), !self.c.is_empty())?;
+            let turn = self.scheduler.pick(self.l.is_empty(), self.c.is_empty())?;
+            let band = turn.band;
             cx.band(band);
             let head = if band == L { self.l.front()? } else { self.c.front()? };
             let len = u64::from(head.frame_len());
@@ -280,7 +279,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
                 cx.drop(pkt, DropReason::Aqm);
                 continue;
             }
-            self.wrr.charge(charge, len); // a dropped packet costs its queue nothing
+            self.scheduler.sent(turn, len); // a dropped packet costs its queue nothing
             return Some(pkt);
         }
     }
@@ -299,7 +298,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.next_update = cx.now + self.config.tupdate;
     }
     fn bands(&self) -> &'static [&'static str] {
-        &["L", "C"]
+        BANDS
     }
 
     /// p', p_C, the coupled p_L; and the credit, of which `tc -s` shows the hundredfold.
@@ -308,7 +307,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         out.gauge("p_prime", p);
         out.gauge("p_c", p * p);
         out.gauge("p_l_coupled", (f64::from(self.config.coupling_factor) * p).min(1.0));
-        out.gauge("credit_bytes", self.wrr.credit() as f64 / 100.0);
+        out.gauge("credit_bytes", self.scheduler.credit_bytes());
     }
 }
 

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, cake, cnq, deltic, docsis, dualpi2, fifo, lfq_cobalt, twin_codel_af};
+use super::{
+    Aqm, Pkt, cake, cnq, curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq_pie,
+    lfq_cobalt, pi2, pie, twin_codel_af,
+};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -19,6 +22,11 @@ qdiscs! {
     LfqCobalt(lfq_cobalt::LfqCobaltConfig),
     TwinCodelAf(twin_codel_af::TwinCodelAfConfig),
     Deltic(deltic::DelticConfig),
+    DualPi2Rfc9332(dualpi2_rfc9332::DualPi2Rfc9332),
+    CurvyRed(curvy_red::CurvyRed),
+    Pi2(pi2::Pi2Config),
+    Pie(pie::PieConfig),
+    FqPie(fq_pie::FqPieConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.

@@ -1,0 +1,215 @@
+//! FQ-PIE, as Linux has it (`sch_fq_pie`, 7.2): FQ-CoDel's deficit round robin (RFC 8290) with the
+//! law of PIE on each flow.
+//!
+//! Flows are told apart by a hash and share the link; a flow that sends little goes first. Each flow
+//! has its own probability, from its own packets' delay, and its own burst allowance. One timer
+//! updates all flows, at most 2048 of them in a jiffy. When the qdisc is full, the new packet is
+//! dropped, whoever sent it. `memory_limit` is read, but the kernel only counts how often it is
+//! exceeded and drops nothing, so it is without effect here.
+
+use super::drr::{Drr, FlowHash};
+use super::fifo::Queue;
+use super::pie::{Law, MAX_PROB, PARAMS, PieParams};
+use super::registry::{LinkInfo, Qdisc};
+use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx, jiffies};
+use crate::tc::{Args, Param, TcError, param};
+use crate::time::Time;
+use crate::units::MTU_FRAME;
+
+/// The number of flows that the kernel takes.
+const FLOWS_MAX: u32 = 1 << 16;
+/// The kernel raises a smaller quantum to the first and refuses one beyond the second.
+const QUANTUM_MIN: u32 = 256;
+const QUANTUM_MAX: u32 = 1 << 20;
+/// How many flows are updated in one jiffy (Linux).
+const UPDATED_AT_ONCE: usize = 2048;
+
+/// The parameters, by their names in `tc`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FqPieConfig {
+    /// In packets, all flows together.
+    pub limit: u32,
+    pub flows: u32,
+    /// In bytes.
+    pub quantum: u32,
+    /// In bytes of kernel memory; without effect.
+    pub memory_limit: u32,
+    /// In percent: ECT packets are dropped above.
+    pub ecn_prob: u32,
+    pub params: PieParams,
+}
+
+impl Default for FqPieConfig {
+    fn default() -> Self {
+        FqPieConfig {
+            limit: 10_240,
+            flows: 1024,
+            quantum: MTU_FRAME,
+            memory_limit: 32 << 20,
+            ecn_prob: 10,
+            params: PieParams::default(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Flow<P> {
+    queue: Queue<P>,
+    law: Law,
+}
+
+/// The queue at work.
+#[derive(Debug)]
+pub struct FqPie<P> {
+    flows: Drr<Flow<P>>,
+    hash: FlowHash,
+    backlog: Backlog,
+    next_update: Time,
+    /// The first flow that the next update is for.
+    cursor: usize,
+    config: FqPieConfig,
+}
+
+impl<P: Pkt> FqPie<P> {
+    fn new(config: FqPieConfig, now: Time) -> Self {
+        let mut flows = Drr::new(config.quantum);
+        for _ in 0..config.flows {
+            flows.add(Flow { queue: Queue::new(), law: Law::default() });
+        }
+        FqPie {
+            flows,
+            hash: FlowHash::default(),
+            backlog: Backlog::default(),
+            next_update: config.params.next_update(now),
+            cursor: 0,
+            config,
+        }
+    }
+}
+
+impl<P: Pkt + Send> Aqm<P> for FqPie<P> {
+    fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
+        let i = self.hash.index(pkt.flow_hash(), self.config.flows, cx.rng);
+        let Flow { queue, law } = self.flows.flow_mut(i);
+        if self.backlog.packets >= u64::from(self.config.limit) {
+            law.dropped();
+            return cx.drop(pkt, DropReason::Overflow);
+        }
+        let ecn_prob = MAX_PROB / 100 * u64::from(self.config.ecn_prob);
+        if !law.admits(&self.config.params, ecn_prob, queue.bytes(), &mut pkt, cx) {
+            return cx.drop(pkt, DropReason::Aqm);
+        }
+        self.backlog.packets += 1;
+        self.backlog.bytes += u64::from(pkt.frame_len());
+        queue.push(pkt);
+        self.flows.activate(i);
+    }
+
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        loop {
+            let i = self.flows.turn()?;
+            let Flow { queue, law } = self.flows.flow_mut(i);
+            let Some(pkt) = queue.pop() else {
+                self.flows.found_empty();
+                continue;
+            };
+            law.departed(&self.config.params, &pkt, queue.bytes(), cx.now);
+            self.flows.charge(i, pkt.frame_len());
+            self.backlog.packets -= 1;
+            self.backlog.bytes -= u64::from(pkt.frame_len());
+            return Some(pkt);
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+    fn next_timer(&self) -> Time {
+        self.next_update
+    }
+    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
+        let flows = self.config.flows as usize;
+        let end = flows.min(self.cursor + UPDATED_AT_ONCE);
+        for i in self.cursor..end {
+            let Flow { queue, law } = self.flows.flow_mut(i);
+            law.update(&self.config.params, queue.bytes());
+        }
+        (self.cursor, self.next_update) = if end < flows {
+            (end, jiffies::expiry(cx.now, 0))
+        } else {
+            (0, self.config.params.next_update(cx.now))
+        };
+    }
+
+    /// The lists; and the law, if there is only one.
+    fn probe(&self, out: &mut dyn Gauges) {
+        let (new, old) = self.flows.listed();
+        out.gauge("new_flows", f64::from(new));
+        out.gauge("old_flows", f64::from(old));
+        if self.config.flows == 1 {
+            self.flows.flow(0).law.probe(out);
+        }
+    }
+}
+
+impl Qdisc for FqPieConfig {
+    const NAME: &'static str = "fq_pie";
+    const SUMMARY: &'static str = "fair queueing with PIE on each flow";
+    const PARAMS: &'static [Param] = &{
+        let [a, b, c, d, e, f, g, h, i, j] = PARAMS;
+        [
+            param("limit", "PACKETS", "10240", "what all flows hold at most"),
+            param("flows", "NUMBER", "1024", "into how many flows packets are hashed"),
+            param("quantum", "BYTES", "1514", "what a flow may send in its turn; at least 256"),
+            param("memory_limit", "BYTES", "33554432", "accepted, without effect as in the kernel"),
+            param("ecn_prob", "PERCENTAGE", "10", "p above which ECT packets are dropped, 1 to 99"),
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+        ]
+    };
+
+    fn parse(args: &mut Args) -> Result<Self, TcError> {
+        let mut config = FqPieConfig::default();
+        while let Some(keyword) = args.keyword() {
+            match keyword {
+                "limit" => config.limit = args.number(1, u32::MAX)?,
+                "flows" => config.flows = args.number(1, FLOWS_MAX)?,
+                "quantum" => {
+                    config.quantum = args.value("a size from 1 to 1m (1048576)", |s| {
+                        crate::tc::parse_size(s).filter(|n| (1..=QUANTUM_MAX).contains(n))
+                    })?;
+                    config.quantum = config.quantum.max(QUANTUM_MIN);
+                }
+                "memory_limit" => config.memory_limit = args.size()?,
+                "ecn_prob" => config.ecn_prob = args.number(1, 99)?,
+                _ if config.params.parse(keyword, args)? => {}
+                _ => return Err(args.unknown()),
+            }
+        }
+        Ok(config)
+    }
+
+    fn canonical(&self) -> String {
+        format!(
+            "limit {} flows {} quantum {} memory_limit {} ecn_prob {} {}",
+            self.limit,
+            self.flows,
+            self.quantum,
+            self.memory_limit,
+            self.ecn_prob,
+            self.params.canonical(),
+        )
+    }
+
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(FqPie::new(self.clone(), link.now))
+    }
+}

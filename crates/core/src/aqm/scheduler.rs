@@ -1,0 +1,222 @@
+//! Which of two coupled queues sends next: the schedulers of RFC 9332 Section 4.2.2.
+//!
+//! L is for low latency, C for the rest. L goes first, but C must not starve:
+//! * `strict`: L always goes first, C gets what is left;
+//! * `tshift`, time-shifted FIFO: L goes first unless C's head has waited longer by the time shift;
+//! * `wrr`, weighted round robin by a credit of bytes, as in Linux `sch_dualpi2`;
+//! * `drr`, deficit round robin, which gives each its share of bytes in turns.
+
+use super::Pkt;
+use super::fifo::Queue;
+use crate::tc::{self, Args, Param, TcError, param};
+use crate::time::{Span, Time};
+use crate::units::MTU_FRAME;
+
+/// The bands, see [`super::Aqm::bands`].
+pub const L: usize = 0;
+pub const C: usize = 1;
+pub const BANDS: &[&str] = &["L", "C"];
+
+/// A queue's turn, and what each byte that it sends adds to the scheduler's memory.
+#[derive(Copy, Clone, Debug)]
+pub struct Turn {
+    pub band: usize,
+    charge: i64,
+}
+
+/// Weighted round robin with one number as its memory.
+#[derive(Clone, Debug)]
+pub struct Wrr {
+    weight_l: i64,
+    weight_c: i64,
+    /// In bytes times weight: C's turn if positive.
+    credit: i64,
+}
+
+impl Wrr {
+    pub fn new(weight_l: i64, weight_c: i64) -> Self {
+        let mut wrr = Wrr { weight_l, weight_c, credit: 0 };
+        wrr.reset();
+        wrr
+    }
+    /// C gets so many percent.
+    pub fn protecting(c_percent: u8) -> Self {
+        Wrr::new(100 - i64::from(c_percent), i64::from(c_percent))
+    }
+    /// While both wait, L is charged with C's weight and C with L's, and the sign says whose turn
+    /// it is: so the bytes leave in the ratio of the weights.
+    #[inline]
+    pub fn pick(&mut self, l_empty: bool, c_empty: bool) -> Option<Turn> {
+        match (l_empty, c_empty) {
+            (false, false) if self.credit <= 0 => Some(Turn { band: L, charge: self.weight_c }),
+            (false, false) => Some(Turn { band: C, charge: -self.weight_l }),
+            (false, true) => Some(Turn { band: L, charge: 0 }),
+            (true, false) => Some(Turn { band: C, charge: 0 }),
+            (true, true) => {
+                self.reset();
+                None
+            }
+        }
+    }
+    #[inline]
+    pub fn sent(&mut self, turn: Turn, bytes: u64) {
+        self.credit += turn.charge * bytes as i64;
+    }
+    /// An idle link forgets the past; the queue with the larger share starts.
+    fn reset(&mut self) {
+        self.credit = i64::from(MTU_FRAME) * (self.weight_c - self.weight_l);
+    }
+    pub fn credit_bytes(&self) -> f64 {
+        self.credit as f64 / (self.weight_l + self.weight_c) as f64
+    }
+}
+
+/// Deficit round robin: a queue that gets its turn may send a quantum of bytes more.
+#[derive(Clone, Debug)]
+pub struct Drr {
+    quantum: [i64; 2],
+    deficit: [i64; 2],
+    turn: usize,
+}
+
+impl Drr {
+    /// The smaller quantum is a full frame.
+    fn new(c_percent: u8) -> Self {
+        let shares = [100 - i64::from(c_percent), i64::from(c_percent)];
+        let quantum = shares.map(|s| i64::from(MTU_FRAME) * s / shares[L].min(shares[C]).max(1));
+        Drr { quantum, deficit: [0; 2], turn: C }
+    }
+    fn pick(&mut self, heads: [Option<i64>; 2]) -> Option<Turn> {
+        if heads == [None, None] {
+            self.deficit = [0; 2];
+            self.turn = C; // so that L begins
+            return None;
+        }
+        loop {
+            match heads[self.turn] {
+                Some(len) if len <= self.deficit[self.turn] => {
+                    return Some(Turn { band: self.turn, charge: 0 });
+                }
+                Some(_) => {}
+                None => self.deficit[self.turn] = 0,
+            }
+            self.turn = L + C - self.turn;
+            self.deficit[self.turn] += self.quantum[self.turn];
+        }
+    }
+}
+
+/// A scheduler at work.
+#[derive(Clone, Debug)]
+pub enum Scheduler {
+    Strict,
+    TimeShift(Span),
+    Wrr(Wrr),
+    Drr(Drr),
+}
+
+impl Scheduler {
+    /// Whose turn it is; `None` if both are empty.
+    #[inline]
+    pub fn pick<P: Pkt>(&mut self, l: &Queue<P>, c: &Queue<P>, now: Time) -> Option<Turn> {
+        let l_first = match self {
+            Scheduler::Wrr(wrr) => return wrr.pick(l.is_empty(), c.is_empty()),
+            Scheduler::Drr(drr) => {
+                let len = |q: &Queue<P>| q.front().map(|pkt| i64::from(pkt.frame_len()));
+                return drr.pick([len(l), len(c)]);
+            }
+            Scheduler::Strict => true,
+            Scheduler::TimeShift(shift) => age(l, now) + *shift >= age(c, now),
+        };
+        let band = match (l.is_empty(), c.is_empty()) {
+            (true, true) => return None,
+            (false, true) => L,
+            (true, false) => C,
+            (false, false) => {
+                if l_first {
+                    L
+                } else {
+                    C
+                }
+            }
+        };
+        Some(Turn { band, charge: 0 })
+    }
+    /// The packet was sent. (A dropped one costs its queue nothing.)
+    #[inline]
+    pub fn sent(&mut self, turn: Turn, bytes: u64) {
+        match self {
+            Scheduler::Wrr(wrr) => wrr.sent(turn, bytes),
+            Scheduler::Drr(drr) => drr.deficit[turn.band] -= bytes as i64,
+            Scheduler::Strict | Scheduler::TimeShift(_) => {}
+        }
+    }
+}
+
+/// How long the head has waited; zero if there is none.
+#[inline]
+pub fn age<P: Pkt>(queue: &Queue<P>, now: Time) -> Span {
+    queue.front().map_or(Span::ZERO, |pkt| now.since(pkt.enqueued_at()))
+}
+
+/// What a qdisc string may say about the scheduler.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SchedulerConfig {
+    pub kind: Kind,
+    pub tshift: Span,
+    /// C's share in percent, for `wrr` and `drr`.
+    pub classic_protection: u8,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Strict,
+    TimeShift,
+    Wrr,
+    Drr,
+}
+
+const KINDS: [(&str, Kind); 4] =
+    [("strict", Kind::Strict), ("tshift", Kind::TimeShift), ("wrr", Kind::Wrr), ("drr", Kind::Drr)];
+
+impl SchedulerConfig {
+    /// The parameters for a listing, with the defaults of the queue.
+    pub const fn params(kind: &'static str, tshift: &'static str) -> [Param; 3] {
+        [
+            param("scheduler", "strict|tshift|wrr|drr", kind, "which queue sends next"),
+            param("tshift", "TIME", tshift, "tshift: C goes first if its head is older by more"),
+            param("classic_protection", "PERCENTAGE", "10%", "wrr, drr: share granted to C"),
+        ]
+    }
+    /// Reads the value if the keyword is one of the scheduler's.
+    pub fn parse(&mut self, keyword: &str, args: &mut Args) -> Result<bool, TcError> {
+        match keyword {
+            "scheduler" => {
+                self.kind = args.value("strict, tshift, wrr or drr", |s| {
+                    KINDS.iter().find(|(name, _)| *name == s).map(|&(_, kind)| kind)
+                })?;
+            }
+            "tshift" => self.tshift = args.time()?,
+            "classic_protection" => {
+                self.classic_protection = args.value("a percentage from 1% to 99%", |s| {
+                    tc::parse_percent(s).filter(|p| (1..100).contains(p))
+                })?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+    pub fn canonical(&self) -> String {
+        let name = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
+        let tshift = tc::format_time(self.tshift);
+        format!("scheduler {name} tshift {tshift} classic_protection {}%", self.classic_protection)
+    }
+    pub fn build(&self) -> Scheduler {
+        match self.kind {
+            Kind::Strict => Scheduler::Strict,
+            Kind::TimeShift => Scheduler::TimeShift(self.tshift),
+            Kind::Wrr => Scheduler::Wrr(Wrr::protecting(self.classic_protection)),
+            Kind::Drr => Scheduler::Drr(Drr::new(self.classic_protection)),
+        }
+    }
+}
