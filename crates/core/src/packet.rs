@@ -26,7 +26,7 @@ pub const UDP_IP_HEADERS: u32 = 20 + 8;
 
 /// Bit set of what a packet is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     pub const DATA: Flags = Flags(1);
@@ -42,6 +42,8 @@ impl Flags {
     pub const UDP: Flags = Flags(1 << 6);
     /// The last segment of a transfer.
     pub const FIN: Flags = Flags(1 << 7);
+    /// A bit was flipped on the way: the receiver's checksum finds out.
+    pub const CORRUPT: Flags = Flags(1 << 8);
 
     #[inline]
     pub const fn has(self, f: Flags) -> bool {
@@ -200,5 +202,8 @@ impl Pkt for Packet {
     #[inline]
     fn dscp(&self) -> u8 {
         self.dscp
+    }
+    fn corrupt(&mut self) {
+        self.flags = self.flags.with(Flags::CORRUPT);
     }
 }

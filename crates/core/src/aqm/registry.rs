@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, dualpi2, fifo};
+use super::{Aqm, Pkt, dualpi2, fifo, netem, tbf};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -12,10 +12,12 @@ qdiscs! {
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
     DualPi2(dualpi2::DualPi2Config),
+    Netem(netem::NetemConfig),
+    Tbf(tbf::TbfConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.
-pub trait Qdisc: Sized + Default + Clone + PartialEq + std::fmt::Debug {
+pub trait Qdisc: Sized + Clone + PartialEq + std::fmt::Debug {
     /// As `tc` calls it.
     const NAME: &'static str;
     const SUMMARY: &'static str;

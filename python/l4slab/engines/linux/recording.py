@@ -662,13 +662,13 @@ def _check_ends(observed: Observed) -> None:
 
 
 def _check_ecn(observed: Observed) -> None:
-    dropped = any(link.dropped.any() for link in observed.links)
+    lost = any(link.dropped.any() for link in observed.links) or bool(observed.run.get("impairs"))
     for flow in observed.lab.flows:
         samples = observed.of_flow(flow)
         modes = {ECN_MODES[int(mode)] for mode in samples["ecn_mode"][samples["state"] == ESTABLISHED]} - {"pending"}
         wanted = labs.expected_ecn_mode(flow.ecn, flow.peer_ecn) if flow.is_tcp else ""
         # A lost SYN is repeated without ECN: that is TCP, not the laboratory.
-        if flow.is_tcp and modes and wanted not in modes and not dropped:
+        if flow.is_tcp and modes and wanted not in modes and not lost:
             found = " and ".join(sorted(modes))
             raise CheckError(
                 f'the ECN negotiation of flow "{flow.spec["name"]}" ended with {found} instead of {wanted}'
