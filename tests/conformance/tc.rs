@@ -107,7 +107,7 @@ fn strings_and_their_canonical_form() {
             "tbf rate 1mbit burst 5120b limit 10240b mpu 0 overhead 0 linklayer ethernet".into(),
         ),
         (
-            "tbf l 1k buffer 5k/8 rate 8mbit p 9mbit minburst 2k mpu 64 ov 4 li adsl",
+            "tbf l 1k buffer 5k/8 rate 8mbit p 9mbit minburst 2k mpu 64 ov 4 link adsl",
             "tbf rate 8mbit burst 5120b peakrate 9mbit mtu 2048b limit 1024b mpu 64 overhead 4 linklayer atm".into(),
         ),
         (
