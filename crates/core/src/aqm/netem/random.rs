@@ -18,7 +18,7 @@ impl Lfsr113 {
         // A component whose counting bits are all zero would stay there.
         Lfsr113([2, 8, 16, 128].map(|least| if x < least { x + least } else { x }))
     }
-    pub fn next(&mut self) -> u32 {
+    pub fn u32(&mut self) -> u32 {
         for (z, (q, r, bits, s)) in self.0.iter_mut().zip(COMPONENTS) {
             *z = ((*z & bits) << s) ^ (((*z << q) ^ *z) >> r);
         }
@@ -34,7 +34,7 @@ impl Source {
     #[inline]
     pub fn u32(&mut self, rng: &mut Rng) -> u32 {
         match &mut self.0 {
-            Some(own) => own.next(),
+            Some(own) => own.u32(),
             None => rng.u32(),
         }
     }
