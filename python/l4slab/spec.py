@@ -790,4 +790,8 @@ def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         raise _Problem(
             ("impair", name), "before", f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
         )
-    return {"name": name, "netem": one_line(impair.netem), "before": impair.before, "direction": impair.direction}
+    try:
+        netem = _core.canonical_qdisc(f"netem {impair.netem}").removeprefix("netem ")
+    except ValueError as error:
+        raise _Problem(("impair", name), "netem", f"= {show(impair.netem)}: {error}") from None
+    return {"name": name, "netem": netem, "before": impair.before, "direction": impair.direction}

@@ -148,7 +148,10 @@ ADDED = {
         '[impair.wifi]\nnetem = "delay 1ms"\nbefore = "bottleneck"\ndirection = "forwards"',
         ["impair.wifi.direction", '"forwards"', '"forward"'],
     ),
-    "sim does not impair": ('[impair.wifi]\nnetem = "delay 1ms"\nbefore = "bottleneck"', ["[impair.wifi]", "remove"]),
+    "impair in words that tc does not have": (
+        '[impair.wifi]\nnetem = "dealy 1ms"\nbefore = "bottleneck"',
+        ["impair.wifi.netem", '"dealy 1ms"', '"delay"'],
+    ),
     "empty sweep": ('[sweep]\n"flow.a.rtt" = []', ['sweep."flow.a.rtt"', "[]", "at least one"]),
     "sweep is no list": ('[sweep]\n"flow.a.rtt" = "5ms"', ['sweep."flow.a.rtt"', '"5ms"', "list"]),
     "sweep over no flow": ('[sweep]\n"flow.b.rtt" = ["5ms"]', ["flow.b.rtt", '"b"', "a"]),

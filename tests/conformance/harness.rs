@@ -21,12 +21,23 @@ pub struct Packet {
     /// Its sender and its receiver.
     pub hosts: (u32, u32),
     pub dscp: u8,
+    /// A bit was flipped.
+    pub corrupt: bool,
 }
 
 impl Packet {
     /// A full frame; the next of its flow.
     pub fn new(ecn: Ecn) -> Packet {
-        Packet { id: 0, len: FRAME, ecn, at: Time::ZERO, flow: 0, hosts: (0, 0), dscp: 0 }
+        Packet {
+            id: 0,
+            len: FRAME,
+            ecn,
+            at: Time::ZERO,
+            flow: 0,
+            hosts: (0, 0),
+            dscp: 0,
+            corrupt: false,
+        }
     }
 }
 
@@ -58,6 +69,9 @@ impl Pkt for Packet {
     fn set_dscp(&mut self, dscp: u8) {
         self.dscp = dscp;
     }
+    fn corrupt(&mut self) {
+        self.corrupt = true;
+    }
 }
 
 /// What a dequeue delivered.
@@ -75,6 +89,8 @@ pub struct Bench {
     pub drops: Vec<Dropped<Packet>>,
     /// Marks set while a packet was taken in.
     pub enqueue_marks: u64,
+    /// Duplicates that the queue made.
+    pub duplicates: u64,
     next_id: u64,
 }
 
@@ -90,6 +106,7 @@ impl Bench {
             rng: Rng::stream(seed, "bench", 0),
             drops: Vec::new(),
             enqueue_marks: 0,
+            duplicates: 0,
             next_id: 0,
         }
     }
@@ -102,6 +119,7 @@ impl Bench {
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         self.queue.enqueue(Packet { id, at: now, ..pkt }, &mut cx);
         self.enqueue_marks += u64::from(cx.marks().ce());
+        self.duplicates += u64::from(cx.duplicates());
         id
     }
     /// A packet of `len` bytes, of a flow of its own.

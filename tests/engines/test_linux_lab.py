@@ -147,9 +147,9 @@ def test_impairments_stand_before_their_link(describe: Describe) -> None:
     impair = '[impair.w]\nnetem = "delay 1ms"\nbefore = "two"\ndirection = "both"\n'
     made = lab.build(describe(TWO_LINKS + CUBIC + impair))
     assert {("x1", "i1"), ("i1", "k2"), ("s1", "j1"), ("j1", "y1"), ("y1", "c1")} <= edges(made)
-    assert lines(made, "netem delay 1ms") == [
-        "qdisc replace dev to_k2 root netem delay 1ms",
-        "qdisc replace dev to_y1 root netem delay 1ms",
+    assert lines(made, "netem limit 1000 delay 1ms") == [
+        "qdisc replace dev to_k2 root netem limit 1000 delay 1ms",
+        "qdisc replace dev to_y1 root netem limit 1000 delay 1ms",
     ]
 
 

@@ -24,7 +24,7 @@ impl std::fmt::Debug for Lab {
 pub fn lab(seconds: f64, warmup: f64) -> Lab {
     Lab(json!({
         "duration_ns": ns(seconds), "warmup_ns": ns(warmup), "seed": 1,
-        "links": [], "flows": [], "at": [], "rewrites": [],
+        "links": [], "flows": [], "at": [], "rewrites": [], "impairs": [],
     }))
 }
 
@@ -73,6 +73,11 @@ impl Lab {
     }
     pub fn at(self, seconds: f64, link: &str, change: Value) -> Lab {
         self.push("at", json!({"time_ns": ns(seconds), "link": link}), change)
+    }
+    /// netem before a link.
+    pub fn impair(self, before: &str, direction: &str, netem: &str) -> Lab {
+        let base = json!({"name": "i", "netem": netem, "before": before, "direction": direction});
+        self.push("impairs", base, json!({}))
     }
     pub fn simulation(&self) -> Simulation {
         let run = Run::from_json(&self.0.to_string()).unwrap_or_else(|e| panic!("{e}: {}", self.0));

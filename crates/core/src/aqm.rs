@@ -1,8 +1,8 @@
 //! The interface of a queue discipline.
 //!
 //! A queue owns its packets, is told the time, and never schedules itself. It tells the link about
-//! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
-//! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
+//! drops, marks and duplicates through [`QueueCx`], which makes two invariants checkable from outside:
+//! packets in + duplicates = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
 pub mod cake;
 pub mod cnq;
@@ -20,12 +20,14 @@ pub mod fq_pie;
 pub mod inverse_sqrt;
 pub mod jiffies;
 pub mod lfq_cobalt;
+pub mod netem;
 pub mod pi2;
 pub mod pie;
 pub mod queue_protection;
 pub mod registry;
 pub mod scheduler;
 pub mod shaper;
+pub mod tbf;
 pub mod twin_codel_af;
 
 use crate::ecn::Ecn;
@@ -34,7 +36,7 @@ use crate::time::Time;
 
 /// What a queue may know of a packet. Generic, so that the same queue runs in the simulator and on
 /// real packets.
-pub trait Pkt {
+pub trait Pkt: Clone {
     /// Bytes as a qdisc counts them: the Ethernet frame without FCS.
     fn frame_len(&self) -> u32;
     fn ecn(&self) -> Ecn;
@@ -49,6 +51,8 @@ pub trait Pkt {
     /// The six bits of the Differentiated Services field.
     fn dscp(&self) -> u8;
     fn set_dscp(&mut self, dscp: u8);
+    /// Flips a bit; the receiver's checksum will tell.
+    fn corrupt(&mut self);
 }
 
 /// A queue discipline.
@@ -116,6 +120,7 @@ pub struct QueueCx<'a, P> {
     pub rng: &'a mut Rng,
     band: usize,
     marks: Marks,
+    duplicates: u32,
     drops: &'a mut Vec<Dropped<P>>,
 }
 
@@ -146,7 +151,7 @@ impl Marks {
 
 impl<'a, P: Pkt> QueueCx<'a, P> {
     pub fn new(now: Time, rng: &'a mut Rng, drops: &'a mut Vec<Dropped<P>>) -> Self {
-        QueueCx { now, rng, band: 0, marks: Marks::default(), drops }
+        QueueCx { now, rng, band: 0, marks: Marks::default(), duplicates: 0, drops }
     }
 
     /// Says which inner queue the packet in hand belongs to (see [`Aqm::bands`]).
@@ -182,6 +187,13 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
         true
     }
 
+    /// A second packet like this one, which counts as a further arrival.
+    #[inline]
+    pub fn duplicate(&mut self, pkt: &P) -> P {
+        self.duplicates += 1;
+        pkt.clone()
+    }
+
     /// Gives a packet up: the new one, the head, or any other.
     #[inline]
     pub fn drop(&mut self, pkt: P, why: DropReason) {
@@ -193,6 +205,12 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
     #[inline]
     pub fn current_band(&self) -> usize {
         self.band
+    }
+
+    /// Duplicates made of the packet in hand.
+    #[inline]
+    pub fn duplicates(&self) -> u32 {
+        self.duplicates
     }
 
     /// Marks put on the packet that this call delivered or took.

@@ -1,4 +1,5 @@
 //! Network elements: small things that receive packets and wake up.
 
+pub mod impair;
 pub mod link;
 pub mod pipe;

@@ -27,7 +27,7 @@ pub const UDP_IP_HEADERS: u32 = 20 + 8;
 
 /// Bit set of what a packet is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     pub const DATA: Flags = Flags(1);
@@ -43,6 +43,8 @@ impl Flags {
     pub const UDP: Flags = Flags(1 << 6);
     /// The last segment of a transfer.
     pub const FIN: Flags = Flags(1 << 7);
+    /// A bit was flipped on the way: the receiver's checksum finds out.
+    pub const CORRUPT: Flags = Flags(1 << 8);
 
     #[inline]
     pub const fn has(self, f: Flags) -> bool {
@@ -201,5 +203,9 @@ impl Pkt for Packet {
     #[inline]
     fn set_dscp(&mut self, dscp: u8) {
         self.dscp = dscp;
+    }
+    #[inline]
+    fn corrupt(&mut self) {
+        self.flags = self.flags.with(Flags::CORRUPT);
     }
 }

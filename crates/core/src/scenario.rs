@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::cc::registry as controllers;
 use crate::ecn::Ecn;
@@ -28,6 +29,8 @@ pub struct Run {
     pub at: Vec<Change>,
     #[serde(default)]
     pub rewrites: Vec<Rewrite>,
+    #[serde(default)]
+    pub impairs: Vec<ImpairSpec>,
 }
 
 fn default_sample() -> u64 {
@@ -139,6 +142,28 @@ pub struct Rewrite {
     pub to: Ecn,
 }
 
+/// netem before a link: for the data packets that cross it (forward), for the ACKs of flows that cross
+/// it (reverse), or for both, each with a netem of its own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImpairSpec {
+    pub name: String,
+    /// In `tc`'s words, without "netem" itself.
+    pub netem: String,
+    pub before: String,
+    #[serde(default)]
+    pub direction: Direction,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    #[default]
+    Forward,
+    Reverse,
+    Both,
+}
+
 /// What is wrong with a run, in one sentence.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
@@ -202,6 +227,14 @@ impl Run {
                 return wrong(format!("rewrite: there is no flow \"{}\"", r.flow));
             }
         }
+        for i in &self.impairs {
+            self.link(&i.before)
+                .and_then(|_| i.config())
+                .map_err(|e| ScenarioError(format!("impair \"{}\": {e}", i.name)))?;
+        }
+        if self.impairs.len() > 100 {
+            return wrong("at most 100 impairments are supported");
+        }
         Ok(())
     }
 
@@ -248,6 +281,15 @@ impl Run {
 /// Reads a tc string.
 pub fn parse_qdisc(text: &str) -> Result<QdiscConfig, ScenarioError> {
     qdiscs::parse(text).map_err(|e| ScenarioError(e.to_string()))
+}
+
+impl ImpairSpec {
+    pub fn config(&self) -> Result<NetemConfig, ScenarioError> {
+        match parse_qdisc(&format!("netem {}", self.netem))? {
+            QdiscConfig::Netem(config) => Ok(config),
+            other => unreachable!("netem was read as {}", other.canonical()),
+        }
+    }
 }
 
 /// A flow's controller with its options.

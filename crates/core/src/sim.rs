@@ -10,6 +10,7 @@ use crate::aqm::registry::QdiscConfig;
 use crate::cc::EcnWish;
 use crate::ecn::Ecn;
 use crate::event::{ElementId, EventQueue};
+use crate::net::impair::Impair;
 use crate::net::link::{Departure, Link, is_payload};
 use crate::net::pipe::Pipe;
 use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
@@ -17,7 +18,8 @@ use crate::prefetch::{AHEAD, prefetch};
 use crate::probe::{Distribution, Series};
 use crate::rng::Rng;
 use crate::scenario::{
-    EcnSetting, FlowSpec, Kind, Run, ScenarioError, Side, controller, parse_qdisc,
+    Direction, EcnSetting, FlowSpec, ImpairSpec, Kind, Run, ScenarioError, Side, controller,
+    parse_qdisc,
 };
 use crate::time::{Span, Time};
 use crate::traffic::cbr::Cbr;
@@ -27,11 +29,31 @@ use crate::transport::sack::SackStore;
 use crate::transport::sender::{Sender, SenderConfig};
 use crate::units::{MTU_FRAME, Rate};
 
-/// One direction of a group's path: a delay, then links.
+/// One direction of a group's path: a delay, then links and what impairs packets before them.
 #[derive(Clone, Debug)]
 struct Path {
     pipe: Option<usize>,
-    links: Vec<usize>,
+    hops: Vec<Hop>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Hop {
+    Link(usize),
+    Impair(usize),
+}
+
+impl Path {
+    /// The place of the first link.
+    fn first_link(&self) -> usize {
+        self.hops.iter().take_while(|hop| matches!(hop, Hop::Impair(_))).count()
+    }
+}
+
+/// An `[impair]` table: its elements by direction.
+struct ImpairPlace {
+    link: usize,
+    forward: Option<usize>,
+    reverse: Option<usize>,
 }
 
 /// Rewriting of the ECN field of a group's data at a place of its path.
@@ -68,6 +90,8 @@ struct Group {
     dscp: u8,
     flows: std::ops::Range<FlowId>,
     forward: Path,
+    /// The place of the first link in it.
+    first_link: u8,
     reverse: Path,
     rewrites: Vec<RewriteRule>,
     stats: GroupStats,
@@ -96,6 +120,7 @@ enum Element {
     Service(usize),
     /// The queue's own timer.
     Timer(usize),
+    Impair(usize),
     Agenda,
     Sample,
 }
@@ -149,11 +174,13 @@ pub struct Simulation {
     elements: Vec<Element>,
     service_elements: Vec<ElementId>,
     timer_elements: Vec<ElementId>,
+    impair_elements: Vec<ElementId>,
     agenda_element: ElementId,
     sample_element: ElementId,
     first_flow_element: ElementId,
     air: Air,
     links: Vec<Link>,
+    impairs: Vec<Impair>,
     /// Ends of TCP flows, by flow number, and then the sources of the other flows.
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
@@ -184,11 +211,13 @@ impl Simulation {
             elements: Vec::new(),
             service_elements: Vec::new(),
             timer_elements: Vec::new(),
+            impair_elements: Vec::new(),
             agenda_element: 0,
             sample_element: 0,
             first_flow_element: 0,
             air: Air::default(),
             links: Vec::new(),
+            impairs: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
             sources: Vec::new(),
@@ -208,11 +237,15 @@ impl Simulation {
             let qdisc = parse_qdisc(&l.qdisc)?;
             b.links.push(Link::new(l.name.clone(), rate, l.burst_bytes, qdisc, rng));
         }
+        let mut places = Vec::new();
+        for (i, spec) in run.impairs.iter().enumerate() {
+            places.push(b.add_impair(run, spec, i as u64)?);
+        }
         // TCP flows are numbered first, so that a number tells what a flow is.
         let tcp = |f: &&FlowSpec| f.kind == Kind::Tcp;
         let tcp_flows: u32 = run.flows.iter().filter(tcp).map(|f| f.count).sum();
         for spec in &run.flows {
-            b.add_group(run, spec, tcp_flows, &mut agenda)?;
+            b.add_group(run, spec, &places, tcp_flows, &mut agenda)?;
         }
         b.many_flows = b.senders.len() > MANY_FLOWS;
         for c in &run.at {
@@ -231,10 +264,32 @@ impl Simulation {
         Ok(b)
     }
 
+    fn add_impair(
+        &mut self,
+        run: &Run,
+        spec: &ImpairSpec,
+        number: u64,
+    ) -> Result<ImpairPlace, ScenarioError> {
+        let config = spec.config()?;
+        let mut element = |not: Direction, name: &str| {
+            (spec.direction != not).then(|| {
+                let rng = Rng::stream(run.seed, name, number);
+                self.impairs.push(Impair::new(config.clone(), rng));
+                self.impairs.len() - 1
+            })
+        };
+        Ok(ImpairPlace {
+            link: run.link(&spec.before)?,
+            forward: element(Direction::Reverse, "impair"),
+            reverse: element(Direction::Forward, "impair reverse"),
+        })
+    }
+
     fn add_group(
         &mut self,
         run: &Run,
         spec: &FlowSpec,
+        places: &[ImpairPlace],
         tcp_flows: u32,
         agenda: &mut Vec<(Time, Deed)>,
     ) -> Result<(), ScenarioError> {
@@ -243,10 +298,25 @@ impl Simulation {
             names.iter().map(|n| run.link(n)).collect()
         };
         let (forward_links, reverse_links) = (links(&spec.path)?, links(&spec.reverse_path)?);
+        let mut forward_hops = Vec::new();
+        for &link in &forward_links {
+            let before = places.iter().filter(|p| p.link == link);
+            forward_hops.extend(before.filter_map(|p| p.forward).map(Hop::Impair));
+            forward_hops.push(Hop::Link(link));
+        }
+        // ACKs are impaired where they set out, whichever links they cross themselves.
+        let crossed =
+            |p: &&ImpairPlace| forward_links.contains(&p.link) || reverse_links.contains(&p.link);
+        let impaired = places.iter().filter(crossed).filter_map(|p| p.reverse).map(Hop::Impair);
+        let reverse_hops = impaired.chain(reverse_links.iter().copied().map(Hop::Link)).collect();
         // Half of the base RTT before the links, half on the way back.
         let half = Span(spec.rtt_ns / 2);
-        let forward = Path { pipe: self.pipe(half), links: forward_links };
-        let reverse = Path { pipe: self.pipe(Span(spec.rtt_ns) - half), links: reverse_links };
+        let forward = Path { pipe: self.pipe(half), hops: forward_hops };
+        let reverse = Path { pipe: self.pipe(Span(spec.rtt_ns) - half), hops: reverse_hops };
+        if forward.hops.len().max(reverse.hops.len()) > usize::from(u8::MAX) {
+            let what = "a path with more than 255 links and impairments";
+            return Err(ScenarioError(format!("flow \"{}\": {what} is not supported", spec.name)));
+        }
         let first = match spec.kind {
             Kind::Tcp => self.senders.len() as FlowId,
             Kind::Cbr => tcp_flows + self.sources.len() as FlowId,
@@ -282,6 +352,7 @@ impl Simulation {
             cc,
             dscp: spec.dscp,
             flows: first..first + spec.count,
+            first_link: forward.first_link() as u8,
             forward,
             reverse,
             rewrites,
@@ -317,6 +388,7 @@ impl Simulation {
         self.air.elements = (0..self.air.pipes.len()).map(|i| add(Element::Pipe(i))).collect();
         self.service_elements = (0..self.links.len()).map(|i| add(Element::Service(i))).collect();
         self.timer_elements = (0..self.links.len()).map(|i| add(Element::Timer(i))).collect();
+        self.impair_elements = (0..self.impairs.len()).map(|i| add(Element::Impair(i))).collect();
         self.sample_element = add(Element::Sample);
         self.first_flow_element = self.elements.len() as ElementId;
         let tcp_elements = self.senders.len() * ELEMENTS_PER_FLOW as usize;
@@ -355,6 +427,13 @@ impl Simulation {
     pub fn links(&self) -> &[Link] {
         &self.links
     }
+    pub fn impairs(&self) -> &[Impair] {
+        &self.impairs
+    }
+    /// ACKs with SACK blocks that are under way.
+    pub fn sacks_under_way(&self) -> usize {
+        self.sacks.in_use()
+    }
 
     #[inline]
     fn wake(&mut self, element: ElementId) {
@@ -381,6 +460,7 @@ impl Simulation {
                     self.serve(i);
                 }
             }
+            Element::Impair(i) => self.release(i),
             Element::Agenda => self.follow_agenda(),
             Element::Sample => {
                 self.take_sample();
@@ -508,24 +588,47 @@ impl Simulation {
         let g = &mut self.groups[usize::from(pkt.group)];
         let is_ack = pkt.flags.has(Flags::ACK);
         let path = if is_ack { &g.reverse } else { &g.forward };
-        let Some(&link) = path.links.get(usize::from(pkt.hop)) else {
-            self.arrive(pkt, is_ack);
-            return;
+        let link = match path.hops.get(usize::from(pkt.hop)) {
+            Some(&Hop::Link(link)) => link,
+            Some(&Hop::Impair(i)) => return self.impair(i, pkt),
+            None => return self.arrive(pkt, is_ack),
         };
         if is_payload(&pkt) {
-            if pkt.hop == 0 {
+            if pkt.hop == g.first_link {
                 g.stats.sent_packets += 1;
                 pkt.dscp = g.dscp;
             }
             rewrite(&g.rewrites, link, Side::Before, &mut pkt);
         }
-        self.links[link].arrive(self.now, pkt);
+        let duplicates = self.links[link].arrive(self.now, pkt);
+        if duplicates > 0 {
+            self.sacks.share(pkt.sack, duplicates);
+        }
         if self.links[link].has_drops() {
             self.account_drops(link);
         }
         if self.idle(link) {
             self.serve(link);
         }
+    }
+
+    #[cold]
+    fn impair(&mut self, i: usize, pkt: Packet) {
+        let duplicates = self.impairs[i].arrive(self.now, pkt);
+        self.sacks.share(pkt.sack, duplicates);
+        for lost in self.impairs[i].drain_drops() {
+            self.sacks.take(lost.sack);
+        }
+        self.release(i);
+    }
+
+    /// Passes on what an impairment lets go of.
+    fn release(&mut self, i: usize) {
+        while let Some(mut pkt) = self.impairs[i].depart(self.now) {
+            pkt.hop += 1;
+            self.proceed(pkt);
+        }
+        self.events.set(self.impair_elements[i], self.impairs[i].next());
     }
 
     /// A link that waits for its shaper need not be asked for a packet; any other may have one.
@@ -574,7 +677,7 @@ impl Simulation {
         pkt.hop += 1;
         if is_payload(&pkt) {
             let g = &mut self.groups[usize::from(pkt.group)];
-            if usize::from(pkt.hop) == g.forward.links.len() {
+            if usize::from(pkt.hop) == g.forward.hops.len() {
                 let s = &mut g.stats;
                 let bytes = u64::from(pkt.frame_len);
                 s.delivered_packets += 1;
@@ -593,6 +696,10 @@ impl Simulation {
     #[inline]
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
+        if pkt.flags.has(Flags::CORRUPT) {
+            self.sacks.take(pkt.sack);
+            return;
+        }
         if is_ack {
             self.with_sender(pkt.flow, |sender, sacks, out| {
                 sender.on_packet(now, &pkt, sacks, out);

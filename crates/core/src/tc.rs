@@ -97,6 +97,39 @@ impl<'a> Args<'a> {
         Some(self.keyword)
     }
 
+    /// The next keyword of a qdisc whose keywords `tc` lets one abbreviate: of those that begin with the
+    /// word, the first in `tc`'s order.
+    pub fn keyword_in(&mut self, order: &[&'static str]) -> Option<&'a str> {
+        let word = self.words.next()?;
+        self.keyword = order.iter().find(|k| k.starts_with(word)).copied().unwrap_or(word);
+        Some(self.keyword)
+    }
+
+    /// Is there a further word, and does it begin so?
+    pub fn next_begins(&self, so: impl Fn(char) -> bool) -> bool {
+        self.words.clone().next().is_some_and(|word| word.starts_with(so))
+    }
+
+    /// A second value of a keyword, if the next word begins with a digit: so `tc` tells it from a
+    /// keyword.
+    pub fn further<T>(
+        &mut self,
+        expected: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, TcError> {
+        let given = self.next_begins(|c| c.is_ascii_digit());
+        given.then(|| self.value(expected, read)).transpose()
+    }
+
+    /// Takes the next word if `tc` reads it as this one, which may be abbreviated.
+    pub fn take(&mut self, keyword: &'static str) -> bool {
+        let here = self.words.clone().next().is_some_and(|word| keyword.starts_with(word));
+        if here {
+            self.words.next();
+        }
+        here
+    }
+
     /// The value of the keyword, as `read` understands it; `expected` finishes the sentence
     /// "it takes …".
     pub fn value<T>(
@@ -226,6 +259,20 @@ pub fn parse_time(text: &str) -> Option<Span> {
     whole(us, f64::from(u32::MAX)).map(Span::from_micros)
 }
 
+/// A time of the newer qdiscs, in whole nanoseconds: also `ns` (`nsec`, …), which a bare number counts.
+pub fn parse_time64(text: &str) -> Option<Span> {
+    let (number, unit) = parse_float(text)?;
+    let ns = number
+        * match unit.to_ascii_lowercase().as_str() {
+            "s" | "sec" | "secs" => 1e9,
+            "ms" | "msec" | "msecs" => 1e6,
+            "us" | "usec" | "usecs" => 1e3,
+            "ns" | "nsec" | "nsecs" | "" => 1.0,
+            _ => return None,
+        };
+    whole(ns, i64::MAX as f64 / 2.0).map(Span)
+}
+
 /// A size in bytes. In `tc`, `k`, `m` and `g` are powers of 1024, even in `kbit` (128 bytes).
 pub fn parse_size(text: &str) -> Option<u32> {
     let (number, unit) = parse_float(text)?;
@@ -285,6 +332,14 @@ pub fn parse_count_any_base(text: &str) -> Option<u32> {
     }
 }
 
+/// A whole number of 31 bits and a sign in C's notation.
+pub fn parse_signed_any_base(text: &str) -> Option<i32> {
+    match text.strip_prefix('-') {
+        Some(digits) => parse_count_any_base(digits).and_then(|n| 0_i32.checked_sub_unsigned(n)),
+        None => parse_count_any_base(text).and_then(|n| i32::try_from(n).ok()),
+    }
+}
+
 /// A number of packets with the unit that tells it from a time: `5p`, `5packets`.
 pub fn parse_packets(text: &str) -> Option<u32> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -299,6 +354,39 @@ pub fn parse_percent(text: &str) -> Option<u8> {
     fits.then(|| libm::rint(number / 100.0 * 100.0) as u8)
 }
 
+/// A percentage as 32 bits: 100 % is [`u32::MAX`].
+pub fn parse_probability(text: &str) -> Option<u32> {
+    let (number, unit) = parse_float(text)?;
+    let fits = (0.0..=100.0).contains(&number) && (unit.is_empty() || unit == "%");
+    fits.then(|| libm::rint(number / 100.0 * f64::from(u32::MAX)) as u32)
+}
+
+/// The percentage with the fewest decimals that [`parse_probability`] reads back.
+pub fn format_probability(probability: u32) -> String {
+    let percent = 100.0 * f64::from(probability) / f64::from(u32::MAX);
+    let texts = (0..12).map(|decimals| format!("{percent:.decimals$}%"));
+    let mut exact = texts.filter(|text| parse_probability(text) == Some(probability));
+    exact.next().expect("twelve decimals tell 32 bits apart")
+}
+
+/// The time in the largest unit that writes it as a whole number; [`parse_time64`] reads it back.
+pub fn format_time64(time: Span) -> String {
+    match time.0 {
+        ns if ns % 1_000 == 0 && ns / 1_000 <= u64::from(u32::MAX) => format_time(time),
+        ns => format!("{ns}ns"),
+    }
+}
+
+/// The rate in the largest unit that writes it as a whole number; [`parse_rate`] reads it back.
+pub fn format_rate(rate: Rate) -> String {
+    match rate.bps() {
+        bps if bps > 0 && bps % 1_000_000_000 == 0 => format!("{}gbit", bps / 1_000_000_000),
+        bps if bps > 0 && bps % 1_000_000 == 0 => format!("{}mbit", bps / 1_000_000),
+        bps if bps > 0 && bps % 1_000 == 0 => format!("{}kbit", bps / 1_000),
+        bps => format!("{bps}bit"),
+    }
+}
+
 /// The time in the largest unit that writes it as a whole number; [`parse_time`] reads it back.
 pub fn format_time(time: Span) -> String {
     match time.as_micros() {
@@ -306,16 +394,6 @@ pub fn format_time(time: Span) -> String {
         us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
         us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
         us => format!("{us}us"),
-    }
-}
-
-/// The rate in the largest unit that writes it as a whole number; [`parse_rate`] reads it back.
-pub fn format_rate(rate: Rate) -> String {
-    match rate.bps() {
-        bps if bps % 1_000_000_000 == 0 => format!("{}gbit", bps / 1_000_000_000),
-        bps if bps % 1_000_000 == 0 => format!("{}mbit", bps / 1_000_000),
-        bps if bps % 1_000 == 0 => format!("{}kbit", bps / 1_000),
-        bps => format!("{bps}bit"),
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     Aqm, Pkt, cake, cnq, curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq_pie,
-    lfq_cobalt, pi2, pie, twin_codel_af,
+    lfq_cobalt, netem, pi2, pie, tbf, twin_codel_af,
 };
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
@@ -27,10 +27,12 @@ qdiscs! {
     Pi2(pi2::Pi2Config),
     Pie(pie::PieConfig),
     FqPie(fq_pie::FqPieConfig),
+    Netem(netem::NetemConfig),
+    Tbf(tbf::TbfConfig),
 }
 
 /// What the file of a queue provides: its parameters, and how to make the queue from them.
-pub trait Qdisc: Sized + Default + Clone + PartialEq + std::fmt::Debug {
+pub trait Qdisc: Sized + Clone + PartialEq + std::fmt::Debug {
     /// As `tc` calls it.
     const NAME: &'static str;
     const SUMMARY: &'static str;

@@ -165,17 +165,18 @@ impl Link {
         self.band_backlog[band]
     }
 
-    /// A packet arrives.
+    /// A packet arrives. Returns how often the queue duplicated it; the duplicates have arrived, too.
     #[inline]
-    pub fn arrive(&mut self, now: Time, mut pkt: Packet) {
+    pub fn arrive(&mut self, now: Time, mut pkt: Packet) -> u32 {
         pkt.enqueued_at = now;
-        self.totals.arrived += 1;
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         self.aqm.enqueue(pkt, &mut cx);
-        let (band, marks) = (cx.current_band(), cx.marks());
-        self.band_backlog[band] += 1;
+        let (band, marks, duplicates) = (cx.current_band(), cx.marks(), cx.duplicates());
+        let arrived = 1 + u64::from(duplicates);
+        self.totals.arrived += arrived;
+        self.band_backlog[band] += arrived;
         let q = &mut self.queues[band];
-        q.arrived_packets += 1;
+        q.arrived_packets += arrived;
         q.backlog_max = q.backlog_max.max(self.band_backlog[band]);
         if marks != Marks::default() {
             Self::count_marks(q, marks);
@@ -184,6 +185,7 @@ impl Link {
             self.count_drops();
         }
         self.backlog_max = self.backlog_max.max(self.backlog());
+        duplicates
     }
 
     /// Sends the next packet, if the queue gives one. The shaper must be ready.

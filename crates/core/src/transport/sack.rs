@@ -49,25 +49,47 @@ impl Blocks {
 /// Side store of the blocks of ACKs under way; a packet carries a slot number.
 #[derive(Default, Debug)]
 pub struct SackStore {
-    slots: Vec<Blocks>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    blocks: Blocks,
+    /// Packets that carry its number: more than one if the network duplicated the ACK.
+    carriers: u32,
 }
 
 impl SackStore {
     pub fn put(&mut self, blocks: Blocks) -> SackSlot {
+        let slot = Slot { blocks, carriers: 1 };
         if let Some(i) = self.free.pop() {
-            self.slots[i as usize] = blocks;
+            self.slots[i as usize] = slot;
             return SackSlot(i);
         }
-        self.slots.push(blocks);
+        self.slots.push(slot);
         SackSlot(self.slots.len() as u32 - 1)
     }
-    /// Takes the blocks out. A packet that is dropped must be taken out too.
+    /// The packet that carries this slot was duplicated so many times.
+    pub fn share(&mut self, slot: SackSlot, duplicates: u32) {
+        if slot.is_some() {
+            self.slots[slot.0 as usize].carriers += duplicates;
+        }
+    }
+    /// Takes the blocks of one packet out. A packet that is dropped must be taken out too.
     pub fn take(&mut self, slot: SackSlot) -> Blocks {
         if !slot.is_some() {
             return Blocks::default();
         }
-        self.free.push(slot.0);
-        self.slots[slot.0 as usize]
+        let taken = &mut self.slots[slot.0 as usize];
+        taken.carriers -= 1;
+        if taken.carriers == 0 {
+            self.free.push(slot.0);
+        }
+        taken.blocks
+    }
+    /// Slots in use.
+    pub fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 }

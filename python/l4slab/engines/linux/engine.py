@@ -135,6 +135,14 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
+    for link in run["links"]:
+        words = str(link["qdisc"]).split()
+        for word in ("duplicate", "corrupt"):
+            if words[0] == "netem" and word in words:
+                raise ValueError(
+                    f'link "{link["name"]}": captures before and behind a queue that has {word} do not agree; '
+                    "write it as [impair] before the link, or use the sim engine"
+                )
     lab.module_parameters(run)
 
 
