@@ -4,8 +4,13 @@
 //! drops and marks through [`QueueCx`], which makes two invariants checkable from outside:
 //! packets in = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
+pub mod codel;
+pub mod drr;
 pub mod dualpi2;
 pub mod fifo;
+pub mod fq;
+pub mod fq_codel;
+pub mod red;
 pub mod registry;
 
 use crate::ecn::Ecn;

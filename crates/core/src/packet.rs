@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::aqm::Pkt;
 use crate::ecn::Ecn;
+use crate::rng::spread;
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
@@ -157,15 +158,6 @@ impl Packet {
     fn host(&self, receiving: bool) -> u32 {
         u32::from(self.group) << 1 | u32::from(receiving)
     }
-}
-
-/// The finaliser of MurmurHash3 spreads consecutive numbers over all bits.
-#[inline]
-fn spread(number: u32) -> u32 {
-    let mut h = number.wrapping_add(0x9e37_79b9);
-    h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
-    h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
-    h ^ (h >> 16)
 }
 
 impl Pkt for Packet {

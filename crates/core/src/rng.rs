@@ -4,6 +4,15 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
+/// The finaliser of MurmurHash3 spreads consecutive numbers over all bits.
+#[inline]
+pub fn spread(number: u32) -> u32 {
+    let mut h = number.wrapping_add(0x9e37_79b9);
+    h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
+    h ^ (h >> 16)
+}
+
 /// A stream of random numbers (xoshiro256++).
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);

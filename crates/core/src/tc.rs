@@ -50,6 +50,10 @@ pub enum TcError {
     NoValue { qdisc: &'static str, keyword: String, expected: String },
     #[error("{qdisc}: {keyword} \"{value}\" is refused; {fix}")]
     BadValue { qdisc: &'static str, keyword: String, value: String, fix: String },
+    #[error("{qdisc}: {keyword} is not for here; {why}")]
+    NotHere { qdisc: &'static str, keyword: String, why: &'static str },
+    #[error("{qdisc}: {keyword} is missing; {fix}")]
+    Missing { qdisc: &'static str, keyword: &'static str, fix: &'static str },
 }
 
 /// The words after the name of a qdisc.
@@ -110,9 +114,40 @@ impl<'a> Args<'a> {
         })
     }
 
+    /// A whole number from `min` to `max`, in C's notation (`16`, `0x10`, `020`).
+    pub fn number(&mut self, min: u32, max: u32) -> Result<u32, TcError> {
+        self.value(&format!("a whole number from {min} to {max}"), |s| {
+            parse_count_any_base(s).filter(|n| (min..=max).contains(n))
+        })
+    }
+
+    /// A size above zero: `tc` takes a zero for "not given".
+    pub fn size(&mut self) -> Result<u32, TcError> {
+        self.value("a size above zero such as 1514 or 64k (k is 1024)", |s| {
+            parse_size(s).filter(|&n| n > 0)
+        })
+    }
+
+    /// A rate above zero, of 32 bits of bytes per second.
+    pub fn rate(&mut self) -> Result<Rate, TcError> {
+        self.value("a rate above zero such as 50mbit, below 34359mbit", |s| {
+            parse_rate(s).filter(|r| (1..u64::from(u32::MAX)).contains(&(r.bps() / 8)))
+        })
+    }
+
     /// Refuses a value for what it means beside others.
     pub fn refuse(&self, keyword: &str, value: String, fix: String) -> TcError {
         TcError::BadValue { qdisc: self.qdisc, keyword: keyword.to_owned(), value, fix }
+    }
+
+    /// Refuses the keyword just read, which `tc` knows.
+    pub fn not_here(&self, why: &'static str) -> TcError {
+        TcError::NotHere { qdisc: self.qdisc, keyword: self.keyword.to_owned(), why }
+    }
+
+    /// Says what was not given.
+    pub fn missing(&self, keyword: &'static str, fix: &'static str) -> TcError {
+        TcError::Missing { qdisc: self.qdisc, keyword, fix }
     }
 
     /// Refuses the keyword just read.
@@ -250,6 +285,16 @@ pub fn format_time(time: Span) -> String {
     }
 }
 
+/// The rate in the largest unit that writes it as a whole number; [`parse_rate`] reads it back.
+pub fn format_rate(rate: Rate) -> String {
+    match rate.bps() {
+        bps if bps % 1_000_000_000 == 0 => format!("{}gbit", bps / 1_000_000_000),
+        bps if bps % 1_000_000 == 0 => format!("{}mbit", bps / 1_000_000),
+        bps if bps % 1_000 == 0 => format!("{}kbit", bps / 1_000),
+        bps => format!("{bps}bit"),
+    }
+}
+
 fn parse_integer(digits: &str, base: u32) -> Option<u32> {
     // from_str_radix takes a sign in front; C's does too, but no number here may be negative.
     u32::from_str_radix(digits, base).ok()
@@ -326,6 +371,15 @@ mod tests {
         assert_eq!(parse_percent("101"), None);
         assert_eq!(parse_count_any_base("0x10"), Some(16));
         assert_eq!(parse_count_any_base("010"), Some(8));
+    }
+
+    #[test]
+    fn a_printed_rate_reads_back() {
+        for bps in [8, 1000, 550_000, 12_000_000, 3_000_000_000, 34_359_738_360] {
+            let rate = Rate::from_bps(bps);
+            assert_eq!(parse_rate(&format_rate(rate)), Some(rate));
+        }
+        assert_eq!(format_rate(Rate::from_bps(550_000)), "550kbit");
     }
 
     #[test]

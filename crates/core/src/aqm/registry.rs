@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Aqm, Pkt, dualpi2, fifo};
+use super::{Aqm, Pkt, codel, dualpi2, fifo, fq, fq_codel, red};
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
 use crate::units::Rate;
@@ -11,6 +11,10 @@ qdiscs! {
     Pfifo(fifo::Pfifo),
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
+    Red(red::RedConfig),
+    Codel(codel::CodelConfig),
+    FqCodel(fq_codel::FqCodelConfig),
+    Fq(fq::FqConfig),
     DualPi2(dualpi2::DualPi2Config),
 }
 
@@ -20,6 +24,8 @@ pub trait Qdisc: Sized + Default + Clone + PartialEq + std::fmt::Debug {
     const NAME: &'static str;
     const SUMMARY: &'static str;
     const PARAMS: &'static [Param];
+    /// An example of the words without which `tc` refuses the qdisc.
+    const REQUIRED: &'static str = "";
     /// Reads the words after the name; refuses what `tc` or the kernel would refuse.
     fn parse(args: &mut Args) -> Result<Self, TcError>;
     /// Every parameter with its value, so that equal queues print alike; `parse` reads it back.
@@ -40,6 +46,8 @@ pub struct QdiscInfo {
     pub name: &'static str,
     pub summary: &'static str,
     pub parameters: &'static [Param],
+    /// An example of the words that must not be missing.
+    pub required: &'static str,
 }
 
 /// Reads what one would give to `tc qdisc replace … root`.
@@ -90,6 +98,7 @@ macro_rules! qdiscs {
                 name: <$config as Qdisc>::NAME,
                 summary: <$config as Qdisc>::SUMMARY,
                 parameters: <$config as Qdisc>::PARAMS,
+                required: <$config as Qdisc>::REQUIRED,
             }),*]
         }
 
