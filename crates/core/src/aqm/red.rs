@@ -154,7 +154,8 @@ fn plog(delta: u32, probability: f64) -> Option<u32> {
 /// exponents to base two, though it multiplies with the natural logarithm, as `tc` does.
 fn decays(config: &RedConfig, wlog: u32) -> Option<(u32, [u8; CELLS])> {
     let packet_us = 1e6 * f64::from(config.avpkt) / (config.bandwidth.bps() / 8) as f64;
-    let per_tick = -math::ln(1.0 - 1.0 / (1_u64 << wlog) as f64) / (packet_us * TICKS_PER_US);
+    let packet_ticks = (packet_us * TICKS_PER_US).ceil();
+    let per_tick = -math::ln(1.0 - 1.0 / (1_u64 << wlog) as f64) / packet_ticks;
     let range = f64::from(DECAY_MAX) / per_tick;
     let scell_log = (0..32).find(|&log| range / ((1_u64 << log) as f64) < RANGE)?;
     let mut decay = [DECAY_MAX; CELLS];
