@@ -1,5 +1,4 @@
-//! CoDel step by step, against vectors computed by hand from the law of `codel_impl.h` (Linux 7.2),
-//! in nanoseconds.
+//! CoDel step by step, against vectors computed by hand from the law of `codel_impl.h` (Linux 7.2).
 //!
 //! In 2^-16, 1/sqrt(count) is 65535 for a count of 1; a Newton step to 2 gives 32769 (exact: 46341),
 //! then 36864, 31968, 28935, 26481 (exact from here within 1 %).
@@ -41,12 +40,13 @@ fn signals_at_a_constant_sojourn_come_on_schedule() {
     let marks = marks_at_constant_sojourn("codel ecn", wait, 1000, ms(600));
     // Above target from the first departure on; a signal when that has lasted more than 100 ms.
     assert_eq!(marks[0], wait + ms(100) + 1000);
-    // Then after 100 ms/sqrt(count): the times by the law, each at the next departure.
-    let gaps = [99_998_474, 50_001_525, 56_250_000, 48_779_296, 44_151_306, 40_406_799, 37_518_310];
-    let mut due = marks[0];
+    // Then after 100 ms/sqrt(count), in units of 1024 ns: the times by the law, each at the next
+    // departure. The interval is 97656 units; 97656 * 65535 / 65536 is 97654.
+    let gaps = [97654, 48829, 54931, 47635, 43116, 39459, 36638];
+    let mut due = marks[0] / 1024;
     for (i, gap) in gaps.into_iter().enumerate() {
         due += gap;
-        assert_eq!(marks[i + 1], due.div_ceil(1000) * 1000, "signal {}", i + 2);
+        assert_eq!(marks[i + 1], (due * 1024).div_ceil(1000) * 1000, "signal {}", i + 2);
     }
 }
 

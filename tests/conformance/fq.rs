@@ -153,7 +153,7 @@ fn maxrate_paces_each_flow() {
     for flow in [1, 2] {
         let times: Vec<u64> = left.iter().filter(|d| d.1 == flow).map(|d| d.0).collect();
         // The initial quantum is one frame, charged like a quantum; then two frames every 2 ms.
-        let expected: Vec<u64> = (0..50).map(|i| ms((i + 1) / 2 * 2)).collect();
+        let expected: Vec<u64> = (0..50).map(|i| ms(u64::div_ceil(i, 2) * 2)).collect();
         assert_eq!(times, expected);
     }
     assert_eq!(left.last().unwrap().0, ms(50));

@@ -199,7 +199,9 @@ fn least_at(r: &Result) -> f64 {
 /// CoDel sheds e packets per second when sqrt(count)/I = e. In `codel` only its own drops count, so
 /// that takes 2 I^2 e; in `fq_codel` those of the full queue count too, so once the queue is full,
 /// after limit/e, the count grows by e per second and it takes I^2 e. From there on the rate of drops
-/// grows by 1/(2 I^2) per second, so the queue is d packets shorter after 2 I sqrt(d).
+/// grows by 1/(2 I^2) per second, so the queue is d packets shorter after 2 I sqrt(d). The integers
+/// of Linux cut the time between drops: at 8257 drops per second 1/sqrt(count) goes from 80 to 79 in
+/// 2^-16, and the time from 119 to 117 units, at a count 1.6 % too small.
 #[test]
 fn codel_sheds_an_overload_after_its_count_has_grown() {
     let i = 0.1_f64;
@@ -213,7 +215,7 @@ fn codel_sheds_an_overload_after_its_count_has_grown() {
         let grown = if qdisc.starts_with("fq") { limit / e + i * i * e } else { 2.0 * i * i * e };
         let law = grown + 2.0 * i * (NEARLY * limit).sqrt();
         let r = lab(law * 1.1, 0.0).link("b", C, qdisc).cbr("u", u * C, "not-ect", json!({})).run();
-        agrees(&format!("{qdisc}, u = {u}: full until"), full_until(&r, limit), law, 0.02);
+        agrees(&format!("{qdisc}, u = {u}: full until"), full_until(&r, limit), law, 0.03);
     }
 }
 

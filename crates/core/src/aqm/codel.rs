@@ -15,7 +15,8 @@
 //! | drops at once | at most 256 | any number |
 //! | `ce_threshold` | marks whatever waited longer | none |
 //!
-//! Times here are nanoseconds; Linux cuts them to units of 1.024 us.
+//! Delays are nanoseconds here, which Linux cuts to units of 1.024 us. The schedule of signals is in
+//! those units here too: at thousands of drops per second, what is cut off makes a percent.
 
 use super::fifo::Queue;
 use super::registry::{LinkInfo, Qdisc};
@@ -37,6 +38,8 @@ const MIN_BACKLOG: u64 = MTU_FRAME as u64;
 const RECENT: u64 = 16;
 /// Drops per packet delivered (Linux 7.2; none before).
 const MAX_DROPS: u32 = 256;
+/// Linux counts time in 2^10 ns.
+const TICK_LOG: u32 = 10;
 /// Linux compares times as 32 signed bits of 1.024 us; longer ones would be negative.
 const TIME_MAX: Span = Span::from_micros(2_199_023_255);
 
@@ -220,7 +223,8 @@ impl Codel {
     /// The control law: the time after `t` by interval/sqrt(count).
     #[inline]
     fn after(&self, t: Time, interval: Span) -> Time {
-        t + Span(((interval.0 * u64::from(self.inv_sqrt)) >> 16).max(1))
+        let wait = ((interval.0 >> TICK_LOG) * u64::from(self.inv_sqrt)) >> 16;
+        Time(((t.0 >> TICK_LOG) + wait.max(1)) << TICK_LOG)
     }
 
     /// x becomes x (3 - count x^2) / 2, in the integers of Linux. Sixteen bits are few for a count of
