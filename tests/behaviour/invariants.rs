@@ -15,6 +15,13 @@ const QDISCS: &[&str] = &[
     "pfifo",
     "bfifo limit 10000",
     "pfifo_head_drop limit 7",
+    "red limit 30000 min 3000 avpkt 1000 ecn adaptive",
+    "codel ecn limit 50",
+    "codel ce_threshold 1ms",
+    "fq_codel limit 60 flows 4",
+    "fq_codel flows 1 target 1ms interval 10ms",
+    "fq limit 60 flow_limit 20 ce_threshold 2ms",
+    "fq maxrate 1mbit",
     "dualpi2",
     "dualpi2 limit 20 target 3ms",
     "dualpi2 overflow limit 50",
@@ -249,6 +256,8 @@ proptest! {
     /// A saturated link is never idle: whatever the queue does and whoever else is there.
     #[test]
     fn a_saturated_link_works_all_the_time(l in scenario(), size in 64_u32..1514) {
+        // A queue that holds packets back does not work all the time.
+        prop_assume!(!l.0.to_string().contains("maxrate"));
         let mut l = l;
         // From the start: more than any rate a link ever has, on each link. Losses in a queue by law
         // must not eat all of the excess.

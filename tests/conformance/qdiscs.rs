@@ -77,14 +77,6 @@ fn case(tc: String, packets: u64, bytes: u64) -> Case {
     Case { tc, packets, bytes, reorders: false }
 }
 
-/// The shortest string that `tc` takes.
-fn shortest(name: &str) -> String {
-    match name {
-        "tbf" => "tbf rate 50mbit burst 2kb limit 100kb".into(),
-        _ => name.into(),
-    }
-}
-
 /// netem with some of its words.
 fn netem() -> impl Strategy<Value = Case> {
     let percent = 0..=100_u32;
@@ -160,7 +152,7 @@ fn tbf() -> impl Strategy<Value = Case> {
 fn cases() -> impl Strategy<Value = Case> {
     let defaults: Vec<Case> = registry::listing()
         .iter()
-        .map(|info| case(shortest(info.name), u64::MAX, u64::MAX))
+        .map(|info| case(format!("{} {}", info.name, info.required), u64::MAX, u64::MAX))
         .collect();
     let dualpi2 = (
         (1..200_u32, 3000..200_000_u32, 1..20_000_u32, 100..30_000_u32),
@@ -208,7 +200,68 @@ fn cases() -> impl Strategy<Value = Case> {
             );
             case(tc, u64::MAX, u64::from(memlimit) / 2)
         });
+    let law = || {
+        ((1..20_000_u32, 100..100_000_u32), (any::<bool>(), proptest::option::of(0..5000_u32)))
+            .prop_map(|((target, interval), (ecn, ce_threshold))| {
+                let ecn = if ecn { "ecn" } else { "noecn" };
+                let step =
+                    ce_threshold.map(|us| format!("ce_threshold {us}us")).unwrap_or_default();
+                format!("target {target}us interval {interval}us {ecn} {step}")
+            })
+    };
+    let codel = (1..200_u32, law()).prop_map(|(limit, law)| {
+        case(format!("codel limit {limit} {law}"), u64::from(limit), u64::MAX)
+    });
+    let fq_codel =
+        ((1..200_u32, 1..9_u32, 1..5000_u32), (0..400_000_u32, 1..80_u32, 1..255_u32), law())
+            .prop_map(|((limit, flows, quantum), (memory, batch, mask), law)| {
+                let tc = format!(
+                    "fq_codel limit {limit} flows {flows} quantum {quantum} memory_limit {memory} \
+                 drop_batch {batch} ce_threshold_selector 1/{mask} {law}"
+                );
+                case(tc, u64::from(limit), u64::MAX)
+            });
+    let red = (
+        (3000..300_000_u32, 100..60_000_u32, 0..60_000_u32, 64..1600_u32, 0..100_u32),
+        (1..=1000_u32, prop::collection::vec(any::<bool>(), 4)),
+    )
+        .prop_map(|((limit, min, delta, avpkt, extra), (p, flags))| {
+            let burst = min / avpkt + 1 + extra;
+            let words = ["adaptive", "ecn", "ecn harddrop", "ecn nodrop"];
+            let flags: Vec<_> =
+                words.iter().zip(flags).filter(|(_, set)| *set).map(|(word, _)| *word).collect();
+            let tc = format!(
+                "red limit {limit} min {min} max {} avpkt {avpkt} burst {burst} \
+                 probability {} {}",
+                min + delta,
+                f64::from(p) / 1000.0,
+                flags.join(" ")
+            );
+            case(tc, u64::MAX, u64::from(limit))
+        })
+        // Some of them average over more packets than the kernel's 32 bits allow for.
+        .prop_filter("tc or the kernel refuse it", |case| registry::parse(&case.tc).is_ok());
+    let fq = (
+        (0..100_u32, 0..50_u32, 0..5000_u32, 0..20_000_u32, 0..8_u32),
+        (proptest::option::of(8..200_000_u32), 0..2000_u32, any::<bool>(), 0..5000_u32),
+    )
+        .prop_map(
+            |((limit, flow_limit, quantum, initial, mask), (maxrate, low, pacing, step))| {
+                let maxrate = maxrate.map(|kbit| format!("maxrate {kbit}kbit")).unwrap_or_default();
+                let tc = format!(
+                    "fq limit {limit} flow_limit {flow_limit} quantum {quantum} \
+                 initial_quantum {initial} orphan_mask {mask} low_rate_threshold {low}kbit \
+                 ce_threshold {step}us {} {maxrate}",
+                    if pacing { "pacing" } else { "nopacing" },
+                );
+                case(tc, u64::from(limit) + 8, u64::MAX) // eight on the fast path
+            },
+        );
     prop_oneof![
+        3 => codel,
+        5 => fq_codel,
+        5 => red,
+        5 => fq,
         2 => proptest::sample::select(defaults),
         4 => cake,
         1 => (0..50_u64).prop_map(|n| case(format!("pfifo limit {n}"), n, u64::MAX)),

@@ -12,9 +12,16 @@ const DUALPI2: &str = "dualpi2 limit 10000 memlimit 30280000 target 15ms tupdate
     beta 3.19921875 coupling_factor 2 l4s_ect step_thresh 1ms min_qlen_step 0 drop_on_overload \
     drop_dequeue classic_protection 10% split_gso";
 
+const CODEL: &str = "codel limit 1000 target 5ms interval 100ms noecn";
+const FQ_CODEL: &str = "fq_codel limit 10240 flows 1024 quantum 1514 target 5ms interval 100ms ecn \
+    memory_limit 33554432 drop_batch 64";
+const FQ: &str = "fq limit 10000 flow_limit 100 buckets 1024 orphan_mask 1023 quantum 3028 \
+    initial_quantum 15140 pacing low_rate_threshold 550kbit refill_delay 40ms";
+
 #[test]
 fn strings_and_their_canonical_form() {
     let vary = |from: &str, to: &str| DUALPI2.replace(from, to);
+    let vary_fq = |from: &str, to: &str| FQ_CODEL.replace(from, to);
     let table = [
         ("pfifo", "pfifo limit 1000".to_owned()),
         ("  pfifo   limit  7 ", "pfifo limit 7".into()),
@@ -27,6 +34,36 @@ fn strings_and_their_canonical_form() {
         ("bfifo", "bfifo limit 1514000".into()),
         ("bfifo limit 64KB", "bfifo limit 65536".into()),
         ("pfifo_head_drop limit 2", "pfifo_head_drop limit 2".into()),
+        ("codel", CODEL.into()),
+        ("codel limit 0x10 ecn", CODEL.replace("1000", "16").replace("noecn", "ecn")),
+        ("codel ce_threshold 0", format!("{CODEL} ce_threshold 0us")),
+        ("fq_codel", FQ_CODEL.into()),
+        ("fq_codel flows 1 quantum 100", vary_fq("1024 quantum 1514", "1 quantum 256")),
+        ("fq_codel memory_limit 3g", vary_fq("33554432", "2147483648")),
+        (
+            "fq_codel ce_threshold 1ms ce_threshold_selector 0x01/0x01",
+            vary_fq("ecn", "ecn ce_threshold 1ms ce_threshold_selector 0x01/0x01"),
+        ),
+        ("fq_codel ce_threshold_selector 1/3", vary_fq("ecn", "ecn ce_threshold_selector 0x01/0x03")),
+        (
+            "red limit 150000 avpkt 1000 adaptive bandwidth 50Mbit ecn",
+            "red limit 150000 min 12500 max 37500 avpkt 1000 burst 20 bandwidth 50mbit probability \
+             0.02 adaptive ecn"
+                .into(),
+        ),
+        (
+            "red limit 60k avpkt 1k min 10kb burst 0x20 adaptative",
+            "red limit 61440 min 10240 max 30720 avpkt 1024 burst 32 bandwidth 10mbit probability \
+             0.02 adaptive"
+                .into(),
+        ),
+        ("fq", FQ.into()),
+        ("fq buckets 1000 orphan_mask 0", FQ.replace("orphan_mask 1023", "orphan_mask 0")),
+        ("fq quantum 5 ce_threshold 5ms", format!("{} ce_threshold 5ms", FQ.replace("3028", "256"))),
+        (
+            "fq maxrate 30gbit nopacing refill_delay 0",
+            FQ.replace("pacing", "nopacing maxrate 30gbit").replace("40ms", "0us"),
+        ),
         ("dualpi2", DUALPI2.into()),
         ("dualpi2 target 15ms", DUALPI2.into()),
         ("dualpi2 target 15000", DUALPI2.into()),
@@ -185,6 +222,28 @@ fn refusals_are_one_sentence_with_the_fix() {
             "dualpi2 typical_rtt 20ms max_rtt 10ms",
             "dualpi2: typical_rtt \"20ms\" is refused; it must not exceed max_rtt 10ms",
         ),
+        ("red limit 100000", "red: avpkt is missing; write for example limit 150000 avpkt 1000"),
+        (
+            "red limit 100000 avpkt 1000 nodrop",
+            "red: ecn is missing; nodrop has a meaning only beside it",
+        ),
+        (
+            "red limit 100000 min 5000 max 4000 avpkt 1000",
+            "red: max \"4000\" is refused; it takes min (5000) or more",
+        ),
+        (
+            "red limit 1000000 avpkt 1500 burst 1",
+            "red: burst \"1\" is refused; it takes more packets, or a min below 1 avpkt",
+        ),
+        (
+            "fq horizon 5s",
+            "fq: horizon is not for here; forwarded packets have no socket that would set a \
+             departure time",
+        ),
+        (
+            "fq bands 3",
+            "fq: bands is not for here; packets have no priority, so all are in one band",
+        ),
         (
             "dualpi2 max_rtt 10s",
             "dualpi2: max_rtt \"10s\" is refused; it takes alpha below 1/256 Hz, the smallest gain",
@@ -244,6 +303,38 @@ fn what_tc_or_the_kernel_refuses_or_ignores_is_refused() {
         "pfifo 5",
         "pfifo foo 3",
         "bfifo limit 10mbps",
+        "codel limit 1k",
+        "codel target 3000s",
+        "codel ce_threshold_selector 1/1",
+        "fq_codel quantum 1k",
+        "fq_codel flows 65537",
+        "fq_codel quantum 1048577",
+        "fq_codel ce_threshold_selector 1",
+        "fq_codel ce_threshold_selector 0xff/0xff",
+        "fq_codel ce_threshold_selector 1/256",
+        "fq maxrate 40gbit",
+        "fq buckets 1",
+        "fq buckets 262145",
+        "fq initial_quantum 1048577",
+        "fq limit 1k",
+        "fq timer_slack 5us",
+        "fq weights 16384 16384 16384",
+        "fq defrate 1mbit",
+        "red avpkt 1000",
+        "red limit 3 avpkt 1000",
+        "red limit 1000000 min 1000 avpkt 1500",
+        "red limit 1000000 avpkt 1500 bandwidth 40Gbit",
+        "red limit 1000000 avpkt 1500 bandwidth 50%",
+        "red limit 1000000 avpkt 1500 probability 0.0000001",
+        "red limit 1000000 avpkt 1500 probability -0.5",
+        "red limit 4000000000 avpkt 1000",
+        // tc and the kernel take a zero for the default.
+        "codel limit 0",
+        "codel target 0",
+        "fq_codel flows 0",
+        "fq_codel drop_batch 0",
+        "red limit 1000000 avpkt 1500 min 0",
+        "red limit 1000000 avpkt 1500 bandwidth 0",
         // Illegal in tc.
         "netem loss 1% loss 2%",
         "netem loss state 1% loss 2%",
@@ -323,21 +414,25 @@ fn what_tc_or_the_kernel_refuses_or_ignores_is_refused() {
         "dualpi2 step_thresh 5s",
     ] {
         let error = registry::parse(text).expect_err(text).to_string();
-        assert!(!error.contains('\n') && error.starts_with(&text[..3]), "{error}");
+        assert!(
+            !error.contains('\n') && error.starts_with(text.split(' ').next().unwrap()),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn the_listing_is_true() {
     for info in registry::listing() {
-        let required = if info.name == "tbf" { " rate 1mbit burst 5k limit 5k" } else { "" };
-        let shortest = format!("{}{required}", info.name);
-        let bare = registry::parse(&shortest).unwrap();
+        let name = format!("{} {}", info.name, info.required);
+        let bare = registry::parse(&name).unwrap();
         assert!(!info.summary.is_empty());
         for param in info.parameters {
             assert!(!param.help.is_empty(), "{} {}", info.name, param.keyword);
             let with = |value: &str| {
-                let text = format!("{shortest} {} {value}", param.keyword);
+                // nodrop of red has no meaning without ecn.
+                let beside = if param.keyword == "nodrop" { "ecn" } else { "" };
+                let text = format!("{name} {beside} {} {value}", param.keyword);
                 registry::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"))
             };
             match (param.value, param.default) {
@@ -403,7 +498,7 @@ proptest! {
 
     /// No text makes the parser panic, and every refusal is one line.
     #[test]
-    fn any_text_is_read_or_refused(words in prop::collection::vec("[a-z_]{1,8}|[-+0-9.xeEp%]{1,6}(us|ms|s|k|p)?|\\PC{0,4}", 0..4), name in "pfifo|bfifo|dualpi2|netem|tbf|[a-z0-9]{0,8}", keyword in "limit|target|alpha|step_thresh|classic_protection|coupling_factor|delay|loss|slot|rate|burst|") {
+    fn any_text_is_read_or_refused(words in prop::collection::vec("[a-z_]{1,8}|[-+0-9.xeEp%]{1,6}(us|ms|s|k|p)?|\\PC{0,4}", 0..4), name in "pfifo|bfifo|dualpi2|codel|fq_codel|fq|red|netem|tbf|[a-z0-9]{0,8}", keyword in "limit|maxrate|bandwidth|avpkt|ce_threshold_selector|target|alpha|step_thresh|classic_protection|coupling_factor|delay|loss|slot|rate|burst|") {
         let text = format!("{name} {keyword} {}", words.join(" "));
         match registry::parse(&text) {
             Ok(config) => reads_back(&config)?,

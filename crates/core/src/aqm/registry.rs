@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    Aqm, Pkt, cake, cnq, curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq_pie,
-    lfq_cobalt, netem, pi2, pie, tbf, twin_codel_af,
+    Aqm, Pkt, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq,
+    fq_codel, fq_pie, lfq_cobalt, netem, pi2, pie, red, tbf, twin_codel_af,
 };
 use crate::tc::{self, Args, Param, TcError};
 use crate::time::Time;
@@ -14,6 +14,10 @@ qdiscs! {
     Pfifo(fifo::Pfifo),
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
+    Red(red::RedConfig),
+    Codel(codel::CodelConfig),
+    FqCodel(fq_codel::FqCodelConfig),
+    Fq(fq::FqConfig),
     DualPi2(dualpi2::DualPi2Config),
     Docsis(docsis::DocsisConfig),
     Cake(cake::CakeConfig),
@@ -37,6 +41,8 @@ pub trait Qdisc: Sized + Clone + PartialEq + std::fmt::Debug {
     const NAME: &'static str;
     const SUMMARY: &'static str;
     const PARAMS: &'static [Param];
+    /// An example of the words without which `tc` refuses the qdisc.
+    const REQUIRED: &'static str = "";
     /// Reads the words after the name; refuses what `tc` or the kernel would refuse.
     fn parse(args: &mut Args) -> Result<Self, TcError>;
     /// Every parameter with its value, so that equal queues print alike; `parse` reads it back.
@@ -57,6 +63,8 @@ pub struct QdiscInfo {
     pub name: &'static str,
     pub summary: &'static str,
     pub parameters: &'static [Param],
+    /// An example of the words that must not be missing.
+    pub required: &'static str,
 }
 
 /// Reads what one would give to `tc qdisc replace … root`.
@@ -107,6 +115,7 @@ macro_rules! qdiscs {
                 name: <$config as Qdisc>::NAME,
                 summary: <$config as Qdisc>::SUMMARY,
                 parameters: <$config as Qdisc>::PARAMS,
+                required: <$config as Qdisc>::REQUIRED,
             }),*]
         }
 

@@ -194,6 +194,7 @@ fn once<T>(
 impl Qdisc for TbfConfig {
     const NAME: &'static str = "tbf";
     const SUMMARY: &'static str = "token bucket filter: a shaper with a bucket of any size";
+    const REQUIRED: &'static str = "rate 1mbit burst 5k limit 5k";
     const PARAMS: &'static [Param] = &[
         param("rate", "RATE", "", "at which the bucket fills; required"),
         param("burst", "BYTES[/CELL]", "", "size of the bucket; required"),

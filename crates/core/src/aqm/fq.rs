@@ -1,0 +1,364 @@
+//! Fair queueing with a marking threshold, as Linux has it (`sch_fq`, 7.2), for forwarded packets.
+//!
+//! `fq` is made for a host, where each socket is a flow with a pacing rate of its own. At a router
+//! packets have no socket: they are sorted by `hash & orphan_mask` and are due when they arrive, so
+//! what is left is deficit round robin with new and old flows, a limit per flow, `maxrate` per flow,
+//! and `ce_threshold`: a packet that waited longer is marked, no matter which ECT it is. There is no
+//! other congestion control; a full flow drops its new packets.
+//!
+//! While no flow waits, up to eight packets go past the flows through a queue of their own, which is
+//! served first and never marks (Linux since 6.6; not with `maxrate`). So at low rates `ce_threshold`
+//! has no effect on the first eight packets.
+//!
+//! Refused are what belongs to sockets (`horizon`, `offload_horizon`, `timer_slack`, `defrate`) and
+//! to priorities (`bands`, `priomap`, `weights`): packets have none here. Linux also forgets flows
+//! that were idle for seconds; here they are kept, with their deficit refilled.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::drr::{Drr, FlowHash};
+use super::fifo::Queue;
+use super::registry::{LinkInfo, Qdisc};
+use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use crate::tc::{self, Args, Param, TcError, param};
+use crate::time::{Span, Time};
+use crate::units::{MTU_FRAME, Rate};
+
+/// Packets that may go past the flows (Linux).
+const FAST_PATH: usize = 8;
+/// The kernel brings a quantum into these bounds; it refuses an initial quantum beyond the second.
+const QUANTUM_MIN: u32 = 256;
+const QUANTUM_MAX: u32 = 1 << 20;
+const BUCKETS_MAX: u32 = 1 << 18;
+/// No packet delays the next one of its flow for longer (Linux).
+const DELAY_MAX: Span = Span::from_secs(1);
+
+/// The parameters, by their names in `tc`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FqConfig {
+    /// In packets, all flows together.
+    pub limit: u32,
+    /// In packets.
+    pub flow_limit: u32,
+    /// Of the kernel's table of flows, which is exact: without effect.
+    pub buckets: u32,
+    pub orphan_mask: u32,
+    /// In bytes.
+    pub quantum: u32,
+    /// In bytes: of a flow seen for the first time.
+    pub initial_quantum: u32,
+    /// Obey `maxrate`.
+    pub pacing: bool,
+    /// Of each flow.
+    pub maxrate: Option<Rate>,
+    /// From this `maxrate` down, packets are spaced one by one, else a quantum at a time.
+    pub low_rate_threshold: Rate,
+    /// A flow that was idle for longer gets its quantum back.
+    pub refill_delay: Span,
+    pub ce_threshold: Option<Span>,
+}
+
+impl Default for FqConfig {
+    fn default() -> Self {
+        FqConfig {
+            limit: 10_000,
+            flow_limit: 100,
+            buckets: 1024,
+            orphan_mask: 1023,
+            quantum: 2 * MTU_FRAME,
+            initial_quantum: 10 * MTU_FRAME,
+            pacing: true,
+            maxrate: None,
+            low_rate_threshold: Rate::from_bps(550_000),
+            refill_delay: Span::from_millis(40),
+            ce_threshold: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Flow<P> {
+    queue: Queue<P>,
+    /// `maxrate` holds its packets back until then.
+    time_next_packet: Time,
+    throttled: bool,
+    idle_since: Time,
+}
+
+/// The queue at work.
+#[derive(Debug)]
+pub struct Fq<P> {
+    fast: Queue<P>,
+    flows: Drr<Flow<P>>,
+    /// The number of a flow by its masked hash.
+    numbers: BTreeMap<u32, usize>,
+    hash: FlowHash,
+    /// Flows held back, the first one on top; of those due together, the one held back first.
+    throttled: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    throttlings: u64,
+    /// What waits in flows.
+    packets: u64,
+    bytes: u64,
+    config: FqConfig,
+}
+
+impl<P: Pkt> Fq<P> {
+    pub fn new(config: FqConfig) -> Self {
+        Fq {
+            fast: Queue::new(),
+            flows: Drr::new(config.quantum),
+            numbers: BTreeMap::new(),
+            hash: FlowHash::default(),
+            throttled: BinaryHeap::new(),
+            throttlings: 0,
+            packets: 0,
+            bytes: 0,
+            config,
+        }
+    }
+
+    /// The rate that holds for each flow.
+    fn maxrate(&self) -> Option<Rate> {
+        self.config.maxrate.filter(|_| self.config.pacing)
+    }
+
+    #[inline]
+    fn flow_of(&mut self, pkt: &P, cx: &mut QueueCx<P>) -> usize {
+        let key = self.hash.of(pkt.flow_hash(), cx.rng) & self.config.orphan_mask;
+        if let Some(&i) = self.numbers.get(&key) {
+            return i;
+        }
+        let (queue, now) = (Queue::new(), cx.now);
+        let flow = Flow { queue, time_next_packet: Time::ZERO, throttled: false, idle_since: now };
+        let i = self.flows.add(flow);
+        *self.flows.deficit_mut(i) = i64::from(self.config.initial_quantum);
+        self.numbers.insert(key, i);
+        i
+    }
+
+    /// The flow whose turn it is waits until then.
+    fn throttle(&mut self, i: usize, until: Time) {
+        self.flows.leave();
+        let flow = self.flows.flow_mut(i);
+        flow.time_next_packet = until;
+        flow.throttled = true;
+        self.throttled.push(Reverse((until, self.throttlings, i)));
+        self.throttlings += 1;
+    }
+
+    /// Flows whose time has come are old flows again.
+    fn unthrottle(&mut self, now: Time) {
+        while let Some(&Reverse((until, _, i))) = self.throttled.peek() {
+            if until > now {
+                break;
+            }
+            self.throttled.pop();
+            self.flows.flow_mut(i).throttled = false;
+            self.flows.join_old(i);
+        }
+    }
+
+    /// `maxrate`: a packet of `len` bytes left, when may the next one? A flow that still has a
+    /// deficit may go on, except at low rates.
+    fn pace(&mut self, i: usize, len: u32, now: Time) {
+        let Some(rate) = self.maxrate() else { return };
+        let mut charged = len;
+        if rate <= self.config.low_rate_threshold {
+            *self.flows.deficit_mut(i) = 0;
+        } else {
+            charged = len.max(self.config.quantum);
+            if *self.flows.deficit_mut(i) > 0 {
+                return;
+            }
+        }
+        let mut delay = rate.time_for(u64::from(charged)).min(DELAY_MAX);
+        let flow = self.flows.flow_mut(i);
+        if flow.time_next_packet > Time::ZERO {
+            // Who came late may hurry, by half of the delay at most.
+            delay = delay - now.since(flow.time_next_packet).min(delay / 2);
+        }
+        flow.time_next_packet = now + delay;
+    }
+}
+
+impl<P: Pkt + Send> Aqm<P> for Fq<P> {
+    #[inline]
+    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        if self.packets >= u64::from(self.config.limit) {
+            return cx.drop(pkt, DropReason::Overflow);
+        }
+        if self.packets == 0 && self.fast.len() < FAST_PATH && self.config.maxrate.is_none() {
+            return self.fast.push(pkt);
+        }
+        let i = self.flow_of(&pkt, cx);
+        let flow = self.flows.flow_mut(i);
+        if flow.queue.len() >= self.config.flow_limit as usize {
+            return cx.drop(pkt, DropReason::Overflow);
+        }
+        self.packets += 1;
+        self.bytes += u64::from(pkt.frame_len());
+        flow.queue.push(pkt);
+        let refill = cx.now > flow.idle_since + self.config.refill_delay;
+        if !flow.throttled && self.flows.join_new(i) && refill {
+            let deficit = self.flows.deficit_mut(i);
+            *deficit = (*deficit).max(i64::from(self.config.quantum));
+        }
+    }
+
+    #[inline]
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        if let Some(pkt) = self.fast.pop() {
+            return Some(pkt);
+        }
+        self.unthrottle(cx.now);
+        loop {
+            let i = self.flows.turn()?;
+            let is_new = self.flows.serves_new();
+            let flow = self.flows.flow_mut(i);
+            let Some(head) = flow.queue.front_mut() else {
+                // Unlike in fq_codel, even if there are no old flows.
+                if is_new {
+                    self.flows.demote();
+                } else {
+                    flow.idle_since = cx.now;
+                    self.flows.leave();
+                }
+                continue;
+            };
+            let due = head.enqueued_at().max(flow.time_next_packet);
+            if cx.now < due {
+                self.throttle(i, due);
+                continue;
+            }
+            if self.config.ce_threshold.is_some_and(|threshold| cx.now.since(due) > threshold) {
+                cx.mark(head, MarkReason::Step);
+            }
+            let pkt = flow.queue.pop()?;
+            let len = pkt.frame_len();
+            self.packets -= 1;
+            self.bytes -= u64::from(len);
+            self.flows.charge(i, len);
+            self.pace(i, len, cx.now);
+            return Some(pkt);
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog {
+            packets: self.packets + self.fast.len() as u64,
+            bytes: self.bytes + self.fast.bytes(),
+        }
+    }
+    fn next_timer(&self) -> Time {
+        self.throttled.peek().map_or(Time::NEVER, |Reverse((until, _, _))| *until)
+    }
+    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
+        self.unthrottle(cx.now);
+    }
+
+    /// What `tc -s` shows.
+    fn probe(&self, out: &mut dyn Gauges) {
+        let inactive = self.flows.flows().filter(|f| f.queue.is_empty()).count();
+        out.gauge("flows", self.numbers.len() as f64);
+        out.gauge("inactive_flows", inactive as f64);
+        out.gauge("throttled_flows", self.throttled.len() as f64);
+    }
+}
+
+impl Qdisc for FqConfig {
+    const NAME: &'static str = "fq";
+    const SUMMARY: &'static str =
+        "fair queueing with a marking threshold (sch_fq); `orphan_mask 0` is a single queue";
+    const PARAMS: &'static [Param] = &[
+        param("limit", "PACKETS", "10000", "what all flows hold at most; tail drop"),
+        param("flow_limit", "PACKETS", "100", "what a flow holds at most; tail drop"),
+        param("buckets", "NUMBER", "1024", "size of the kernel's table of flows; without effect"),
+        param("orphan_mask", "MASK", "1023", "the bits of a packet's hash that make a flow"),
+        param("quantum", "BYTES", "3028", "what a flow may send in its turn; at least 256"),
+        param("initial_quantum", "BYTES", "15140", "the same for a flow not seen before"),
+        param("pacing", "", "yes", "obey maxrate"),
+        param("nopacing", "", "", "ignore maxrate"),
+        param("maxrate", "RATE", "", "of each flow"),
+        param(
+            "low_rate_threshold",
+            "RATE",
+            "550kbit",
+            "up to this maxrate, packets are spaced one by one, else a quantum at a time",
+        ),
+        param("refill_delay", "TIME", "40ms", "a flow idle for longer gets its quantum back"),
+        param("ce_threshold", "TIME", "", "beyond, every packet that can be marked is"),
+    ];
+
+    fn parse(args: &mut Args) -> Result<Self, TcError> {
+        const SOCKET: &str = "forwarded packets have no socket that would set a departure time";
+        const EXACT: &str = "the simulator's timers have no slack";
+        const PRIORITY: &str = "packets have no priority, so all are in one band";
+        const IGNORED: &str = "the kernel ignores it; use maxrate";
+        const RATE: &str = "a rate such as 550kbit, below 34359mbit";
+        let mut config = FqConfig::default();
+        while let Some(keyword) = args.keyword() {
+            match keyword {
+                "limit" => config.limit = args.number(0, u32::MAX)?,
+                "flow_limit" => config.flow_limit = args.number(0, u32::MAX)?,
+                "buckets" => config.buckets = args.number(2, BUCKETS_MAX)?.next_power_of_two(),
+                "orphan_mask" => config.orphan_mask = args.number(0, u32::MAX)?,
+                "quantum" => {
+                    config.quantum = args.number(0, u32::MAX)?.clamp(QUANTUM_MIN, QUANTUM_MAX);
+                }
+                "initial_quantum" => config.initial_quantum = args.number(0, QUANTUM_MAX)?,
+                "pacing" => config.pacing = true,
+                "nopacing" => config.pacing = false,
+                "maxrate" => config.maxrate = Some(args.rate()?),
+                "low_rate_threshold" => {
+                    config.low_rate_threshold = args.value(RATE, |s| {
+                        tc::parse_rate(s).filter(|r| r.bps() / 8 <= u64::from(u32::MAX))
+                    })?;
+                }
+                "refill_delay" => {
+                    config.refill_delay = args.value("a time such as 40ms", tc::parse_time)?
+                }
+                "ce_threshold" => {
+                    config.ce_threshold = Some(args.value("a time such as 1ms", tc::parse_time)?);
+                }
+                "horizon" | "horizon_drop" | "horizon_cap" | "offload_horizon" => {
+                    return Err(args.not_here(SOCKET));
+                }
+                "timer_slack" => return Err(args.not_here(EXACT)),
+                "bands" | "priomap" | "weights" => return Err(args.not_here(PRIORITY)),
+                "defrate" => return Err(args.not_here(IGNORED)),
+                _ => return Err(args.unknown()),
+            }
+        }
+        Ok(config)
+    }
+
+    fn canonical(&self) -> String {
+        let mut text = format!(
+            "limit {} flow_limit {} buckets {} orphan_mask {} quantum {} initial_quantum {} {}",
+            self.limit,
+            self.flow_limit,
+            self.buckets,
+            self.orphan_mask,
+            self.quantum,
+            self.initial_quantum,
+            if self.pacing { "pacing" } else { "nopacing" },
+        );
+        if let Some(rate) = self.maxrate {
+            text += &format!(" maxrate {}", tc::format_rate(rate));
+        }
+        text += &format!(
+            " low_rate_threshold {} refill_delay {}",
+            tc::format_rate(self.low_rate_threshold),
+            tc::format_time(self.refill_delay),
+        );
+        if let Some(threshold) = self.ce_threshold {
+            text += &format!(" ce_threshold {}", tc::format_time(threshold));
+        }
+        text
+    }
+
+    fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(Fq::new(self.clone()))
+    }
+}
