@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from matplotlib.artist import Artist
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from l4slab.plot.bars import lay_out, parts_of
@@ -21,7 +21,7 @@ def shares(data: pl.DataFrame, *, label: str = "share (%)", limits: tuple[float,
     parts = parts_of(data)
     with styled():
         figure = Figure()
-        handles: dict[str, Artist] = {}
+        handles: dict[str, BarContainer] = {}
         for panel in lay_out(figure, data, label):
             top = dict.fromkeys(panel.places, 0.0)
             for number, part in enumerate(parts):
