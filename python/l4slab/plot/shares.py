@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
-from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from l4slab.plot.bars import lay_out, parts_of
 from l4slab.plot.style import COLOURS, HATCHES, styled
@@ -21,25 +23,27 @@ def shares(data: pl.DataFrame, *, label: str = "share (%)", limits: tuple[float,
     parts = parts_of(data)
     with styled():
         figure = Figure()
-        handles: dict[str, BarContainer] = {}
         for panel in lay_out(figure, data, label):
             top = dict.fromkeys(panel.places, 0.0)
             for number, part in enumerate(parts):
                 rows = panel.rows.filter(pl.col("part") == part)
                 keys = list(zip(rows["group"], rows["bar"], strict=True))
                 values = rows["value"].to_list()
-                handles[part] = panel.axis.bar(
+                panel.axis.bar(
                     [panel.places[key] for key in keys],
                     values,
                     bottom=[top[key] for key in keys],
                     width=0.8,
-                    color=COLOURS[number % len(COLOURS)],
-                    hatch=HATCHES[number % len(HATCHES)],
-                    edgecolor="white",
-                    linewidth=0.4,
+                    **_look(number),
                 )
                 for key, value in zip(keys, values, strict=True):
                     top[key] += value
             panel.axis.set_ylim(*(limits or (0, max(top.values()))))
-        figure.legend(list(handles.values()), parts, loc="outside upper left", ncols=min(len(parts), 4))
+        handles = [Patch(label=part, **_look(number)) for number, part in enumerate(parts)]
+        figure.legend(handles=handles, loc="outside upper left", ncols=min(len(parts), 4))
     return figure
+
+
+def _look(number: int) -> dict[str, Any]:
+    colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)]
+    return {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
