@@ -77,3 +77,8 @@ def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str) -> Panel:
 def parts_of(data: pl.DataFrame) -> Sequence[str]:
     """The parts of the bars, in order."""
     return list(data["part"].unique(maintain_order=True))
+
+
+def legend_columns(parts: Sequence[str]) -> int:
+    """How many names of this length stand side by side above the figure."""
+    return max(1, min(len(parts), 105 // (8 + max(map(len, parts)))))

@@ -8,7 +8,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from l4slab.plot.bars import lay_out, parts_of
+from l4slab.plot.bars import lay_out, legend_columns, parts_of
 from l4slab.plot.style import COLOURS, HATCHES, styled
 
 
@@ -40,7 +40,7 @@ def shares(data: pl.DataFrame, *, label: str = "share (%)", limits: tuple[float,
                     top[key] += value
             panel.axis.set_ylim(*(limits or (0, max(top.values()))))
         handles = [Patch(label=part, **_look(number)) for number, part in enumerate(parts)]
-        figure.legend(handles=handles, loc="outside upper left", ncols=min(len(parts), 4))
+        figure.legend(handles=handles, loc="outside upper left", ncols=legend_columns(parts))
     return figure
 
 

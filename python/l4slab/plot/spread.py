@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from matplotlib.figure import Figure
 
-from l4slab.plot.bars import lay_out, parts_of
+from l4slab.plot.bars import lay_out, legend_columns, parts_of
 from l4slab.plot.style import COLOURS, MARKERS, plain_log, styled
 
 
@@ -49,5 +49,5 @@ def spread(
                 )  # fmt: skip
             for left in list(panel.places.values())[1:]:
                 axis.axvline(left - 0.5, color="#efefef", linewidth=0.5, zorder=0)
-        figure.legend(list(handles.values()), parts, loc="outside upper left", ncols=min(len(parts), 4))
+        figure.legend(list(handles.values()), parts, loc="outside upper left", ncols=legend_columns(parts))
     return figure
