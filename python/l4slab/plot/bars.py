@@ -81,4 +81,4 @@ def parts_of(data: pl.DataFrame) -> Sequence[str]:
 
 def legend_columns(parts: Sequence[str]) -> int:
     """How many names of this length stand side by side above the figure."""
-    return max(1, min(len(parts), 105 // (8 + max(map(len, parts)))))
+    return max(1, min(len(parts), 118 // (8 + max(map(len, parts)))))
