@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from l4slab import claims, executors, published, spec, sweep
+from l4slab import claims, executors, figures, published, spec, sweep
 from l4slab.engines import ENGINES, Engine, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import Failure, Pool
@@ -84,6 +84,7 @@ def plan(files: Iterable[Path | str], engine: str = "sim") -> list[Plan]:
     plans = _expand(files, get_engine(engine))
     claims.check(plans)
     published.check(plans)
+    figures.check(plans)
     return plans
 
 
@@ -156,6 +157,7 @@ def _run_in_store(
     others = _expand((file for file in store.experiment_files() if file.stem not in given), engine)
     claims.check([*plans, *others])
     published.check([*plans, *others])
+    figures.check([*plans, *others])
     for one in plans:
         store.keep_experiment(one.experiment.name, one.experiment.source)
     finished = store.finished()

@@ -6,7 +6,8 @@ has a number per trial (or a single one), or from `flow` and `column`, short for
 claim (`l4slab.claims`).
 
 A `[[published]]` table with `reference` names a CSV file of published figures; it is the table `reference` in `sql`,
-which gives a row per figure with the columns `quantity`, `published` and `measured`, and `unit` where they differ.
+which gives a row per figure with the columns `quantity`, `published` and `measured`, and `unit` and `tolerance` where
+they differ.
 The files belong to the studies and are not part of this package: where the folder is not found, these tables are
 left out and the figures with a `value` remain.
 """
@@ -88,7 +89,7 @@ def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, fi
     if figure.reference is not None:
         if missing := [name for name in _ROWS if name not in types]:
             raise wrong(f"gives no column {missing[0]}; name the columns {', '.join(_ROWS)}")
-        numbers = {name: types[name] for name in _ROWS[1:]}
+        numbers = {name: types[name] for name in (*_ROWS[1:], "tolerance") if name in types}
     else:
         numbers = dict([next(iter(types.items()))])
     for name, kind in numbers.items():
@@ -134,8 +135,9 @@ def _compare(
         for cells in cursor.fetchall():
             row = dict(zip(names, cells, strict=True))
             published, measured = _number(row["published"]), _number(row["measured"])
+            tolerance = _number(row.get("tolerance", figure.tolerance))
             yield common | _row(
-                str(row["quantity"]), str(row.get("unit") or figure.unit), published, measured, figure.tolerance
+                str(row["quantity"]), str(row.get("unit") or figure.unit), published, measured, tolerance
             )
 
 

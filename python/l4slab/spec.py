@@ -24,7 +24,7 @@ from l4slab.units import RATE, SIZE, TIME, Dimension
 Level = str | int | float | bool
 
 CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
-SECTIONS = ("link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published")
+SECTIONS = ("link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published", "figure")
 # Names are parts of dotted keys and of {placeholders}.
 _RESERVED = set('.*{}":')
 
@@ -191,6 +191,19 @@ class Published(_Table):
     source: str = ""
 
 
+class Figure(_Table):
+    """A figure of the study's report: how it is drawn, and the SQL that gives what is drawn (see `l4slab.figures`)."""
+
+    id: str = Field(min_length=1, examples=['"rate-share"'])
+    kind: Literal["shares", "spread", "band"] = Field(examples=['"shares"'])
+    caption: str = ""
+    source: str = ""
+    sql: str = Field(examples=['"select flow as part, flow as bar, 100 * share as value from flows"'])
+    label: str = Field("", examples=['"queue delay (ms)"'])
+    limits: list[float] | None = Field(None, min_length=2, max_length=2, examples=["[99, 100]"])
+    log: bool = False
+
+
 FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow}
 AT_KEYS = ("rate", "qdisc")
 # What may be swept at the top level; `title`, `about` and `trials` describe the experiment, not a run.
@@ -219,6 +232,7 @@ class Experiment:
     skips: list[Skip]
     claims: list[Claim]
     published: list[Published]
+    figures: list[Figure]
 
     @property
     def is_study(self) -> bool:
@@ -245,7 +259,7 @@ def table_title(table: tuple[str, ...]) -> str:
     match table:
         case ("flow", name):
             return f'flow "{name}"'
-        case ("at" | "rewrite" | "skip" | "claim" | "published" | "flow[]" as section, number):
+        case ("at" | "rewrite" | "skip" | "claim" | "published" | "figure" | "flow[]" as section, number):
             return f"[[{section.removesuffix('[]')}]] no. {number}"
         case _:
             return ".".join(table)
@@ -382,7 +396,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
     for key in ("link", "impair", "sweep", "let"):
         if not isinstance(document.setdefault(key, {}), dict):
             raise _Problem((), key, f"= {show(document[key])} is not a table; write [{key}...]")
-    for key in ("flow", "at", "rewrite", "skip", "claim", "published"):
+    for key in ("flow", "at", "rewrite", "skip", "claim", "published", "figure"):
         if not isinstance(document.setdefault(key, []), list):
             raise _Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
 
@@ -420,6 +434,12 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         if figure.id in seen:
             raise _Problem((), "published", f'id = "{figure.id}" is used twice; give each figure its own id')
         seen.add(figure.id)
+    figures = [_check(Figure, t, ("figure", str(n))) for n, t in enumerate(document["figure"], start=1)]
+    seen = set()
+    for drawn in figures:
+        if drawn.id in seen:
+            raise _Problem((), "figure", f'id = "{drawn.id}" is used twice; give each figure its own id')
+        seen.add(drawn.id)
     model = {k: v for k, v in top.items() if k in ("title", "about", "trials")}
     return Experiment(
         name=file.stem,
@@ -436,13 +456,15 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         skips=skips,
         claims=claims,
         published=published,
+        figures=figures,
     )
 
 
 def _is_study(document: dict[str, Any]) -> bool:
     """Whether the file states things about experiments and describes none itself."""
-    described = [key for key in document if document[key] and key not in ("title", "about", "claim", "published")]
-    return not described and bool(document["claim"] or document["published"])
+    statements = ("claim", "published", "figure")
+    described = [key for key in document if document[key] and key not in ("title", "about", *statements)]
+    return not described and any(document[section] for section in statements)
 
 
 def _published(raw: object, number: int) -> Published:

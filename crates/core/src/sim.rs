@@ -65,18 +65,34 @@ struct RewriteRule {
     to: Ecn,
 }
 
+/// Data packets of a flow group: that reached the first link, left the last one, left it with CE, and
+/// were dropped.
+#[derive(Copy, Clone, Debug, Default)]
+struct Packets {
+    sent: u64,
+    delivered: u64,
+    ce: u64,
+    dropped: u64,
+}
+
+impl std::ops::Sub for Packets {
+    type Output = Packets;
+    fn sub(self, before: Packets) -> Packets {
+        Packets {
+            sent: self.sent - before.sent,
+            delivered: self.delivered - before.delivered,
+            ce: self.ce - before.ce,
+            dropped: self.dropped - before.dropped,
+        }
+    }
+}
+
 /// What is counted per flow group over the measured interval.
 #[derive(Clone, Debug, Default)]
 struct GroupStats {
-    /// Data packets that reached the first link.
-    sent_packets: u64,
-    /// Data packets that left the last link, and their frame bytes.
-    delivered_packets: u64,
     delivered_bytes: u64,
-    ce_packets: u64,
     /// Of those delivered: ECT(1) by a queue.
     sce_packets: u64,
-    dropped_packets: u64,
     /// Total time in queues of a delivered packet.
     sojourn: Distribution,
     /// Smoothed RTT, sampled at fixed intervals.
@@ -95,6 +111,10 @@ struct Group {
     reverse: Path,
     rewrites: Vec<RewriteRule>,
     stats: GroupStats,
+    /// Packets since the start, at the last sample, and when measuring began.
+    packets: Packets,
+    sampled_packets: Packets,
+    base_packets: Packets,
     /// `delivered_bytes` and acknowledged payload at the last sample.
     sampled_delivered: u64,
     sampled_acked: u64,
@@ -357,6 +377,9 @@ impl Simulation {
             reverse,
             rewrites,
             stats: GroupStats::default(),
+            packets: Packets::default(),
+            sampled_packets: Packets::default(),
+            base_packets: Packets::default(),
             sampled_delivered: 0,
             sampled_acked: 0,
             base_acked: 0,
@@ -595,7 +618,7 @@ impl Simulation {
         };
         if is_payload(&pkt) {
             if pkt.hop == g.first_link {
-                g.stats.sent_packets += 1;
+                g.packets.sent += 1;
                 pkt.dscp = g.dscp;
             }
             rewrite(&g.rewrites, link, Side::Before, &mut pkt);
@@ -680,10 +703,10 @@ impl Simulation {
             if usize::from(pkt.hop) == g.forward.hops.len() {
                 let s = &mut g.stats;
                 let bytes = u64::from(pkt.frame_len);
-                s.delivered_packets += 1;
                 s.delivered_bytes += bytes;
                 g.total_delivered += bytes;
-                s.ce_packets += u64::from(pkt.ecn == Ecn::Ce);
+                g.packets.delivered += 1;
+                g.packets.ce += u64::from(pkt.ecn == Ecn::Ce);
                 s.sce_packets += u64::from(pkt.sce && pkt.ecn == Ecn::Ect1);
                 s.sojourn.record(Span(u64::from(pkt.queued_ns)));
             }
@@ -721,7 +744,7 @@ impl Simulation {
         let Simulation { links, groups, sacks, .. } = self;
         for pkt in links[link].drain_drops() {
             if is_payload(&pkt) {
-                groups[usize::from(pkt.group)].stats.dropped_packets += 1;
+                groups[usize::from(pkt.group)].packets.dropped += 1;
             }
             sacks.take(pkt.sack);
         }

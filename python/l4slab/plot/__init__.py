@@ -3,15 +3,19 @@
     figure = plot.time_series(results.series.filter(experiment="A"))
     Path("a.svg").write_text(plot.to_svg(figure))
 
-Each function draws one case: an experiment at one level of every factor, all trials. A flow has the same colour and
-line style in every figure of a report, and lines differ in style as well as colour. Where the table has nothing to
-draw, the result is None.
+`time_series` and `inside` draw one case: an experiment at one level of every factor, all trials. A flow has the same
+colour and line style in every figure of a report, and lines differ in style as well as colour. `shares`, `spread` and
+`band` draw what a query gives, such as that of a study's `[[figure]]`. Where the table has nothing to draw, the result
+is None.
 """
 
+from l4slab.plot.band import band
 from l4slab.plot.comparison import comparison
 from l4slab.plot.inside import inside
+from l4slab.plot.shares import shares
+from l4slab.plot.spread import spread
 from l4slab.plot.style import to_svg
 from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
-__all__ = ["comparison", "inside", "median_trial", "time_series", "to_svg"]
+__all__ = ["band", "comparison", "inside", "median_trial", "shares", "spread", "time_series", "to_svg"]

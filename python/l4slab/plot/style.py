@@ -11,7 +11,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike
 
 WIDTH_IN = 7.2  # two columns of a paper, and the width of the report
@@ -19,6 +21,7 @@ WIDTH_IN = 7.2  # two columns of a paper, and the width of the report
 # Okabe and Ito's colours, safe for colour-blind readers, in an order whose greys differ from neighbour to neighbour.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.2)), (0, (1.2, 0.8)), (0, (6, 1.2, 1.2, 1.2)))
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 # A peak before the measured interval ends the axis only up to this multiple of what was measured.
@@ -37,6 +40,7 @@ _RC: Any = {
     "font.size": 8.5,
     "grid.color": "#e3e3e3",
     "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.5,
     "legend.fontsize": 8.5,
     "legend.frameon": False,
     "lines.linewidth": 1.1,
@@ -83,6 +87,12 @@ def limit_y(axis: Axes, times: ArrayLike, values: ArrayLike, warmup_s: float, be
     if top < largest:
         text = f"peak before: {largest:.3g}"
         axis.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="bottom", fontsize=7.5, color="#555555")
+
+
+def plain_log(axis: Axis) -> None:
+    """Numbers instead of powers of ten on a logarithmic axis."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def shade_warmup(axis: Axes, warmup_s: float) -> None:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from l4slab import __version__, plot
+from l4slab import figures as study_figures
 from l4slab.report import explorer, tables
 from l4slab.report.results import Case, Folder, load
 
@@ -39,6 +40,7 @@ def write_report(out_dir: Path | str) -> Path:
 def render(folder: Folder) -> str:
     """The page as text."""
     figures = _Figures(folder)
+    drawn = figures.of_the_study()
     verdicts = tables.verdicts(folder)
     return (
         _environment()
@@ -51,7 +53,8 @@ def render(folder: Folder) -> str:
             camps=tables.camps(verdicts),
             agreement=tables.agreement(folder),
             references=tables.references(folder),
-            comparison=figures.comparison(),
+            figures=drawn,
+            comparison=None if drawn else figures.comparison(),
             sections=[_section(folder, experiment, figures) for experiment in folder.experiments],
             explorer=_json(explorer.data(folder)),
             flows=tables.results(folder, "flows"),
@@ -69,23 +72,37 @@ def render(folder: Folder) -> str:
 
 def _section(folder: Folder, experiment: str, figures: _Figures) -> dict[str, Any]:
     cases = [case for case in folder.cases if case.experiment == experiment]
-    drawn = [figures.case(case) for case in cases if figures.room()]
+    drawn = [] if figures.chosen else [figures.case(case) for case in cases if figures.room()]
     return {
         "name": experiment,
         "title": folder.file(experiment).title,
         "about": folder.file(experiment).about,
         "cases": drawn,
-        "omitted": len(cases) - len(drawn),
+        "omitted": 0 if figures.chosen else len(cases) - len(drawn),
         "set_up": tables.set_up(folder, experiment),
         "runs": tables.runs(folder, experiment),
     }
 
 
 class _Figures:
-    """Draws the page's figures, each once, with ids that differ from every other's."""
+    """Draws the page's figures, each once, with ids that differ from every other's.
+
+    Figures that the files choose take the place of those of every case.
+    """
 
     def __init__(self, folder: Folder):
         self.folder, self.number, self.cases = folder, 0, 0
+        self.chosen = any(experiment.figures for experiment in folder.files)
+
+    def of_the_study(self) -> list[dict[str, Any]]:
+        if not self.chosen:
+            return []
+        drawn = []
+        for figure, drawing in study_figures.draw(self.folder.files, self.folder.arrow()):
+            svg = self._svg(drawing, figure.caption or figure.id)
+            if svg is not None:
+                drawn.append({"id": figure.id, "svg": svg, "caption": figure.caption, "source": figure.source})
+        return drawn
 
     def room(self) -> bool:
         return self.cases < MAX_FIGURE_CASES

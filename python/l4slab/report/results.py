@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from l4slab import metrics, spec, sweep
 from l4slab.spec import Experiment
@@ -102,6 +104,15 @@ class Folder:
     def series_of(self, case: Case) -> pl.DataFrame:
         """The time series of a case, of all trials."""
         return pl.scan_parquet(self.folder / "series.parquet").filter(case.rows()).collect()
+
+    def arrow(self) -> dict[str, pa.Table | ds.Dataset]:
+        """The result tables for queries."""
+        series = self.folder / "series.parquet"
+        return {
+            "flows": self.flows.to_arrow(),
+            "links": self.links.to_arrow(),
+            "series": ds.dataset(series) if series.is_file() else pl.DataFrame(schema=metrics.SERIES).to_arrow(),
+        }
 
     def run_of(self, case: Case) -> sweep.Run | None:
         """The first run of a case, for its settings."""

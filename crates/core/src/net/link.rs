@@ -86,10 +86,13 @@ pub struct Interval {
     pub sent_packets: u64,
     pub sent_bytes: u64,
     pub sojourn_ns: u128,
+    /// Shortest and longest time in the queue of a packet that left.
+    pub sojourn_range: Option<(Span, Span)>,
     pub marked_packets: u64,
     pub step_marks: u64,
     pub sce_marks: u64,
     pub dropped_packets: u64,
+    pub dropped_overflow: u64,
 }
 
 /// Totals since the start, for the conservation law.
@@ -211,6 +214,10 @@ impl Link {
         q.interval.sent_packets += 1;
         q.interval.sent_bytes += u64::from(bytes);
         q.interval.sojourn_ns += u128::from(sojourn.0);
+        q.interval.sojourn_range = Some(match q.interval.sojourn_range {
+            Some((shortest, longest)) => (shortest.min(sojourn), longest.max(sojourn)),
+            None => (sojourn, sojourn),
+        });
         if marks != Marks::default() {
             Self::count_marks(q, marks);
         }
@@ -237,7 +244,9 @@ impl Link {
             let q = &mut self.queues[d.band];
             q.dropped_packets += 1;
             q.interval.dropped_packets += 1;
-            q.dropped_overflow += u64::from(d.why == DropReason::Overflow);
+            let overflow = u64::from(d.why == DropReason::Overflow);
+            q.dropped_overflow += overflow;
+            q.interval.dropped_overflow += overflow;
         }
     }
 

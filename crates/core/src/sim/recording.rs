@@ -89,6 +89,7 @@ impl Simulation {
             let retransmitted = self.retransmitted(i);
             let g = &mut self.groups[i];
             g.stats = GroupStats::default();
+            g.base_packets = g.packets;
             g.base_acked = g.acked_bytes;
             g.base_retransmitted = retransmitted;
         }
@@ -124,6 +125,12 @@ impl Simulation {
         self.series.gauge("goodput_mbps", mbps(g.acked_bytes - g.sampled_acked));
         g.sampled_delivered = g.total_delivered;
         g.sampled_acked = g.acked_bytes;
+        let packets = g.packets - g.sampled_packets;
+        g.sampled_packets = g.packets;
+        self.series.gauge("sent_packets", packets.sent as f64);
+        self.series.gauge("delivered_packets", packets.delivered as f64);
+        self.series.gauge("ce_packets", packets.ce as f64);
+        self.series.gauge("dropped_packets", packets.dropped as f64);
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
         for flow in g.flows.clone() {
@@ -198,10 +205,15 @@ fn sum(intervals: &[Interval]) -> Interval {
         all.sent_packets += x.sent_packets;
         all.sent_bytes += x.sent_bytes;
         all.sojourn_ns += x.sojourn_ns;
+        all.sojourn_range = match (all.sojourn_range, x.sojourn_range) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (one, other) => one.or(other),
+        };
         all.marked_packets += x.marked_packets;
         all.step_marks += x.step_marks;
         all.sce_marks += x.sce_marks;
         all.dropped_packets += x.dropped_packets;
+        all.dropped_overflow += x.dropped_overflow;
     }
     all
 }
@@ -211,8 +223,11 @@ fn record_interval(series: &mut Series, x: &Interval, span: f64) {
     series.gauge("marked_packets", x.marked_packets as f64);
     series.gauge("sce_marked_packets", x.sce_marks as f64);
     series.gauge("dropped_packets", x.dropped_packets as f64);
-    if x.sent_packets > 0 {
+    series.gauge("dropped_overflow_packets", x.dropped_overflow as f64);
+    if let Some((shortest, longest)) = x.sojourn_range {
         series.gauge("sojourn_ms", x.sojourn_ns as f64 / x.sent_packets as f64 * 1e-6);
+        series.gauge("sojourn_ms_min", shortest.as_millis_f64());
+        series.gauge("sojourn_ms_max", longest.as_millis_f64());
     }
 }
 
@@ -243,6 +258,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
     let retransmitted = sim.retransmitted(i);
     let g = &sim.groups[i];
     let s = &g.stats;
+    let packets = g.packets - g.base_packets;
     let mut completion = Distribution::default();
     let mut mode = None;
     for flow in g.flows.clone() {
@@ -266,13 +282,13 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         sojourn_ms_mean: s.sojourn.mean_ms(),
         sojourn_ms_p50: s.sojourn.quantile_ms(0.5),
         sojourn_ms_p99: s.sojourn.quantile_ms(0.99),
-        sent_packets: s.sent_packets,
-        delivered_packets: s.delivered_packets,
-        ce_packets: s.ce_packets,
-        dropped_packets: s.dropped_packets,
-        ce_pct: percent(s.ce_packets, s.sent_packets),
-        sce_pct: percent(s.sce_packets, s.sent_packets),
-        drop_pct: percent(s.dropped_packets, s.sent_packets),
+        sent_packets: packets.sent,
+        delivered_packets: packets.delivered,
+        ce_packets: packets.ce,
+        dropped_packets: packets.dropped,
+        ce_pct: percent(packets.ce, packets.sent),
+        sce_pct: percent(s.sce_packets, packets.sent),
+        drop_pct: percent(packets.dropped, packets.sent),
         retransmits: retransmitted - g.base_retransmitted,
         transfers: completion.count() as u32,
         completion_ms_p50: completion.quantile_ms(0.5),

@@ -50,8 +50,15 @@ _SLACK = 4
 FLOWS = metrics.FLOWS | {name: pl.Int64() for name in ("delivered_packets", "ce_packets", "dropped_packets")}
 LINKS = metrics.LINKS | {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
 SERIES = metrics.SERIES | {
-    name: pl.Float64() for name in ("marked_packets", "dropped_packets", "p_prime", "credit_bytes")
+    name: pl.Float64()
+    for name in (
+        *("sent_packets", "delivered_packets", "ce_packets", "marked_packets", "dropped_packets"),
+        *("dropped_overflow_packets", "sojourn_ms_min", "sojourn_ms_max", "p_prime", "credit_bytes"),
+    )
 }
+_FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
+# How `tc` calls the drops of a full queue, by qdisc.
+_OVERFLOWS = {"codel": "drop_overlimit", "fq_codel": "drop_overlimit", "pie": "overlimit", "fq_pie": "overlimit"}
 
 
 class CheckError(Exception):
@@ -413,7 +420,6 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array) -> dict[
     marked = int((sent & link.marked).sum())
     times, backlog = link.backlog(which)
     backlog = backlog[_window(observed, times)]
-    fifo = link.qdisc[0] in ("pfifo", "bfifo", "pfifo_head_drop")
     return {
         "link": link.name,
         "queue": queue,
@@ -423,7 +429,7 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array) -> dict[
         "arrived_packets": int(came.sum()),
         "sent_packets": int(sent.sum()),
         "dropped_packets": dropped,
-        "dropped_overflow_packets": dropped if fifo else None,
+        "dropped_overflow_packets": dropped if link.qdisc[0] in _FIFOS else _gained_overflows(observed, link, queue),
         "marked_packets": marked,
         "ce_pct": _percent(marked, int(came.sum())),
         "drop_pct": _percent(dropped, int(came.sum())),
@@ -439,6 +445,11 @@ def queue_under_test(output: list[dict[str, Any]]) -> dict[str, Any]:
 def _gained_tc(observed: Observed, link: Link, key: str) -> int:
     by_time = {time: queue_under_test(output).get(key) or 0 for time, output in link.tc}
     return int(by_time.get(observed.run["duration_ns"], 0) - by_time.get(observed.run["warmup_ns"], 0))
+
+
+def _gained_overflows(observed: Observed, link: Link, queue: str) -> int | None:
+    counter = _OVERFLOWS.get(link.qdisc[0])
+    return _gained_tc(observed, link, counter) if counter and queue == "all" else None
 
 
 def _series(observed: Observed) -> list[dict[str, Any]]:
@@ -473,7 +484,14 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]
     row: dict[str, Any] = {
         "flow": flow.spec["name"],
         "rate_mbps": (_binned(times, frames, steps) * 8e-6 / seconds).tolist(),
+        "delivered_packets": _binned(times, None, steps).tolist(),
+        "ce_packets": _binned(times[delivered["ecn_out"].to_numpy() == CE], None, steps).tolist(),
     }
+    path = observed.path(flow)
+    sent = path[0].packets["in_ns"][_payload_of(path[0], flow)]
+    row["sent_packets"] = _binned(sent, None, steps).tolist()
+    lost = [_binned(link.packets["in_ns"][_payload_of(link, flow) & link.dropped], None, steps) for link in path]
+    row["dropped_packets"] = np.sum(lost, axis=0).tolist()
     if not flow.is_tcp:
         row["goodput_mbps"] = (_binned(times, frames - UDP_HEADERS, steps) * 8e-6 / seconds).tolist()
         return row
@@ -497,6 +515,7 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str,
     states = [outputs.get(int(time), {}) for time in steps]
     whole = _queue_series(observed, link, "all", everything, steps)
     whole["backlog_packets"] = [_number(state.get("qlen")) for state in states]
+    whole["dropped_overflow_packets"] = _overflows(link, states, whole["dropped_packets"])
     rows = [whole]
     bands = link.bands
     for band, which in bands.items():
@@ -511,6 +530,16 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str,
     elif any("prob" in state for state in states):
         whole["p_c"] = [_number(state.get("prob")) for state in states]
     return rows
+
+
+def _overflows(link: Link, states: list[dict[str, Any]], drops: list[float]) -> list[float | None]:
+    """Drops of a full queue within each step, as far as `tc` tells them apart."""
+    if link.qdisc[0] in _FIFOS:
+        return list(drops)
+    counter = _OVERFLOWS.get(link.qdisc[0])
+    counts = [_number(state.get(counter)) if counter else None for state in states]
+    before = [0.0, *counts[:-1]]
+    return [None if now is None or was is None else now - was for now, was in zip(counts, before, strict=True)]
 
 
 def _coupled(states: list[dict[str, Any]], low_packets: Array) -> dict[str, list[float | None]]:
@@ -545,6 +574,10 @@ def _queue_series(observed: Observed, link: Link, queue: str, which: Array, step
     frames = _binned(times, link.packets["len"][sent].astype(np.float64), steps)
     marks = _binned(link.packets["out_ns"][which & link.marked], None, steps)
     drops = _binned(link.packets["in_ns"][which & link.dropped], None, steps)
+    at = np.searchsorted(steps, times)
+    shortest, longest = np.full(len(steps) + 1, np.inf), np.zeros(len(steps) + 1)
+    np.minimum.at(shortest, at, link.sojourn_ns[sent])
+    np.maximum.at(longest, at, link.sojourn_ns[sent])
     return {
         "link": link.name,
         "queue": queue,
@@ -552,6 +585,8 @@ def _queue_series(observed: Observed, link: Link, queue: str, which: Array, step
         "marked_packets": marks.tolist(),
         "dropped_packets": drops.tolist(),
         "sojourn_ms": [float(s / n) * 1e-6 if n else None for s, n in zip(sojourn, packets, strict=True)],
+        "sojourn_ms_min": [float(s) * 1e-6 if n else None for s, n in zip(shortest, packets, strict=False)],
+        "sojourn_ms_max": [float(s) * 1e-6 if n else None for s, n in zip(longest, packets, strict=False)],
     }
 
 
