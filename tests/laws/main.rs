@@ -9,5 +9,6 @@ mod lab;
 mod overload;
 mod queueing;
 mod rates;
+mod step;
 mod timing;
 mod utilisation;

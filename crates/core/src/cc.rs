@@ -6,6 +6,7 @@
 //! controller moves it otherwise; hence [`Window`] is handed in rather than owned.
 
 pub mod cubic;
+pub mod dctcp;
 pub mod prague;
 pub mod registry;
 pub mod reno;
@@ -17,6 +18,8 @@ use crate::transport::scoreboard::RateSample;
 
 /// A congestion control.
 pub trait CongestionControl: Send {
+    /// Every ACK, before TCP decides whether it means congestion (Linux `in_ack_event`).
+    fn on_feedback(&mut self, _feedback: &Feedback) {}
     /// Every ACK that tells something new. Controllers that leave recovery to TCP must not grow the
     /// window unless `ack.may_grow`.
     fn on_ack(&mut self, ack: &Ack, w: &mut Window);
@@ -32,6 +35,10 @@ pub trait CongestionControl: Send {
     /// True: the window during recovery is the controller's too (Linux `cong_control`).
     fn governs_window(&self) -> bool {
         false
+    }
+    /// True: a loss is told even if the window is already coming down because of ECN.
+    fn answers_loss_while_reducing(&self) -> bool {
+        self.governs_window()
     }
     /// Bytes of payload per second, if the controller paces itself; TCP then enforces it.
     fn pacing_rate(&self) -> Option<u64> {
@@ -67,6 +74,8 @@ pub enum EcnWish {
     NotEct,
     /// ECT(0) with RFC 3168 feedback.
     Ect0Classic,
+    /// ECT(0) on every packet, with a receiver that echoes each run of marks (RFC 8257, 3.2).
+    Ect0Runs,
     /// ECT(1) with AccECN, and without it no ECN at all (RFC 9331, section 4.2).
     Ect1AccEcn,
 }
@@ -76,7 +85,7 @@ impl EcnWish {
     pub fn support(self) -> EcnSupport {
         match self {
             EcnWish::NotEct => EcnSupport::Off,
-            EcnWish::Ect0Classic => EcnSupport::Classic,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs => EcnSupport::Classic,
             EcnWish::Ect1AccEcn => EcnSupport::AccEcn,
         }
     }
@@ -151,6 +160,15 @@ impl Window {
             self.cwnd += delta;
         }
     }
+}
+
+/// The connection's counters, in segments, when an ACK has been read.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Feedback {
+    pub delivered: u32,
+    pub delivered_ce: u32,
+    pub snd_una: u32,
+    pub snd_nxt: u32,
 }
 
 /// What one ACK told.

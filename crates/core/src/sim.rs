@@ -22,7 +22,7 @@ use crate::scenario::{
 use crate::time::{Span, Time};
 use crate::traffic::cbr::Cbr;
 use crate::transport::ecn::EcnSupport;
-use crate::transport::receiver::Receiver;
+use crate::transport::receiver::{Echo, Receiver};
 use crate::transport::sack::SackStore;
 use crate::transport::sender::{Sender, SenderConfig};
 use crate::units::{MTU_FRAME, Rate};
@@ -713,5 +713,10 @@ fn make_tcp(
     };
     let config =
         SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
-    Ok((Sender::new(config, cc), Receiver::new(flow, group, peer, ack_codepoint)))
+    let echo = match cc.ecn() {
+        EcnWish::Ect0Runs => Echo::Runs,
+        _ => Echo::UntilCwr,
+    };
+    let receiver = Receiver::new(flow, group, peer, ack_codepoint, echo);
+    Ok((Sender::new(config, cc), receiver))
 }

@@ -5,7 +5,7 @@ use super::ecn::{self, EcnMode};
 use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
 use super::sender::{Push, Sender, TIMEOUT_MIN, Timer};
-use crate::cc::{Ack, Congestion, SSTHRESH_INFINITE};
+use crate::cc::{Ack, Congestion, Feedback, SSTHRESH_INFINITE};
 use crate::packet::{Flags, Outbox, Packet, TcpBits};
 use crate::time::{Span, Time};
 
@@ -107,6 +107,12 @@ impl Sender {
         self.board.update_reordering_window(prior_delivered);
         let marks = self.read_ecn(pkt, &outcome);
         let ece = marks > 0;
+        self.cc.on_feedback(&Feedback {
+            delivered: self.board.delivery.segments,
+            delivered_ce: self.delivered_ce,
+            snd_una: self.board.una,
+            snd_nxt: self.board.nxt,
+        });
         if self.recovery.probe_end.is_some() {
             self.on_probe_answered(now, pkt.seq, &outcome);
         }
@@ -164,7 +170,11 @@ impl Sender {
     fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> u32 {
         let marks = match self.mode {
             EcnMode::Off => 0,
-            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => outcome.delivered.max(1),
+            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => {
+                // The echo counts even where nothing is newly delivered.
+                self.delivered_ce += outcome.delivered;
+                return outcome.delivered.max(1);
+            }
             EcnMode::Classic => 0,
             EcnMode::AccEcn => {
                 // Without progress it may be an old ACK, and its counter behind ours.
@@ -393,7 +403,7 @@ impl Sender {
                 self.recovery.prior_ssthresh = self.current_ssthresh();
             }
             self.begin_reduction(now, Congestion::Loss);
-        } else if self.cc.governs_window() {
+        } else if self.cc.answers_loss_while_reducing() {
             self.congestion(Congestion::Loss, now);
         }
         self.recovery.state = CaState::Recovery;

@@ -222,8 +222,11 @@ impl Sender {
             _ => self.syn_tries >= 1,
         };
         let asked = if plain { EcnSupport::Off } else { self.config.ecn };
-        let mut p =
-            Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, Ecn::NotEct);
+        let field = match self.cc.ecn() {
+            EcnWish::Ect0Runs if !plain => Ecn::Ect0, // RFC 8257, 3.4
+            _ => Ecn::NotEct,
+        };
+        let mut p = Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, field);
         p.bits = ecn::syn_bits(asked);
         p.stamp = now;
         out.push_back(p);
@@ -263,7 +266,7 @@ impl Sender {
         let wish = self.cc.ecn();
         let granted = match wish {
             EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
-            EcnWish::Ect0Classic => self.mode != EcnMode::Off,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs => self.mode != EcnMode::Off,
             EcnWish::NotEct => true,
         };
         // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).
@@ -534,8 +537,8 @@ impl Sender {
         if !self.has_data() && seq + 1 == self.board.nxt {
             p.flags = p.flags.with(Flags::FIN);
         }
-        // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN they need not be.
-        if self.mode == EcnMode::AccEcn {
+        // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
+        if self.mode == EcnMode::AccEcn || self.cc.ecn() == EcnWish::Ect0Runs {
             p.ecn = self.data_codepoint;
         }
         self.retransmitted += 1;
