@@ -5,6 +5,7 @@
 //! The window is shared: proportional rate reduction (RFC 6937) moves it during recovery, the
 //! controller moves it otherwise; hence [`Window`] is handed in rather than owned.
 
+pub mod bbr;
 pub mod cubic;
 pub mod dctcp;
 pub mod prague;
@@ -12,6 +13,7 @@ pub mod registry;
 pub mod reno;
 
 use crate::aqm::Gauges;
+use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::ecn::EcnSupport;
 use crate::transport::scoreboard::RateSample;
@@ -48,6 +50,17 @@ pub trait CongestionControl: Send {
     fn burst(&self) -> Option<u32> {
         None
     }
+    /// The least that TCP's rule for bursts may give (Linux `min_tso_segs`).
+    fn min_burst(&self) -> u32 {
+        2
+    }
+    /// True: what is in flight now says nothing about the path's rate, because the controller held
+    /// itself back.
+    fn holds_back(&self) -> bool {
+        false
+    }
+    /// Random numbers of its own; called once, before the connection starts.
+    fn seed(&mut self, _rng: Rng) {}
     /// What to ask of the peer if the experiment file does not say.
     fn ecn(&self) -> EcnWish {
         EcnWish::NotEct
@@ -190,6 +203,16 @@ pub struct Ack {
     pub snd_una: u32,
     pub snd_nxt: u32,
     pub in_flight: u32,
+    /// In flight before this ACK.
+    pub prior_in_flight: u32,
+    /// Segments newly found lost, and all so far.
+    pub lost: u32,
+    pub lost_total: u64,
+    /// Fast recovery goes on; lost segments are being sent again (fast recovery or timeout).
+    pub recovering: bool,
+    pub repairing: bool,
+    /// The pacing clock: when the next segment may leave.
+    pub next_departure: Time,
     /// The window, not the application or pacing, held the sender back in the last round trip.
     pub cwnd_limited: bool,
     /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.

@@ -253,7 +253,7 @@ impl Simulation {
             let flow = first + i;
             match spec.kind {
                 Kind::Tcp => {
-                    let (sender, receiver) = make_tcp(spec, flow, group)?;
+                    let (sender, receiver) = make_tcp(run.seed, spec, flow, group)?;
                     self.senders.push(sender);
                     self.receivers.push(receiver);
                 }
@@ -695,12 +695,14 @@ fn make_cbr(spec: &FlowSpec, flow: FlowId, group: GroupId) -> Cbr {
 }
 
 fn make_tcp(
+    seed: u64,
     spec: &FlowSpec,
     flow: FlowId,
     group: GroupId,
 ) -> Result<(Sender, Receiver), ScenarioError> {
     let (entry, options) = controller(spec)?;
-    let cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
+    let mut cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
+    cc.seed(Rng::stream(seed, "controller", u64::from(flow)));
     let support = match spec.ecn {
         Some(EcnSetting::Support(s)) => s,
         _ => cc.ecn().support(),

@@ -9,6 +9,7 @@ use crate::tc;
 
 /// All controllers.
 pub const CONTROLLERS: &[Controller] = &[
+    super::bbr::CONTROLLER,
     super::reno::CONTROLLER,
     super::cubic::CONTROLLER,
     super::dctcp::CONTROLLER,

@@ -91,6 +91,7 @@ impl Sender {
         }
         let prior_delivered = self.board.delivery.segments;
         let prior_lost = self.board.lost_total;
+        let prior_in_flight = self.board.in_flight();
         let outcome = self.board.on_ack(
             now,
             pkt.seq.max(prior_una),
@@ -130,7 +131,7 @@ impl Sender {
         if timer {
             self.set_transmission_timer(now);
         }
-        self.control(now, &outcome, marks, progress, prior_lost);
+        self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         match resend {
             Resend::Nothing => {}
             Resend::Lost => self.retransmit_lost(now, out),
@@ -205,6 +206,7 @@ impl Sender {
         marks: u32,
         progress: bool,
         prior_lost: u64,
+        prior_in_flight: u32,
     ) {
         let state = self.recovery.state;
         let reducing = state.is_reducing() && !self.cc.governs_window();
@@ -220,10 +222,16 @@ impl Sender {
             ce: marks,
             rtt_us: outcome.rtt_newest_us,
             may_grow: growth && !reducing,
+            prior_in_flight,
+            lost: (self.board.lost_total - prior_lost) as u32,
             rate: self.board.rate_sample(now, outcome, min_rtt_us),
             ..self.ack_info(now)
         };
         self.cc.on_ack(&ack, &mut self.win);
+        if self.cc.holds_back() {
+            let mark = self.board.delivery.segments + self.board.in_flight();
+            self.board.delivery.app_limited_until = mark.max(1);
+        }
         if reducing {
             let newly_lost = self.board.lost_total > prior_lost;
             self.reduce(outcome.delivered, newly_lost, outcome.una_advanced);

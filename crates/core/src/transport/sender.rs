@@ -2,7 +2,7 @@
 //! timer. What an ACK sets off is in [`super::recovery`].
 
 use super::ecn::{self, AccEcnSender, EcnMode, EcnSupport};
-use super::recovery::Recovery;
+use super::recovery::{CaState, Recovery};
 use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
 use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
@@ -29,7 +29,7 @@ const GSO_MAX_BYTES: u64 = 65_536 - 321;
 const BURST_SHIFT: u32 = 10;
 const BURST_MAX_BYTES: u64 = GSO_MAX_BYTES;
 const BURST_RTT_SHIFT: u32 = 9;
-const BURST_MIN: u32 = 2;
+
 /// A partial burst waits for more window only if the last one left less than this ago, and if the
 /// next ACK is expected within it (Linux `tcp_tso_should_defer`).
 const DEFER: Span = Span::from_millis(1);
@@ -375,7 +375,7 @@ impl Sender {
         if shift < 32 {
             bytes += BURST_MAX_BYTES >> shift;
         }
-        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(BURST_MIN)
+        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(self.cc.min_burst())
     }
 
     /// Makes the chunk at the head of the send queue at least `want` segments long if there is as
@@ -617,6 +617,10 @@ impl Sender {
             snd_una: self.board.una,
             snd_nxt: self.board.nxt,
             in_flight: self.board.in_flight(),
+            lost_total: self.board.lost_total,
+            recovering: self.recovery.state == CaState::Recovery,
+            repairing: self.recovery.state.is_repairing(),
+            next_departure: self.stamp.max(now),
             cwnd_limited: self.is_window_limited(),
             paced: self.paced,
             pacing_rate: self.pacing_rate,
