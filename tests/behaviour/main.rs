@@ -4,6 +4,7 @@
 // Expected values may come from the platform's mathematics; what is compared has tolerances.
 #![allow(clippy::disallowed_methods)]
 
+mod bbr;
 mod impair;
 mod invariants;
 #[path = "../laws/lab.rs"]

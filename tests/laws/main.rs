@@ -13,5 +13,6 @@ mod pie_family;
 mod queueing;
 mod rates;
 mod sce;
+mod step;
 mod timing;
 mod utilisation;

@@ -4,7 +4,7 @@
 //! per round trip, the window averaged over time); then whole connections, in a queue that a large
 //! unresponsive load holds at a constant p'.
 
-use l4slab_core::cc::{Ack, Congestion, Window, registry};
+use l4slab_core::cc::{Ack, Congestion, Feedback, Window, registry};
 use l4slab_core::math;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
@@ -58,6 +58,12 @@ fn mean_window(
         marks += u32::from(ce);
         let at = Time(now as u64);
         let outstanding = w.cwnd;
+        cc.on_feedback(&Feedback {
+            delivered: n,
+            delivered_ce: marks,
+            snd_una: n,
+            snd_nxt: n + outstanding,
+        });
         if ce && n > blind_until {
             cc.on_congestion(Congestion::Ecn, at, &mut w);
             if !cc.governs_window() {
@@ -215,6 +221,17 @@ fn prague_at_and_above_its_target_rtt() {
         let w = mean_window("prague", &[], rtt_us, Signals::Random(p), 3_000_000) - 0.5;
         let law = (1.0 + 3_f64.sqrt()) * (1.0 - p) / p;
         agrees(&format!("Prague, W at {rtt_us} us and p = {p}"), w, law, 0.03);
+    }
+}
+
+/// With x = pW marks per round trip, x/2 segments go per reduction and 1 + 1/x come back until the
+/// next, whence x = 1 + sqrt 3. Linux rounds the cut of so few segments down, half a segment on
+/// average: x/2 - 1/2 = 1 + 1/x, whence x = (3 + sqrt 17)/2 = 3.56.
+#[test]
+fn dctcp_under_random_marks() {
+    for p in [0.05, 0.1, 0.2] {
+        let w = mean_window("dctcp", &[], 20_000, Signals::Random(p), 3_000_000);
+        agrees(&format!("DCTCP, W p at p = {p}"), w * p, (3.0 + 17_f64.sqrt()) / 2.0, 0.05);
     }
 }
 

@@ -5,18 +5,23 @@
 //! The window is shared: proportional rate reduction (RFC 6937) moves it during recovery, the
 //! controller moves it otherwise; hence [`Window`] is handed in rather than owned.
 
+pub mod bbr;
 pub mod cubic;
+pub mod dctcp;
 pub mod prague;
 pub mod registry;
 pub mod reno;
 
 use crate::aqm::Gauges;
+use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::ecn::EcnSupport;
 use crate::transport::scoreboard::RateSample;
 
 /// A congestion control.
 pub trait CongestionControl: Send {
+    /// Every ACK, before TCP decides whether it means congestion (Linux `in_ack_event`).
+    fn on_feedback(&mut self, _feedback: &Feedback) {}
     /// Every ACK that tells something new. Controllers that leave recovery to TCP must not grow the
     /// window unless `ack.may_grow`.
     fn on_ack(&mut self, ack: &Ack, w: &mut Window);
@@ -33,6 +38,10 @@ pub trait CongestionControl: Send {
     fn governs_window(&self) -> bool {
         false
     }
+    /// True: a loss is told even if the window is already coming down because of ECN.
+    fn answers_loss_while_reducing(&self) -> bool {
+        self.governs_window()
+    }
     /// Bytes of payload per second, if the controller paces itself; TCP then enforces it.
     fn pacing_rate(&self) -> Option<u64> {
         None
@@ -41,6 +50,17 @@ pub trait CongestionControl: Send {
     fn burst(&self) -> Option<u32> {
         None
     }
+    /// The least that TCP's rule for bursts may give (Linux `min_tso_segs`).
+    fn min_burst(&self) -> u32 {
+        2
+    }
+    /// True: what is in flight now says nothing about the path's rate, because the controller held
+    /// itself back.
+    fn holds_back(&self) -> bool {
+        false
+    }
+    /// Random numbers of its own; called once, before the connection starts.
+    fn seed(&mut self, _rng: Rng) {}
     /// What to ask of the peer if the experiment file does not say.
     fn ecn(&self) -> EcnWish {
         EcnWish::NotEct
@@ -67,6 +87,8 @@ pub enum EcnWish {
     NotEct,
     /// ECT(0) with RFC 3168 feedback.
     Ect0Classic,
+    /// ECT(0) on every packet, with a receiver that echoes each run of marks (RFC 8257, 3.2).
+    Ect0Runs,
     /// ECT(1) with AccECN, and without it no ECN at all (RFC 9331, section 4.2).
     Ect1AccEcn,
 }
@@ -76,7 +98,7 @@ impl EcnWish {
     pub fn support(self) -> EcnSupport {
         match self {
             EcnWish::NotEct => EcnSupport::Off,
-            EcnWish::Ect0Classic => EcnSupport::Classic,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs => EcnSupport::Classic,
             EcnWish::Ect1AccEcn => EcnSupport::AccEcn,
         }
     }
@@ -153,6 +175,15 @@ impl Window {
     }
 }
 
+/// The connection's counters, in segments, when an ACK has been read.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Feedback {
+    pub delivered: u32,
+    pub delivered_ce: u32,
+    pub snd_una: u32,
+    pub snd_nxt: u32,
+}
+
 /// What one ACK told.
 #[derive(Clone, Debug, Default)]
 pub struct Ack {
@@ -172,6 +203,16 @@ pub struct Ack {
     pub snd_una: u32,
     pub snd_nxt: u32,
     pub in_flight: u32,
+    /// In flight before this ACK.
+    pub prior_in_flight: u32,
+    /// Segments newly found lost, and all so far.
+    pub lost: u32,
+    pub lost_total: u64,
+    /// Fast recovery goes on; lost segments are being sent again (fast recovery or timeout).
+    pub recovering: bool,
+    pub repairing: bool,
+    /// The pacing clock: when the next segment may leave.
+    pub next_departure: Time,
     /// The window, not the application or pacing, held the sender back in the last round trip.
     pub cwnd_limited: bool,
     /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.

@@ -24,7 +24,7 @@ use crate::scenario::{
 use crate::time::{Span, Time};
 use crate::traffic::cbr::Cbr;
 use crate::transport::ecn::EcnSupport;
-use crate::transport::receiver::Receiver;
+use crate::transport::receiver::{Echo, Receiver};
 use crate::transport::sack::SackStore;
 use crate::transport::sender::{Sender, SenderConfig};
 use crate::units::{MTU_FRAME, Rate};
@@ -345,7 +345,7 @@ impl Simulation {
             let flow = first + i;
             match spec.kind {
                 Kind::Tcp => {
-                    let (sender, receiver) = make_tcp(spec, flow, group)?;
+                    let (sender, receiver) = make_tcp(run.seed, spec, flow, group)?;
                     self.senders.push(sender);
                     self.receivers.push(receiver);
                 }
@@ -828,12 +828,14 @@ fn make_cbr(spec: &FlowSpec, flow: FlowId, group: GroupId) -> Cbr {
 }
 
 fn make_tcp(
+    seed: u64,
     spec: &FlowSpec,
     flow: FlowId,
     group: GroupId,
 ) -> Result<(Sender, Receiver), ScenarioError> {
     let (entry, options) = controller(spec)?;
-    let cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
+    let mut cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
+    cc.seed(Rng::stream(seed, "controller", u64::from(flow)));
     let support = match spec.ecn {
         Some(EcnSetting::Support(s)) => s,
         _ => cc.ecn().support(),
@@ -846,5 +848,10 @@ fn make_tcp(
     };
     let config =
         SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
-    Ok((Sender::new(config, cc), Receiver::new(flow, group, peer, ack_codepoint)))
+    let echo = match cc.ecn() {
+        EcnWish::Ect0Runs => Echo::Runs,
+        _ => Echo::UntilCwr,
+    };
+    let receiver = Receiver::new(flow, group, peer, ack_codepoint, echo);
+    Ok((Sender::new(config, cc), receiver))
 }

@@ -8,8 +8,13 @@ use super::{CongestionControl, EcnWish};
 use crate::tc;
 
 /// All controllers.
-pub const CONTROLLERS: &[Controller] =
-    &[super::reno::CONTROLLER, super::cubic::CONTROLLER, super::prague::CONTROLLER];
+pub const CONTROLLERS: &[Controller] = &[
+    super::bbr::CONTROLLER,
+    super::reno::CONTROLLER,
+    super::cubic::CONTROLLER,
+    super::dctcp::CONTROLLER,
+    super::prague::CONTROLLER,
+];
 
 /// An option of a controller: a kernel module parameter where one exists.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -174,7 +179,7 @@ pub fn listing() -> Vec<ControllerInfo> {
             summary: c.summary,
             ecn: match c.ecn() {
                 EcnWish::NotEct => "off",
-                EcnWish::Ect0Classic => "classic",
+                EcnWish::Ect0Classic | EcnWish::Ect0Runs => "classic",
                 EcnWish::Ect1AccEcn => "accecn",
             },
             parameters: c.parameters,

@@ -35,18 +35,23 @@ impl Reno {
     }
 }
 
+/// Slow start, then one segment per window.
+pub fn grow(ack: &Ack, w: &mut Window) {
+    if !ack.may_grow || !ack.cwnd_limited {
+        return;
+    }
+    let mut acked = ack.acked;
+    if w.in_slow_start() {
+        acked = w.slow_start(acked);
+    }
+    if acked > 0 {
+        w.additive_increase(w.cwnd, acked);
+    }
+}
+
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        if !ack.may_grow || !ack.cwnd_limited {
-            return;
-        }
-        let mut acked = ack.acked;
-        if w.in_slow_start() {
-            acked = w.slow_start(acked);
-        }
-        if acked > 0 {
-            w.additive_increase(w.cwnd, acked);
-        }
+        grow(ack, w);
     }
 
     fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {

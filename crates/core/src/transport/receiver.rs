@@ -112,6 +112,16 @@ impl WindowTuning {
     }
 }
 
+/// How a receiver with RFC 3168 feedback echoes marks.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Echo {
+    /// From the first mark until the sender says CWR (RFC 3168, 6.1.3).
+    UntilCwr,
+    /// Exactly the marked segments: where marks begin or end, an ACK of the run before leaves at
+    /// once (RFC 8257, 3.2). ACKs are ECT(0).
+    Runs,
+}
+
 /// The receiver of one flow.
 #[derive(Clone, Debug)]
 pub struct Receiver {
@@ -121,6 +131,7 @@ pub struct Receiver {
     mode: EcnMode,
     /// Codepoint of ACKs in AccECN mode.
     codepoint: Ecn,
+    echo_rule: Echo,
     next: u32,
     /// `next` when the last ACK was sent.
     acked: u32,
@@ -153,13 +164,20 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(flow: FlowId, group: GroupId, support: EcnSupport, codepoint: Ecn) -> Receiver {
+    pub fn new(
+        flow: FlowId,
+        group: GroupId,
+        support: EcnSupport,
+        codepoint: Ecn,
+        echo_rule: Echo,
+    ) -> Receiver {
         Receiver {
             flow,
             group,
             support,
             mode: EcnMode::Off,
             codepoint,
+            echo_rule,
             next: 0,
             acked: 0,
             echo: Time::ZERO,
@@ -223,7 +241,11 @@ impl Receiver {
 
     #[inline]
     fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
-        self.count_ecn(pkt);
+        if self.mode == EcnMode::Classic && self.echo_rule == Echo::Runs {
+            self.echo_run(pkt, sacks, out);
+        } else {
+            self.count_ecn(pkt);
+        }
         if pkt.flags.has(Flags::FIN) {
             self.fin = Some(pkt.seq);
         }
@@ -265,6 +287,22 @@ impl Receiver {
         if self.must_ack(now, in_order) {
             self.ack(sacks, out);
         }
+    }
+
+    /// DCTCP's two states (RFC 8257, 3.2): the last segment was marked, or it was not.
+    fn echo_run(&mut self, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+        if pkt.bits.has(TcpBits::CWR) {
+            self.ack_now = true;
+        }
+        let marked = pkt.ecn == Ecn::Ce;
+        if pkt.ecn == Ecn::NotEct || marked == self.demand_cwr {
+            return;
+        }
+        if self.ack_at != Time::NEVER {
+            self.ack(sacks, out);
+        }
+        self.demand_cwr = marked;
+        self.ack_now = true;
     }
 
     #[inline]
@@ -405,8 +443,14 @@ impl Receiver {
         let mut room = MAX_BLOCKS;
         match self.mode {
             EcnMode::Off => {}
-            EcnMode::Classic if self.demand_cwr => p.bits = TcpBits::ECE,
-            EcnMode::Classic => {}
+            EcnMode::Classic => {
+                if self.demand_cwr {
+                    p.bits = TcpBits::ECE;
+                }
+                if self.echo_rule == Echo::Runs {
+                    p.ecn = Ecn::Ect0;
+                }
+            }
             EcnMode::AccEcn => {
                 self.counters.pending_ce = 0;
                 p.bits = self.counters.ace();
@@ -488,7 +532,7 @@ mod tests {
     }
 
     fn receiver() -> (Receiver, SackStore) {
-        (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct), SackStore::default())
+        (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct, Echo::UntilCwr), SackStore::default())
     }
 
     /// The ACK that a packet causes.

@@ -5,7 +5,7 @@ use super::ecn::{self, EcnMode};
 use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
 use super::sender::{Push, Sender, TIMEOUT_MIN, Timer};
-use crate::cc::{Ack, Congestion, SSTHRESH_INFINITE};
+use crate::cc::{Ack, Congestion, Feedback, SSTHRESH_INFINITE};
 use crate::packet::{Flags, Outbox, Packet, TcpBits};
 use crate::time::{Span, Time};
 
@@ -91,6 +91,7 @@ impl Sender {
         }
         let prior_delivered = self.board.delivery.segments;
         let prior_lost = self.board.lost_total;
+        let prior_in_flight = self.board.in_flight();
         let outcome = self.board.on_ack(
             now,
             pkt.seq.max(prior_una),
@@ -107,6 +108,12 @@ impl Sender {
         self.board.update_reordering_window(prior_delivered);
         let marks = self.read_ecn(pkt, &outcome);
         let ece = marks > 0;
+        self.cc.on_feedback(&Feedback {
+            delivered: self.board.delivery.segments,
+            delivered_ce: self.delivered_ce,
+            snd_una: self.board.una,
+            snd_nxt: self.board.nxt,
+        });
         if self.recovery.probe_end.is_some() {
             self.on_probe_answered(now, pkt.seq, &outcome);
         }
@@ -124,7 +131,7 @@ impl Sender {
         if timer {
             self.set_transmission_timer(now);
         }
-        self.control(now, &outcome, marks, progress, prior_lost);
+        self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         match resend {
             Resend::Nothing => {}
             Resend::Lost => self.retransmit_lost(now, out),
@@ -164,7 +171,11 @@ impl Sender {
     fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> u32 {
         let marks = match self.mode {
             EcnMode::Off => 0,
-            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => outcome.delivered.max(1),
+            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => {
+                // The echo counts even where nothing is newly delivered.
+                self.delivered_ce += outcome.delivered;
+                return outcome.delivered.max(1);
+            }
             EcnMode::Classic => 0,
             EcnMode::AccEcn => {
                 // Without progress it may be an old ACK, and its counter behind ours.
@@ -195,6 +206,7 @@ impl Sender {
         marks: u32,
         progress: bool,
         prior_lost: u64,
+        prior_in_flight: u32,
     ) {
         let state = self.recovery.state;
         let reducing = state.is_reducing() && !self.cc.governs_window();
@@ -210,10 +222,16 @@ impl Sender {
             ce: marks,
             rtt_us: outcome.rtt_newest_us,
             may_grow: growth && !reducing,
+            prior_in_flight,
+            lost: (self.board.lost_total - prior_lost) as u32,
             rate: self.board.rate_sample(now, outcome, min_rtt_us),
             ..self.ack_info(now)
         };
         self.cc.on_ack(&ack, &mut self.win);
+        if self.cc.holds_back() {
+            let mark = self.board.delivery.segments + self.board.in_flight();
+            self.board.delivery.app_limited_until = mark.max(1);
+        }
         if reducing {
             let newly_lost = self.board.lost_total > prior_lost;
             self.reduce(outcome.delivered, newly_lost, outcome.una_advanced);
@@ -393,7 +411,7 @@ impl Sender {
                 self.recovery.prior_ssthresh = self.current_ssthresh();
             }
             self.begin_reduction(now, Congestion::Loss);
-        } else if self.cc.governs_window() {
+        } else if self.cc.answers_loss_while_reducing() {
             self.congestion(Congestion::Loss, now);
         }
         self.recovery.state = CaState::Recovery;

@@ -1,6 +1,7 @@
 //! Round-trip time: the estimator of RFC 6298 in Linux's form, the retransmission timeout, and the
 //! windowed minimum.
 
+use super::windowed::WindowedMin;
 use crate::time::{Span, Time};
 
 /// Floor of the deviation term, hence of the timeout above srtt (RFC 6298 says 1 s; Linux 200 ms).
@@ -77,7 +78,8 @@ impl RttEstimator {
     /// Takes a sample for the minimum.
     #[inline]
     pub fn sample_min(&mut self, now: Time, rtt_us: u32) {
-        self.min.update(now, rtt_us.max(1));
+        let ms = (now.0 / 1_000_000) as u32;
+        self.min.update(MIN_RTT_WINDOW_MS, ms, rtt_us.max(1));
     }
     /// Smoothed RTT; zero before the first sample.
     #[inline]
@@ -104,54 +106,6 @@ impl RttEstimator {
     }
 }
 
-/// Minimum over a sliding window, kept as the best, second and third best sample in order of age
-/// (K. Nichols).
-#[derive(Clone, Copy, Debug)]
-struct WindowedMin {
-    /// When (ms) and what.
-    best: [(u32, u32); 3],
-}
-
-impl Default for WindowedMin {
-    fn default() -> Self {
-        WindowedMin { best: [(0, u32::MAX); 3] }
-    }
-}
-
-impl WindowedMin {
-    #[inline]
-    fn get(&self) -> u32 {
-        self.best[0].1
-    }
-    #[inline]
-    fn update(&mut self, now: Time, v: u32) {
-        let now = (now.0 / 1_000_000) as u32;
-        let s = (now, v);
-        if v <= self.best[0].1 || now - self.best[2].0 > MIN_RTT_WINDOW_MS {
-            self.best = [s; 3];
-            return;
-        }
-        if v <= self.best[1].1 {
-            self.best[1] = s;
-            self.best[2] = s;
-        } else if v <= self.best[2].1 {
-            self.best[2] = s;
-        }
-        let age = now - self.best[0].0;
-        if age > MIN_RTT_WINDOW_MS {
-            self.best = [self.best[1], self.best[2], s];
-            if now - self.best[0].0 > MIN_RTT_WINDOW_MS {
-                self.best = [self.best[1], self.best[2], s];
-            }
-        } else if self.best[1].0 == self.best[0].0 && age > MIN_RTT_WINDOW_MS / 4 {
-            self.best[1] = s;
-            self.best[2] = s;
-        } else if self.best[2].0 == self.best[1].0 && age > MIN_RTT_WINDOW_MS / 2 {
-            self.best[2] = s;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,19 +127,5 @@ mod tests {
         e.sample(10_000, 0, 10);
         e.sample(18_000, 1, 11);
         assert_eq!(e.srtt(), Span::from_micros(11_000));
-    }
-
-    #[test]
-    fn the_minimum_is_forgotten_after_its_window() {
-        let mut m = WindowedMin::default();
-        m.update(Time::ZERO, 10);
-        for s in 1..=299 {
-            m.update(Time::ZERO + Span::from_secs(s), 20);
-        }
-        assert_eq!(m.get(), 10);
-        for s in 300..=601 {
-            m.update(Time::ZERO + Span::from_secs(s), 20);
-        }
-        assert_eq!(m.get(), 20);
     }
 }

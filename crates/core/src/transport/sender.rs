@@ -2,7 +2,7 @@
 //! timer. What an ACK sets off is in [`super::recovery`].
 
 use super::ecn::{self, AccEcnSender, EcnMode, EcnSupport};
-use super::recovery::Recovery;
+use super::recovery::{CaState, Recovery};
 use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
 use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
@@ -29,7 +29,7 @@ const GSO_MAX_BYTES: u64 = 65_536 - 321;
 const BURST_SHIFT: u32 = 10;
 const BURST_MAX_BYTES: u64 = GSO_MAX_BYTES;
 const BURST_RTT_SHIFT: u32 = 9;
-const BURST_MIN: u32 = 2;
+
 /// A partial burst waits for more window only if the last one left less than this ago, and if the
 /// next ACK is expected within it (Linux `tcp_tso_should_defer`).
 const DEFER: Span = Span::from_millis(1);
@@ -222,8 +222,11 @@ impl Sender {
             _ => self.syn_tries >= 1,
         };
         let asked = if plain { EcnSupport::Off } else { self.config.ecn };
-        let mut p =
-            Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, Ecn::NotEct);
+        let field = match self.cc.ecn() {
+            EcnWish::Ect0Runs if !plain => Ecn::Ect0, // RFC 8257, 3.4
+            _ => Ecn::NotEct,
+        };
+        let mut p = Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, field);
         p.bits = ecn::syn_bits(asked);
         p.stamp = now;
         out.push_back(p);
@@ -263,7 +266,7 @@ impl Sender {
         let wish = self.cc.ecn();
         let granted = match wish {
             EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
-            EcnWish::Ect0Classic => self.mode != EcnMode::Off,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs => self.mode != EcnMode::Off,
             EcnWish::NotEct => true,
         };
         // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).
@@ -372,7 +375,7 @@ impl Sender {
         if shift < 32 {
             bytes += BURST_MAX_BYTES >> shift;
         }
-        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(BURST_MIN)
+        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(self.cc.min_burst())
     }
 
     /// Makes the chunk at the head of the send queue at least `want` segments long if there is as
@@ -534,8 +537,8 @@ impl Sender {
         if !self.has_data() && seq + 1 == self.board.nxt {
             p.flags = p.flags.with(Flags::FIN);
         }
-        // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN they need not be.
-        if self.mode == EcnMode::AccEcn {
+        // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
+        if self.mode == EcnMode::AccEcn || self.cc.ecn() == EcnWish::Ect0Runs {
             p.ecn = self.data_codepoint;
         }
         self.retransmitted += 1;
@@ -614,6 +617,10 @@ impl Sender {
             snd_una: self.board.una,
             snd_nxt: self.board.nxt,
             in_flight: self.board.in_flight(),
+            lost_total: self.board.lost_total,
+            recovering: self.recovery.state == CaState::Recovery,
+            repairing: self.recovery.state.is_repairing(),
+            next_departure: self.stamp.max(now),
             cwnd_limited: self.is_window_limited(),
             paced: self.paced,
             pacing_rate: self.pacing_rate,

@@ -1,0 +1,547 @@
+//! BBR version 1 as in Linux 7.2 `net/ipv4/tcp_bbr.c` (Cardwell et al., CACM 2017): a model of the
+//! path, made of the largest delivery rate of the last ten rounds and the smallest RTT of the last
+//! ten seconds, sets the pacing rate and a window of twice their product. It neither answers marks
+//! nor, beyond one round of packet conservation, losses.
+//!
+//! Rates are segments per microsecond with 24 fractional bits, gains have eight.
+
+use super::registry::{Controller, Param};
+use super::{Ack, Congestion, CongestionControl, INITIAL_WINDOW, Window};
+use crate::aqm::Gauges;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::transport::windowed::WindowedMax;
+
+const RATE_BITS: u32 = 24;
+const GAIN_BITS: u32 = 8;
+const ONE: u32 = 1 << GAIN_BITS;
+
+/// Rounds over which the largest rate is taken: a gain cycle and two more.
+const RATE_ROUNDS: u32 = 10;
+const MIN_RTT_WINDOW: Span = Span::from_secs(10);
+const PROBE_RTT_TIME: Span = Span::from_millis(200);
+/// The window while the RTT is probed, and the least at all times.
+const MIN_CWND: u32 = 4;
+/// 2/ln 2: doubles what is sent in each round.
+const HIGH_GAIN: u32 = ONE * 2885 / 1000 + 1;
+const DRAIN_GAIN: u32 = ONE * 1000 / 2885;
+const CWND_GAIN: u32 = 2 * ONE;
+/// Each lasts about one RTT: probe for more, give back, cruise.
+const CYCLE: [u32; 8] = [ONE * 5 / 4, ONE * 3 / 4, ONE, ONE, ONE, ONE, ONE, ONE];
+/// Startup ends after three rounds in which the rate grew by less than a quarter.
+const FULL_RATE_GAIN: u32 = ONE * 5 / 4;
+const FULL_RATE_ROUNDS: u32 = 3;
+/// Pacing stays 1 % below the estimate.
+const PACING_PERCENT: u64 = 99;
+/// Below 1.2 Mbit/s segments leave one by one, bytes per second.
+const SMALL_RATE: u64 = 1_200_000 / 8;
+/// A burst is a millisecond at the pacing rate, 64 KB at most.
+const BURST_SHIFT: u32 = 10;
+const BURST_MAX: u64 = 65_535 - 320;
+/// Aggregation of ACKs: excess over the model within five to ten rounds, 100 ms of rate at most.
+const EXTRA_ACKED_ROUNDS: u32 = 5;
+const EXTRA_ACKED_MAX_US: u64 = 100_000;
+/// A policer is assumed where two intervals of at least four rounds, each with a fifth of the
+/// packets lost, had rates within an eighth or 4 kbit/s; its rate is kept for 48 rounds.
+const POLICER_ROUNDS: u32 = 4;
+const POLICER_LOSS: u64 = 50;
+const POLICER_RATIO: u64 = ONE as u64 / 8;
+const POLICER_DIFFERENCE: u64 = 4000 / 8;
+const POLICER_KEPT_ROUNDS: u32 = 48;
+
+pub const CONTROLLER: Controller = Controller {
+    name: "bbr",
+    summary: "BBR version 1 (Linux)",
+    parameters: &[] as &[Param],
+    build: |_| Ok(Box::new(Bbr::new())),
+};
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw,
+    ProbeRtt,
+}
+
+/// The rate that a policer seems to allow.
+#[derive(Clone, Debug, Default)]
+struct Policer {
+    sampling: bool,
+    in_use: bool,
+    rate: u32,
+    rounds: u32,
+    since: Time,
+    delivered: u32,
+    lost: u64,
+}
+
+impl Policer {
+    fn begin_interval(&mut self, ack: &Ack) {
+        self.since = ack.now;
+        self.delivered = ack.delivered;
+        self.lost = ack.lost_total;
+        self.rounds = 0;
+    }
+    fn reset(&mut self, ack: &Ack) {
+        *self = Policer::default();
+        self.begin_interval(ack);
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    rng: Rng,
+    mode: Mode,
+    rate: WindowedMax,
+    min_rtt_us: u32,
+    min_rtt_at: Time,
+    probe_rtt_until: Option<Time>,
+    probe_rtt_round_done: bool,
+    holds_back: bool,
+    rounds: u32,
+    round_end: u32,
+    round_start: bool,
+    phase: usize,
+    phase_since: Time,
+    pacing_gain: u32,
+    cwnd_gain: u32,
+    full: bool,
+    full_rate: u32,
+    full_rounds: u32,
+    saw_rtt: bool,
+    pacing_rate: u64,
+    prior_cwnd: u32,
+    was_recovering: bool,
+    was_repairing: bool,
+    conserves: bool,
+    policer: Policer,
+    epoch_since: Time,
+    epoch_acked: u32,
+    extra_acked: [u32; 2],
+    extra_acked_age: u32,
+    extra_acked_slot: usize,
+}
+
+impl Bbr {
+    fn new() -> Bbr {
+        Bbr {
+            rng: Rng::stream(0, "bbr", 0),
+            mode: Mode::Startup,
+            rate: WindowedMax::default(),
+            min_rtt_us: u32::MAX,
+            min_rtt_at: Time::ZERO,
+            probe_rtt_until: None,
+            probe_rtt_round_done: false,
+            holds_back: false,
+            rounds: 0,
+            round_end: 0,
+            round_start: false,
+            phase: 0,
+            phase_since: Time::ZERO,
+            pacing_gain: HIGH_GAIN,
+            cwnd_gain: HIGH_GAIN,
+            full: false,
+            full_rate: 0,
+            full_rounds: 0,
+            saw_rtt: false,
+            pacing_rate: 0,
+            prior_cwnd: 0,
+            was_recovering: false,
+            was_repairing: false,
+            conserves: false,
+            policer: Policer::default(),
+            epoch_since: Time::ZERO,
+            epoch_acked: 0,
+            extra_acked: [0; 2],
+            extra_acked_age: 0,
+            extra_acked_slot: 0,
+        }
+    }
+
+    fn rate(&self) -> u32 {
+        if self.policer.in_use { self.policer.rate } else { self.rate.get() }
+    }
+
+    // --- from rate and RTT to windows and bytes per second ---------------------------------
+
+    fn bytes_per_second(rate: u64, gain: u32, w: &Window) -> u64 {
+        let scaled = (rate * u64::from(w.mss) * u64::from(gain)) >> GAIN_BITS;
+        ((u128::from(scaled) * u128::from(10_000 * PACING_PERCENT)) >> RATE_BITS) as u64
+    }
+    fn start_pacing(&mut self, srtt_us: u32, w: &Window) {
+        let rtt = if srtt_us > 0 {
+            self.saw_rtt = true;
+            srtt_us
+        } else {
+            1000
+        };
+        let rate = (u64::from(w.cwnd) << RATE_BITS) / u64::from(rtt);
+        self.pacing_rate = Bbr::bytes_per_second(rate, HIGH_GAIN, w);
+    }
+    fn set_pacing(&mut self, rate: u32, gain: u32, ack: &Ack, w: &Window) {
+        if !self.saw_rtt && ack.srtt8 > 0 {
+            self.start_pacing(ack.srtt8 >> 3, w);
+        }
+        let paced = Bbr::bytes_per_second(u64::from(rate), gain, w);
+        if self.full || paced > self.pacing_rate {
+            self.pacing_rate = paced;
+        }
+    }
+    fn bdp(&self, rate: u32, gain: u32) -> u32 {
+        if self.min_rtt_us == u32::MAX {
+            return INITIAL_WINDOW;
+        }
+        let product = u64::from(rate) * u64::from(self.min_rtt_us);
+        let scaled = ((u128::from(product) * u128::from(gain)) >> GAIN_BITS) as u64;
+        scaled.div_ceil(1 << RATE_BITS) as u32
+    }
+    fn burst_goal(&self, w: &Window) -> u32 {
+        let bytes = (self.pacing_rate >> BURST_SHIFT).min(BURST_MAX);
+        ((bytes / u64::from(w.mss)) as u32).max(self.min_burst()).min(127)
+    }
+    /// Room for what the ends hold in one piece: three bursts, an even number for delayed ACKs,
+    /// and two more so that probing exceeds a small product.
+    fn with_bursts(&self, cwnd: u32, w: &Window) -> u32 {
+        let even = (cwnd + 3 * self.burst_goal(w) + 1) & !1;
+        even + if self.mode == Mode::ProbeBw && self.phase == 0 { 2 } else { 0 }
+    }
+    fn inflight(&self, rate: u32, gain: u32, w: &Window) -> u32 {
+        self.with_bursts(self.bdp(rate, gain), w)
+    }
+    /// What of `in_flight` will be in the network when the pacing clock lets the next burst go.
+    fn in_network(&self, in_flight: u32, ack: &Ack, w: &Window) -> u32 {
+        let wait = ack.next_departure.since(ack.now).as_micros();
+        let delivered = (u64::from(self.rate()) * wait) >> RATE_BITS;
+        let probing = self.pacing_gain > ONE;
+        let then = u64::from(in_flight) + if probing { u64::from(self.burst_goal(w)) } else { 0 };
+        then.saturating_sub(delivered) as u32
+    }
+
+    // --- the model ---------------------------------------------------------------------------
+
+    fn update_rate(&mut self, ack: &Ack, w: &Window) {
+        self.round_start = false;
+        let us = ack.rate.interval.as_micros();
+        if us == 0 {
+            return;
+        }
+        if ack.rate.prior_delivered >= self.round_end {
+            self.round_end = ack.delivered;
+            self.rounds += 1;
+            self.round_start = true;
+            self.conserves = false;
+        }
+        self.look_for_policer(ack, w);
+        let rate = ((u64::from(ack.rate.delivered) << RATE_BITS) / us) as u32;
+        if !ack.rate.app_limited || rate >= self.rate.get() {
+            self.rate.update(RATE_ROUNDS, self.rounds, rate);
+        }
+    }
+
+    fn look_for_policer(&mut self, ack: &Ack, w: &Window) {
+        if self.policer.in_use {
+            if self.mode == Mode::ProbeBw && self.round_start {
+                self.policer.rounds += 1;
+                if self.policer.rounds >= POLICER_KEPT_ROUNDS {
+                    self.policer.reset(ack);
+                    self.enter_probe_bw(ack.now);
+                }
+            }
+            return;
+        }
+        let p = &mut self.policer;
+        if !p.sampling {
+            // The tokens at hand must be used up first.
+            if ack.lost == 0 {
+                return;
+            }
+            p.begin_interval(ack);
+            p.sampling = true;
+        }
+        p.rounds += u32::from(self.round_start);
+        if ack.rate.app_limited || p.rounds > 4 * POLICER_ROUNDS {
+            p.reset(ack);
+            return;
+        }
+        if p.rounds < POLICER_ROUNDS || ack.lost == 0 {
+            return;
+        }
+        let (lost, delivered) = (ack.lost_total - p.lost, u64::from(ack.delivered - p.delivered));
+        let ms = ack.now.0 / 1_000_000 - p.since.0 / 1_000_000;
+        if delivered == 0 || (lost << GAIN_BITS) < POLICER_LOSS * delivered || ms == 0 {
+            return;
+        }
+        let rate = ((delivered << RATE_BITS) / (ms * 1000)) as u32;
+        self.end_policer_interval(rate, ack, w);
+    }
+
+    fn end_policer_interval(&mut self, rate: u32, ack: &Ack, w: &Window) {
+        let p = &mut self.policer;
+        if p.rate > 0 {
+            let difference = u64::from(rate.abs_diff(p.rate));
+            let bytes = Bbr::bytes_per_second(difference, ONE, w);
+            if difference << GAIN_BITS <= POLICER_RATIO * u64::from(p.rate)
+                || bytes <= POLICER_DIFFERENCE
+            {
+                p.rate = ((u64::from(rate) + u64::from(p.rate)) / 2) as u32;
+                p.in_use = true;
+                p.rounds = 0;
+                self.pacing_gain = ONE;
+                return;
+            }
+        }
+        p.rate = rate;
+        p.begin_interval(ack);
+    }
+
+    fn update_extra_acked(&mut self, ack: &Ack, w: &Window) {
+        if ack.acked == 0 || ack.rate.interval == Span::ZERO {
+            return;
+        }
+        if self.round_start {
+            self.extra_acked_age += 1;
+            if self.extra_acked_age >= EXTRA_ACKED_ROUNDS {
+                self.extra_acked_age = 0;
+                self.extra_acked_slot ^= 1;
+                self.extra_acked[self.extra_acked_slot] = 0;
+            }
+        }
+        let us = ack.now.since(self.epoch_since).as_micros();
+        let mut expected = ((u64::from(self.rate()) * us) >> RATE_BITS) as u32;
+        if self.epoch_acked <= expected || self.epoch_acked + ack.acked >= 1 << 20 {
+            self.epoch_acked = 0;
+            self.epoch_since = ack.now;
+            expected = 0;
+        }
+        self.epoch_acked += ack.acked;
+        let extra = (self.epoch_acked - expected).min(w.cwnd);
+        let slot = &mut self.extra_acked[self.extra_acked_slot];
+        *slot = (*slot).max(extra);
+    }
+
+    fn update_phase(&mut self, ack: &Ack, w: &Window) {
+        if self.mode != Mode::ProbeBw {
+            return;
+        }
+        let full_length = ack.now.since(self.phase_since).as_micros() > u64::from(self.min_rtt_us);
+        let over = if self.pacing_gain == ONE {
+            full_length
+        } else {
+            let in_network = self.in_network(ack.prior_in_flight, ack, w);
+            let rate = self.rate.get();
+            if self.pacing_gain > ONE {
+                // More than the product must be out, unless the path does not hold it.
+                full_length
+                    && (ack.lost > 0 || in_network >= self.inflight(rate, self.pacing_gain, w))
+            } else {
+                full_length || in_network <= self.inflight(rate, ONE, w)
+            }
+        };
+        if over {
+            self.advance_phase(ack.now);
+        }
+    }
+    fn advance_phase(&mut self, now: Time) {
+        self.phase = (self.phase + 1) % CYCLE.len();
+        self.phase_since = now;
+    }
+    /// Begins at any phase but the one that gives back.
+    fn enter_probe_bw(&mut self, now: Time) {
+        self.mode = Mode::ProbeBw;
+        self.phase = CYCLE.len() - 1 - self.rng.below(7) as usize;
+        self.advance_phase(now);
+    }
+
+    fn look_whether_full(&mut self, ack: &Ack) {
+        if self.full || !self.round_start || ack.rate.app_limited {
+            return;
+        }
+        let wanted = (u64::from(self.full_rate) * u64::from(FULL_RATE_GAIN)) >> GAIN_BITS;
+        if u64::from(self.rate.get()) >= wanted {
+            self.full_rate = self.rate.get();
+            self.full_rounds = 0;
+            return;
+        }
+        self.full_rounds += 1;
+        self.full = self.full_rounds >= FULL_RATE_ROUNDS;
+    }
+    fn look_whether_drained(&mut self, ack: &Ack, w: &mut Window) {
+        if self.mode == Mode::Startup && self.full {
+            self.mode = Mode::Drain;
+            w.ssthresh = self.inflight(self.rate.get(), ONE, w);
+        }
+        if self.mode == Mode::Drain
+            && self.in_network(ack.in_flight, ack, w) <= self.inflight(self.rate.get(), ONE, w)
+        {
+            self.enter_probe_bw(ack.now);
+        }
+    }
+
+    fn update_min_rtt(&mut self, ack: &Ack, w: &mut Window) {
+        let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
+        if let Some(rtt) = ack.rtt_us
+            && (rtt < self.min_rtt_us || expired)
+        {
+            self.min_rtt_us = rtt;
+            self.min_rtt_at = ack.now;
+        }
+        if expired && self.mode != Mode::ProbeRtt {
+            self.mode = Mode::ProbeRtt;
+            self.save_cwnd(w);
+            self.probe_rtt_until = None;
+        }
+        self.holds_back = self.mode == Mode::ProbeRtt;
+        if self.mode != Mode::ProbeRtt {
+            return;
+        }
+        match self.probe_rtt_until {
+            None if ack.in_flight <= MIN_CWND => {
+                self.probe_rtt_until = Some(ack.now + PROBE_RTT_TIME);
+                self.probe_rtt_round_done = false;
+                self.round_end = ack.delivered;
+            }
+            None => {}
+            Some(until) => {
+                self.probe_rtt_round_done |= self.round_start;
+                if self.probe_rtt_round_done && ack.now > until {
+                    self.min_rtt_at = ack.now;
+                    w.cwnd = w.cwnd.max(self.prior_cwnd);
+                    if self.full { self.enter_probe_bw(ack.now) } else { self.mode = Mode::Startup }
+                }
+            }
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBw if self.policer.in_use => (ONE, CWND_GAIN),
+            Mode::ProbeBw => (CYCLE[self.phase], CWND_GAIN),
+            Mode::ProbeRtt => (ONE, ONE),
+        };
+    }
+
+    // --- the window --------------------------------------------------------------------------
+
+    /// Remembers a window that was good, to return to it.
+    fn save_cwnd(&mut self, w: &Window) {
+        let good = !self.was_repairing && self.mode != Mode::ProbeRtt;
+        self.prior_cwnd = if good { w.cwnd } else { self.prior_cwnd.max(w.cwnd) };
+    }
+
+    /// In the first round of recovery as many segments leave as arrive; afterwards the window is
+    /// what it was. `None`: nothing special goes on.
+    fn recover(&mut self, ack: &Ack, cwnd: &mut u32) -> Option<u32> {
+        *cwnd = cwnd.saturating_sub(ack.lost).max(1);
+        let starts = ack.recovering && !self.was_recovering;
+        if starts {
+            self.conserves = true;
+            self.round_end = ack.delivered;
+            *cwnd = ack.in_flight + ack.acked;
+        } else if self.was_repairing && !ack.repairing {
+            *cwnd = (*cwnd).max(self.prior_cwnd);
+            self.conserves = false;
+        }
+        self.was_recovering = ack.recovering;
+        self.was_repairing = ack.repairing;
+        self.conserves.then(|| (*cwnd).max(ack.in_flight + ack.acked))
+    }
+
+    fn set_cwnd(&mut self, ack: &Ack, w: &mut Window) {
+        if ack.acked > 0 {
+            let mut cwnd = w.cwnd;
+            w.cwnd = match self.recover(ack, &mut cwnd) {
+                Some(conserving) => conserving,
+                None => {
+                    let rate = self.rate();
+                    let mut target = self.bdp(rate, self.cwnd_gain);
+                    if self.full {
+                        let extra = u64::from(self.extra_acked[0].max(self.extra_acked[1]));
+                        let most = (u64::from(rate) * EXTRA_ACKED_MAX_US) >> RATE_BITS;
+                        target += extra.min(most) as u32;
+                    }
+                    let target = self.with_bursts(target, w);
+                    if self.full {
+                        cwnd = (cwnd + ack.acked).min(target);
+                    } else if cwnd < target || ack.delivered < INITIAL_WINDOW {
+                        cwnd += ack.acked;
+                    }
+                    cwnd.max(MIN_CWND)
+                }
+            };
+        }
+        if self.mode == Mode::ProbeRtt {
+            w.cwnd = w.cwnd.min(MIN_CWND);
+        }
+    }
+}
+
+impl CongestionControl for Bbr {
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        self.update_rate(ack, w);
+        self.update_extra_acked(ack, w);
+        self.update_phase(ack, w);
+        self.look_whether_full(ack);
+        self.look_whether_drained(ack, w);
+        self.update_min_rtt(ack, w);
+        self.update_gains();
+        let (rate, gain) = (self.rate(), self.pacing_gain);
+        self.set_pacing(rate, gain, ack, w);
+        self.set_cwnd(ack, w);
+    }
+
+    fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {
+        self.save_cwnd(w);
+        if why == Congestion::Timeout {
+            self.was_repairing = true;
+            self.was_recovering = false;
+            self.full_rate = 0;
+            self.round_start = true;
+        }
+    }
+
+    fn on_undo(&mut self, _prior_cwnd: u32, _w: &mut Window) {
+        self.full_rate = 0;
+        self.full_rounds = 0;
+        self.policer = Policer::default();
+    }
+
+    fn governs_window(&self) -> bool {
+        true
+    }
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(self.pacing_rate)
+    }
+    fn min_burst(&self) -> u32 {
+        if self.pacing_rate < SMALL_RATE { 1 } else { 2 }
+    }
+    fn holds_back(&self) -> bool {
+        self.holds_back
+    }
+    fn seed(&mut self, rng: Rng) {
+        self.rng = rng;
+    }
+
+    fn on_established(
+        &mut self,
+        _granted: bool,
+        ack: &Ack,
+        w: &mut Window,
+    ) -> Option<Box<dyn CongestionControl>> {
+        self.min_rtt_us = ack.min_rtt_us;
+        self.min_rtt_at = ack.now;
+        self.epoch_since = ack.now;
+        self.start_pacing(ack.srtt8 >> 3, w);
+        None
+    }
+
+    fn probe(&self, out: &mut dyn Gauges) {
+        out.gauge("pacing_gain", f64::from(self.pacing_gain) / f64::from(ONE));
+        out.gauge("min_rtt_ms", f64::from(self.min_rtt_us) / 1e3);
+        let per_us = f64::from(self.rate()) / f64::from(1_u32 << RATE_BITS);
+        out.gauge("bottleneck_packets_per_ms", per_us * 1e3);
+    }
+}
