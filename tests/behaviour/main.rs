@@ -1,5 +1,5 @@
 //! How whole runs behave: negotiation, repair of losses, paths of several links, and what holds in
-//! every run. Meant for `cargo test --release`; `-- --nocapture` prints what was measured.
+//! every run. Meant for `cargo test --profile optimised`; `-- --nocapture` prints what was measured.
 
 // Expected values may come from the platform's mathematics; what is compared has tolerances.
 #![allow(clippy::disallowed_methods)]

@@ -1,10 +1,8 @@
 //! CAKE and COBALT against vectors computed by hand from the law of Linux `net/sched/sch_cake.c`, 7.2.
 
-mod harness;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::cake::diffserv::Diffserv;
 use l4slab_core::aqm::cake::hash::{FlowMode, Hashes, QUEUES};
 use l4slab_core::aqm::cake::shaper::Pace;

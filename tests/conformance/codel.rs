@@ -3,9 +3,7 @@
 //! In 2^-16, 1/sqrt(count) is 65535 for a count of 1; a Newton step to 2 gives 32769 (exact: 46341),
 //! then 36864, 31968, 28935, 26481 (exact from here within 1 %).
 
-mod harness;
-
-use harness::{Bench, FRAME, ms};
+use crate::harness::{Bench, FRAME, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 

@@ -1,8 +1,6 @@
 //! Curvy RED: the curves, the coupling, and the native threshold.
 
-mod harness;
-
-use harness::{Bench, FRAME, ms};
+use crate::harness::{Bench, FRAME, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 

@@ -2,9 +2,7 @@
 //! protection (RFC 9957 Section 4), and the delay estimates of MULPI Annex O, against vectors computed
 //! by hand.
 
-mod harness;
-
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::DropReason;
 use l4slab_core::aqm::queue_protection::{QueueProtection, Thresholds};
 use l4slab_core::aqm::registry;

@@ -5,9 +5,7 @@
 //! 879, in 2^-32 of probability per 64 ns. One update adds floor(|delta| / 64) with
 //! delta = 44 (q - 15 ms) + 879 (q - q_prev), in nanoseconds, with delta's sign.
 
-mod harness;
-
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::time::Time;

@@ -1,8 +1,6 @@
 //! DualPI2 of RFC 9332 Appendix A, line by line, and the schedulers.
 
-mod harness;
-
-use harness::{Bench, FRAME, ms};
+use crate::harness::{Bench, FRAME, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 

@@ -1,8 +1,6 @@
 //! `fq` step by step, against the law of `sch_fq` (Linux 7.2) for packets without a socket.
 
-mod harness;
-
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::time::Time;

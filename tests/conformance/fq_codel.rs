@@ -1,9 +1,7 @@
 //! FQ-CoDel step by step: the scheduler against RFC 8290 Section 4 and `sch_fq_codel` (Linux 7.2),
 //! CoDel on each flow, and what a full queue drops. The law of CoDel itself is in `codel.rs`.
 
-mod harness;
-
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 

@@ -1,8 +1,6 @@
 //! FQ-PIE: PIE's law apart for each flow, deficit round robin between them.
 
-mod harness;
-
-use harness::{Bench, ms};
+use crate::harness::{Bench, ms};
 use l4slab_core::aqm::DropReason;
 use l4slab_core::ecn::Ecn;
 use l4slab_core::time::Time;

@@ -1,8 +1,6 @@
 //! netem against the laws behind its parameters, and against the order of things in Linux.
 
-mod harness;
-
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::DropReason;
 use l4slab_core::aqm::netem::distribution::{Distribution, SCALE};
 use l4slab_core::aqm::netem::random::Lfsr113;

@@ -1,9 +1,7 @@
 //! PI2 step by step, against vectors computed by hand from the law of the authors' module and
 //! against the square of the paper.
 
-mod harness;
-
-use harness::{Bench, ms};
+use crate::harness::{Bench, ms};
 use l4slab_core::aqm::{DropReason, Marks};
 use l4slab_core::ecn::Ecn;
 

@@ -5,9 +5,7 @@
 //! and 20/16 Hz is 5764607522, in 2^-56 of probability per tick of 64 ns; below, they are shifted to
 //! the right by 1, 3, 5, 7, 9, 11 bits.
 
-mod harness;
-
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::pie::{Law, MAX_PROB, PieParams};
 use l4slab_core::aqm::{DropReason, Pkt, QueueCx};
 use l4slab_core::ecn::Ecn;

@@ -1,11 +1,9 @@
 //! What every queue of the registry must hold, and the FIFOs' own rules. A new queue is tested here
 //! by its registry line.
 
-mod harness;
-
 use std::collections::BTreeMap;
 
-use harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Packet, ms};
 use l4slab_core::aqm::registry;
 use l4slab_core::aqm::{Backlog, DropReason};
 use l4slab_core::ecn::Ecn;

@@ -1,9 +1,7 @@
 //! RED step by step: what `tc` computes, against what `tc` of iproute2 7.3 sends to the kernel, and
 //! the law against `red.h` (Linux 7.2) and Floyd and Jacobson 1993.
 
-mod harness;
-
-use harness::{Bench, FRAME, ms};
+use crate::harness::{Bench, FRAME, ms};
 use l4slab_core::aqm::DropReason;
 use l4slab_core::aqm::red::{RedConfig, RedTable};
 use l4slab_core::aqm::registry::{self, QdiscConfig};

@@ -2,12 +2,7 @@
 //! github.com/chromi/sce (`sch_cnq_codel_af.c`, `sch_lfq_cobalt.c`, `sch_twin_codel_af.c`,
 //! `deltic.c`).
 
-// Expected values may come from the platform's mathematics; what is compared has tolerances.
-#![allow(clippy::disallowed_methods)]
-
-mod harness;
-
-use harness::{Bench, FRAME, Out, Packet, ms};
+use crate::harness::{Bench, FRAME, Out, Packet, ms};
 use l4slab_core::aqm::DropReason;
 use l4slab_core::aqm::deltic::{Control, Frequency, Jitter};
 use l4slab_core::aqm::registry;

@@ -1,8 +1,6 @@
 //! The token bucket: its bound over any interval, its rates, and what it refuses to hold.
 
-mod harness;
-
-use harness::{Bench, ms};
+use crate::harness::{Bench, ms};
 use l4slab_core::aqm::DropReason;
 use l4slab_core::ecn::Ecn;
 use l4slab_core::time::Time;

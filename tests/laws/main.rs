@@ -1,4 +1,4 @@
-//! `spec/laws.md` as tests: every closed form with its tolerance. Meant for `cargo test --release`,
+//! `spec/laws.md` as tests: every closed form with its tolerance. Meant for `cargo test --profile optimised`,
 //! where all of them take about half a minute on two cores; `-- --nocapture` prints what was measured.
 
 // Expected values may come from the platform's mathematics; what is compared has tolerances.

@@ -220,9 +220,9 @@ impl Law {
         let passed = if params.dq_rate_estimator {
             self.rate.departed(now, pkt.frame_len(), backlog)
         } else {
-            let wait = ticks(now) - ticks(pkt.enqueued_at());
+            let wait = ticks(now).saturating_sub(ticks(pkt.enqueued_at()));
             self.qdelay = if backlog > 0 { wait } else { 0 };
-            self.last_departure.replace(ticks(now)).map(|last| ticks(now) - last)
+            self.last_departure.replace(ticks(now)).map(|last| ticks(now).saturating_sub(last))
         };
         self.burst = self.burst.saturating_sub(passed.unwrap_or(0));
     }

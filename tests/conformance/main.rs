@@ -1,0 +1,24 @@
+//! Each queue step by step against its RFC and against Linux, with vectors computed by hand, and what
+//! every queue of the registry must hold.
+
+// Expected values may come from the platform's mathematics; what is compared has tolerances.
+#![allow(clippy::disallowed_methods)]
+
+mod cake;
+mod codel;
+mod curvy_red;
+mod docsis;
+mod dualpi2;
+mod dualpi2_rfc9332;
+mod fq;
+mod fq_codel;
+mod fq_pie;
+mod harness;
+mod netem;
+mod pi2;
+mod pie;
+mod qdiscs;
+mod red;
+mod sce;
+mod tbf;
+mod tc;
