@@ -8,10 +8,11 @@ line style in every figure of a report, and lines differ in style as well as col
 draw, the result is None.
 """
 
+from l4slab.plot.agreement import agreement
 from l4slab.plot.comparison import comparison
 from l4slab.plot.inside import inside
 from l4slab.plot.style import to_svg
 from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
-__all__ = ["comparison", "inside", "median_trial", "time_series", "to_svg"]
+__all__ = ["agreement", "comparison", "inside", "median_trial", "time_series", "to_svg"]
