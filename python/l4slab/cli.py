@@ -283,9 +283,12 @@ def _show_beyond(rows: list[dict[str, Any]]) -> None:
     for name in ("cell", "quantity", "kernel", "simulator", "cause"):
         table.add_column(name, justify="right" if name in ("kernel", "simulator") else "left")
     for row in rows[:_ROWS_SHOWN]:
-        cell = f"{row['experiment']}: {row['levels']}"
         table.add_row(
-            cell, f"{row['quantity']}, {row['place']}", row["kernel"], row["simulator"], row["cause"] or NOT_EXPLAINED
+            row["cell"],
+            f"{row['quantity']}, {row['place']}",
+            row["kernel"],
+            row["simulator"],
+            row["cause"] or NOT_EXPLAINED,
         )
     _out().print(table)
     if len(rows) > _ROWS_SHOWN:

@@ -299,7 +299,8 @@ def explain(rows: pl.DataFrame, experiments: Sequence[Experiment]) -> tuple[pl.D
         for experiment in experiments:
             name = experiment.name.replace("'", "''")
             for number, cause in enumerate(experiment.causes, start=1):
-                query = f"select row from rows where experiment = '{name}' and not within and ({cause.when})"
+                holds = f"(select row, ({cause.when}) as holds from rows where experiment = '{name}' and not within)"
+                query = f"select row from {holds} where holds"
                 found = [int(row[0]) for row in connection.execute(query).fetchall()]
                 if not found:
                     notes.append(f"{experiment.name}: [[cause]] no. {number} explains no cell ({show(cause.when)}).")

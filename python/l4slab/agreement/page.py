@@ -72,10 +72,11 @@ def _common(experiments: Sequence[Experiment]) -> dict[str, Bar]:
 
 
 def label(row: Mapping[str, Any], frame: pl.DataFrame) -> dict[str, str]:
-    """How a cell is called: its experiment, and its levels."""
+    """How a cell is called: its experiment, its levels, and both."""
     factors = [n for n in frame.columns if n not in metrics.AGREEMENT and n != "engine" and row[n] is not None]
     levels = ", ".join(f"{name} {_level(row[name])}" for name in factors)
-    return {"experiment": row["experiment"], "levels": levels}
+    name = row["experiment"]
+    return {"experiment": name, "levels": levels, "cell": f"{name}: {levels}" if levels else name}
 
 
 def _level(value: object) -> str:

@@ -61,7 +61,9 @@ def agreement(rows: pl.DataFrame, bars: Mapping[str, Bar]) -> Figure | None:
 
 
 def _of(rows: pl.DataFrame, quantity: str, place: str) -> pl.DataFrame:
-    """The rows of a panel with a value from both engines."""
+    """The rows of a panel with a value from both engines; shares of a flow alone and of a queue alone are none."""
+    if quantity in ("share", "utilisation"):
+        rows = rows.filter(pl.col("within").is_not_null())
     return rows.filter(
         pl.col("quantity") == quantity,
         pl.col(place).is_not_null(),
