@@ -8,3 +8,4 @@ pub mod rtt;
 pub mod sack;
 pub mod scoreboard;
 pub mod sender;
+mod wheel;
