@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from l4slab import claims, executors, figures, published, spec, sweep
-from l4slab.engines import ENGINES, Engine, Recording, get_engine
+from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import Failure, Pool
 from l4slab.progress import Reporter, Silent, reporting
@@ -101,11 +101,20 @@ def _expand(files: Iterable[Path | str], engine: Engine, trials: Mapping[str, in
     plans = []
     for experiment in experiments.values():
         expanded = sweep.expand(experiment, engine.name)
+        possible = []
         for run in expanded.runs:
             try:
                 engine.check(run.description)
+            except LackingError as error:
+                expanded.lacking[str(error)] = expanded.lacking.get(str(error), 0) + 1
             except ValueError as error:
                 raise InputError(str(error), file=experiment.file) from None
+            else:
+                possible.append(run)
+        if expanded.runs and not possible:
+            reasons = " and ".join(expanded.lacking)
+            raise InputError(f"has no run that the engine {engine.name} can do: {reasons}", file=experiment.file)
+        expanded.runs[:] = possible
         plans.append(expanded)
     return plans
 

@@ -29,6 +29,7 @@ _LISTS = ("qdiscs", "controllers", "studies", "comparisons")
 _ROWS_SHOWN = 40
 _SUMMARY = ("goodput_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "ce_pct", "drop_pct")
 
+_engine = click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
 _workers = click.option("--workers", type=int, metavar="N", help="Runs computed at once; default: one per core.")
 
 
@@ -41,7 +42,7 @@ def cli() -> None:
 @cli.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
-@click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
+@_engine
 @_workers
 @click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
 @click.option("--dry-run", is_flag=True, help="Check the files and say what would run.")
@@ -49,18 +50,22 @@ def run(
     files: tuple[Path, ...], out: Path | None, engine: str, workers: int | None, dask: str | None, dry_run: bool
 ) -> int:
     """Run experiment files; finished runs in DIR are not repeated."""
-    if engine == "linux" and not dry_run:
-        from l4slab.engines.linux.engine import require
-
-        require()
     if dry_run:
         _show_plans(campaign.plan(files, engine))
         return 0
+    _require(engine)
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out results")
     if workers is not None and dask is not None:
         raise click.UsageError("--workers and --dask exclude each other; give one of them")
     return _show_results(campaign.run(files, out, engine, workers, dask, console=_err()))
+
+
+def _require(engine: str) -> None:
+    if engine == "linux":
+        from l4slab.engines.linux.engine import require
+
+        require()
 
 
 @cli.command()
@@ -73,12 +78,17 @@ def report(folder: Path) -> int:
 
 @cli.command()
 @click.argument("name", metavar="STUDY")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: results/STUDY.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: results/STUDY, or results/STUDY-linux."
+)
+@_engine
 @_workers
-def reproduce(name: str, out: Path | None, workers: int | None) -> int:
+def reproduce(name: str, out: Path | None, engine: str, workers: int | None) -> int:
     """Run a published study and check every statement it makes."""
     files = study(name)
-    return _show_results(campaign.run(files, out or Path("results") / name, "sim", workers, console=_err()))
+    _require(engine)
+    folder = out or Path("results") / (name if engine == "sim" else f"{name}-{engine}")
+    return _show_results(campaign.run(files, folder, engine, workers, console=_err()))
 
 
 @cli.command()
