@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from l4slab import claims, executors, figures, published, spec, sweep
-from l4slab.engines import ENGINES, Engine, Recording, get_engine
+from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import Failure, Pool
 from l4slab.progress import Reporter, Silent, reporting
@@ -76,22 +76,22 @@ class Results:
         return self._table("published")
 
 
-def plan(files: Iterable[Path | str], engine: str = "sim") -> list[Plan]:
+def plan(files: Iterable[Path | str], engine: str = "sim", trials: Mapping[str, int] | None = None) -> list[Plan]:
     """Read and expand experiment files, and check everything that can be checked before a run.
 
-    Raises InputError.
+    `trials` has other numbers of trials than the files, by the file's name without .toml. Raises InputError.
     """
-    plans = _expand(files, get_engine(engine))
+    plans = _expand(files, get_engine(engine), trials)
     claims.check(plans)
     published.check(plans)
     figures.check(plans)
     return plans
 
 
-def _expand(files: Iterable[Path | str], engine: Engine) -> list[Plan]:
+def _expand(files: Iterable[Path | str], engine: Engine, trials: Mapping[str, int] | None = None) -> list[Plan]:
     experiments: dict[str, Experiment] = {}
     for file in files:
-        experiment = spec.load(file)
+        experiment = spec.load(file, (trials or {}).get(Path(file).stem))
         if (other := experiments.get(experiment.name)) is not None:
             raise InputError(
                 f"has the name of another file of this campaign ({other.file}); rename one of them",
@@ -101,11 +101,20 @@ def _expand(files: Iterable[Path | str], engine: Engine) -> list[Plan]:
     plans = []
     for experiment in experiments.values():
         expanded = sweep.expand(experiment, engine.name)
+        possible = []
         for run in expanded.runs:
             try:
                 engine.check(run.description)
+            except LackingError as error:
+                expanded.lacking[str(error)] = expanded.lacking.get(str(error), 0) + 1
             except ValueError as error:
                 raise InputError(str(error), file=experiment.file) from None
+            else:
+                possible.append(run)
+        if expanded.runs and not possible:
+            reasons = " and ".join(expanded.lacking)
+            raise InputError(f"has no run that the engine {engine.name} can do: {reasons}", file=experiment.file)
+        expanded.runs[:] = possible
         plans.append(expanded)
     return plans
 
@@ -117,15 +126,18 @@ def run(
     workers: int | None = None,
     dask: str | None = None,
     console: Console | None = None,
+    trials: Mapping[str, int] | None = None,
 ) -> Results:
     """Run one or several experiment files.
 
     With `out`, results are kept in that folder (runs that are already there are not repeated, and `report.html`
     is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's address;
-    progress goes to `console`. Raises InputError, StoreError, and Interrupted on Ctrl-C.
+    progress goes to `console`; `trials` has other numbers of trials than the files, by name.
+
+    Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
     names = [files] if isinstance(files, Path | str) else list(files)
-    plans = plan(names, engine)
+    plans = plan(names, engine, trials)
     pool = executors.dask(dask) if dask else executors.local(workers)
     if out is None:
         results = _run_in_memory(plans, pool, console)

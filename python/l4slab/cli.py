@@ -6,26 +6,30 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from l4slab import __version__, _core, campaign
+from l4slab import __version__, _core, campaign, spec
 from l4slab.claims import unexpected
 from l4slab.doctor import examine
 from l4slab.engines import ENGINES
 from l4slab.errors import L4slabError, one_line, suggest
 from l4slab.progress import building
-from l4slab.studies import studies, study
+from l4slab.studies import comparisons, studies, study
 from l4slab.sweep import Plan
 
-_LISTS = ("qdiscs", "controllers", "studies")
+if TYPE_CHECKING:
+    from l4slab.agreement import Agreement
+
+_LISTS = ("qdiscs", "controllers", "studies", "comparisons")
 _ROWS_SHOWN = 40
 _SUMMARY = ("goodput_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "ce_pct", "drop_pct")
 
+_engine = click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
 _workers = click.option("--workers", type=int, metavar="N", help="Runs computed at once; default: one per core.")
 
 
@@ -38,7 +42,7 @@ def cli() -> None:
 @cli.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
-@click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
+@_engine
 @_workers
 @click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
 @click.option("--dry-run", is_flag=True, help="Check the files and say what would run.")
@@ -46,18 +50,22 @@ def run(
     files: tuple[Path, ...], out: Path | None, engine: str, workers: int | None, dask: str | None, dry_run: bool
 ) -> int:
     """Run experiment files; finished runs in DIR are not repeated."""
-    if engine == "linux" and not dry_run:
-        from l4slab.engines.linux.engine import require
-
-        require()
     if dry_run:
         _show_plans(campaign.plan(files, engine))
         return 0
+    _require(engine)
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out results")
     if workers is not None and dask is not None:
         raise click.UsageError("--workers and --dask exclude each other; give one of them")
     return _show_results(campaign.run(files, out, engine, workers, dask, console=_err()))
+
+
+def _require(engine: str) -> None:
+    if engine == "linux":
+        from l4slab.engines.linux.engine import require
+
+        require()
 
 
 @cli.command()
@@ -70,18 +78,47 @@ def report(folder: Path) -> int:
 
 @cli.command()
 @click.argument("name", metavar="STUDY")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: results/STUDY.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: results/STUDY, or results/STUDY-linux."
+)
+@_engine
 @_workers
-def reproduce(name: str, out: Path | None, workers: int | None) -> int:
+def reproduce(name: str, out: Path | None, engine: str, workers: int | None) -> int:
     """Run a published study and check every statement it makes."""
     files = study(name)
-    return _show_results(campaign.run(files, out or Path("results") / name, "sim", workers, console=_err()))
+    _require(engine)
+    folder = out or Path("results") / (name if engine == "sim" else f"{name}-{engine}")
+    return _show_results(campaign.run(files, folder, engine, workers, console=_err()))
+
+
+@cli.command()
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: what the files say.")
+@_workers
+@click.option("--dry-run", is_flag=True, help="Check the files and say what would run.")
+def agree(names: tuple[str, ...], out: Path | None, trials: int | None, workers: int | None, dry_run: bool) -> int:
+    """Compare simulator and kernel on the same experiments; finished runs in DIR are not repeated.
+
+    NAME is a packaged comparison ("l4slab list comparisons"); without any, all of them.
+    """
+    from l4slab import agreement
+
+    files = agreement.find(names)
+    if dry_run:
+        for engine, plans in zip(ENGINES, agreement.plan(files, trials), strict=True):
+            _out().print(f"{engine}:")
+            _show_plans(plans)
+        return 0
+    if out is None:
+        raise click.UsageError("--out is missing; give a folder for the results, such as --out agreement")
+    return _show_agreement(agreement.agree(files, out, workers, trials, console=_err()))
 
 
 @cli.command("list")
-@click.argument("what", required=False, metavar="[qdiscs|controllers|studies]")
+@click.argument("what", required=False, metavar="[qdiscs|controllers|studies|comparisons]")
 def list_(what: str | None) -> int:
-    """What experiments can use: queue disciplines, congestion controls, published studies."""
+    """What experiments can use: queue disciplines, congestion controls, studies, comparisons with the kernel."""
     if what is not None and what not in _LISTS:
         raise click.UsageError(f"cannot list {what}; {suggest(what, _LISTS)}")
     for kind in _LISTS if what is None else (what,):
@@ -89,6 +126,9 @@ def list_(what: str | None) -> int:
         if kind == "studies":
             for name, files in studies().items():
                 table.add_row(name, ", ".join(file.stem for file in files))
+        elif kind == "comparisons":
+            for name, file in comparisons().items():
+                table.add_row(name, spec.load(file).title)
         else:
             for entry in _core.qdiscs() if kind == "qdiscs" else _core.controllers():
                 table.add_row(f"[bold]{entry['name']}[/]", entry["summary"])
@@ -220,6 +260,49 @@ def _show_published(published: pl.DataFrame) -> None:
         style = "red" if row["within"] is False else ""
         table.add_row(*(_cell(row[name]) for name in columns), style=style)
     _out().print(table)
+
+
+def _show_agreement(result: Agreement) -> int:
+    from l4slab.agreement import page
+
+    table = Table(title="Bars", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    names = ("set", "quantity", "bar", "wanted", "measured", "by_chance", "cells")
+    for name in (*names, "met"):
+        table.add_column(name, justify="right" if name in ("wanted", "measured", "by_chance", "cells") else "left")
+    for row in page.bars(result.bars):
+        met = "" if row["met"] is None else "yes" if row["met"] else "no"
+        table.add_row(*(str(row[n]) for n in names), met, style="red" if row["met"] is False else "")
+    _out().print(table)
+    beyond = page.beyond(result.rows)
+    if beyond:
+        _show_beyond(beyond)
+    for run, reason in result.failures[:10]:
+        _err().print(f"l4slab: {run} ({run.engine}): the run failed: {reason}", markup=False)
+    for note in result.notes:
+        _err().print(note, markup=False)
+    if len(result.missing):
+        _err().print(f"{len(result.missing)} cells have not run on both engines", markup=False)
+    _out().print(f"\nReport: {result.folder / 'agreement.html'}", soft_wrap=True, markup=False)
+    return 0 if result.met else 1
+
+
+def _show_beyond(rows: list[dict[str, Any]]) -> None:
+    from l4slab.agreement.page import NOT_EXPLAINED
+
+    table = Table(title="\nCells beyond", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in ("cell", "quantity", "kernel", "simulator", "cause"):
+        table.add_column(name, justify="right" if name in ("kernel", "simulator") else "left")
+    for row in rows[:_ROWS_SHOWN]:
+        table.add_row(
+            row["cell"],
+            f"{row['quantity']}, {row['place']}",
+            row["kernel"],
+            row["simulator"],
+            row["cause"] or NOT_EXPLAINED,
+        )
+    _out().print(table)
+    if len(rows) > _ROWS_SHOWN:
+        _out().print(f"... {len(rows) - _ROWS_SHOWN} more in agreement.html")
 
 
 def main(arguments: list[str] | None = None) -> int:

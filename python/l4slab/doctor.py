@@ -75,7 +75,7 @@ def _simulation() -> Finding:
 
 
 def _linux() -> Finding:
-    """The kernel of --engine linux, which nothing else needs."""
+    """The kernel of --engine linux and of `l4slab agree`, which nothing else needs."""
     from l4slab.engines.linux import build
 
     kernel = build.installed()
@@ -87,7 +87,9 @@ def _linux() -> Finding:
         old = "" if build.is_current() else "; its sources have changed since, renew it with: l4slab linux build"
         controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
         return Finding("linux", True, f"{kernel.version or kernel.path}{controls}{old}")
-    # Only --engine linux needs it: not to have it is no defect.
+    # Only --engine linux and agree need it: not to have it is no defect.
     sentence = build.missing(build.TOOLS | build.RUN_TOOLS)
     first = f"{sentence}; then" if sentence else "build it with:"
-    return Finding("linux", True, f"not built, only --engine linux needs it; {first} l4slab linux build")
+    return Finding(
+        "linux", True, f"not built, only --engine linux and l4slab agree need it; {first} l4slab linux build"
+    )

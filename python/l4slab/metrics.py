@@ -110,6 +110,51 @@ PUBLISHED: Schema = {
     "reference": _TEXT,  # the file the figure comes from, where it is not in the experiment file
 }
 
+# What `l4slab agree` compares, and the table it is read from.
+COMPARED: dict[str, tuple[str, ...]] = {
+    "flows": (
+        *("share", "goodput_mbps", "rtt_ms_mean", "rtt_ms_p50", "rtt_ms_p99"),
+        *("sojourn_ms_mean", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "drop_pct"),
+    ),
+    "links": (
+        *("utilisation", "sojourn_ms_mean", "sojourn_ms_p50", "sojourn_ms_p99"),
+        *("ce_pct", "drop_pct"),
+    ),
+}
+
+# A row per cell (experiment and levels of its factors, which stand behind `experiment`), place and quantity.
+AGREEMENT: Schema = {
+    "experiment": _TEXT,
+    "flow": _TEXT,  # or
+    "link": _TEXT,
+    "queue": _TEXT,
+    "quantity": _TEXT,  # a column of `flows` or `links`
+    "kernel": _FLOAT,  # mean over the trials
+    "kernel_min": _FLOAT,
+    "kernel_max": _FLOAT,
+    "kernel_trials": _INT,  # that have a value
+    "simulator": _FLOAT,
+    "simulator_min": _FLOAT,
+    "simulator_max": _FLOAT,
+    "simulator_trials": _INT,
+    "difference": _FLOAT,  # simulator - kernel
+    "apart": pl.Boolean(),  # the ranges over the trials do not overlap
+    "within": pl.Boolean(),  # NULL where it does not count in a bar
+    "cause": _TEXT,  # of the file's [[cause]], where it is not within
+}
+
+# A row per bar.
+BARS: Schema = {
+    "set": _TEXT,
+    "quantity": _TEXT,
+    "bar": _TEXT,  # what is measured, in words
+    "wanted": _FLOAT,
+    "measured": _FLOAT,
+    "by_chance": _FLOAT,  # the same between simulator trials and further simulator trials, as many as the kernel's
+    "cells": _INT,  # that it is measured over
+    "met": pl.Boolean(),  # NULL without a cell
+}
+
 # What stands in a column's name, and how a person writes it.
 UNITS = {"mbps": "Mb/s", "ms": "ms", "pct": "%", "packets": "packets", "s": "s"}
 

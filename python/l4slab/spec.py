@@ -8,6 +8,7 @@ complete any of them. `Resolver.resolve` turns one complete document into the pl
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,14 +18,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from l4slab import _core
+from l4slab import _core, metrics
 from l4slab.errors import InputError, one_line, suggest
 from l4slab.units import RATE, SIZE, TIME, Dimension
 
 Level = str | int | float | bool
 
 CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
-SECTIONS = ("link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published", "figure")
+SECTIONS = (
+    "link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published", "figure", "agree", "cause",
+)  # fmt: skip
 # Names are parts of dotted keys and of {placeholders}.
 _RESERVED = set('.*{}":')
 
@@ -204,6 +207,36 @@ class Figure(_Table):
     log: bool = False
 
 
+class Bar(_Table):
+    """How far the simulator may be from the kernel in one quantity (see `l4slab.agreement`).
+
+    Over the cells, of the absolute difference: `median` and `p90`. Of each cell: within `absolute` or within
+    `relative` times the kernel's value, in the part `cells` of them. It is measured over `at_least` so many cells.
+    """
+
+    median: float | None = Field(None, ge=0, examples=["0.03"])
+    p90: float | None = Field(None, ge=0, examples=["0.08"])
+    absolute: float | None = Field(None, ge=0, examples=["0.3"])
+    relative: float | None = Field(None, ge=0, examples=["0.1"])
+    cells: float | None = Field(None, ge=0, le=1, examples=["0.9"])
+    at_least: int = Field(1, ge=1, examples=["8"])
+
+
+class Agree(_Table):
+    """How `l4slab agree` compares this experiment on both engines; bars stand in tables of their own."""
+
+    set: str = Field("", examples=['"tcp"'])
+    simulator_trials: int | None = Field(None, ge=1, le=1_000_000, examples=["10"])
+    bars: Mapping[str, Bar] = {}
+
+
+class Cause(_Table):
+    """Why cells are beyond a bar: an SQL condition over the rows of `agreement.parquet`, and a sentence."""
+
+    when: str = Field(examples=["\"quantity = 'share' and rtt_ms = 5\""])
+    why: str = Field(min_length=1, examples=['"..."'])
+
+
 FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow}
 AT_KEYS = ("rate", "qdisc")
 # What may be swept at the top level; `title`, `about` and `trials` describe the experiment, not a run.
@@ -233,6 +266,8 @@ class Experiment:
     claims: list[Claim]
     published: list[Published]
     figures: list[Figure]
+    agree: Agree
+    causes: list[Cause]
 
     @property
     def is_study(self) -> bool:
@@ -259,7 +294,7 @@ def table_title(table: tuple[str, ...]) -> str:
     match table:
         case ("flow", name):
             return f'flow "{name}"'
-        case ("at" | "rewrite" | "skip" | "claim" | "published" | "figure" | "flow[]" as section, number):
+        case ("at" | "rewrite" | "skip" | "claim" | "published" | "figure" | "cause" | "flow[]" as section, number):
             return f"[[{section.removesuffix('[]')}]] no. {number}"
         case _:
             return ".".join(table)
@@ -348,14 +383,18 @@ def _input_error(problem: _Problem, file: Path, origin: Mapping[tuple[str, ...],
     return InputError(f"{where}{joint}{key} {problem.message}", file=file)
 
 
-def load(path: Path | str) -> Experiment:
+def load(path: Path | str, trials: int | None = None) -> Experiment:
     """Read an experiment file and check its structure.
 
+    `trials` replaces the file's number of them, in `source` too.
     Values that a sweep sets later are checked when it is expanded (`l4slab.sweep.expand`).
     Raises InputError.
     """
     file = Path(path)
     document, source = _read(file)
+    if trials is not None and document.get("trials", 1) != trials:
+        source = _with_trials(source, trials)
+        document["trials"] = trials
     try:
         return _structure(file, document, source)
     except _Problem as problem:
@@ -387,16 +426,26 @@ def _read(file: Path) -> tuple[dict[str, Any], bytes]:
         raise InputError(f"is not valid TOML: {error}; {remedy}", file=file) from None
 
 
+def _with_trials(source: bytes, trials: int) -> bytes:
+    """The file with another number of trials: the line that says so, in front of the first table, or a new one."""
+    text = source.decode("utf-8-sig")
+    top = re.search(r"^[ \t]*\[", text, re.MULTILINE)
+    end = top.start() if top else len(text)
+    line, found = f"trials = {trials}", r"^[ \t]*\"?trials\"?[ \t]*=.*$"
+    head, count = re.subn(found, line, text[:end], count=1, flags=re.MULTILINE)
+    return ((head if count else f"{line}\n{head}") + text[end:]).encode()
+
+
 def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experiment:
     valid = [*keys_of(Top), *SECTIONS]
     for key, value in document.items():
         if key not in valid:
             others = [name for name in valid if name not in document or name in SECTIONS]
             raise _Problem((), key, f"= {show(value)} is not a key here; {suggest(key, others)}")
-    for key in ("link", "impair", "sweep", "let"):
+    for key in ("link", "impair", "sweep", "let", "agree"):
         if not isinstance(document.setdefault(key, {}), dict):
             raise _Problem((), key, f"= {show(document[key])} is not a table; write [{key}...]")
-    for key in ("flow", "at", "rewrite", "skip", "claim", "published", "figure"):
+    for key in ("flow", "at", "rewrite", "skip", "claim", "published", "figure", "cause"):
         if not isinstance(document.setdefault(key, []), list):
             raise _Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
 
@@ -457,13 +506,15 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         claims=claims,
         published=published,
         figures=figures,
+        agree=_agree(document["agree"]),
+        causes=[_check(Cause, t, ("cause", str(n))) for n, t in enumerate(document["cause"], start=1)],
     )
 
 
 def _is_study(document: dict[str, Any]) -> bool:
     """Whether the file states things about experiments and describes none itself."""
     statements = ("claim", "published", "figure")
-    described = [key for key in document if document[key] and key not in ("title", "about", *statements)]
+    described = [key for key in document if document[key] and key not in ("title", "about", "cause", *statements)]
     return not described and any(document[section] for section in statements)
 
 
@@ -486,6 +537,43 @@ def _published(raw: object, number: int) -> Published:
             )
             raise _Problem(table, "reference", text)
     return figure
+
+
+# Of every file that says nothing else: (quantity) -> bar.
+DEFAULT_BARS: dict[str, Bar] = {
+    name: Bar.model_validate(bar)
+    for name, bar in {
+        "share": {"median": 0.03, "p90": 0.08},
+        "utilisation": {"absolute": 0.01, "cells": 0.95},
+        "sojourn_ms_mean": {"relative": 0.1, "absolute": 0.3, "cells": 0.85},
+        "ce_pct": {"relative": 0.15, "absolute": 0.2, "cells": 0.9},
+    }.items()
+}
+
+
+def _agree(raw: dict[str, Any]) -> Agree:
+    tables = {key: value for key, value in raw.items() if isinstance(value, dict)}
+    quantities = list(dict.fromkeys(name for names in metrics.COMPARED.values() for name in names))
+    for name in tables:
+        if name not in quantities:
+            raise _Problem((f"[agree.{name}]",), "", f"is about no quantity; {suggest(name, quantities)}")
+    written = {key: value for key, value in raw.items() if key not in tables}
+    if "bars" in written:
+        raise _Problem(("agree",), "bars", "is not a key here; write a table such as [agree.share]")
+    settings: Agree = _check(Agree, written, ("agree",))
+    bars = {name: _bar(name, table) for name, table in tables.items()}
+    return settings.model_copy(update={"bars": DEFAULT_BARS | bars})
+
+
+def _bar(name: str, raw: object) -> Bar:
+    place = (f"agree.{name}",)
+    bar: Bar = _check(Bar, raw, place)
+    tolerance = bar.absolute is not None or bar.relative is not None
+    if tolerance and bar.cells is None:
+        raise _Problem(place, "", "has a tolerance but does not say for how many cells; add it such as cells = 0.9")
+    if bar.cells is not None and not tolerance:
+        raise _Problem(place, "", "has cells but no tolerance; add absolute or relative")
+    return bar
 
 
 def _has_placeholder(value: object) -> bool:

@@ -72,6 +72,7 @@ class Plan:
     skipped: dict[str, int] = field(default_factory=dict)
     collapsed: int = 0
     without_effect: list[str] = field(default_factory=list)
+    lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
 
     @property
     def factors(self) -> dict[str, list[Level]]:
@@ -85,6 +86,7 @@ class Plan:
             f"{name}: {count} of {self.combinations} combinations are left out: {why}."
             for why, count in self.skipped.items()
         ]
+        notes += [f"{name}: {count} runs are left out: {why}." for why, count in self.lacking.items()]
         if self.collapsed:
             what = ", ".join(self.without_effect)
             notes.append(

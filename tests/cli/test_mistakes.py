@@ -308,6 +308,7 @@ ARGUMENTS = {
     "two executors": (["run", "FILE", "--out", "OUT", "--workers", "1", "--dask", "x"], ["--workers", "--dask"]),
     "out is a file": (["run", "FILE", "--out", "FILE"], ["is a file", "--out"]),
     "report on no results": (["report", "OUT"], ["OUT", "not a results folder"]),
+    "no kernel for a study": (["reproduce", "overload", "--engine", "linux"], ["--engine linux", "l4slab linux build"]),
     "unknown study": (["reproduce", "fast-line"], ["fast-line", "fast-lane"]),
     "unknown list": (["list", "qdisc"], ["qdisc", '"qdiscs"']),
 }

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from l4slab import _core, campaign
+from l4slab.cli import main
+from l4slab.engines import LackingError
 from l4slab.engines.linux import engine, lab
 from l4slab.engines.linux.rng import Stream
+from l4slab.errors import InputError
+from l4slab.studies import comparisons
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
 
@@ -209,3 +215,42 @@ def test_prague_without_ecn_is_refused(describe: Describe) -> None:
     run = describe(ONE_LINK + PRAGUE + 'ecn = "off"\n')
     with pytest.raises(ValueError, match="prague always asks for ECN"):
         engine._refuse(run, (*CONTROLS, "prague"))
+
+
+PI2_OR_PIE = """
+duration = "1s"
+[link.one]
+rate = "10Mbit"
+qdisc = "pie"
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "20ms"
+[sweep]
+"link.one.qdisc" = ["pie", "pi2"]
+"""
+
+
+def test_queues_that_no_kernel_has_are_left_out_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(PI2_OR_PIE)
+    (plan,) = campaign.plan([file], "linux")
+    assert [run.description["links"][0]["qdisc"].split()[0] for run in plan.runs] == ["pie"]
+    assert main(["run", str(file), "--engine", "linux", "--dry-run"]) == 0
+    assert "x: 1 runs are left out: no Linux kernel has pi2." in capsys.readouterr().out
+    file.write_text(PI2_OR_PIE.replace('["pie", "pi2"]', '["pi2 target 1ms", "pi2"]'))
+    with pytest.raises(InputError, match="no run that the engine linux can do: no Linux kernel has pi2"):
+        campaign.plan([file], "linux")
+
+
+def test_a_queue_is_on_both_engines_or_is_refused(describe: Describe) -> None:
+    simulated = {entry["name"] for entry in _core.qdiscs()}
+    assert simulated > engine._SIMULATOR_ONLY
+    for name in engine._SIMULATOR_ONLY:
+        run = describe(ONE_LINK + CUBIC)
+        run["links"][0]["qdisc"] = f"{name} limit 5"
+        with pytest.raises(LackingError, match=name):
+            engine._refuse(run, CONTROLS)
+    # Every other one is compared with the kernel; pfifo is the queue of the TCP comparisons.
+    compared = {name.rpartition("-")[0] for name in comparisons()}
+    assert simulated - engine._SIMULATOR_ONLY - compared == {"pfifo"}

@@ -44,9 +44,10 @@ fn slow_start_doubles_from_ten() {
             let f = r.flow("f");
             assert_eq!((f.transfers, f.retransmits), (1, 0), "{cc}, {segments} segments");
             let law = (0.5 + f64::from(rounds)) * rtt;
-            // The last segment of an odd round may have to wait for a delayed ACK, 40 ms, once.
+            // The last segment of an odd round may have to wait for a delayed ACK, once: 40 ms, and up
+            // to the tick after it.
             let took = f.completion_ms_p50.unwrap();
-            between(&format!("{cc}, {segments} segments, ms"), took, law - 0.1, law + 41.0);
+            between(&format!("{cc}, {segments} segments, ms"), took, law - 0.1, law + 45.0);
             if segments < 1000 {
                 agrees(&format!("{cc}, {segments} segments, ms"), took, law, 1e-3);
             }
@@ -87,10 +88,11 @@ fn cubic_is_back_after_k_seconds() {
     }
 }
 
-/// A SYN is repeated after 1, 2, 4, 8 s (RFC 6298, 2.1 and 5.7).
+/// A SYN is repeated after 1, 2, 4, 8 s (RFC 6298, 2.1 and 5.7), each on the kernel's timer wheel: the
+/// first two on the next eighth tick of 4 ms (1 s is tick 250, hence 256), the others on the next 64th.
 #[test]
 fn a_lost_syn_is_repeated_after_a_second_and_then_backed_off() {
-    for (open_at, connects_at) in [(0.5, 1.0), (1.5, 3.0), (3.5, 7.0), (7.5, 15.0)] {
+    for (open_at, connects_at) in [(0.5, 1.024), (1.5, 3.04), (3.5, 7.168), (7.5, 15.36)] {
         let r = lab(40.0, 0.0)
             .link("b", 100.0, "pfifo limit 0")
             .tcp("f", "reno", 20.0, json!({"bytes": 14_480}))
@@ -106,7 +108,8 @@ fn a_lost_syn_is_repeated_after_a_second_and_then_backed_off() {
     }
 }
 
-/// In silence the timer fires after srtt + max(rttvar, 200 ms) and backs off by two, up to 120 s. The
+/// In silence the timer fires after srtt + max(rttvar, 200 ms) and backs off by two, up to 120 s, and
+/// then on a tick of the kernel's: of 4 ms, from 252 ms on every eighth, from 2 s on every 64th, ... The
 /// first packet of the silence is a tail loss probe.
 #[test]
 fn timeouts_back_off() {
@@ -122,16 +125,19 @@ fn timeouts_back_off() {
     let rto = 0.22;
     for (i, gap) in gaps.iter().enumerate() {
         let law = (rto * f64::from(1_u32 << i)).min(120.0);
-        agrees(&format!("time-out {}: s", i + 1), *gap, law, 0.01);
+        let level = (0..).find(|l| law < 63.0 * 4e-3 * 8_f64.powi(*l)).expect("a level");
+        let late = 4e-3 * 8_f64.powi(level);
+        between(&format!("time-out {}: s", i + 1), *gap, law - 1e-3, law + 4e-3 + late + 1e-3);
     }
     assert!(gaps.len() >= 14, "{} time-outs in 900 s", gaps.len());
 }
 
-/// A lone segment is acknowledged after 40 ms, or when the next one arrives. (Prague sends segments
-/// one by one; others at least two, which are acknowledged at once.)
+/// A lone segment is acknowledged after 40 ms and, as a timer fires on the tick after its time, 0 to
+/// 4 ms more, or when the next one arrives. (Prague sends segments one by one; others at least two,
+/// which are acknowledged at once.)
 #[test]
 fn delayed_acks() {
-    for (every_ms, wait) in [(100.0, 40.0), (10.0, 10.0), (30.0, 30.0)] {
+    for (every_ms, wait) in [(100.0, 42.0), (10.0, 10.0), (30.0, 30.0)] {
         let pace = 1514.0 * 8.0 / (every_ms * 1e-3);
         let r = lab(60.0, 30.0)
             .link("b", 1000.0, "pfifo")
@@ -142,7 +148,7 @@ fn delayed_acks() {
             &format!("segments every {every_ms} ms: RTT, ms"),
             f.rtt_ms_mean.unwrap(),
             20.0 + wait,
-            0.03,
+            0.033,
         );
     }
 }

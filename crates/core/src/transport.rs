@@ -8,4 +8,5 @@ pub mod rtt;
 pub mod sack;
 pub mod scoreboard;
 pub mod sender;
+mod wheel;
 pub mod windowed;

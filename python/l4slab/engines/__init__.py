@@ -18,6 +18,10 @@ class EngineError(L4slabError):
     """The engine broke off a run that it should have finished."""
 
 
+class LackingError(ValueError):
+    """The engine has not got what a run needs. Of a sweep, the other runs are possible."""
+
+
 @dataclass(frozen=True)
 class Recording:
     """What one run gave: the three result tables without their label columns (see `l4slab.metrics`)."""
@@ -33,7 +37,9 @@ class Engine(Protocol):
     name: str
 
     def check(self, description: Mapping[str, Any]) -> None:
-        """Raises ValueError with one sentence where this engine cannot do what the run describes."""
+        """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
+        it could do other runs of the sweep.
+        """
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         """The columns of the tables that this run will give, without running it in full."""

@@ -9,6 +9,7 @@ colour and line style in every figure of a report, and lines differ in style as 
 is None.
 """
 
+from l4slab.plot.agreement import agreement
 from l4slab.plot.band import band
 from l4slab.plot.comparison import comparison
 from l4slab.plot.inside import inside
@@ -18,4 +19,4 @@ from l4slab.plot.style import to_svg
 from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
-__all__ = ["band", "comparison", "inside", "median_trial", "shares", "spread", "time_series", "to_svg"]
+__all__ = ["agreement", "band", "comparison", "inside", "median_trial", "shares", "spread", "time_series", "to_svg"]

@@ -43,7 +43,7 @@ def render(folder: Folder) -> str:
     drawn = figures.of_the_study()
     verdicts = tables.verdicts(folder)
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             title=folder.title,
@@ -62,10 +62,10 @@ def render(folder: Folder) -> str:
             command=folder.command,
             shortfall=folder.shortfall,
             files=[(e.file.name, e.source.decode("utf-8-sig")) for e in folder.files],
-            style=_text("templates/report.css"),
-            chart_style=_text("vendor/uPlot.min.css"),
-            chart_library=_text("vendor/uPlot.iife.min.js"),
-            script=_text("templates/report.js"),
+            style=text_of("templates/report.css"),
+            chart_style=text_of("vendor/uPlot.min.css"),
+            chart_library=text_of("vendor/uPlot.iife.min.js"),
+            script=text_of("templates/report.js"),
         )
     )
 
@@ -142,14 +142,19 @@ class _Figures:
         if figure is None:
             return None
         self.number += 1
-        svg = plot.to_svg(figure)
-        svg = svg[svg.index("<svg") :].strip()
-        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-        own = f"f{self.number}-"
-        svg = re.sub(r'(?<= id=")|(?<=url\(#)|(?<=href="#)', own, svg)
-        opening = f'<svg role="img" aria-label="{escape(alternative)}" '
-        svg = re.sub(r"<svg (?=[^>]*>)", opening, svg, count=1)
-        return Markup(re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2))  # noqa: S704  (our own drawing)
+        return element(figure, alternative, self.number)
+
+
+def element(figure: Figure, alternative: str, number: int = 1) -> Markup:
+    """The figure as part of a page, with a text for those who cannot see it; `number` tells its ids from others'."""
+    svg = plot.to_svg(figure)
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    own = f"f{number}-"
+    svg = re.sub(r'(?<= id=")|(?<=url\(#)|(?<=href="#)', own, svg)
+    opening = f'<svg role="img" aria-label="{escape(alternative)}" '
+    svg = re.sub(r"<svg (?=[^>]*>)", opening, svg, count=1)
+    return Markup(re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2))  # noqa: S704  (our own drawing)
 
 
 def _json(value: object) -> Markup:
@@ -161,12 +166,14 @@ def _json(value: object) -> Markup:
 
 
 @cache
-def _text(name: str) -> Markup:
+def text_of(name: str) -> Markup:
+    """A file of this package, such as a style sheet, as it stands."""
     return Markup((files("l4slab.report") / name).read_text(encoding="utf-8"))  # noqa: S704  (our own file)
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Where the templates of pages are."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("l4slab.report", "templates"),
         autoescape=True,

@@ -2,6 +2,7 @@
 
 use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
 use super::sack::{Block, Blocks, MAX_BLOCKS, SackStore};
+use super::wheel;
 use crate::ecn::Ecn;
 use crate::packet::{ACK_FRAME, Flags, FlowId, GroupId, Outbox, Packet, SYN_FRAME, TcpBits};
 use crate::time::{Span, Time};
@@ -414,7 +415,7 @@ impl Receiver {
             }
             ato = ato.min(max);
         }
-        let at = now + ato.min(DELACK_MAX);
+        let at = wheel::expiry(now, ato.min(DELACK_MAX));
         self.ack_at = self.ack_at.min(at);
     }
 
@@ -616,7 +617,9 @@ mod tests {
             now += Span::from_millis(1);
             arrive(&mut r, &mut s, now, data(n));
         }
-        assert_eq!(r.deadline(), now + DELACK_MIN);
+        // 63 ms, on the tick after it.
+        assert_eq!(now + DELACK_MIN, Time::ZERO + Span::from_millis(63));
+        assert_eq!(r.deadline(), Time::ZERO + Span::from_millis(64));
         let mut out = Outbox::new();
         r.on_timer(r.deadline(), &mut s, &mut out);
         assert_eq!(out[0].seq, 23);

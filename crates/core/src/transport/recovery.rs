@@ -5,6 +5,7 @@ use super::ecn::{self, EcnMode};
 use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
 use super::sender::{Push, Sender, TIMEOUT_MIN, Timer};
+use super::wheel;
 use crate::cc::{Ack, Congestion, Feedback, SSTHRESH_INFINITE};
 use crate::packet::{Flags, Outbox, Packet, TcpBits};
 use crate::time::{Span, Time};
@@ -366,7 +367,7 @@ impl Sender {
 
     fn await_reordering(&mut self, now: Time, wait: Span) {
         self.timer = Timer::Reordering;
-        self.timer_at = now + wait + TIMEOUT_MIN;
+        self.timer_at = wheel::expiry(now, wait + TIMEOUT_MIN);
     }
 
     fn try_to_open(&mut self, now: Time, ece: bool) {
@@ -566,7 +567,7 @@ impl Sender {
         self.retransmit(now, self.board.una, out);
         self.backoff += 1;
         self.timer = Timer::Retransmit;
-        self.timer_at = now + self.rto();
+        self.timer_at = wheel::expiry(now, self.rto());
     }
 
     fn enter_loss(&mut self, now: Time) {

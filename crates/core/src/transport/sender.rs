@@ -6,6 +6,7 @@ use super::recovery::{CaState, Recovery};
 use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
 use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
+use super::wheel;
 use crate::cc::{Ack, CongestionControl, EcnWish, Window};
 use crate::ecn::Ecn;
 use crate::packet::{
@@ -231,7 +232,7 @@ impl Sender {
         p.stamp = now;
         out.push_back(p);
         self.timer = Timer::Syn;
-        self.timer_at = now + SYN_TIMEOUT * (1 << self.syn_tries.min(6));
+        self.timer_at = wheel::expiry(now, SYN_TIMEOUT * (1 << self.syn_tries.min(6)));
         self.syn_tries += 1;
     }
 
@@ -560,7 +561,7 @@ impl Sender {
             self.recovery.count_sent(1);
             if head && self.timer != Timer::Reordering {
                 self.timer = Timer::Retransmit;
-                self.timer_at = now + self.rto();
+                self.timer_at = wheel::expiry(now, self.rto());
             }
         }
     }
@@ -642,12 +643,14 @@ impl Sender {
             self.timer_at = Time::NEVER;
             return;
         };
-        let at = match self.timer {
-            Timer::Reordering | Timer::TailProbe => (head + self.rto()).max(now + Span(1_000)),
-            _ => now + self.rto(),
+        let wait = match self.timer {
+            Timer::Reordering | Timer::TailProbe => {
+                (head + self.rto()).since(now).max(Span::from_micros(1))
+            }
+            _ => self.rto(),
         };
         self.timer = Timer::Retransmit;
-        self.timer_at = at;
+        self.timer_at = wheel::expiry(now, wait);
     }
 
     /// Tail loss probe (RFC 8985, 7.2): after two RTTs without an ACK. False if not applicable.
@@ -674,7 +677,7 @@ impl Sender {
             wait = wait.min(left);
         }
         self.timer = Timer::TailProbe;
-        self.timer_at = now + wait;
+        self.timer_at = wheel::expiry(now, wait);
         true
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
-from l4slab.engines import EngineError, Recording
+from l4slab.engines import EngineError, LackingError, Recording
 from l4slab.engines.linux import build, lab, recording
 from l4slab.engines.linux.machine import FOLDER, Machine, MachineError, remove_leftovers
 from l4slab.errors import InputError
@@ -137,6 +137,8 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
             _refuse_tcp(spec, name, controls)
     for link in run["links"]:
         words = str(link["qdisc"]).split()
+        if words[0] in _SIMULATOR_ONLY:
+            raise LackingError(f"no Linux kernel has {words[0]}")
         for word in ("duplicate", "corrupt"):
             if words[0] == "netem" and word in words:
                 raise ValueError(
@@ -146,6 +148,20 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     lab.module_parameters(run)
 
 
+# Queues of papers and drafts, and of modems: no kernel has them.
+_SIMULATOR_ONLY = frozenset(
+    [
+        "docsis_ll",
+        "pi2",
+        "dualpi2_rfc9332",
+        "curvy_red",
+        "cnq_cobalt",
+        "cnq_codel_af",
+        "lfq_cobalt",
+        "twin_codel_af",
+        "deltic",
+    ]
+)
 _ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
 
 
