@@ -155,7 +155,7 @@ def cycle_series() -> list[dict[str, Any]]:
             own, overflow, delay = 200.0, 0.0, 4.0
         rows.append(
             {"experiment": "codel-cycle", "run": "cycle", "trial": 1, "time_s": step * 0.2}
-            | {"link": "bottleneck", "queue": "all", "rate_mbps": 100.0, "sojourn_ms": delay}
+            | {"link": "bottleneck", "queue": "all", "rate_mbps": 100.0, "sojourn_ms": delay, "sojourn_ms_min": delay}
             | {"dropped_packets": 1.0 if step == 1 else round(own + overflow)}
             | {"dropped_overflow_packets": 0.0 if step == 1 else overflow}
         )
