@@ -98,7 +98,8 @@ class _Figures:
         if not self.chosen:
             return []
         drawn = []
-        for figure, drawing in study_figures.draw(self.folder.files, self.folder.arrow()):
+        files = sorted(self.folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
+        for figure, drawing in study_figures.draw(files, self.folder.arrow()):
             svg = self._svg(drawing, figure.caption or figure.id)
             if svg is not None:
                 drawn.append({"id": figure.id, "svg": svg, "caption": figure.caption, "source": figure.source})
