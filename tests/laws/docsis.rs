@@ -137,12 +137,14 @@ fn queue_protection_ejects_the_flow_that_builds_the_queue() {
         let (low, high) = if buffer_fills { (9.0, 10.0) } else { (2.0, 4.0) };
         between(&format!("{what}: P99 of L, unprotected"), p99(&without), low, high);
         let prague = |r: &Result| r.flow("prague").sojourn_ms_mean.unwrap();
+        println!("{what}: Prague waits {} ms, unprotected {}", prague(&with), prague(&without));
         assert!(prague(&with) < 0.75 * prague(&without), "{what}");
         assert!(sanctioned(&with) > 5000.0 && sanctioned(&without) == 0.0, "{what}");
         if buffer_fills {
             let rate = |r: &Result| r.flow("prague").rate_mbps;
             println!("{what}: Prague {} Mb/s, unprotected {}", rate(&with), rate(&without));
-            assert!(rate(&with) > 0.1 && rate(&without) < 0.01, "{what}");
+            // Unprotected it has a segment per retransmission timeout.
+            assert!(rate(&with) > 0.1 && rate(&without) < 0.02, "{what}");
         }
     }
 }
