@@ -4,7 +4,7 @@
 use l4slab_core::cc::registry;
 use serde_json::{Value, json};
 
-use crate::lab::{between, lab};
+use crate::lab::{between, lab, ns};
 
 /// What became of one Prague and one CUBIC flow at 50 Mb/s.
 struct Pair {
@@ -24,9 +24,14 @@ impl Pair {
 }
 
 fn pair(qdisc: &str, rtt_ms: f64, options: Value) -> Pair {
-    let r = lab(40.0, 10.0)
+    joining(0.0, qdisc, rtt_ms, options)
+}
+
+/// Prague comes `late` seconds after CUBIC.
+fn joining(late: f64, qdisc: &str, rtt_ms: f64, options: Value) -> Pair {
+    let r = lab(late + 40.0, late + 10.0)
         .link("l", 50.0, qdisc)
-        .tcp("prague", "prague", rtt_ms, json!({"options": options}))
+        .tcp("prague", "prague", rtt_ms, json!({"options": options, "start_ns": ns(late)}))
         .tcp("cubic", "cubic", rtt_ms, json!({"ecn": "classic"}))
         .run();
     let detects = options.get("fallback").is_some();
@@ -74,13 +79,14 @@ fn dualpi2_is_taken_for_l4s_except_by_the_mistaken_constants() {
     assert!(mistaken.share < off.share / 3.0, "{} {}", mistaken.share, off.share);
 }
 
-/// A finding of the ECT(1) tests: where the AQM's settings are tight, swings stay below 750 us, the
-/// queue passes for L4S, and CUBIC starves.
+/// A finding of the ECT(1) tests, whose Prague joins a CUBIC flow after 10 s: where the AQM's
+/// settings are tight, swings stay below 750 us, the queue passes for L4S, and CUBIC starves.
 #[test]
 fn a_tight_codel_goes_undetected() {
     let tight = "fq_codel flows 1 target 1ms interval 20ms";
-    for version in ["0.6", "0.7"] {
-        let p = pair(tight, 20.0, json!({"version": version, "fallback": "correct"}));
+    for (version, rtt_ms) in [("0.6", 20.0), ("0.6", 80.0), ("0.7", 20.0)] {
+        let options = json!({"version": version, "fallback": "correct"});
+        let p = joining(10.0, tight, rtt_ms, options);
         assert!(p.highest() < 8.0, "{version}: {}", p.highest());
         assert!(p.share > 0.9, "{version}: {}", p.share);
     }

@@ -472,7 +472,9 @@ impl CongestionControl for Prague {
         let takes_it_for_l4s = self.detector.as_ref().is_some_and(Detector::takes_it_for_l4s);
         match why {
             Congestion::Ecn | Congestion::TailLoss => self.reduce_by_alpha(at, w),
-            Congestion::Loss if self.config.ignores_loss_in_l4s && takes_it_for_l4s => {}
+            // A loss still ends slow start, which nothing else would in a queue without ECN.
+            Congestion::Loss
+                if self.config.ignores_loss_in_l4s && takes_it_for_l4s && !w.in_slow_start() => {}
             Congestion::Loss | Congestion::Timeout => self.halve(w),
         }
     }
@@ -794,6 +796,10 @@ mod tests {
         p.on_congestion(Congestion::Timeout, Time::ZERO, &mut w);
         assert_eq!(p.frac_window >> WINDOW_BITS, 50);
         p.on_recovered(&mut w);
+        let slow_start = Window { ssthresh: 200, ..w.clone() };
+        p.on_congestion(Congestion::Loss, Time::ZERO, &mut slow_start.clone());
+        assert_eq!(p.frac_window >> WINDOW_BITS, 25);
+        p.on_recovered(&mut w);
         for n in 0..20_000 {
             p.detector.as_mut().unwrap().sample(30_000 + 40_000 * (n % 2));
         }
@@ -801,7 +807,7 @@ mod tests {
             p.detector.as_mut().unwrap().update(30_000);
         }
         p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
-        assert_eq!(p.frac_window >> WINDOW_BITS, 25);
+        assert_eq!(p.frac_window >> WINDOW_BITS, 12);
     }
 
     /// In a queue that is classic for sure, the cut is 31 % however small alpha is.

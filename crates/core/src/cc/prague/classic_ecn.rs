@@ -31,7 +31,7 @@ pub enum Fallback {
     Detect,
     Correct,
     /// The references with 20 fractional bits in a score of 24: 1.5 us and 1.6 us instead of 750 us
-    /// and 2 ms, so that nearly every path is taken for classic (version 0.7 up to 2023).
+    /// and 2 ms, so that nearly every path is taken for classic (0.7 before that was corrected).
     Buggy24,
 }
 
@@ -258,6 +258,6 @@ mod tests {
         d.sample(21_024);
         assert_eq!(d.mean, 20_001 << TIME_BITS);
         // 1 us at first, then 1/2048 of the way to 1024 us.
-        assert_eq!(d.deviation, MICROSECOND + (1_023 * MICROSECOND >> 11));
+        assert_eq!(d.deviation, MICROSECOND + 1_023 * MICROSECOND / 2048);
     }
 }

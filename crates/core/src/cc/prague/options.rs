@@ -25,7 +25,8 @@ pub const PARAMETERS: &[Param] = &[
     Param {
         name: "ignore_loss_in_l4s",
         default: "off",
-        help: "\"on\": no reaction to a loss until the queue is taken for classic (as in April 2020)",
+        help: "\"on\": past slow start, no reaction to a loss until the queue is taken for classic (as in \
+               April 2020)",
     },
     Param {
         name: "rtt_target",
