@@ -136,6 +136,9 @@ def list_(what: str | None) -> int:
                     default = parameter["default"]
                     shown = f" (default {default})" if default not in (None, "") else ""
                     table.add_row(f"  {parameter['keyword']}", f"{parameter['help']}{shown}")
+                for preset in entry.get("presets", ()) if what else ():
+                    sets = ", ".join(f"{name} {value}" for name, value in preset["sets"])
+                    table.add_row(f"  {preset['keyword']} {preset['value']}", f"makes the defaults {sets}")
         _out().print(table)
         _out().print()
     return 0

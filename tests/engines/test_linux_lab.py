@@ -177,6 +177,8 @@ def test_options_of_controllers_become_module_parameters(describe: Describe) -> 
         "tcp_prague/prague_alpha_mode": "0",
         "tcp_prague/prague_cwnd_mode": "2",
         "tcp_prague/prague_cwnd_transit": "4",
+        "tcp_prague/prague_burst_shift": "12",
+        "tcp_prague/prague_max_tso_segs": "0",
         "tcp_prague/prague_ecn_fallback": "0",
     }
 

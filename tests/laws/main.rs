@@ -10,6 +10,7 @@ mod docsis;
 mod lab;
 mod overload;
 mod pie_family;
+mod prague;
 mod queueing;
 mod rates;
 mod sce;

@@ -239,7 +239,11 @@ fn dctcp_under_random_marks() {
 /// a mark outside of CWR begins CWR, which lasts a round trip, and reduces by p/2 if the last
 /// reduction is a virtual RTT ago.
 pub fn fluid_prague(rtt: f64, p: f64) -> f64 {
-    let virtual_rtt = rtt.max(0.025);
+    fluid_prague_at(0.025, rtt, p)
+}
+
+fn fluid_prague_at(target: f64, rtt: f64, p: f64) -> f64 {
+    let virtual_rtt = rtt.max(target);
     let mut rng = Rng::stream(2, "fluid", 0);
     let mut rate = 2.73 / p / virtual_rtt;
     let (mut now, mut cwr_until, mut reduced, mut packets) = (0.0, 0.0, 0.0, 0.0);
@@ -282,6 +286,46 @@ fn pragues_rate_does_not_depend_on_a_short_rtt() {
         if rtt_us < 5_000 {
             agrees(&format!("Prague, Mb/s at {rtt_us} us and p = {p}"), mbps, law(p), 0.03);
         }
+    }
+}
+
+/// The earlier versions count whole windows. Above the target RTT the law is the same: where growth
+/// and cuts both take TCP's whole window (0.5) exactly, and where growth takes the fractional one
+/// rounded up (0.6), with half a segment less growth in W.
+#[test]
+fn versions_share_the_window_law() {
+    for version in ["0.5", "0.6", "0.7"] {
+        for p in [0.01, 0.02, 0.05] {
+            let rounding = if version == "0.5" { 0.0 } else { 0.5 };
+            let given = [("version", version)];
+            let w = mean_window("prague", &given, 26_000, Signals::Random(p), 3_000_000) - rounding;
+            let law = (1.0 + 3_f64.sqrt()) * (1.0 - p) / p;
+            agrees(&format!("Prague {version}, W at p = {p}"), w, law, 0.03);
+        }
+    }
+}
+
+/// Below its target of 10 ms (0.5) or 25 ms the rate does not depend on the RTT; without RTT
+/// independence it goes with 1/R, and "additive" as if the target were added to R.
+#[test]
+fn versions_differ_in_the_target_rtt() {
+    for (given, rtt_us, target) in [
+        (vec![("version", "0.5")], 2_560, 0.010),
+        (vec![("version", "0.5")], 7_680, 0.010),
+        (vec![("version", "0.5")], 20_000, 0.010),
+        (vec![("version", "0.6")], 2_560, 0.025),
+        (vec![("version", "0.6")], 7_680, 0.025),
+        (vec![("rtt_target", "10ms")], 7_680, 0.010),
+        (vec![("version", "0.6"), ("rtt_target", "0ms")], 7_680, 0.0),
+        (vec![("rtt_scaling", "none")], 7_680, 0.0),
+        (vec![("rtt_scaling", "additive")], 25_000, 0.050),
+    ] {
+        let p = 0.02;
+        let rounding = if given.contains(&("version", "0.5")) { 0.0 } else { 0.5 };
+        let w = mean_window("prague", &given, rtt_us, Signals::Random(p), 3_000_000) - rounding;
+        let mbps = w / f64::from(rtt_us) * 12_000.0;
+        let law = fluid_prague_at(target, f64::from(rtt_us) * 1e-6, p);
+        agrees(&format!("Prague {given:?}, Mb/s at {rtt_us} us"), mbps, law, 0.04);
     }
 }
 

@@ -1,114 +1,75 @@
-//! TCP Prague, version 0.7 of the L4STeam module (draft-briscoe-iccrg-prague-congestion-control).
+//! TCP Prague, versions 0.5 to 0.7 of the L4STeam module (draft-briscoe-iccrg-prague-congestion-control).
 //!
 //! DCTCP's law for the public Internet: an estimate alpha of the fraction of marked segments, a
 //! reduction by alpha/2 per round trip with marks, one segment of growth per round trip spread over
 //! the unmarked ones. What Prague adds: the window is fractional; below a target RTT of 25 ms it
 //! grows and reacts as if the RTT were 25 ms (rate fairness whatever the RTT); sending is always
-//! paced; with four segments or less it steers the rate instead of the window, and shrinks segments
-//! so that two still fit into the target RTT. A loss halves. Without AccECN it gives way to Reno.
+//! paced. From 0.7 on, with four segments or less it steers the rate instead of the window, and
+//! shrinks segments so that two still fit into the target RTT. A loss halves. Without AccECN it
+//! gives way to Reno. Where the queue looks like a classic one it may reduce more ([`classic_ecn`]).
 //!
 //! Rates here count whole IP packets, bytes per second, as the module's do.
 
-use super::registry::{CcError, Controller, Options, Param};
+mod classic_ecn;
+mod options;
+
+use self::classic_ecn::Detector;
+use self::options::{Config, Fraction, MTU_REFERENCE, Mode, Scaling};
+use super::registry::{CcError, Controller, Options};
 use super::reno::Reno;
-use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, EcnWish, Window};
 use crate::aqm::Gauges;
 use crate::packet::TCP_IP_HEADERS;
 use crate::time::{Span, Time};
 
 /// Gain of the estimate: g = 1/16.
 const G_SHIFT: u32 = 4;
-/// alpha has 24 fractional bits; it is kept multiplied by 1/g.
-const ALPHA_BITS: u32 = 24;
-const ALPHA_ONE: u64 = 1 << ALPHA_BITS;
 /// The fractional window has 20 fractional bits.
 const WINDOW_BITS: u32 = 20;
 const ONE_SEGMENT: u64 = 1 << WINDOW_BITS;
 /// RTT independence ends above this RTT, eighths of a microsecond.
 const MAX_SCALED_SRTT8: u32 = 100_000 * 8;
+/// Of the "scalable" growth: where it meets one segment per RTT, and below which RTT it is a
+/// proportion of that.
+const SCALABLE_R0: u64 = 16_384 * 8;
+const SCALABLE_R1: u64 = 1_536 * 8;
 /// 100 kbit/s: below, segments shrink no further.
 const RATE_MIN: u64 = 12_500;
-/// Smallest segment, bytes of payload and of the AccECN option, which the kernel's `mss_cache` does
-/// not know of.
-const MSS_MIN: u32 = 150;
-/// The packet size that one step of growth stands for.
-const MTU_REFERENCE: u64 = 1500;
 /// Packets that must fit into a virtual RTT.
 const PACKETS_PER_VIRTUAL_RTT: u64 = 2;
 /// The pacing rate swings by 4/128 = 3 % around the rate within each virtual RTT, which draws a
 /// few marks from a step AQM in every round instead of all in one.
 const SWING_SHIFT: u32 = 7;
-const SWING: u64 = 4;
 /// Gain of the slow RTT average that converts between rate and window: 1/128.
 const SLOW_SRTT_SHIFT: u32 = 7;
-/// Bursts last 2^-12 s = 0.24 ms at most.
-const BURST_SHIFT: u32 = 12;
 /// Microseconds to seconds, in eighths: x / 2^23 is within 5 % of x / 8e6, as in the module.
 const SRTT8_SECOND_SHIFT: u32 = 23;
 
+pub use options::VERSIONS;
+
 pub const CONTROLLER: Controller = Controller {
     name: "prague",
-    summary: "TCP Prague 0.7, the L4S reference (ECT(1), AccECN)",
-    parameters: &[
-        Param { name: "version", default: "0.7", help: "\"0.7\"" },
-        Param {
-            name: "fallback",
-            default: "off",
-            help: "reaction to a suspected classic ECN queue: \"off\"",
-        },
-        Param {
-            name: "rtt_target",
-            default: "25ms",
-            help: "RTT below which the flow behaves as if at it; 0ms: no RTT independence",
-        },
-        Param {
-            name: "rtt_transition",
-            default: "4",
-            help: "rounds after slow start before RTT independence begins",
-        },
-        Param {
-            name: "alpha_mode",
-            default: "0",
-            help: "0: alpha starts at 0 and the first mark halves; 1: alpha starts at 1",
-        },
-        Param {
-            name: "cwnd_mode",
-            default: "switch",
-            help: "\"window\", \"rate\", or \"switch\" by window size",
-        },
-        Param {
-            name: "cwnd_transit",
-            default: "4",
-            help: "full packets at or below which cwnd_mode \"switch\" steers the rate",
-        },
-    ],
+    summary: "TCP Prague 0.5 to 0.7, the L4S reference (ECT(1), AccECN)",
+    parameters: options::PARAMETERS,
     build: |o| Ok(Box::new(Prague::from_options(o)?)),
 };
-
-/// What the controller steers.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Mode {
-    Window,
-    Rate,
-}
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Prague {
-    target_srtt8: u32,
-    transition: u32,
-    alpha_starts_at_one: bool,
-    fixed_mode: Option<Mode>,
-    transit_bytes: u64,
+    config: Config,
+    detector: Option<Detector>,
 
     mode: Mode,
-    /// alpha / g, ALPHA_BITS fractional bits.
+    /// alpha / g.
     alpha_over_g: u64,
     /// When alpha was last updated: start of the virtual RTT.
     alpha_stamp: Time,
     cwr_stamp: Time,
     /// Segments, WINDOW_BITS fractional bits.
     frac_window: u64,
+    /// TCP's window as this controller left it.
+    left_cwnd: u32,
     /// IP bytes per second.
     rate: u64,
     pacing_rate: u64,
@@ -132,25 +93,17 @@ pub struct Prague {
 
 impl Prague {
     fn from_options(o: &Options) -> Result<Prague, CcError> {
-        o.choice("version", &["0.7"])?;
-        o.choice("fallback", &["off"])?;
-        let alpha_starts_at_one = o.integer("alpha_mode", 0..=1)? == 1;
-        let fixed_mode = match o.choice("cwnd_mode", &["window", "rate", "switch"])? {
-            "window" => Some(Mode::Window),
-            "rate" => Some(Mode::Rate),
-            _ => None,
-        };
+        let config = Config::from_options(o)?;
+        let alpha = if config.alpha_starts_at_one { 1 << config.alpha_bits } else { 0 };
         Ok(Prague {
-            target_srtt8: (o.micros("rtt_target")?.min(1_000_000) * 8) as u32,
-            transition: o.integer("rtt_transition", 0..=1_000_000)? as u32,
-            alpha_starts_at_one,
-            fixed_mode,
-            transit_bytes: o.integer("cwnd_transit", 0..=10_000)? * MTU_REFERENCE,
-            mode: fixed_mode.unwrap_or(Mode::Window),
-            alpha_over_g: if alpha_starts_at_one { ALPHA_ONE << G_SHIFT } else { 0 },
+            detector: Detector::new(config.fallback, config.alpha_bits),
+            mode: config.fixed_mode.unwrap_or(Mode::Window),
+            alpha_over_g: alpha << G_SHIFT,
+            config,
             alpha_stamp: Time::ZERO,
             cwr_stamp: Time::ZERO,
             frac_window: 0,
+            left_cwnd: 0,
             rate: RATE_MIN,
             pacing_rate: RATE_MIN,
             burst: 1,
@@ -169,19 +122,33 @@ impl Prague {
         })
     }
 
+    fn alpha_one(&self) -> u64 {
+        1 << self.config.alpha_bits
+    }
+    /// The RTT as RTT independence counts it, eighths of a microsecond.
+    fn counted_srtt8(&self) -> u32 {
+        self.srtt8 - self.srtt8 % self.config.rtt_unit8
+    }
+    fn target_srtt8(&self) -> u32 {
+        match self.config.scaling {
+            Scaling::Additive => self.config.target_srtt8 + self.counted_srtt8(),
+            _ => self.config.target_srtt8,
+        }
+    }
     fn target(&self) -> Span {
-        Span::from_micros(u64::from(self.target_srtt8 / 8))
+        Span::from_micros(u64::from(self.target_srtt8() / 8))
     }
     /// RTT independence has begun: some rounds after slow start, once the flow is long.
     fn is_rtt_independent(&self, w: &Window) -> bool {
-        self.target_srtt8 > 0 && !w.in_slow_start() && self.rounds >= self.transition
+        let scales = self.config.scaling != Scaling::None;
+        scales && !w.in_slow_start() && self.rounds >= self.config.transition
     }
     fn steers_rate(&self, w: &Window) -> bool {
         self.mode == Mode::Rate && self.is_rtt_independent(w)
     }
     /// The RTT the flow behaves as if at, in eighths of a microsecond.
     fn virtual_srtt8(&self) -> u64 {
-        u64::from(self.srtt8.max(self.target_srtt8))
+        u64::from(self.srtt8.max(self.target_srtt8()))
     }
 
     fn rate_of_window(&self, w: &Window) -> u64 {
@@ -196,35 +163,40 @@ impl Prague {
         shifted_product(self.rate, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
             .div_ceil(u64::from(w.mtu()))
     }
-    /// The whole window that stands for the fractional one.
-    fn whole_window(&self) -> u32 {
-        let up = (self.frac_window + ONE_SEGMENT - 1) >> WINDOW_BITS;
-        (up as u32).max(MIN_WINDOW)
+    /// The whole window that stands for the fractional one. A carry moves it when a whole segment
+    /// has come together.
+    fn whole_window(&self, cwnd: u32) -> u32 {
+        let down = (self.frac_window >> WINDOW_BITS) as u32;
+        let up = ((self.frac_window + ONE_SEGMENT - 1) >> WINDOW_BITS) as u32;
+        let whole = if self.config.fraction == Fraction::Carry && down >= cwnd { down } else { up };
+        whole.max(self.config.min_window)
     }
 
     /// Growth per unmarked segment: 1/W, or (R/R_target)^2/W below the target, which is one
     /// segment per target RTT at a rate that is R_target/R times as high per segment of window.
     fn update_increase(&mut self) {
-        let rtt = self.srtt8;
-        let scaled = self.rounds >= self.transition
-            && rtt > 0
-            && rtt <= MAX_SCALED_SRTT8
-            && rtt < self.target_srtt8;
-        self.increase = if scaled {
-            let square = u64::from(rtt) * u64::from(rtt);
-            let target = u64::from(self.target_srtt8) * u64::from(self.target_srtt8);
-            (((u128::from(square) << WINDOW_BITS) + u128::from(target / 2)) / u128::from(target))
-                as u64
-        } else {
-            ONE_SEGMENT
+        let rtt = self.counted_srtt8();
+        let target = self.target_srtt8();
+        let scaled = self.rounds >= self.config.transition && rtt > 0 && rtt <= MAX_SCALED_SRTT8;
+        let (weight, of) = match self.config.scaling {
+            Scaling::Rate | Scaling::Additive if scaled && rtt < target => {
+                (square(u64::from(rtt)), square(u64::from(target)))
+            }
+            Scaling::Scalable if scaled => {
+                let above = u64::from(rtt).saturating_sub(SCALABLE_R1).min(SCALABLE_R0);
+                let weight = u128::from(SCALABLE_R0 / 8 + above) * u128::from(rtt);
+                (weight, square(SCALABLE_R0))
+            }
+            _ => (1, 1),
         };
+        self.increase = (((weight << WINDOW_BITS) + of / 2) / of) as u64;
     }
 
     /// The per-ACK part: growth by the unmarked segments, then the whole window follows the
     /// fractional one in steps of one segment.
     fn update_window(&mut self, ack: &Ack, w: &mut Window) {
         if ack.ce > 0 {
-            if !self.saw_ce && !self.alpha_starts_at_one {
+            if !self.saw_ce && !self.config.alpha_starts_at_one {
                 self.frac_window = self.frac_window.div_ceil(2);
             }
             self.saw_ce = true;
@@ -232,8 +204,13 @@ impl Prague {
         let mut acked = u64::from(ack.acked.saturating_sub(ack.ce));
         if acked > 0 && !self.in_loss && ack.cwnd_limited {
             if w.in_slow_start() {
+                let before = w.cwnd;
                 acked = u64::from(w.slow_start(acked as u32));
-                self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
+                self.frac_window = match self.config.fraction {
+                    Fraction::Full => u64::from(w.cwnd) << WINDOW_BITS,
+                    // A reduction stays due until an ACK with nothing but marks lets it begin.
+                    _ => self.frac_window + (u64::from(w.cwnd - before) << WINDOW_BITS),
+                };
                 if acked == 0 {
                     self.update_increase();
                     return;
@@ -241,11 +218,17 @@ impl Prague {
             }
             self.grow(acked, w);
         }
-        let window = self.whole_window();
+        let window = self.whole_window(w.cwnd);
         if w.cwnd > window {
             w.cwnd -= 1;
             w.ssthresh = w.cwnd;
             self.update_increase();
+        } else if self.config.fraction == Fraction::Carry
+            && self.frac_window + ONE_SEGMENT <= u64::from(w.cwnd) << WINDOW_BITS
+        {
+            // At the smallest window nothing is owed.
+            self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
+            w.ssthresh = w.cwnd;
         } else if w.cwnd < window {
             w.cwnd += 1;
             self.update_increase();
@@ -262,9 +245,15 @@ impl Prague {
             self.rate += (step + in_virtual_rtt / 2).checked_div(in_virtual_rtt).unwrap_or(0);
             self.frac_window = (self.frac_window + acked).max(self.window_of_rate(w));
         } else {
-            let window = self.frac_window.max(1);
-            let step = ((acked * self.increase) << WINDOW_BITS) + window / 2;
-            let step = step / window * MTU_REFERENCE / u64::from(w.mtu());
+            let window = match self.config.fraction {
+                Fraction::Carry => u64::from(w.cwnd) << WINDOW_BITS,
+                Fraction::Rounded => u64::from(self.whole_window(w.cwnd)) << WINDOW_BITS,
+                Fraction::Full => self.frac_window.max(1),
+            };
+            let mut step = (((acked * self.increase) << WINDOW_BITS) + window / 2) / window;
+            if self.config.min_mss > 0 {
+                step = step * MTU_REFERENCE / u64::from(w.mtu());
+            }
             self.frac_window += step.max(acked);
             self.rate = (self.rate + acked).max(self.rate_of_window(w));
         }
@@ -279,13 +268,16 @@ impl Prague {
     fn end_round(&mut self, ack: &Ack, w: &mut Window) {
         // Without a mark ever seen there may be no AQM; alpha then stays what it was.
         if self.saw_ce {
+            if let Some(detector) = &mut self.detector {
+                detector.update(ack.min_rtt_us);
+            }
             let marked = u64::from(ack.delivered_ce - self.round_delivered_ce);
             let acked = u64::from(ack.delivered - self.round_delivered).max(1);
-            let fraction = (marked << ALPHA_BITS) / acked;
+            let fraction = (marked << self.config.alpha_bits) / acked;
             let alpha = self.alpha_over_g - (self.alpha_over_g >> G_SHIFT) + fraction;
-            self.alpha_over_g = alpha.min(ALPHA_ONE << G_SHIFT);
+            self.alpha_over_g = alpha.min(self.alpha_one() << G_SHIFT);
             self.alpha_stamp = ack.now;
-            if self.is_rtt_independent(w) && !self.in_loss {
+            if self.config.min_mss > 0 && self.is_rtt_independent(w) && !self.in_loss {
                 self.fit_segment_size(w);
             }
         }
@@ -310,20 +302,21 @@ impl Prague {
             shifted_product(self.rate, self.virtual_srtt8(), SRTT8_SECOND_SHIFT)
         } else {
             let mut window = self.frac_window;
-            if self.srtt8 < self.target_srtt8 {
-                window = window * u64::from(self.target_srtt8) / u64::from(self.srtt8.max(1));
+            if self.srtt8 < self.target_srtt8() {
+                window = window * u64::from(self.target_srtt8()) / u64::from(self.srtt8.max(1));
             }
             shifted_product(window, u64::from(w.mtu()), WINDOW_BITS)
         };
         let fits = bytes.div_ceil(PACKETS_PER_VIRTUAL_RTT).min(u64::from(self.mtu_max)) as u32;
-        let mtu = fits.max(MSS_MIN + TCP_IP_HEADERS);
+        // The AccECN option counts as payload here, as the kernel's `mss_cache` does not know of it.
+        let mtu = fits.max(self.config.min_mss + TCP_IP_HEADERS);
         let old = w.mtu();
         if mtu == old {
             return;
         }
         self.frac_window = self.frac_window * u64::from(old) / u64::from(mtu);
         w.mss = mtu - w.header;
-        let window = self.whole_window();
+        let window = self.whole_window(w.cwnd);
         if w.cwnd != window {
             w.cwnd = window;
             // The module scales the threshold without this bound: at a window of two it only ever
@@ -337,12 +330,16 @@ impl Prague {
     fn update_pacing(&mut self, ack: &Ack, w: &Window) {
         let mut rate;
         if self.steers_rate(w) {
-            let swing = shifted_product(SWING, self.rate, SWING_SHIFT);
+            let swing = shifted_product(self.config.rate_offset, self.rate, SWING_SHIFT);
             let half = Span::from_micros(self.virtual_srtt8() / 16);
             let second_half = ack.now.since(self.alpha_stamp) >= half;
             rate = if second_half { self.rate - swing } else { self.rate + swing };
         } else {
-            let window = (self.frac_window >> WINDOW_BITS).max(u64::from(ack.in_flight));
+            let window = match self.config.fraction {
+                Fraction::Full => self.frac_window >> WINDOW_BITS,
+                _ => u64::from(w.cwnd),
+            };
+            let window = window.max(u64::from(ack.in_flight));
             rate = 8_000_000 * u64::from(w.mtu());
             if self.srtt8 > 0 {
                 rate /= u64::from(self.srtt8);
@@ -354,15 +351,19 @@ impl Prague {
             rate *= 2;
         }
         self.pacing_rate = rate;
-        self.burst = (((rate / u64::from(w.mtu())) >> BURST_SHIFT) as u32).max(1);
+        let burst = ((rate / u64::from(w.mtu())) >> self.config.burst_shift) as u32;
+        self.burst = burst.max(self.config.min_burst);
+        if self.config.max_burst > 0 {
+            self.burst = self.burst.min(self.config.max_burst);
+        }
     }
 
     fn choose_mode(&mut self, w: &Window) {
-        if self.fixed_mode.is_some() {
+        if self.config.fixed_mode.is_some() {
             return;
         }
         let bytes = u64::from(w.cwnd) * u64::from(w.mtu());
-        if self.saw_ce && bytes <= self.transit_bytes {
+        if self.saw_ce && bytes <= self.config.transit_bytes {
             self.mode = Mode::Rate;
             // The module does this also before RTT independence, when the rate is not steered but
             // derived from the window: by the current RTT there and by the slow average back, so
@@ -383,27 +384,40 @@ impl Prague {
             return;
         }
         self.cwr_stamp = at;
-        let alpha = self.alpha_over_g >> G_SHIFT;
+        let mut alpha = self.alpha_over_g >> G_SHIFT;
+        if let Some(detector) = &self.detector {
+            alpha = detector.effective(alpha);
+        }
+        let bits = self.config.alpha_bits;
         if self.steers_rate(w) {
-            let cut = shifted_product(self.rate, alpha, ALPHA_BITS + 1);
+            let cut = shifted_product(self.rate, alpha, bits + 1);
             self.rate = (self.rate - cut).max(RATE_MIN);
             self.frac_window = self.window_of_rate(w);
         } else {
+            let window = match self.config.fraction {
+                Fraction::Carry => u64::from(w.cwnd) << WINDOW_BITS,
+                _ => self.frac_window,
+            };
             // Half a unit makes the rounding unbiased.
-            let cut = (u128::from(alpha) * u128::from(self.frac_window) + u128::from(ALPHA_ONE))
-                >> (ALPHA_BITS + 1);
+            let cut = (u128::from(alpha) * u128::from(window) + u128::from(self.alpha_one()))
+                >> (bits + 1);
             self.shrink_window(cut as u64, w);
         }
     }
 
     /// Takes `cut` off the fractional window, but not below the minimum rate. (The module has this
     /// floor for the rate only. Without it a window halved by loss after loss comes near zero, and
-    /// one ACK, which adds 1/window, then makes it immense.)
+    /// one ACK, which adds 1/window, then makes it immense. Where growth goes by whole windows
+    /// there is no such danger.)
     fn shrink_window(&mut self, cut: u64, w: &Window) {
         let rtt = u64::from(self.srtt8);
-        let floor = shifted_product(RATE_MIN, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
-            .div_ceil(u64::from(w.mtu()))
-            .max(1);
+        let floor = if self.config.fraction != Fraction::Full {
+            1
+        } else {
+            shifted_product(RATE_MIN, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
+                .div_ceil(u64::from(w.mtu()))
+                .max(1)
+        };
         self.frac_window = self.frac_window.saturating_sub(cut).max(floor);
         self.rate = self.rate_of_window(w);
     }
@@ -427,10 +441,23 @@ fn shifted_product(a: u64, b: u64, shift: u32) -> u64 {
     ((u128::from(a) * u128::from(b)) >> shift) as u64
 }
 
+fn square(x: u64) -> u128 {
+    u128::from(x) * u128::from(x)
+}
+
 impl CongestionControl for Prague {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         self.srtt8 = ack.srtt8;
+        if let (Some(detector), Some(rtt_us)) = (&mut self.detector, ack.rtt_us) {
+            detector.sample(rtt_us);
+        }
+        if self.config.fraction == Fraction::Carry {
+            // The carry is apart from TCP's window, which a timeout moves.
+            self.frac_window = (self.frac_window + (u64::from(w.cwnd) << WINDOW_BITS))
+                .saturating_sub(u64::from(self.left_cwnd) << WINDOW_BITS);
+        }
         self.update_window(ack, w);
+        self.left_cwnd = w.cwnd;
         if self.round_is_over(ack, w) {
             self.end_round(ack, w);
         }
@@ -439,8 +466,15 @@ impl CongestionControl for Prague {
     }
 
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
+        if let Some(detector) = &mut self.detector {
+            detector.set_gain(w.ssthresh);
+        }
+        let takes_it_for_l4s = self.detector.as_ref().is_some_and(Detector::takes_it_for_l4s);
         match why {
             Congestion::Ecn | Congestion::TailLoss => self.reduce_by_alpha(at, w),
+            // A loss still ends slow start, which nothing else would in a queue without ECN.
+            Congestion::Loss
+                if self.config.ignores_loss_in_l4s && takes_it_for_l4s && !w.in_slow_start() => {}
             Congestion::Loss | Congestion::Timeout => self.halve(w),
         }
     }
@@ -459,6 +493,7 @@ impl CongestionControl for Prague {
             self.rate = self.rate_of_window(w);
         }
         w.cwnd = w.cwnd.max(prior_cwnd);
+        self.left_cwnd = w.cwnd;
     }
 
     fn governs_window(&self) -> bool {
@@ -488,8 +523,12 @@ impl CongestionControl for Prague {
         self.srtt8 = ack.srtt8;
         self.alpha_stamp = ack.now;
         self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
+        self.left_cwnd = w.cwnd;
         self.mtu_max = w.mtu();
         if ack.srtt8 > 0 {
+            if let Some(detector) = &mut self.detector {
+                detector.sample(ack.srtt8 / 8);
+            }
             self.slow_srtt8 = u64::from(ack.srtt8) << SLOW_SRTT_SHIFT;
         }
         self.rate = self.rate_of_window(w);
@@ -499,8 +538,11 @@ impl CongestionControl for Prague {
     }
 
     fn probe(&self, out: &mut dyn Gauges) {
-        let one = (ALPHA_ONE << G_SHIFT) as f64;
+        let one = (self.alpha_one() << G_SHIFT) as f64;
         out.gauge("alpha", self.alpha_over_g as f64 / one);
+        if let Some(detector) = &self.detector {
+            out.gauge("classic_ecn_score", detector.score());
+        }
     }
 }
 
@@ -508,14 +550,29 @@ impl CongestionControl for Prague {
 mod tests {
     use super::*;
 
-    fn established(rtt_us: u32, cwnd: u32) -> (Prague, Window) {
-        let mut p = Prague::from_options(&CONTROLLER.options([]).unwrap()).unwrap();
+    const VERSIONS: [&str; 3] = ["0.5", "0.6", "0.7"];
+
+    fn prague(options: &[(&str, &str)]) -> Prague {
+        Prague::from_options(&CONTROLLER.options(options.iter().copied()).unwrap()).unwrap()
+    }
+
+    fn established_with(
+        options: &[(&str, &str)],
+        rtt_us: u32,
+        cwnd: u32,
+        ssthresh: u32,
+    ) -> (Prague, Window) {
+        let mut p = prague(options);
         let mut w = Window::new(1448, 52);
         w.cwnd = cwnd;
-        w.ssthresh = cwnd;
+        w.ssthresh = ssthresh;
         let a = Ack { srtt8: rtt_us * 8, ..Ack::default() };
         assert!(p.on_established(true, &a, &mut w).is_none());
         (p, w)
+    }
+
+    fn established(rtt_us: u32, cwnd: u32) -> (Prague, Window) {
+        established_with(&[], rtt_us, cwnd, cwnd)
     }
 
     /// Sends one window after another through a path that marks with probability `p`; returns the
@@ -588,7 +645,7 @@ mod tests {
                 ..Ack::default()
             };
             p.end_round(&a, &mut w);
-            let alpha = p.alpha_over_g as f64 / (ALPHA_ONE << G_SHIFT) as f64;
+            let alpha = p.alpha_over_g as f64 / (p.alpha_one() << G_SHIFT) as f64;
             let law = 0.25 * (1.0 - crate::math::pow(15.0 / 16.0, f64::from(n)));
             assert!((alpha - law).abs() < 1e-6, "after {n}: {alpha}, law {law}");
         }
@@ -625,10 +682,147 @@ mod tests {
 
     #[test]
     fn without_accecn_it_gives_way_to_reno() {
-        let mut p = Prague::from_options(&CONTROLLER.options([]).unwrap()).unwrap();
+        let mut p = prague(&[]);
         let mut w = Window::new(1448, 52);
         let other = p.on_established(false, &Ack::default(), &mut w).unwrap();
         assert!(!other.governs_window());
         assert_eq!(other.pacing_rate(), None);
+    }
+
+    #[test]
+    fn a_version_is_a_set_of_defaults() {
+        let c = |options: &[(&str, &str)]| prague(options).config;
+        let numbers = |v| {
+            let c = c(&[("version", v)]);
+            (c.target_srtt8 / 8, c.transition, c.alpha_bits, c.alpha_starts_at_one, c.min_burst)
+        };
+        // RTTs of the earlier versions count in steps of 128 us.
+        assert_eq!(numbers("0.5"), (9_984, 100, 20, true, 2));
+        assert_eq!(numbers("0.6"), (24_960, 500, 20, true, 2));
+        assert_eq!(numbers("0.7"), (25_000, 4, 24, false, 1));
+        let older = c(&[("rtt_target", "5ms"), ("alpha_mode", "0"), ("version", "0.5")]);
+        assert_eq!((older.target_srtt8, older.alpha_starts_at_one), (4_992 * 8, false));
+        assert_eq!((older.transition, older.fixed_mode), (100, Some(Mode::Window)));
+    }
+
+    /// The first mark ends slow start at half the window: by alpha = 1, or by the rule for alpha = 0.
+    /// Segments go one per ACK, so that it takes as many ACKs.
+    #[test]
+    fn the_first_mark_halves_in_every_version_one_segment_per_ack() {
+        for version in VERSIONS {
+            let infinite = super::super::SSTHRESH_INFINITE;
+            let (mut p, mut w) = established_with(&[("version", version)], 30_000, 100, infinite);
+            p.round_end = 1000;
+            p.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
+            let marked = Ack { ce: 1, acked: 1, srtt8: 240_000, snd_nxt: 50, ..Ack::default() };
+            for left in (50..100).rev() {
+                p.on_ack(&marked, &mut w);
+                assert_eq!((w.cwnd, w.ssthresh), (left, left), "version {version}");
+            }
+            p.on_ack(&marked, &mut w);
+            assert_eq!(w.cwnd, 50, "version {version}");
+        }
+    }
+
+    /// What is less than a segment waits for its like, in both directions; at the smallest window
+    /// nothing is owed.
+    #[test]
+    fn a_carry_moves_the_window_when_a_segment_has_come_together() {
+        let (mut p, mut w) = established_with(&[("version", "0.5")], 30_000, 10, 10);
+        p.saw_ce = true;
+        p.round_end = 1000;
+        let plain = Ack { acked: 1, srtt8: 240_000, cwnd_limited: true, ..Ack::default() };
+        for _ in 0..9 {
+            p.on_ack(&plain, &mut w);
+            assert_eq!(w.cwnd, 10);
+        }
+        p.on_ack(&plain, &mut w);
+        p.on_ack(&plain, &mut w); // a tenth is not exact in binary
+        assert_eq!(w.cwnd, 11);
+        let idle = Ack { srtt8: 240_000, ..Ack::default() };
+        for _ in 0..5 {
+            p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        }
+        for _ in 0..20 {
+            p.on_ack(&idle, &mut w);
+        }
+        assert_eq!((w.cwnd, p.frac_window >> WINDOW_BITS), (2, 2));
+    }
+
+    /// The weight of growth at these RTTs in microseconds, beyond the transition.
+    #[test]
+    fn rtt_independence_weighs_growth() {
+        let weight = |options: &[(&str, &str)], rtt_us| {
+            let (mut p, _) = established_with(options, rtt_us, 10, 10);
+            p.rounds = 1000;
+            p.update_increase();
+            p.increase as f64 / ONE_SEGMENT as f64
+        };
+        let near = |got: f64, law: f64| assert!((got / law - 1.0).abs() < 1e-3, "{got}, law {law}");
+        near(weight(&[], 5_000), 0.04);
+        near(weight(&[], 25_000), 1.0);
+        near(weight(&[("rtt_target", "10ms")], 5_000), 0.25);
+        near(weight(&[("rtt_scaling", "none")], 5_000), 1.0);
+        near(weight(&[("rtt_scaling", "additive")], 25_000), 0.25);
+        near(weight(&[("rtt_scaling", "additive")], 75_000), 0.5625);
+        // R (R0/8 + min(max(R - R1, 0), R0)) / R0^2 with R0 = 16384 us and R1 = 1536 us
+        near(weight(&[("rtt_scaling", "scalable")], 1_000), 1_000.0 / 8.0 / 16_384.0);
+        near(weight(&[("rtt_scaling", "scalable")], 9_728), 9_728.0 * 0.625 / 16_384.0);
+        near(weight(&[("rtt_scaling", "scalable")], 101_000), 1.0);
+        // 5000 us are 39 steps of 128 us, and 25 ms 195 of them.
+        near(weight(&[("version", "0.6")], 5_000), 0.04);
+        near(weight(&[("version", "0.6")], 5_119), 0.04);
+    }
+
+    #[test]
+    fn bursts_follow_the_rate_within_their_bounds() {
+        // 1000 segments per 20 ms are 12 in 0.24 ms.
+        let burst = |options: &[(&str, &str)], cwnd| {
+            let (p, _) = established_with(options, 20_000, cwnd, cwnd);
+            p.burst
+        };
+        assert_eq!(burst(&[], 1000), 12);
+        assert_eq!(burst(&[("burst_shift", "10")], 1000), 48);
+        assert_eq!(burst(&[("max_tso_segs", "5")], 1000), 5);
+        assert_eq!((burst(&[], 10), burst(&[("version", "0.6")], 10)), (1, 2));
+    }
+
+    #[test]
+    fn losses_count_only_in_classic_queues_if_so_asked() {
+        let asked = [("version", "0.6"), ("fallback", "correct"), ("ignore_loss_in_l4s", "on")];
+        let (mut p, mut w) = established_with(&asked, 30_000, 100, 100);
+        p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(p.frac_window >> WINDOW_BITS, 100);
+        p.on_congestion(Congestion::Timeout, Time::ZERO, &mut w);
+        assert_eq!(p.frac_window >> WINDOW_BITS, 50);
+        p.on_recovered(&mut w);
+        let slow_start = Window { ssthresh: 200, ..w.clone() };
+        p.on_congestion(Congestion::Loss, Time::ZERO, &mut slow_start.clone());
+        assert_eq!(p.frac_window >> WINDOW_BITS, 25);
+        p.on_recovered(&mut w);
+        for n in 0..20_000 {
+            p.detector.as_mut().unwrap().sample(30_000 + 40_000 * (n % 2));
+        }
+        for _ in 0..20 {
+            p.detector.as_mut().unwrap().update(30_000);
+        }
+        p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(p.frac_window >> WINDOW_BITS, 12);
+    }
+
+    /// In a queue that is classic for sure, the cut is 31 % however small alpha is.
+    #[test]
+    fn a_classic_queue_takes_31_percent() {
+        for (fallback, left) in [("correct", 688), ("detect", 1000)] {
+            let (mut p, mut w) = established_with(&[("fallback", fallback)], 30_000, 1000, 1000);
+            for n in 0..40_000 {
+                p.detector.as_mut().unwrap().sample(30_000 + 40_000 * (n % 2));
+            }
+            for _ in 0..20 {
+                p.detector.as_mut().unwrap().update(30_000);
+            }
+            p.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
+            assert_eq!((p.frac_window + ONE_SEGMENT / 2) >> WINDOW_BITS, left, "{fallback}");
+        }
     }
 }

@@ -25,6 +25,19 @@ pub struct Param {
     pub help: &'static str,
 }
 
+/// A value of an option that gives other options other defaults: a version.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Preset {
+    #[serde(skip)]
+    pub cc: &'static str,
+    #[serde(rename = "keyword")]
+    pub option: &'static str,
+    pub value: &'static str,
+    pub sets: &'static [(&'static str, &'static str)],
+}
+
+const PRESETS: &[Preset] = super::prague::VERSIONS;
+
 /// A controller's entry.
 pub struct Controller {
     pub name: &'static str,
@@ -59,6 +72,11 @@ impl Options {
             .find(|(n, _)| *n == name)
             .unwrap_or_else(|| panic!("{} declares no option {name}", self.cc));
         (n, v)
+    }
+    /// An option whose value others forbid.
+    pub fn refuse(&self, name: &'static str, fix: &str) -> CcError {
+        let (n, v) = self.raw(name);
+        self.bad(n, v, fix.to_owned())
     }
     fn bad(&self, name: &'static str, value: &str, fix: String) -> CcError {
         CcError::BadValue { cc: self.cc, name, value: value.to_owned(), fix }
@@ -139,20 +157,25 @@ impl Controller {
     ) -> Result<Options, CcError> {
         let mut values: Vec<_> =
             self.parameters.iter().map(|p| (p.name, p.default.to_owned())).collect();
-        for (name, value) in given {
-            let slot = values.iter_mut().find(|(n, _)| *n == name).ok_or_else(|| {
+        let given: Vec<(&str, &str)> = given.into_iter().collect();
+        let presets = self.presets().filter(|p| given.contains(&(p.option, p.value)));
+        for (name, value) in presets.flat_map(|p| p.sets).chain(&given) {
+            let slot = values.iter_mut().find(|(n, _)| n == name).ok_or_else(|| {
                 let hint = if self.parameters.is_empty() {
                     "it takes none".to_owned()
                 } else {
                     tc::hint(name, self.parameters.iter().map(|p| p.name), "its options are")
                 };
-                CcError::UnknownOption { cc: self.name, name: name.to_owned(), hint }
+                CcError::UnknownOption { cc: self.name, name: (*name).to_owned(), hint }
             })?;
-            slot.1 = value.to_owned();
+            slot.1 = (*value).to_owned();
         }
         let options = Options { cc: self.name, values };
         (self.build)(&options)?;
         Ok(options)
+    }
+    fn presets(&self) -> impl Iterator<Item = &'static Preset> {
+        PRESETS.iter().filter(|p| p.cc == self.name)
     }
     /// Codepoint and feedback that it wants with default options.
     pub fn ecn(&self) -> EcnWish {
@@ -168,6 +191,7 @@ pub struct ControllerInfo {
     pub summary: &'static str,
     pub ecn: &'static str,
     pub parameters: &'static [Param],
+    pub presets: Vec<&'static Preset>,
 }
 
 /// All controllers with their options.
@@ -183,6 +207,7 @@ pub fn listing() -> Vec<ControllerInfo> {
                 EcnWish::Ect1AccEcn => "accecn",
             },
             parameters: c.parameters,
+            presets: c.presets().collect(),
         })
         .collect()
 }

@@ -362,6 +362,8 @@ _PARAMETERS: dict[str, dict[str, tuple[str, dict[str, str]]]] = {
         "alpha_mode": ("prague_alpha_mode", {}),
         "cwnd_mode": ("prague_cwnd_mode", {"window": "0", "rate": "1", "switch": "2"}),
         "cwnd_transit": ("prague_cwnd_transit", {}),
+        "burst_shift": ("prague_burst_shift", {}),
+        "max_tso_segs": ("prague_max_tso_segs", {}),
         "fallback": ("prague_ecn_fallback", {"off": "0", "correct": "1", "detect": "2"}),
     },
 }
