@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import polars as pl
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from l4slab import __version__, _core, campaign, spec
@@ -132,16 +133,25 @@ def list_(what: str | None) -> int:
         else:
             for entry in _core.qdiscs() if kind == "qdiscs" else _core.controllers():
                 table.add_row(f"[bold]{entry['name']}[/]", entry["summary"])
+                if what and entry.get("required"):
+                    table.add_row("  [i]required[/]", f"for example {entry['required']}")
                 for parameter in entry["parameters"] if what else ():
-                    default = parameter["default"]
-                    shown = f" (default {default})" if default not in (None, "") else ""
-                    table.add_row(f"  {parameter['keyword']}", f"{parameter['help']}{shown}")
+                    words = f"{parameter['keyword']} {parameter.get('value', '')}".strip()
+                    table.add_row(f"  {escape(words)}", escape(f"{parameter['help']}{_default(parameter)}"))
                 for preset in entry.get("presets", ()) if what else ():
                     sets = ", ".join(f"{name} {value}" for name, value in preset["sets"])
                     table.add_row(f"  {preset['keyword']} {preset['value']}", f"makes the defaults {sets}")
         _out().print(table)
         _out().print()
     return 0
+
+
+def _default(parameter: Any) -> str:
+    """What holds without the parameter; "yes" is said of a word that stands alone."""
+    default = parameter["default"]
+    if default in (None, ""):
+        return ""
+    return " (default)" if parameter.get("value") == "" else f" (default {default})"
 
 
 @cli.group()

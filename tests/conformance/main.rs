@@ -15,6 +15,7 @@ mod fq_codel;
 mod fq_pie;
 mod harness;
 mod netem;
+mod parameters;
 mod pi2;
 mod pie;
 mod qdiscs;

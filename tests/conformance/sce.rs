@@ -475,7 +475,7 @@ fn refusals() {
         ("cnq_cobalt overhead -65", "-65"),
         ("cnq_cobalt overhead 257", "257"),
         ("cnq_cobalt mpu 257", "257"),
-        ("twin_codel_af lan metro", "lan has named"),
+        ("twin_codel_af lan metro", "lan stands there already"),
         ("cnq_codel_af target 5ms", "no keyword \"target\""),
         ("cnq_cobalt memlimit 1m", "no keyword \"memlimit\""),
         ("deltic bandwidth 1mbit", "no keyword \"bandwidth\""),

@@ -237,12 +237,12 @@ fn refusals_are_one_sentence_with_the_fix() {
         ),
         (
             "fq horizon 5s",
-            "fq: horizon is not for here; forwarded packets have no socket that would set a \
+            "fq: horizon is not modelled; forwarded packets have no socket that would set a \
              departure time",
         ),
         (
             "fq bands 3",
-            "fq: bands is not for here; packets have no priority, so all are in one band",
+            "fq: bands is not modelled; packets have no priority, so all are in one band",
         ),
         (
             "dualpi2 max_rtt 10s",

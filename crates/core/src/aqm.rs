@@ -4,6 +4,7 @@
 //! drops, marks and duplicates through [`QueueCx`], which makes two invariants checkable from outside:
 //! packets in + duplicates = packets out + drops + backlog, and no CE on a Not-ECT packet.
 
+pub mod blue;
 pub mod cake;
 pub mod cnq;
 pub mod cobalt;
@@ -17,12 +18,14 @@ pub mod drr;
 pub mod dualpi2;
 pub mod dualpi2_rfc9332;
 pub mod fifo;
+pub mod flow_hash;
 pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
 pub mod inverse_sqrt;
 pub mod jiffies;
 pub mod lfq_cobalt;
+pub mod line;
 pub mod netem;
 pub mod pi2;
 pub mod pie;

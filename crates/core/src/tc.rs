@@ -66,10 +66,8 @@ pub enum TcError {
     NoValue { qdisc: &'static str, keyword: String, expected: String },
     #[error("{qdisc}: {keyword} \"{value}\" is refused; {fix}")]
     BadValue { qdisc: &'static str, keyword: String, value: String, fix: String },
-    #[error("{qdisc}: {keyword} is not modelled; {fix}")]
-    NotModelled { qdisc: &'static str, keyword: String, fix: String },
-    #[error("{qdisc}: {keyword} is not for here; {why}")]
-    NotHere { qdisc: &'static str, keyword: String, why: &'static str },
+    #[error("{qdisc}: {keyword} is not modelled; {why}")]
+    NotModelled { qdisc: &'static str, keyword: String, why: &'static str },
     #[error("{qdisc}: {keyword} is missing; {fix}")]
     Missing { qdisc: &'static str, keyword: &'static str, fix: &'static str },
 }
@@ -191,15 +189,9 @@ impl<'a> Args<'a> {
         TcError::BadValue { qdisc: self.qdisc, keyword: keyword.to_owned(), value, fix }
     }
 
-    /// Refuses the keyword just read, which `tc` knows.
-    pub fn not_modelled(&self, fix: &str) -> TcError {
-        let keyword = self.keyword.to_owned();
-        TcError::NotModelled { qdisc: self.qdisc, keyword, fix: fix.to_owned() }
-    }
-
-    /// Refuses the keyword just read, for a reason of this qdisc's.
-    pub fn not_here(&self, why: &'static str) -> TcError {
-        TcError::NotHere { qdisc: self.qdisc, keyword: self.keyword.to_owned(), why }
+    /// Refuses the keyword just read, which `tc` knows: why it has no meaning here, or what to do instead.
+    pub fn not_modelled(&self, why: &'static str) -> TcError {
+        TcError::NotModelled { qdisc: self.qdisc, keyword: self.keyword.to_owned(), why }
     }
 
     /// Says what was not given.

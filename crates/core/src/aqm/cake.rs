@@ -1,7 +1,7 @@
 //! CAKE (Common Applications Kept Enhanced), as Linux has it (`sch_cake`, 7.2): a shaper, tins by
 //! codepoint, fair queueing among hosts and flows, and COBALT for each flow.
 //!
-//! * The shaper ([`shaper`]) counts time, not tokens, so it has no burst; it may know the framing of
+//! * The shaper ([`super::shaper`]) counts time, not tokens, so it has no burst; it may know the framing of
 //!   the line. Without `bandwidth` it is off.
 //! * Tins ([`diffserv`]): while a tin keeps below its share of the rate it comes before lower ones;
 //!   beyond, the tin that is due first is served. Without a rate, the tins take turns by weight.
@@ -17,19 +17,20 @@
 //! `nat` and `split-gso` change nothing here: there are neither translated addresses nor super-packets.
 //! The ACK filter and firewall marks are not modelled.
 
+pub mod autorate;
 mod config;
 pub mod diffserv;
 pub mod hash;
-pub mod shaper;
 pub mod tin;
 
+use autorate::Autorate;
 pub use config::CakeConfig;
 use hash::Hashes;
-use shaper::{Autorate, Pace, Shaper};
 use tin::Tin;
 
+use super::flow_hash::FlowHash;
+use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
-use crate::rng::spread;
 use crate::time::{Span, Time};
 
 /// Kernel memory per byte of frame, as in the other queues.
@@ -52,34 +53,30 @@ pub struct Cake<P> {
     packets: u64,
     bytes: u64,
     memory_limit: u64,
-    /// Mixed into all hashes; drawn with the first packet.
-    perturbation: Option<u32>,
-    /// When to ask again, while packets are held back.
-    wake: Time,
+    hash: FlowHash,
 }
 
 impl<P: Pkt> Cake<P> {
     pub fn new(config: CakeConfig, now: Time) -> Self {
-        let shares = config.diffserv.shares(config.rate);
-        let tin = |&share| Tin::new(share, config.flow_mode, config.target(), config.rtt);
+        let shares = config.diffserv.shares(config.line.rate);
+        let tin = |&share| Tin::new(share, config.flow_mode, config.line.target(), config.line.rtt);
         Cake {
             tins: shares.iter().map(tin).collect(),
-            shaper: Shaper::new(Pace::new(config.rate)),
-            autorate: config.autorate.then(|| Autorate::new(config.rate, now)),
+            shaper: Shaper::new(Pace::new(config.line.rate)),
+            autorate: config.autorate.then(|| Autorate::new(config.line.rate, now)),
             current: 0,
             packets: 0,
             bytes: 0,
             memory_limit: config.memory_limit(),
-            perturbation: None,
-            wake: Time::NEVER,
+            hash: FlowHash::default(),
             config,
         }
     }
 
     fn set_rate(&mut self, rate: u64) {
-        self.config.rate = rate;
+        self.config.line.rate = rate;
         for (tin, share) in self.tins.iter_mut().zip(self.config.diffserv.shares(rate)) {
-            tin.set_share(share, self.config.target(), self.config.rtt);
+            tin.set_share(share, self.config.line.target(), self.config.line.rtt);
         }
         self.shaper.pace = Pace::new(rate);
         self.memory_limit = self.config.memory_limit();
@@ -91,11 +88,10 @@ impl<P: Pkt> Cake<P> {
     }
 
     fn hashes(&mut self, pkt: &P, cx: &mut QueueCx<P>) -> Hashes {
-        let salt = *self.perturbation.get_or_insert_with(|| cx.rng.u32());
         Hashes {
-            flow: spread(pkt.flow_hash() ^ salt),
-            source: spread(pkt.source_hash() ^ salt),
-            destination: spread(pkt.destination_hash() ^ salt),
+            flow: self.hash.of(pkt.flow_hash(), cx.rng),
+            source: self.hash.of(pkt.source_hash(), cx.rng),
+            destination: self.hash.of(pkt.destination_hash(), cx.rng),
         }
     }
 
@@ -113,7 +109,7 @@ impl<P: Pkt> Cake<P> {
     /// What a packet costs, charged to its tin and to the whole.
     #[inline]
     fn charge(&mut self, tin: usize, pkt: &P, now: Time, dropped: bool) -> i64 {
-        let len = self.config.overhead.on_wire(pkt.frame_len());
+        let len = self.config.line.on_wire(pkt.frame_len());
         if self.shaper.pace.is_limited() {
             self.tins[tin].charge(len, now);
             self.shaper.charge(len, dropped);
@@ -215,7 +211,7 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
         if tin.bytes == 0 {
             tin.next = tin.next.max(now);
             if self.packets == 0 {
-                self.shaper.wake(now);
+                self.shaper.begins(now);
             }
         }
         tin.flows[flow].queue.push(pkt);
@@ -241,8 +237,7 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
                 if self.packets == 0 {
                     return None;
                 }
-                if let Some(until) = self.shaper.holds_until(now) {
-                    self.wake = until;
+                if !self.shaper.ready(now) {
                     return None;
                 }
                 if self.shaper.pace.is_limited() {
@@ -279,10 +274,10 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
         tin.flows[tin.turn(false)?].queue.front()
     }
     fn next_timer(&self) -> Time {
-        self.wake
+        self.shaper.wake()
     }
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
-        self.wake = Time::NEVER;
+        self.shaper.woken();
     }
     fn bands(&self) -> &'static [&'static str] {
         self.config.diffserv.bands()

@@ -16,8 +16,9 @@ use std::collections::VecDeque;
 
 use super::cobalt_sce::{Cobalt, CobaltConfig, CobaltParams, PARAMS_OFF, Weight};
 use super::fifo::Queue;
+use super::line::Line;
 use super::registry::{LinkInfo, Qdisc};
-use super::shaper::Shaper;
+use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
 use crate::tc::{Args, Param, TcError};
 use crate::time::Time;
@@ -217,6 +218,7 @@ enum Law {
 #[derive(Debug)]
 pub struct CnqQdisc<P> {
     queue: Cnq<P>,
+    line: Line,
     shaper: Shaper,
     params: CobaltParams,
     law: Law,
@@ -224,8 +226,14 @@ pub struct CnqQdisc<P> {
 
 impl<P: Pkt> CnqQdisc<P> {
     fn new(config: &CobaltConfig, law: Law) -> CnqQdisc<P> {
-        let shaper = Shaper::new(config.shaping.clone());
-        CnqQdisc { queue: Cnq::new(), shaper, params: config.params(), law }
+        let shaper = Shaper::new(Pace::new(config.line.rate));
+        CnqQdisc {
+            queue: Cnq::new(),
+            line: config.line.clone(),
+            shaper,
+            params: config.params(),
+            law,
+        }
     }
 
     /// Marks the packet just taken out; true if it is to be dropped.
@@ -260,7 +268,9 @@ impl<P: Pkt> CnqQdisc<P> {
 impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
     #[inline]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        self.shaper.arrival(cx.now, self.queue.is_empty());
+        if self.queue.is_empty() {
+            self.shaper.begins(cx.now);
+        }
         cx.band(if self.queue.push(pkt) { SPARSE } else { BULK });
     }
 
@@ -276,7 +286,7 @@ impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
                 cx.drop(pkt, DropReason::Aqm);
                 continue;
             }
-            self.shaper.departure(cx.now, pkt.frame_len(), !self.queue.is_empty());
+            self.shaper.charge(self.line.on_wire(pkt.frame_len()), false);
             if let Law::PerFlow(flows) = &mut self.law {
                 flows.calm_next(&self.params, cx.now, |flow| self.queue.slots(flow) == 0);
             }

@@ -16,17 +16,13 @@
 //!   first SCE mark after a long pause may take as long again. A delay that crosses the target
 //!   back and forth ends that.
 
+use super::blue::Blue;
 use super::inverse_sqrt::{inverse_sqrt, scale};
-use super::shaper::{self, Shaping};
+use super::line::{self, Line};
 use super::{Gauges, MarkReason, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
 
-/// BLUE's steps, in units of 2^-32: 1/256 up, 1/4096 down (Linux).
-const P_INC: u32 = 1 << 24;
-const P_DEC: u32 = 1 << 20;
-/// target = rtt / 20 (`tc`).
-const RTT_TO_TARGET: u64 = 20;
 /// BLUE starts at so many intervals (Linux).
 const BLUE_INTERVALS: u64 = 4;
 const SCE_THRESH_MAX: u32 = 1024;
@@ -44,19 +40,7 @@ pub struct CobaltParams {
 
 impl CobaltParams {
     /// `sce_thresh`: SCE intervals in a CE interval, or 0.
-    pub fn new(rtt: Span, sce_thresh: u32) -> CobaltParams {
-        let target = Span::from_micros((rtt.as_micros() / RTT_TO_TARGET).max(1));
-        CobaltParams::from_times(rtt, target, sce_thresh)
-    }
-
-    /// All times divided, as for low-latency traffic.
-    pub fn divided(rtt: Span, sce_thresh: u32, divisor: u64) -> CobaltParams {
-        let base = CobaltParams::new(rtt, sce_thresh);
-        let short = |t: Span| (t / divisor).max(Span(1));
-        CobaltParams::from_times(short(rtt), short(base.ce_target), sce_thresh)
-    }
-
-    fn from_times(interval: Span, target: Span, sce_thresh: u32) -> CobaltParams {
+    pub fn new(interval: Span, target: Span, sce_thresh: u32) -> CobaltParams {
         CobaltParams {
             ce_interval: interval,
             ce_target: target,
@@ -126,8 +110,7 @@ impl Schedule {
 pub struct Cobalt {
     ce: Schedule,
     sce: Schedule,
-    blue_at: i64,
-    p_drop: u32,
+    blue: Blue,
 }
 
 impl Cobalt {
@@ -158,11 +141,9 @@ impl Cobalt {
     }
 
     /// Persistent overload: BLUE drops more, and both schedules are due.
-    fn full(&mut self, p: &CobaltParams, now: i64) {
-        if now - self.blue_at > p.ce_target.0 as i64 {
-            self.p_drop = self.p_drop.saturating_add(P_INC);
-            self.blue_at = now;
-        }
+    fn full(&mut self, p: &CobaltParams, now: Time) {
+        self.blue.overflowed(now, p.ce_target);
+        let now = now.0 as i64;
         let urge = |s: &mut Schedule| {
             (s.over, s.next, s.count) = (true, now, s.count.max(1));
         };
@@ -174,11 +155,8 @@ impl Cobalt {
 
     /// The queue (or the flow) has nothing else waiting: BLUE drops less, the counts run down.
     pub fn empty(&mut self, p: &CobaltParams, now: Time) {
+        self.blue.found_empty(now, p.ce_target);
         let now = now.0 as i64;
-        if self.p_drop > 0 && now - self.blue_at > p.ce_target.0 as i64 {
-            self.p_drop = self.p_drop.saturating_sub(P_DEC);
-            self.blue_at = now;
-        }
         while self.ce.due(now) {
             self.ce_moves(self.ce.count - 1, p);
         }
@@ -210,9 +188,9 @@ impl Cobalt {
         let mut late = now - self.ce.next;
         let drop = self.congestion(p, weight.exceeds(sojourn, p.ce_target), &mut late, pkt, cx);
         if weight.exceeds(sojourn, p.blue_thresh) {
-            self.full(p, now);
+            self.full(p, cx.now);
         }
-        let drop = drop | (self.p_drop > 0 && cx.rng.u32() < self.p_drop);
+        let drop = self.blue.drops(cx.rng) || drop;
         // What is due is not made up for, unless by drops.
         if self.ce.count == 0 {
             self.ce.next = now + p.ce_interval.0 as i64;
@@ -296,62 +274,45 @@ impl Cobalt {
     pub fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("ce_count", f64::from(self.ce.count));
         out.gauge("sce_count", f64::from(self.sce.count));
-        out.gauge("p_blue", f64::from(self.p_drop) / 4_294_967_296.0);
+        out.gauge("p_blue", self.blue.probability());
     }
 }
 
 /// The parameters by their names in `tc`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CobaltConfig {
-    pub shaping: Shaping,
-    pub rtt: Span,
+    pub line: Line,
     /// SCE intervals in a CE interval; 0: no SCE marks.
     pub sce_thresh: u32,
 }
 
-/// RTTs by name (`tc`), in microseconds.
-const RTTS: [(&str, u64); 8] = [
-    ("datacentre", 100),
-    ("lan", 1_000),
-    ("metro", 10_000),
-    ("regional", 30_000),
-    ("internet", 100_000),
-    ("oceanic", 300_000),
-    ("satellite", 1_000_000),
-    ("interplanetary", 1_000_000_000),
-];
-
-const LAW: [Param; 12] = [
-    param("rtt", "TIME", "100ms", "CE interval; the CE target is 1/20 of it, the SCE target 1/40"),
-    param("datacentre", "", "", "rtt 100us"),
-    param("lan", "", "", "rtt 1ms"),
-    param("metro", "", "", "rtt 10ms"),
-    param("regional", "", "", "rtt 30ms"),
-    param("internet", "", "yes", "rtt 100ms"),
-    param("oceanic", "", "", "rtt 300ms"),
-    param("satellite", "", "", "rtt 1s"),
-    param("interplanetary", "", "", "rtt 1000s"),
-    param("sce-thresh", "NUMBER", "", "SCE interval is rtt divided by this, 1 to 1024"),
+const SCE: [Param; 3] = [
+    param(
+        "sce-thresh",
+        "NUMBER",
+        "",
+        "SCE interval is rtt divided by this, 1 to 1024; target rtt/40",
+    ),
     param("sce", "", "", "sce-thresh 1"),
     param("no-sce", "", "", "no SCE marks"),
 ];
 
 /// Without `sce`, these do not mark SCE.
 pub const PARAMS_OFF: [Param; 35] = {
-    let mut all = tc::join::<35>(&[&shaper::PARAMS, &LAW]);
+    let mut all = tc::join::<35>(&[&line::PARAMS, &SCE]);
     all[34].default = "yes";
     all
 };
 /// Without `no-sce`, these mark SCE.
 pub const PARAMS_ON: [Param; 35] = {
-    let mut all = tc::join::<35>(&[&shaper::PARAMS, &LAW]);
+    let mut all = tc::join::<35>(&[&line::PARAMS, &SCE]);
     all[32].default = "4";
     all
 };
 
 impl CobaltConfig {
     pub fn new(sce_thresh: u32) -> CobaltConfig {
-        CobaltConfig { shaping: Shaping::default(), rtt: Span::from_millis(100), sce_thresh }
+        CobaltConfig { line: Line::default(), sce_thresh }
     }
 
     /// `own` takes a further keyword of the qdisc.
@@ -360,45 +321,41 @@ impl CobaltConfig {
         args: &mut Args,
         mut own: impl FnMut(&str, &mut Args) -> Result<bool, TcError>,
     ) -> Result<CobaltConfig, TcError> {
-        let mut reader = shaper::Reader::default();
-        let mut named: Option<&str> = None;
+        let mut line = line::Reader::default();
         while let Some(keyword) = args.keyword() {
             match keyword {
-                "rtt" => self.rtt = args.time()?,
                 "sce" => self.sce_thresh = 1,
                 "no-sce" => self.sce_thresh = 0,
-                "sce-thresh" => {
-                    self.sce_thresh = args.value("a whole number from 1 to 1024", |s| {
-                        let n = tc::parse_count_any_base(s);
-                        n.filter(|n| (1..=SCE_THRESH_MAX).contains(n))
-                    })?;
-                }
-                _ => {
-                    if let Some((name, us)) = RTTS.iter().find(|(name, _)| *name == keyword) {
-                        if let Some(first) = named.replace(name) {
-                            let fix = format!("{first} has named an RTT already");
-                            return Err(args.refuse("rtt", (*name).to_owned(), fix));
-                        }
-                        self.rtt = Span::from_micros(*us);
-                    } else if !reader.takes(keyword, args)? && !own(keyword, args)? {
-                        return Err(args.unknown());
-                    }
-                }
+                "sce-thresh" => self.sce_thresh = args.number(1, SCE_THRESH_MAX)?,
+                _ if line.takes(keyword, args)? || own(keyword, args)? => {}
+                _ => return Err(args.unknown()),
             }
         }
-        self.shaping = reader.finish();
+        self.line = line.finish();
         Ok(self)
     }
 
     pub fn canonical(&self) -> String {
+        let Line { raw, overhead, mpu, cells, rtt, .. } = self.line;
         let sce = match self.sce_thresh {
             0 => "no-sce".to_owned(),
             n => format!("sce-thresh {n}"),
         };
-        format!("{} rtt {} {sce}", self.shaping.canonical(), tc::format_time(self.rtt))
+        format!(
+            "{} {}{} overhead {overhead} mpu {mpu} rtt {} {sce}",
+            self.line.bandwidth(),
+            if raw { "raw " } else { "" },
+            cells.keyword(),
+            tc::format_time(rtt),
+        )
     }
 
     pub fn params(&self) -> CobaltParams {
-        CobaltParams::new(self.rtt, self.sce_thresh)
+        self.params_divided(1)
+    }
+    /// All times divided, as for low-latency traffic.
+    pub fn params_divided(&self, divisor: u64) -> CobaltParams {
+        let short = |t: Span| (t / divisor).max(Span(1));
+        CobaltParams::new(short(self.line.rtt), short(self.line.target()), self.sce_thresh)
     }
 }

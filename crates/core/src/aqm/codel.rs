@@ -19,6 +19,7 @@
 //! those units here too: at thousands of drops per second, what is cut off makes a percent.
 
 use super::fifo::Queue;
+use super::inverse_sqrt::newton_step;
 use super::registry::{LinkInfo, Qdisc};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param};
@@ -227,15 +228,11 @@ impl Codel {
         Time(((t.0 >> TICK_LOG) + wait.max(1)) << TICK_LOG)
     }
 
-    /// x becomes x (3 - count x^2) / 2, in the integers of Linux. Sixteen bits are few for a count of
-    /// many thousands, and a count that jumped makes the bracket negative; both shows in the rate of
-    /// drops.
+    /// Sixteen bits are few for a count of many thousands, and one step is little for a count that
+    /// jumped; both shows in the rate of drops.
     #[inline]
     fn newton_step(&mut self) {
-        let x = u64::from(self.inv_sqrt) << 16;
-        let square = (x * x) >> 32;
-        let bracket = (3_u64 << 32).wrapping_sub(u64::from(self.count) * square);
-        self.inv_sqrt = ((bracket >> 2).wrapping_mul(x) >> 47) as u16;
+        self.inv_sqrt = (newton_step(u32::from(self.inv_sqrt) << 16, self.count) >> 16) as u16;
     }
 
     /// The queue overflowed and dropped so many packets: that is taken for as many signals.

@@ -5,8 +5,6 @@
 //! deficit is used up, gets a quantum and moves behind the old flows. New flows go first; so a flow
 //! that sends less than a quantum per round is never queued behind the others.
 
-use crate::rng::{Rng, spread};
-
 /// The flows with their states; a flow is known by its number.
 #[derive(Debug)]
 pub struct Drr<S> {
@@ -145,24 +143,5 @@ impl<S> Drr<S> {
         list.last = i as u32;
         list.len += 1;
         flows[i].listed = true;
-    }
-}
-
-/// The hash that sorts packets into flows. It is salted per queue, so that which flows collide
-/// differs from seed to seed.
-#[derive(Debug, Default)]
-pub struct FlowHash {
-    salt: Option<u32>,
-}
-
-impl FlowHash {
-    #[inline]
-    pub fn of(&mut self, flow_hash: u32, rng: &mut Rng) -> u32 {
-        spread(flow_hash ^ *self.salt.get_or_insert_with(|| rng.u32()))
-    }
-    /// One of `flows` numbers, each as likely.
-    #[inline]
-    pub fn index(&mut self, flow_hash: u32, flows: u32, rng: &mut Rng) -> usize {
-        ((u64::from(self.of(flow_hash, rng)) * u64::from(flows)) >> 32) as usize
     }
 }

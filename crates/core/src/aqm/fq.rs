@@ -17,8 +17,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::drr::{Drr, FlowHash};
+use super::drr::Drr;
 use super::fifo::Queue;
+use super::flow_hash::FlowHash;
 use super::registry::{LinkInfo, Qdisc};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param};
@@ -322,11 +323,11 @@ impl Qdisc for FqConfig {
                     config.ce_threshold = Some(args.value("a time such as 1ms", tc::parse_time)?);
                 }
                 "horizon" | "horizon_drop" | "horizon_cap" | "offload_horizon" => {
-                    return Err(args.not_here(SOCKET));
+                    return Err(args.not_modelled(SOCKET));
                 }
-                "timer_slack" => return Err(args.not_here(EXACT)),
-                "bands" | "priomap" | "weights" => return Err(args.not_here(PRIORITY)),
-                "defrate" => return Err(args.not_here(IGNORED)),
+                "timer_slack" => return Err(args.not_modelled(EXACT)),
+                "bands" | "priomap" | "weights" => return Err(args.not_modelled(PRIORITY)),
+                "defrate" => return Err(args.not_modelled(IGNORED)),
                 _ => return Err(args.unknown()),
             }
         }

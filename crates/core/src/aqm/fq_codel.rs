@@ -10,8 +10,9 @@
 //! 4.1 drops one packet, or a batch).
 
 use super::codel::{CE_THRESHOLD_PARAM, Codel, CodelParams, INTERVAL_PARAM, TARGET_PARAM};
-use super::drr::{Drr, FlowHash};
+use super::drr::Drr;
 use super::fifo::Queue;
+use super::flow_hash::FlowHash;
 use super::registry::{LinkInfo, Qdisc};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param, parse_size};

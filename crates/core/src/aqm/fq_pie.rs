@@ -7,12 +7,13 @@
 //! dropped, whoever sent it. `memory_limit` is read, but the kernel only counts how often it is
 //! exceeded and drops nothing, so it is without effect here.
 
-use super::drr::{Drr, FlowHash};
+use super::drr::Drr;
 use super::fifo::Queue;
+use super::flow_hash::FlowHash;
 use super::pie::{Law, MAX_PROB, PARAMS, PieParams};
 use super::registry::{LinkInfo, Qdisc};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx, jiffies};
-use crate::tc::{Args, Param, TcError, param};
+use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::Time;
 use crate::units::MTU_FRAME;
 
@@ -155,26 +156,16 @@ impl<P: Pkt + Send> Aqm<P> for FqPie<P> {
 impl Qdisc for FqPieConfig {
     const NAME: &'static str = "fq_pie";
     const SUMMARY: &'static str = "fair queueing with PIE on each flow";
-    const PARAMS: &'static [Param] = &{
-        let [a, b, c, d, e, f, g, h, i, j] = PARAMS;
-        [
+    const PARAMS: &'static [Param] = &tc::join::<15>(&[
+        &[
             param("limit", "PACKETS", "10240", "what all flows hold at most"),
             param("flows", "NUMBER", "1024", "into how many flows packets are hashed"),
             param("quantum", "BYTES", "1514", "what a flow may send in its turn; at least 256"),
             param("memory_limit", "BYTES", "33554432", "accepted, without effect as in the kernel"),
             param("ecn_prob", "PERCENTAGE", "10", "p above which ECT packets are dropped, 1 to 99"),
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-        ]
-    };
+        ],
+        &PARAMS,
+    ]);
 
     fn parse(args: &mut Args) -> Result<Self, TcError> {
         let mut config = FqPieConfig::default();
@@ -184,7 +175,7 @@ impl Qdisc for FqPieConfig {
                 "flows" => config.flows = args.number(1, FLOWS_MAX)?,
                 "quantum" => {
                     config.quantum = args.value("a size from 1 to 1m (1048576)", |s| {
-                        crate::tc::parse_size(s).filter(|n| (1..=QUANTUM_MAX).contains(n))
+                        tc::parse_size(s).filter(|n| (1..=QUANTUM_MAX).contains(n))
                     })?;
                     config.quantum = config.quantum.max(QUANTUM_MIN);
                 }

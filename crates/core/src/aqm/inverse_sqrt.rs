@@ -1,9 +1,10 @@
-//! 1/sqrt(count) for the control law of COBALT: a fraction of 32 bits, without division or root.
-//! Source: Linux `net/sched/sch_cake.c`.
+//! 1/sqrt(count) for the control laws of CoDel and COBALT: a fraction of 32 bits, without division or
+//! root. Source: Linux `include/net/codel_impl.h`, `net/sched/sch_cake.c`.
 
 use crate::time::Span;
 
-/// 1/sqrt(count) below 16, in units of 2^-32. A count of 0 is treated as 1.
+/// 1/sqrt(count) below 16, in units of 2^-32, where one Newton step would be far off. A count of 0 is
+/// treated as 1.
 const EXACT: [u32; 16] = [
     u32::MAX,
     u32::MAX,
@@ -28,14 +29,19 @@ const EXACT: [u32; 16] = [
 pub fn inverse_sqrt(count: u32, beside: u32) -> u32 {
     match EXACT.get(count as usize) {
         Some(&exact) => exact,
-        None => {
-            let x = u64::from(beside);
-            let square = (x * x) >> 32;
-            // x (3 - count x²) / 2, shifted so that the product fits into 64 bits.
-            let factor = (3_u64 << 32).wrapping_sub(u64::from(count) * square) >> 2;
-            (factor.wrapping_mul(x) >> (32 - 2 + 1)) as u32
-        }
+        None => newton_step(beside, count),
     }
+}
+
+/// One step from `x` towards 1/sqrt(count): x becomes x (3 - count x^2) / 2. A count that jumped makes
+/// the bracket negative, and the result is then as wrong as in Linux.
+#[inline]
+pub fn newton_step(x: u32, count: u32) -> u32 {
+    let x = u64::from(x);
+    let square = (x * x) >> 32;
+    let bracket = (3_u64 << 32).wrapping_sub(u64::from(count) * square);
+    // Shifted before and after, so that the product fits into 64 bits.
+    ((bracket >> 2).wrapping_mul(x) >> 31) as u32
 }
 
 /// `interval` times a fraction of 32 bits. Linux takes 32 bits of the interval only, 4.3 s.

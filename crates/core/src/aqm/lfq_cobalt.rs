@@ -14,8 +14,9 @@
 
 use super::cnq::{FLOWS, PerFlow, flow_of};
 use super::cobalt_sce::{CobaltConfig, CobaltParams, PARAMS_OFF, Weight};
+use super::line::Line;
 use super::registry::{LinkInfo, Qdisc};
-use super::shaper::Shaper;
+use super::shaper::{Pace, Shaper};
 use super::twin_codel_af::{DIVISOR, DSCP};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param, parse_size};
@@ -130,6 +131,7 @@ pub struct LfqCobalt<P> {
     cobalt: PerFlow,
     params: CobaltParams,
     low_latency: CobaltParams,
+    line: Line,
     shaper: Shaper,
     memlimit: u64,
 }
@@ -144,8 +146,9 @@ impl<P: Pkt> LfqCobalt<P> {
             changed: Vec::with_capacity(FLOWS),
             cobalt: PerFlow::new(),
             params: law.params(),
-            low_latency: CobaltParams::divided(law.rtt, law.sce_thresh, DIVISOR),
-            shaper: Shaper::new(law.shaping.clone()),
+            low_latency: law.params_divided(DIVISOR),
+            line: law.line.clone(),
+            shaper: Shaper::new(Pace::new(law.line.rate)),
             memlimit: match config.memlimit {
                 0 => u64::MAX,
                 limit => u64::from(limit),
@@ -231,7 +234,9 @@ impl<P: Pkt + Send> Aqm<P> for LfqCobalt<P> {
             return cx.drop(pkt, DropReason::Overflow);
         }
         self.make_room(len, cx);
-        self.shaper.arrival(cx.now, self.packets() == 0);
+        if self.packets() == 0 {
+            self.shaper.begins(cx.now);
+        }
         let flow = self.changes(flow_of(&pkt));
         let sparse = flow.backlog == 0 && flow.deficit >= 0 && !flow.skip;
         flow.backlog += 1;
@@ -265,7 +270,7 @@ impl<P: Pkt + Send> Aqm<P> for LfqCobalt<P> {
                     continue;
                 }
             }
-            self.shaper.departure(cx.now, pkt.frame_len(), self.packets() > 0);
+            self.shaper.charge(self.line.on_wire(pkt.frame_len()), false);
             let flows = &self.flows;
             let idle = |flow: u16| flows[usize::from(flow)].backlog == 0;
             self.cobalt.calm_next(&self.params, cx.now, idle);

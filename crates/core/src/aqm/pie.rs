@@ -411,22 +411,10 @@ pub const PARAMS: [Param; 10] = [
 impl Qdisc for PieConfig {
     const NAME: &'static str = "pie";
     const SUMMARY: &'static str = "PI controller with tuned gains on the queue's delay (RFC 8033)";
-    const PARAMS: &'static [Param] = &{
-        let [a, b, c, d, e, f, g, h, i, j] = PARAMS;
-        [
-            param("limit", "PACKETS", "1000", "what the queue holds at most"),
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-        ]
-    };
+    const PARAMS: &'static [Param] = &tc::join::<11>(&[
+        &[param("limit", "PACKETS", "1000", "what the queue holds at most")],
+        &PARAMS,
+    ]);
 
     fn parse(args: &mut Args) -> Result<Self, TcError> {
         let mut config = PieConfig::default();

@@ -10,8 +10,9 @@
 
 use super::cnq::{Cnq, PerFlow, flow_of};
 use super::cobalt_sce::{CobaltConfig, CobaltParams, PARAMS_ON, Weight};
+use super::line::Line;
 use super::registry::{LinkInfo, Qdisc};
-use super::shaper::Shaper;
+use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
 use crate::tc::{Args, Param, TcError};
 use crate::time::Time;
@@ -35,17 +36,19 @@ struct Class<P> {
 pub struct TwinCodelAf<P> {
     classes: [Class<P>; 2],
     flows: PerFlow,
+    line: Line,
     shaper: Shaper,
 }
 
 impl<P: Pkt> TwinCodelAf<P> {
     fn new(config: &CobaltConfig) -> Self {
         let class = |params| Class { queue: Cnq::new(), params, deficit: 0 };
-        let short = CobaltParams::divided(config.rtt, config.sce_thresh, DIVISOR);
+        let short = config.params_divided(DIVISOR);
         TwinCodelAf {
             classes: [class(config.params()), class(short)],
             flows: PerFlow::new(),
-            shaper: Shaper::new(config.shaping.clone()),
+            line: config.line.clone(),
+            shaper: Shaper::new(Pace::new(config.line.rate)),
         }
     }
 
@@ -95,7 +98,9 @@ impl<P: Pkt> TwinCodelAf<P> {
 impl<P: Pkt + Send> Aqm<P> for TwinCodelAf<P> {
     #[inline]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        self.shaper.arrival(cx.now, self.packets() == 0);
+        if self.packets() == 0 {
+            self.shaper.begins(cx.now);
+        }
         let class = usize::from(pkt.dscp() == DSCP);
         cx.band(class);
         self.classes[class].queue.push(pkt);
@@ -114,7 +119,7 @@ impl<P: Pkt + Send> Aqm<P> for TwinCodelAf<P> {
                 cx.drop(pkt, DropReason::Aqm);
                 continue;
             }
-            self.shaper.departure(cx.now, pkt.frame_len(), self.packets() > 0);
+            self.shaper.charge(self.line.on_wire(pkt.frame_len()), false);
             let [zero, one] = &self.classes;
             self.flows.calm_next(&zero.params, cx.now, |flow| {
                 zero.queue.slots(flow) == 0 && one.queue.slots(flow) == 0

@@ -86,13 +86,34 @@ pub struct Interval {
     pub sent_packets: u64,
     pub sent_bytes: u64,
     pub sojourn_ns: u128,
-    /// Shortest and longest time in the queue of a packet that left.
-    pub sojourn_range: Option<(Span, Span)>,
+    /// Time in the queue of the packets that left.
+    pub sojourn_range: Range,
     pub marked_packets: u64,
     pub step_marks: u64,
     pub sce_marks: u64,
     pub dropped_packets: u64,
     pub dropped_overflow: u64,
+}
+
+/// The shortest and the longest of some times; of none, they are the wrong way round.
+#[derive(Copy, Clone, Debug)]
+pub struct Range {
+    pub shortest: Span,
+    pub longest: Span,
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Range { shortest: Span(u64::MAX), longest: Span::ZERO }
+    }
+}
+
+impl Range {
+    #[inline]
+    pub fn add(&mut self, other: Range) {
+        self.shortest = self.shortest.min(other.shortest);
+        self.longest = self.longest.max(other.longest);
+    }
 }
 
 /// Totals since the start, for the conservation law.
@@ -214,10 +235,7 @@ impl Link {
         q.interval.sent_packets += 1;
         q.interval.sent_bytes += u64::from(bytes);
         q.interval.sojourn_ns += u128::from(sojourn.0);
-        q.interval.sojourn_range = Some(match q.interval.sojourn_range {
-            Some((shortest, longest)) => (shortest.min(sojourn), longest.max(sojourn)),
-            None => (sojourn, sojourn),
-        });
+        q.interval.sojourn_range.add(Range { shortest: sojourn, longest: sojourn });
         if marks != Marks::default() {
             Self::count_marks(q, marks);
         }

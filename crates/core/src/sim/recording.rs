@@ -205,10 +205,7 @@ fn sum(intervals: &[Interval]) -> Interval {
         all.sent_packets += x.sent_packets;
         all.sent_bytes += x.sent_bytes;
         all.sojourn_ns += x.sojourn_ns;
-        all.sojourn_range = match (all.sojourn_range, x.sojourn_range) {
-            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-            (one, other) => one.or(other),
-        };
+        all.sojourn_range.add(x.sojourn_range);
         all.marked_packets += x.marked_packets;
         all.step_marks += x.step_marks;
         all.sce_marks += x.sce_marks;
@@ -224,10 +221,10 @@ fn record_interval(series: &mut Series, x: &Interval, span: f64) {
     series.gauge("sce_marked_packets", x.sce_marks as f64);
     series.gauge("dropped_packets", x.dropped_packets as f64);
     series.gauge("dropped_overflow_packets", x.dropped_overflow as f64);
-    if let Some((shortest, longest)) = x.sojourn_range {
+    if x.sent_packets > 0 {
         series.gauge("sojourn_ms", x.sojourn_ns as f64 / x.sent_packets as f64 * 1e-6);
-        series.gauge("sojourn_ms_min", shortest.as_millis_f64());
-        series.gauge("sojourn_ms_max", longest.as_millis_f64());
+        series.gauge("sojourn_ms_min", x.sojourn_range.shortest.as_millis_f64());
+        series.gauge("sojourn_ms_max", x.sojourn_range.longest.as_millis_f64());
     }
 }
 

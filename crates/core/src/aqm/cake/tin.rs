@@ -5,10 +5,10 @@
 use super::diffserv::Share;
 use super::ewma;
 use super::hash::{FlowMode, Hosts, QUEUES};
-use super::shaper::Pace;
 use crate::aqm::Pkt;
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::fifo::Queue;
+use crate::aqm::shaper::Pace;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;

@@ -1,0 +1,60 @@
+//! `autorate-ingress`: the estimate of an unknown rate.
+
+use super::ewma;
+use crate::time::{Span, Time};
+
+/// Once in this time the rate may be set, to 15/16 of what arrives (Linux).
+const PAUSE: Span = Span::from_millis(250);
+
+/// The rate of arrivals between pauses, as far as it was the link before that
+/// spaced them.
+#[derive(Clone, Debug)]
+pub struct Autorate {
+    last_arrival: Time,
+    /// Nanoseconds between packets, within bursts and beyond.
+    mean_gap: u64,
+    window_begin: Time,
+    window_bytes: u64,
+    /// Bytes per second.
+    peak: u64,
+    set_at: Time,
+}
+
+impl Autorate {
+    pub fn new(rate: u64, now: Time) -> Autorate {
+        Autorate {
+            last_arrival: now,
+            mean_gap: 0,
+            window_begin: now,
+            window_bytes: 0,
+            peak: rate,
+            set_at: now,
+        }
+    }
+
+    /// A packet arrives: the rate to shape to from now on, in bytes per second, if it changes.
+    pub fn arrival(&mut self, now: Time, bytes: u32) -> Option<u64> {
+        self.window_bytes += u64::from(bytes);
+        let gap = now.since(self.last_arrival).0.min(Span::from_secs(1).0);
+        self.mean_gap = ewma(self.mean_gap, gap, if gap > self.mean_gap { 2 } else { 8 });
+        self.last_arrival = now;
+        if gap <= self.mean_gap {
+            return None;
+        }
+        let window = now.since(self.window_begin).0.max(1);
+        let rate = self.window_bytes.saturating_mul(1_000_000_000) / window;
+        self.peak = ewma(self.peak, rate, if rate > self.peak { 2 } else { 8 });
+        self.window_bytes = 0;
+        self.window_begin = now;
+        if now <= self.set_at + PAUSE {
+            return None;
+        }
+        self.set_at = now;
+        Some((self.peak * 15) >> 4)
+    }
+
+    /// Bytes per second.
+    pub fn estimate(&self) -> u64 {
+        self.peak
+    }
+}
