@@ -11,7 +11,7 @@ use crate::cc::EcnWish;
 use crate::ecn::Ecn;
 use crate::event::{ElementId, EventQueue};
 use crate::net::impair::Impair;
-use crate::net::link::{Departure, Link, is_payload};
+use crate::net::link::{Link, is_payload};
 use crate::net::pipe::Pipe;
 use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
 use crate::prefetch::{AHEAD, prefetch};
@@ -674,7 +674,7 @@ impl Simulation {
                 self.events.set(self.service_elements[i], ready);
                 return;
             }
-            let departure = link.depart(self.now);
+            let departed = link.depart(self.now);
             if link.has_drops() {
                 self.account_drops(i);
             }
@@ -683,8 +683,8 @@ impl Simulation {
             {
                 self.prefetch_receiver(next.flow);
             }
-            if let Some(d) = departure {
-                self.leave(i, d);
+            if let Some(pkt) = departed {
+                self.leave(i, pkt);
             } else if self.links[i].backlog() > 0 {
                 // The queue holds packets back and tells by its timer when to ask again.
                 self.events.set(self.service_elements[i], Time::NEVER);
@@ -695,8 +695,7 @@ impl Simulation {
     }
 
     #[inline]
-    fn leave(&mut self, link: usize, d: Departure) {
-        let mut pkt = d.pkt;
+    fn leave(&mut self, link: usize, mut pkt: Packet) {
         pkt.hop += 1;
         if is_payload(&pkt) {
             let g = &mut self.groups[usize::from(pkt.group)];

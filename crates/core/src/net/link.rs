@@ -124,12 +124,6 @@ pub struct Totals {
     pub dropped: u64,
 }
 
-/// A packet that left the link.
-pub struct Departure {
-    pub pkt: Packet,
-    pub marks: Marks,
-}
-
 /// See the module.
 pub struct Link {
     pub name: String,
@@ -214,7 +208,7 @@ impl Link {
 
     /// Sends the next packet, if the queue gives one. The shaper must be ready.
     #[inline]
-    pub fn depart(&mut self, now: Time) -> Option<Departure> {
+    pub fn depart(&mut self, now: Time) -> Option<Packet> {
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         let pkt = self.aqm.dequeue(&mut cx);
         let (band, marks) = (cx.current_band(), cx.marks());
@@ -239,7 +233,7 @@ impl Link {
         if marks != Marks::default() {
             Self::count_marks(q, marks);
         }
-        Some(Departure { pkt, marks })
+        Some(pkt)
     }
 
     #[inline]
