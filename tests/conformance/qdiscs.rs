@@ -198,7 +198,7 @@ fn cases() -> impl Strategy<Value = Case> {
             let tc = format!(
                 "cake {rate} {direction} {tins} {flows} {framing} memlimit {memlimit} rtt {rtt}us"
             );
-            case(tc, u64::MAX, u64::from(memlimit) / 2)
+            case(tc, u64::from(memlimit) / 894, u64::from(memlimit))
         });
     let law = || {
         ((1..20_000_u32, 100..100_000_u32), (any::<bool>(), proptest::option::of(0..5000_u32)))

@@ -187,7 +187,7 @@ impl Qdisc for CakeConfig {
             "memlimit",
             "BYTES",
             "0",
-            "memory, two bytes per byte; 0: 4 rtt of bandwidth, 4 to 15.5 MB",
+            "memory, 894 B per packet besides its frame; 0: 4 rtt of bandwidth, 4 to 15.5 MB",
         ),
         param("raw", "", "yes", "count Ethernet frames, plus overhead"),
         param("overhead", "BYTES", "", "count IP packets plus these, -64 to 256"),
