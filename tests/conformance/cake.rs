@@ -331,7 +331,7 @@ fn framing_costs_time() {
 #[test]
 fn an_ingress_pays_for_drops() {
     for (direction, wait) in [("egress", 1_514_000), ("ingress", 1_514_000 * 3 / 2)] {
-        let tc = format!("cake bandwidth 8mbit besteffort flowblind {direction} memlimit 15140");
+        let tc = format!("cake bandwidth 8mbit besteffort flowblind {direction} memlimit 12040");
         let mut bench = Bench::new(&tc);
         for _ in 0..9 {
             bench.put(SECOND, Ecn::NotEct);
@@ -496,7 +496,7 @@ fn the_last_packet_of_a_flow_is_never_dropped() {
 /// 20 frames fit. The longest queue loses its heads, and BLUE hears of it.
 #[test]
 fn overflow_hits_the_longest_queue() {
-    let mut bench = Bench::new("cake besteffort memlimit 60560");
+    let mut bench = Bench::new("cake besteffort memlimit 48160");
     for n in 0..20 {
         bench.put_flow(SECOND, Ecn::Ect0, if n < 15 { 1 } else { 2 });
     }
@@ -510,7 +510,7 @@ fn overflow_hits_the_longest_queue() {
     assert_eq!(bench.gauge("p_drop"), 1.0 / 256.0);
 }
 
-/// Without `memlimit`: 10240 full frames' bytes of memory, two per byte; with a rate, four intervals
+/// Without `memlimit`: 10240 full frames' bytes of memory, of which each takes 2408; with a rate, four intervals
 /// of it, but 4 MiB at least.
 #[test]
 fn the_buffer_follows_the_rate() {
@@ -524,10 +524,10 @@ fn the_buffer_follows_the_rate() {
         ("cake memlimit 100mb", 100 << 20),
     ] {
         let mut bench = Bench::new(tc);
-        for _ in 0..memory / 3028 + 10 {
+        for _ in 0..memory / 2408 + 10 {
             bench.put_flow(SECOND, Ecn::Ect0, 1);
         }
-        assert_eq!(bench.packets(), memory / 3028, "{tc}");
+        assert_eq!(bench.packets(), memory / 2408, "{tc}");
         assert_eq!(bench.drops.len(), 10);
     }
 }

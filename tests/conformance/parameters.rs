@@ -215,7 +215,7 @@ fn cake() -> impl Strategy<Value = Case> {
                 "flows" => round_robin(300),
                 _ => Fair::No,
             };
-            Case { fair, ..case(tc, u64::MAX, u64::from(memlimit) / 2) }
+            Case { fair, ..case(tc, u64::from(memlimit) / 894, u64::from(memlimit)) }
         })
 }
 

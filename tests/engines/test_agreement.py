@@ -119,6 +119,19 @@ def test_values_are_means_with_the_range_over_trials(tmp_path: Path) -> None:
     assert not inside.filter(pl.col("quantity") == "sojourn_ms_mean", pl.col("link") == "one")["apart"].any()
 
 
+def test_a_queue_that_the_laboratory_cannot_tell_apart_does_not_count(tmp_path: Path) -> None:
+    of = plans(tmp_path, FILE)
+    kernel, simulator = side(of, same), side(plans(tmp_path, FILE, "sim"), same)
+    tins = simulator.links.with_columns(queue=pl.lit("Bulk"))
+    simulator = compare.Side(simulator.labels, simulator.flows, pl.concat([simulator.links, tins]))
+    bars = {of[0].experiment.name: of[0].experiment.agree.bars}
+    rows = compare.compare(kernel, simulator, bars)
+    assert rows.filter(queue="Bulk")["within"].drop_nulls().is_empty()
+    # The other way round it is the simulator that lacks a queue.
+    rows = compare.compare(simulator, kernel, bars)
+    assert rows.filter(queue="Bulk", quantity="sojourn_ms_mean")["within"].to_list() == [False] * 4
+
+
 def test_median_and_percentile_are_over_cells(tmp_path: Path) -> None:
     off = {5: 0.0, 10: 0.02, 20: 0.04, 40: 0.2}
 

@@ -83,6 +83,14 @@ def test_everything_at_once(describe: Describe) -> None:
     assert {"L", "C"} <= set(recording.links.filter(link="one")["queue"])
 
 
+def test_queues_are_in_their_stride_when_traffic_begins(describe: Describe) -> None:
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "20Mbit"\nrtt = "10ms"\n'
+    run = describe(ONE_LINK.replace("pfifo limit 50", "pie") + udp, duration='"400ms"', warmup='"100ms"')
+    p = execute(run).series.filter(queue="all").sort("time_s")["p_c"]
+    # A PIE that is just set up has p = 0 for half a second.
+    assert p[-1] > 0.01
+
+
 def test_a_qdisc_that_tc_refuses_is_a_sentence(describe: Describe) -> None:
     run = describe(ONE_LINK + CUBIC)
     run["links"][0]["qdisc"] = "pfifo limits 5"

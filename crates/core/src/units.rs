@@ -6,6 +6,10 @@ use crate::time::Span;
 pub const ETHERNET_HEADER: u32 = 14;
 /// A full frame as a qdisc counts it (Linux `psched_mtu`): 1500 B of IP and the Ethernet header.
 pub const MTU_FRAME: u32 = 1500 + ETHERNET_HEADER;
+/// What a packet costs in memory beyond its frame (Linux 7.2, TCP): 256 B for `struct sk_buff` and
+/// 704 B for a small head with headers and bookkeeping, less the 66 B of headers that are part of the
+/// frame. That charges 2408 B for a full frame. A UDP packet of that size costs 2304 B.
+pub const SKB_OVERHEAD: u64 = 256 + 704 - 66;
 
 /// A bit rate.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

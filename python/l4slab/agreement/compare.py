@@ -142,7 +142,9 @@ def _judged(rows: pl.DataFrame, cell: list[str], bars: Mapping[str, Mapping[str,
     few = ~quantity.is_in(_WHOLE) & (pl.col("packets").fill_null(0) < LEAST_PACKETS)
     # Of a link's queues, the share of one is no utilisation.
     part = (quantity == "utilisation") & (pl.col("queue") != "all")
-    silent = alone | part | (quantity.is_in(_COUNTS) & neither) | few
+    # The laboratory sees what enters and leaves, not CAKE's tins.
+    inside = (pl.col("queue") != "all") & pl.col("kernel_packets").is_null()
+    silent = alone | part | inside.fill_null(value=False) | (quantity.is_in(_COUNTS) & neither) | few
     within = (pl.col("difference").abs() <= pl.col("allowed")).fill_null(value=False)
     return rows.with_columns(allowed=allowed).with_columns(
         within=pl.when(pl.col("allowed").is_null() | silent).then(None).otherwise(within)

@@ -32,9 +32,7 @@ use super::flow_hash::FlowHash;
 use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
 use crate::time::{Span, Time};
-
-/// Kernel memory per byte of frame, as in the other queues.
-const MEMORY_PER_BYTE: u64 = 2;
+use crate::units::SKB_OVERHEAD;
 
 /// An exponentially weighted moving average that follows by 1/2^shift of the distance (Linux).
 fn ewma(average: u64, sample: u64, shift: u32) -> u64 {
@@ -222,7 +220,7 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
             self.set_rate(rate);
         }
         self.tins[t].activate(flow, cx.rng);
-        while self.bytes * MEMORY_PER_BYTE > self.memory_limit {
+        while self.bytes + self.packets * SKB_OVERHEAD > self.memory_limit {
             self.drop_from_longest(cx);
         }
         self.band(t, cx);

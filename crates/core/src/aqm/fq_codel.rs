@@ -16,7 +16,7 @@ use super::flow_hash::FlowHash;
 use super::registry::{LinkInfo, Qdisc};
 use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param, parse_size};
-use crate::units::MTU_FRAME;
+use crate::units::{MTU_FRAME, SKB_OVERHEAD};
 
 /// Packets. As RFC 8290 Section 5.2.
 const LIMIT: u32 = 10_240;
@@ -24,14 +24,10 @@ const LIMIT: u32 = 10_240;
 const FLOWS: u32 = 1024;
 /// The number of flows that the kernel takes.
 const FLOWS_MAX: u32 = 1 << 16;
-/// Bytes of kernel memory (Linux).
+/// Bytes of kernel memory, which `tc -s` reports as memory_used (Linux). It holds 13934 full frames, so
+/// that the default limit of 10240 binds first.
 const MEMORY_LIMIT: u32 = 32 << 20;
 const MEMORY_LIMIT_MAX: u32 = 1 << 31;
-/// What a TCP segment costs beyond its frame in Linux 7.2: 256 B for `struct sk_buff` and 704 B for
-/// a small head with headers and bookkeeping, less the 66 B of headers that are part of the frame.
-/// That charges 2408 B for a full frame, which is what `tc -s` reports as memory_used; so the default
-/// memory_limit holds 13934 full frames, and the default limit of 10240 binds first.
-const SKB_OVERHEAD: u64 = 256 + 704 - 66;
 /// Linux.
 const DROP_BATCH: u32 = 64;
 /// The kernel raises a smaller quantum to the first and refuses one beyond the second.

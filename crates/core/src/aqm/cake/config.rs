@@ -109,7 +109,7 @@ impl Qdisc for CakeConfig {
                 "memlimit",
                 "BYTES",
                 "0",
-                "memory, two bytes per byte; 0: 4 rtt of bandwidth, 4 to 15.5 MB",
+                "memory, 894 B per packet besides its frame; 0: 4 rtt of bandwidth, 4 to 15.5 MB",
             ),
             param(
                 "ingress",

@@ -46,6 +46,7 @@ typedef uint8_t u8;
 #define BLOCK (1u << 18)
 #define BLOCKS 64u
 #define RETIRE_MS 100
+#define SETTLE_MS 2000
 #define CHUNK (256 * 1024)
 #define NOTSENT (128 * 1024)	/* two of the largest TSO bursts wait in the socket */
 
@@ -928,8 +929,11 @@ int main(int argc, char **argv)
 	if (duration_ns % sample_ns)
 		schedule(duration_ns, 4, NULL);
 	schedule(duration_ns, 5, NULL);
-	/* The start: a whole millisecond, soon. */
-	zero_mono = (now_of(CLOCK_MONOTONIC) / 1000000 + 10) * 1000000;
+	/*
+	 * The start: a whole millisecond, after the queues are in their stride. PIE makes its first update after 0.5 s, and
+	 * CoDel takes the clock's zero for its last episode: within 16 intervals, 1.6 s, of it, count goes on from an overflow.
+	 */
+	zero_mono = (now_of(CLOCK_MONOTONIC) / 1000000 + SETTLE_MS) * 1000000;
 	real = now_of(CLOCK_REALTIME) - now_of(CLOCK_MONOTONIC);
 	zero_real = zero_mono + real;
 	printf("begin\n");
