@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LISTS = ("qdiscs", "controllers", "studies", "comparisons")
 _ROWS_SHOWN = 40
+_CAUSE_SHOWN = 60
 _SUMMARY = ("goodput_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "ce_pct", "drop_pct")
 
 _engine = click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
@@ -311,11 +312,15 @@ def _show_beyond(rows: list[dict[str, Any]]) -> None:
             f"{row['quantity']}, {row['place']}",
             row["kernel"],
             row["simulator"],
-            row["cause"] or NOT_EXPLAINED,
+            _shortened(row["cause"] or NOT_EXPLAINED),
         )
     _out().print(table)
     if len(rows) > _ROWS_SHOWN:
         _out().print(f"... {len(rows) - _ROWS_SHOWN} more in agreement.html")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _CAUSE_SHOWN else text[: _CAUSE_SHOWN - 3].rstrip() + "..."
 
 
 def main(arguments: list[str] | None = None) -> int:
