@@ -15,33 +15,69 @@ fn one(cc: &str, qdisc: &str, direction: &str, netem: &str) -> Result {
     l.tcp("f", cc, RTT, json!({})).run()
 }
 
-/// Packets of a window overtake each other by a fraction of the RTT: RACK's window (RFC 8985 section
-/// 6.2.3.1) grows with what D-SACK tells, and no more is sent twice than a packet in ten thousand.
+/// Packets of a window overtake each other by a fraction of the RTT, data and ACKs: RACK's window (RFC
+/// 8985 section 6.2.3.1) grows with what D-SACK tells, and what is sent twice in vain is little. It would
+/// be next to nothing, but PAWS discards ACKs that were overtaken by more than 1 ms, and with them what
+/// their SACK blocks told: the more the wider the jitter is. (Linux 7.2, 8 runs of 25 s through DualPI2,
+/// the worst of Reno and CUBIC: 0.8, 5.7 and 64 in ten thousand; of Prague: 0.1, 0.1 and 40.)
 #[test]
 fn jitter_causes_few_spurious_retransmissions() {
+    let jitters = [("2ms 1ms", 3e-4), ("4ms 2ms", 1e-3), ("10ms 5ms", 7e-3)];
     for cc in ALL {
-        for netem in ["delay 2ms 1ms 10%", "delay 4ms 2ms 10%", "delay 10ms 5ms 10%"] {
+        for (jitter, most) in jitters {
+            let netem = format!("delay {jitter} 10%");
             for qdisc in ["dualpi2", "pfifo limit 300"] {
-                let r = one(cc, qdisc, "both", netem);
+                let r = one(cc, qdisc, "both", &netem);
                 let f = r.flow("f");
                 let spurious = f.retransmits.saturating_sub(f.dropped_packets);
                 let share = spurious as f64 / f.sent_packets as f64;
-                between(&format!("{cc}, {qdisc}, {netem}: spurious"), share, 0.0, 1e-4);
+                between(&format!("{cc}, {qdisc}, {netem}: spurious"), share, 0.0, most);
             }
         }
     }
 }
 
-/// Reordering alone does not cost Reno and CUBIC their window: D-SACK undoes what it did. (Prague paces
-/// by its smoothed RTT and needs no queue; jitter costs it throughput on the kernel, too.)
+/// What jitter costs: Linux 7.2's goodput in Mb/s, mean of 8 runs of 25 s with standard deviations of 5.4,
+/// 3.5, 2.8 (CUBIC) and 2.8, 1.0, 2.2 (Prague). Most of it goes with the ACKs that PAWS discards (half of
+/// them at 5 ms of jitter): without, CUBIC has 40 instead of 30. The tolerance is two standard errors of
+/// the widest.
 #[test]
-fn jitter_costs_little_throughput() {
-    for cc in ["reno", "cubic"] {
-        for qdisc in ["dualpi2", "pfifo limit 300"] {
-            let steady = one(cc, qdisc, "both", "delay 10ms").flow("f").goodput_mbps;
-            let jittered = one(cc, qdisc, "both", "delay 10ms 5ms 10%").flow("f").goodput_mbps;
-            between(&format!("{cc}, {qdisc}: jittered / steady"), jittered / steady, 0.9, 1.1);
-        }
+fn jitter_costs_what_it_costs_linux() {
+    let linux = [
+        ("cubic", "10ms 5ms", 30.2),
+        ("cubic", "4ms 2ms", 37.9),
+        ("cubic", "2ms 1ms", 40.6),
+        ("prague", "10ms 5ms", 22.4),
+        ("prague", "4ms 2ms", 36.8),
+        ("prague", "2ms 1ms", 42.0),
+    ];
+    for (cc, jitter, mbps) in linux {
+        let runs = 16;
+        let total: f64 = (1..=runs)
+            .map(|seed| {
+                let l = lab(25.0, 0.0).with("seed", seed).link("b", 50.0, "dualpi2");
+                let l = l.impair("b", "both", &format!("delay {jitter} 10%"));
+                l.with("start_jitter_ns", 100_000_000)
+                    .tcp("f", cc, RTT, json!({}))
+                    .run()
+                    .flow("f")
+                    .goodput_mbps
+            })
+            .sum();
+        agrees(&format!("{cc}, {jitter}: Mb/s"), total / f64::from(runs), mbps, 0.13);
+    }
+}
+
+/// The ACKs' way alone does it: data arrives in order, nothing is lost, and still ACKs are discarded. As
+/// they are cumulative, that costs nothing.
+#[test]
+fn overtaken_acks_are_not_missed_while_data_is_in_order() {
+    for cc in ALL {
+        let steady = one(cc, "pfifo limit 300", "reverse", "delay 10ms").flow("f").goodput_mbps;
+        let r = one(cc, "pfifo limit 300", "reverse", "delay 10ms 5ms");
+        let f = r.flow("f");
+        assert_eq!(f.retransmits.saturating_sub(f.dropped_packets), 0, "{cc}");
+        between(&format!("{cc}: jittered / steady"), f.goodput_mbps / steady, 0.85, 1.15);
     }
 }
 
@@ -69,10 +105,17 @@ fn duplicates_do_no_harm() {
 
 /// laws.md 1: W = 1.31/sqrt p of random losses for Reno, within 10 %: the window does not grow during
 /// the round trip of a recovery, which the model leaves out and which weighs more the shorter the
-/// cycle is (at 1 %, with a window of 13, it takes 10 %). Each loss is repaired once.
+/// cycle is. At 1 %, with a window of 12, it takes 10 %; Linux 7.2 has 11.7 there (goodput times base
+/// RTT in segments, two runs of 120 s). Each loss is repaired once.
 #[test]
 fn random_losses_follow_the_law_of_reno() {
-    for (percent, p, factor) in [("0.1", 0.001_f64, 1.31), ("0.3", 0.003, 1.32)] {
+    // The window that the law, or where it ends the kernel has.
+    let cases = [
+        ("0.1", 0.001_f64, 1.31 / 0.001_f64.sqrt(), 0.1),
+        ("0.3", 0.003, 1.32 / 0.003_f64.sqrt(), 0.1),
+        ("1", 0.01, 11.7, 0.03),
+    ];
+    for (percent, p, law, within) in cases {
         let r = lab(1200.0, 20.0)
             .link("b", 1000.0, "pfifo")
             .impair("b", "forward", &format!("loss {percent}%"))
@@ -80,7 +123,7 @@ fn random_losses_follow_the_law_of_reno() {
             .run();
         let f = r.flow("f");
         let window = f.goodput_mbps * 1e6 / 8.0 / 1448.0 * 0.040;
-        agrees(&format!("window at {percent} %"), window, factor / p.sqrt(), 0.1);
+        agrees(&format!("window at {percent} %"), window, law, within);
         agrees("resent", f.retransmits as f64, p * f.sent_packets as f64, 0.08);
         assert_eq!(f.dropped_packets, 0, "the link drops nothing: the impairment stands before it");
     }

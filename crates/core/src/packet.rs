@@ -96,14 +96,36 @@ impl SackSlot {
     }
 }
 
+/// A segment that is older than the newest timestamp of its side by no more than this is not old
+/// (milliseconds, Linux `TCP_PAWS_WINDOW`; RFC 7323 has 0).
+pub const PAWS_WINDOW: i32 = 1;
+
+/// A timestamp as it is on the wire, in milliseconds (Linux `TCP_TS_HZ`). It wraps after 49 days.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stamp(u32);
+
+impl Stamp {
+    #[inline]
+    pub fn of(t: Time) -> Stamp {
+        Stamp((t.0 / 1_000_000) as u32)
+    }
+    /// Milliseconds by which this is older than `other`; negative if it is newer.
+    #[inline]
+    pub fn older_than(self, other: Stamp) -> i32 {
+        other.0.wrapping_sub(self.0) as i32
+    }
+}
+
 /// A packet. Segments are numbered, not bytes: segment n is the n-th that the sender cut; each
 /// tells its `payload`, so segments need not be of one size.
 #[derive(Copy, Clone, Debug)]
 pub struct Packet {
     /// Arrival at the queue it is in.
     pub enqueued_at: Time,
-    /// Timestamp option: TSval of data, TSecr of an ACK.
+    /// Timestamp option: when data was sent (its TSval, finer than on the wire), TSecr of an ACK.
     pub stamp: Time,
+    /// TSval of an ACK, as on the wire.
+    pub tsval: Stamp,
     /// Time spent in queues so far, nanoseconds (saturates at 4.29 s).
     pub queued_ns: u32,
     /// Data: number of the segment. ACK: the next segment expected.
@@ -127,12 +149,16 @@ pub struct Packet {
     pub sce: bool,
 }
 
+/// A packet is not larger than a cache line.
+const _: () = assert!(size_of::<Packet>() <= 64);
+
 impl Packet {
     /// An empty packet of `flow`, to be filled in.
     pub fn new(flow: FlowId, group: GroupId, flags: Flags, frame_len: u32, ecn: Ecn) -> Packet {
         Packet {
             enqueued_at: Time::ZERO,
             stamp: Time::ZERO,
+            tsval: Stamp::default(),
             queued_ns: 0,
             seq: 0,
             flow,

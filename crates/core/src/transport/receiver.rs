@@ -4,7 +4,9 @@ use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
 use super::sack::{Block, Blocks, MAX_BLOCKS, SackStore};
 use super::wheel;
 use crate::ecn::Ecn;
-use crate::packet::{ACK_FRAME, Flags, FlowId, GroupId, Outbox, Packet, SYN_FRAME, TcpBits};
+use crate::packet::{
+    ACK_FRAME, Flags, FlowId, GroupId, Outbox, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
+};
 use crate::time::{Span, Time};
 
 /// Delayed ACK timer: lower and upper bound (Linux `TCP_DELACK_MIN`, `TCP_DELACK_MAX`).
@@ -19,6 +21,9 @@ const DUP_ACKS: u32 = 3;
 /// `tcp_comp_sack_*`).
 const COMPRESS_MAX: Span = Span::from_millis(1);
 const COMPRESS_COUNT: u32 = 44;
+/// A compressed ACK does not wait for a change beyond so many of its blocks, which might not be told
+/// otherwise (Linux `TCP_SACK_BLOCKS_EXPECTED`).
+const BLOCKS_EXPECTED: usize = 2;
 
 /// Receive buffer at the start (`tcp_rmem`), of which a full segment uses this part.
 const BUFFER: u64 = 131_072;
@@ -136,7 +141,7 @@ pub struct Receiver {
     next: u32,
     /// `next` when the last ACK was sent.
     acked: u32,
-    /// Timestamp to echo.
+    /// Timestamp to echo: the newest of what was in sequence (TS.Recent of RFC 7323).
     echo: Time,
     /// Out-of-order data, ascending, and the blocks to report, most recent first.
     ranges: Vec<Block>,
@@ -233,17 +238,23 @@ impl Receiver {
         let (mode, bits) = ecn::answer_syn(self.support, pkt.bits, pkt.ecn);
         self.mode = mode;
         self.handshake_sent = now;
+        self.echo = self.echo.max(pkt.stamp);
         let flags = Flags::SYN.with(Flags::ACK);
         let mut reply = Packet::new(self.flow, self.group, flags, SYN_FRAME, Ecn::NotEct);
         reply.bits = bits;
         reply.stamp = pkt.stamp;
+        reply.tsval = Stamp::of(now);
         out.push_back(reply);
     }
 
     #[inline]
     fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+        if self.is_unacceptable(pkt) {
+            self.refuse(now, pkt, sacks, out);
+            return;
+        }
         if self.mode == EcnMode::Classic && self.echo_rule == Echo::Runs {
-            self.echo_run(pkt, sacks, out);
+            self.echo_run(now, pkt, sacks, out);
         } else {
             self.count_ecn(pkt);
         }
@@ -252,7 +263,7 @@ impl Receiver {
         }
         let in_order = pkt.seq == self.next;
         if pkt.seq <= self.acked {
-            self.echo = pkt.stamp;
+            self.echo = self.echo.max(pkt.stamp);
         }
         if in_order {
             self.next += 1;
@@ -277,21 +288,48 @@ impl Receiver {
                 self.ack_now = true;
             }
         } else if pkt.seq < self.next || self.ranges.iter().any(|r| r.contains(pkt.seq)) {
-            self.duplicate = Some(Block::new(pkt.seq, pkt.seq + 1));
+            self.note_duplicate(pkt.seq);
             self.ack_now = true;
-            self.quick = self.quick.max(QUICKACKS);
         } else {
             self.received_bytes += u64::from(pkt.payload);
+            if self.compressed > 0 && self.crowds_out(pkt.seq) {
+                self.ack(now, sacks, out);
+            }
             self.keep(pkt.seq);
             self.open_window();
         }
         if self.must_ack(now, in_order) {
-            self.ack(sacks, out);
+            self.ack(now, sacks, out);
         }
     }
 
+    /// What validation discards before anything is read from it, marks included (Linux
+    /// `tcp_validate_incoming`): what the last ACK had covered, and what PAWS takes for data of long ago
+    /// (RFC 7323, 5.3). A retransmission that overtakes data sent before it, and is acknowledged, makes
+    /// it that: the data has to be sent again.
+    #[inline]
+    fn is_unacceptable(&self, pkt: &Packet) -> bool {
+        pkt.seq + 1 < self.acked
+            || (pkt.stamp < self.echo
+                && Stamp::of(pkt.stamp).older_than(Stamp::of(self.echo)) > PAWS_WINDOW)
+    }
+
+    /// The answer to it: an ACK at once, with a D-SACK if the data was here before.
+    #[cold]
+    fn refuse(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+        if pkt.seq < self.next {
+            self.note_duplicate(pkt.seq);
+        }
+        self.ack(now, sacks, out);
+    }
+
+    fn note_duplicate(&mut self, seq: u32) {
+        self.duplicate = Some(Block::new(seq, seq + 1));
+        self.quick = self.quick.max(QUICKACKS);
+    }
+
     /// DCTCP's two states (RFC 8257, 3.2): the last segment was marked, or it was not.
-    fn echo_run(&mut self, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    fn echo_run(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
         if pkt.bits.has(TcpBits::CWR) {
             self.ack_now = true;
         }
@@ -300,7 +338,7 @@ impl Receiver {
             return;
         }
         if self.ack_at != Time::NEVER {
-            self.ack(sacks, out);
+            self.ack(now, sacks, out);
         }
         self.demand_cwr = marked;
         self.ack_now = true;
@@ -422,12 +460,12 @@ impl Receiver {
     /// The delayed or compressed ACK is due.
     pub fn on_timer(&mut self, now: Time, sacks: &mut SackStore, out: &mut Outbox) {
         if now >= self.deadline() {
-            self.ack(sacks, out);
+            self.ack(now, sacks, out);
         }
     }
 
     #[inline]
-    fn ack(&mut self, sacks: &mut SackStore, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, sacks: &mut SackStore, out: &mut Outbox) {
         self.acked = self.next;
         self.ack_at = Time::NEVER;
         self.compress_until = Time::NEVER;
@@ -441,6 +479,7 @@ impl Receiver {
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, Ecn::NotEct);
         p.seq = self.next;
         p.stamp = self.echo;
+        p.tsval = Stamp::of(now);
         let mut room = MAX_BLOCKS;
         match self.mode {
             EcnMode::Off => {}
@@ -490,6 +529,12 @@ impl Receiver {
         blocks
     }
 
+    /// Will this segment be in none of the first blocks as they are?
+    fn crowds_out(&self, seq: u32) -> bool {
+        let touches = |r: &Block| r.start <= seq + 1 && seq <= r.end;
+        self.recent.len() >= BLOCKS_EXPECTED && !self.recent[..BLOCKS_EXPECTED].iter().any(touches)
+    }
+
     /// Stores an out-of-order segment.
     fn keep(&mut self, seq: u32) {
         let at = self.ranges.partition_point(|r| r.end < seq);
@@ -524,6 +569,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::SackSlot;
 
     fn data(seq: u32) -> Packet {
         let mut p = Packet::new(0, 0, Flags::DATA, 1514, Ecn::NotEct);
@@ -641,6 +687,65 @@ mod tests {
         let ack = arrive(&mut r, &mut s, now, data(1)).unwrap();
         assert_eq!(ack.seq, 4);
         assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7)]);
+    }
+
+    fn sent(seq: u32, ms: u64) -> Packet {
+        let mut p = data(seq);
+        p.stamp = Time::ZERO + Span::from_millis(ms);
+        p
+    }
+
+    /// 1 is sent again at 60 ms and overtakes 2 and 3, sent at 10 ms. What it has brought up to date
+    /// refuses them: 2, which is missing, without a D-SACK, and 1 itself with one.
+    #[test]
+    fn data_behind_its_own_retransmission_is_refused() {
+        let (mut r, mut s) = receiver();
+        let now = Time::ZERO + Span::from_millis(90);
+        arrive(&mut r, &mut s, now, sent(0, 9));
+        arrive(&mut r, &mut s, now, sent(1, 60));
+        let mut late = sent(2, 10);
+        late.ecn = Ecn::Ce;
+        let ack = arrive(&mut r, &mut s, now, late).unwrap();
+        assert_eq!((ack.seq, ack.sack, r.next), (2, SackSlot::NONE, 2));
+        let ack = arrive(&mut r, &mut s, now, sent(1, 10)).unwrap();
+        assert!(ack.flags.has(Flags::DSACK));
+        assert_eq!(s.take(ack.sack).as_slice(), [Block::new(1, 2)]);
+        // One millisecond is the clock's grain.
+        let ack = arrive(&mut r, &mut s, now, sent(2, 59)).unwrap();
+        assert_eq!((ack.seq, ack.stamp), (3, Time::ZERO + Span::from_millis(60)));
+    }
+
+    /// As long as nothing is sent again, no reordering makes data too old.
+    #[test]
+    fn reordered_data_is_not_refused() {
+        let (mut r, mut s) = receiver();
+        let now = Time::ZERO + Span::from_millis(90);
+        for seq in [0, 5, 4, 3, 2, 1] {
+            arrive(&mut r, &mut s, now, sent(seq, 10 * u64::from(seq)));
+        }
+        assert_eq!(r.next, 6);
+    }
+
+    /// Three duplicate ACKs, then they are compressed; but a third block does not wait.
+    #[test]
+    fn a_compressed_ack_leaves_before_a_block_is_crowded_out() {
+        let (mut r, mut s) = receiver();
+        let now = Time::ZERO;
+        for seq in 0..30 {
+            arrive(&mut r, &mut s, now, data(seq));
+        }
+        r.quick = 0;
+        r.rtt = Span::from_millis(50);
+        let held = |r: &mut Receiver, s: &mut SackStore, seq| {
+            let mut p = data(seq);
+            p.stamp = now;
+            r.window.open = u64::MAX / 2;
+            arrive(r, s, now, p).is_none()
+        };
+        assert!([32, 33, 36].map(|n| held(&mut r, &mut s, n)).iter().all(|h| !h));
+        assert!(held(&mut r, &mut s, 37) && held(&mut r, &mut s, 34));
+        assert!(!held(&mut r, &mut s, 40), "the blocks 32-34 and 36-37 leave first");
+        assert!(held(&mut r, &mut s, 41));
     }
 
     #[test]

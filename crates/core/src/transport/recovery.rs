@@ -87,15 +87,16 @@ impl Sender {
     #[inline]
     pub(super) fn on_ack(&mut self, now: Time, pkt: &Packet, blocks: &Blocks, out: &mut Outbox) {
         let prior_una = self.board.una;
-        if pkt.seq < prior_una && blocks.is_empty() {
-            return; // an old ACK that was overtaken
+        if pkt.seq < prior_una {
+            self.on_old_ack(now, pkt, blocks, out);
+            return;
         }
         let prior_delivered = self.board.delivery.segments;
         let prior_lost = self.board.lost_total;
         let prior_in_flight = self.board.in_flight();
         let outcome = self.board.on_ack(
             now,
-            pkt.seq.max(prior_una),
+            pkt.seq,
             blocks,
             pkt.flags.has(Flags::DSACK),
             self.recovery.high_seq,
@@ -133,6 +134,28 @@ impl Sender {
             self.set_transmission_timer(now);
         }
         self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
+        self.resend_as(resend, now, out);
+        self.transmit(now, Push::Normal, out);
+    }
+
+    /// An ACK that a newer one has overtaken. Its SACK blocks may still be news of losses; it is no
+    /// sample of the RTT, of marks or for the controller (Linux `tcp_ack`).
+    #[cold]
+    fn on_old_ack(&mut self, now: Time, pkt: &Packet, blocks: &Blocks, out: &mut Outbox) {
+        if blocks.is_empty() {
+            return;
+        }
+        let una = self.board.una;
+        let dsack = pkt.flags.has(Flags::DSACK);
+        let (high_seq, min_rtt_us) = (self.recovery.high_seq, self.rtt.min_us());
+        let outcome = self.board.on_ack(now, una, blocks, dsack, high_seq, min_rtt_us);
+        let resend = self.alert(now, pkt, una, &outcome, false, &mut false);
+        self.resend_as(resend, now, out);
+        self.transmit(now, Push::Normal, out);
+    }
+
+    #[inline]
+    fn resend_as(&mut self, resend: Resend, now: Time, out: &mut Outbox) {
         match resend {
             Resend::Nothing => {}
             Resend::Lost => self.retransmit_lost(now, out),
@@ -146,7 +169,6 @@ impl Sender {
                 }
             }
         }
-        self.transmit(now, Push::Normal, out);
     }
 
     #[inline]

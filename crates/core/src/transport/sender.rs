@@ -10,7 +10,8 @@ use super::wheel;
 use crate::cc::{Ack, CongestionControl, EcnWish, Window};
 use crate::ecn::Ecn;
 use crate::packet::{
-    ACK_FRAME, Flags, FlowId, GroupId, Outbox, Packet, SYN_FRAME, TCP_IP_HEADERS, TcpBits,
+    ACK_FRAME, Flags, FlowId, GroupId, Outbox, PAWS_WINDOW, Packet, SYN_FRAME, Stamp,
+    TCP_IP_HEADERS, TcpBits,
 };
 use crate::prefetch::prefetch;
 use crate::time::{Span, Time};
@@ -114,6 +115,8 @@ pub struct Sender {
     window_limited: bool,
     max_out: u32,
     usage_end: u32,
+    /// Newest timestamp of the receiver.
+    ts_recent: Stamp,
     // ECN.
     pub(super) mode: EcnMode,
     data_codepoint: Ecn,
@@ -154,6 +157,7 @@ impl Sender {
             window_limited: false,
             max_out: 0,
             usage_end: 0,
+            ts_recent: Stamp::default(),
             mode: EcnMode::Off,
             data_codepoint: Ecn::NotEct,
             announce_cwr: false,
@@ -241,6 +245,7 @@ impl Sender {
             return;
         }
         self.phase = Phase::Established;
+        self.ts_recent = pkt.tsval;
         self.timer = Timer::Off;
         self.timer_at = Time::NEVER;
         if self.syn_tries == 1 {
@@ -304,9 +309,29 @@ impl Sender {
             return;
         }
         let blocks = sacks.take(pkt.sack);
-        if self.phase == Phase::Established {
+        if self.phase == Phase::Established && self.passes_paws(pkt) {
             self.on_ack(now, pkt, &blocks, out);
         }
+    }
+
+    /// Protection against wrapped sequence numbers (RFC 7323, 5.3) takes an ACK that a newer one has
+    /// overtaken for one of long ago. Only a duplicate ACK may be older than the clock's grain, by up
+    /// to a timeout: it can do no more than tell of losses (Linux `tcp_disordered_ack_check`). The
+    /// answer to what is discarded, a bare ACK every half second, tells the receiver nothing.
+    #[inline]
+    fn passes_paws(&mut self, pkt: &Packet) -> bool {
+        let age = pkt.tsval.older_than(self.ts_recent);
+        if age <= 0 {
+            self.ts_recent = pkt.tsval;
+            return true;
+        }
+        age <= PAWS_WINDOW
+            || (pkt.seq == self.board.una && u64::from(age as u32) <= self.replay_ms())
+    }
+
+    /// A timeout in ticks of the fastest timestamp clock to be expected, 1200 Hz.
+    fn replay_ms(&self) -> u64 {
+        self.rto().as_micros() * 1200 / 1_000_000
     }
 
     /// The transmission timer fires.
@@ -708,5 +733,41 @@ impl Sender {
             }
         }
         self.rearm_retransmission(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::reno::Reno;
+
+    fn ack(seq: u32, ms: u64) -> Packet {
+        let mut p = Packet::new(0, 0, Flags::ACK, ACK_FRAME, Ecn::NotEct);
+        p.seq = seq;
+        p.tsval = Stamp::of(Time::ZERO + Span::from_millis(ms));
+        p
+    }
+
+    /// Of ACKs that a newer one has overtaken, those pass that are within the clock's grain of it, and
+    /// duplicates of what is acknowledged that are younger than a timeout (here 1200 ms: 1 s at 1200 Hz).
+    #[test]
+    fn paws_discards_overtaken_acks() {
+        let config =
+            SenderConfig { flow: 0, group: 0, ecn: EcnSupport::Off, pace_bps: None, bytes: None };
+        let mut s = Sender::new(config, Box::new(Reno::plain()));
+        s.board.una = 20;
+        assert!(s.passes_paws(&ack(20, 5000)));
+        assert!(s.passes_paws(&ack(18, 4999)), "one millisecond older");
+        assert!(!s.passes_paws(&ack(18, 4998)));
+        assert!(!s.passes_paws(&ack(22, 4998)), "news, but from before");
+        assert!(s.passes_paws(&ack(20, 4998)), "a duplicate ACK");
+        assert!(s.passes_paws(&ack(20, 3800)) && !s.passes_paws(&ack(20, 3799)));
+        // What is older does not set the clock back, what is newer sets it forward.
+        assert!(!s.passes_paws(&ack(22, 4998)) && s.passes_paws(&ack(22, 5010)));
+        assert!(!s.passes_paws(&ack(23, 5000)));
+        // The clock wraps after 2^32 ms.
+        let wrapped = (1 << 32) + 10;
+        s.ts_recent = Stamp::of(Time::ZERO + Span::from_millis(wrapped - 20));
+        assert!(s.passes_paws(&ack(24, wrapped)) && !s.passes_paws(&ack(25, wrapped - 20)));
     }
 }
