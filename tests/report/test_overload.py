@@ -201,7 +201,7 @@ def beyond() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                 label = {"experiment": "beyond", "run": f"{aqm}{udp}{load}", "trial": 1}
                 label |= {"aqm": aqm, "udp": udp, "load_mbps": load}
                 for flow, (rate, share, delay) in parts.items():
-                    value = {"rate_mbps": rate, "share": share, "sojourn_ms_mean": delay}
+                    value = {"rate_mbps": rate, "share": share, "sojourn_ms_mean": delay, "sojourn_ms_p50": delay}
                     flows.append(label | {"flow": flow, "count": 1 if flow == "udp" else 5} | value)
                 full = aqm == "FQ-CoDel" or (ect and aqm in ("RED", "PI2"))
                 links.append(
@@ -346,7 +346,7 @@ TURNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fq-codel-large-advantage": (BEYOND | {"aqm": "FQ-CoDel", "flow": "not-ect"}, {"share": 0.0}),
     "fq-codel-isolates": (BEYOND | {"aqm": "FQ-CoDel", "flow": "udp"}, {"rate_mbps": 50.0}),
     "fq-codel-no-overload-protection": (BEYOND | {"aqm": "FQ-CoDel", "flow": "udp"}, {"sojourn_ms_mean": 20.0}),
-    "cake-isolates-and-protects": (BEYOND | {"aqm": "CAKE", "flow": "udp"}, {"sojourn_ms_mean": 600.0}),
+    "cake-isolates-and-protects": (BEYOND | {"aqm": "CAKE", "flow": "udp"}, {"sojourn_ms_p50": 600.0}),
     "red-no-drop-point": (BEYOND | {"aqm": "RED", "udp": "ECT", "flow": "ect"}, {"share": 0.04}),
     "pi2-of-2016-has-no-overload-measure": (BEYOND | {"aqm": "PI2", "udp": "ECT"}, {"share": 0.03}),
     "docsis-keeps-l-short": (BEYOND | {"aqm": "DOCSIS", "flow": "ect", "load_mbps": 200}, {"sojourn_ms_mean": 15.0}),

@@ -52,7 +52,9 @@ def read(plans: Sequence[Plan], folder: Path) -> Side:
     for name, quantities in metrics.COMPARED.items():
         columns = ["run", *_KEYS[name], _WEIGHT[name], *quantities]
         # A run that two experiments share stands in the table twice.
-        tables[name] = pl.read_parquet(folder / f"{name}.parquet", columns=columns).unique(["run", *_KEYS[name]])
+        tables[name] = pl.read_parquet(folder / f"{name}.parquet", columns=columns).unique(
+            ["run", *_KEYS[name]], maintain_order=True
+        )
     return Side(label_frame(plans), **tables)
 
 
@@ -103,7 +105,8 @@ def _means(side: Side, engine: str, keys: list[str]) -> pl.DataFrame:
     """Mean and range over the trials of every quantity."""
     found = []
     for table, quantities in metrics.COMPARED.items():
-        rows = side.labels.join(getattr(side, table), on="run")
+        # Means are sums, whose last digit depends on the order.
+        rows = side.labels.join(getattr(side, table), on="run", maintain_order="left_right")
         places = [pl.lit(None, dtype=pl.String).alias(name) for name in _PLACE if name not in _KEYS[table]]
         long = rows.with_columns(places, packets=pl.col(_WEIGHT[table])).unpivot(
             list(quantities), index=[*keys[:-1], "packets"], variable_name="quantity", value_name="value"
