@@ -7,8 +7,9 @@ and `all_series` those of every experiment in the results folder. In a study fil
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -87,26 +88,31 @@ def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
 
 def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, claim: Claim) -> None:
     place = f'claim "{claim.id}":'
-    try:
-        statements = connection.extract_statements(claim.sql)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise InputError(
-                f"sql = {show(claim.sql)} is not one SELECT query; write one", file=experiment.file, key=place
-            )
-        relation = connection.sql(claim.sql)
-        first = str(relation.types[0])
-    except duckdb.Error as error:
-        raise InputError(
-            f"sql = {show(claim.sql)} is not valid SQL for these tables: {sql_reason(error)}",
-            file=experiment.file,
-            key=place,
-        ) from None
+    first = str(select(connection, claim.sql, experiment.file, place).types[0])
     if first not in ("BOOLEAN", '"NULL"', "NULL"):
         raise InputError(
             f"sql = {show(claim.sql)} gives {first} in its first column; make it a comparison, which is true or false",
             file=experiment.file,
             key=place,
         )
+
+
+def select(
+    connection: duckdb.DuckDBPyConnection, sql: str, file: Path, place: str, columns: Iterable[str] = ()
+) -> duckdb.DuckDBPyRelation:
+    """The query of an experiment file, ready to run. Raises InputError unless it is one SELECT with these columns."""
+    try:
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise InputError(f"sql = {show(sql)} is not one SELECT query; write one", file=file, key=place)
+        relation = connection.sql(sql)
+    except duckdb.Error as error:
+        text = f"sql = {show(sql)} is not valid SQL for these tables: {sql_reason(error)}"
+        raise InputError(text, file=file, key=place) from None
+    if missing := [name for name in columns if name not in relation.columns]:
+        text = f"sql = {show(sql)} gives no column {missing[0]}; name the columns {', '.join(columns)}"
+        raise InputError(text, file=file, key=place)
+    return relation
 
 
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:

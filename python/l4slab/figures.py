@@ -14,51 +14,40 @@ import pyarrow as pa
 from matplotlib.figure import Figure as Drawing
 
 from l4slab import plot
-from l4slab.claims import connect_empty, connect_to, show_experiment
-from l4slab.errors import InputError
-from l4slab.spec import Experiment, Figure, show
-from l4slab.sweep import Plan, sql_reason
+from l4slab.claims import connect_empty, connect_to, select, show_experiment
+from l4slab.spec import Experiment, Figure
+from l4slab.sweep import Plan
 
 # What the query of each kind has to give.
 COLUMNS = {
     "shares": ("bar", "part", "value"),
     "spread": ("bar", "part", "mean", "low", "high"),
-    "band": ("time_s", "mean", "low", "high"),
+    "lines": ("x", "y"),
+    "heatmap": ("row", "column", "value"),
+    "runs": ("run",),
 }
-_TEXT = ("panel", "group", "bar", "part")
+_TEXT = ("panel", "group", "bar", "part", "row", "column")
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """Prepare every figure's query. Raises InputError for the first that cannot run."""
+    """Prepare every figure's and table's query. Raises InputError for the first that cannot run."""
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
             for figure in plan.experiment.figures:
-                _check_one(connection, plan.experiment, figure)
-
-
-def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Figure) -> None:
-    def wrong(text: str) -> InputError:
-        return InputError(f"sql = {show(figure.sql)} {text}", file=experiment.file, key=f'figure "{figure.id}":')
-
-    try:
-        statements = connection.extract_statements(figure.sql)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise wrong("is not one SELECT query; write one")
-        columns = connection.sql(figure.sql).columns
-    except duckdb.Error as error:
-        raise wrong(f"is not valid SQL for these tables: {sql_reason(error)}") from None
-    if missing := [name for name in COLUMNS[figure.kind] if name not in columns]:
-        wanted = ", ".join(COLUMNS[figure.kind])
-        raise wrong(f'gives no column {missing[0]}; the columns of kind "{figure.kind}" are {wanted}')
+                place = f'figure "{figure.id}":'
+                select(connection, figure.sql, plan.experiment.file, place, COLUMNS[figure.kind])
+            for table in plan.experiment.tables:
+                select(connection, table.sql, plan.experiment.file, f'table "{table.id}":', ("row", "column", "run"))
 
 
 def draw(
-    experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]
+    experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset], flows: Sequence[str] = ()
 ) -> Iterator[tuple[Figure, Drawing | None]]:
     """Every figure with its drawing, None where there is nothing to draw.
 
-    `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets.
+    `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets; `flows` orders the
+    colours of the kind "runs".
     """
     with connect_to(tables) as connection:
         for experiment in experiments:
@@ -66,7 +55,8 @@ def draw(
             for figure in experiment.figures:
                 data = connection.sql(figure.sql).pl()
                 text = [pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns]
-                yield figure, _draw(figure, data.with_columns(text))
+                data = data.with_columns(text)
+                yield figure, _runs(connection, data, flows) if figure.kind == "runs" else _draw(figure, data)
 
 
 def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
@@ -76,5 +66,18 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
             return plot.shares(data, label=figure.label, limits=limits)
         case "spread":
             return plot.spread(data, label=figure.label, limits=limits, log=figure.log)
-        case "band":
-            return plot.band(data, label=figure.label, limits=limits, log=figure.log)
+        case "lines":
+            return plot.lines(
+                data, label=figure.label, x_label=figure.x_label, limits=limits, log=figure.log, x_log=figure.x_log
+            )
+        case "heatmap":
+            return plot.heatmap(data, label=figure.label, x_label=figure.x_label, limits=limits)
+    return None
+
+
+def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Sequence[str]) -> Drawing | None:
+    """The time series of the runs that a query names: trials of one case."""
+    connection.register("chosen", data.select("run").unique().to_arrow())
+    rows = connection.sql("select * from series where run in (select run from chosen)").pl()
+    present = set(rows["flow"])
+    return plot.time_series(rows, flows=[name for name in flows if name in present] or None)

@@ -25,10 +25,10 @@ import polars as pl
 import pyarrow as pa
 
 from l4slab import metrics
-from l4slab.claims import connect_empty, connect_to, show_experiment
+from l4slab.claims import connect_empty, connect_to, select, show_experiment
 from l4slab.errors import InputError
 from l4slab.spec import Experiment, Published, show
-from l4slab.sweep import Plan, sql_reason
+from l4slab.sweep import Plan
 
 REFERENCE_VARIABLE = "L4SLAB_REFERENCE"
 _ROWS = ("quantity", "published", "measured")
@@ -74,27 +74,16 @@ def check(plans: Sequence[Plan]) -> None:
 
 def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> None:
     place, sql = f'published "{figure.id}":', _sql(figure)
-
-    def wrong(text: str) -> InputError:
-        return InputError(f"sql = {show(sql)} {text}", file=experiment.file, key=place)
-
-    try:
-        statements = connection.extract_statements(sql)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise wrong("is not one SELECT query; write one")
-        relation = connection.sql(sql)
-    except duckdb.Error as error:
-        raise wrong(f"is not valid SQL for these tables: {sql_reason(error)}") from None
+    relation = select(connection, sql, experiment.file, place, _ROWS if figure.reference is not None else ())
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     if figure.reference is not None:
-        if missing := [name for name in _ROWS if name not in types]:
-            raise wrong(f"gives no column {missing[0]}; name the columns {', '.join(_ROWS)}")
         numbers = {name: types[name] for name in (*_ROWS[1:], "tolerance") if name in types}
     else:
         numbers = dict([next(iter(types.items()))])
     for name, kind in numbers.items():
         if not kind.startswith(("DOUBLE", "FLOAT", "DECIMAL", "BIGINT", "HUGEINT", "INTEGER", "UBIGINT", '"NULL"')):
-            raise wrong(f"gives {kind} in its column {name}; make it a number")
+            text = f"sql = {show(sql)} gives {kind} in its column {name}; make it a number"
+            raise InputError(text, file=experiment.file, key=place)
 
 
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:

@@ -26,7 +26,8 @@ Level = str | int | float | bool
 
 CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
 SECTIONS = (
-    "link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published", "figure", "agree", "cause",
+    "link", "flow", "at", "impair", "rewrite", "sweep", "let", "skip", "claim", "published", "figure", "table", "agree",
+    "cause",
 )  # fmt: skip
 # Names are parts of dotted keys and of {placeholders}.
 _RESERVED = set('.*{}":')
@@ -198,13 +199,25 @@ class Figure(_Table):
     """A figure of the study's report: how it is drawn, and the SQL that gives what is drawn (see `l4slab.figures`)."""
 
     id: str = Field(min_length=1, examples=['"rate-share"'])
-    kind: Literal["shares", "spread", "band"] = Field(examples=['"shares"'])
+    kind: Literal["shares", "spread", "lines", "heatmap", "runs"] = Field(examples=['"shares"'])
     caption: str = ""
     source: str = ""
     sql: str = Field(examples=['"select flow as part, flow as bar, 100 * share as value from flows"'])
     label: str = Field("", examples=['"queue delay (ms)"'])
+    x_label: str = Field("", examples=['"size (kB)"'])
     limits: list[float] | None = Field(None, min_length=2, max_length=2, examples=["[99, 100]"])
     log: bool = False
+    x_log: bool = False
+
+
+class RunTable(_Table):
+    """A table of the study's report whose cells are runs, and the SQL that says which (see `l4slab.report.runs`)."""
+
+    id: str = Field(min_length=1, examples=['"scenario-1"'])
+    title: str = ""
+    about: str = ""
+    source: str = ""
+    sql: str = Field(examples=['"select aqm as row, rtt as column, run, goodput_mbps from flows"'])
 
 
 class Bar(_Table):
@@ -266,6 +279,7 @@ class Experiment:
     claims: list[Claim]
     published: list[Published]
     figures: list[Figure]
+    tables: list[RunTable]
     agree: Agree
     causes: list[Cause]
 
@@ -294,7 +308,10 @@ def table_title(table: tuple[str, ...]) -> str:
     match table:
         case ("flow", name):
             return f'flow "{name}"'
-        case ("at" | "rewrite" | "skip" | "claim" | "published" | "figure" | "cause" | "flow[]" as section, number):
+        case (
+            "at" | "rewrite" | "skip" | "claim" | "published" | "figure" | "table" | "cause" | "flow[]" as section,
+            number,
+        ):
             return f"[[{section.removesuffix('[]')}]] no. {number}"
         case _:
             return ".".join(table)
@@ -445,7 +462,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
     for key in ("link", "impair", "sweep", "let", "agree"):
         if not isinstance(document.setdefault(key, {}), dict):
             raise _Problem((), key, f"= {show(document[key])} is not a table; write [{key}...]")
-    for key in ("flow", "at", "rewrite", "skip", "claim", "published", "figure", "cause"):
+    for key in ("flow", "at", "rewrite", "skip", "claim", "published", "figure", "table", "cause"):
         if not isinstance(document.setdefault(key, []), list):
             raise _Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
 
@@ -471,24 +488,12 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
     factors, bundles = _sweep(document["sweep"])
     let = _let(document["let"], {*factors, *bundles})
     skips = [_check(Skip, t, ("skip", str(n))) for n, t in enumerate(document["skip"], start=1)]
-    claims = [_check(Claim, t, ("claim", str(n))) for n, t in enumerate(document["claim"], start=1)]
-    seen: set[str] = set()
-    for claim in claims:
-        if claim.id in seen:
-            raise _Problem((), "claim", f'id = "{claim.id}" is used twice; give each claim its own id')
-        seen.add(claim.id)
-    published = [_published(table, number) for number, table in enumerate(document["published"], start=1)]
-    seen = set()
-    for figure in published:
-        if figure.id in seen:
-            raise _Problem((), "published", f'id = "{figure.id}" is used twice; give each figure its own id')
-        seen.add(figure.id)
-    figures = [_check(Figure, t, ("figure", str(n))) for n, t in enumerate(document["figure"], start=1)]
-    seen = set()
-    for drawn in figures:
-        if drawn.id in seen:
-            raise _Problem((), "figure", f'id = "{drawn.id}" is used twice; give each figure its own id')
-        seen.add(drawn.id)
+    claims = _with_ids(Claim, document, "claim")
+    published = _with_ids(Published, document, "published")
+    for number, figure in enumerate(published, start=1):
+        _published_ok(figure, ("published", str(number)))
+    figures = _with_ids(Figure, document, "figure")
+    tables = _with_ids(RunTable, document, "table")
     model = {k: v for k, v in top.items() if k in ("title", "about", "trials")}
     return Experiment(
         name=file.stem,
@@ -506,6 +511,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         claims=claims,
         published=published,
         figures=figures,
+        tables=tables,
         agree=_agree(document["agree"]),
         causes=[_check(Cause, t, ("cause", str(n))) for n, t in enumerate(document["cause"], start=1)],
     )
@@ -513,14 +519,23 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
 
 def _is_study(document: dict[str, Any]) -> bool:
     """Whether the file states things about experiments and describes none itself."""
-    statements = ("claim", "published", "figure")
+    statements = ("claim", "published", "figure", "table")
     described = [key for key in document if document[key] and key not in ("title", "about", "cause", *statements)]
     return not described and any(document[section] for section in statements)
 
 
-def _published(raw: object, number: int) -> Published:
-    table = ("published", str(number))
-    figure: Published = _check(Published, raw, table)
+def _with_ids(model: type[BaseModel], document: dict[str, Any], section: str) -> list[Any]:
+    """The tables of a section, each with an id of its own."""
+    found = [_check(model, table, (section, str(number))) for number, table in enumerate(document[section], start=1)]
+    seen: set[str] = set()
+    for one in found:
+        if one.id in seen:
+            raise _Problem((), section, f'id = "{one.id}" is used twice; give each its own id')
+        seen.add(one.id)
+    return found
+
+
+def _published_ok(figure: Published, table: tuple[str, ...]) -> None:
     if (figure.value is None) == (figure.reference is None):
         raise _Problem(table, "", "needs either value (one figure) or reference (a file of them); give one of the two")
     direct = figure.flow is not None and figure.column is not None
@@ -536,7 +551,6 @@ def _published(raw: object, number: int) -> Published:
                 f'= {show(figure.reference)} is not the name of a .csv file; write it such as "fast_lane_summary.csv"'
             )
             raise _Problem(table, "reference", text)
-    return figure
 
 
 # Of every file that says nothing else: (quantity) -> bar.

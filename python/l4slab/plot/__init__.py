@@ -4,19 +4,23 @@
     Path("a.svg").write_text(plot.to_svg(figure))
 
 `time_series` and `inside` draw one case: an experiment at one level of every factor, all trials. A flow has the same
-colour and line style in every figure of a report, and lines differ in style as well as colour. `shares`, `spread` and
-`band` draw what a query gives, such as that of a study's `[[figure]]`. Where the table has nothing to draw, the result
-is None.
+colour and line style in every figure of a report, and lines differ in style as well as colour. `shares`, `spread`,
+`lines` and `heatmap` draw what a query gives, such as that of a study's `[[figure]]`. Where the table has nothing to
+draw, the result is None.
 """
 
 from l4slab.plot.agreement import agreement
-from l4slab.plot.band import band
 from l4slab.plot.comparison import comparison
+from l4slab.plot.heatmap import heatmap
 from l4slab.plot.inside import inside
+from l4slab.plot.lines import lines
 from l4slab.plot.shares import shares
 from l4slab.plot.spread import spread
 from l4slab.plot.style import to_svg
 from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
-__all__ = ["agreement", "band", "comparison", "inside", "median_trial", "shares", "spread", "time_series", "to_svg"]
+__all__ = [
+    "agreement", "comparison", "heatmap", "inside", "lines", "median_trial", "shares", "spread", "time_series",
+    "to_svg",
+]  # fmt: skip

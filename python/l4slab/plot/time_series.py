@@ -11,11 +11,17 @@ from matplotlib.figure import Figure
 from l4slab.plot.style import WIDTH_IN, limit_y, look, shade_warmup, styled
 from l4slab.plot.trials import median_trial
 
+# Prague's detector (arXiv:1911.00710): below the shaded scores the queue is taken for L4S, above for classic.
+_SCORE = "classic_ecn_score"
+_TRANSITION = (8, 9)
+_HIGHEST_SCORE = 17
+
 
 def time_series(
     series: pl.DataFrame, *, flows: Sequence[str] | None = None, warmup_s: float = 0, trial: int | None = None
 ) -> Figure | None:
-    """Two panels over one time axis: rate (Mb/s) and smoothed RTT (ms), or queue delay where no flow is TCP.
+    """Panels over one time axis: rate (Mb/s), smoothed RTT (ms) and, where a sender has it, the score of its
+    detector of classic ECN queues.
 
     `series` has the rows of one case. One trial, the median one unless given, is drawn in full, the others faintly;
     the time before `warmup_s` is shaded. `flows` orders the colours (default: as they come). None without data.
@@ -25,11 +31,8 @@ def time_series(
         return None
     names = list(flows or of_flows["flow"].unique(maintain_order=True))
     trial = median_trial(series, warmup_s) if trial is None else trial
-    panels = [
-        (column, label)
-        for column, label in [(_rate_column(of_flows), "delivery rate (Mb/s)"), ("srtt_ms", "TCP RTT (ms)")]
-        if of_flows[column].count()
-    ]
+    wanted = [(_rate_column(of_flows), "delivery rate (Mb/s)"), ("srtt_ms", "TCP RTT (ms)"), (_SCORE, "classic score")]
+    panels = [(name, label) for name, label in wanted if name in of_flows.columns and of_flows[name].count()]
     if not panels:
         return None
     with styled():
@@ -38,6 +41,9 @@ def time_series(
         for axis, (column, label) in zip(axes, panels, strict=True):
             _panel(axis, of_flows, names, column, trial, warmup_s)
             axis.set_ylabel(label)
+            if column == _SCORE:
+                axis.axhspan(*_TRANSITION, color="#000000", alpha=0.12, linewidth=0, zorder=0)
+                axis.set_ylim(0, _HIGHEST_SCORE * 1.05)
         axes[-1].set_xlabel("time (s)")
         end = float(series["time_s"].max() or 0)  # type: ignore[arg-type]
         axes[-1].set_xlim(0, end)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from l4slab import __version__, plot
 from l4slab import figures as study_figures
-from l4slab.report import explorer, tables
+from l4slab.report import explorer, runs, tables
 from l4slab.report.results import Case, Folder, load
 
 # Static figures of at most so many cases; the interactive view and the tables go on.
@@ -54,6 +54,7 @@ def render(folder: Folder) -> str:
             agreement=tables.agreement(folder),
             references=tables.references(folder),
             figures=drawn,
+            run_tables=runs.of_the_study(folder),
             comparison=None if drawn else figures.comparison(),
             sections=[_section(folder, experiment, figures) for experiment in folder.experiments],
             explorer=_json(explorer.data(folder)),
@@ -99,7 +100,7 @@ class _Figures:
             return []
         drawn = []
         files = sorted(self.folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-        for figure, drawing in study_figures.draw(files, self.folder.arrow()):
+        for figure, drawing in study_figures.draw(files, self.folder.arrow(), self.folder.flow_names):
             svg = self._svg(drawing, figure.caption or figure.id)
             if svg is not None:
                 drawn.append({"id": figure.id, "svg": svg, "caption": figure.caption, "source": figure.source})

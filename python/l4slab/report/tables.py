@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -222,9 +223,11 @@ def set_up(folder: Folder, experiment: str) -> list[dict[str, Any]]:
 
 def _set_up(folder: Folder, case: Case) -> dict[str, Any] | None:
     run = folder.run_of(case)
-    if run is None:
-        return None
-    told = run.description
+    return None if run is None else {"label": case.level_text, "rows": settings(run.description)}
+
+
+def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a run's description says, as (setting, value)."""
     rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
     rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
     for link in told["links"]:
@@ -241,7 +244,7 @@ def _set_up(folder: Folder, case: Case) -> dict[str, Any] | None:
     for impair in told.get("impairs", []):
         where = f"before {impair['before']}, {impair['direction']}"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
-    return {"label": case.level_text, "rows": rows}
+    return rows
 
 
 def _flow(flow: dict[str, Any]) -> str:
