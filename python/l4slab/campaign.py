@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from l4slab.executors import Failure, Pool
 from l4slab.progress import Reporter, Silent, reporting
 from l4slab.spec import Experiment
 from l4slab.store import Store, label
-from l4slab.sweep import Plan, Run
+from l4slab.sweep import Plan, Run, UnknownNameError, Where
 
 LEFT_OUT = "finished runs that no experiment file describes any more are left out"
 # A finished run is on the disk at most this long after it ended.
@@ -76,19 +76,33 @@ class Results:
         return self._table("published")
 
 
-def plan(files: Iterable[Path | str], engine: str = "sim", trials: Mapping[str, int] | None = None) -> list[Plan]:
+def plan(
+    files: Iterable[Path | str],
+    engine: str = "sim",
+    trials: Mapping[str, int] | None = None,
+    where: str | None = None,
+    subset: bool = False,
+) -> list[Plan]:
     """Read and expand experiment files, and check everything that can be checked before a run.
 
-    `trials` has other numbers of trials than the files, by the file's name without .toml. Raises InputError.
+    `trials` has other numbers of trials than the files, by the file's name without .toml. `where` chooses the runs to
+    do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does.
+    Raises InputError.
     """
-    plans = _expand(files, get_engine(engine), trials)
+    plans = _expand(files, get_engine(engine), trials, where, subset)
     claims.check(plans)
     published.check(plans)
     figures.check(plans)
     return plans
 
 
-def _expand(files: Iterable[Path | str], engine: Engine, trials: Mapping[str, int] | None = None) -> list[Plan]:
+def _expand(
+    files: Iterable[Path | str],
+    engine: Engine,
+    trials: Mapping[str, int] | None = None,
+    where: str | None = None,
+    subset: bool = False,
+) -> list[Plan]:
     experiments: dict[str, Experiment] = {}
     for file in files:
         experiment = spec.load(file, (trials or {}).get(Path(file).stem))
@@ -99,8 +113,19 @@ def _expand(files: Iterable[Path | str], engine: Engine, trials: Mapping[str, in
             )
         experiments[experiment.name] = experiment
     plans = []
+    elsewhere: list[UnknownNameError] = []
     for experiment in experiments.values():
-        expanded = sweep.expand(experiment, engine.name)
+        chosen = Where(where, "--where") if where is not None else None
+        if chosen is None and subset and experiment.subset:
+            chosen = Where(experiment.subset, "subset")
+        try:
+            expanded = sweep.expand(experiment, engine.name, chosen)
+        except UnknownNameError as error:
+            if where is None:
+                raise
+            # Of a study's files, the condition is about those that have its factors.
+            elsewhere.append(error)
+            expanded = replace(sweep.expand(experiment, engine.name), chosen=frozenset())
         possible = []
         for run in expanded.runs:
             try:
@@ -116,6 +141,8 @@ def _expand(files: Iterable[Path | str], engine: Engine, trials: Mapping[str, in
             raise InputError(f"has no run that the engine {engine.name} can do: {reasons}", file=experiment.file)
         expanded.runs[:] = possible
         plans.append(expanded)
+    if elsewhere and len(elsewhere) == sum(not plan.experiment.is_study for plan in plans):
+        raise elsewhere[0]
     return plans
 
 
@@ -127,17 +154,19 @@ def run(
     dask: str | None = None,
     console: Console | None = None,
     trials: Mapping[str, int] | None = None,
+    where: str | None = None,
+    subset: bool = False,
 ) -> Results:
     """Run one or several experiment files.
 
     With `out`, results are kept in that folder (runs that are already there are not repeated, and `report.html`
     is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's address;
-    progress goes to `console`; `trials` has other numbers of trials than the files, by name.
+    progress goes to `console`; `trials`, `where` and `subset` are as in `plan`.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
     names = [files] if isinstance(files, Path | str) else list(files)
-    plans = plan(names, engine, trials)
+    plans = plan(names, engine, trials, where, subset)
     pool = executors.dask(dask) if dask else executors.local(workers)
     if out is None:
         results = _run_in_memory(plans, pool, console)
@@ -151,7 +180,7 @@ def run(
 
 
 def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None) -> Results:
-    runs = _unique(plans)
+    runs = _todo(plans)
     recordings: list[tuple[Run, Recording]] = []
     failures = _compute(runs, pool, console, lambda run, recording: recordings.append((run, recording)))
     tables = label(recordings, plans)
@@ -171,11 +200,12 @@ def _run_in_store(
     published.check([*plans, *others])
     figures.check([*plans, *others])
     for one in plans:
-        store.keep_experiment(one.experiment.name, one.experiment.source)
+        store.keep_experiment(one.experiment.name, one.experiment.source, [run.id for run in one.runs])
     finished = store.finished()
-    todo = [run for run in _unique(plans) if run.id not in finished]
+    chosen = _todo(plans)
+    todo = [run for run in chosen if run.id not in finished]
     notes = _notes(plans)
-    if already := len(_unique(plans)) - len(todo):
+    if already := len(chosen) - len(todo):
         notes.append(f"{already} runs are in {store.folder} already and are not repeated.")
     if console is not None:
         for note in notes:
@@ -221,6 +251,46 @@ def _finish(store: Store, plans: list[Plan]) -> list[str]:
     return [f"{unused} {LEFT_OUT} of the tables; they are kept in {store.parts}."]
 
 
+def left_to_do(plans: Sequence[Plan], out: Path | str | None = None) -> list[Run]:
+    """The runs of these plans that the results folder `out` has not got."""
+    finished = Store(out).finished() if out is not None else set()
+    return [run for run in _todo(plans) if run.id not in finished]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An experiment of a results folder: runs that are finished, runs that its file describes."""
+
+    name: str
+    finished: int
+    planned: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a results folder has; `size` in bytes."""
+
+    experiments: list[Progress]
+    size: int
+
+
+def status(out: Path | str) -> Status:
+    """How much of a campaign is done; also while another process works on it. Raises InputError."""
+    folder = Path(out)
+    _require_results(folder)
+    store = Store(folder)
+    finished = store.finished()
+    found = []
+    for file in store.experiment_files():
+        ids = store.planned(file.stem)
+        if ids is None:
+            plans = _plans_by_engine([file])
+            ids = max(({run.id for run in _unique(each)} for each in plans), key=lambda ids: len(ids & finished))
+        if ids:
+            found.append(Progress(file.stem, len(ids & finished), len(ids)))
+    return Status(found, store.size())
+
+
 def report(out: Path | str) -> Path:
     """Rebuild tables, claims and `report.html` of a results folder; the path of the report.
 
@@ -229,23 +299,35 @@ def report(out: Path | str) -> Path:
     Raises InputError where `out` is not a results folder.
     """
     folder = Path(out)
-    if not (folder / "experiments").is_dir():
-        raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
+    _require_results(folder)
     with Store(folder) as store:
         finished = store.finished()
-        found: dict[str, list[Plan]] = {}
-        for name in ENGINES:
-            # What an engine cannot run is not its result.
-            with suppress(InputError):
-                found[name] = _expand(store.experiment_files(), get_engine(name))
-        if not found:
-            _expand(store.experiment_files(), get_engine(ENGINES[0]))
-        _finish(store, max(found.values(), key=lambda plans: len({run.id for run in _unique(plans)} & finished)))
+        plans = _plans_by_engine(store.experiment_files())
+        _finish(store, max(plans, key=lambda plans: len({run.id for run in _unique(plans)} & finished)))
     return folder / "report.html"
+
+
+def _require_results(folder: Path) -> None:
+    if not (folder / "experiments").is_dir():
+        raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
+
+
+def _plans_by_engine(files: Sequence[Path]) -> list[list[Plan]]:
+    """The plans of these files for each engine that can run them. Raises InputError where none can."""
+    found = []
+    for name in ENGINES:
+        # What an engine cannot run is not its result.
+        with suppress(InputError):
+            found.append(_expand(files, get_engine(name)))
+    return found or [_expand(files, get_engine(ENGINES[0]))]
 
 
 def _unique(plans: Iterable[Plan]) -> list[Run]:
     return list({run.id: run for plan in plans for run in plan.runs}.values())
+
+
+def _todo(plans: Iterable[Plan]) -> list[Run]:
+    return list({run.id: run for plan in plans for run in plan.todo}.values())
 
 
 def _notes(plans: Iterable[Plan]) -> list[str]:

@@ -19,6 +19,7 @@ from l4slab.claims import unexpected
 from l4slab.doctor import examine
 from l4slab.engines import ENGINES
 from l4slab.errors import L4slabError, one_line, suggest
+from l4slab.estimate import estimate
 from l4slab.progress import building
 from l4slab.studies import comparisons, studies, study
 from l4slab.sweep import Plan
@@ -32,6 +33,9 @@ _CAUSE_SHOWN = 60
 _SUMMARY = ("goodput_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "ce_pct", "drop_pct")
 
 _engine = click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
+_where = click.option("--where", metavar="SQL", help="Only these runs, such as \"aqm = 'DualPI2' and trial = 1\".")
+_dask = click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Check the files; say what would run, how long and how large.")
 _workers = click.option("--workers", type=int, metavar="N", help="Runs computed at once; default: one per core.")
 
 
@@ -46,21 +50,32 @@ def cli() -> None:
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
 @_engine
 @_workers
-@click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
-@click.option("--dry-run", is_flag=True, help="Check the files and say what would run.")
+@_dask
+@_where
+@_dry_run
 def run(
-    files: tuple[Path, ...], out: Path | None, engine: str, workers: int | None, dask: str | None, dry_run: bool
+    files: tuple[Path, ...],
+    out: Path | None,
+    engine: str,
+    workers: int | None,
+    dask: str | None,
+    where: str | None,
+    dry_run: bool,
 ) -> int:
     """Run experiment files; finished runs in DIR are not repeated."""
     if dry_run:
-        _show_plans(campaign.plan(files, engine))
+        _show_plans(campaign.plan(files, engine, where=where), out)
         return 0
     _require(engine)
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out results")
+    _either(workers, dask)
+    return _show_results(campaign.run(files, out, engine, workers, dask, console=_err(), where=where))
+
+
+def _either(workers: int | None, dask: str | None) -> None:
     if workers is not None and dask is not None:
         raise click.UsageError("--workers and --dask exclude each other; give one of them")
-    return _show_results(campaign.run(files, out, engine, workers, dask, console=_err()))
 
 
 def _require(engine: str) -> None:
@@ -85,12 +100,46 @@ def report(folder: Path) -> int:
 )
 @_engine
 @_workers
-def reproduce(name: str, out: Path | None, engine: str, workers: int | None) -> int:
+@_dask
+@_where
+@click.option("--full", is_flag=True, help="All runs of a study that by default does a part of them.")
+@_dry_run
+def reproduce(
+    name: str,
+    out: Path | None,
+    engine: str,
+    workers: int | None,
+    dask: str | None,
+    where: str | None,
+    full: bool,
+    dry_run: bool,
+) -> int:
     """Run a published study and check every statement it makes."""
     files = study(name)
-    _require(engine)
     folder = out or Path("results") / (name if engine == "sim" else f"{name}-{engine}")
-    return _show_results(campaign.run(files, folder, engine, workers, console=_err()))
+    if dry_run:
+        _show_plans(campaign.plan(files, engine, where=where, subset=not full), folder)
+        return 0
+    _require(engine)
+    _either(workers, dask)
+    return _show_results(
+        campaign.run(files, folder, engine, workers, dask, console=_err(), where=where, subset=not full)
+    )
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+def status(folder: Path) -> int:
+    """How much of the campaign in DIR is done."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("experiment", "finished", "of", "to go"):
+        table.add_column(name, justify="left" if name == "experiment" else "right")
+    state = campaign.status(folder)
+    for row in state.experiments:
+        table.add_row(row.name, str(row.finished), str(row.planned), str(row.planned - row.finished))
+    _out().print(table)
+    _out().print(f"{state.size / 1e6:.1f} MB in {folder}", soft_wrap=True, markup=False)
+    return 0
 
 
 @cli.command()
@@ -98,7 +147,7 @@ def reproduce(name: str, out: Path | None, engine: str, workers: int | None) -> 
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
 @click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: what the files say.")
 @_workers
-@click.option("--dry-run", is_flag=True, help="Check the files and say what would run.")
+@_dry_run
 def agree(names: tuple[str, ...], out: Path | None, trials: int | None, workers: int | None, dry_run: bool) -> int:
     """Compare simulator and kernel on the same experiments; finished runs in DIR are not repeated.
 
@@ -193,7 +242,8 @@ def _err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _show_plans(plans: list[Plan]) -> None:
+def _show_plans(plans: list[Plan], out: Path | None = None) -> None:
+    """The sweeps, and what of them is to be done in the results folder `out`."""
     for plan in plans:
         experiment = plan.experiment
         if experiment.is_study:
@@ -207,6 +257,11 @@ def _show_plans(plans: list[Plan]) -> None:
             _out().print(f"  {name}: {', '.join(map(str, levels))}", soft_wrap=True, markup=False)
         for note in plan.notes():
             _out().print(note, soft_wrap=True, markup=False)
+    todo = campaign.left_to_do(plans, out)
+    if todo:
+        _out().print(f"{len(todo)} runs to do, {estimate(todo)}.", soft_wrap=True, markup=False)
+    else:
+        _out().print("No run is to be done.")
 
 
 def _show_results(results: campaign.Results) -> int:

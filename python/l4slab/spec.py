@@ -96,6 +96,7 @@ class Top(_Table):
     trials: int = Field(1, ge=1, le=1_000_000, examples=["5"])
     sample: Duration = 100_000_000
     start_jitter: TimeOrZero = 100_000_000
+    subset: str = Field("", examples=['"rate <= 100e6"'])
 
 
 class Link(_Table):
@@ -252,7 +253,7 @@ class Cause(_Table):
 
 FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow}
 AT_KEYS = ("rate", "qdisc")
-# What may be swept at the top level; `title`, `about` and `trials` describe the experiment, not a run.
+# What may be swept at the top level; `title`, `about`, `trials` and `subset` describe the experiment, not a run.
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
 
 
@@ -272,6 +273,7 @@ class Experiment:
     title: str
     about: str
     trials: int
+    subset: str
     factors: dict[str, list[Level]]
     bundles: dict[str, list[dict[str, Any]]]
     let: dict[str, str]
@@ -494,7 +496,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         _published_ok(figure, ("published", str(number)))
     figures = _with_ids(Figure, document, "figure")
     tables = _with_ids(RunTable, document, "table")
-    model = {k: v for k, v in top.items() if k in ("title", "about", "trials")}
+    model = {k: v for k, v in top.items() if k in ("title", "about", "trials", "subset")}
     return Experiment(
         name=file.stem,
         file=file,
@@ -504,6 +506,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         title=model.get("title") or file.stem,
         about=one_line(model.get("about", "")),
         trials=model.get("trials", 1),
+        subset=model.get("subset", ""),
         factors=factors,
         bundles=bundles,
         let=let,

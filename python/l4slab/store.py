@@ -1,6 +1,6 @@
 """The results folder: finished runs survive a kill at any instant, and the tables do not depend on how they came.
 
-    DIR/experiments/*.toml     the files whose runs the tables hold
+    DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs)
     DIR/{flows,links,series}.parquet, {claims,published}.parquet, report.html
     DIR/parts/                 finished runs that are not in the tables (yet)
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from l4slab import metrics
+from l4slab import metrics, sweep
 from l4slab.engines import Recording
 from l4slab.errors import InputError, StoreError
 from l4slab.sweep import Plan, Run
@@ -238,12 +239,27 @@ class Store:
 
     # -- experiment files ---------------------------------------------------------------------------------------------
 
-    def keep_experiment(self, name: str, source: bytes) -> None:
-        """Copy an experiment file into the folder, so that the folder explains itself."""
+    def keep_experiment(self, name: str, source: bytes, runs: Sequence[str] = ()) -> None:
+        """Copy an experiment file into the folder, so that the folder explains itself, and the ids of its runs."""
         path = self.folder / "experiments" / f"{name}.toml"
-        if not path.is_file() or path.read_bytes() != source:
-            with self._disk():
-                _replace(path, lambda f: f.write(source))
+        ids = json.dumps({"of": _mark(source), "runs": list(runs)}).encode()
+        for file, content in ((path, source), (path.with_suffix(".runs"), ids)):
+            if not file.is_file() or file.read_bytes() != content:
+                with self._disk():
+                    _replace(file, partial(_write_bytes, content))
+
+    def planned(self, name: str) -> set[str] | None:
+        """The ids of the runs of an experiment file in the folder; None where they have to be found out again."""
+        path = self.folder / "experiments" / f"{name}.toml"
+        try:
+            kept = json.loads(path.with_suffix(".runs").read_bytes())
+            return set(kept["runs"]) if kept["of"] == _mark(path.read_bytes()) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def size(self) -> int:
+        """Bytes that the folder takes."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     def experiment_files(self) -> list[Path]:
         """The experiment files whose runs this folder holds, by name."""
@@ -403,6 +419,15 @@ def _write_rows(schema: pl.Schema, frames: Iterable[pl.DataFrame], file: IO[byte
     with pq.ParquetWriter(file, arrow_schema, compression=_COMPRESSION) as writer:
         for frame in frames:
             writer.write_table(frame.to_arrow().cast(arrow_schema), row_group_size=max(len(frame), 1))
+
+
+def _mark(source: bytes) -> str:
+    """Changes with an experiment file and with the version, on which the runs' ids depend."""
+    return hashlib.sha256(sweep.VERSION.encode() + source).hexdigest()
+
+
+def _write_bytes(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
 
 
 def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

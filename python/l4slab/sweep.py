@@ -29,6 +29,7 @@ from l4slab.units import si
 
 # Part of every run's id: a change of what the result tables mean makes old results unknown.
 RESULTS_FORMAT = 2
+VERSION = f"{_core.version()}/{RESULTS_FORMAT}"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FILLED = ("link", "flow", "at", "impair", "rewrite")
 
@@ -53,8 +54,7 @@ class Run:
     @cached_property
     def id(self) -> str:
         """16 hex digits that depend on description, engine, version and results' format only: versions never mix."""
-        version = f'"{_core.version()}/{RESULTS_FORMAT}"'
-        text = f'{{"engine":"{self.engine}","version":{version},"run":{self.json}}}'
+        text = f'{{"engine":"{self.engine}","version":"{VERSION}","run":{self.json}}}'
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -73,16 +73,23 @@ class Plan:
     collapsed: int = 0
     without_effect: list[str] = field(default_factory=list)
     lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
+    chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
 
     @property
     def factors(self) -> dict[str, list[Level]]:
         """Every factor with its levels, as written."""
         return levels_of(self.experiment)
 
+    @property
+    def todo(self) -> list[Run]:
+        """The runs that are to run now."""
+        return self.runs if self.chosen is None else [run for run in self.runs if run.id in self.chosen]
+
     def notes(self) -> list[str]:
         """What the user should know about the sweep, a sentence each."""
         name = self.experiment.name
-        notes = [
+        notes = [f"{name}: {len(self.todo)} of {len(self.runs)} runs are chosen."] if self.chosen is not None else []
+        notes += [
             f"{name}: {count} of {self.combinations} combinations are left out: {why}."
             for why, count in self.skipped.items()
         ]
@@ -114,6 +121,18 @@ def levels_of(experiment: Experiment) -> dict[str, list[Level]]:
     return dict(sorted(both.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
 
 
+@dataclass(frozen=True)
+class Where:
+    """Which runs of a sweep to do: an SQL condition over what [[skip]] sees and `trial`, and who asks for it."""
+
+    sql: str
+    place: str  # "--where", or a key of the file
+
+
+class UnknownNameError(InputError):
+    """A condition mentions a name that this file has not got."""
+
+
 @dataclass
 class _Combination:
     levels: dict[str, Level]
@@ -121,10 +140,14 @@ class _Combination:
     top: dict[str, Any]
     origin: Origin
     values: dict[str, Any] = field(default_factory=dict)
+    chosen: set[int] = field(default_factory=set)  # trials
 
 
-def expand(experiment: Experiment, engine: str) -> Plan:
-    """Every run that the file describes. Raises InputError for anything wrong in it."""
+def expand(experiment: Experiment, engine: str, where: Where | None = None) -> Plan:
+    """Every run that the file describes, and which of them `where` chooses.
+
+    Raises InputError for anything wrong in it, UnknownNameError where `where` is about other factors than the file's.
+    """
     if experiment.is_study:
         return Plan(experiment, [], 0)
     _check_factor_names(experiment)
@@ -136,7 +159,7 @@ def expand(experiment: Experiment, engine: str) -> Plan:
     ]
     skipped: dict[str, int] = {}
     kept = []
-    for combination, reason in _evaluate(experiment, combinations):
+    for combination, reason in _evaluate(experiment, combinations, where):
         if reason is None:
             kept.append(combination)
         else:
@@ -151,6 +174,7 @@ def expand(experiment: Experiment, engine: str) -> Plan:
         description = resolver.resolve(combination.document, combination.top, combination.origin)
         groups.setdefault(canonical_json(description), (description, []))[1].append(combination)
     runs = []
+    chosen = set()
     without_effect: dict[str, None] = {}
     for description, members in groups.values():
         labels = _labels(members, levels)
@@ -158,7 +182,11 @@ def expand(experiment: Experiment, engine: str) -> Plan:
         for trial in range(1, experiment.trials + 1):
             seeded = description | {"seed": trial_seed(description["seed"], trial)}
             runs.append(Run(experiment.name, trial, labels, seeded, engine))
-    return Plan(experiment, runs, len(combinations), skipped, len(kept) - len(groups), list(without_effect))
+            if where is not None and any(trial in member.chosen for member in members):
+                chosen.add(runs[-1].id)
+    collapsed = len(kept) - len(groups)
+    subset = None if where is None else frozenset(chosen)
+    return Plan(experiment, runs, len(combinations), skipped, collapsed, list(without_effect), chosen=subset)
 
 
 def _typed(level: Level) -> tuple[str, Level]:
@@ -314,14 +342,17 @@ def _set(combination: _Combination, target: _Target, value: object, origin: str)
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _evaluate(experiment: Experiment, combinations: list[_Combination]) -> Iterator[tuple[_Combination, str | None]]:
-    """Each combination with its [let] values, and why it is left out, or None."""
+def _evaluate(
+    experiment: Experiment, combinations: list[_Combination], where: Where | None
+) -> Iterator[tuple[_Combination, str | None]]:
+    """Each combination with its [let] values and chosen trials, and why it is left out, or None."""
     expressions = {f"let.{name}": text for name, text in experiment.let.items()}
     expressions |= {f"[[skip]] no. {n}: when": skip.when for n, skip in enumerate(experiment.skips, start=1)}
-    if not expressions:
+    if not expressions and where is None:
         yield from ((combination, None) for combination in combinations)
         return
-    columns, differing = _sql_columns(experiment, combinations, " ".join(expressions.values()))
+    text = " ".join([*expressions.values(), where.sql if where else ""])
+    columns, differing = _sql_columns(experiment, combinations, text)
     with duckdb.connect(config={"enable_external_access": "false", "threads": "1"}) as connection:
         connection.register("combinations_0", _frame(columns, len(combinations)).to_arrow())
         table = "combinations_0"
@@ -334,19 +365,17 @@ def _evaluate(experiment: Experiment, combinations: list[_Combination]) -> Itera
                     f'create table {table} as select *, ({expression}) as "{column}" from {previous} order by " row"'
                 )
             except duckdb.Error as error:
-                reason = sql_reason(error)
-                unknown = re.match(r'Referenced column "([^"]*)" not found', reason)
-                ambiguous = next((name for name in differing if _mentions(expression, name)), None)
-                if ambiguous:
-                    full = differing[ambiguous]
-                    reason = f'"{ambiguous}" differs between links or flows; write it in full, such as "{full}"'
-                elif unknown:
-                    keys = {key: None for _, key in _scalar_keys(combinations[0])}
-                    known = [*levels_of(experiment), *(name for name in experiment.let if name != column), *keys]
-                    reason = f'there is no "{unknown[1]}" here; {suggest(unknown[1], known)}'
-                raise InputError(
-                    f"= {show(expression)} cannot be evaluated: {reason}", file=experiment.file, key=place
-                ) from None
+                raise _not_evaluated(experiment, combinations[0], expression, place, differing, error) from None
+        if where is not None:
+            try:
+                _one_expression(connection, where.sql)
+                trials = f"(select unnest(range(1, {experiment.trials + 1})) as trial)"
+                for row, trial in connection.execute(
+                    f'select " row", trial from {table} cross join {trials} where ({where.sql})'
+                ).fetchall():
+                    combinations[row].chosen.add(trial)
+            except duckdb.Error as error:
+                raise _not_evaluated(experiment, combinations[0], where.sql, where.place, differing, error) from None
         cursor = connection.execute(f'select * from {table} order by " row"')
         names = [column[0] for column in cursor.description or []]
         rows = cursor.fetchall()
@@ -354,6 +383,30 @@ def _evaluate(experiment: Experiment, combinations: list[_Combination]) -> Itera
         found = dict(zip(names, row, strict=True))
         combination.values = {name: found[name] for name in experiment.let}
         yield combination, _skip_reason(experiment, found)
+
+
+def _not_evaluated(
+    experiment: Experiment,
+    combination: _Combination,
+    expression: str,
+    place: str,
+    differing: Mapping[str, str],
+    error: duckdb.Error,
+) -> InputError:
+    """What is wrong with an expression of the file, or of the command line."""
+    reason = sql_reason(error)
+    unknown = re.match(r'Referenced column "([^"]*)" not found', reason)
+    ambiguous = next((name for name in differing if _mentions(expression, name)), None)
+    kind = InputError
+    if ambiguous:
+        reason = f'"{ambiguous}" differs between links or flows; write it in full, such as "{differing[ambiguous]}"'
+    elif unknown:
+        kind = UnknownNameError
+        keys = {key: None for _, key in _scalar_keys(combination)}
+        own = place.removeprefix("let.")
+        known = [*levels_of(experiment), *(name for name in experiment.let if name != own), *keys]
+        reason = f'there is no "{unknown[1]}" here; {suggest(unknown[1], known)}'
+    return kind(f"= {show(expression)} cannot be evaluated: {reason}", file=experiment.file, key=place)
 
 
 def _one_expression(connection: duckdb.DuckDBPyConnection, expression: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from l4slab.errors import suggest
 
@@ -104,8 +105,11 @@ SIZE = Dimension(
 
 def si(value: object) -> object:
     """A value as SQL expressions see it: "5ms" is 0.005, "100Mbit" is 1e8, "64kB" is 64000.0, others stay."""
-    if not isinstance(value, str):
-        return value
+    return _si(value) if isinstance(value, str) else value
+
+
+@cache
+def _si(value: str) -> float | str:
     for dimension in (TIME, RATE, SIZE):
         try:
             return dimension.si(value)

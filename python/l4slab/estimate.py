@@ -1,0 +1,105 @@
+"""How long a campaign will take, and how much it will store, before it runs."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from l4slab.engines import get_engine
+from l4slab.sweep import Run, canonical_json
+
+# Runs that are tried, shortened to so many packets that their links could carry.
+_TRIED = 6
+_PACKETS = 60_000
+# Of the kernel in virtual time (docs/linux.md): booting and setting up, and each packet on each link.
+_KERNEL_START_S = 3.0
+_KERNEL_PACKET_S = 28e-6
+_FRAME_BYTES = 1514
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Processor seconds, and bytes in the result tables."""
+
+    seconds: float
+    size: float
+
+    def __str__(self) -> str:
+        return f"about {_duration(self.seconds)} of processor time and {_size(self.size)} of tables"
+
+
+def estimate(runs: Sequence[Run]) -> Estimate:
+    """From short versions of a few of the runs, scaled by what their links could carry and by their samples."""
+    if not runs:
+        return Estimate(0, 0)
+    tried = [run.description for run in runs[:: max(1, len(runs) // _TRIED)][:_TRIED]]
+    taken = size = packets = samples = 0.0
+    for description in tried:
+        short = _shortened(description)
+        started = time.perf_counter()
+        recording = get_engine("sim").execute(canonical_json(short))
+        taken += time.perf_counter() - started
+        packets += _packets(short)
+        size += _stored(recording.series)
+        samples += _samples(short)
+    total = sum(_packets(run.description) for run in runs)
+    # Of the other tables, a run has a few rows.
+    tables = size / samples * sum(_samples(run.description) for run in runs) + 1000 * len(runs)
+    if runs[0].engine == "linux":
+        return Estimate(_KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * total, tables)
+    return Estimate(taken / packets * total, tables)
+
+
+def _packets(description: Mapping[str, Any]) -> float:
+    """What the links could carry in full frames."""
+    rate = sum(link["rate_bps"] for link in description["links"])
+    return float(rate * description["duration_ns"] / 1e9 / 8 / _FRAME_BYTES)
+
+
+def _samples(description: Mapping[str, Any]) -> float:
+    return float(description["duration_ns"] / description["sample_ns"])
+
+
+def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The first packets of a run, with all flows from the start and without changes."""
+    part = min(1.0, _PACKETS / _packets(description))
+    duration = max(round(description["duration_ns"] * part), 1_000_000)
+    flows = [flow | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
+    return dict(description) | {
+        "duration_ns": duration,
+        "sample_ns": min(description["sample_ns"], max(duration // 20, 1)),
+        "warmup_ns": 0,
+        "start_jitter_ns": 0,
+        "flows": flows,
+        "at": [],
+    }
+
+
+def _stored(frame: pl.DataFrame) -> int:
+    """Bytes of a table on the disk."""
+    file = io.BytesIO()
+    frame.write_parquet(file, compression="zstd")
+    return file.tell()
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{_rough(seconds / unit)} {name}"
+    return f"{max(seconds, 1):.0f} s"
+
+
+def _rough(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _size(size: float) -> str:
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{_rough(size / unit)} {name}"
+    return f"{max(size / 1e3, 1):.0f} kB"

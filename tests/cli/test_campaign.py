@@ -1,0 +1,121 @@
+"""Parts of a campaign: --where, a study's default part, the dry run, the status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import l4slab
+import polars as pl
+import pytest
+from l4slab import campaign
+from l4slab.cli import main
+from l4slab.errors import InputError
+
+EXPERIMENT = """
+title = "Two queues"
+duration = "2s"
+trials = 2
+subset = "rate <= 4e6"
+[link.l]
+rate = "4Mbit"
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+[sweep]
+"link.l.rate" = ["4Mbit", "8Mbit"]
+[[sweep.aqm]]
+level = "FIFO"
+"link.l.qdisc" = "pfifo limit {packets}"
+[[sweep.aqm]]
+level = "CoDel"
+"link.l.qdisc" = "codel"
+[let]
+packets = "cast(rate * rtt / 8 / 1500 as bigint) + 5"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "two.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [("aqm = 'CoDel'", 4), ("trial = 2", 4), ("rate > 4e6 and packets > 10 and trial = 1", 2), ("false", 0)],
+)
+def test_a_condition_chooses_runs(file: Path, where: str, count: int) -> None:
+    (plan,) = campaign.plan([file], where=where)
+    assert (len(plan.todo), len(plan.runs)) == (count, 8)
+
+
+def test_the_rest_comes_later_and_nothing_runs_twice(file: Path, tmp_path: Path) -> None:
+    first = l4slab.run(file, out=tmp_path / "out", where="aqm = 'CoDel' and trial = 1")
+    assert first.flows["aqm"].to_list() == ["CoDel", "CoDel"]
+    assert [(p.finished, p.planned) for p in campaign.status(tmp_path / "out").experiments] == [(2, 8)]
+    assert "6 of 8 runs are missing" in (tmp_path / "out" / "report.html").read_text()
+    other = l4slab.run(file, out=tmp_path / "out", where="aqm = 'FIFO'")
+    assert other.flows["run"].n_unique() == 6, "what was there before stays in the tables"
+    whole = l4slab.run(file, out=tmp_path / "out")
+    assert any("6 runs are in" in note for note in whole.notes)
+    assert campaign.left_to_do(campaign.plan([file]), tmp_path / "out") == []
+    alone = l4slab.run(file)
+    assert pl.DataFrame.equals(whole.flows, alone.flows)
+
+
+def test_a_study_has_a_default_part(file: Path) -> None:
+    (plan,) = campaign.plan([file], subset=True)
+    assert {run.factors["link.l.rate"] for run in plan.todo} == {"4Mbit"}
+    (everything,) = campaign.plan([file])
+    assert len(everything.todo) == 8
+
+
+def test_a_condition_is_about_the_files_that_have_its_factors(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(EXPERIMENT.replace("aqm", "kind_of_queue").replace("title", "about"))
+    plans = campaign.plan([file, other], where="aqm = 'FIFO'")
+    assert [len(plan.todo) for plan in plans] == [4, 0]
+    with pytest.raises(InputError, match=r"--where.*there is no"):
+        campaign.plan([file, other], where="qdisc_kind = 'FIFO'")
+
+
+@pytest.mark.parametrize(
+    ("where", "mention"), [("aqn = 'FIFO'", 'did you mean "aqm"'), ("aqm =", "syntax error"), ("1); drop table x", "")]
+)
+def test_a_wrong_condition_is_one_sentence(
+    file: Path, where: str, mention: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(file), "--dry-run", "--where", where]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("l4slab: ")
+    assert message.count("\n") == 1
+    assert "--where" in message
+    assert mention in message
+
+
+def test_a_dry_run_says_how_many_how_long_and_how_large(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["run", str(file), "--dry-run", "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "8 runs to do, about" in text
+    assert "processor time" in text
+    assert "of tables" in text
+    assert not out.exists()
+    l4slab.run(file, out=out, where="trial = 1")
+    assert main(["run", str(file), "--dry-run", "--out", str(out)]) == 0
+    assert "4 runs to do" in capsys.readouterr().out
+
+
+def test_status_is_told_by_the_command(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    l4slab.run(file, out=tmp_path / "out", where="trial = 1")
+    (tmp_path / "out" / "experiments" / "two.runs").unlink()
+    assert main(["status", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1].split() == ["two", "4", "8", "4"]
+    assert told[2].endswith(f"MB in {tmp_path / 'out'}")
+    assert main(["status", str(tmp_path)]) == 2
+    assert "is not a results folder" in capsys.readouterr().err
