@@ -672,7 +672,9 @@ fn sce_marks_come_at_the_probability_of_the_ramp() {
         ("sce-thresh 4", 5, 0.0),
         ("sce-thresh 4", 8, 0.15),
         ("sce-thresh 4", 10, 0.25),
-        ("sce-thresh 1024", 10, 1.0 / 1024.0),
+        // Lower slopes of 16777215/2.5e6, rounded down to 6, and of 4194303/9084000, to nothing.
+        ("sce-thresh 256", 10, 6.0 * 2.5e6 / 4_294_967_296.0),
+        ("sce-thresh 1024 bandwidth 1mbit", 36, 0.0),
         ("sce-single", 10, 0.0),
         // With 50 Mbit/s the target is still 5 ms, with 5 Mbit/s still, but it has to exceed four
         // frames as well, 9.7 ms: the lower slope goes on.

@@ -10,7 +10,9 @@
 //!
 //! Source: `sch_cake.c` of the kernel tree github.com/chromi/sce, and its `tc` (`q_cake.c` of
 //! github.com/heistp/iproute2-sce). The integers are the kernel's: slopes per nanosecond in 2^-32, cut
-//! off. Beyond a target of some seconds they are zero, and the ramp becomes a step.
+//! off. That shows where the ramp is flat: at a target of 5 ms the lower slope of `sce-thresh 1024` is 1
+//! instead of 1.68, so 1/1718 of the packets are marked just below the target and 1/1024 just above; and
+//! at a target above 8.4 ms it is 0.
 
 use crate::aqm::{Pkt, QueueCx};
 use crate::time::Span;
