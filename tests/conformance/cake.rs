@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::harness::{Bench, FRAME, Packet, ms};
+use crate::harness::{Bench, FRAME, Out, Packet, ms};
 use l4slab_core::aqm::cake::diffserv::Diffserv;
 use l4slab_core::aqm::cake::hash::{FlowMode, Hashes, QUEUES};
+use l4slab_core::aqm::cake::sce::Sce;
 use l4slab_core::aqm::cake::tin::Tin;
 use l4slab_core::aqm::cobalt::{Cobalt, CobaltParams};
 use l4slab_core::aqm::shaper::Pace;
@@ -347,7 +348,7 @@ fn an_ingress_pays_for_drops() {
 fn tin(mode: &str) -> Tin<Packet> {
     let mode = FlowMode::ALL.iter().find(|(name, _)| *name == mode).expect("a mode").1;
     let share = Diffserv::Besteffort.shares(0)[0];
-    Tin::new(share, mode, Span::from_millis(5), Span::from_millis(100))
+    Tin::new(share, mode, Span::from_millis(5), Span::from_millis(100), Sce::Off)
 }
 
 /// Flows share a queue only where a set of eight has more than eight flows.
@@ -582,6 +583,178 @@ fn autorate_follows_the_arrivals() {
     assert!((sent / (estimate * 15.0 / 16.0) - 1.0).abs() < 0.01, "{sent} Mbit/s");
 }
 
+// SCE
+
+/// Target 5 ms. In 2^-32, with ONE = 2^32 - 1 and every division rounded down: `sce-thresh 4` has its
+/// knee at ONE/4 = 1073741823, a slope of 1073741823/2.5e6 = 429 below and 3221225472/5e6 = 644 above;
+/// `sce` of 4294967295/2.5e6 = 1717 and 0; `sce-single` of 0 and 4294967295/5e6 = 858.
+#[test]
+fn the_ramp_has_a_knee_at_the_target() {
+    let us = 1000;
+    let target = Span::from_millis(5);
+    for (sce, vectors) in [
+        (
+            Sce::Thresh(4),
+            [
+                (2500 * us, false, 0),
+                (2500 * us + 1, false, 429),
+                (3750 * us, false, 536_250_000),
+                (5000 * us, false, 1_072_500_000),
+                // Below four frames of a slow link the lower slope goes on.
+                (7500 * us, false, 2_145_000_000),
+                (5000 * us + 1, true, 1_073_741_823 + 644),
+                (7500 * us, true, 1_073_741_823 + 1_610_000_000),
+                (10_000 * us, true, 1_073_741_823 + 3_220_000_000),
+            ],
+        ),
+        (
+            Sce::Thresh(1),
+            [
+                (2499 * us, false, 0),
+                (2500 * us, false, 0),
+                (3000 * us, false, 858_500_000),
+                (3750 * us, false, 2_146_250_000),
+                (5000 * us, false, 4_292_500_000),
+                (7500 * us, false, 8_585_000_000),
+                (5000 * us + 1, true, 4_294_967_295),
+                (99_000 * us, true, 4_294_967_295),
+            ],
+        ),
+        (
+            Sce::Single,
+            [
+                (2500 * us, false, 0),
+                (5000 * us, false, 0),
+                (9000 * us, false, 0),
+                (5000 * us + 1, true, 858),
+                (6000 * us, true, 858_000_000),
+                (7500 * us, true, 2_145_000_000),
+                (10_000 * us, true, 4_290_000_000),
+                (15_000 * us, true, 8_580_000_000),
+            ],
+        ),
+    ] {
+        let ramp = sce.ramp(target).expect("it marks");
+        for (sojourn, over, p) in vectors {
+            assert_eq!(ramp.probability(Span(sojourn), over), p, "{sce:?}, {sojourn} ns");
+        }
+    }
+    assert_eq!(Sce::Off.ramp(target), None);
+}
+
+/// A packet of flow 1 arrives every half millisecond, and waits `halves` of these. What leaves.
+fn held(tc: &str, ecn: Ecn, halves: u64, packets: u64) -> (Vec<Out>, Bench) {
+    let mut bench = Bench::new(tc);
+    let mut left = Vec::new();
+    for n in 0..packets + halves {
+        let now = SECOND + n * 500_000;
+        if n >= halves {
+            left.push(bench.take(now).expect("packets wait"));
+        }
+        bench.put_flow(now, ecn, 1);
+    }
+    (left, bench)
+}
+
+fn part(left: &[Out], which: impl Fn(&Out) -> bool) -> f64 {
+    left.iter().filter(|&out| which(out)).count() as f64 / left.len() as f64
+}
+
+/// Of 20000 packets within four standard deviations; nothing at or below half the target, where
+/// the probability is nil, and everything where it is one.
+#[test]
+fn sce_marks_come_at_the_probability_of_the_ramp() {
+    for (words, halves, expected) in [
+        ("sce", 5, 0.0),
+        ("sce", 6, 0.2),
+        ("sce", 8, 0.6),
+        ("sce", 10, 1.0),
+        ("sce-thresh 4", 5, 0.0),
+        ("sce-thresh 4", 8, 0.15),
+        ("sce-thresh 4", 10, 0.25),
+        // Lower slopes of 16777215/2.5e6, rounded down to 6, and of 4194303/9084000, to nothing.
+        ("sce-thresh 256", 10, 6.0 * 2.5e6 / 4_294_967_296.0),
+        ("sce-thresh 1024 bandwidth 1mbit", 36, 0.0),
+        ("sce-single", 10, 0.0),
+        // With 50 Mbit/s the target is still 5 ms, with 5 Mbit/s still, but it has to exceed four
+        // frames as well, 9.7 ms: the lower slope goes on.
+        ("sce-thresh 4 bandwidth 50mbit", 8, 0.15),
+        ("sce-thresh 4 bandwidth 5mbit", 16, 0.55),
+        // 1.5 frames of 1 Mbit/s, 18.168 ms, are the target; the ramp begins at 9.084 ms.
+        ("sce bandwidth 1mbit", 18, 0.0),
+        ("sce bandwidth 1mbit", 30, 5.916 / 9.084),
+        ("no-sce", 10, 0.0),
+    ] {
+        // The shaper would set the delays itself: its tin alone is asked.
+        let config = registry::parse(&format!("cake besteffort {words}"));
+        let Ok(registry::QdiscConfig::Cake(config)) = config else { panic!("{words}") };
+        let line = &config.line;
+        let share = Diffserv::Besteffort.shares(line.rate)[0];
+        let tin: Tin<Packet> =
+            Tin::new(share, FlowMode::TRIPLE_ISOLATE, line.target(), line.rtt, config.sce);
+        let mut law = Law::new(tin.params);
+        let n = 20_000;
+        let mut marked = 0;
+        for k in 0..n {
+            let now = SECOND + k * 500_000;
+            let mut drops = Vec::new();
+            let mut cx = QueueCx::new(Time(now), &mut law.rng, &mut drops);
+            let at = Time(now - halves * 500_000);
+            let mut pkt = Packet { at, ..Packet::new(Ecn::Ect0) };
+            assert!(!law.cobalt.drops(&tin.params, 0, &mut pkt, &mut cx));
+            if let Some(ramp) = &tin.sce_ramp {
+                ramp.mark(law.cobalt.is_above_target(), &mut pkt, &mut cx);
+            }
+            assert_eq!(pkt.ecn == Ecn::Ect1, cx.marks().sce);
+            marked += u64::from(cx.marks().sce);
+        }
+        let p = marked as f64 / n as f64;
+        let deviation = (expected * (1.0 - expected) / n as f64).sqrt();
+        let tolerance = 4.0 * deviation + 0.001 * expected;
+        assert!((p - expected).abs() <= tolerance, "{words}, {halves} halves: {p}");
+    }
+}
+
+/// CE comes as in plain CAKE, packet by packet: SCE has no part in COBALT, and a packet with CE gets
+/// no SCE mark. Above twice the target all others have one.
+#[test]
+fn sce_leaves_ce_as_it_was() {
+    let (plain, _) = held("cake besteffort", Ecn::Ect0, 24, 2000);
+    for words in ["sce", "sce-thresh 7", "sce-single"] {
+        let (left, bench) = held(&format!("cake besteffort {words}"), Ecn::Ect0, 24, 2000);
+        for (out, other) in left.iter().zip(&plain) {
+            assert_eq!(out.marks.ce(), other.marks.ce());
+            assert_eq!(out.marks.sce, !out.marks.ce());
+            assert_eq!(out.pkt.ecn, if out.marks.ce() { Ecn::Ce } else { Ecn::Ect1 });
+        }
+        assert!(part(&left, |out| out.marks.ce()) > 0.01);
+        assert!(bench.drops.is_empty());
+    }
+}
+
+#[test]
+fn sce_marks_only_ect0() {
+    for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ce] {
+        let (left, _) = held("cake besteffort sce", ecn, 9, 500);
+        assert!(left.iter().all(|out| !out.marks.sce && out.pkt.ecn == ecn), "{ecn:?}");
+    }
+    let (left, _) = held("cake besteffort sce", Ecn::Ect0, 9, 500);
+    assert!(part(&left, |out| out.marks.sce) > 0.7);
+}
+
+/// What has its rate changed has its ramp changed.
+#[test]
+fn the_ramp_follows_the_rate() {
+    let share = |rate| Diffserv::Besteffort.shares(rate)[0];
+    let (target, interval) = (Span::from_millis(5), Span::from_millis(100));
+    let mut tin: Tin<Packet> =
+        Tin::new(share(0), FlowMode::TRIPLE_ISOLATE, target, interval, Sce::Thresh(1));
+    let p = |tin: &Tin<Packet>| tin.sce_ramp.map(|r| r.probability(Span::from_millis(4), false));
+    assert_eq!(p(&tin), Some(1717 * 1_500_000));
+    tin.set_share(share(125_000), target, interval);
+    assert_eq!(p(&tin), Some(0), "the target is 18 ms now");
+}
+
 // tc
 
 #[test]
@@ -615,6 +788,12 @@ fn defaults_and_words_of_tc() {
         ("nat", "triple-isolate nat nowash"),
         ("nat nonat", "triple-isolate nowash"),
         ("memlimit 8mb ingress nat wash no-split-gso", "memlimit 8388608 ingress"),
+        ("sce", "memlimit 0 egress sce"),
+        ("sce-thresh 1", "egress sce"),
+        ("sce sce-thresh 0x10 memlimit 1mb", "memlimit 1048576 egress sce-thresh 16"),
+        ("sce-thresh 1024", "egress sce-thresh 1024"),
+        ("sce sce-single", "egress sce-single"),
+        ("sce no-sce", "memlimit 0 egress"),
     ] {
         let text = canonical(&format!("cake {words}"));
         assert!(text.contains(expected), "{words}: {text}");
@@ -653,6 +832,9 @@ fn refusals_say_why() {
         ("overhead 257", "-64 to 256"),
         ("overhead -65", "-64 to 256"),
         ("mpu 257", "0 to 256"),
+        ("sce-thresh", "has no value"),
+        ("sce-thresh 0", "1 to 1024"),
+        ("sce-thresh 1025", "1 to 1024"),
         ("lan metro", "\"metro\" is refused; lan stands there already"),
         ("triple-isolated", "did you mean \"triple-isolate\"?"),
     ] {

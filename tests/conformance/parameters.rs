@@ -189,6 +189,7 @@ fn cake() -> impl Strategy<Value = Case> {
         (
             word(&["unlimited", "bandwidth 2mbit", "bandwidth 50mbit"]),
             word(&["egress", "ingress", "autorate-ingress"]),
+            word(&["no-sce", "sce", "sce-thresh 16", "sce-single"]),
         ),
         word(&["besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"]),
         word(&[
@@ -206,9 +207,9 @@ fn cake() -> impl Strategy<Value = Case> {
             100..30_000_u32,
         ),
     )
-        .prop_map(|((rate, direction), tins, flows, (framing, memlimit, rtt))| {
+        .prop_map(|((rate, direction, sce), tins, flows, (framing, memlimit, rtt))| {
             let tc = format!(
-                "cake {rate} {direction} {tins} {flows} {framing} memlimit {memlimit} rtt {rtt}us"
+                "cake {rate} {direction} {tins} {flows} {framing} memlimit {memlimit} rtt {rtt}us {sce}"
             );
             // Elsewhere flows share a queue, or a quantum.
             let fair = match flows {

@@ -240,6 +240,17 @@ def test_queues_that_no_kernel_has_are_left_out_of_a_sweep(tmp_path: Path, capsy
     assert [run.description["links"][0]["qdisc"].split()[0] for run in plan.runs] == ["pie"]
     assert main(["run", str(file), "--engine", "linux", "--dry-run"]) == 0
     assert "x: 1 runs are left out: no Linux kernel has pi2." in capsys.readouterr().out
+    sce = '["cake", "cake sce", "cake sce-thresh 4", "cake sce-single", "cake no-sce besteffort"]'
+    file.write_text(PI2_OR_PIE.replace('["pie", "pi2"]', sce))
+    (plan,) = campaign.plan([file], "linux")
+    assert len(plan.runs) == 2
+    assert all("sce" not in run.description["links"][0]["qdisc"] for run in plan.runs)
+    assert main(["run", str(file), "--engine", "linux", "--dry-run"]) == 0
+    assert "x: 3 runs are left out: no Linux kernel has cake sce." in capsys.readouterr().out
+    change = '[[at]]\ntime = "0.5s"\nlink.one.qdisc = "pi2"\n[sweep]'
+    file.write_text(PI2_OR_PIE.replace("[sweep]", change).replace('["pie", "pi2"]', '["pie"]'))
+    with pytest.raises(InputError, match="no run that the engine linux can do: no Linux kernel has pi2"):
+        campaign.plan([file], "linux")
     file.write_text(PI2_OR_PIE.replace('["pie", "pi2"]', '["pi2 target 1ms", "pi2"]'))
     with pytest.raises(InputError, match="no run that the engine linux can do: no Linux kernel has pi2"):
         campaign.plan([file], "linux")

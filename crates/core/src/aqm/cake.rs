@@ -9,6 +9,7 @@
 //!   is divided by the number of bulk flows of its host, so hosts share alike. A hash with eight ways
 //!   ([`hash`]) gives flows their queues.
 //! * COBALT ([`super::cobalt`]) marks or drops as a packet leaves, but never drops a flow's last one.
+//!   With `sce`, of the SCE kernel tree only, SCE marks come before ([`sce`]).
 //! * A full buffer drops the head of the longest queue.
 //!
 //! An empty flow comes to rest only at its turn, and turns are taken while packets wait (Linux). So a
@@ -21,6 +22,7 @@ pub mod autorate;
 mod config;
 pub mod diffserv;
 pub mod hash;
+pub mod sce;
 pub mod tin;
 
 use autorate::Autorate;
@@ -57,7 +59,8 @@ pub struct Cake<P> {
 impl<P: Pkt> Cake<P> {
     pub fn new(config: CakeConfig, now: Time) -> Self {
         let shares = config.diffserv.shares(config.line.rate);
-        let tin = |&share| Tin::new(share, config.flow_mode, config.line.target(), config.line.rtt);
+        let (target, interval) = (config.line.target(), config.line.rtt);
+        let tin = |&share| Tin::new(share, config.flow_mode, target, interval, config.sce);
         Cake {
             tins: shares.iter().map(tin).collect(),
             shaper: Shaper::new(Pace::new(config.line.rate)),
@@ -172,6 +175,9 @@ impl<P: Pkt> Cake<P> {
             let bulk_flows = if self.config.ingress { u64::from(tin.bulk_flows) } else { 0 };
             let state = &mut tin.flows[flow];
             let drops = state.cobalt.drops(&tin.params, bulk_flows, &mut pkt, cx);
+            if let Some(ramp) = &tin.sce_ramp {
+                ramp.mark(state.cobalt.is_above_target(), &mut pkt, cx);
+            }
             if !drops || state.queue.is_empty() {
                 tin.delays.record(now.since(pkt.enqueued_at()));
                 self.spend(t, flow, &pkt, now, false);

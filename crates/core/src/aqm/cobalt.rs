@@ -119,6 +119,11 @@ impl Cobalt {
         self.blue.is_off() && self.count == 0 && now >= self.next
     }
 
+    /// Was the last packet's sojourn too long?
+    #[inline]
+    pub fn is_above_target(&self) -> bool {
+        self.dropping
+    }
     pub fn count(&self) -> u32 {
         self.count
     }

@@ -18,11 +18,9 @@
 //! The slopes are those of both: p_C = 1 at 0.5 s, p_L = 1 at 0.25 s. The drafts write them as shifts
 //! to the right, with the signs the other way round. Nothing is done about overload but tail drop.
 
-use super::dualpi2_rfc9332::limit_bytes;
-use super::fifo::Queue;
 use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, Kind, L, Scheduler, SchedulerConfig, age};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use super::scheduler::{BANDS, C, Coupled, Kind, Queues, SchedulerConfig, age};
+use super::{Aqm, Backlog, Gauges, MarkReason, Pkt, QueueCx};
 use crate::rng::Rng;
 use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::Span;
@@ -84,22 +82,21 @@ impl Default for CurvyRed {
 /// The queue at work.
 #[derive(Debug)]
 pub struct CurvyRedQueue<P> {
-    l: Queue<P>,
-    c: Queue<P>,
+    coupled: Coupled<P>,
+    law: Law,
+}
+
+#[derive(Debug)]
+struct Law {
     /// C's delay in seconds: smoothed, and as L saw it last.
     smoothed: f64,
     delay: f64,
     /// The native probability of the last packet of L: 0 or 1.
     p_native: f64,
-    scheduler: Scheduler,
-    limit: u64,
     config: CurvyRed,
 }
 
-impl<P: Pkt> CurvyRedQueue<P> {
-    fn bytes(&self) -> u64 {
-        self.l.bytes() + self.c.bytes()
-    }
+impl Law {
     /// How high the curve is at this delay: delay times 2^slope.
     fn height(&self, delay: f64, slope: i32) -> f64 {
         let beyond = (delay - self.config.min_th.as_secs_f64()).max(0.0);
@@ -113,25 +110,32 @@ impl<P: Pkt> CurvyRedQueue<P> {
         self.height(delay, self.config.s_l)
     }
 
-    /// Marks the head of C, about to leave; true if it must be dropped.
-    fn drops(&mut self, cx: &mut QueueCx<P>) -> bool {
-        let delay = age(&self.c, cx.now).as_secs_f64();
-        self.smoothed += libm::ldexp(delay - self.smoothed, -(self.config.f as i32));
-        let hit = self.sqrt_p_c() > maxrand(2 * self.config.u, cx.rng);
-        hit && !self.c.front_mut().is_some_and(|pkt| cx.mark(pkt, MarkReason::Aqm))
+    /// Marks the head of the band, about to leave; true if it must be dropped.
+    fn drops<P: Pkt>(&mut self, queues: &mut Queues<P>, band: usize, cx: &mut QueueCx<P>) -> bool {
+        if band == C {
+            return self.drops_c(queues, cx);
+        }
+        self.mark_l(queues, cx);
+        false
     }
 
-    /// Marks the head of L, about to leave.
-    fn mark_l(&mut self, cx: &mut QueueCx<P>) {
-        let Some(len) = self.l.front().map(Pkt::frame_len) else { return };
-        self.delay = age(&self.c, cx.now).as_secs_f64();
+    fn drops_c<P: Pkt>(&mut self, queues: &mut Queues<P>, cx: &mut QueueCx<P>) -> bool {
+        let delay = age(&queues.c, cx.now).as_secs_f64();
+        self.smoothed += libm::ldexp(delay - self.smoothed, -(self.config.f as i32));
+        let hit = self.sqrt_p_c() > maxrand(2 * self.config.u, cx.rng);
+        hit && !queues.c.front_mut().is_some_and(|pkt| cx.mark(pkt, MarkReason::Aqm))
+    }
+
+    fn mark_l<P: Pkt>(&mut self, queues: &mut Queues<P>, cx: &mut QueueCx<P>) {
+        let Some(len) = queues.l.front().map(Pkt::frame_len) else { return };
+        self.delay = age(&queues.c, cx.now).as_secs_f64();
         let native = match self.config.t {
-            Threshold::Bytes(bytes) => self.l.bytes() - u64::from(len) > u64::from(bytes),
-            Threshold::Time(time) => age(&self.l, cx.now) > time,
+            Threshold::Bytes(bytes) => queues.l.bytes() - u64::from(len) > u64::from(bytes),
+            Threshold::Time(time) => age(&queues.l, cx.now) > time,
         };
         self.p_native = if native { 1.0 } else { 0.0 };
         let coupled = self.p_coupled() > maxrand(self.config.u, cx.rng);
-        let Some(pkt) = self.l.front_mut() else { return };
+        let Some(pkt) = queues.l.front_mut() else { return };
         if native {
             cx.mark(pkt, MarkReason::Step);
         }
@@ -153,51 +157,29 @@ fn probability(height: f64, n: u32) -> f64 {
 
 impl<P: Pkt + Send> Aqm<P> for CurvyRedQueue<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        let band = if pkt.ecn().is_l4s() { L } else { C };
-        cx.band(band);
-        if self.bytes() + u64::from(MTU_FRAME) > self.limit {
-            return cx.drop(pkt, DropReason::Overflow);
-        }
-        if band == L { self.l.push(pkt) } else { self.c.push(pkt) }
+        self.coupled.enqueue(pkt, cx);
     }
-
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        loop {
-            let turn = self.scheduler.pick(&self.l, &self.c, cx.now)?;
-            cx.band(turn.band);
-            let pkt = if turn.band == L {
-                self.mark_l(cx);
-                self.l.pop()?
-            } else {
-                let dropped = self.drops(cx);
-                let pkt = self.c.pop()?;
-                if dropped {
-                    cx.drop(pkt, DropReason::Aqm);
-                    continue;
-                }
-                pkt
-            };
-            self.scheduler.sent(turn, u64::from(pkt.frame_len()));
-            return Some(pkt);
-        }
+        self.coupled.dequeue(cx, |queues, band, cx| self.law.drops(queues, band, cx))
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: (self.l.len() + self.c.len()) as u64, bytes: self.bytes() }
+        self.coupled.queues.backlog()
     }
     fn likely_next(&self) -> Option<&P> {
-        self.l.front().or_else(|| self.c.front())
+        self.coupled.queues.likely_next()
     }
     fn bands(&self) -> &'static [&'static str] {
         BANDS
     }
     fn probe(&self, out: &mut dyn Gauges) {
-        let p_coupled = probability(self.p_coupled(), self.config.u);
-        out.gauge("p_c", probability(self.sqrt_p_c(), 2 * self.config.u));
+        let law = &self.law;
+        let p_coupled = probability(law.p_coupled(), law.config.u);
+        out.gauge("p_c", probability(law.sqrt_p_c(), 2 * law.config.u));
         out.gauge("p_l_coupled", p_coupled);
-        out.gauge("p_l_native", self.p_native);
-        out.gauge("p_l", self.p_native.max(p_coupled));
-        out.gauge("smoothed_qdelay_ms", self.smoothed * 1e3);
+        out.gauge("p_l_native", law.p_native);
+        out.gauge("p_l", law.p_native.max(p_coupled));
+        out.gauge("smoothed_qdelay_ms", law.smoothed * 1e3);
     }
 }
 
@@ -273,14 +255,8 @@ impl Qdisc for CurvyRed {
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(CurvyRedQueue {
-            l: Queue::new(),
-            c: Queue::new(),
-            smoothed: 0.0,
-            delay: 0.0,
-            p_native: 0.0,
-            scheduler: self.scheduler.build(),
-            limit: limit_bytes(self.limit, link.rate),
-            config: self.clone(),
+            coupled: Coupled::new(&self.scheduler, self.limit, link.rate),
+            law: Law { smoothed: 0.0, delay: 0.0, p_native: 0.0, config: self.clone() },
         })
     }
 }

@@ -24,10 +24,9 @@
 //! | scheduler | L:C = w:(1-w) of the bytes, w = 230/256 | w:1 |
 
 use super::docsis_pie::{self, DocsisPie};
-use super::fifo::Queue;
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{C, L, Wrr};
+use super::scheduler::{BANDS, C, L, Queues, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
@@ -158,8 +157,7 @@ impl VirtualQueue {
 /// The queue at work.
 #[derive(Debug)]
 pub struct Docsis<P> {
-    l: Queue<P>,
-    c: Queue<P>,
+    queues: Queues<P>,
     wrr: Wrr,
     pie: DocsisPie,
     ramp: Ramp,
@@ -191,8 +189,7 @@ impl<P: Pkt> Docsis<P> {
         let classic_buffer = config.classic_buffer.bytes(amsr);
         let weight = i64::from(config.weight);
         Docsis {
-            l: Queue::new(),
-            c: Queue::new(),
+            queues: Queues::default(),
             wrr: Wrr::new(weight, i64::from(WEIGHT_ONE) - weight),
             pie: DocsisPie::new(config.target, classic_buffer),
             ramp: Ramp::new(config.maxth, config.lg_range, amsr),
@@ -218,7 +215,7 @@ impl<P: Pkt> Docsis<P> {
     #[inline]
     fn qdelay_l(&mut self, now: Time, bytes: u64) -> Span {
         match self.config.ll_estimator {
-            LlEstimator::Queue => self.amsr.time_for(self.l.bytes() + bytes),
+            LlEstimator::Queue => self.amsr.time_for(self.queues.l.bytes() + bytes),
             LlEstimator::Vq => {
                 self.vq.drain(now);
                 self.vq.delay += self.amsr.time_for(bytes);
@@ -232,7 +229,7 @@ impl<P: Pkt> Docsis<P> {
         let amsr = self.amsr.bps();
         let share = u128::from(amsr) * u128::from(self.config.weight) / u128::from(WEIGHT_ONE);
         let arrived = self.arrived_l * 8_000_000_000 / docsis_pie::INTERVAL.0;
-        Rate::from_bps(amsr - arrived.min(share as u64)).time_for(self.c.bytes())
+        Rate::from_bps(amsr - arrived.min(share as u64)).time_for(self.queues.c.bytes())
     }
 
     /// True with the given frequency, regularly spaced (RFC 9332 Appendix A.1).
@@ -266,7 +263,7 @@ impl<P: Pkt> Docsis<P> {
             && self.protection.sanctions(cx.now, flow, bytes, qdelay, prob_native);
         if !sanctioned && self.has_room_l(bytes, qdelay) {
             self.arrived_l += u64::from(bytes);
-            return self.l.push(pkt);
+            return self.queues.l.push(pkt);
         }
         self.vq.delay = self.vq.delay - self.amsr.time_for(u64::from(bytes));
         match sanctioned {
@@ -278,10 +275,10 @@ impl<P: Pkt> Docsis<P> {
     fn has_room_l(&self, bytes: u32, qdelay: Span) -> bool {
         let usable = self.ll_buffer - u64::from(MAX_FRAME_SIZE);
         match self.config.ll_estimator {
-            LlEstimator::Queue => self.l.bytes() < usable,
+            LlEstimator::Queue => self.queues.l.bytes() < usable,
             LlEstimator::Vq => {
                 qdelay < self.amsr.time_for(usable)
-                    && self.l.bytes() + u64::from(bytes) <= self.ll_buffer
+                    && self.queues.l.bytes() + u64::from(bytes) <= self.ll_buffer
             }
         }
     }
@@ -289,14 +286,14 @@ impl<P: Pkt> Docsis<P> {
     #[inline]
     fn enqueue_c(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         cx.band(C);
-        let (bytes, backlog) = (pkt.frame_len(), self.c.bytes());
+        let (bytes, backlog) = (pkt.frame_len(), self.queues.c.bytes());
         if backlog + u64::from(bytes) > self.classic_buffer {
             self.pie.overflowed();
             return cx.drop(pkt, DropReason::Overflow);
         }
         match self.pie.drop_early(bytes, backlog, cx.rng) {
             true => cx.drop(pkt, DropReason::Aqm),
-            false => self.c.push(pkt),
+            false => self.queues.c.push(pkt),
         }
     }
 }
@@ -313,19 +310,18 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     }
     #[inline]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        let turn = self.wrr.pick(self.l.is_empty(), self.c.is_empty())?;
+        let turn = self.wrr.pick(self.queues.l.is_empty(), self.queues.c.is_empty())?;
         let band = turn.band;
         cx.band(band);
-        let pkt = if band == L { self.l.pop() } else { self.c.pop() }?;
+        let pkt = self.queues.of(band).pop()?;
         self.wrr.sent(turn, u64::from(pkt.frame_len()));
         Some(pkt)
     }
     fn backlog(&self) -> Backlog {
-        let packets = (self.l.len() + self.c.len()) as u64;
-        Backlog { packets, bytes: self.l.bytes() + self.c.bytes() }
+        self.queues.backlog()
     }
     fn likely_next(&self) -> Option<&P> {
-        self.l.front().or_else(|| self.c.front())
+        self.queues.likely_next()
     }
     fn next_timer(&self) -> Time {
         self.next_update.min(self.next_alignment)
@@ -339,12 +335,12 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
             self.next_update = cx.now + docsis_pie::INTERVAL;
         }
         if cx.now >= self.next_alignment {
-            self.vq.align(cx.now, self.l.bytes(), self.amsr);
+            self.vq.align(cx.now, self.queues.l.bytes(), self.amsr);
             self.next_alignment = cx.now + VQ_INTERVAL;
         }
     }
     fn bands(&self) -> &'static [&'static str] {
-        &["L", "C"]
+        BANDS
     }
 
     /// `drop_prob` is PIE's, of a packet of 1024 B; it may exceed 1, where p' and p_C end. The score

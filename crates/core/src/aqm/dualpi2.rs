@@ -20,9 +20,8 @@
 
 use std::collections::VecDeque;
 
-use super::fifo::Queue;
 use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, L, Wrr, age};
+use super::scheduler::{BANDS, C, L, Queues, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
 use crate::rng::Rng;
 use crate::tc::{self, Args, Param, TcError, param};
@@ -101,8 +100,7 @@ impl Default for DualPi2Config {
 /// The queue at work.
 #[derive(Debug)]
 pub struct DualPi2<P> {
-    l: Queue<P>,
-    c: Queue<P>,
+    queues: Queues<P>,
     /// p' in units of 1/MAX_PROB.
     p: u32,
     /// C must not starve (RFC 9332 Section 4.2.2).
@@ -144,8 +142,7 @@ impl<P: Pkt> DualPi2<P> {
         // Rounded down as in the kernel: the default alpha loses 0.05 %.
         let gain = |g: u32| ((u64::from(g) * u64::from(MAX_PROB)) >> GAIN_SHIFT) / 1_000_000_000;
         DualPi2 {
-            l: Queue::new(),
-            c: Queue::new(),
+            queues: Queues::default(),
             p: 0,
             scheduler: Wrr::protecting(config.classic_protection),
             last_qdelay: 0,
@@ -157,15 +154,10 @@ impl<P: Pkt> DualPi2<P> {
         }
     }
 
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.l.bytes() + self.c.bytes()
-    }
-
     /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
     /// of Linux.
     fn update(&mut self, now: Time) {
-        let qdelay = age(&self.l, now).max(age(&self.c, now)).0 as i64;
+        let qdelay = self.queues.longest_age(now).0 as i64;
         let integral = (qdelay - self.config.target.0 as i64).wrapping_mul(self.alpha);
         let proportional = (qdelay - self.last_qdelay).wrapping_mul(self.beta);
         let delta = integral.wrapping_add(proportional);
@@ -221,10 +213,10 @@ impl<P: Pkt> DualPi2<P> {
         if self.config.min_qlen_step > 0 && self.apply_step.pop_front() == Some(false) {
             return false;
         }
-        let Some(head) = self.l.front() else { return false };
+        let Some(head) = self.queues.l.front() else { return false };
         match self.config.step_thresh {
             StepThresh::Time(thresh) => now.since(head.enqueued_at()) > thresh,
-            StepThresh::Packets(thresh) => self.l.len() - 1 > thresh as usize,
+            StepThresh::Packets(thresh) => self.queues.l.len() - 1 > thresh as usize,
         }
     }
 }
@@ -236,41 +228,42 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
         let band = if l4s { L } else { C };
         cx.band(band);
-        let packets = self.l.len() + self.c.len();
-        let memory = 2 * (self.bytes() + u64::from(pkt.frame_len()));
-        if packets >= self.config.limit as usize || memory > u64::from(self.config.memlimit) {
+        let memory = 2 * (self.queues.bytes() + u64::from(pkt.frame_len()));
+        if self.queues.packets() >= self.config.limit as usize
+            || memory > u64::from(self.config.memlimit)
+        {
             return cx.drop(pkt, DropReason::Overflow);
         }
         if self.config.drop_enqueue {
-            let verdict = self.verdict(band, self.bytes(), cx.rng);
+            let verdict = self.verdict(band, self.queues.bytes(), cx.rng);
             if verdict.drops(&mut pkt, cx) {
                 return cx.drop(pkt, DropReason::Aqm);
             }
         }
         if band == C {
-            return self.c.push(pkt);
+            return self.queues.c.push(pkt);
         }
         if self.config.min_qlen_step > 0 {
-            self.apply_step.push_back(self.l.len() >= self.config.min_qlen_step as usize);
+            self.apply_step.push_back(self.queues.l.len() >= self.config.min_qlen_step as usize);
         }
-        self.l.push(pkt);
+        self.queues.l.push(pkt);
     }
 
     /// Looks at the head in place and moves it once: this is the simulator's hottest spot.
     #[inline]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
         loop {
-            let turn = self.scheduler.pick(self.l.is_empty(), self.c.is_empty())?;
+            let turn = self.scheduler.pick(self.queues.l.is_empty(), self.queues.c.is_empty())?;
             let band = turn.band;
             cx.band(band);
-            let head = if band == L { self.l.front()? } else { self.c.front()? };
+            let head = self.queues.of(band).front()?;
             let len = u64::from(head.frame_len());
             let verdict = match self.config.drop_enqueue {
                 true => Verdict::Pass,
-                false => self.verdict(band, self.bytes() - len, cx.rng),
+                false => self.verdict(band, self.queues.bytes() - len, cx.rng),
             };
             let beyond_step = band == L && self.beyond_step(cx.now);
-            let queue = if band == L { &mut self.l } else { &mut self.c };
+            let queue = self.queues.of(band);
             let head = queue.front_mut()?;
             let dropped =
                 verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
@@ -285,10 +278,10 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: (self.l.len() + self.c.len()) as u64, bytes: self.bytes() }
+        self.queues.backlog()
     }
     fn likely_next(&self) -> Option<&P> {
-        self.l.front().or_else(|| self.c.front())
+        self.queues.likely_next()
     }
     fn next_timer(&self) -> Time {
         self.next_update

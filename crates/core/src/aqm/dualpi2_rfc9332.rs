@@ -17,12 +17,11 @@
 
 use super::fifo::Queue;
 use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, Kind, L, Scheduler, SchedulerConfig, age};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use super::scheduler::{BANDS, C, Coupled, Kind, L, Queues, SchedulerConfig, age};
+use super::{Aqm, Backlog, Gauges, MarkReason, Pkt, QueueCx};
 use crate::rng::Rng;
 use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
-use crate::units::{MTU_FRAME, Rate};
 
 /// Gains derived from an RTT are kept to so many steps per Hz.
 const GAIN_STEPS: f64 = 1e6;
@@ -78,8 +77,13 @@ const RTT_MAX: Span = Span::from_millis(100);
 /// The queue at work.
 #[derive(Debug)]
 pub struct DualQ<P> {
-    l: Queue<P>,
-    c: Queue<P>,
+    coupled: Coupled<P>,
+    law: Law,
+    next_update: Time,
+}
+
+#[derive(Debug)]
+struct Law {
     /// The base probability p'.
     p: f64,
     /// The delay that the last update saw, in seconds.
@@ -88,17 +92,10 @@ pub struct DualQ<P> {
     count: [f64; 2],
     /// The native probability of the last packet of L.
     p_native: f64,
-    scheduler: Scheduler,
-    limit: u64,
-    next_update: Time,
     config: DualPi2Rfc9332,
 }
 
-impl<P: Pkt> DualQ<P> {
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.l.bytes() + self.c.bytes()
-    }
+impl Law {
     fn k(&self) -> f64 {
         f64::from(self.config.coupling_factor)
     }
@@ -112,19 +109,20 @@ impl<P: Pkt> DualQ<P> {
         (1.0 / (self.k() * self.k())).min(1.0)
     }
 
-    /// `dualpi2_update`.
-    fn update(&mut self, now: Time) {
-        let curq = age(&self.l, now).max(age(&self.c, now)).as_secs_f64();
+    /// `dualpi2_update`, with the longer of the two delays.
+    fn update(&mut self, delay: Span) {
+        let curq = delay.as_secs_f64();
         let integral = self.config.alpha * (curq - self.config.target.as_secs_f64());
         let proportional = self.config.beta * (curq - self.prevq);
         self.p = (self.p + integral + proportional).clamp(0.0, 1.0);
         self.prevq = curq;
     }
 
-    /// `laqm`: the native probability of L for a head of this age.
-    fn laqm(&self, age: Span) -> f64 {
+    /// `laqm`: the native probability of L.
+    fn laqm<P: Pkt>(&self, l: &Queue<P>, now: Time) -> f64 {
+        let age = age(l, now);
         let beyond = age - self.config.min_th;
-        if self.l.len() <= self.config.th_len as usize || age <= self.config.min_th {
+        if l.len() <= self.config.th_len as usize || age <= self.config.min_th {
             0.0
         } else if beyond >= self.config.range {
             1.0
@@ -149,24 +147,24 @@ impl<P: Pkt> DualQ<P> {
 
     /// Marks the head of the band, about to leave, as `dualpi2_dequeue` (A.2) wants it; true if it
     /// must be dropped.
-    fn drops(&mut self, band: usize, cx: &mut QueueCx<P>) -> bool {
+    fn drops<P: Pkt>(&mut self, queues: &mut Queues<P>, band: usize, cx: &mut QueueCx<P>) -> bool {
         let (p_c, p_cl) = (self.p_c(), self.p_cl());
         if band == C {
             let hit = self.recur(C, p_c, cx.rng);
             let overload = p_c >= self.p_cmax();
-            return hit && (overload || !mark(&mut self.c, MarkReason::Aqm, cx));
+            return hit && (overload || !mark(&mut queues.c, MarkReason::Aqm, cx));
         }
         if p_cl < self.config.p_lmax {
-            self.p_native = self.laqm(age(&self.l, cx.now));
+            self.p_native = self.laqm(&queues.l, cx.now);
             if self.recur(L, self.p_native.max(p_cl), cx.rng) {
                 let native = self.p_native > p_cl;
-                mark(&mut self.l, if native { MarkReason::Step } else { MarkReason::Aqm }, cx);
+                mark(&mut queues.l, if native { MarkReason::Step } else { MarkReason::Aqm }, cx);
             }
             return false;
         }
         let dropped = self.recur(L, p_c, cx.rng);
         if !dropped && self.recur(L, p_cl, cx.rng) {
-            mark(&mut self.l, MarkReason::Aqm, cx);
+            mark(&mut queues.l, MarkReason::Aqm, cx);
         }
         dropped
     }
@@ -179,52 +177,35 @@ fn mark<P: Pkt>(queue: &mut Queue<P>, why: MarkReason, cx: &mut QueueCx<P>) -> b
 
 impl<P: Pkt + Send> Aqm<P> for DualQ<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        let band = if pkt.ecn().is_l4s() { L } else { C };
-        cx.band(band);
-        if self.bytes() + u64::from(MTU_FRAME) > self.limit {
-            return cx.drop(pkt, DropReason::Overflow);
-        }
-        if band == L { self.l.push(pkt) } else { self.c.push(pkt) }
+        self.coupled.enqueue(pkt, cx);
     }
-
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        loop {
-            let turn = self.scheduler.pick(&self.l, &self.c, cx.now)?;
-            cx.band(turn.band);
-            let dropped = self.drops(turn.band, cx);
-            let queue = if turn.band == L { &mut self.l } else { &mut self.c };
-            let pkt = queue.pop()?;
-            if dropped {
-                cx.drop(pkt, DropReason::Aqm);
-                continue;
-            }
-            self.scheduler.sent(turn, u64::from(pkt.frame_len()));
-            return Some(pkt);
-        }
+        self.coupled.dequeue(cx, |queues, band, cx| self.law.drops(queues, band, cx))
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: (self.l.len() + self.c.len()) as u64, bytes: self.bytes() }
+        self.coupled.queues.backlog()
     }
     fn likely_next(&self) -> Option<&P> {
-        self.l.front().or_else(|| self.c.front())
+        self.coupled.queues.likely_next()
     }
     fn next_timer(&self) -> Time {
         self.next_update
     }
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
-        self.update(cx.now);
-        self.next_update = cx.now + self.config.tupdate;
+        self.law.update(self.coupled.queues.longest_age(cx.now));
+        self.next_update = cx.now + self.law.config.tupdate;
     }
     fn bands(&self) -> &'static [&'static str] {
         BANDS
     }
     fn probe(&self, out: &mut dyn Gauges) {
-        out.gauge("p_prime", self.p);
-        out.gauge("p_c", self.p_c());
-        out.gauge("p_l_coupled", self.p_cl());
-        out.gauge("p_l_native", self.p_native);
-        out.gauge("p_l", self.p_native.max(self.p_cl()));
+        let law = &self.law;
+        out.gauge("p_prime", law.p);
+        out.gauge("p_c", law.p_c());
+        out.gauge("p_l_coupled", law.p_cl());
+        out.gauge("p_l_native", law.p_native);
+        out.gauge("p_l", law.p_native.max(law.p_cl()));
     }
 }
 
@@ -313,16 +294,9 @@ impl Qdisc for DualPi2Rfc9332 {
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualQ {
-            l: Queue::new(),
-            c: Queue::new(),
-            p: 0.0,
-            prevq: 0.0,
-            count: [0.0; 2],
-            p_native: 0.0,
-            scheduler: self.scheduler.build(),
-            limit: limit_bytes(self.limit, link.rate),
+            coupled: Coupled::new(&self.scheduler, self.limit, link.rate),
+            law: Law { p: 0.0, prevq: 0.0, count: [0.0; 2], p_native: 0.0, config: self.clone() },
             next_update: link.now + self.tupdate,
-            config: self.clone(),
         })
     }
 }
@@ -339,11 +313,6 @@ impl DualPi2Rfc9332 {
         self.tupdate = tupdate;
         self.alpha = rounded(0.1 * tupdate.as_secs_f64() / (rtt_max * rtt_max));
     }
-}
-
-/// Bytes that `limit` is at the link's rate, but room for one packet at least.
-pub fn limit_bytes(limit: Span, rate: Rate) -> u64 {
-    rate.bytes_in(limit).max(u64::from(MTU_FRAME))
 }
 
 fn rounded(gain: f64) -> f64 {

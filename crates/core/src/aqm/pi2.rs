@@ -19,10 +19,9 @@
 //! The module's integers are kept, with one surprise: p idles down not by 2 % at a time, but from
 //! above 1 % to below at once, see [`Pi2::update`].
 
-use super::fifo::Queue;
 use super::pie::{DepartureRate, from_ticks, to_ticks};
 use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, L, Scheduler, age};
+use super::scheduler::{BANDS, C, L, Queues, Scheduler, age};
 use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx, jiffies};
 use crate::ecn::Ecn;
 use crate::rng::Rng;
@@ -103,8 +102,7 @@ impl Default for Pi2Config {
 /// The queue at work.
 #[derive(Debug)]
 pub struct Pi2<P> {
-    l: Queue<P>,
-    c: Queue<P>,
+    queues: Queues<P>,
     /// p in units of 1/MAX_PROB.
     p: u32,
     /// The delay that the last update saw, in ticks.
@@ -117,13 +115,9 @@ pub struct Pi2<P> {
 }
 
 impl<P: Pkt> Pi2<P> {
-    fn bytes(&self) -> u64 {
-        self.l.bytes() + self.c.bytes()
-    }
-
     fn update(&mut self) {
         let gain = |g: u32| i64::from(g.wrapping_mul(MAX_PROB / TICKS_PER_SECOND) >> GAIN_SHIFT);
-        let backlog = self.bytes();
+        let backlog = self.queues.bytes();
         let (qdelay, last) = (self.rate.delay(backlog), self.qdelay);
         let target = to_ticks(self.config.target) as i64;
         let delta = ((qdelay as i64 - target) * gain(self.config.alpha))
@@ -167,7 +161,7 @@ impl<P: Pkt> Pi2<P> {
 
     /// Marks or drops an arriving packet; true if it must be dropped.
     fn drops(&self, pkt: &mut P, cx: &mut QueueCx<P>) -> bool {
-        if self.bytes() < MIN_BACKLOG {
+        if self.queues.bytes() < MIN_BACKLOG {
             return false;
         }
         let len = pkt.frame_len();
@@ -192,26 +186,26 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
         let band = self.band(pkt.ecn());
         self.report(band, cx);
-        if self.l.len() + self.c.len() >= self.config.limit as usize {
+        if self.queues.packets() >= self.config.limit as usize {
             return cx.drop(pkt, DropReason::Overflow);
         }
         if self.drops(&mut pkt, cx) {
             return cx.drop(pkt, DropReason::Aqm);
         }
-        if band == L { self.l.push(pkt) } else { self.c.push(pkt) }
+        self.queues.of(band).push(pkt);
     }
 
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        let turn = self.scheduler.pick(&self.l, &self.c, cx.now)?;
+        let turn = self.scheduler.pick(&self.queues, cx.now)?;
         self.report(turn.band, cx);
         if turn.band == C {
-            let pkt = self.c.pop()?;
-            self.rate.departed(cx.now, pkt.frame_len(), self.c.bytes());
+            let pkt = self.queues.c.pop()?;
+            self.rate.departed(cx.now, pkt.frame_len(), self.queues.c.bytes());
             return Some(pkt);
         }
         // The threshold is for a queue: the last packet is never marked.
-        let beyond = age(&self.l, cx.now) > self.config.l_thresh && self.l.len() > 1;
-        let mut pkt = self.l.pop()?;
+        let beyond = age(&self.queues.l, cx.now) > self.config.l_thresh && self.queues.l.len() > 1;
+        let mut pkt = self.queues.l.pop()?;
         if beyond {
             cx.mark(&mut pkt, MarkReason::Step);
         }
@@ -219,10 +213,10 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        Backlog { packets: (self.l.len() + self.c.len()) as u64, bytes: self.bytes() }
+        self.queues.backlog()
     }
     fn likely_next(&self) -> Option<&P> {
-        self.l.front().or_else(|| self.c.front())
+        self.queues.likely_next()
     }
     fn next_timer(&self) -> Time {
         self.next_update
@@ -311,8 +305,7 @@ impl Qdisc for Pi2Config {
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pi2 {
-            l: Queue::new(),
-            c: Queue::new(),
+            queues: Queues::default(),
             p: 0,
             qdelay: 0,
             rate: DepartureRate::new(RATE_THRESHOLD),

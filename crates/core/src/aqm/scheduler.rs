@@ -1,4 +1,5 @@
-//! Which of two coupled queues sends next: the schedulers of RFC 9332 Section 4.2.2.
+//! The two queues of a coupled AQM, and which of them sends next: the schedulers of RFC 9332
+//! Section 4.2.2.
 //!
 //! L is for low latency, C for the rest. L goes first, but C must not starve:
 //! * `strict`: L always goes first, C gets what is left;
@@ -6,16 +7,56 @@
 //! * `wrr`, weighted round robin by a credit of bytes, as in Linux `sch_dualpi2`;
 //! * `drr`, deficit round robin, which gives each its share of bytes in turns.
 
-use super::Pkt;
 use super::fifo::Queue;
+use super::{Backlog, DropReason, Pkt, QueueCx};
 use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
-use crate::units::MTU_FRAME;
+use crate::units::{MTU_FRAME, Rate};
 
 /// The bands, see [`super::Aqm::bands`].
 pub const L: usize = 0;
 pub const C: usize = 1;
 pub const BANDS: &[&str] = &["L", "C"];
+
+/// L and C.
+#[derive(Debug)]
+pub struct Queues<P> {
+    pub l: Queue<P>,
+    pub c: Queue<P>,
+}
+
+impl<P: Pkt> Default for Queues<P> {
+    fn default() -> Self {
+        Queues { l: Queue::new(), c: Queue::new() }
+    }
+}
+
+impl<P: Pkt> Queues<P> {
+    #[inline]
+    pub fn of(&mut self, band: usize) -> &mut Queue<P> {
+        if band == L { &mut self.l } else { &mut self.c }
+    }
+    #[inline]
+    pub fn packets(&self) -> usize {
+        self.l.len() + self.c.len()
+    }
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.l.bytes() + self.c.bytes()
+    }
+    pub fn backlog(&self) -> Backlog {
+        Backlog { packets: self.packets() as u64, bytes: self.bytes() }
+    }
+    /// See [`super::Aqm::likely_next`].
+    pub fn likely_next(&self) -> Option<&P> {
+        self.l.front().or_else(|| self.c.front())
+    }
+    /// The age of the older head.
+    #[inline]
+    pub fn longest_age(&self, now: Time) -> Span {
+        age(&self.l, now).max(age(&self.c, now))
+    }
+}
 
 /// A queue's turn, and what each byte that it sends adds to the scheduler's memory.
 #[derive(Copy, Clone, Debug)]
@@ -118,7 +159,8 @@ pub enum Scheduler {
 impl Scheduler {
     /// Whose turn it is; `None` if both are empty.
     #[inline]
-    pub fn pick<P: Pkt>(&mut self, l: &Queue<P>, c: &Queue<P>, now: Time) -> Option<Turn> {
+    pub fn pick<P: Pkt>(&mut self, queues: &Queues<P>, now: Time) -> Option<Turn> {
+        let Queues { l, c } = queues;
         let l_first = match self {
             Scheduler::Wrr(wrr) => return wrr.pick(l.is_empty(), c.is_empty()),
             Scheduler::Drr(drr) => {
@@ -157,6 +199,52 @@ impl Scheduler {
 #[inline]
 pub fn age<P: Pkt>(queue: &Queue<P>, now: Time) -> Span {
     queue.front().map_or(Span::ZERO, |pkt| now.since(pkt.enqueued_at()))
+}
+
+/// The queues with a scheduler and a common limit, for a law that decides as packets leave.
+#[derive(Debug)]
+pub struct Coupled<P> {
+    pub queues: Queues<P>,
+    scheduler: Scheduler,
+    /// In bytes.
+    limit: u64,
+}
+
+impl<P: Pkt> Coupled<P> {
+    /// The limit is given as time at the link's rate; there is room for one packet at least.
+    pub fn new(scheduler: &SchedulerConfig, limit: Span, rate: Rate) -> Self {
+        let limit = rate.bytes_in(limit).max(u64::from(MTU_FRAME));
+        Coupled { queues: Queues::default(), scheduler: scheduler.build(), limit }
+    }
+    /// ECT(1) and CE to L, all others to C (RFC 9332 Section 2.3).
+    pub fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        let band = if pkt.ecn().is_l4s() { L } else { C };
+        cx.band(band);
+        if self.queues.bytes() + u64::from(MTU_FRAME) > self.limit {
+            return cx.drop(pkt, DropReason::Overflow);
+        }
+        self.queues.of(band).push(pkt);
+    }
+    /// The law looks at the head of the band whose turn it is, and marks it or says that it must be
+    /// dropped.
+    pub fn dequeue(
+        &mut self,
+        cx: &mut QueueCx<P>,
+        mut drops: impl FnMut(&mut Queues<P>, usize, &mut QueueCx<P>) -> bool,
+    ) -> Option<P> {
+        loop {
+            let turn = self.scheduler.pick(&self.queues, cx.now)?;
+            cx.band(turn.band);
+            let dropped = drops(&mut self.queues, turn.band, cx);
+            let pkt = self.queues.of(turn.band).pop()?;
+            if dropped {
+                cx.drop(pkt, DropReason::Aqm);
+                continue;
+            }
+            self.scheduler.sent(turn, u64::from(pkt.frame_len()));
+            return Some(pkt);
+        }
+    }
 }
 
 /// What a qdisc string may say about the scheduler.

@@ -135,14 +135,18 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
-    for link in run["links"]:
-        words = str(link["qdisc"]).split()
+    queues = [(link["name"], link["qdisc"]) for link in run["links"]]
+    queues += [(change["link"], change["qdisc"]) for change in run["at"] if change["qdisc"] is not None]
+    for name, qdisc in queues:
+        words = str(qdisc).split()
         if words[0] in _SIMULATOR_ONLY:
             raise LackingError(f"no Linux kernel has {words[0]}")
+        if words[0] == "cake" and not _SCE_WORDS.isdisjoint(words):
+            raise LackingError("no Linux kernel has cake sce")
         for word in ("duplicate", "corrupt"):
             if words[0] == "netem" and word in words:
                 raise ValueError(
-                    f'link "{link["name"]}": captures before and behind a queue that has {word} do not agree; '
+                    f'link "{name}": captures before and behind a queue that has {word} do not agree; '
                     "write it as [impair] before the link, or use the sim engine"
                 )
     lab.module_parameters(run)
@@ -162,6 +166,8 @@ _SIMULATOR_ONLY = frozenset(
         "deltic",
     ]
 )
+# What only the kernel tree of SCE adds to cake.
+_SCE_WORDS = frozenset(["sce", "sce-thresh", "sce-single"])
 _ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
 
 

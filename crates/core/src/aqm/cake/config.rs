@@ -3,6 +3,7 @@
 use super::Cake;
 use super::diffserv::Diffserv;
 use super::hash::FlowMode;
+use super::sce::{Sce, THRESH_MAX};
 use crate::aqm::Aqm;
 use crate::aqm::Pkt;
 use crate::aqm::line::{self, Line};
@@ -15,6 +16,7 @@ const LIMIT_PACKETS: u64 = 10_240;
 /// A shaped buffer holds four intervals, but no less than this (Linux).
 const BUFFER_INTERVALS: u64 = 4;
 const BUFFER_MIN: u64 = 4 << 20;
+
 /// The parameters, by their names in `tc`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CakeConfig {
@@ -28,6 +30,7 @@ pub struct CakeConfig {
     /// Bytes; 0 follows from the rate.
     pub memlimit: u32,
     pub ingress: bool,
+    pub sce: Sce,
 }
 
 impl Default for CakeConfig {
@@ -42,6 +45,7 @@ impl Default for CakeConfig {
             split_gso: true,
             memlimit: 0,
             ingress: false,
+            sce: Sce::Off,
         }
     }
 }
@@ -75,7 +79,7 @@ impl Qdisc for CakeConfig {
     const NAME: &'static str = "cake";
     const SUMMARY: &'static str =
         "shaper, tins, fairness among hosts and flows, and COBALT (CoDel with BLUE)";
-    const PARAMS: &'static [Param] = &tc::join::<57>(&[
+    const PARAMS: &'static [Param] = &tc::join::<61>(&[
         &line::PARAMS,
         &[
             param("autorate-ingress", "", "", "shape to 15/16 of the rate that arrives"),
@@ -118,6 +122,15 @@ impl Qdisc for CakeConfig {
                 "charge dropped packets as well: the link to control lies before",
             ),
             param("egress", "", "yes", "charge what is sent"),
+            param("sce", "", "", "sce-thresh 1"),
+            param(
+                "sce-thresh",
+                "NUMBER",
+                "",
+                "SCE marks from half the target on, one in NUMBER packets at the target, 1 to 1024",
+            ),
+            param("sce-single", "", "", "SCE marks from the target on"),
+            param("no-sce", "", "yes", "no SCE marks, as in Linux"),
         ],
     ]);
 
@@ -150,6 +163,10 @@ impl Qdisc for CakeConfig {
                 }
                 "ingress" => config.ingress = true,
                 "egress" => config.ingress = false,
+                "sce" => config.sce = Sce::Thresh(1),
+                "sce-thresh" => config.sce = Sce::Thresh(args.number(1, THRESH_MAX)?),
+                "sce-single" => config.sce = Sce::Single,
+                "no-sce" => config.sce = Sce::Off,
                 name if line.takes(name, args)? => {
                     config.autorate &= !matches!(name, "bandwidth" | "unlimited");
                 }
@@ -171,7 +188,7 @@ impl Qdisc for CakeConfig {
     fn canonical(&self) -> String {
         let choose = |yes, when: &'static str, otherwise| if yes { when } else { otherwise };
         format!(
-            "{}{} {} {}{} {} {} no-ack-filter rtt {} {}overhead {} mpu {} {} memlimit {} {}",
+            "{}{} {} {}{} {} {} no-ack-filter rtt {} {}overhead {} mpu {} {} memlimit {} {}{}",
             self.line.bandwidth(),
             choose(self.autorate, " autorate-ingress", ""),
             name_of(&Diffserv::ALL, &self.diffserv),
@@ -187,6 +204,7 @@ impl Qdisc for CakeConfig {
             self.line.cells.keyword(),
             self.memlimit,
             choose(self.ingress, "ingress", "egress"),
+            self.sce.words(),
         )
     }
 

@@ -5,6 +5,7 @@
 use super::diffserv::Share;
 use super::ewma;
 use super::hash::{FlowMode, Hosts, QUEUES};
+use super::sce::{Ramp, Sce};
 use crate::aqm::Pkt;
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::fifo::Queue;
@@ -91,6 +92,8 @@ pub struct Tin<P> {
     pub bulk_flows: u32,
     pub bytes: u64,
     pub params: CobaltParams,
+    sce: Sce,
+    pub sce_ramp: Option<Ramp>,
     pace: Pace,
     /// While this lies in the past, the tin is below its share.
     pub next: Time,
@@ -101,7 +104,7 @@ pub struct Tin<P> {
 }
 
 impl<P: Pkt> Tin<P> {
-    pub fn new(share: Share, mode: FlowMode, target: Span, interval: Span) -> Tin<P> {
+    pub fn new(share: Share, mode: FlowMode, target: Span, interval: Span, sce: Sce) -> Tin<P> {
         let flow = || Flow {
             queue: Queue::new(),
             cobalt: Cobalt::default(),
@@ -124,6 +127,8 @@ impl<P: Pkt> Tin<P> {
             bulk_flows: 0,
             bytes: 0,
             params: CobaltParams::at_rate(Span::ZERO, target, interval),
+            sce,
+            sce_ramp: None,
             pace: Pace::default(),
             next: Time::ZERO,
             flow_quantum: 0,
@@ -144,6 +149,7 @@ impl<P: Pkt> Tin<P> {
         };
         self.quantum = i64::from(share.quantum);
         self.params = CobaltParams::at_rate(self.pace.time_for(MTU_FRAME), target, interval);
+        self.sce_ramp = self.sce.ramp(self.params.target);
     }
 
     /// Has it a flow that may have packets?
