@@ -263,7 +263,9 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         if let Some(done) = sim.receivers[flow as usize].completed_at {
             completion.record(done.since(sender.started_at));
         }
-        let one = sender.mode().name();
+        // SCE is not negotiated: it is there where both ends have it.
+        let sce = sender.answers_sce() && sim.receivers[flow as usize].echoes_sce();
+        let one = if sce { "sce" } else { sender.mode().name() };
         mode = Some(if mode.is_none_or(|m| m == one) { one } else { "mixed" });
     }
     FlowRow {

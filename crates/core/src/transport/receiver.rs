@@ -162,6 +162,9 @@ pub struct Receiver {
     handshake_sent: Time,
     /// RFC 3168: echo until CWR.
     demand_cwr: bool,
+    /// SCE: tell it with the next ACK; the newest ECT segment was marked.
+    esce: bool,
+    last_sce: bool,
     seen_ect: bool,
     counters: AccEcnReceiver,
     ack_now: bool,
@@ -203,6 +206,8 @@ impl Receiver {
             rtt: Span::ZERO,
             handshake_sent: Time::ZERO,
             demand_cwr: false,
+            esce: false,
+            last_sce: false,
             seen_ect: false,
             counters: AccEcnReceiver::default(),
             ack_now: false,
@@ -219,6 +224,11 @@ impl Receiver {
 
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// Its ACKs tell of SCE marks.
+    pub fn echoes_sce(&self) -> bool {
+        self.support == EcnSupport::Sce && self.mode == EcnMode::Classic
     }
 
     /// A packet of the flow arrives.
@@ -252,6 +262,9 @@ impl Receiver {
         if self.is_unacceptable(pkt) {
             self.refuse(now, pkt, sacks, out);
             return;
+        }
+        if self.echoes_sce() {
+            self.note_sce(now, pkt.ecn, sacks, out);
         }
         if self.mode == EcnMode::Classic && self.echo_rule == Echo::Runs {
             self.echo_run(now, pkt, sacks, out);
@@ -342,6 +355,24 @@ impl Receiver {
         }
         self.demand_cwr = marked;
         self.ack_now = true;
+    }
+
+    /// SCE marks: where they begin or end, a delayed ACK of the run before leaves first, and the next
+    /// one is not delayed. CE and Not-ECT say nothing of SCE.
+    #[inline]
+    fn note_sce(&mut self, now: Time, field: Ecn, sacks: &mut SackStore, out: &mut Outbox) {
+        let marked = match field {
+            Ecn::Ect1 => true,
+            Ecn::Ect0 => false,
+            Ecn::Ce | Ecn::NotEct => return,
+        };
+        if marked != self.last_sce && self.ack_at != Time::NEVER {
+            self.ack(now, sacks, out);
+            self.quick = self.quick.max(1);
+            self.ato = DELACK_MIN;
+        }
+        self.last_sce = marked;
+        self.esce = marked;
     }
 
     #[inline]
@@ -486,6 +517,10 @@ impl Receiver {
             EcnMode::Classic => {
                 if self.demand_cwr {
                     p.bits = TcpBits::ECE;
+                }
+                // Told once: the next ACK tells it again if there is another mark.
+                if std::mem::take(&mut self.esce) {
+                    p.bits = p.bits.with(TcpBits::ESCE);
                 }
                 if self.echo_rule == Echo::Runs {
                     p.ecn = Ecn::Ect0;

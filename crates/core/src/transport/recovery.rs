@@ -133,7 +133,8 @@ impl Sender {
         if timer {
             self.set_transmission_timer(now);
         }
-        self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
+        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
+        self.control(now, &outcome, marks, esce, progress, prior_lost, prior_in_flight);
         self.resend_as(resend, now, out);
         self.transmit(now, Push::Normal, out);
     }
@@ -227,6 +228,7 @@ impl Sender {
         now: Time,
         outcome: &AckOutcome,
         marks: u32,
+        esce: bool,
         progress: bool,
         prior_lost: u64,
         prior_in_flight: u32,
@@ -243,8 +245,10 @@ impl Sender {
         let ack = Ack {
             acked: outcome.delivered,
             ce: marks,
+            esce,
             rtt_us: outcome.rtt_newest_us,
             may_grow: growth && !reducing,
+            reducing,
             prior_in_flight,
             lost: (self.board.lost_total - prior_lost) as u32,
             rate: self.board.rate_sample(now, outcome, min_rtt_us),
