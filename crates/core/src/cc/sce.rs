@@ -180,8 +180,7 @@ mod tests {
         }
     }
 
-    /// Ten segments per marked one: 16 segments make 160, which is ten windows of 16 and 15 and so on
-    /// only as far as the counter goes.
+    /// Ten segments off the counter per marked one, twenty per ACK.
     #[test]
     fn every_ack_is_answered() {
         let mut cc = Additive::new(One);
@@ -191,8 +190,8 @@ mod tests {
             cc.on_ack(&ack(2, true), &mut w);
             seen.push(w.cwnd);
         }
-        // 20 per ACK against 16, 16 -> 4 left; 24 - 15 = 9; 29 - 14 - ... the step is that of the ACK.
-        assert_eq!(seen, [15, 14, 12, 10]);
+        // 20 = 16 + 4, 24 = 15 + 9, 29 = 14 + 14 + 1, 21 = 12 + 9.
+        assert_eq!(seen, [15, 14, 12, 11]);
     }
 
     #[test]

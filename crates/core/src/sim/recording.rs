@@ -130,6 +130,7 @@ impl Simulation {
         self.series.gauge("sent_packets", packets.sent as f64);
         self.series.gauge("delivered_packets", packets.delivered as f64);
         self.series.gauge("ce_packets", packets.ce as f64);
+        self.series.gauge("sce_packets", packets.sce as f64);
         self.series.gauge("dropped_packets", packets.dropped as f64);
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
@@ -286,7 +287,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         ce_packets: packets.ce,
         dropped_packets: packets.dropped,
         ce_pct: percent(packets.ce, packets.sent),
-        sce_pct: percent(s.sce_packets, packets.sent),
+        sce_pct: percent(packets.sce, packets.sent),
         drop_pct: percent(packets.dropped, packets.sent),
         retransmits: retransmitted - g.base_retransmitted,
         transfers: completion.count() as u32,

@@ -70,6 +70,13 @@ impl Recovery {
     }
 }
 
+/// What an ACK tells of marks: segments with CE, and whether there was SCE.
+#[derive(Copy, Clone)]
+struct Marks {
+    ce: u32,
+    esce: bool,
+}
+
 /// What to send after an ACK has been digested.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Resend {
@@ -108,8 +115,9 @@ impl Sender {
         }
         self.update_rtt(now, pkt, &outcome);
         self.board.update_reordering_window(prior_delivered);
-        let marks = self.read_ecn(pkt, &outcome);
-        let ece = marks > 0;
+        let ce = self.read_ecn(pkt, &outcome);
+        let ece = ce > 0;
+        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
         self.cc.on_feedback(&Feedback {
             delivered: self.board.delivery.segments,
             delivered_ce: self.delivered_ce,
@@ -133,8 +141,8 @@ impl Sender {
         if timer {
             self.set_transmission_timer(now);
         }
-        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
-        self.control(now, &outcome, marks, esce, progress, prior_lost, prior_in_flight);
+        let marks = Marks { ce, esce };
+        self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         self.resend_as(resend, now, out);
         self.transmit(now, Push::Normal, out);
     }
@@ -227,8 +235,7 @@ impl Sender {
         &mut self,
         now: Time,
         outcome: &AckOutcome,
-        marks: u32,
-        esce: bool,
+        marks: Marks,
         progress: bool,
         prior_lost: u64,
         prior_in_flight: u32,
@@ -244,8 +251,8 @@ impl Sender {
         let min_rtt_us = self.rtt.min_us();
         let ack = Ack {
             acked: outcome.delivered,
-            ce: marks,
-            esce,
+            ce: marks.ce,
+            esce: marks.esce,
             rtt_us: outcome.rtt_newest_us,
             may_grow: growth && !reducing,
             reducing,

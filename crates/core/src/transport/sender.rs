@@ -276,7 +276,9 @@ impl Sender {
         let wish = self.cc.ecn();
         let granted = match wish {
             EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
-            EcnWish::Ect0Classic | EcnWish::Ect0Runs | EcnWish::Ect0Sce => self.mode != EcnMode::Off,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs | EcnWish::Ect0Sce => {
+                self.mode != EcnMode::Off
+            }
             EcnWish::NotEct => true,
         };
         // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).
