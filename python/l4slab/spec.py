@@ -78,7 +78,7 @@ Rate = Annotated[int, _quantity(RATE)]
 Size = Annotated[int, _quantity(SIZE)]
 Duration = Annotated[int, _quantity(TIME)]
 TimeOrZero = Annotated[int, _quantity(TIME, zero=True)]
-TcpEcn = Literal["accecn", "classic", "off"]
+TcpEcn = Literal["accecn", "classic", "sce", "off"]
 
 
 class _Table(BaseModel):

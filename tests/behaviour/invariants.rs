@@ -43,10 +43,16 @@ fn path(links: usize, may_be_empty: bool) -> impl Strategy<Value = Vec<String>> 
 }
 
 fn tcp(links: usize) -> impl Strategy<Value = Value> {
-    let ecn = || pick(&["off", "classic", "accecn"]);
+    let ecn = || pick(&["off", "classic", "sce", "accecn"]);
     let reverse = prop_oneof![3 => Just(Vec::new()).boxed(), 1 => path(links, true).boxed()];
     (
-        (pick(&["reno", "cubic", "prague"]), ecn(), ecn(), path(links, false), reverse),
+        (
+            pick(&["reno", "cubic", "prague", "reno-sce", "cubic-sce", "dctcp-sce"]),
+            ecn(),
+            ecn(),
+            path(links, false),
+            reverse,
+        ),
         (0_u64..80, 1_u32..4, 0_u64..1500, any::<bool>()),
         (proptest::option::of(1_u64..200_000), proptest::option::of(100_000_u64..20_000_000)),
     )

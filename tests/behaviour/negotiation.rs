@@ -7,10 +7,10 @@ use l4slab_core::transport::ecn::EcnMode;
 
 use crate::lab::{agrees, between, lab};
 
-const SETTINGS: [&str; 3] = ["off", "classic", "accecn"];
+const SETTINGS: [&str; 4] = ["off", "classic", "sce", "accecn"];
 
 /// RFC 3168 and RFC 9768, 3.1: both must have it; AccECN falls back to classic; Prague takes
-/// nothing but AccECN (RFC 9331, 4.2).
+/// nothing but AccECN (RFC 9331, 4.2). SCE is not negotiated, and none of these answers it.
 fn agreed(cc: &str, sender: &str, peer: &str) -> EcnMode {
     match (sender, peer) {
         ("off", _) | (_, "off") => EcnMode::Off,
@@ -56,10 +56,41 @@ fn mode_codepoint_and_queue() {
 /// same.
 #[test]
 fn defaults_are_the_controllers_wish() {
-    for (cc, mode) in [("reno", EcnMode::Off), ("cubic", EcnMode::Off), ("prague", EcnMode::AccEcn)]
-    {
+    for (cc, mode) in [
+        ("reno", "off"),
+        ("cubic", "off"),
+        ("prague", "accecn"),
+        ("reno-sce", "sce"),
+        ("cubic-sce", "sce"),
+        ("dctcp-sce", "sce"),
+    ] {
         let r = lab(2.0, 0.0).link("b", 50.0, "dualpi2").tcp("f", cc, 10.0, json!({})).run();
-        assert_eq!(r.flow("f").ecn_mode, Some(mode.name()), "{cc}");
+        assert_eq!(r.flow("f").ecn_mode, Some(mode), "{cc}");
+    }
+}
+
+/// What an SCE sender ends up with: SCE where both hosts have it and ECN was agreed.
+#[test]
+fn sce_needs_both_hosts() {
+    for cc in ["reno-sce", "cubic-sce", "dctcp-sce"] {
+        for (sender, peer, mode) in [
+            ("sce", "sce", "sce"),
+            ("sce", "classic", "classic"),
+            ("classic", "sce", "sce"),
+            ("sce", "accecn", "classic"),
+            ("accecn", "sce", "sce"),
+            ("accecn", "accecn", "accecn"),
+            ("sce", "off", "off"),
+            ("off", "sce", "off"),
+        ] {
+            let r = lab(2.0, 0.0)
+                .link("b", 1000.0, "twin_codel_af bandwidth 20mbit")
+                .tcp("f", cc, 10.0, json!({"ecn": sender, "peer_ecn": peer}))
+                .run();
+            let f = r.flow("f");
+            assert_eq!(f.ecn_mode, Some(mode), "{cc}, {sender} to {peer}");
+            assert_eq!(f.sce_pct > Some(0.0), mode != "off", "ECT(0), or not");
+        }
     }
 }
 

@@ -195,6 +195,10 @@ REFUSED = {
         '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "1ms"\npacket = "9000B"\n',
         ['flow "u"', "1514B"],
     ),
+    "a host with SCE": (
+        CUBIC + 'peer_ecn = "sce"\n',
+        ['flow "a"', "no Linux kernel has SCE", '"classic"', "sim engine"],
+    ),
     "too many connections": (CUBIC + "count = 60000\n", ['flow "a"', "count = 50000"]),
 }
 
@@ -206,6 +210,15 @@ def test_what_it_cannot_do_is_refused_by_name(case: str, describe: Describe) -> 
         engine._refuse(describe(ONE_LINK + flows), CONTROLS)
     for mention in mentions:
         assert mention in str(refusal.value)
+
+
+@pytest.mark.parametrize("cc", ["reno-sce", "cubic-sce", "dctcp-sce"])
+def test_senders_that_no_kernel_has_are_left_out(cc: str, describe: Describe) -> None:
+    flow = CUBIC.replace("cubic", cc)
+    assert cc in flow
+    for controls in (CONTROLS, None):
+        with pytest.raises(LackingError, match=f"^no Linux kernel has {cc}$"):
+            engine._refuse(describe(ONE_LINK + flow), controls)
 
 
 def test_an_unknown_kernel_is_asked_when_it_runs(describe: Describe) -> None:

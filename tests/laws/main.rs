@@ -14,6 +14,7 @@ mod prague;
 mod queueing;
 mod rates;
 mod sce;
+mod sce_senders;
 mod step;
 mod timing;
 mod utilisation;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::lab::{lab, mean_since};
+use super::lab::{agrees, lab, mean_since};
 
 const QDISCS: [&str; 4] = ["cnq_cobalt", "cnq_codel_af", "lfq_cobalt", "twin_codel_af"];
 
@@ -24,6 +24,10 @@ fn sce_marks_are_told_from_the_senders_ect1() {
         let marked: f64 =
             r.queue_series("l", "all", "sce_marked_packets").iter().map(|s| s.1).sum();
         assert!(link > 0.0 && link < 100.0 / 3.0 && marked > 0.0, "{qdisc}: {link} % {marked}");
+        let told = |flow| r.flow_series(flow, "sce_packets").iter().map(|s| s.1).sum::<f64>();
+        let sent = r.flow("ect0").sent_packets as f64;
+        agrees("SCE marks in the series", told("ect0"), sce("ect0") / 100.0 * sent, 1e-9);
+        assert_eq!((told("ect1"), told("not-ect")), (0.0, 0.0), "{qdisc}");
     }
     let r = lab(5.0, 1.0).link("l", 10.0, "dualpi2").cbr("f", 12.0, "ect0", json!({})).run();
     assert_eq!(r.flow("f").sce_pct, Some(0.0), "CE is no SCE mark");

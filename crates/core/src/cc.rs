@@ -7,10 +7,14 @@
 
 pub mod bbr;
 pub mod cubic;
+pub mod cubic_sce;
 pub mod dctcp;
+pub mod dctcp_sce;
 pub mod prague;
 pub mod registry;
 pub mod reno;
+pub mod reno_sce;
+pub mod sce;
 
 use crate::aqm::Gauges;
 use crate::rng::Rng;
@@ -89,6 +93,8 @@ pub enum EcnWish {
     Ect0Classic,
     /// ECT(0) on every packet, with a receiver that echoes each run of marks (RFC 8257, 3.2).
     Ect0Runs,
+    /// ECT(0) with RFC 3168 feedback, and ESCE from a peer that has it.
+    Ect0Sce,
     /// ECT(1) with AccECN, and without it no ECN at all (RFC 9331, section 4.2).
     Ect1AccEcn,
 }
@@ -99,6 +105,7 @@ impl EcnWish {
         match self {
             EcnWish::NotEct => EcnSupport::Off,
             EcnWish::Ect0Classic | EcnWish::Ect0Runs => EcnSupport::Classic,
+            EcnWish::Ect0Sce => EcnSupport::Sce,
             EcnWish::Ect1AccEcn => EcnSupport::AccEcn,
         }
     }
@@ -192,6 +199,8 @@ pub struct Ack {
     pub acked: u32,
     /// Of which reported as marked.
     pub ce: u32,
+    /// The receiver has seen SCE marks on them.
+    pub esce: bool,
     /// Totals of the connection.
     pub delivered: u32,
     pub delivered_ce: u32,
@@ -217,6 +226,8 @@ pub struct Ack {
     pub cwnd_limited: bool,
     /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.
     pub may_grow: bool,
+    /// TCP is bringing the window down itself (CWR, Recovery).
+    pub reducing: bool,
     /// Segments leave at the pacing rate rather than when ACKs arrive.
     pub paced: bool,
     /// The pacing rate that TCP uses, bytes of payload per second.

@@ -64,6 +64,8 @@ impl TcpBits {
     pub const ECE: TcpBits = TcpBits(0b001);
     pub const CWR: TcpBits = TcpBits(0b010);
     pub const AE: TcpBits = TcpBits(0b100);
+    /// The same bit with SCE, on ACKs of a connection with RFC 3168 feedback.
+    pub const ESCE: TcpBits = TcpBits::AE;
     /// Not one of the three: push, on the last segment of a burst.
     pub const PSH: TcpBits = TcpBits(0b1000);
     #[inline]

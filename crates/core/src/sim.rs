@@ -65,13 +65,14 @@ struct RewriteRule {
     to: Ecn,
 }
 
-/// Data packets of a flow group: that reached the first link, left the last one, left it with CE, and
-/// were dropped.
+/// Data packets of a flow group: that reached the first link, left the last one, left it with CE,
+/// left it as ECT(1) by a queue, and were dropped.
 #[derive(Copy, Clone, Debug, Default)]
 struct Packets {
     sent: u64,
     delivered: u64,
     ce: u64,
+    sce: u64,
     dropped: u64,
 }
 
@@ -82,6 +83,7 @@ impl std::ops::Sub for Packets {
             sent: self.sent - before.sent,
             delivered: self.delivered - before.delivered,
             ce: self.ce - before.ce,
+            sce: self.sce - before.sce,
             dropped: self.dropped - before.dropped,
         }
     }
@@ -91,8 +93,6 @@ impl std::ops::Sub for Packets {
 #[derive(Clone, Debug, Default)]
 struct GroupStats {
     delivered_bytes: u64,
-    /// Of those delivered: ECT(1) by a queue.
-    sce_packets: u64,
     /// Total time in queues of a delivered packet.
     sojourn: Distribution,
     /// Smoothed RTT, sampled at fixed intervals.
@@ -706,7 +706,7 @@ impl Simulation {
                 g.total_delivered += bytes;
                 g.packets.delivered += 1;
                 g.packets.ce += u64::from(pkt.ecn == Ecn::Ce);
-                s.sce_packets += u64::from(pkt.sce && pkt.ecn == Ecn::Ect1);
+                g.packets.sce += u64::from(pkt.sce && pkt.ecn == Ecn::Ect1);
                 s.sojourn.record(Span(u64::from(pkt.queued_ns)));
             }
             rewrite(&g.rewrites, link, Side::After, &mut pkt);

@@ -8,7 +8,7 @@
 //! current one, the Reno estimate keeps its slope after it has passed the old maximum, and before
 //! the first loss the window grows at least 5 % per round trip.
 
-use super::registry::{Controller, Options, Param};
+use super::registry::{CcError, Controller, Options, Param};
 use super::{Ack, Congestion, CongestionControl, MIN_WINDOW, Window};
 use crate::aqm::Gauges;
 use crate::math;
@@ -58,7 +58,10 @@ pub const CONTROLLER: Controller = Controller {
         },
         Param { name: "hz", default: "250", help: "timer ticks per second of the modelled kernel" },
     ],
-    build: |o| Ok(Box::new(Cubic::from_options(o)?)),
+    build: |o| {
+        let rfc = o.choice("rules", &["linux", "rfc9438"])? == "rfc9438";
+        Ok(Box::new(Cubic::from_options(o, rfc, o.fraction("beta_ecn")?)?))
+    },
 };
 
 /// See the module.
@@ -72,7 +75,7 @@ pub struct Cubic {
     w_max: u64,
     /// Smallest RTT, µs; 0 before the first sample.
     delay_min_us: u32,
-    epoch: Option<Epoch>,
+    pub(super) epoch: Option<Epoch>,
     last_cwnd: u32,
     last_time: Time,
     /// Acknowledged segments per segment of growth.
@@ -81,24 +84,52 @@ pub struct Cubic {
 
 /// From one reduction to the next.
 #[derive(Clone, Debug)]
-struct Epoch {
-    start: Time,
+pub(super) struct Epoch {
+    pub(super) start: Time,
     /// Time to reach the origin, 1/1024 s.
     k: u64,
     /// Plateau of the cubic, segments.
-    origin: u64,
+    pub(super) origin: u64,
     /// Reno's window, had it started here, and ACKs counted towards its next segment.
     reno_window: u64,
-    reno_acked: u64,
+    pub(super) reno_acked: i64,
+}
+
+impl Epoch {
+    /// W(t), segments, with t in 1/1024 s.
+    fn curve(&self, t: u64) -> u64 {
+        let offset = u128::from(t.abs_diff(self.k));
+        let delta = (u128::from(C_NUM) * offset * offset * offset) >> 40;
+        let delta = u64::try_from(delta).unwrap_or(u64::MAX);
+        if t < self.k {
+            self.origin.saturating_sub(delta)
+        } else {
+            self.origin.saturating_add(delta)
+        }
+    }
+
+    /// The plateau is here and now.
+    pub(super) fn flatten(&mut self, now: Time) {
+        let t = ticks(now.since(self.start));
+        self.origin = self.curve(t);
+        self.start = now;
+        self.k = 0;
+    }
+}
+
+/// Cubic time.
+fn ticks(span: Span) -> u64 {
+    (span.0 as u128 * u128::from(TICKS) / 1_000_000_000) as u64
 }
 
 impl Cubic {
-    fn from_options(o: &Options) -> Result<Cubic, super::registry::CcError> {
+    /// Options that all variants of CUBIC have.
+    pub(super) fn from_options(o: &Options, rfc: bool, beta_ecn: f64) -> Result<Cubic, CcError> {
         Ok(Cubic {
-            rfc: o.choice("rules", &["linux", "rfc9438"])? == "rfc9438",
+            rfc,
             hystart: o.switch("hystart")?.then(HyStart::default),
             fast_convergence: o.switch("fast_convergence")?,
-            beta_ecn: o.fraction("beta_ecn")?,
+            beta_ecn,
             tick: Span(1_000_000_000 / o.integer("hz", 100..=1000)?),
             w_max: 0,
             delay_min_us: 0,
@@ -110,7 +141,7 @@ impl Cubic {
     }
 
     /// The kernel's coarse clock; exact by the RFC.
-    fn clock(&self, now: Time) -> Time {
+    pub(super) fn clock(&self, now: Time) -> Time {
         if self.rfc { now } else { Time(now.0 - now.0 % self.tick.0) }
     }
 
@@ -138,7 +169,7 @@ impl Cubic {
         let now = self.clock(ack.now);
         let window = u64::from(cwnd);
         if let Some(e) = &mut self.epoch {
-            e.reno_acked += u64::from(acked);
+            e.reno_acked += i64::from(acked);
             let same = self.last_cwnd == cwnd && now.since(self.last_time) <= Span(31_250_000);
             if !self.rfc && same {
                 return;
@@ -169,7 +200,7 @@ impl Cubic {
             let v = (self.w_max - window) as f64 * 1024.0 / C_NUM as f64;
             ((math::cbrt(v) * TICKS as f64) as u64, self.w_max)
         };
-        Epoch { start: now, k, origin, reno_window: window, reno_acked: u64::from(acked) }
+        Epoch { start: now, k, origin, reno_window: window, reno_acked: i64::from(acked) }
     }
 
     /// W(t + RTT), segments.
@@ -182,13 +213,7 @@ impl Cubic {
             let d = Span::from_micros(u64::from(self.delay_min_us));
             Span(d.0.div_ceil(self.tick.0) * self.tick.0)
         };
-        let t = (now.since(e.start) + ahead).0 as u128 * u128::from(TICKS) / 1_000_000_000;
-        let t = t as u64;
-        let offset = u128::from(t.abs_diff(e.k));
-        let delta = (u128::from(C_NUM) * offset * offset * offset) >> 40;
-        let delta = u64::try_from(delta).unwrap_or(u64::MAX);
-        let target =
-            if t < e.k { e.origin.saturating_sub(delta) } else { e.origin.saturating_add(delta) };
+        let target = e.curve(ticks(now.since(e.start) + ahead));
         if self.rfc { target.clamp(window, window + window / 2) } else { target }
     }
 
@@ -199,7 +224,7 @@ impl Cubic {
         loop {
             // By the RFC the slope rises to Reno's own once the old maximum is reached.
             let eighths = if rfc && e.reno_window >= w_max { 8 } else { RENO_EIGHTHS };
-            let per_segment = (window * eighths) >> 3;
+            let per_segment = ((window * eighths) >> 3) as i64;
             if e.reno_acked <= per_segment {
                 break;
             }
@@ -312,7 +337,9 @@ mod tests {
     use super::*;
 
     fn cubic(given: &[(&str, &str)]) -> Cubic {
-        Cubic::from_options(&CONTROLLER.options(given.iter().copied()).unwrap()).unwrap()
+        let o = CONTROLLER.options(given.iter().copied()).unwrap();
+        let rfc = o.choice("rules", &["linux", "rfc9438"]).unwrap() == "rfc9438";
+        Cubic::from_options(&o, rfc, 0.7).unwrap()
     }
 
     fn ack(now: Time, acked: u32, rtt_us: u32) -> Ack {

@@ -14,6 +14,9 @@ pub const CONTROLLERS: &[Controller] = &[
     super::cubic::CONTROLLER,
     super::dctcp::CONTROLLER,
     super::prague::CONTROLLER,
+    super::reno_sce::CONTROLLER,
+    super::cubic_sce::CONTROLLER,
+    super::dctcp_sce::CONTROLLER,
 ];
 
 /// An option of a controller: a kernel module parameter where one exists.
@@ -204,6 +207,7 @@ pub fn listing() -> Vec<ControllerInfo> {
             ecn: match c.ecn() {
                 EcnWish::NotEct => "off",
                 EcnWish::Ect0Classic | EcnWish::Ect0Runs => "classic",
+                EcnWish::Ect0Sce => "sce",
                 EcnWish::Ect1AccEcn => "accecn",
             },
             parameters: c.parameters,

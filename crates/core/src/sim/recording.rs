@@ -130,6 +130,7 @@ impl Simulation {
         self.series.gauge("sent_packets", packets.sent as f64);
         self.series.gauge("delivered_packets", packets.delivered as f64);
         self.series.gauge("ce_packets", packets.ce as f64);
+        self.series.gauge("sce_packets", packets.sce as f64);
         self.series.gauge("dropped_packets", packets.dropped as f64);
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
@@ -263,7 +264,9 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         if let Some(done) = sim.receivers[flow as usize].completed_at {
             completion.record(done.since(sender.started_at));
         }
-        let one = sender.mode().name();
+        // SCE is not negotiated: it is there where both ends have it.
+        let sce = sender.answers_sce() && sim.receivers[flow as usize].echoes_sce();
+        let one = if sce { "sce" } else { sender.mode().name() };
         mode = Some(if mode.is_none_or(|m| m == one) { one } else { "mixed" });
     }
     FlowRow {
@@ -284,7 +287,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
         ce_packets: packets.ce,
         dropped_packets: packets.dropped,
         ce_pct: percent(packets.ce, packets.sent),
-        sce_pct: percent(s.sce_packets, packets.sent),
+        sce_pct: percent(packets.sce, packets.sent),
         drop_pct: percent(packets.dropped, packets.sent),
         retransmits: retransmitted - g.base_retransmitted,
         transfers: completion.count() as u32,

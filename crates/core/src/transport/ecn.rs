@@ -1,5 +1,5 @@
 //! ECN between the ends: negotiation (RFC 3168, RFC 9768 section 3.1) and AccECN feedback
-//! (RFC 9768 section 3.2) as Linux 7.2 does them.
+//! (RFC 9768 section 3.2) as Linux 7.2 does them; SCE as its kernel tree does (github.com/chromi/sce).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,8 @@ use crate::packet::{EcnBytes, TcpBits};
 pub enum EcnSupport {
     Off,
     Classic,
+    /// Classic, and its receivers echo SCE marks; nothing of that is negotiated (sysctl `tcp_sce`).
+    Sce,
     AccEcn,
 }
 
@@ -44,7 +46,7 @@ const ALL: TcpBits = TcpBits(0b111);
 pub fn syn_bits(client: EcnSupport) -> TcpBits {
     match client {
         EcnSupport::Off => TcpBits(0),
-        EcnSupport::Classic => TcpBits::ECE.with(TcpBits::CWR),
+        EcnSupport::Classic | EcnSupport::Sce => TcpBits::ECE.with(TcpBits::CWR),
         EcnSupport::AccEcn => ALL,
     }
 }
@@ -54,7 +56,8 @@ pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, Tcp
     match (server, syn.0) {
         // Table 2 of RFC 9768: the SYN/ACK says which ECN field the SYN arrived with.
         (EcnSupport::AccEcn, 0b111) => (EcnMode::AccEcn, field_feedback(field)),
-        (EcnSupport::Classic | EcnSupport::AccEcn, 0b011) | (EcnSupport::Classic, 0b111) => {
+        (EcnSupport::Off, _) => (EcnMode::Off, TcpBits(0)),
+        (_, 0b011) | (EcnSupport::Classic | EcnSupport::Sce, 0b111) => {
             (EcnMode::Classic, TcpBits::ECE)
         }
         _ => (EcnMode::Off, TcpBits(0)),
@@ -65,7 +68,8 @@ pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, Tcp
 pub fn read_syn_ack(client: EcnSupport, bits: TcpBits) -> EcnMode {
     match (client, bits.0) {
         (EcnSupport::AccEcn, 0b010..=0b110) => EcnMode::AccEcn,
-        (EcnSupport::AccEcn | EcnSupport::Classic, 0b001) => EcnMode::Classic,
+        (EcnSupport::Off, _) => EcnMode::Off,
+        (_, 0b001) => EcnMode::Classic,
         _ => EcnMode::Off,
     }
 }
@@ -274,7 +278,7 @@ impl AccEcnSender {
 
 #[cfg(test)]
 mod tests {
-    use super::EcnSupport::{AccEcn, Classic, Off};
+    use super::EcnSupport::{AccEcn, Classic, Off, Sce};
     use super::*;
 
     /// What sender and receiver support, and what the connection ends up with (both sides).
@@ -291,6 +295,13 @@ mod tests {
             (AccEcn, Off, M::Off),
             (AccEcn, Classic, M::Classic),
             (AccEcn, AccEcn, M::AccEcn),
+            (Sce, Sce, M::Classic),
+            (Sce, Classic, M::Classic),
+            (Classic, Sce, M::Classic),
+            (Sce, AccEcn, M::Classic),
+            (AccEcn, Sce, M::Classic),
+            (Sce, Off, M::Off),
+            (Off, Sce, M::Off),
         ] {
             let (mode, bits) = answer_syn(server, syn_bits(client), Ecn::NotEct);
             assert_eq!(mode, expected, "{client:?} to {server:?}, server");

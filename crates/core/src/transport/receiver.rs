@@ -162,6 +162,9 @@ pub struct Receiver {
     handshake_sent: Time,
     /// RFC 3168: echo until CWR.
     demand_cwr: bool,
+    /// SCE: tell it with the next ACK; the newest ECT segment was marked.
+    esce: bool,
+    last_sce: bool,
     seen_ect: bool,
     counters: AccEcnReceiver,
     ack_now: bool,
@@ -203,6 +206,8 @@ impl Receiver {
             rtt: Span::ZERO,
             handshake_sent: Time::ZERO,
             demand_cwr: false,
+            esce: false,
+            last_sce: false,
             seen_ect: false,
             counters: AccEcnReceiver::default(),
             ack_now: false,
@@ -219,6 +224,11 @@ impl Receiver {
 
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// Its ACKs tell of SCE marks.
+    pub fn echoes_sce(&self) -> bool {
+        self.support == EcnSupport::Sce && self.mode == EcnMode::Classic
     }
 
     /// A packet of the flow arrives.
@@ -252,6 +262,9 @@ impl Receiver {
         if self.is_unacceptable(pkt) {
             self.refuse(now, pkt, sacks, out);
             return;
+        }
+        if self.echoes_sce() {
+            self.note_sce(now, pkt.ecn, sacks, out);
         }
         if self.mode == EcnMode::Classic && self.echo_rule == Echo::Runs {
             self.echo_run(now, pkt, sacks, out);
@@ -342,6 +355,24 @@ impl Receiver {
         }
         self.demand_cwr = marked;
         self.ack_now = true;
+    }
+
+    /// SCE marks: where they begin or end, a delayed ACK of the run before leaves first, and the next
+    /// one is not delayed. CE and Not-ECT say nothing of SCE.
+    #[inline]
+    fn note_sce(&mut self, now: Time, field: Ecn, sacks: &mut SackStore, out: &mut Outbox) {
+        let marked = match field {
+            Ecn::Ect1 => true,
+            Ecn::Ect0 => false,
+            Ecn::Ce | Ecn::NotEct => return,
+        };
+        if marked != self.last_sce && self.ack_at != Time::NEVER {
+            self.ack(now, sacks, out);
+            self.quick = self.quick.max(1);
+            self.ato = DELACK_MIN;
+        }
+        self.last_sce = marked;
+        self.esce = marked;
     }
 
     #[inline]
@@ -486,6 +517,10 @@ impl Receiver {
             EcnMode::Classic => {
                 if self.demand_cwr {
                     p.bits = TcpBits::ECE;
+                }
+                // Told once: the next ACK tells it again if there is another mark.
+                if std::mem::take(&mut self.esce) {
+                    p.bits = p.bits.with(TcpBits::ESCE);
                 }
                 if self.echo_rule == Echo::Runs {
                     p.ecn = Ecn::Ect0;
@@ -764,5 +799,66 @@ mod tests {
             ece.push(ack.bits.has(TcpBits::ECE));
         }
         assert_eq!(ece, [false, true, true, true, false, false]);
+    }
+
+    /// A receiver in steady state, two segments per ACK, and the (acknowledged, ESCE, ECE) of the ACKs
+    /// that these fields cause, one segment per millisecond.
+    fn echoes(support: EcnSupport, fields: &[Ecn]) -> Vec<(u32, bool, bool)> {
+        let (mut r, mut s) = receiver();
+        (r.support, r.mode) = (support, EcnMode::Classic);
+        let mut now = Time::ZERO;
+        let start = 30;
+        let mut acks = Vec::new();
+        for (n, &field) in [Ecn::Ect0; 30].iter().chain(fields).enumerate() {
+            now += Span::from_millis(1);
+            r.window.open = u64::MAX / 2;
+            let mut p = data(n as u32);
+            p.stamp = now;
+            p.ecn = field;
+            let mut out = Outbox::new();
+            r.on_packet(now, &p, &mut s, &mut out);
+            if n >= start {
+                let bits = out.iter().map(|a| (a.seq - start as u32, a.bits));
+                acks.extend(bits.map(|(n, b)| (n, b.has(TcpBits::ESCE), b.has(TcpBits::ECE))));
+            }
+        }
+        acks
+    }
+
+    #[test]
+    fn sce_is_echoed_run_by_run() {
+        use Ecn::{Ect0 as N, Ect1 as S};
+        let runs = |fields: &[Ecn]| {
+            let acks = echoes(EcnSupport::Sce, fields);
+            acks.iter().map(|a| (a.0, a.1)).collect::<Vec<_>>()
+        };
+        // Runs that end with an ACK need no other.
+        assert_eq!(runs(&[N, N, S, S, N, N]), [(2, false), (4, true), (6, false)]);
+        // A pending ACK leaves with what it knows, and the segment that ended the run is acknowledged at
+        // once.
+        assert_eq!(
+            runs(&[N, S, S, S, S, N, N, N]),
+            [(1, false), (2, true), (4, true), (5, true), (6, false), (8, false)]
+        );
+        assert_eq!(runs(&[S, N, S, N]), [(1, true), (2, false), (3, true), (4, false)]);
+    }
+
+    /// CE goes by ECE, says nothing of SCE and ends no run; ESCE is told once.
+    #[test]
+    fn ce_and_sce_are_told_apart() {
+        use Ecn::{Ce as C, Ect0 as N, Ect1 as S};
+        let acks = echoes(EcnSupport::Sce, &[S, S, C, C, N, N]);
+        let expected = [(2, true, false), (3, false, true), (4, false, true), (6, false, true)];
+        assert_eq!(acks, expected);
+        // One ACK tells both: the mark before it waits for the CE segment.
+        assert_eq!(echoes(EcnSupport::Sce, &[S, C])[0], (2, true, true));
+    }
+
+    #[test]
+    fn only_a_host_with_sce_echoes_it() {
+        for support in [EcnSupport::Classic, EcnSupport::AccEcn] {
+            let acks = echoes(support, &[Ecn::Ect0, Ecn::Ect1, Ecn::Ect1, Ecn::Ect0]);
+            assert_eq!(acks, [(2, false, false), (4, false, false)]);
+        }
     }
 }

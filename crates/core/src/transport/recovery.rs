@@ -70,6 +70,13 @@ impl Recovery {
     }
 }
 
+/// What an ACK tells of marks: segments with CE, and whether there was SCE.
+#[derive(Copy, Clone)]
+struct Marks {
+    ce: u32,
+    esce: bool,
+}
+
 /// What to send after an ACK has been digested.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Resend {
@@ -108,8 +115,9 @@ impl Sender {
         }
         self.update_rtt(now, pkt, &outcome);
         self.board.update_reordering_window(prior_delivered);
-        let marks = self.read_ecn(pkt, &outcome);
-        let ece = marks > 0;
+        let ce = self.read_ecn(pkt, &outcome);
+        let ece = ce > 0;
+        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
         self.cc.on_feedback(&Feedback {
             delivered: self.board.delivery.segments,
             delivered_ce: self.delivered_ce,
@@ -133,6 +141,7 @@ impl Sender {
         if timer {
             self.set_transmission_timer(now);
         }
+        let marks = Marks { ce, esce };
         self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         self.resend_as(resend, now, out);
         self.transmit(now, Push::Normal, out);
@@ -226,7 +235,7 @@ impl Sender {
         &mut self,
         now: Time,
         outcome: &AckOutcome,
-        marks: u32,
+        marks: Marks,
         progress: bool,
         prior_lost: u64,
         prior_in_flight: u32,
@@ -242,9 +251,11 @@ impl Sender {
         let min_rtt_us = self.rtt.min_us();
         let ack = Ack {
             acked: outcome.delivered,
-            ce: marks,
+            ce: marks.ce,
+            esce: marks.esce,
             rtt_us: outcome.rtt_newest_us,
             may_grow: growth && !reducing,
+            reducing,
             prior_in_flight,
             lost: (self.board.lost_total - prior_lost) as u32,
             rate: self.board.rate_sample(now, outcome, min_rtt_us),

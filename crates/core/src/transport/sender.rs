@@ -193,6 +193,10 @@ impl Sender {
     pub fn srtt(&self) -> Span {
         self.rtt.srtt()
     }
+    /// Its controller answers SCE, if the receiver tells it.
+    pub fn answers_sce(&self) -> bool {
+        self.mode == EcnMode::Classic && self.cc.ecn() == EcnWish::Ect0Sce
+    }
     pub fn mode(&self) -> EcnMode {
         self.mode
     }
@@ -272,7 +276,9 @@ impl Sender {
         let wish = self.cc.ecn();
         let granted = match wish {
             EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
-            EcnWish::Ect0Classic | EcnWish::Ect0Runs => self.mode != EcnMode::Off,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs | EcnWish::Ect0Sce => {
+                self.mode != EcnMode::Off
+            }
             EcnWish::NotEct => true,
         };
         // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).

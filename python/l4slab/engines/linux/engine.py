@@ -173,6 +173,10 @@ _ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
 
 def _refuse_tcp(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
     cc = spec["cc"]
+    if lab.default_ecn(cc) == "sce":
+        raise LackingError(f"no Linux kernel has {cc}")
+    if "sce" in (spec["ecn"], spec["peer_ecn"]):
+        raise ValueError(f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine')
     if controls is not None and cc not in controls:
         raise ValueError(
             f'{name}: this kernel has no congestion control "{cc}" (it has {", ".join(controls)}); '

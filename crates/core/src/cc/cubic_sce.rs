@@ -1,0 +1,204 @@
+//! cubic-sce (github.com/chromi/sce, `tcp_cubic_sce.c`): CUBIC as Linux does it, with an answer to SCE.
+//!
+//! An ACK with ESCE moves the plateau of the cubic to here and now, so that growth slows down without
+//! a new epoch, and takes sqrt(cwnd) segments per marked segment off the counter of the Reno-friendly
+//! region: a round trip of marks costs the root of the window. The plateau sinks with the window; the
+//! Reno estimate does not. Before the first epoch SCE only ends slow start. CE takes an eighth where SCE
+//! was seen lately, 0.3 otherwise, a loss 0.3.
+//!
+//! The module means to move the plateau by the part acked/sqrt(cwnd) of the way, but compares bytes with
+//! segments: every mark moves it the whole way, and so here. Below the plateau its level overflows in the
+//! module, whereupon the window grows by half per round trip; here the curve is continuous. There, a loss
+//! after SCE takes an eighth, too, and ESCE during CWR halves the window.
+
+use super::cubic::Cubic;
+use super::registry::{Controller, Param};
+use super::sce::{RecentSce, leave_slow_start};
+use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
+use crate::aqm::Gauges;
+use crate::time::Time;
+
+/// CUBIC's own factor, on CE and on loss.
+const BETA: f64 = 0.7;
+/// The factor on CE is 7/8 if SCE was seen lately.
+const CE_AFTER_SCE: (u32, u32) = (7, 8);
+
+pub const CONTROLLER: Controller = Controller {
+    name: "cubic-sce",
+    summary: "CUBIC with a response of the window's root to SCE (chromi/sce)",
+    parameters: &[
+        Param { name: "hystart", default: "on", help: "end slow start before the first loss" },
+        Param {
+            name: "fast_convergence",
+            default: "on",
+            help: "yield when the maximum shrinks (RFC 9438, 4.7)",
+        },
+        Param { name: "hz", default: "250", help: "timer ticks per second of the modelled kernel" },
+    ],
+    build: |o| {
+        let cubic = Cubic::from_options(o, false, BETA)?;
+        Ok(Box::new(CubicSce { cubic, recent: RecentSce::default() }))
+    },
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+struct CubicSce {
+    cubic: Cubic,
+    recent: RecentSce,
+}
+
+impl CubicSce {
+    fn answer(&mut self, ack: &Ack, w: &mut Window) {
+        let now = self.cubic.clock(ack.now);
+        if let Some(e) = &mut self.cubic.epoch {
+            e.flatten(now);
+            let root = (w.cwnd - 1).isqrt();
+            e.reno_acked -= i64::from(ack.acked) * i64::from(root);
+            let step = i64::from(w.cwnd);
+            while e.reno_acked <= -step {
+                e.reno_acked += step;
+                if w.cwnd > MIN_WINDOW {
+                    w.cwnd -= 1;
+                }
+                e.origin = e.origin.saturating_sub(1);
+            }
+        }
+        leave_slow_start(w);
+    }
+}
+
+impl CongestionControl for CubicSce {
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        if self.recent.see(ack, w.cwnd) && !ack.reducing {
+            self.answer(ack, w);
+        }
+        self.cubic.on_ack(ack, w);
+    }
+
+    fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
+        let cwnd = w.cwnd;
+        self.cubic.on_congestion(why, at, w);
+        match why {
+            Congestion::Ecn if self.recent.any() => {
+                let (num, den) = CE_AFTER_SCE;
+                w.ssthresh = (cwnd * num / den).max(MIN_WINDOW);
+            }
+            Congestion::Timeout => self.recent.forget(),
+            _ => {}
+        }
+    }
+
+    fn ecn(&self) -> EcnWish {
+        EcnWish::Ect0Sce
+    }
+
+    fn probe(&self, out: &mut dyn Gauges) {
+        self.cubic.probe(out);
+        self.recent.probe(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sce::vectors::{ack, rounds, window};
+    use super::*;
+    use crate::time::Span;
+
+    fn cubic_sce() -> CubicSce {
+        let o = CONTROLLER.options([("hystart", "off")]).unwrap();
+        CubicSce {
+            cubic: Cubic::from_options(&o, false, BETA).unwrap(),
+            recent: RecentSce::default(),
+        }
+    }
+
+    fn at(ms: u64, acked: u32, esce: bool) -> Ack {
+        let now = Time::ZERO + Span::from_millis(ms);
+        Ack { now, rtt_us: Some(100_000), srtt8: 800_000, ..ack(acked, esce) }
+    }
+
+    /// An epoch has begun at 100 segments; ACKs that may not grow the window show the cut alone:
+    /// sqrt(99) rounded down per segment and window.
+    #[test]
+    fn a_window_of_marks_costs_its_root() {
+        let mut cc = cubic_sce();
+        let mut w = window(100);
+        cc.on_ack(&at(4, 1, false), &mut w);
+        for _ in 0..50 {
+            cc.on_ack(&Ack { cwnd_limited: false, ..at(4, 2, true) }, &mut w);
+        }
+        assert_eq!((w.cwnd, w.ssthresh), (91, 45));
+        assert!(cc.recent.any());
+    }
+
+    #[test]
+    fn without_an_epoch_a_mark_only_ends_slow_start() {
+        let mut cc = cubic_sce();
+        let mut w = Window::new(1448, 52);
+        w.cwnd = 40;
+        cc.on_ack(&Ack { may_grow: false, ..at(4, 2, true) }, &mut w);
+        assert_eq!((w.cwnd, w.ssthresh), (40, 20));
+    }
+
+    /// At an RTT of 100 ms, twelve seconds after a reduction at 400 segments, the curve is beyond its
+    /// plateau and rises by 30 segments per second. A mark flattens it there.
+    #[test]
+    fn a_mark_flattens_the_curve() {
+        let growth = |marked: bool| {
+            let mut cc = cubic_sce();
+            let mut w = window(400);
+            cc.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+            w.cwnd = w.ssthresh;
+            let rtt = Span::from_millis(100);
+            assert!(rounds(&mut cc, &mut w, 120, false, rtt) > 430); // from 10 s on
+            let now = Time::ZERO + Span::from_secs(22);
+            cc.on_ack(&at(22_000, 2, marked), &mut w);
+            let e = cc.cubic.epoch.as_ref().unwrap();
+            let (start, origin) = (e.start, e.origin);
+            if marked {
+                assert_eq!(start, now);
+                assert!(origin.abs_diff(u64::from(w.cwnd)) < 40, "{origin} at {}", w.cwnd);
+            } else {
+                assert!(start < now);
+                assert_eq!(origin, 400);
+            }
+            let before = w.cwnd;
+            for ms in (22_004..22_500).step_by(4) {
+                cc.on_ack(&at(ms, 20, false), &mut w);
+            }
+            w.cwnd - before
+        };
+        let (free, marked) = (growth(false), growth(true));
+        assert!(marked * 2 < free, "{marked} after a mark, {free} without");
+    }
+
+    /// Below the plateau the level is that of the curve, too: 280 + what 1 s has regained.
+    #[test]
+    fn a_mark_below_the_plateau_keeps_the_level() {
+        let mut cc = cubic_sce();
+        let mut w = window(400);
+        cc.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        w.cwnd = w.ssthresh;
+        cc.on_ack(&at(0, 1, false), &mut w);
+        cc.on_ack(&Ack { may_grow: false, ..at(1000, 1, true) }, &mut w);
+        // K = cbrt(120/0.4) = 6.69 s; 400 - 0.4 * 5.69^3 = 326.
+        let e = cc.cubic.epoch.as_ref().unwrap();
+        assert!((325..=327).contains(&e.origin), "{}", e.origin);
+    }
+
+    #[test]
+    fn ce_takes_less_beside_sce() {
+        let mut cc = cubic_sce();
+        let mut w = window(80);
+        cc.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
+        assert_eq!(w.ssthresh, 56);
+        cc.on_ack(&Ack { may_grow: false, ..at(4, 1, true) }, &mut w);
+        cc.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
+        assert_eq!(w.ssthresh, 70);
+        cc.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(w.ssthresh, 56);
+        cc.on_congestion(Congestion::Timeout, Time::ZERO, &mut w);
+        assert!(!cc.recent.any());
+    }
+}
