@@ -16,4 +16,5 @@ mod rates;
 mod sce;
 mod step;
 mod timing;
+mod udp_prague;
 mod utilisation;
