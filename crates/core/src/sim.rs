@@ -861,8 +861,10 @@ fn make_tcp(
     };
     let config =
         SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
+    // Only a peer with the same controller echoes runs. One with another setting is an ordinary host,
+    // and the handshake does not tell the sender.
     let echo = match cc.ecn() {
-        EcnWish::Ect0Runs => Echo::Runs,
+        EcnWish::Ect0Runs if peer == support => Echo::Runs,
         _ => Echo::UntilCwr,
     };
     let receiver = Receiver::new(flow, group, peer, ack_codepoint, echo);
