@@ -141,6 +141,16 @@ class CbrFlow(_Flow):
     batch: int = Field(1, ge=1, le=65_536, examples=["1"])
 
 
+class UdpPragueFlow(_Flow):
+    """`count` bulk senders of UDP Prague; `packet` is the largest Ethernet frame, `pace` a cap on the rate."""
+
+    kind: Literal["udp-prague"] = "udp-prague"
+    rtt: Duration = Field(examples=['"10ms"'])
+    packet: Annotated[Size, Field(ge=192, le=9014)] = 1442
+    reverse_path: list[str] = Field([], examples=['["bottleneck"]'])
+    pace: Rate | None = None
+
+
 class At(_Table):
     """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
 
@@ -251,7 +261,7 @@ class Cause(_Table):
     why: str = Field(min_length=1, examples=['"..."'])
 
 
-FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow}
+FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow, "udp-prague": UdpPragueFlow}
 AT_KEYS = ("rate", "qdisc")
 # What may be swept at the top level; `title`, `about`, `trials` and `subset` describe the experiment, not a run.
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
@@ -801,7 +811,7 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         "stop_ns": flow.stop,
         "dscp": flow.dscp,
         "bytes": None,
-        "ecn": flow.ecn,
+        "ecn": None,
         "peer_ecn": None,
         "path": path,
         "reverse_path": [],
@@ -812,9 +822,12 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         "batch": None,
     }
     if isinstance(flow, CbrFlow):
-        resolved |= {"rate_bps": flow.rate, "packet_bytes": flow.packet, "batch": flow.batch}
+        resolved |= {"ecn": flow.ecn, "rate_bps": flow.rate, "packet_bytes": flow.packet, "batch": flow.batch}
+    elif isinstance(flow, UdpPragueFlow):
+        resolved |= {"packet_bytes": flow.packet, "reverse_path": flow.reverse_path, "pace_bps": flow.pace}
     else:
         resolved |= {
+            "ecn": flow.ecn,
             "cc": flow.cc,
             "bytes": flow.bytes,
             "peer_ecn": flow.peer_ecn,

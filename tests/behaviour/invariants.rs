@@ -47,7 +47,17 @@ fn tcp(links: usize) -> impl Strategy<Value = Value> {
     let reverse = prop_oneof![3 => Just(Vec::new()).boxed(), 1 => path(links, true).boxed()];
     (
         (
-            pick(&["reno", "cubic", "prague", "reno-sce", "cubic-sce", "dctcp-sce"]),
+            pick(&[
+                "reno",
+                "cubic",
+                "prague",
+                "dctcp",
+                "bbr",
+                "bbr3",
+                "reno-sce",
+                "cubic-sce",
+                "dctcp-sce",
+            ]),
             ecn(),
             ecn(),
             path(links, false),
@@ -85,11 +95,27 @@ fn cbr(links: usize) -> impl Strategy<Value = Value> {
         })
 }
 
+fn udp_prague(links: usize) -> impl Strategy<Value = Value> {
+    (path(links, false), (1_u64..80, 200_u32..2000, 1_u32..3, 0_u64..1500, any::<bool>())).prop_map(
+        |(path, (rtt, size, count, start, stops))| {
+            json!({
+                "kind": "udp-prague", "path": path, "rtt_ns": rtt * 1_000_000,
+                "packet_bytes": size, "count": count, "start_ns": start * 1_000_000,
+                "stop_ns": stops.then_some((start + 400) * 1_000_000),
+            })
+        },
+    )
+}
+
 /// A random run of two seconds.
 fn scenario() -> impl Strategy<Value = Lab> {
     (1_usize..=3).prop_flat_map(|links| {
         let link = (pick(RATES), pick(QDISCS), pick(&[1_u64, 1600, 20_000]));
-        let flow = prop_oneof![2 => tcp(links).boxed(), 1 => cbr(links).boxed()];
+        let flow = prop_oneof![
+            4 => tcp(links).boxed(),
+            2 => cbr(links).boxed(),
+            1 => udp_prague(links).boxed(),
+        ];
         let change = (
             0_u64..2000,
             0..links,

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bbr;
+mod bbr3;
 mod impair;
 mod invariants;
 #[path = "../laws/lab.rs"]

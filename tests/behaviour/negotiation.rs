@@ -5,7 +5,7 @@ use serde_json::json;
 
 use l4slab_core::transport::ecn::EcnMode;
 
-use crate::lab::{agrees, between, lab};
+use crate::lab::{agrees, between, lab, mean_since};
 
 const SETTINGS: [&str; 4] = ["off", "classic", "sce", "accecn"];
 
@@ -131,6 +131,22 @@ fn a_rewritten_codepoint_changes_the_queue() {
     let f = r.flow("f");
     assert!(r.queue("b", "L").sent_packets + 100 >= f.delivered_packets);
     assert!(f.ce_packets > 0);
+}
+
+/// DCTCP cannot tell a peer of its kind, which echoes runs of marks, from an ordinary one, which echoes
+/// each until CWR: it then takes the marks for several times as many as there are.
+#[test]
+fn dctcp_misreads_an_ordinary_peer() {
+    for (peer, low, high) in [("classic", 0.9, 1.2), ("accecn", 3.0, 20.0)] {
+        let r = lab(40.0, 10.0)
+            .link("b", 50.0, "fq_codel flows 1 ce_threshold 1ms")
+            .tcp("f", "dctcp", 20.0, json!({"ecn": "classic", "peer_ecn": peer}))
+            .run();
+        assert_eq!(r.flow("f").ecn_mode, Some("classic"));
+        let alpha = mean_since(&r.flow_series("f", "alpha"), 10.0);
+        let marked = r.flow("f").ce_pct.unwrap() / 100.0;
+        between(&format!("alpha over marks, peer {peer}"), alpha / marked, low, high);
+    }
 }
 
 /// A lost SYN is repeated: a classic one without ECN (RFC 3168, 6.1.1.1), an AccECN one with it

@@ -101,6 +101,11 @@ CHANGED = {
         ('cc = "cubic"', 'kind = "cbr"\nrate = "1Mbit"\ncc = "cubic"'),
         ['flow "a"', "cc", '"cubic"', "not a key here"],
     ),
+    "udp-prague with ecn": (
+        ('cc = "cubic"', 'kind = "udp-prague"\necn = "classic"'),
+        ['flow "a"', "ecn", '"classic"', "not a key here"],
+    ),
+    "udp-prague too small": (('cc = "cubic"', 'kind = "udp-prague"\npacket = "100B"'), ["packet", '"100B"', "192"]),
     "cbr without rate": (('cc = "cubic"', 'kind = "cbr"'), ['flow "a"', "rate", "add it"]),
     "tiny packet": (('cc = "cubic"', 'kind = "cbr"\nrate = "1Mbit"\npacket = "10B"'), ["packet", '"10B"', "64"]),
     "ambiguous size": (('rtt = "10ms"', 'rtt = "10ms"\nbytes = "10KB"'), ["bytes", '"10KB"', '"10kB"', '"10KiB"']),

@@ -17,4 +17,5 @@ mod sce;
 mod sce_senders;
 mod step;
 mod timing;
+mod udp_prague;
 mod utilisation;

@@ -315,6 +315,14 @@ def test_a_plain_name_needs_one_value(tmp_path: Path) -> None:
     assert "limit 20" in run.description["links"][0]["qdisc"]
 
 
+def test_a_udp_prague_flow_has_its_own_keys(tmp_path: Path) -> None:
+    flow = '[[flow]]\nname = "u"\nkind = "udp-prague"\nrtt = "7ms"\npace = "2Mbit"\npacket = "500B"\n'
+    (run,) = plan(tmp_path, BASE + flow).runs
+    u = run.description["flows"][-1]
+    assert (u["kind"], u["cc"], u["ecn"], u["rtt_ns"]) == ("udp-prague", None, None, 7_000_000)
+    assert (u["pace_bps"], u["packet_bytes"]) == (2_000_000, 500)
+
+
 def test_a_null_value_is_refused_only_where_it_is_used(tmp_path: Path) -> None:
     text = BASE.replace("limit 100", "limit {n}") + '[sweep]\nk = [1, 2]\n[let]\nn = "case when k > 1 then k end"'
     with pytest.raises(InputError, match="NULL"):

@@ -6,6 +6,7 @@
 //! controller moves it otherwise; hence [`Window`] is handed in rather than owned.
 
 pub mod bbr;
+pub mod bbr3;
 pub mod cubic;
 pub mod cubic_sce;
 pub mod dctcp;
@@ -20,7 +21,7 @@ use crate::aqm::Gauges;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::ecn::EcnSupport;
-use crate::transport::scoreboard::RateSample;
+use crate::transport::scoreboard::{LostSegment, RateSample};
 
 /// A congestion control.
 pub trait CongestionControl: Send {
@@ -32,6 +33,9 @@ pub trait CongestionControl: Send {
     /// Once per round trip with congestion. Sets `w.ssthresh`, towards which TCP then brings the
     /// window, unless the controller [governs the window](Self::governs_window) itself.
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window);
+    /// A segment was found lost. Told only to those who [judge flights](Self::judges_flights)
+    /// (`skb_marked_lost` of BBRv3's tree).
+    fn on_lost(&mut self, _lost: &LostSegment, _at: Time, _w: &Window) {}
     /// Recovery or reduction is over.
     fn on_recovered(&mut self, _w: &mut Window) {}
     /// The reduction was not justified; `prior_cwnd` was the window before it.
@@ -61,6 +65,10 @@ pub trait CongestionControl: Send {
     /// True: what is in flight now says nothing about the path's rate, because the controller held
     /// itself back.
     fn holds_back(&self) -> bool {
+        false
+    }
+    /// True: rate samples tell what was lost and marked since a segment left, and each loss is told.
+    fn judges_flights(&self) -> bool {
         false
     }
     /// Random numbers of its own; called once, before the connection starts.
@@ -224,6 +232,10 @@ pub struct Ack {
     pub next_departure: Time,
     /// The window, not the application or pacing, held the sender back in the last round trip.
     pub cwnd_limited: bool,
+    /// The same without slow start's allowance for half-used windows (Linux's flag itself).
+    pub window_used_up: bool,
+    /// No loss, reordering or mark is being dealt with.
+    pub open: bool,
     /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.
     pub may_grow: bool,
     /// TCP is bringing the window down itself (CWR, Recovery).

@@ -9,7 +9,10 @@ use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::cc::registry as controllers;
 use crate::ecn::Ecn;
+use crate::traffic::udp_prague;
 use crate::transport::ecn::EcnSupport;
+
+const SMALLEST_UDP_PRAGUE: u32 = udp_prague::MIN_PACKET as u32 + udp_prague::OVERHEAD;
 
 /// A run. Times are nanoseconds, rates bits per second, sizes bytes.
 #[derive(Clone, Debug, Deserialize)]
@@ -61,6 +64,19 @@ pub enum Kind {
     #[default]
     Tcp,
     Cbr,
+    #[serde(rename = "udp-prague")]
+    UdpPrague,
+}
+
+impl Kind {
+    /// As the experiment file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Tcp => "tcp",
+            Kind::Cbr => "cbr",
+            Kind::UdpPrague => "udp-prague",
+        }
+    }
 }
 
 /// `ecn` of a flow: what a TCP host asks for, or the codepoint of a CBR source.
@@ -271,6 +287,19 @@ impl Run {
                 }
                 if f.batch == Some(0) {
                     return wrong("batch must be at least 1");
+                }
+            }
+            Kind::UdpPrague => {
+                if f.ecn.is_some() || f.peer_ecn.is_some() {
+                    return wrong(
+                        "a udp-prague flow has no ecn: it sends ECT(1) until that is bleached",
+                    );
+                }
+                let size = f.packet_bytes.unwrap_or(udp_prague::FRAME);
+                if !(SMALLEST_UDP_PRAGUE..=9014).contains(&size) {
+                    return wrong(format!(
+                        "packet must be between {SMALLEST_UDP_PRAGUE}B and 9014B: packets shrink from there"
+                    ));
                 }
             }
         }

@@ -22,7 +22,9 @@ use crate::scenario::{
     parse_qdisc,
 };
 use crate::time::{Span, Time};
+use crate::traffic::Source;
 use crate::traffic::cbr::Cbr;
+use crate::traffic::udp_prague::{self, UdpPrague};
 use crate::transport::ecn::EcnSupport;
 use crate::transport::receiver::{Echo, Receiver};
 use crate::transport::sack::SackStore;
@@ -102,7 +104,8 @@ struct GroupStats {
 /// A flow group: one `[[flow]]` table.
 struct Group {
     name: String,
-    cc: Option<String>,
+    /// Congestion control of TCP flows, else the kind.
+    cc: String,
     dscp: u8,
     flows: std::ops::Range<FlowId>,
     forward: Path,
@@ -121,7 +124,7 @@ struct Group {
     /// Acknowledged payload and retransmissions when measuring began.
     base_acked: u64,
     base_retransmitted: u64,
-    /// Frame bytes delivered, and payload acknowledged (CBR: received), since the start.
+    /// Frame bytes delivered, and payload acknowledged (UDP: received), since the start.
     total_delivered: u64,
     acked_bytes: u64,
 }
@@ -204,7 +207,7 @@ pub struct Simulation {
     /// Ends of TCP flows, by flow number, and then the sources of the other flows.
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
-    sources: Vec<Cbr>,
+    sources: Vec<Source>,
     groups: Vec<Group>,
     sacks: SackStore,
     agenda: VecDeque<(Time, Deed)>,
@@ -339,7 +342,7 @@ impl Simulation {
         }
         let first = match spec.kind {
             Kind::Tcp => self.senders.len() as FlowId,
-            Kind::Cbr => tcp_flows + self.sources.len() as FlowId,
+            Kind::Cbr | Kind::UdpPrague => tcp_flows + self.sources.len() as FlowId,
         };
         for i in 0..spec.count {
             let flow = first + i;
@@ -349,7 +352,12 @@ impl Simulation {
                     self.senders.push(sender);
                     self.receivers.push(receiver);
                 }
-                Kind::Cbr => self.sources.push(make_cbr(spec, flow, group)),
+                Kind::Cbr => self.sources.push(Source::Cbr(make_cbr(spec, flow, group))),
+                Kind::UdpPrague => {
+                    let frame = spec.packet_bytes.unwrap_or(udp_prague::FRAME);
+                    let source = UdpPrague::new(flow, group, frame, spec.pace_bps);
+                    self.sources.push(Source::UdpPrague(Box::new(source)));
+                }
             }
             let mut rng = Rng::stream(run.seed, &spec.name, u64::from(i));
             let jitter = rng.below(run.start_jitter_ns);
@@ -364,8 +372,8 @@ impl Simulation {
             rewrites.push(RewriteRule { link, side: r.side, from: r.from, to: r.to });
         }
         let cc = match spec.kind {
-            Kind::Tcp => Some(spec.cc.clone().unwrap_or_else(|| "cubic".to_owned())),
-            Kind::Cbr => None,
+            Kind::Tcp => spec.cc.clone().unwrap_or_else(|| "cubic".to_owned()),
+            kind => kind.name().to_owned(),
         };
         self.groups.push(Group {
             name: spec.name.clone(),
@@ -597,7 +605,7 @@ impl Simulation {
         self.events.set(element, receiver.deadline());
     }
     #[inline]
-    fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Cbr, &mut Outbox)) {
+    fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Source, &mut Outbox)) {
         let source = &mut self.sources[i];
         let path = &self.groups[usize::from(source.group())].forward;
         self.air.launch(path, self.now, &mut self.events, |out| call(source, out));
@@ -723,9 +731,12 @@ impl Simulation {
             return;
         }
         if is_ack {
-            self.with_sender(pkt.flow, |sender, sacks, out| {
-                sender.on_packet(now, &pkt, sacks, out);
-            });
+            match self.source(pkt.flow) {
+                None => self.with_sender(pkt.flow, |sender, sacks, out| {
+                    sender.on_packet(now, &pkt, sacks, out);
+                }),
+                Some(i) => self.with_source(i, |source, out| source.on_feedback(now, &pkt, out)),
+            }
             return;
         }
         self.delivered_total += 1;
@@ -734,7 +745,10 @@ impl Simulation {
                 receiver.on_packet(now, &pkt, sacks, out);
             });
         } else {
-            self.groups[usize::from(pkt.group)].acked_bytes += u64::from(pkt.payload);
+            let group = &mut self.groups[usize::from(pkt.group)];
+            group.acked_bytes += u64::from(pkt.payload);
+            let source = &mut self.sources[pkt.flow as usize - self.senders.len()];
+            self.air.launch(&group.reverse, now, &mut self.events, |out| source.on_data(&pkt, out));
         }
     }
 
@@ -847,8 +861,10 @@ fn make_tcp(
     };
     let config =
         SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
+    // Only a peer with the same controller echoes runs. One with another setting is an ordinary host,
+    // and the handshake does not tell the sender.
     let echo = match cc.ecn() {
-        EcnWish::Ect0Runs => Echo::Runs,
+        EcnWish::Ect0Runs if peer == support => Echo::Runs,
         _ => Echo::UntilCwr,
     };
     let receiver = Receiver::new(flow, group, peer, ack_codepoint, echo);

@@ -251,9 +251,12 @@ def _flow(flow: dict[str, Any]) -> str:
     parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
     parts += [flow["cc"] or flow["kind"]]
     if flow["rate_bps"]:
-        parts += [_rate(flow["rate_bps"]), f"packets of {flow['packet_bytes']} B"]
+        parts += [_rate(flow["rate_bps"])]
+    if flow["packet_bytes"]:
+        parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]
-    parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
+    if flow["kind"] != "udp-prague":
+        parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
     if flow["peer_ecn"]:
         parts += [f"peer ECN {flow['peer_ecn']}"]
     if flow["start_ns"]:

@@ -2,45 +2,30 @@
 //! path, made of the largest delivery rate of the last ten rounds and the smallest RTT of the last
 //! ten seconds, sets the pacing rate and a window of twice their product. It neither answers marks
 //! nor, beyond one round of packet conservation, losses.
-//!
-//! Rates are segments per microsecond with 24 fractional bits, gains have eight.
 
+pub(super) mod model;
+
+use self::model::{
+    Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN, FULL_RATE_ROUNDS,
+    GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
+};
 use super::registry::{Controller, Param};
 use super::{Ack, Congestion, CongestionControl, INITIAL_WINDOW, Window};
 use crate::aqm::Gauges;
 use crate::rng::Rng;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::transport::windowed::WindowedMax;
-
-const RATE_BITS: u32 = 24;
-const GAIN_BITS: u32 = 8;
-const ONE: u32 = 1 << GAIN_BITS;
 
 /// Rounds over which the largest rate is taken: a gain cycle and two more.
 const RATE_ROUNDS: u32 = 10;
-const MIN_RTT_WINDOW: Span = Span::from_secs(10);
-const PROBE_RTT_TIME: Span = Span::from_millis(200);
-/// The window while the RTT is probed, and the least at all times.
-const MIN_CWND: u32 = 4;
 /// 2/ln 2: doubles what is sent in each round.
 const HIGH_GAIN: u32 = ONE * 2885 / 1000 + 1;
 const DRAIN_GAIN: u32 = ONE * 1000 / 2885;
 const CWND_GAIN: u32 = 2 * ONE;
 /// Each lasts about one RTT: probe for more, give back, cruise.
 const CYCLE: [u32; 8] = [ONE * 5 / 4, ONE * 3 / 4, ONE, ONE, ONE, ONE, ONE, ONE];
-/// Startup ends after three rounds in which the rate grew by less than a quarter.
-const FULL_RATE_GAIN: u32 = ONE * 5 / 4;
-const FULL_RATE_ROUNDS: u32 = 3;
-/// Pacing stays 1 % below the estimate.
-const PACING_PERCENT: u64 = 99;
 /// Below 1.2 Mbit/s segments leave one by one, bytes per second.
 const SMALL_RATE: u64 = 1_200_000 / 8;
-/// A burst is a millisecond at the pacing rate, 64 KB at most.
-const BURST_SHIFT: u32 = 10;
-const BURST_MAX: u64 = 65_535 - 320;
-/// Aggregation of ACKs: excess over the model within five to ten rounds, 100 ms of rate at most.
-const EXTRA_ACKED_ROUNDS: u32 = 5;
-const EXTRA_ACKED_MAX_US: u64 = 100_000;
 /// A policer is assumed where two intervals of at least four rounds, each with a fifth of the
 /// packets lost, had rates within an eighth or 4 kbit/s; its rate is kept for 48 rounds.
 const POLICER_ROUNDS: u32 = 4;
@@ -110,18 +95,13 @@ pub struct Bbr {
     full: bool,
     full_rate: u32,
     full_rounds: u32,
-    saw_rtt: bool,
-    pacing_rate: u64,
+    pacing: Pacing,
     prior_cwnd: u32,
     was_recovering: bool,
     was_repairing: bool,
     conserves: bool,
     policer: Policer,
-    epoch_since: Time,
-    epoch_acked: u32,
-    extra_acked: [u32; 2],
-    extra_acked_age: u32,
-    extra_acked_slot: usize,
+    aggregation: Aggregation,
 }
 
 impl Bbr {
@@ -145,18 +125,13 @@ impl Bbr {
             full: false,
             full_rate: 0,
             full_rounds: 0,
-            saw_rtt: false,
-            pacing_rate: 0,
+            pacing: Pacing::new(HIGH_GAIN),
             prior_cwnd: 0,
             was_recovering: false,
             was_repairing: false,
             conserves: false,
             policer: Policer::default(),
-            epoch_since: Time::ZERO,
-            epoch_acked: 0,
-            extra_acked: [0; 2],
-            extra_acked_age: 0,
-            extra_acked_slot: 0,
+            aggregation: Aggregation::default(),
         }
     }
 
@@ -166,39 +141,11 @@ impl Bbr {
 
     // --- from rate and RTT to windows and bytes per second ---------------------------------
 
-    fn bytes_per_second(rate: u64, gain: u32, w: &Window) -> u64 {
-        let scaled = (rate * u64::from(w.mss) * u64::from(gain)) >> GAIN_BITS;
-        ((u128::from(scaled) * u128::from(10_000 * PACING_PERCENT)) >> RATE_BITS) as u64
-    }
-    fn start_pacing(&mut self, srtt_us: u32, w: &Window) {
-        let rtt = if srtt_us > 0 {
-            self.saw_rtt = true;
-            srtt_us
-        } else {
-            1000
-        };
-        let rate = (u64::from(w.cwnd) << RATE_BITS) / u64::from(rtt);
-        self.pacing_rate = Bbr::bytes_per_second(rate, HIGH_GAIN, w);
-    }
-    fn set_pacing(&mut self, rate: u32, gain: u32, ack: &Ack, w: &Window) {
-        if !self.saw_rtt && ack.srtt8 > 0 {
-            self.start_pacing(ack.srtt8 >> 3, w);
-        }
-        let paced = Bbr::bytes_per_second(u64::from(rate), gain, w);
-        if self.full || paced > self.pacing_rate {
-            self.pacing_rate = paced;
-        }
-    }
     fn bdp(&self, rate: u32, gain: u32) -> u32 {
-        if self.min_rtt_us == u32::MAX {
-            return INITIAL_WINDOW;
-        }
-        let product = u64::from(rate) * u64::from(self.min_rtt_us);
-        let scaled = ((u128::from(product) * u128::from(gain)) >> GAIN_BITS) as u64;
-        scaled.div_ceil(1 << RATE_BITS) as u32
+        model::bdp(rate, self.min_rtt_us, gain)
     }
     fn burst_goal(&self, w: &Window) -> u32 {
-        let bytes = (self.pacing_rate >> BURST_SHIFT).min(BURST_MAX);
+        let bytes = (self.pacing.rate >> BURST_SHIFT).min(BURST_MAX);
         ((bytes / u64::from(w.mss)) as u32).max(self.min_burst()).min(127)
     }
     /// Room for what the ends hold in one piece: three bursts, an even number for delayed ACKs,
@@ -210,13 +157,9 @@ impl Bbr {
     fn inflight(&self, rate: u32, gain: u32, w: &Window) -> u32 {
         self.with_bursts(self.bdp(rate, gain), w)
     }
-    /// What of `in_flight` will be in the network when the pacing clock lets the next burst go.
     fn in_network(&self, in_flight: u32, ack: &Ack, w: &Window) -> u32 {
-        let wait = ack.next_departure.since(ack.now).as_micros();
-        let delivered = (u64::from(self.rate()) * wait) >> RATE_BITS;
-        let probing = self.pacing_gain > ONE;
-        let then = u64::from(in_flight) + if probing { u64::from(self.burst_goal(w)) } else { 0 };
-        then.saturating_sub(delivered) as u32
+        let burst = if self.pacing_gain > ONE { self.burst_goal(w) } else { 0 };
+        model::in_network(in_flight, burst, self.rate(), ack)
     }
 
     // --- the model ---------------------------------------------------------------------------
@@ -281,7 +224,7 @@ impl Bbr {
         let p = &mut self.policer;
         if p.rate > 0 {
             let difference = u64::from(rate.abs_diff(p.rate));
-            let bytes = Bbr::bytes_per_second(difference, ONE, w);
+            let bytes = model::pacing_bytes(difference, ONE, w);
             if difference << GAIN_BITS <= POLICER_RATIO * u64::from(p.rate)
                 || bytes <= POLICER_DIFFERENCE
             {
@@ -294,31 +237,6 @@ impl Bbr {
         }
         p.rate = rate;
         p.begin_interval(ack);
-    }
-
-    fn update_extra_acked(&mut self, ack: &Ack, w: &Window) {
-        if ack.acked == 0 || ack.rate.interval == Span::ZERO {
-            return;
-        }
-        if self.round_start {
-            self.extra_acked_age += 1;
-            if self.extra_acked_age >= EXTRA_ACKED_ROUNDS {
-                self.extra_acked_age = 0;
-                self.extra_acked_slot ^= 1;
-                self.extra_acked[self.extra_acked_slot] = 0;
-            }
-        }
-        let us = ack.now.since(self.epoch_since).as_micros();
-        let mut expected = ((u64::from(self.rate()) * us) >> RATE_BITS) as u32;
-        if self.epoch_acked <= expected || self.epoch_acked + ack.acked >= 1 << 20 {
-            self.epoch_acked = 0;
-            self.epoch_since = ack.now;
-            expected = 0;
-        }
-        self.epoch_acked += ack.acked;
-        let extra = (self.epoch_acked - expected).min(w.cwnd);
-        let slot = &mut self.extra_acked[self.extra_acked_slot];
-        *slot = (*slot).max(extra);
     }
 
     fn update_phase(&mut self, ack: &Ack, w: &Window) {
@@ -459,9 +377,7 @@ impl Bbr {
                     let rate = self.rate();
                     let mut target = self.bdp(rate, self.cwnd_gain);
                     if self.full {
-                        let extra = u64::from(self.extra_acked[0].max(self.extra_acked[1]));
-                        let most = (u64::from(rate) * EXTRA_ACKED_MAX_US) >> RATE_BITS;
-                        target += extra.min(most) as u32;
+                        target += self.aggregation.allowance(rate);
                     }
                     let target = self.with_bursts(target, w);
                     if self.full {
@@ -482,14 +398,15 @@ impl Bbr {
 impl CongestionControl for Bbr {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         self.update_rate(ack, w);
-        self.update_extra_acked(ack, w);
+        let rate = self.rate();
+        self.aggregation.update(self.round_start, EXTRA_ACKED_ROUNDS, rate, ack, w);
         self.update_phase(ack, w);
         self.look_whether_full(ack);
         self.look_whether_drained(ack, w);
         self.update_min_rtt(ack, w);
         self.update_gains();
         let (rate, gain) = (self.rate(), self.pacing_gain);
-        self.set_pacing(rate, gain, ack, w);
+        self.pacing.set(rate, gain, self.full, ack, w);
         self.set_cwnd(ack, w);
     }
 
@@ -513,10 +430,10 @@ impl CongestionControl for Bbr {
         true
     }
     fn pacing_rate(&self) -> Option<u64> {
-        Some(self.pacing_rate)
+        Some(self.pacing.rate)
     }
     fn min_burst(&self) -> u32 {
-        if self.pacing_rate < SMALL_RATE { 1 } else { 2 }
+        if self.pacing.rate < SMALL_RATE { 1 } else { 2 }
     }
     fn holds_back(&self) -> bool {
         self.holds_back
@@ -533,8 +450,8 @@ impl CongestionControl for Bbr {
     ) -> Option<Box<dyn CongestionControl>> {
         self.min_rtt_us = ack.min_rtt_us;
         self.min_rtt_at = ack.now;
-        self.epoch_since = ack.now;
-        self.start_pacing(ack.srtt8 >> 3, w);
+        self.aggregation.since = ack.now;
+        self.pacing.start(ack.srtt8 >> 3, w);
         None
     }
 

@@ -10,6 +10,7 @@ use crate::tc;
 /// All controllers.
 pub const CONTROLLERS: &[Controller] = &[
     super::bbr::CONTROLLER,
+    super::bbr3::CONTROLLER,
     super::reno::CONTROLLER,
     super::cubic::CONTROLLER,
     super::dctcp::CONTROLLER,

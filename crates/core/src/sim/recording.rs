@@ -5,8 +5,12 @@ use serde::Serialize;
 use super::{GroupStats, Simulation};
 use crate::aqm::Gauges;
 use crate::net::link::{Interval, QueueStats};
+use crate::packet::FlowId;
 use crate::probe::{Distribution, Series};
 use crate::time::{Span, Time};
+use crate::traffic::Source;
+use crate::traffic::udp_prague::UdpPrague;
+use crate::transport::sender::Sender;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -27,7 +31,7 @@ pub struct FlowRow {
     pub flow: String,
     pub cc: String,
     pub count: u32,
-    /// Payload acknowledged (CBR: received).
+    /// Payload acknowledged (UDP: received).
     pub goodput_mbps: f64,
     /// Ethernet frames that left the last link.
     pub rate_mbps: f64,
@@ -51,7 +55,7 @@ pub struct FlowRow {
     pub completion_ms_p50: Option<f64>,
     pub completion_ms_p99: Option<f64>,
     /// How ECN negotiation ended: off, classic, accecn, or mixed if not all flows of the group ended
-    /// alike (a lost SYN is repeated without ECN); of a CBR flow nothing.
+    /// alike (a lost SYN is repeated without ECN); of a UDP flow nothing.
     pub ecn_mode: Option<&'static str>,
 }
 
@@ -135,17 +139,14 @@ impl Simulation {
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
         for flow in g.flows.clone() {
-            let Some(sender) = self.senders.get(flow as usize) else { continue };
-            // After a lost SYN there is no RTT until the first ACK of data.
-            if !sender.is_active() || sender.srtt() == Span::ZERO {
-                continue;
-            }
+            let state = End::of(&self.senders, &self.sources, flow).and_then(|end| end.state());
+            let Some((window, rtt)) = state else { continue };
             n += 1.0;
-            cwnd += f64::from(sender.window().cwnd);
-            srtt += sender.srtt().as_millis_f64();
+            cwnd += f64::from(window);
+            srtt += rtt.as_millis_f64();
             first.get_or_insert(flow);
             if measuring {
-                g.stats.srtt.record(sender.srtt());
+                g.stats.srtt.record(rtt);
             }
         }
         if n > 0.0 {
@@ -153,8 +154,10 @@ impl Simulation {
             self.series.gauge("srtt_ms", srtt / n);
         }
         // The controller's state is that of the group's first active flow.
-        if let Some(flow) = first {
-            self.senders[flow as usize].controller().probe(&mut self.series);
+        match first.and_then(|flow| End::of(&self.senders, &self.sources, flow)) {
+            Some(End::Tcp(sender)) => sender.controller().probe(&mut self.series),
+            Some(End::Udp(sender)) => sender.probe(&mut self.series),
+            None => {}
         }
     }
 
@@ -182,6 +185,30 @@ impl Simulation {
             record_interval(&mut self.series, &intervals[band], span);
             self.series.gauge("backlog_packets", link.band_backlog(band) as f64);
         }
+    }
+}
+
+/// A sender with congestion control.
+enum End<'a> {
+    Tcp(&'a Sender),
+    Udp(&'a UdpPrague),
+}
+
+impl<'a> End<'a> {
+    fn of(senders: &'a [Sender], sources: &'a [Source], flow: FlowId) -> Option<End<'a>> {
+        match (flow as usize).checked_sub(senders.len()) {
+            None => Some(End::Tcp(&senders[flow as usize])),
+            Some(i) => sources[i].responsive().map(End::Udp),
+        }
+    }
+    /// Window in packets and smoothed RTT, while it sends. (After a lost SYN there is no RTT until the
+    /// first ACK of data.)
+    fn state(&self) -> Option<(u32, Span)> {
+        let (active, window, srtt) = match self {
+            End::Tcp(s) => (s.is_active(), s.window().cwnd, s.srtt()),
+            End::Udp(s) => (s.is_active(), s.window(), s.srtt()),
+        };
+        (active && srtt > Span::ZERO).then_some((window, srtt))
     }
 }
 
@@ -271,7 +298,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
     }
     FlowRow {
         flow: g.name.clone(),
-        cc: g.cc.clone().unwrap_or_else(|| "cbr".to_owned()),
+        cc: g.cc.clone(),
         count: g.flows.len() as u32,
         goodput_mbps: (g.acked_bytes - g.base_acked) as f64 * 8e-6 / seconds,
         rate_mbps: s.delivered_bytes as f64 * 8e-6 / seconds,

@@ -120,7 +120,7 @@ impl Sender {
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
         self.cc.on_feedback(&Feedback {
             delivered: self.board.delivery.segments,
-            delivered_ce: self.delivered_ce,
+            delivered_ce: self.board.delivery.ce,
             snd_una: self.board.una,
             snd_nxt: self.board.nxt,
         });
@@ -205,7 +205,7 @@ impl Sender {
             EcnMode::Off => 0,
             EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => {
                 // The echo counts even where nothing is newly delivered.
-                self.delivered_ce += outcome.delivered;
+                self.board.delivery.ce += outcome.delivered;
                 return outcome.delivered.max(1);
             }
             EcnMode::Classic => 0,
@@ -225,7 +225,7 @@ impl Sender {
                 )
             }
         };
-        self.delivered_ce += marks;
+        self.board.delivery.ce += marks;
         marks
     }
 
@@ -389,13 +389,23 @@ impl Sender {
     /// Marks segments lost; returns how long to wait for those that may only be reordered.
     #[inline]
     fn detect_loss(&mut self, now: Time, force: bool) -> Option<Span> {
-        self.board.detect_loss(
+        let before = self.board.lost_total;
+        let wait = self.board.detect_loss(
             now,
             self.recovery.state.is_repairing(),
             self.rtt.min_us(),
             self.rtt.srtt().as_micros() as u32,
             force,
-        )
+        );
+        if self.board.lost_total > before {
+            self.tell_losses(now);
+        }
+        wait
+    }
+
+    fn tell_losses(&mut self, now: Time) {
+        let Sender { board, cc, win, .. } = self;
+        board.take_lost(|lost| cc.on_lost(&lost, now, win));
     }
 
     fn await_reordering(&mut self, now: Time, wait: Span) {
@@ -607,6 +617,7 @@ impl Sender {
         let state = self.recovery.state;
         let new_episode = state < CaState::Recovery;
         self.board.mark_all_lost();
+        self.tell_losses(now);
         if state <= CaState::Disorder
             || self.recovery.high_seq <= self.board.una
             || (state == CaState::Loss && self.retransmits == 0)

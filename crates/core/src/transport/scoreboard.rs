@@ -35,6 +35,27 @@ struct Segment {
     flags: u8,
 }
 
+/// The state of the connection when a segment was last sent: kept only for a controller that judges
+/// flights by what they lost and what was marked ([`Scoreboard::keep_histories`]).
+#[derive(Copy, Clone, Debug, Default)]
+struct Sending {
+    /// Segments in flight with this one.
+    in_flight: u32,
+    /// `lost_total` and `Delivery::ce`.
+    lost: u32,
+    ce: u32,
+}
+
+/// A segment newly found lost.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct LostSegment {
+    /// Segments in flight when it was sent, itself included.
+    pub tx_in_flight: u32,
+    /// Segments found lost since then, itself included.
+    pub lost: u32,
+    pub app_limited: bool,
+}
+
 /// Longer than 4.29 s counts as this.
 fn short(span: Span) -> u32 {
     u32::try_from(span.0).unwrap_or(u32::MAX)
@@ -54,6 +75,8 @@ pub struct Delivery {
     pub segments: u32,
     /// Payload bytes, likewise.
     pub bytes: u64,
+    /// Segments reported as marked.
+    pub ce: u32,
     /// When the last one was.
     pub at: Time,
     /// When the current flight began.
@@ -72,6 +95,11 @@ pub struct RateSample {
     /// `Delivery::segments` when that segment was sent.
     pub prior_delivered: u32,
     pub app_limited: bool,
+    /// Segments in flight when that segment was sent, and since then found lost and reported as
+    /// marked. Zero unless the controller asks for it.
+    pub tx_in_flight: u32,
+    pub lost: u32,
+    pub delivered_ce: u32,
 }
 
 /// What an ACK told, gathered while segments are taken off.
@@ -94,6 +122,7 @@ pub struct AckOutcome {
     pub rtt_oldest_us: Option<u32>,
     pub rtt_newest_us: Option<u32>,
     newest_prior: Option<Segment>,
+    newest_seq: u32,
     lowest_unexpected: u32,
 }
 
@@ -119,12 +148,16 @@ struct Repair {
     retransmissions: VecDeque<(u32, Time)>,
     /// Blocks of the previous ACK, which need not be walked again.
     known: [Block; MAX_BLOCKS],
+    /// Newly found lost; filled only where histories are kept.
+    lost: Vec<LostSegment>,
 }
 
 /// The segments `una..nxt`.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     ring: Box<[Segment]>,
+    /// As long as `ring`, or empty.
+    history: Box<[Sending]>,
     pub una: u32,
     pub nxt: u32,
     pub sacked_out: u32,
@@ -157,6 +190,7 @@ impl Default for Scoreboard {
     fn default() -> Self {
         Scoreboard {
             ring: vec![Segment::default(); 8].into_boxed_slice(),
+            history: Box::default(),
             una: 0,
             nxt: 0,
             sacked_out: 0,
@@ -222,6 +256,26 @@ impl Scoreboard {
         self.retrans_out > 0 || (self.una < self.nxt && self.peek(self.una).has(EVER_RETRANS))
     }
 
+    /// From now on remembers for each segment what was in flight, lost and marked when it was sent.
+    pub fn keep_histories(&mut self) {
+        self.history = vec![Sending::default(); self.ring.len()].into_boxed_slice();
+    }
+    /// Segments found lost since the last call, with their histories.
+    pub fn take_lost(&mut self, each: impl FnMut(LostSegment)) {
+        self.repair.lost.drain(..).for_each(each);
+    }
+    #[inline]
+    fn remember(&mut self, seq: u32, in_flight: u32) {
+        if !self.history.is_empty() {
+            let mask = self.history.len() - 1;
+            let (lost, ce) = (self.lost_total as u32, self.delivery.ce);
+            self.history[seq as usize & mask] = Sending { in_flight, lost, ce };
+        }
+    }
+    fn recall(&self, seq: u32) -> Option<&Sending> {
+        self.history.get(seq as usize & self.history.len().wrapping_sub(1))
+    }
+
     /// Records a new segment as sent.
     #[inline]
     pub fn sent(&mut self, now: Time, payload: u32) -> u32 {
@@ -243,6 +297,7 @@ impl Scoreboard {
             flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
         };
         self.nxt += 1;
+        self.remember(seq, self.in_flight());
         seq
     }
 
@@ -254,6 +309,13 @@ impl Scoreboard {
             ring[seq as usize & (2 * old - 1)] = *self.peek(seq);
         }
         self.ring = ring;
+        if !self.history.is_empty() {
+            let mut history = vec![Sending::default(); old * 2].into_boxed_slice();
+            for seq in self.una..self.nxt {
+                history[seq as usize & (2 * old - 1)] = self.history[seq as usize & (old - 1)];
+            }
+            self.history = history;
+        }
     }
 
     /// Records a lost segment as sent again.
@@ -263,6 +325,7 @@ impl Scoreboard {
         }
         self.seg(seq).flags |= RETRANS;
         self.sent_again(now, seq);
+        self.remember(seq, self.in_flight());
         self.undo_retrans = self.undo_retrans.max(0) + 1;
     }
 
@@ -270,6 +333,7 @@ impl Scoreboard {
     /// retransmission repairs nothing and does not count as under way.
     pub fn probed(&mut self, now: Time, seq: u32) {
         self.sent_again(now, seq);
+        self.remember(seq, self.in_flight() + 1);
     }
 
     fn sent_again(&mut self, now: Time, seq: u32) {
@@ -309,14 +373,26 @@ impl Scoreboard {
             if seg.has(RETRANS) {
                 seg.flags &= !RETRANS;
                 self.retrans_out -= 1;
-                self.lost_total += 1;
+                self.tell_lost(seq);
             }
         } else {
             seg.flags |= LOST;
             self.lost_out += 1;
-            self.lost_total += 1;
+            self.tell_lost(seq);
         }
         self.retransmit_from = self.retransmit_from.min(seq);
+    }
+
+    fn tell_lost(&mut self, seq: u32) {
+        self.lost_total += 1;
+        if let Some(then) = self.recall(seq) {
+            let lost = LostSegment {
+                tx_in_flight: then.in_flight,
+                lost: (self.lost_total as u32).wrapping_sub(then.lost),
+                app_limited: self.peek(seq).has(APP_LIMITED),
+            };
+            self.repair.lost.push(lost);
+        }
     }
 
     /// Timeout: everything not SACKed counts as lost, retransmissions too.
@@ -465,6 +541,7 @@ impl Scoreboard {
         };
         if newer {
             out.newest_prior = Some(*seg);
+            out.newest_seq = seq;
             self.delivery.first_sent_at = seg.sent_at;
         }
     }
@@ -721,11 +798,21 @@ impl Scoreboard {
         let interval = send_phase.max(ack_phase);
         // Faster than the smallest RTT: ACK compression or an ambiguous retransmission.
         let void = interval.as_micros() < u64::from(min_rtt_us);
-        RateSample {
+        let sample = RateSample {
             delivered: d.segments - p.delivered,
             interval: if void { Span::ZERO } else { interval },
             prior_delivered: p.delivered,
             app_limited: p.has(APP_LIMITED),
+            ..RateSample::default()
+        };
+        let Some(then) = self.recall(out.newest_seq) else {
+            return sample;
+        };
+        RateSample {
+            tx_in_flight: then.in_flight,
+            lost: (self.lost_total as u32).wrapping_sub(then.lost),
+            delivered_ce: self.delivery.ce - then.ce,
+            ..sample
         }
     }
 }

@@ -122,7 +122,6 @@ pub struct Sender {
     data_codepoint: Ecn,
     pub(super) announce_cwr: bool,
     pub(super) accecn: AccEcnSender,
-    pub(super) delivered_ce: u32,
     // Totals for statistics.
     pub retransmitted: u64,
     pub acked_bytes: u64,
@@ -132,9 +131,13 @@ pub struct Sender {
 impl Sender {
     pub fn new(config: SenderConfig, cc: Box<dyn CongestionControl>) -> Sender {
         let mss = MTU_FRAME - ETHERNET_HEADER - TCP_IP_HEADERS;
+        let mut board = Scoreboard::default();
+        if cc.judges_flights() {
+            board.keep_histories();
+        }
         Sender {
             phase: Phase::Closed,
-            board: Scoreboard::default(),
+            board,
             win: Window::new(mss, TCP_IP_HEADERS),
             cc,
             rtt: RttEstimator::default(),
@@ -162,7 +165,6 @@ impl Sender {
             data_codepoint: Ecn::NotEct,
             announce_cwr: false,
             accecn: AccEcnSender::default(),
-            delivered_ce: 0,
             retransmitted: 0,
             acked_bytes: 0,
             started_at: Time::ZERO,
@@ -643,7 +645,7 @@ impl Sender {
         Ack {
             now,
             delivered: self.board.delivery.segments,
-            delivered_ce: self.delivered_ce,
+            delivered_ce: self.board.delivery.ce,
             srtt8: self.rtt.srtt8(),
             min_rtt_us: self.rtt.min_us(),
             snd_una: self.board.una,
@@ -654,6 +656,8 @@ impl Sender {
             repairing: self.recovery.state.is_repairing(),
             next_departure: self.stamp.max(now),
             cwnd_limited: self.is_window_limited(),
+            window_used_up: self.window_limited,
+            open: self.recovery.state == CaState::Open,
             paced: self.paced,
             pacing_rate: self.pacing_rate,
             ..Ack::default()

@@ -1,0 +1,717 @@
+//! BBR version 3 as in google/bbr `net/ipv4/tcp_bbr.c` (branch v3; draft-ietf-ccwg-bbr): BBR's model
+//! of the path with bounds. `inflight_hi` is what probing found the path to hold without more than
+//! 2 % of losses or 50 % of marks; `bw_lo` and `inflight_lo` come down in each round with losses or
+//! marks, and are forgotten when it is time to probe again. Of a round with marks the answer is
+//! DCTCP's: alpha, the averaged share of marks, takes a third of itself off `inflight_lo`.
+//!
+//! Left out: the fast path for senders without data, load balancing by rehashing (PLB), restart
+//! after idle, and the receiver's eager ACKs ("fast ACK mode").
+//!
+//! Rates are segments per microsecond with 24 fractional bits; gains and shares have eight.
+
+mod cycle;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use self::options::Config;
+use super::bbr::model::{
+    self, Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN,
+    FULL_RATE_ROUNDS, GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
+};
+use super::registry::{CcError, Controller, Options};
+use super::{Ack, Congestion, CongestionControl, EcnWish, Feedback, INITIAL_WINDOW, Window};
+use crate::aqm::Gauges;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::transport::scoreboard::LostSegment;
+
+/// 4 ln 2: the least gain that doubles the rate in each round with smooth growth.
+const STARTUP_PACING_GAIN: u32 = ONE * 277 / 100 + 1;
+const CWND_GAIN: u32 = 2 * ONE;
+/// While probing for more.
+const UP_CWND_GAIN: u32 = CWND_GAIN + ONE / 4;
+const UP_PACING_GAIN: u32 = ONE * 5 / 4;
+const DOWN_PACING_GAIN: u32 = ONE * 91 / 100;
+/// The RTT is probed every five seconds, with half of the product in flight.
+const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
+const PROBE_RTT_CWND_GAIN: u32 = ONE / 2;
+/// Startup ends after two rounds with too many marks, or one of at least six events of loss.
+const FULL_ECN_ROUNDS: u32 = 2;
+const FULL_LOSS_EVENTS: u32 = 6;
+/// Bursts: 64 KB more, halved for every 512 us of RTT.
+const BURST_EXTRA: u64 = 65_536;
+const BURST_RTT_SHIFT: u32 = 9;
+
+/// A bound not known.
+const UNSET: u32 = u32::MAX;
+
+pub const CONTROLLER: Controller = Controller {
+    name: "bbr3",
+    summary: "BBR version 3 (google/bbr branch v3, where it is called bbr)",
+    parameters: options::PARAMETERS,
+    build: |o| Ok(Box::new(Bbr3::from_options(o)?)),
+};
+
+/// Up, Down, Cruise and Refill are the cycle of ProbeBW.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    Startup,
+    Drain,
+    /// Drain what probing has queued.
+    Down,
+    /// Keep to the model, with headroom.
+    Cruise,
+    /// Fill the pipe again before probing.
+    Refill,
+    /// Probe for more.
+    Up,
+    ProbeRtt,
+}
+
+/// What the ACKs that arrive now answer to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum AckPhase {
+    Other,
+    Refilling,
+    ProbeStarting,
+    ProbeFeedback,
+    ProbeStopping,
+}
+
+/// What probing is judged by: of an ACK's rate sample, or of the flight before a lost segment.
+#[derive(Copy, Clone, Debug, Default)]
+struct Flight {
+    tx_in_flight: u32,
+    lost: u32,
+    delivered: u32,
+    delivered_ce: u32,
+    app_limited: bool,
+}
+
+/// The bounds before a recovery, to return to.
+#[derive(Copy, Clone, Debug)]
+struct Bounds {
+    bw_lo: u32,
+    inflight_lo: u32,
+    inflight_hi: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Bbr3 {
+    config: Config,
+    rng: Rng,
+    phase: Phase,
+    ack_phase: AckPhase,
+    phase_since: Time,
+    pacing_gain: u32,
+    cwnd_gain: u32,
+    pacing: Pacing,
+    aggregation: Aggregation,
+    burst: u32,
+    delivered: u32,
+    // Rounds.
+    round_end: u32,
+    round_start: bool,
+    loss_round_end: u32,
+    loss_round_start: bool,
+    // The model: rates of the last cycle and of this one, and what the last round delivered.
+    bw_hi: [u32; 2],
+    bw_latest: u32,
+    inflight_latest: u32,
+    bounds: Bounds,
+    bounds_before: Bounds,
+    min_rtt_us: u32,
+    min_rtt_at: Time,
+    probe_rtt_min_us: u32,
+    probe_rtt_min_at: Time,
+    probe_rtt_until: Option<Time>,
+    probe_rtt_round_done: bool,
+    holds_back: bool,
+    // A full pipe: ever, and since startup or the last probe began.
+    full: bool,
+    full_now: bool,
+    full_rate: u32,
+    full_rounds: u32,
+    startup_ecn_rounds: u32,
+    loss_events: u32,
+    // Congestion.
+    loss_in_round: bool,
+    loss_in_cycle: bool,
+    ecn_in_round: bool,
+    ecn_in_cycle: bool,
+    ecn_granted: bool,
+    ecn_eligible: bool,
+    alpha: u32,
+    alpha_delivered: u32,
+    alpha_delivered_ce: u32,
+    // Probing.
+    probe_samples: bool,
+    probe_was_too_high: bool,
+    stopped_risky_probe: bool,
+    rounds_since_probe: u32,
+    probe_wait_us: u64,
+    up_rounds: u32,
+    up_acks: u32,
+    /// Segments delivered per segment more of `inflight_hi`.
+    up_count: u32,
+    // The window before recovery or the probing of the RTT.
+    prior_cwnd: u32,
+    was_repairing: bool,
+    timed_out: bool,
+}
+
+impl Bbr3 {
+    fn from_options(o: &Options) -> Result<Bbr3, CcError> {
+        let bounds = Bounds { bw_lo: UNSET, inflight_lo: UNSET, inflight_hi: UNSET };
+        Ok(Bbr3 {
+            config: Config::from_options(o)?,
+            rng: Rng::stream(0, "bbr3", 0),
+            phase: Phase::Startup,
+            ack_phase: AckPhase::Other,
+            phase_since: Time::ZERO,
+            pacing_gain: STARTUP_PACING_GAIN,
+            cwnd_gain: CWND_GAIN,
+            pacing: Pacing::new(STARTUP_PACING_GAIN),
+            aggregation: Aggregation::default(),
+            burst: 2,
+            delivered: 0,
+            round_end: 0,
+            round_start: false,
+            loss_round_end: 1,
+            loss_round_start: false,
+            bw_hi: [0; 2],
+            bw_latest: 0,
+            inflight_latest: 0,
+            bounds,
+            bounds_before: bounds,
+            min_rtt_us: u32::MAX,
+            min_rtt_at: Time::ZERO,
+            probe_rtt_min_us: u32::MAX,
+            probe_rtt_min_at: Time::ZERO,
+            probe_rtt_until: None,
+            probe_rtt_round_done: false,
+            holds_back: false,
+            full: false,
+            full_now: false,
+            full_rate: 0,
+            full_rounds: 0,
+            startup_ecn_rounds: 0,
+            loss_events: 0,
+            loss_in_round: false,
+            loss_in_cycle: false,
+            ecn_in_round: false,
+            ecn_in_cycle: false,
+            ecn_granted: false,
+            ecn_eligible: false,
+            alpha: ONE,
+            alpha_delivered: 0,
+            alpha_delivered_ce: 0,
+            probe_samples: false,
+            probe_was_too_high: false,
+            stopped_risky_probe: false,
+            rounds_since_probe: 0,
+            probe_wait_us: 0,
+            up_rounds: 0,
+            up_acks: 0,
+            up_count: UNSET,
+            prior_cwnd: 0,
+            was_repairing: false,
+            timed_out: false,
+        })
+    }
+
+    // --- rates and windows ---------------------------------------------------------------------
+
+    fn max_bw(&self) -> u32 {
+        self.bw_hi[0].max(self.bw_hi[1])
+    }
+    fn bw(&self) -> u32 {
+        self.max_bw().min(self.bounds.bw_lo)
+    }
+    fn in_probe_bw(&self) -> bool {
+        matches!(self.phase, Phase::Down | Phase::Cruise | Phase::Refill | Phase::Up)
+    }
+    fn probes_bw(&self) -> bool {
+        matches!(self.phase, Phase::Startup | Phase::Refill | Phase::Up)
+    }
+    fn set_burst(&mut self, w: &Window) {
+        let shift = self.min_rtt_us >> BURST_RTT_SHIFT;
+        let extra = if shift < 32 { BURST_EXTRA >> shift } else { 0 };
+        let bytes = ((self.pacing.rate >> BURST_SHIFT) + extra).min(BURST_MAX);
+        self.burst = ((bytes / u64::from(w.mss)) as u32).max(self.min_burst());
+    }
+    /// Room for what the ends hold in one piece, three bursts, and for probing at small products.
+    fn with_bursts(&self, cwnd: u32) -> u32 {
+        cwnd.max(3 * self.burst).max(MIN_CWND) + if self.phase == Phase::Up { 2 } else { 0 }
+    }
+    fn inflight(&self, rate: u32, gain: u32) -> u32 {
+        self.with_bursts(model::bdp(rate, self.min_rtt_us, gain))
+    }
+    /// The product, unless congestion has cut the window below it.
+    fn target_inflight(&self, w: &Window) -> u32 {
+        self.inflight(self.bw(), ONE).min(w.cwnd)
+    }
+    fn in_network(&self, in_flight: u32, ack: &Ack) -> u32 {
+        let burst = if self.pacing_gain > ONE { self.burst } else { 0 };
+        model::in_network(in_flight, burst, self.bw(), ack)
+    }
+    fn probe_rtt_cwnd(&self) -> u32 {
+        model::bdp(self.bw(), self.min_rtt_us, PROBE_RTT_CWND_GAIN).max(MIN_CWND)
+    }
+    fn inflight_with_headroom(&self) -> u32 {
+        let hi = self.bounds.inflight_hi;
+        if hi == UNSET {
+            return UNSET;
+        }
+        let headroom = part(hi, self.config.headroom).max(1);
+        hi.saturating_sub(headroom).max(MIN_CWND)
+    }
+
+    // --- rounds and signals --------------------------------------------------------------------
+
+    fn begin_round(&mut self, ack: &Ack) {
+        self.round_start =
+            ack.rate.interval > Span::ZERO && ack.rate.prior_delivered >= self.round_end;
+        if self.round_start {
+            self.round_end = self.delivered;
+            self.rounds_since_probe = (self.rounds_since_probe + 1).min(255);
+            self.update_alpha(ack);
+        }
+    }
+
+    /// DCTCP's estimate, once per round; of a round in which marks exceed the threshold, startup
+    /// takes note.
+    fn update_alpha(&mut self, ack: &Ack) {
+        let short = self.config.ecn_max_rtt_us.is_none_or(|us| u64::from(self.min_rtt_us) <= us);
+        self.ecn_eligible |= self.ecn_granted && short;
+        let delivered = ack.delivered - self.alpha_delivered;
+        if !self.ecn_eligible || delivered == 0 {
+            return;
+        }
+        let marked = u64::from(ack.delivered_ce - self.alpha_delivered_ce);
+        let ratio = ((marked << GAIN_BITS) / u64::from(delivered)) as u32;
+        let gain = self.config.ecn_alpha_gain;
+        self.alpha = (part(self.alpha, ONE - gain) + part(ratio, gain)).min(ONE);
+        self.alpha_delivered = ack.delivered;
+        self.alpha_delivered_ce = ack.delivered_ce;
+        if !self.full {
+            let high = ratio >= self.config.ecn_thresh;
+            self.startup_ecn_rounds = if high { self.startup_ecn_rounds + 1 } else { 0 };
+            if self.startup_ecn_rounds >= FULL_ECN_ROUNDS {
+                self.end_startup();
+            }
+        }
+    }
+
+    fn update_latest(&mut self, bw: u32, ack: &Ack) {
+        self.loss_round_start = false;
+        if !is_valid(ack) {
+            return;
+        }
+        self.bw_latest = self.bw_latest.max(bw);
+        self.inflight_latest = self.inflight_latest.max(ack.rate.delivered);
+        if ack.rate.prior_delivered >= self.loss_round_end {
+            self.loss_round_end = self.delivered;
+            self.loss_round_start = true;
+        }
+    }
+
+    fn update_signals(&mut self, bw: u32, ack: &Ack, w: &Window) {
+        if !is_valid(ack) {
+            return;
+        }
+        if !ack.rate.app_limited || bw >= self.max_bw() {
+            self.bw_hi[1] = self.bw_hi[1].max(bw);
+        }
+        self.loss_in_round |= ack.lost > 0;
+        if self.loss_round_start {
+            self.adapt_lower_bounds(w);
+            self.loss_in_round = false;
+            self.ecn_in_round = false;
+        }
+    }
+
+    /// Not below what the last round delivered, if there were losses; by alpha, if there were marks.
+    fn adapt_lower_bounds(&mut self, w: &Window) {
+        if self.probes_bw() {
+            return;
+        }
+        let mut by_marks = UNSET;
+        let b = &mut self.bounds;
+        if (self.ecn_in_round || self.loss_in_round) && b.inflight_lo == UNSET {
+            b.inflight_lo = w.cwnd;
+        }
+        if self.ecn_in_round {
+            by_marks = part(b.inflight_lo, ONE - part(self.alpha, self.config.ecn_factor));
+        }
+        if self.loss_in_round {
+            if b.bw_lo == UNSET {
+                b.bw_lo = self.bw_hi[0].max(self.bw_hi[1]);
+            }
+            let left = ONE - self.config.beta;
+            b.bw_lo = part(b.bw_lo, left).max(self.bw_latest).max(1);
+            b.inflight_lo = part(b.inflight_lo, left).max(self.inflight_latest);
+        }
+        b.inflight_lo = b.inflight_lo.min(by_marks);
+    }
+    fn reset_lower_bounds(&mut self) {
+        self.bounds.bw_lo = UNSET;
+        self.bounds.inflight_lo = UNSET;
+    }
+    fn reset_signals(&mut self) {
+        self.loss_in_round = false;
+        self.ecn_in_round = false;
+        self.loss_in_cycle = false;
+        self.ecn_in_cycle = false;
+        self.bw_latest = 0;
+        self.inflight_latest = 0;
+    }
+
+    // --- startup and drain ---------------------------------------------------------------------
+
+    /// The path holds what it just delivered, and not much more.
+    fn end_startup(&mut self) {
+        self.full = true;
+        let product = self.inflight(self.max_bw(), ONE);
+        self.bounds.inflight_hi = product.max(self.inflight_latest);
+    }
+
+    fn look_for_losses_in_startup(&mut self, ack: &Ack) {
+        if self.full {
+            return;
+        }
+        if ack.lost > 0 {
+            self.loss_events += 1;
+        }
+        if self.loss_round_start {
+            let many = self.loss_events >= FULL_LOSS_EVENTS;
+            if many && ack.recovering && self.is_too_high(&Flight::of(ack)) {
+                self.end_startup();
+                return;
+            }
+            self.loss_events = 0;
+        }
+    }
+
+    fn look_whether_full(&mut self, bw: u32, ack: &Ack) {
+        if self.full_now || ack.rate.app_limited {
+            return;
+        }
+        if u64::from(bw) >= (u64::from(self.full_rate) * u64::from(FULL_RATE_GAIN)) >> GAIN_BITS {
+            self.restart_full(bw);
+        } else if self.round_start {
+            self.full_rounds += 1;
+            self.full_now = self.full_rounds >= FULL_RATE_ROUNDS;
+            self.full |= self.full_now;
+        }
+    }
+    fn restart_full(&mut self, bw: u32) {
+        self.full_rate = bw;
+        self.full_rounds = 0;
+        self.full_now = false;
+    }
+
+    fn look_whether_drained(&mut self, ack: &Ack, w: &mut Window) {
+        let product = self.inflight(self.max_bw(), ONE);
+        if self.phase == Phase::Startup && self.full {
+            self.phase = Phase::Drain;
+            w.ssthresh = product;
+            self.reset_signals();
+        }
+        if self.phase == Phase::Drain && self.in_network(ack.in_flight, ack) <= product {
+            self.start_down(ack.now);
+        }
+    }
+
+    // --- the smallest RTT ------------------------------------------------------------------------
+
+    fn update_min_rtt(&mut self, ack: &Ack, w: &mut Window) {
+        let expired = ack.now > self.probe_rtt_min_at + PROBE_RTT_INTERVAL;
+        if let Some(rtt) = ack.rtt_us
+            && (rtt < self.probe_rtt_min_us || expired)
+        {
+            self.probe_rtt_min_us = rtt;
+            self.probe_rtt_min_at = ack.now;
+        }
+        let outdated = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
+        if self.probe_rtt_min_us <= self.min_rtt_us || outdated {
+            self.min_rtt_us = self.probe_rtt_min_us;
+            self.min_rtt_at = self.probe_rtt_min_at;
+        }
+        if expired && self.phase != Phase::ProbeRtt {
+            self.phase = Phase::ProbeRtt;
+            self.save_cwnd(w);
+            self.probe_rtt_until = None;
+            self.ack_phase = AckPhase::ProbeStopping;
+            self.round_end = self.delivered;
+        }
+        self.holds_back = self.phase == Phase::ProbeRtt;
+        if !self.holds_back {
+            return;
+        }
+        match self.probe_rtt_until {
+            None if ack.in_flight <= self.probe_rtt_cwnd() => {
+                self.probe_rtt_until = Some(ack.now + PROBE_RTT_TIME);
+                self.probe_rtt_round_done = false;
+                self.round_end = self.delivered;
+            }
+            None => {}
+            Some(until) => {
+                self.probe_rtt_round_done |= self.round_start;
+                if self.probe_rtt_round_done && ack.now > until {
+                    self.probe_rtt_min_at = ack.now;
+                    w.cwnd = w.cwnd.max(self.prior_cwnd);
+                    self.leave_probe_rtt(ack);
+                }
+            }
+        }
+    }
+    fn leave_probe_rtt(&mut self, ack: &Ack) {
+        self.reset_lower_bounds();
+        if self.full {
+            self.start_down(ack.now);
+            self.start_cruise();
+        } else {
+            self.phase = Phase::Startup;
+        }
+    }
+
+    // --- gains and the window --------------------------------------------------------------------
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match self.phase {
+            Phase::Startup => (STARTUP_PACING_GAIN, CWND_GAIN),
+            Phase::Drain => (self.config.drain_gain, CWND_GAIN),
+            Phase::Down => (DOWN_PACING_GAIN, CWND_GAIN),
+            Phase::Cruise | Phase::Refill => (ONE, CWND_GAIN),
+            Phase::Up => (UP_PACING_GAIN, UP_CWND_GAIN),
+            Phase::ProbeRtt => (ONE, ONE),
+        };
+    }
+
+    /// Remembers a window that was good, to return to it.
+    fn save_cwnd(&mut self, w: &Window) {
+        let good = !self.was_repairing && self.phase != Phase::ProbeRtt;
+        self.prior_cwnd = if good { w.cwnd } else { self.prior_cwnd.max(w.cwnd) };
+    }
+
+    fn set_cwnd(&mut self, ack: &Ack, w: &mut Window) {
+        if ack.acked > 0 {
+            let bw = self.bw();
+            let product = model::bdp(bw, self.min_rtt_us, self.cwnd_gain);
+            let target = self.with_bursts(product + self.aggregation.allowance(bw));
+            if self.full {
+                w.cwnd = (w.cwnd + ack.acked).min(target);
+            } else if w.cwnd < target || w.cwnd < 2 * INITIAL_WINDOW {
+                w.cwnd += ack.acked;
+            }
+            w.cwnd = w.cwnd.max(MIN_CWND);
+        }
+        if self.phase == Phase::ProbeRtt {
+            w.cwnd = w.cwnd.min(self.probe_rtt_cwnd());
+        }
+        let most = match self.phase {
+            Phase::Down | Phase::Refill | Phase::Up => self.bounds.inflight_hi,
+            Phase::Cruise | Phase::ProbeRtt => self.inflight_with_headroom(),
+            Phase::Startup | Phase::Drain => UNSET,
+        };
+        w.cwnd = w.cwnd.min(most.min(self.bounds.inflight_lo).max(MIN_CWND));
+    }
+
+    fn leave_timeout(&mut self, w: &mut Window) {
+        if std::mem::take(&mut self.timed_out) {
+            w.cwnd = w.cwnd.max(self.prior_cwnd);
+        }
+    }
+
+    /// Remembers a loss, and lets the round of it last as long as the path needs to show its rate.
+    fn note_loss(&mut self) {
+        if !self.loss_in_round {
+            self.loss_round_end = self.delivered;
+        }
+        self.loss_in_round = true;
+        self.loss_in_cycle = true;
+    }
+}
+
+/// `fraction` 256ths of `x`.
+fn part(x: u32, fraction: u32) -> u32 {
+    ((u64::from(x) * u64::from(fraction)) >> GAIN_BITS) as u32
+}
+fn is_valid(ack: &Ack) -> bool {
+    ack.rate.interval > Span::ZERO && ack.acked > 0
+}
+/// The rate sample, rounded up so that small rates can grow.
+fn sample(ack: &Ack) -> u32 {
+    let scaled = u64::from(ack.rate.delivered) << RATE_BITS;
+    match ack.rate.interval.as_micros() {
+        0 => 0,
+        us => scaled.div_ceil(us) as u32,
+    }
+}
+
+impl Flight {
+    fn of(ack: &Ack) -> Flight {
+        let r = &ack.rate;
+        Flight {
+            tx_in_flight: r.tx_in_flight,
+            lost: r.lost,
+            delivered: r.delivered,
+            delivered_ce: r.delivered_ce,
+            app_limited: r.app_limited,
+        }
+    }
+}
+
+impl CongestionControl for Bbr3 {
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        self.delivered = feedback.delivered;
+    }
+
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        if ack.recovering || !ack.repairing {
+            self.leave_timeout(w);
+        }
+        self.begin_round(ack);
+        self.ecn_in_round |= self.ecn_eligible && ack.ce > 0;
+        let bw = sample(ack);
+        self.update_latest(bw, ack);
+        self.update_signals(bw, ack, w);
+        let kept = if self.full { EXTRA_ACKED_ROUNDS } else { 1 };
+        self.aggregation.update(self.round_start, kept, self.bw(), ack, w);
+        self.look_for_losses_in_startup(ack);
+        self.look_whether_full(bw, ack);
+        self.look_whether_drained(ack, w);
+        self.update_cycle(bw, ack, w);
+        self.update_min_rtt(ack, w);
+        self.update_gains();
+        self.pacing.set(self.bw(), self.pacing_gain, self.full, ack, w);
+        self.set_burst(w);
+        self.set_cwnd(ack, w);
+        if self.loss_round_start {
+            self.bw_latest = bw;
+            self.inflight_latest = ack.rate.delivered;
+        }
+        self.was_repairing = ack.repairing;
+        self.loss_in_cycle |= ack.rate.lost > 0;
+        self.ecn_in_cycle |= ack.rate.delivered_ce > 0;
+    }
+
+    fn on_lost(&mut self, lost: &LostSegment, at: Time, w: &Window) {
+        self.note_loss();
+        if !self.probe_samples || lost.tx_in_flight == 0 {
+            return;
+        }
+        let mut flight = Flight {
+            tx_in_flight: lost.tx_in_flight,
+            lost: lost.lost,
+            app_limited: lost.app_limited,
+            ..Flight::default()
+        };
+        if self.is_too_high(&flight) {
+            flight.tx_in_flight = self.flight_without_excess(lost);
+            self.answer_too_high(&flight, at, w);
+        }
+    }
+
+    fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
+        if why == Congestion::Loss {
+            self.leave_timeout(w);
+        }
+        self.save_cwnd(w);
+        self.bounds_before = self.bounds;
+        match why {
+            Congestion::Timeout => {
+                self.timed_out = true;
+                self.was_repairing = true;
+                self.restart_full(0);
+                if !self.probes_bw() && self.bounds.inflight_lo == UNSET {
+                    self.bounds.inflight_lo = w.cwnd.max(self.prior_cwnd);
+                }
+            }
+            Congestion::TailLoss => {
+                // The probe repaired the loss of one segment.
+                self.note_loss();
+                let flight =
+                    Flight { tx_in_flight: self.inflight_latest + 1, lost: 1, ..Flight::default() };
+                if self.probe_samples && self.is_too_high(&flight) {
+                    self.answer_too_high(&flight, at, w);
+                }
+            }
+            Congestion::Ecn | Congestion::Loss => {}
+        }
+    }
+
+    fn on_recovered(&mut self, w: &mut Window) {
+        self.leave_timeout(w);
+    }
+
+    fn on_undo(&mut self, _prior_cwnd: u32, w: &mut Window) {
+        self.restart_full(0);
+        self.loss_in_round = false;
+        let (now, before) = (&mut self.bounds, &self.bounds_before);
+        now.bw_lo = now.bw_lo.max(before.bw_lo);
+        now.inflight_lo = now.inflight_lo.max(before.inflight_lo);
+        now.inflight_hi = now.inflight_hi.max(before.inflight_hi);
+        w.cwnd = w.cwnd.max(self.prior_cwnd);
+    }
+
+    fn governs_window(&self) -> bool {
+        true
+    }
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(self.pacing.rate)
+    }
+    fn burst(&self) -> Option<u32> {
+        Some(self.burst)
+    }
+    fn holds_back(&self) -> bool {
+        self.holds_back
+    }
+    fn judges_flights(&self) -> bool {
+        true
+    }
+    fn seed(&mut self, rng: Rng) {
+        self.rng = rng;
+    }
+    fn ecn(&self) -> EcnWish {
+        self.config.ecn
+    }
+
+    fn on_established(
+        &mut self,
+        granted: bool,
+        ack: &Ack,
+        w: &mut Window,
+    ) -> Option<Box<dyn CongestionControl>> {
+        self.ecn_granted = granted && self.config.answers_marks;
+        self.min_rtt_us = ack.min_rtt_us;
+        self.min_rtt_at = ack.now;
+        self.probe_rtt_min_us = ack.min_rtt_us;
+        self.probe_rtt_min_at = ack.now;
+        self.aggregation.since = ack.now;
+        self.pacing.start(ack.srtt8 >> 3, w);
+        self.set_burst(w);
+        None
+    }
+
+    fn probe(&self, out: &mut dyn Gauges) {
+        out.gauge("pacing_gain", f64::from(self.pacing_gain) / f64::from(ONE));
+        out.gauge("min_rtt_ms", f64::from(self.min_rtt_us) / 1e3);
+        let per_us = f64::from(self.bw()) / f64::from(1_u32 << RATE_BITS);
+        out.gauge("bottleneck_packets_per_ms", per_us * 1e3);
+        for (name, bound) in [
+            ("inflight_hi_packets", self.bounds.inflight_hi),
+            ("inflight_lo_packets", self.bounds.inflight_lo),
+        ] {
+            if bound != UNSET {
+                out.gauge(name, f64::from(bound));
+            }
+        }
+        if self.ecn_eligible {
+            out.gauge("alpha", f64::from(self.alpha) / f64::from(ONE));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+"""The claims of the safer-dctcp study, on runs of its own files: each holds, and each can come out the other way."""
+
+from __future__ import annotations
+
+import l4slab
+import polars as pl
+import pytest
+from l4slab import claims, spec
+from l4slab.studies import study
+
+FILES = study("safer-dctcp")
+EXPERIMENTS = [spec.load(file) for file in FILES]
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+
+# For each claim two levels of a factor whose rows are exchanged for the verdict to turn.
+SWAPS = {
+    "loss-both-halve": ("sender", "prague", "prague ignoring losses"),
+    "loss-ignored-starves": ("sender", "dctcp", "prague ignoring losses"),
+    "small-windows-dctcp-queues": ("sender", "dctcp", "prague"),
+    "small-windows-prague-does-not": ("sender", "dctcp", "prague"),
+    "negotiation-dctcp-misreads": ("sender", "dctcp", "prague"),
+    "negotiation-prague-does-without": ("sender", "dctcp", "prague"),
+    "negotiation-prague-has-accecn": ("peer", "like the sender", "classic"),
+    "classic-queues-starve-cubic": ("sender", "dctcp", "prague with fallback"),
+    "classic-queues-are-detected": ("sender", "prague", "prague with fallback"),
+    "rtts-dctcp-depends-on-them": ("sender", "dctcp", "prague"),
+    "rtts-prague-does-not": ("sender", "dctcp", "prague"),
+    "long-path-prague-uses-more": ("sender", "dctcp", "prague"),
+    "long-path-neither-fills-it": ("flow.l4s.rtt", "20ms", "160ms"),
+    "prague-has-them-by-default": ("sender", "prague", "prague with fallback"),
+}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pl.DataFrame]:
+    found = l4slab.run(FILES, trials={experiment.name: 1 for experiment in EXPERIMENTS})
+    assert not found.failures
+    return {"flows": found.flows, "links": found.links, "series": found.series}
+
+
+def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
+    found = claims.evaluate(EXPERIMENTS, {name: table.to_arrow() for name, table in tables.items()})
+    return dict(found.select("id", "verdict").iter_rows())
+
+
+def test_each_verdict_is_as_stated(tables: dict[str, pl.DataFrame]) -> None:
+    assert verdicts(tables) == {name: "holds" if claim.expect else "fails" for name, claim in CLAIMS.items()}
+
+
+def test_every_claim_has_a_case_that_turns_it() -> None:
+    assert set(SWAPS) == set(CLAIMS)
+    assert all(claim.says and claim.source for claim in CLAIMS.values())
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_a_claim_turns(name: str, tables: dict[str, pl.DataFrame]) -> None:
+    column, one, other = SWAPS[name]
+    # Only where both levels exist.
+    both = [key for (key,), rows in tables["flows"].group_by("experiment") if {one, other} <= set(rows[column])]
+    there = pl.col("experiment").is_in(both)
+    exchange = pl.when(there).then(pl.col(column).replace({one: other, other: one})).otherwise(pl.col(column))
+    swapped = {table: rows.with_columns(exchange.alias(column)) for table, rows in tables.items()}
+    assert verdicts(swapped)[name] == ("fails" if CLAIMS[name].expect else "holds")
+
+
+def test_no_claim_holds_about_nothing(tables: dict[str, pl.DataFrame]) -> None:
+    nothing = {name: table.clear() for name, table in tables.items()}
+    assert "holds" not in verdicts(nothing).values()
