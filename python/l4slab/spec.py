@@ -78,6 +78,7 @@ Size = Annotated[int, _quantity(SIZE)]
 Duration = Annotated[int, _quantity(TIME)]
 TimeOrZero = Annotated[int, _quantity(TIME, zero=True)]
 TcpEcn = Literal["accecn", "classic", "off"]
+Captured = Literal["none", "first trial", "all trials"]
 
 
 class _Table(BaseModel):
@@ -93,6 +94,7 @@ class Top(_Table):
     warmup: TimeOrZero = 0
     seed: int = Field(1, ge=0, lt=2**63, examples=["1"])
     trials: int = Field(1, ge=1, le=1_000_000, examples=["5"])
+    captures: Captured = Field("none", examples=['"first trial"'])
     sample: Duration = 100_000_000
     start_jitter: TimeOrZero = 100_000_000
 
@@ -239,7 +241,7 @@ class Cause(_Table):
 
 FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow}
 AT_KEYS = ("rate", "qdisc")
-# What may be swept at the top level; `title`, `about` and `trials` describe the experiment, not a run.
+# What may be swept at the top level; `title`, `about`, `trials` and `captures` describe the experiment, not a run.
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
 
 
@@ -259,6 +261,7 @@ class Experiment:
     title: str
     about: str
     trials: int
+    captures: Captured
     factors: dict[str, list[Level]]
     bundles: dict[str, list[dict[str, Any]]]
     let: dict[str, str]
@@ -489,7 +492,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         if drawn.id in seen:
             raise _Problem((), "figure", f'id = "{drawn.id}" is used twice; give each figure its own id')
         seen.add(drawn.id)
-    model = {k: v for k, v in top.items() if k in ("title", "about", "trials")}
+    model = {k: v for k, v in top.items() if k in ("title", "about", "trials", "captures")}
     return Experiment(
         name=file.stem,
         file=file,
@@ -499,6 +502,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         title=model.get("title") or file.stem,
         about=one_line(model.get("about", "")),
         trials=model.get("trials", 1),
+        captures=model.get("captures", "none"),
         factors=factors,
         bundles=bundles,
         let=let,

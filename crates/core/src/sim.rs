@@ -13,6 +13,7 @@ use crate::event::{ElementId, EventQueue};
 use crate::net::impair::Impair;
 use crate::net::link::{Link, is_payload};
 use crate::net::pipe::Pipe;
+use crate::net::tap::{End, Tap};
 use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
 use crate::prefetch::{AHEAD, prefetch};
 use crate::probe::{Distribution, Series};
@@ -152,6 +153,7 @@ struct Air {
     elements: Vec<ElementId>,
     /// Packets of paths without delay: they are taken up when the event at hand is done.
     waiting: Outbox,
+    tap: Option<Box<dyn Tap>>,
 }
 
 impl Air {
@@ -171,6 +173,30 @@ impl Air {
         if self.pipes[p].fill(now, send) {
             events.set(self.elements[p], self.pipes[p].next());
         }
+    }
+
+    /// Packets under way on this path, or waiting to be.
+    fn under_way(&self, path: &Path) -> &Outbox {
+        path.pipe.map_or(&self.waiting, |p| self.pipes[p].under_way())
+    }
+    /// Where the tap begins to look at what an end is about to send.
+    #[inline]
+    fn mark(&self, path: &Path) -> Option<usize> {
+        self.tap.as_ref().map(|_| self.under_way(path).len())
+    }
+    /// Shows the tap what has been sent since.
+    #[cold]
+    fn show(&mut self, path: &Path, since: usize, now: Time, dscp: u8, sacks: &SackStore) {
+        let Some(mut tap) = self.tap.take() else { return };
+        for p in self.under_way(path).range(since..) {
+            let (mut p, end) = (*p, if is_ack(p) { End::Server } else { End::Client });
+            // The simulation writes it where queues first read it.
+            if is_payload(&p) {
+                p.dscp = dscp;
+            }
+            tap.see(now, end, &p, &sacks.get(p.sack));
+        }
+        self.tap = Some(tap);
     }
 }
 
@@ -427,6 +453,11 @@ impl Simulation {
         self.events.set(self.sample_element, Time::ZERO + self.sample);
     }
 
+    /// Lets `tap` see every packet at the ends of its path.
+    pub fn tap(&mut self, tap: Box<dyn Tap>) {
+        self.air.tap = Some(tap);
+    }
+
     /// Runs to the end and returns what was recorded.
     pub fn run(mut self) -> Recording {
         self.run_until(self.end);
@@ -573,9 +604,13 @@ impl Simulation {
         let sender = &mut self.senders[flow as usize];
         let group = &mut self.groups[usize::from(sender.group())];
         let acked = sender.acked_bytes;
+        let mark = self.air.mark(&group.forward);
         self.air.launch(&group.forward, self.now, &mut self.events, |out| {
             call(sender, &mut self.sacks, out);
         });
+        if let Some(since) = mark {
+            self.air.show(&group.forward, since, self.now, group.dscp, &self.sacks);
+        }
         group.acked_bytes += sender.acked_bytes - acked;
         let (transmission, pacing) = sender.deadlines();
         let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
@@ -590,17 +625,25 @@ impl Simulation {
     ) {
         let receiver = &mut self.receivers[flow as usize];
         let path = &self.groups[usize::from(receiver.group())].reverse;
+        let mark = self.air.mark(path);
         self.air.launch(path, self.now, &mut self.events, |out| {
             call(receiver, &mut self.sacks, out);
         });
+        if let Some(since) = mark {
+            self.air.show(path, since, self.now, 0, &self.sacks);
+        }
         let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW + 2;
         self.events.set(element, receiver.deadline());
     }
     #[inline]
     fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Cbr, &mut Outbox)) {
         let source = &mut self.sources[i];
-        let path = &self.groups[usize::from(source.group())].forward;
-        self.air.launch(path, self.now, &mut self.events, |out| call(source, out));
+        let group = &self.groups[usize::from(source.group())];
+        let mark = self.air.mark(&group.forward);
+        self.air.launch(&group.forward, self.now, &mut self.events, |out| call(source, out));
+        if let Some(since) = mark {
+            self.air.show(&group.forward, since, self.now, group.dscp, &self.sacks);
+        }
         let tcp_elements = self.senders.len() as u32 * ELEMENTS_PER_FLOW;
         let element = self.first_flow_element + tcp_elements + i as u32;
         self.events.set(element, source.deadline());
@@ -609,7 +652,7 @@ impl Simulation {
     /// A packet goes to the next element of its path.
     fn proceed(&mut self, mut pkt: Packet) {
         let g = &mut self.groups[usize::from(pkt.group)];
-        let is_ack = pkt.flags.has(Flags::ACK);
+        let is_ack = is_ack(&pkt);
         let path = if is_ack { &g.reverse } else { &g.forward };
         let link = match path.hops.get(usize::from(pkt.hop)) {
             Some(&Hop::Link(link)) => link,
@@ -718,6 +761,10 @@ impl Simulation {
     #[inline]
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
+        if let Some(tap) = &mut self.air.tap {
+            let end = if is_ack { End::Client } else { End::Server };
+            tap.see(now, end, &pkt, &self.sacks.get(pkt.sack));
+        }
         if pkt.flags.has(Flags::CORRUPT) {
             self.sacks.take(pkt.sack);
             return;
@@ -803,6 +850,12 @@ impl Simulation {
 fn event_spacing(run: &Run) -> Span {
     let rate: u64 = run.links.iter().map(|l| l.rate_bps).sum();
     Rate::from_bps(rate.max(1_000_000)).time_for(u64::from(MTU_FRAME) / 3)
+}
+
+/// Travels from receiver to sender.
+#[inline]
+fn is_ack(pkt: &Packet) -> bool {
+    pkt.flags.has(Flags::ACK)
 }
 
 /// Applies the first matching rule of a place.

@@ -1,0 +1,20 @@
+//! Taps: somebody looks at every packet at the two ends of its path. A tap cannot change a run.
+
+use crate::packet::Packet;
+use crate::time::Time;
+use crate::transport::sack::Blocks;
+
+/// An end of a flow's path.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The sender of data: data leaves, ACKs arrive.
+    Client,
+    /// The receiver: data arrives, ACKs leave.
+    Server,
+}
+
+/// Told what passes, in the order of time.
+pub trait Tap: Send {
+    /// `pkt` passes `end`, with these SACK blocks. What arrives corrupted is passed on too.
+    fn see(&mut self, now: Time, end: End, pkt: &Packet, blocks: &Blocks);
+}
