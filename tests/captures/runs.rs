@@ -195,7 +195,7 @@ fn sequence_numbers_are_those_of_a_stream() {
 fn ace_and_the_option_count_marks_in_both_directions() {
     let here = Folder::new("ace");
     let run = describe(
-        3.0,
+        10.0,
         json!([link(20, "dualpi2"), {"name": "up", "rate_bps": 300_000, "qdisc": "dualpi2"}]),
         json!([tcp("l4s", "prague", json!({"reverse_path": ["up"]}))]),
         json!([]),
