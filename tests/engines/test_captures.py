@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ def folder_of(out: Path) -> Path:
     return out / "captures" / str(run)
 
 
+@cache
 def packets(path: Path) -> list[tuple[int, Ether]]:
     """Times in ns and dissected frames."""
     found = []

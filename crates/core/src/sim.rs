@@ -35,6 +35,8 @@ use crate::units::{MTU_FRAME, Rate};
 struct Path {
     pipe: Option<usize>,
     hops: Vec<Hop>,
+    /// Of data that sets out on it.
+    dscp: u8,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -104,7 +106,6 @@ struct GroupStats {
 struct Group {
     name: String,
     cc: Option<String>,
-    dscp: u8,
     flows: std::ops::Range<FlowId>,
     forward: Path,
     /// The place of the first link in it.
@@ -153,6 +154,7 @@ struct Air {
     elements: Vec<ElementId>,
     /// Packets of paths without delay: they are taken up when the event at hand is done.
     waiting: Outbox,
+    sacks: SackStore,
     tap: Option<Box<dyn Tap>>,
 }
 
@@ -164,39 +166,47 @@ impl Air {
         path: &Path,
         now: Time,
         events: &mut EventQueue,
-        send: impl FnOnce(&mut Outbox),
+        send: impl FnOnce(&mut SackStore, &mut Outbox),
     ) {
         let Some(p) = path.pipe else {
-            send(&mut self.waiting);
+            let before = self.waiting.len();
+            send(&mut self.sacks, &mut self.waiting);
+            if self.tap.is_some() {
+                self.show_departures(path, before, now);
+            }
             return;
         };
-        if self.pipes[p].fill(now, send) {
-            events.set(self.elements[p], self.pipes[p].next());
+        let pipe = &mut self.pipes[p];
+        let before = pipe.len();
+        if pipe.fill(now, |out| send(&mut self.sacks, out)) {
+            events.set(self.elements[p], pipe.next());
+        }
+        if self.tap.is_some() {
+            self.show_departures(path, before, now);
         }
     }
 
-    /// Packets under way on this path, or waiting to be.
-    fn under_way(&self, path: &Path) -> &Outbox {
-        path.pipe.map_or(&self.waiting, |p| self.pipes[p].under_way())
-    }
-    /// Where the tap begins to look at what an end is about to send.
-    #[inline]
-    fn mark(&self, path: &Path) -> Option<usize> {
-        self.tap.as_ref().map(|_| self.under_way(path).len())
-    }
-    /// Shows the tap what has been sent since.
+    /// Shows the tap what has been sent into a path after so many others.
     #[cold]
-    fn show(&mut self, path: &Path, since: usize, now: Time, dscp: u8, sacks: &SackStore) {
-        let Some(mut tap) = self.tap.take() else { return };
-        for p in self.under_way(path).range(since..) {
+    #[inline(never)]
+    fn show_departures(&mut self, path: &Path, before: usize, now: Time) {
+        let Some(tap) = &mut self.tap else { return };
+        let under_way = path.pipe.map_or(&self.waiting, |p| self.pipes[p].under_way());
+        for p in under_way.range(before..) {
             let (mut p, end) = (*p, if is_ack(p) { End::Server } else { End::Client });
-            // The simulation writes it where queues first read it.
+            // In the simulation data gets its codepoint where a queue first reads it.
             if is_payload(&p) {
-                p.dscp = dscp;
+                p.dscp = path.dscp;
             }
-            tap.see(now, end, &p, &sacks.get(p.sack));
+            tap.see(now, end, &p, &self.sacks.get(p.sack));
         }
-        self.tap = Some(tap);
+    }
+    #[cold]
+    #[inline(never)]
+    fn show_arrival(&mut self, now: Time, pkt: Packet) {
+        let Some(tap) = &mut self.tap else { return };
+        let end = if is_ack(&pkt) { End::Client } else { End::Server };
+        tap.see(now, end, &pkt, &self.sacks.get(pkt.sack));
     }
 }
 
@@ -232,7 +242,6 @@ pub struct Simulation {
     receivers: Vec<Receiver>,
     sources: Vec<Cbr>,
     groups: Vec<Group>,
-    sacks: SackStore,
     agenda: VecDeque<(Time, Deed)>,
     series: Series,
     last_sample: Time,
@@ -268,7 +277,6 @@ impl Simulation {
             receivers: Vec::new(),
             sources: Vec::new(),
             groups: Vec::new(),
-            sacks: SackStore::default(),
             agenda: VecDeque::new(),
             series: Series::default(),
             last_sample: Time::ZERO,
@@ -357,8 +365,9 @@ impl Simulation {
         let reverse_hops = impaired.chain(reverse_links.iter().copied().map(Hop::Link)).collect();
         // Half of the base RTT before the links, half on the way back.
         let half = Span(spec.rtt_ns / 2);
-        let forward = Path { pipe: self.pipe(half), hops: forward_hops };
-        let reverse = Path { pipe: self.pipe(Span(spec.rtt_ns) - half), hops: reverse_hops };
+        let forward = Path { pipe: self.pipe(half), hops: forward_hops, dscp: spec.dscp };
+        let back = self.pipe(Span(spec.rtt_ns) - half);
+        let reverse = Path { pipe: back, hops: reverse_hops, dscp: 0 };
         if forward.hops.len().max(reverse.hops.len()) > usize::from(u8::MAX) {
             let what = "a path with more than 255 links and impairments";
             return Err(ScenarioError(format!("flow \"{}\": {what} is not supported", spec.name)));
@@ -396,7 +405,6 @@ impl Simulation {
         self.groups.push(Group {
             name: spec.name.clone(),
             cc,
-            dscp: spec.dscp,
             flows: first..first + spec.count,
             first_link: forward.first_link() as u8,
             forward,
@@ -486,7 +494,7 @@ impl Simulation {
     }
     /// ACKs with SACK blocks that are under way.
     pub fn sacks_under_way(&self) -> usize {
-        self.sacks.in_use()
+        self.air.sacks.in_use()
     }
 
     #[inline]
@@ -604,13 +612,9 @@ impl Simulation {
         let sender = &mut self.senders[flow as usize];
         let group = &mut self.groups[usize::from(sender.group())];
         let acked = sender.acked_bytes;
-        let mark = self.air.mark(&group.forward);
-        self.air.launch(&group.forward, self.now, &mut self.events, |out| {
-            call(sender, &mut self.sacks, out);
+        self.air.launch(&group.forward, self.now, &mut self.events, |sacks, out| {
+            call(sender, sacks, out);
         });
-        if let Some(since) = mark {
-            self.air.show(&group.forward, since, self.now, group.dscp, &self.sacks);
-        }
         group.acked_bytes += sender.acked_bytes - acked;
         let (transmission, pacing) = sender.deadlines();
         let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
@@ -625,25 +629,17 @@ impl Simulation {
     ) {
         let receiver = &mut self.receivers[flow as usize];
         let path = &self.groups[usize::from(receiver.group())].reverse;
-        let mark = self.air.mark(path);
-        self.air.launch(path, self.now, &mut self.events, |out| {
-            call(receiver, &mut self.sacks, out);
+        self.air.launch(path, self.now, &mut self.events, |sacks, out| {
+            call(receiver, sacks, out);
         });
-        if let Some(since) = mark {
-            self.air.show(path, since, self.now, 0, &self.sacks);
-        }
         let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW + 2;
         self.events.set(element, receiver.deadline());
     }
     #[inline]
     fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Cbr, &mut Outbox)) {
         let source = &mut self.sources[i];
-        let group = &self.groups[usize::from(source.group())];
-        let mark = self.air.mark(&group.forward);
-        self.air.launch(&group.forward, self.now, &mut self.events, |out| call(source, out));
-        if let Some(since) = mark {
-            self.air.show(&group.forward, since, self.now, group.dscp, &self.sacks);
-        }
+        let path = &self.groups[usize::from(source.group())].forward;
+        self.air.launch(path, self.now, &mut self.events, |_, out| call(source, out));
         let tcp_elements = self.senders.len() as u32 * ELEMENTS_PER_FLOW;
         let element = self.first_flow_element + tcp_elements + i as u32;
         self.events.set(element, source.deadline());
@@ -662,13 +658,13 @@ impl Simulation {
         if is_payload(&pkt) {
             if pkt.hop == g.first_link {
                 g.packets.sent += 1;
-                pkt.dscp = g.dscp;
+                pkt.dscp = g.forward.dscp;
             }
             rewrite(&g.rewrites, link, Side::Before, &mut pkt);
         }
         let duplicates = self.links[link].arrive(self.now, pkt);
         if duplicates > 0 {
-            self.sacks.share(pkt.sack, duplicates);
+            self.air.sacks.share(pkt.sack, duplicates);
         }
         if self.links[link].has_drops() {
             self.account_drops(link);
@@ -681,9 +677,9 @@ impl Simulation {
     #[cold]
     fn impair(&mut self, i: usize, pkt: Packet) {
         let duplicates = self.impairs[i].arrive(self.now, pkt);
-        self.sacks.share(pkt.sack, duplicates);
+        self.air.sacks.share(pkt.sack, duplicates);
         for lost in self.impairs[i].drain_drops() {
-            self.sacks.take(lost.sack);
+            self.air.sacks.take(lost.sack);
         }
         self.release(i);
     }
@@ -761,12 +757,11 @@ impl Simulation {
     #[inline]
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
-        if let Some(tap) = &mut self.air.tap {
-            let end = if is_ack { End::Client } else { End::Server };
-            tap.see(now, end, &pkt, &self.sacks.get(pkt.sack));
+        if self.air.tap.is_some() {
+            self.air.show_arrival(now, pkt);
         }
         if pkt.flags.has(Flags::CORRUPT) {
-            self.sacks.take(pkt.sack);
+            self.air.sacks.take(pkt.sack);
             return;
         }
         if is_ack {
@@ -787,12 +782,12 @@ impl Simulation {
 
     #[cold]
     fn account_drops(&mut self, link: usize) {
-        let Simulation { links, groups, sacks, .. } = self;
+        let Simulation { links, groups, air, .. } = self;
         for pkt in links[link].drain_drops() {
             if is_payload(&pkt) {
                 groups[usize::from(pkt.group)].packets.dropped += 1;
             }
-            sacks.take(pkt.sack);
+            air.sacks.take(pkt.sack);
         }
     }
 
