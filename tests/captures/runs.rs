@@ -82,10 +82,8 @@ fn everything() -> Run {
 }
 
 fn capture(run: &Run, folder: &Path) -> Recording {
-    let captures = Captures::create(folder, "a test", run).expect("writable");
-    let mut simulation = Simulation::new(run).expect("a valid run");
-    simulation.tap(captures.tap());
-    let recording = simulation.run();
+    let mut captures = Captures::create(folder, "a test", run).expect("writable");
+    let recording = Simulation::tapped(run, &mut captures).expect("a valid run").run();
     captures.finish().expect("writable");
     recording
 }
@@ -281,10 +279,8 @@ fn hosts_and_ports_tell_flows_apart() {
 fn what_is_not_finished_leaves_nothing_behind() {
     let here = Folder::new("unfinished");
     let run = everything();
-    let captures = Captures::create(&here.0.join("run"), "", &run).expect("writable");
-    let mut simulation = Simulation::new(&run).expect("a valid run");
-    simulation.tap(captures.tap());
-    simulation.run();
+    let mut captures = Captures::create(&here.0.join("run"), "", &run).expect("writable");
+    Simulation::tapped(&run, &mut captures).expect("a valid run").run();
     assert!(here.names().iter().all(|n| n.starts_with(".run.") && n.ends_with(".tmp")));
     drop(captures);
     assert_eq!(here.names(), [""; 0]);

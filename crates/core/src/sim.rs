@@ -13,7 +13,7 @@ use crate::event::{ElementId, EventQueue};
 use crate::net::impair::Impair;
 use crate::net::link::{Link, is_payload};
 use crate::net::pipe::Pipe;
-use crate::net::tap::{End, Tap};
+use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
 use crate::prefetch::{AHEAD, prefetch};
 use crate::probe::{Distribution, Series};
@@ -148,17 +148,16 @@ enum Element {
 }
 
 /// The pipes, and what is between two elements.
-#[derive(Default)]
-struct Air {
+struct Air<T> {
     pipes: Vec<Pipe>,
     elements: Vec<ElementId>,
     /// Packets of paths without delay: they are taken up when the event at hand is done.
     waiting: Outbox,
     sacks: SackStore,
-    tap: Option<Box<dyn Tap>>,
+    tap: T,
 }
 
-impl Air {
+impl<T: Tap> Air<T> {
     /// Lets an end send into the pipe of its path.
     #[inline]
     fn launch(
@@ -171,9 +170,7 @@ impl Air {
         let Some(p) = path.pipe else {
             let before = self.waiting.len();
             send(&mut self.sacks, &mut self.waiting);
-            if self.tap.is_some() {
-                self.show_departures(path, before, now);
-            }
+            self.show_departures(path, before, now);
             return;
         };
         let pipe = &mut self.pipes[p];
@@ -181,16 +178,15 @@ impl Air {
         if pipe.fill(now, |out| send(&mut self.sacks, out)) {
             events.set(self.elements[p], pipe.next());
         }
-        if self.tap.is_some() {
-            self.show_departures(path, before, now);
-        }
+        self.show_departures(path, before, now);
     }
 
     /// Shows the tap what has been sent into a path after so many others.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn show_departures(&mut self, path: &Path, before: usize, now: Time) {
-        let Some(tap) = &mut self.tap else { return };
+        if !T::ON {
+            return;
+        }
         let under_way = path.pipe.map_or(&self.waiting, |p| self.pipes[p].under_way());
         for p in under_way.range(before..) {
             let (mut p, end) = (*p, if is_ack(p) { End::Server } else { End::Client });
@@ -198,15 +194,15 @@ impl Air {
             if is_payload(&p) {
                 p.dscp = path.dscp;
             }
-            tap.see(now, end, &p, &self.sacks.get(p.sack));
+            self.tap.see(now, end, &p, &self.sacks.get(p.sack));
         }
     }
-    #[cold]
-    #[inline(never)]
-    fn show_arrival(&mut self, now: Time, pkt: Packet) {
-        let Some(tap) = &mut self.tap else { return };
-        let end = if is_ack(&pkt) { End::Client } else { End::Server };
-        tap.see(now, end, &pkt, &self.sacks.get(pkt.sack));
+    #[inline]
+    fn show_arrival(&mut self, now: Time, pkt: &Packet) {
+        if T::ON {
+            let end = if is_ack(pkt) { End::Client } else { End::Server };
+            self.tap.see(now, end, pkt, &self.sacks.get(pkt.sack));
+        }
     }
 }
 
@@ -221,7 +217,7 @@ enum Deed {
 }
 
 /// A simulation, ready to run.
-pub struct Simulation {
+pub struct Simulation<T = NoTap> {
     now: Time,
     end: Time,
     warmup: Time,
@@ -234,7 +230,7 @@ pub struct Simulation {
     agenda_element: ElementId,
     sample_element: ElementId,
     first_flow_element: ElementId,
-    air: Air,
+    air: Air<T>,
     links: Vec<Link>,
     impairs: Vec<Impair>,
     /// Ends of TCP flows, by flow number, and then the sources of the other flows.
@@ -257,6 +253,16 @@ impl Simulation {
     /// # Errors
     /// One sentence if the description is inconsistent.
     pub fn new(run: &Run) -> Result<Simulation, ScenarioError> {
+        Simulation::tapped(run, NoTap)
+    }
+}
+
+impl<T: Tap> Simulation<T> {
+    /// The same, with every packet shown to `tap` at the ends of its path.
+    ///
+    /// # Errors
+    /// One sentence if the description is inconsistent.
+    pub fn tapped(run: &Run, tap: T) -> Result<Simulation<T>, ScenarioError> {
         let mut b = Simulation {
             now: Time::ZERO,
             end: Time(run.duration_ns),
@@ -270,7 +276,13 @@ impl Simulation {
             agenda_element: 0,
             sample_element: 0,
             first_flow_element: 0,
-            air: Air::default(),
+            air: Air {
+                pipes: Vec::new(),
+                elements: Vec::new(),
+                waiting: Outbox::new(),
+                sacks: SackStore::default(),
+                tap,
+            },
             links: Vec::new(),
             impairs: Vec::new(),
             senders: Vec::new(),
@@ -459,11 +471,6 @@ impl Simulation {
             self.events.set(self.timer_elements[i], l.next_timer());
         }
         self.events.set(self.sample_element, Time::ZERO + self.sample);
-    }
-
-    /// Lets `tap` see every packet at the ends of its path.
-    pub fn tap(&mut self, tap: Box<dyn Tap>) {
-        self.air.tap = Some(tap);
     }
 
     /// Runs to the end and returns what was recorded.
@@ -757,9 +764,7 @@ impl Simulation {
     #[inline]
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
-        if self.air.tap.is_some() {
-            self.air.show_arrival(now, pkt);
-        }
+        self.air.show_arrival(now, &pkt);
         if pkt.flags.has(Flags::CORRUPT) {
             self.air.sacks.take(pkt.sack);
             return;
@@ -816,7 +821,7 @@ impl Simulation {
     }
 }
 
-impl Simulation {
+impl<T: Tap> Simulation<T> {
     /// The number of a source among the sources; `None` for a TCP flow.
     fn source(&self, flow: FlowId) -> Option<usize> {
         (flow as usize).checked_sub(self.senders.len())

@@ -22,9 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let plain = Simulation::new(&run)?.run();
     let without = start.elapsed();
-    let captures = Captures::create(Path::new(&folder), "example", &run)?;
-    let mut simulation = Simulation::new(&run)?;
-    simulation.tap(captures.tap());
+    let mut captures = Captures::create(Path::new(&folder), "example", &run)?;
+    let simulation = Simulation::tapped(&run, &mut captures)?;
     let start = Instant::now();
     for row in simulation.run().flows {
         println!(

@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use l4slab_core::net::tap::{End, Tap};
 use l4slab_core::packet::Packet;
@@ -16,23 +15,16 @@ use crate::frame::MAX_HEADERS;
 use crate::pcapng::{About, Writer};
 use crate::wire::Wire;
 
-/// Captures under construction.
+/// Captures under construction; what a simulation is tapped with.
 pub struct Captures {
     folder: PathBuf,
     /// What is there until then.
     temporary: PathBuf,
-    files: Arc<Mutex<Files>>,
-}
-
-/// Of each group the client's and the server's file; what the tap writes to.
-struct Files {
-    pairs: Vec<[Writer<BufWriter<File>>; 2]>,
+    /// Of each group the client's and the server's file.
+    files: Vec<[Writer<BufWriter<File>>; 2]>,
     wires: Vec<Wire>,
     failure: Option<io::Error>,
 }
-
-/// The simulation's side.
-struct Recorder(Arc<Mutex<Files>>);
 
 impl Captures {
     /// Begins captures of `run`, called `title`, that are to be in `folder`.
@@ -44,9 +36,13 @@ impl Captures {
         let temporary = folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
         remove(&temporary)?;
         fs::create_dir_all(&temporary)?;
-        let files = Files { pairs: Vec::new(), wires: wires(run), failure: None };
-        let made =
-            Captures { folder: folder.to_owned(), temporary, files: Arc::new(Mutex::new(files)) };
+        let mut made = Captures {
+            folder: folder.to_owned(),
+            temporary,
+            files: Vec::new(),
+            wires: wires(run),
+            failure: None,
+        };
         for flow in &run.flows {
             let open = |end: &str, what: &str| -> io::Result<_> {
                 let path = made.temporary.join(file_name(&flow.name, end));
@@ -62,29 +58,20 @@ impl Captures {
                 open("client", "the sender's host: data leaves, ACKs arrive")?,
                 open("server", "the receiver's host: data arrives, ACKs leave")?,
             ];
-            lock(&made.files).pairs.push(pair);
+            made.files.push(pair);
         }
         Ok(made)
-    }
-
-    /// What the simulation is given.
-    pub fn tap(&self) -> Box<dyn Tap> {
-        Box::new(Recorder(Arc::clone(&self.files)))
     }
 
     /// Completes the files and puts the folder in place.
     ///
     /// # Errors
     /// The first that the file system has told of. There are no captures then.
-    pub fn finish(self) -> io::Result<()> {
-        let (pairs, failure) = {
-            let mut files = lock(&self.files);
-            (std::mem::take(&mut files.pairs), files.failure.take())
-        };
-        if let Some(failure) = failure {
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        for file in pairs.into_iter().flatten() {
+        for file in std::mem::take(&mut self.files).into_iter().flatten() {
             let mut out = file.finish()?;
             out.flush()?;
             out.get_ref().sync_all()?;
@@ -101,20 +88,13 @@ impl Drop for Captures {
     }
 }
 
-impl Tap for Recorder {
+impl Tap for Captures {
     fn see(&mut self, now: Time, end: End, pkt: &Packet, blocks: &Blocks) {
-        lock(&self.0).write(now, end, pkt, blocks);
-    }
-}
-
-impl Files {
-    #[inline]
-    fn write(&mut self, now: Time, end: End, pkt: &Packet, blocks: &Blocks) {
         if self.failure.is_some() {
             return;
         }
         let headers = self.wires[pkt.flow as usize].headers(now, end, pkt, blocks);
-        let file = &mut self.pairs[usize::from(pkt.group)][end as usize];
+        let file = &mut self.files[usize::from(pkt.group)][end as usize];
         let written = file.packet(now.0, headers.as_slice(), u32::from(pkt.frame_len));
         self.failure = written.err();
     }
@@ -141,10 +121,6 @@ fn file_name(flow: &str, end: &str) -> String {
         }
     }
     format!("{name}-{end}.pcapng.gz")
-}
-
-fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
-    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes a folder, if it is there.

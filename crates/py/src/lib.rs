@@ -6,7 +6,7 @@ use l4slab_core::aqm::registry as qdiscs;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::probe::Series;
 use l4slab_core::scenario::Run;
-use l4slab_core::sim::{Recording, Simulation};
+use l4slab_core::sim::Simulation;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -38,11 +38,13 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let recording = py.detach(|| {
         let run = Run::from_json(run_json).map_err(refused)?;
-        let simulation = Simulation::new(&run).map_err(refused)?;
-        match captures {
-            None => Ok::<_, PyErr>(simulation.run()),
-            Some(folder) => Ok(captured(simulation, Captures::create(&folder, title, &run)?)?),
-        }
+        let Some(folder) = captures else {
+            return Ok::<_, PyErr>(Simulation::new(&run).map_err(refused)?.run());
+        };
+        let mut captures = Captures::create(&folder, title, &run)?;
+        let recording = Simulation::tapped(&run, &mut captures).map_err(refused)?.run();
+        captures.finish()?;
+        Ok(recording)
     })?;
     let d = PyDict::new(py);
     d.set_item("flows", to_python(py, &recording.flows)?)?;
@@ -52,13 +54,6 @@ fn simulate<'py>(
     d.set_item("delivered_packets", recording.delivered_packets)?;
     d.set_item("events", recording.events)?;
     Ok(d)
-}
-
-fn captured(mut simulation: Simulation, captures: Captures) -> std::io::Result<Recording> {
-    simulation.tap(captures.tap());
-    let recording = simulation.run();
-    captures.finish()?;
-    Ok(recording)
 }
 
 fn series<'py>(
