@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> (String, Vec<Frame>) {
     let mut at = 0;
     while at < b.len() {
         let (kind, length) = (le32(&b, at), le32(&b, at + 4));
-        assert!(length.is_multiple_of(4));
+        assert_eq!(length % 4, 0);
         assert_eq!(le32(&b, at + length - 4), length, "the length stands at both ends");
         let body = &b[at + 8..at + length - 4];
         match (kind, at) {
@@ -145,7 +145,7 @@ impl Frame {
 
 /// The sum with end-around carry, byte by byte.
 fn ones_complement(bytes: &[u8]) -> u64 {
-    let place = |i: usize| if i.is_multiple_of(2) { 256 } else { 1 };
+    let place = |i: usize| if i % 2 == 0 { 256 } else { 1 };
     let sum: u64 = bytes.iter().enumerate().map(|(i, b)| u64::from(*b) * place(i)).sum();
     if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 }
 }

@@ -82,11 +82,11 @@ impl Wire {
         let headers = if pkt.flags.has(Flags::UDP) {
             Headers::udp(&self.client, &self.server, ip, pkt.payload)
         } else if pkt.flags.has(Flags::ACK) {
-            let segment = self.from_server(pkt, blocks);
+            let segment = self.server_segment(pkt, blocks);
             Headers::tcp(&self.server, &self.client, ip, &segment, 0)
         } else {
             self.learn(now, end, pkt);
-            let segment = self.from_client(pkt);
+            let segment = self.client_segment(pkt);
             Headers::tcp(&self.client, &self.server, ip, &segment, pkt.payload)
         };
         debug_assert_eq!(headers.as_slice().len(), usize::from(pkt.frame_len - pkt.payload));
@@ -123,7 +123,7 @@ impl Wire {
         }
     }
 
-    fn from_client(&self, pkt: &Packet) -> Segment {
+    fn client_segment(&self, pkt: &Packet) -> Segment {
         let val = self.client_clock.wrapping_add(Stamp::of(pkt.stamp).millis());
         let ace = ecn_flags(pkt.bits);
         if pkt.flags.has(Flags::SYN) {
@@ -156,7 +156,7 @@ impl Wire {
         }
     }
 
-    fn from_server(&self, pkt: &Packet, blocks: &Blocks) -> Segment {
+    fn server_segment(&self, pkt: &Packet, blocks: &Blocks) -> Segment {
         let val = self.server_clock.wrapping_add(pkt.tsval.millis());
         let ecr = self.client_clock.wrapping_add(Stamp::of(pkt.stamp).millis());
         let ace = ecn_flags(pkt.bits);
