@@ -35,7 +35,7 @@ reproduce)
     ;;
 test)
     setup dev
-    cargo test --quiet --profile optimised --package l4slab-core
+    cargo test --quiet --profile optimised --package l4slab-core --package l4slab-io
     exec .venv/bin/python -m pytest "$@"
     ;;
 lint)

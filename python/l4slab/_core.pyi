@@ -1,11 +1,13 @@
 """The simulator's core, written in Rust (crates/py)."""
 
+from pathlib import Path
 from typing import Any
 
-def simulate(run_json: str) -> dict[str, Any]:
+def simulate(run_json: str, captures: Path | None = None, title: str = "") -> dict[str, Any]:
     """Run a resolved description: {"flows": [rows], "links": [rows], "series": {column: values}}.
 
-    Releases the GIL. Raises ValueError with one sentence.
+    With a folder `captures`, packets are written down there, in files that call the run `title`.
+    Releases the GIL. Raises ValueError with one sentence, and OSError where captures cannot be written.
     """
 
 def qdiscs() -> list[dict[str, Any]]:

@@ -188,7 +188,10 @@ def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], consol
     experiments = [plan.experiment for plan in plans]
     tables["claims"] = claims.evaluate(experiments, arrow)
     tables["published"] = published.evaluate(experiments, arrow)
-    return Results(None, tables, failures, _notes(plans))
+    notes = _notes(plans)
+    if any(run.captures for run in runs):
+        notes.append("Captures are not written without a results folder.")
+    return Results(None, tables, failures, notes)
 
 
 def _run_in_store(
@@ -203,7 +206,7 @@ def _run_in_store(
         store.keep_experiment(one.experiment.name, one.experiment.source, [run.id for run in one.runs])
     finished = store.finished()
     chosen = _todo(plans)
-    todo = [run for run in chosen if run.id not in finished]
+    todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]
     notes = _notes(plans)
     if already := len(chosen) - len(todo):
         notes.append(f"{already} runs are in {store.folder} already and are not repeated.")
@@ -223,7 +226,7 @@ def _run_in_store(
             last_flush = time.monotonic()
 
     try:
-        failures = _compute(todo, pool, console, keep, tick, store.folder.absolute() / "lab")
+        failures = _compute(todo, pool, console, keep, tick, store.folder.absolute())
     except KeyboardInterrupt:
         store.flush()
         left = len({run.id for run in todo} - store.finished())
@@ -323,11 +326,20 @@ def _plans_by_engine(files: Sequence[Path]) -> list[list[Plan]]:
 
 
 def _unique(plans: Iterable[Plan]) -> list[Run]:
-    return list({run.id: run for plan in plans for run in plan.runs}.values())
+    return _by_id(run for plan in plans for run in plan.runs)
 
 
 def _todo(plans: Iterable[Plan]) -> list[Run]:
-    return list({run.id: run for plan in plans for run in plan.todo}.values())
+    return _by_id(run for plan in plans for run in plan.todo)
+
+
+def _by_id(runs: Iterable[Run]) -> list[Run]:
+    """Each run once, with captures where any experiment asks for them."""
+    unique: dict[str, Run] = {}
+    for run in runs:
+        if run.id not in unique or run.captures:
+            unique[run.id] = run
+    return list(unique.values())
 
 
 def _notes(plans: Iterable[Plan]) -> list[str]:
@@ -340,14 +352,14 @@ def _compute(
     console: Console | None,
     keep: Any,
     tick: Any = lambda: None,
-    lab: Path | None = None,
+    folder: Path | None = None,
 ) -> list[tuple[Run, str]]:
     failures: list[tuple[Run, str]] = []
     with pool as workers:
         shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
         with shown as reporter:
             ended = 0
-            for outcome in workers.map(runs, lab):
+            for outcome in workers.map(runs, folder):
                 if outcome is not None:
                     run, result = outcome
                     ended += 1

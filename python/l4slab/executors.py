@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from l4slab.engines import Recording, get_engine
+from l4slab.engines import Captures, Recording, get_engine
 from l4slab.errors import InputError, one_line
 from l4slab.sweep import Run
 
@@ -25,10 +25,12 @@ class Failure:
     reason: str
 
 
-def compute(engine: str, run_json: str, keep: Path | None = None) -> Recording | Failure:
+def compute(
+    engine: str, run_json: str, keep: Path | None = None, captures: Captures | None = None
+) -> Recording | Failure:
     """One run, wherever this is called."""
     try:
-        return get_engine(engine).execute(run_json, keep)
+        return get_engine(engine).execute(run_json, keep, captures)
     except Exception as error:
         return Failure(one_line(str(error)) or type(error).__name__)
 
@@ -41,24 +43,35 @@ class Pool:
     workers: int
 
     def map(
-        self, runs: Iterable[Run], keep: Path | None = None, tick_s: float = 0.25
+        self, runs: Iterable[Run], folder: Path | None = None, tick_s: float = 0.25
     ) -> Iterator[tuple[Run, Recording | Failure] | None]:
         """Each run with its outcome, in the order in which they end; None at least every `tick_s` seconds.
 
-        `keep` is the folder in which engines keep what is not in the tables, a folder per run.
+        `folder` is the results folder: what engines keep besides the tables goes to `lab`, captures to `captures`.
         """
         todo = iter(runs)
         running: dict[Future[Recording | Failure], Run] = {}
         while True:
             while len(running) < self.workers * _AHEAD and (run := next(todo, None)) is not None:
-                kept = keep / run.id if keep is not None else None
-                running[self.executor.submit(compute, run.engine, run.json, kept)] = run
+                running[self.executor.submit(compute, run.engine, run.json, *_besides(run, folder))] = run
             if not running:
                 return
             done, _ = wait(running, timeout=tick_s, return_when=FIRST_COMPLETED)
             for future in done:
                 yield running.pop(future), _outcome(future)
             yield None
+
+
+def captures_of(run: Run, folder: Path) -> Path:
+    """Where the results folder has the captures of a run."""
+    return folder / "captures" / run.id
+
+
+def _besides(run: Run, folder: Path | None) -> tuple[Path | None, Captures | None]:
+    if folder is None:
+        return None, None
+    captures = Captures(captures_of(run, folder), f"l4slab {run.engine} run {run.id}, {run}") if run.captures else None
+    return folder / "lab" / run.id, captures
 
 
 def _outcome(future: Future[Recording | Failure]) -> Recording | Failure:

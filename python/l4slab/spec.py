@@ -79,6 +79,7 @@ Size = Annotated[int, _quantity(SIZE)]
 Duration = Annotated[int, _quantity(TIME)]
 TimeOrZero = Annotated[int, _quantity(TIME, zero=True)]
 TcpEcn = Literal["accecn", "classic", "sce", "off"]
+Captured = Literal["none", "first trial", "all trials"]
 
 
 class _Table(BaseModel):
@@ -94,6 +95,7 @@ class Top(_Table):
     warmup: TimeOrZero = 0
     seed: int = Field(1, ge=0, lt=2**63, examples=["1"])
     trials: int = Field(1, ge=1, le=1_000_000, examples=["5"])
+    captures: Captured = Field("none", examples=['"first trial"'])
     sample: Duration = 100_000_000
     start_jitter: TimeOrZero = 100_000_000
     subset: str = Field("", examples=['"rate <= 100e6"'])
@@ -263,7 +265,7 @@ class Cause(_Table):
 
 FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow, "udp-prague": UdpPragueFlow}
 AT_KEYS = ("rate", "qdisc")
-# What may be swept at the top level; `title`, `about`, `trials` and `subset` describe the experiment, not a run.
+# What may be swept at the top level; the others, such as `title` and `trials`, describe the experiment, not a run.
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
 
 
@@ -284,6 +286,7 @@ class Experiment:
     about: str
     trials: int
     subset: str
+    captures: Captured
     factors: dict[str, list[Level]]
     bundles: dict[str, list[dict[str, Any]]]
     let: dict[str, str]
@@ -506,7 +509,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         _published_ok(figure, ("published", str(number)))
     figures = _with_ids(Figure, document, "figure")
     tables = _with_ids(RunTable, document, "table")
-    model = {k: v for k, v in top.items() if k in ("title", "about", "trials", "subset")}
+    model = {k: v for k, v in top.items() if k in ("title", "about", "trials", "subset", "captures")}
     return Experiment(
         name=file.stem,
         file=file,
@@ -517,6 +520,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         about=one_line(model.get("about", "")),
         trials=model.get("trials", 1),
         subset=model.get("subset", ""),
+        captures=model.get("captures", "none"),
         factors=factors,
         bundles=bundles,
         let=let,

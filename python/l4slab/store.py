@@ -3,13 +3,14 @@
     DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs)
     DIR/{flows,links,series}.parquet, {claims,published}.parquet, report.html
     DIR/parts/                 finished runs that are not in the tables (yet)
+    DIR/captures/RUN/          packet captures, where the experiment file asks for them
 
 A part is three files, written to the side, synced and renamed; the flows file comes last and makes the part
 count. The tables are rebuilt from tables and parts together, flows last, and only then are the parts removed:
 at every instant each finished run is complete either in a part or in the tables. Rows in parts carry the run's
 id only; which experiment, trial and factor levels a run has is what the experiment files say today, so renaming
-a level runs nothing. Runs that no file describes any more leave the tables but stay in a part, and come back
-with the file.
+a level runs nothing. A run whose captures are missing is run again; of a run that is there twice, the newer one
+counts. Runs that no file describes any more leave the tables but stay in a part, and come back with the file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -33,6 +35,7 @@ import pyarrow.parquet as pq
 from l4slab import metrics, sweep
 from l4slab.engines import Recording
 from l4slab.errors import InputError, StoreError
+from l4slab.executors import captures_of
 from l4slab.sweep import Plan, Run
 
 # flows last: it is the mark that the others are complete.
@@ -157,6 +160,8 @@ class Store:
         for folder in (self.folder, self.parts, self.folder / "experiments"):
             for file in folder.glob(".*.tmp"):
                 file.unlink()
+        for leftover in (self.folder / "captures").glob(".*.tmp"):
+            shutil.rmtree(leftover)
         complete = {file.name.partition(".")[0] for file in self.parts.glob("*.flows.parquet")}
         for file in self.parts.glob("*.parquet"):
             if file.name.partition(".")[0] not in complete:
@@ -165,7 +170,9 @@ class Store:
         self._next = max(numbers, default=0) + 1
 
     def _part_names(self) -> list[str]:
-        return sorted(file.name.partition(".")[0] for file in self.parts.glob("*.flows.parquet"))
+        """Every part, the newest first."""
+        names = [file.name.partition(".")[0] for file in self.parts.glob("*.flows.parquet")]
+        return sorted(names, key=lambda name: name.rpartition("-")[2], reverse=True)
 
     def _open(self, path: Path) -> _Source | None:
         """A readable file, or None: what cannot be read is run again."""
@@ -188,7 +195,7 @@ class Store:
         ]
 
     def _sources(self) -> list[dict[str, _Source]]:
-        """Every readable part, then the tables."""
+        """Every readable part, the newest first, then the tables."""
         tables = {table: self.folder / f"{table}.parquet" for table in _ORDER}
         return self._open_all([*map(self._part_files, self._part_names()), tables])
 
@@ -197,6 +204,10 @@ class Store:
         with self._disk():
             on_disk = [source["flows"].runs() for source in self._sources()]
         return set().union(*on_disk, (run for run, _ in self._pending))
+
+    def has_captures(self, run: Run) -> bool:
+        """Whether the captures that the run is to have are there."""
+        return not run.captures or captures_of(run, self.folder).is_dir()
 
     def add(self, run: str, recording: Recording) -> None:
         """Take a finished run; `flush` makes it durable."""
@@ -326,9 +337,17 @@ def _schema(table: str, schemas: Iterable[pl.Schema]) -> pl.Schema:
 
 
 def _merged(table: str, sources: Sequence[_Source]) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
-    """The rows of parts, one after the other."""
+    """The rows of parts, one after the other; of a run that is in several, those of the first."""
     schema = _schema(table, (source.schema for source in sources))
-    return schema, (_aligned(frame, schema) for source in sources for frame in source.frames())
+
+    def frames() -> Iterator[pl.DataFrame]:
+        seen: set[str] = set()
+        for source in sources:
+            for frame in source.frames():
+                yield _aligned(frame.filter(~pl.col("run").is_in(list(seen))), schema)
+            seen |= source.runs()
+
+    return schema, frames()
 
 
 def _with_run(run: str, rows: pl.DataFrame) -> pl.DataFrame:

@@ -45,6 +45,7 @@ class Run:
     factors: Mapping[str, Level | None]
     description: Mapping[str, Any]
     engine: str
+    captures: bool = False  # wanted; they are not part of the results, hence not of the id
 
     @cached_property
     def json(self) -> str:
@@ -181,7 +182,8 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
         without_effect |= {name: None for name in levels if len({_typed(m.levels[name]) for m in members}) > 1}
         for trial in range(1, experiment.trials + 1):
             seeded = description | {"seed": trial_seed(description["seed"], trial)}
-            runs.append(Run(experiment.name, trial, labels, seeded, engine))
+            captures = experiment.captures == "all trials" or (experiment.captures == "first trial" and trial == 1)
+            runs.append(Run(experiment.name, trial, labels, seeded, engine, captures))
             if where is not None and any(trial in member.chosen for member in members):
                 chosen.add(runs[-1].id)
     collapsed = len(kept) - len(groups)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import l4slab
 import pytest
@@ -124,10 +125,10 @@ def test_a_failed_run_is_told_and_the_others_are_kept(
 ) -> None:
     execute = sim.SimEngine.execute
 
-    def sometimes(self: sim.SimEngine, run_json: str, keep: Path | None = None) -> engines.Recording:
+    def sometimes(self: sim.SimEngine, run_json: str, *besides: Any) -> engines.Recording:
         if '"rtt_ns":20000000' in run_json:
             raise ValueError("a reason")
-        return execute(self, run_json)
+        return execute(self, run_json, *besides)
 
     monkeypatch.setattr(sim.SimEngine, "execute", sometimes)
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 1

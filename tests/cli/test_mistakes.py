@@ -45,6 +45,10 @@ CHANGED = {
     "dscp is true": (('rtt = "10ms"', 'rtt = "10ms"\ndscp = true'), ['flow "a"', "dscp", "= true ", '"ef"']),
     "zero count": (('rtt = "10ms"', 'rtt = "10ms"\ncount = 0'), ['flow "a"', "count", "= 0 ", "at least 1"]),
     "count is text": (('rtt = "10ms"', 'rtt = "10ms"\ncount = "2"'), ["count", '"2"', "whole number"]),
+    "captures of a wrong kind": (
+        ('duration = "1s"', 'duration = "1s"\ncaptures = "first"'),
+        ["captures", "first", 'did you mean "first trial"'],
+    ),
     "fractional trials": (('duration = "1s"', 'duration = "1s"\ntrials = 1.5'), ["trials", "1.5", "whole number"]),
     "negative seed": (('duration = "1s"', 'duration = "1s"\nseed = -1'), ["seed", "-1", "at least 0"]),
     "no duration": (('duration = "1s"', ""), ["duration", "add it"]),

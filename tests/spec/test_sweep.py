@@ -184,6 +184,17 @@ def test_top_level_keys_and_options_can_be_swept(tmp_path: Path) -> None:
     assert runs[0].description["seed"] == runs[2].description["seed"] != runs[1].description["seed"]
 
 
+def test_captures_are_no_part_of_a_run(tmp_path: Path) -> None:
+    sweep_of_two = BASE + '[sweep]\n"flow.*.rtt" = ["5ms", "20ms"]'
+    plain = plan(tmp_path, "trials = 3\n" + sweep_of_two).runs
+    assert not any(run.captures for run in plain)
+    for setting, trials in (("none", ()), ("first trial", (1,)), ("all trials", (1, 2, 3))):
+        runs = plan(tmp_path, f'trials = 3\ncaptures = "{setting}"\n{sweep_of_two}').runs
+        assert [run.id for run in runs] == [run.id for run in plain]
+        assert [run.json for run in runs] == [run.json for run in plain]
+        assert [run.captures for run in runs] == [run.trial in trials for run in runs]
+
+
 def test_trials_share_their_seeds_across_levels(tmp_path: Path) -> None:
     runs = plan(tmp_path, "trials = 3\n" + BASE + '[sweep]\n"flow.*.rtt" = ["5ms", "20ms"]').runs
     seeds = {(run.factors["flow.*.rtt"], run.trial): run.description["seed"] for run in runs}

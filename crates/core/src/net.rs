@@ -3,3 +3,4 @@
 pub mod impair;
 pub mod link;
 pub mod pipe;
+pub mod tap;

@@ -111,6 +111,10 @@ impl Stamp {
     pub fn of(t: Time) -> Stamp {
         Stamp((t.0 / 1_000_000) as u32)
     }
+    /// Its value, in milliseconds.
+    pub const fn millis(self) -> u32 {
+        self.0
+    }
     /// Milliseconds by which this is older than `other`; negative if it is newer.
     #[inline]
     pub fn older_than(self, other: Stamp) -> i32 {
@@ -126,7 +130,7 @@ pub struct Packet {
     pub enqueued_at: Time,
     /// Timestamp option: when data was sent (its TSval, finer than on the wire), TSecr of an ACK.
     pub stamp: Time,
-    /// TSval of an ACK, as on the wire.
+    /// The receiver's clock as on the wire: TSval of an ACK, TSecr of data.
     pub tsval: Stamp,
     /// Time spent in queues so far, nanoseconds (saturates at 4.29 s).
     pub queued_ns: u32,

@@ -13,6 +13,7 @@ use crate::event::{ElementId, EventQueue};
 use crate::net::impair::Impair;
 use crate::net::link::{Link, is_payload};
 use crate::net::pipe::Pipe;
+use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet};
 use crate::prefetch::{AHEAD, prefetch};
 use crate::probe::{Distribution, Series};
@@ -36,6 +37,8 @@ use crate::units::{MTU_FRAME, Rate};
 struct Path {
     pipe: Option<usize>,
     hops: Vec<Hop>,
+    /// Of data that sets out on it.
+    dscp: u8,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -106,7 +109,6 @@ struct Group {
     name: String,
     /// Congestion control of TCP flows, else the kind.
     cc: String,
-    dscp: u8,
     flows: std::ops::Range<FlowId>,
     forward: Path,
     /// The place of the first link in it.
@@ -149,15 +151,16 @@ enum Element {
 }
 
 /// The pipes, and what is between two elements.
-#[derive(Default)]
-struct Air {
+struct Air<T> {
     pipes: Vec<Pipe>,
     elements: Vec<ElementId>,
     /// Packets of paths without delay: they are taken up when the event at hand is done.
     waiting: Outbox,
+    sacks: SackStore,
+    tap: T,
 }
 
-impl Air {
+impl<T: Tap> Air<T> {
     /// Lets an end send into the pipe of its path.
     #[inline]
     fn launch(
@@ -165,14 +168,43 @@ impl Air {
         path: &Path,
         now: Time,
         events: &mut EventQueue,
-        send: impl FnOnce(&mut Outbox),
+        send: impl FnOnce(&mut SackStore, &mut Outbox),
     ) {
         let Some(p) = path.pipe else {
-            send(&mut self.waiting);
+            let before = self.waiting.len();
+            send(&mut self.sacks, &mut self.waiting);
+            self.show_departures(path, before, now);
             return;
         };
-        if self.pipes[p].fill(now, send) {
-            events.set(self.elements[p], self.pipes[p].next());
+        let pipe = &mut self.pipes[p];
+        let before = pipe.len();
+        if pipe.fill(now, |out| send(&mut self.sacks, out)) {
+            events.set(self.elements[p], pipe.next());
+        }
+        self.show_departures(path, before, now);
+    }
+
+    /// Shows the tap what has been sent into a path after so many others.
+    #[inline]
+    fn show_departures(&mut self, path: &Path, before: usize, now: Time) {
+        if !T::ON {
+            return;
+        }
+        let under_way = path.pipe.map_or(&self.waiting, |p| self.pipes[p].under_way());
+        for p in under_way.range(before..) {
+            let (mut p, end) = (*p, if is_ack(p) { End::Server } else { End::Client });
+            // In the simulation data gets its codepoint where a queue first reads it.
+            if is_payload(&p) {
+                p.dscp = path.dscp;
+            }
+            self.tap.see(now, end, &p, &self.sacks.get(p.sack));
+        }
+    }
+    #[inline]
+    fn show_arrival(&mut self, now: Time, pkt: &Packet) {
+        if T::ON {
+            let end = if is_ack(pkt) { End::Client } else { End::Server };
+            self.tap.see(now, end, pkt, &self.sacks.get(pkt.sack));
         }
     }
 }
@@ -188,7 +220,7 @@ enum Deed {
 }
 
 /// A simulation, ready to run.
-pub struct Simulation {
+pub struct Simulation<T = NoTap> {
     now: Time,
     end: Time,
     warmup: Time,
@@ -201,7 +233,7 @@ pub struct Simulation {
     agenda_element: ElementId,
     sample_element: ElementId,
     first_flow_element: ElementId,
-    air: Air,
+    air: Air<T>,
     links: Vec<Link>,
     impairs: Vec<Impair>,
     /// Ends of TCP flows, by flow number, and then the sources of the other flows.
@@ -209,7 +241,6 @@ pub struct Simulation {
     receivers: Vec<Receiver>,
     sources: Vec<Source>,
     groups: Vec<Group>,
-    sacks: SackStore,
     agenda: VecDeque<(Time, Deed)>,
     series: Series,
     last_sample: Time,
@@ -225,6 +256,16 @@ impl Simulation {
     /// # Errors
     /// One sentence if the description is inconsistent.
     pub fn new(run: &Run) -> Result<Simulation, ScenarioError> {
+        Simulation::tapped(run, NoTap)
+    }
+}
+
+impl<T: Tap> Simulation<T> {
+    /// The same, with every packet shown to `tap` at the ends of its path.
+    ///
+    /// # Errors
+    /// One sentence if the description is inconsistent.
+    pub fn tapped(run: &Run, tap: T) -> Result<Simulation<T>, ScenarioError> {
         let mut b = Simulation {
             now: Time::ZERO,
             end: Time(run.duration_ns),
@@ -238,14 +279,19 @@ impl Simulation {
             agenda_element: 0,
             sample_element: 0,
             first_flow_element: 0,
-            air: Air::default(),
+            air: Air {
+                pipes: Vec::new(),
+                elements: Vec::new(),
+                waiting: Outbox::new(),
+                sacks: SackStore::default(),
+                tap,
+            },
             links: Vec::new(),
             impairs: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
             sources: Vec::new(),
             groups: Vec::new(),
-            sacks: SackStore::default(),
             agenda: VecDeque::new(),
             series: Series::default(),
             last_sample: Time::ZERO,
@@ -334,8 +380,9 @@ impl Simulation {
         let reverse_hops = impaired.chain(reverse_links.iter().copied().map(Hop::Link)).collect();
         // Half of the base RTT before the links, half on the way back.
         let half = Span(spec.rtt_ns / 2);
-        let forward = Path { pipe: self.pipe(half), hops: forward_hops };
-        let reverse = Path { pipe: self.pipe(Span(spec.rtt_ns) - half), hops: reverse_hops };
+        let forward = Path { pipe: self.pipe(half), hops: forward_hops, dscp: spec.dscp };
+        let back = self.pipe(Span(spec.rtt_ns) - half);
+        let reverse = Path { pipe: back, hops: reverse_hops, dscp: 0 };
         if forward.hops.len().max(reverse.hops.len()) > usize::from(u8::MAX) {
             let what = "a path with more than 255 links and impairments";
             return Err(ScenarioError(format!("flow \"{}\": {what} is not supported", spec.name)));
@@ -378,7 +425,6 @@ impl Simulation {
         self.groups.push(Group {
             name: spec.name.clone(),
             cc,
-            dscp: spec.dscp,
             flows: first..first + spec.count,
             first_link: forward.first_link() as u8,
             forward,
@@ -463,7 +509,7 @@ impl Simulation {
     }
     /// ACKs with SACK blocks that are under way.
     pub fn sacks_under_way(&self) -> usize {
-        self.sacks.in_use()
+        self.air.sacks.in_use()
     }
 
     #[inline]
@@ -581,8 +627,8 @@ impl Simulation {
         let sender = &mut self.senders[flow as usize];
         let group = &mut self.groups[usize::from(sender.group())];
         let acked = sender.acked_bytes;
-        self.air.launch(&group.forward, self.now, &mut self.events, |out| {
-            call(sender, &mut self.sacks, out);
+        self.air.launch(&group.forward, self.now, &mut self.events, |sacks, out| {
+            call(sender, sacks, out);
         });
         group.acked_bytes += sender.acked_bytes - acked;
         let (transmission, pacing) = sender.deadlines();
@@ -598,8 +644,8 @@ impl Simulation {
     ) {
         let receiver = &mut self.receivers[flow as usize];
         let path = &self.groups[usize::from(receiver.group())].reverse;
-        self.air.launch(path, self.now, &mut self.events, |out| {
-            call(receiver, &mut self.sacks, out);
+        self.air.launch(path, self.now, &mut self.events, |sacks, out| {
+            call(receiver, sacks, out);
         });
         let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW + 2;
         self.events.set(element, receiver.deadline());
@@ -608,7 +654,7 @@ impl Simulation {
     fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Source, &mut Outbox)) {
         let source = &mut self.sources[i];
         let path = &self.groups[usize::from(source.group())].forward;
-        self.air.launch(path, self.now, &mut self.events, |out| call(source, out));
+        self.air.launch(path, self.now, &mut self.events, |_, out| call(source, out));
         let tcp_elements = self.senders.len() as u32 * ELEMENTS_PER_FLOW;
         let element = self.first_flow_element + tcp_elements + i as u32;
         self.events.set(element, source.deadline());
@@ -617,7 +663,7 @@ impl Simulation {
     /// A packet goes to the next element of its path.
     fn proceed(&mut self, mut pkt: Packet) {
         let g = &mut self.groups[usize::from(pkt.group)];
-        let is_ack = pkt.flags.has(Flags::ACK);
+        let is_ack = is_ack(&pkt);
         let path = if is_ack { &g.reverse } else { &g.forward };
         let link = match path.hops.get(usize::from(pkt.hop)) {
             Some(&Hop::Link(link)) => link,
@@ -627,13 +673,13 @@ impl Simulation {
         if is_payload(&pkt) {
             if pkt.hop == g.first_link {
                 g.packets.sent += 1;
-                pkt.dscp = g.dscp;
+                pkt.dscp = g.forward.dscp;
             }
             rewrite(&g.rewrites, link, Side::Before, &mut pkt);
         }
         let duplicates = self.links[link].arrive(self.now, pkt);
         if duplicates > 0 {
-            self.sacks.share(pkt.sack, duplicates);
+            self.air.sacks.share(pkt.sack, duplicates);
         }
         if self.links[link].has_drops() {
             self.account_drops(link);
@@ -646,9 +692,9 @@ impl Simulation {
     #[cold]
     fn impair(&mut self, i: usize, pkt: Packet) {
         let duplicates = self.impairs[i].arrive(self.now, pkt);
-        self.sacks.share(pkt.sack, duplicates);
+        self.air.sacks.share(pkt.sack, duplicates);
         for lost in self.impairs[i].drain_drops() {
-            self.sacks.take(lost.sack);
+            self.air.sacks.take(lost.sack);
         }
         self.release(i);
     }
@@ -726,8 +772,9 @@ impl Simulation {
     #[inline]
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
+        self.air.show_arrival(now, &pkt);
         if pkt.flags.has(Flags::CORRUPT) {
-            self.sacks.take(pkt.sack);
+            self.air.sacks.take(pkt.sack);
             return;
         }
         if is_ack {
@@ -748,18 +795,19 @@ impl Simulation {
             let group = &mut self.groups[usize::from(pkt.group)];
             group.acked_bytes += u64::from(pkt.payload);
             let source = &mut self.sources[pkt.flow as usize - self.senders.len()];
-            self.air.launch(&group.reverse, now, &mut self.events, |out| source.on_data(&pkt, out));
+            self.air
+                .launch(&group.reverse, now, &mut self.events, |_, out| source.on_data(&pkt, out));
         }
     }
 
     #[cold]
     fn account_drops(&mut self, link: usize) {
-        let Simulation { links, groups, sacks, .. } = self;
+        let Simulation { links, groups, air, .. } = self;
         for pkt in links[link].drain_drops() {
             if is_payload(&pkt) {
                 groups[usize::from(pkt.group)].packets.dropped += 1;
             }
-            sacks.take(pkt.sack);
+            air.sacks.take(pkt.sack);
         }
     }
 
@@ -788,7 +836,7 @@ impl Simulation {
     }
 }
 
-impl Simulation {
+impl<T: Tap> Simulation<T> {
     /// The number of a source among the sources; `None` for a TCP flow.
     fn source(&self, flow: FlowId) -> Option<usize> {
         (flow as usize).checked_sub(self.senders.len())
@@ -817,6 +865,12 @@ impl Simulation {
 fn event_spacing(run: &Run) -> Span {
     let rate: u64 = run.links.iter().map(|l| l.rate_bps).sum();
     Rate::from_bps(rate.max(1_000_000)).time_for(u64::from(MTU_FRAME) / 3)
+}
+
+/// Travels from receiver to sender.
+#[inline]
+fn is_ack(pkt: &Packet) -> bool {
+    pkt.flags.has(Flags::ACK)
 }
 
 /// Applies the first matching rule of a place.

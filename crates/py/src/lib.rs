@@ -1,10 +1,13 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
+use std::path::PathBuf;
+
 use l4slab_core::aqm::registry as qdiscs;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::probe::Series;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
+use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -22,12 +25,26 @@ fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py,
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
 /// {column: [value…]}, "delivered_packets": n, "events": n}`. A ValueError says in one sentence
-/// what is wrong with the run. Other Python threads go on meanwhile.
+/// what is wrong with the run. With a folder `captures` each packet is written down there, in files
+/// that call the run `title`; an OSError says what the file system refused. Other Python threads go on
+/// meanwhile.
 #[pyfunction]
-fn simulate<'py>(py: Python<'py>, run_json: &str) -> PyResult<Bound<'py, PyDict>> {
+#[pyo3(signature = (run_json, captures=None, title=""))]
+fn simulate<'py>(
+    py: Python<'py>,
+    run_json: &str,
+    captures: Option<PathBuf>,
+    title: &str,
+) -> PyResult<Bound<'py, PyDict>> {
     let recording = py.detach(|| {
         let run = Run::from_json(run_json).map_err(refused)?;
-        Ok::<_, PyErr>(Simulation::new(&run).map_err(refused)?.run())
+        let Some(folder) = captures else {
+            return Ok::<_, PyErr>(Simulation::new(&run).map_err(refused)?.run());
+        };
+        let mut captures = Captures::create(&folder, title, &run)?;
+        let recording = Simulation::tapped(&run, &mut captures).map_err(refused)?.run();
+        captures.finish()?;
+        Ok(recording)
     })?;
     let d = PyDict::new(py);
     d.set_item("flows", to_python(py, &recording.flows)?)?;

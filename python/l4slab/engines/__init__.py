@@ -31,6 +31,14 @@ class Recording:
     series: pl.DataFrame
 
 
+@dataclass(frozen=True)
+class Captures:
+    """Where the packet captures of a run go, a folder that appears when they are complete, and what they call it."""
+
+    folder: Path
+    title: str
+
+
 class Engine(Protocol):
     """`name` is part of every run's id."""
 
@@ -44,8 +52,9 @@ class Engine(Protocol):
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         """The columns of the tables that this run will give, without running it in full."""
 
-    def execute(self, run_json: str, keep: Path | None = None) -> Recording:
+    def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it. Thread-safe. What a person may want to look at besides the tables goes into the folder `keep`.
+        With `captures`, each packet is written down.
 
         Raises ValueError with one sentence for a description that it cannot run, EngineError where it breaks off.
         """

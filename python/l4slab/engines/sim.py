@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import _core, metrics
-from l4slab.engines import EngineError, Recording
+from l4slab.engines import Captures, EngineError, Recording
 from l4slab.errors import one_line
 
 
@@ -31,10 +31,16 @@ class SimEngine:
         recording = self.execute(json.dumps({**description, **short, "flows": flows, "at": changes}))
         return {name: getattr(recording, name).schema for name in metrics.TABLES}
 
-    def execute(self, run_json: str, keep: Path | None = None) -> Recording:
+    def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         del keep
         try:
-            tables = _core.simulate(run_json)
+            if captures is None:
+                tables = _core.simulate(run_json)
+            else:
+                tables = _core.simulate(run_json, captures.folder, captures.title)
+        except OSError as error:
+            reason = error.strerror or one_line(str(error))
+            raise EngineError(f"the captures cannot be written ({reason}); see that the disk has room") from None
         except BaseException as error:
             # A broken invariant in the core panics; PyO3 raises that outside of Exception.
             if type(error).__name__ != "PanicException":

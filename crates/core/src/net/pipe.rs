@@ -28,6 +28,10 @@ impl Pipe {
         }
         before == 0 && !self.under_way.is_empty()
     }
+    /// Everything in it, first what comes out first.
+    pub fn under_way(&self) -> &Outbox {
+        &self.under_way
+    }
     /// The packet that comes out after `n` others.
     #[inline]
     pub fn peek(&self, n: usize) -> Option<&Packet> {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{GroupStats, Simulation};
 use crate::aqm::Gauges;
 use crate::net::link::{Interval, QueueStats};
+use crate::net::tap::Tap;
 use crate::packet::FlowId;
 use crate::probe::{Distribution, Series};
 use crate::time::{Span, Time};
@@ -86,7 +87,7 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-impl Simulation {
+impl<T: Tap> Simulation<T> {
     /// Warm-up is over: statistics start anew.
     pub(super) fn begin_measuring(&mut self) {
         for i in 0..self.groups.len() {
@@ -257,7 +258,7 @@ fn record_interval(series: &mut Series, x: &Interval, span: f64) {
 }
 
 /// Closes the books.
-pub(super) fn finish(mut sim: Simulation) -> Recording {
+pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
     let seconds = sim.end.since(sim.warmup).as_secs_f64();
     let mut flows: Vec<FlowRow> =
         (0..sim.groups.len()).map(|i| flow_row(&sim, i, seconds)).collect();
@@ -279,7 +280,7 @@ pub(super) fn finish(mut sim: Simulation) -> Recording {
     }
 }
 
-fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
+fn flow_row<T: Tap>(sim: &Simulation<T>, i: usize, seconds: f64) -> FlowRow {
     let retransmitted = sim.retransmitted(i);
     let g = &sim.groups[i];
     let s = &g.stats;
@@ -324,7 +325,7 @@ fn flow_row(sim: &Simulation, i: usize, seconds: f64) -> FlowRow {
     }
 }
 
-fn link_rows(sim: &mut Simulation, i: usize, seconds: f64) -> Vec<LinkRow> {
+fn link_rows<T: Tap>(sim: &mut Simulation<T>, i: usize, seconds: f64) -> Vec<LinkRow> {
     let end: Time = sim.end;
     let link = &mut sim.links[i];
     let capacity = link.capacity_bits(end);

@@ -156,6 +156,7 @@ impl UdpPrague {
         self.receiver.count(pkt);
         let Totals { received, ce, lost } = self.receiver.totals;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, FEEDBACK_FRAME, Ecn::Ect1);
+        p.payload = (FEEDBACK_FRAME - OVERHEAD) as u16;
         p.stamp = pkt.stamp;
         p.seq = received;
         // The totals travel where an AccECN option has its counters.

@@ -87,6 +87,8 @@ pub fn field_feedback(field: Ecn) -> TcpBits {
 /// Offset of the ACE counter, so that zero marks are not an all-zero field (RFC 9768, 3.2.1).
 const ACE_INIT: u32 = 5;
 const ACE_MASK: u32 = 7;
+/// The ACE field before any mark.
+pub const ACE_START: TcpBits = TcpBits(ACE_INIT as u8);
 /// Counters of the option are 24 bits wide and start at 1, 0, 1 (RFC 9768, 3.2.1).
 const BYTES_MASK: u32 = 0xff_ffff;
 const E0B_INIT: u32 = 1;
@@ -98,6 +100,11 @@ const THINNED_ACKS: u32 = 4;
 pub const MAX_PENDING_CE: u32 = 6;
 /// Length of the option with all three counters, padded.
 pub const OPTION_LEN: u32 = 12;
+
+/// The ACE field after one more mark.
+pub fn next_ace(ace: TcpBits) -> TcpBits {
+    TcpBits((ace.0 + 1) & ACE_MASK as u8)
+}
 
 /// The receiver's counters.
 #[derive(Clone, Debug, Default)]

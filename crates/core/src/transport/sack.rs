@@ -76,6 +76,10 @@ impl SackStore {
             self.slots[slot.0 as usize].carriers += duplicates;
         }
     }
+    /// The blocks of a packet that is still under way.
+    pub fn get(&self, slot: SackSlot) -> Blocks {
+        if slot.is_some() { self.slots[slot.0 as usize].blocks } else { Blocks::default() }
+    }
     /// Takes the blocks of one packet out. A packet that is dropped must be taken out too.
     pub fn take(&mut self, slot: SackSlot) -> Blocks {
         if !slot.is_some() {

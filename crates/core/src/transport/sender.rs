@@ -122,6 +122,8 @@ pub struct Sender {
     data_codepoint: Ecn,
     pub(super) announce_cwr: bool,
     pub(super) accecn: AccEcnSender,
+    /// The ACE field of what it sends; nothing without AccECN.
+    ace: TcpBits,
     // Totals for statistics.
     pub retransmitted: u64,
     pub acked_bytes: u64,
@@ -165,6 +167,7 @@ impl Sender {
             data_codepoint: Ecn::NotEct,
             announce_cwr: false,
             accecn: AccEcnSender::default(),
+            ace: TcpBits::default(),
             retransmitted: 0,
             acked_bytes: 0,
             started_at: Time::ZERO,
@@ -267,6 +270,7 @@ impl Sender {
             third.bits = ecn::field_feedback(pkt.ecn);
         }
         third.stamp = now;
+        third.tsval = self.ts_recent;
         out.push_back(third);
         self.update_pacing_rate();
         self.transmit(now, Push::Normal, out);
@@ -293,6 +297,7 @@ impl Sender {
             _ => Ecn::Ect0,
         };
         if self.mode == EcnMode::AccEcn {
+            self.ace = ecn::ACE_START;
             // Linux 7.2 sends the option on data too, at the expense of payload.
             self.win.mss -= ecn::OPTION_LEN;
             self.win.header += ecn::OPTION_LEN;
@@ -318,6 +323,9 @@ impl Sender {
         }
         let blocks = sacks.take(pkt.sack);
         if self.phase == Phase::Established && self.passes_paws(pkt) {
+            if pkt.ecn == Ecn::Ce && self.mode == EcnMode::AccEcn {
+                self.ace = ecn::next_ace(self.ace);
+            }
             self.on_ack(now, pkt, &blocks, out);
         }
     }
@@ -553,6 +561,8 @@ impl Sender {
         let mut p = Packet::new(self.config.flow, self.config.group, Flags::DATA, len, Ecn::NotEct);
         p.payload = payload as u16;
         p.stamp = now;
+        p.tsval = self.ts_recent;
+        p.bits = self.ace;
         p
     }
 

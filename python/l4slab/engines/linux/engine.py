@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
-from l4slab.engines import EngineError, LackingError, Recording
+from l4slab.engines import Captures, EngineError, LackingError, Recording
 from l4slab.engines.linux import build, lab, recording
 from l4slab.engines.linux.machine import FOLDER, Machine, MachineError, remove_leftovers
 from l4slab.errors import InputError
@@ -44,8 +44,8 @@ class LinuxEngine:
         empty = recording.empty_tables()
         return {name: getattr(empty, name).schema for name in metrics.TABLES}
 
-    def execute(self, run_json: str, keep: Path | None = None) -> Recording:
-        """Run it; with `keep`, commands, logs and (where L4SLAB_CAPTURES is set) captures are kept there."""
+    def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
+        """Run it; with `keep`, commands and logs are kept there."""
         run = json.loads(run_json)
         kernel = build.installed()
         if kernel is None:
@@ -53,10 +53,13 @@ class LinuxEngine:
         if not (build.root() / "lab" / "lab").is_file():
             raise EngineError(f'the user land in {build.root()} is not complete; build it with "{_BUILD}"')
         _refuse(run, kernel.controls)
-        made = lab.build(run, pcap=bool(os.environ.get("L4SLAB_CAPTURES")))
+        made = lab.build(run, pcap=captures is not None)
         try:
             with _folder(run) as folder:
-                return _execute(made, kernel, folder, keep)
+                recorded = _execute(made, kernel, folder, keep)
+                if captures is not None:
+                    _keep_captures(folder, captures.folder)
+                return recorded
         except OSError as error:
             raise EngineError(_disk_sentence(error)) from None
 
@@ -110,10 +113,21 @@ def _limit_s(run: Mapping[str, Any]) -> float:
 
 def _keep(folder: Path, keep: Path) -> None:
     keep.mkdir(parents=True, exist_ok=True)
-    for name in (*_KEPT, *(path.name for path in folder.glob("*.pcap"))):
+    for name in _KEPT:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, keep / name)
     shutil.copyfile(build.DATA / "lab.c", keep / "lab.c")
+
+
+def _keep_captures(folder: Path, keep: Path) -> None:
+    """The captures of all links at once, so that a folder that is there is complete."""
+    temporary = keep.with_name(f".{keep.name}.{os.getpid()}.tmp")
+    for leftover in (temporary, keep):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    for path in folder.glob("*.pcap"):
+        shutil.copyfile(path, temporary / path.name)
+    temporary.rename(keep)
 
 
 def _disk_sentence(error: OSError) -> str:

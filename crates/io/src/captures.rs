@@ -1,0 +1,138 @@
+//! The captures of a run: for each flow group `FLOW-client.pcapng.gz` and `FLOW-server.pcapng.gz` in
+//! one folder, which appears when they are complete.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use l4slab_core::net::tap::{End, Tap};
+use l4slab_core::packet::Packet;
+use l4slab_core::scenario::{Kind, Run};
+use l4slab_core::time::Time;
+use l4slab_core::transport::sack::Blocks;
+
+use crate::frame::MAX_HEADERS;
+use crate::pcapng::{About, Writer};
+use crate::wire::Wire;
+
+/// Captures under construction; what a simulation is tapped with.
+pub struct Captures {
+    folder: PathBuf,
+    /// What is there until then.
+    temporary: PathBuf,
+    /// Of each group the client's and the server's file.
+    files: Vec<[Writer<BufWriter<File>>; 2]>,
+    wires: Vec<Wire>,
+    failure: Option<io::Error>,
+}
+
+impl Captures {
+    /// Begins captures of `run`, called `title`, that are to be in `folder`.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create(folder: &Path, title: &str, run: &Run) -> io::Result<Captures> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+        remove(&temporary)?;
+        fs::create_dir_all(&temporary)?;
+        let mut made = Captures {
+            folder: folder.to_owned(),
+            temporary,
+            files: Vec::new(),
+            wires: wires(run),
+            failure: None,
+        };
+        for flow in &run.flows {
+            let open = |end: &str, what: &str| -> io::Result<_> {
+                let path = made.temporary.join(file_name(&flow.name, end));
+                let about = About {
+                    comment: &format!("{title}: flow {} at its {end}", flow.name),
+                    interface: &format!("{}-{end}", flow.name),
+                    description: what,
+                    snap_length: MAX_HEADERS as u32,
+                };
+                Ok(Writer::new(BufWriter::new(File::create(path)?), &about))
+            };
+            let pair = [
+                open("client", "the sender's host: data leaves, ACKs arrive")?,
+                open("server", "the receiver's host: data arrives, ACKs leave")?,
+            ];
+            made.files.push(pair);
+        }
+        Ok(made)
+    }
+
+    /// Completes the files and puts the folder in place.
+    ///
+    /// # Errors
+    /// The first that the file system has told of. There are no captures then.
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        for file in std::mem::take(&mut self.files).into_iter().flatten() {
+            let mut out = file.finish()?;
+            out.flush()?;
+            out.get_ref().sync_all()?;
+        }
+        remove(&self.folder)?;
+        fs::rename(&self.temporary, &self.folder)
+    }
+}
+
+impl Drop for Captures {
+    fn drop(&mut self) {
+        // Of what has not been finished, nothing stays. Nobody is left to tell if that fails.
+        let _ = remove(&self.temporary);
+    }
+}
+
+impl Tap for Captures {
+    fn see(&mut self, now: Time, end: End, pkt: &Packet, blocks: &Blocks) {
+        if self.failure.is_some() {
+            return;
+        }
+        let headers = self.wires[pkt.flow as usize].headers(now, end, pkt, blocks);
+        let file = &mut self.files[usize::from(pkt.group)][end as usize];
+        let written = file.packet(now.0, headers.as_slice(), u32::from(pkt.frame_len));
+        self.failure = written.err();
+    }
+}
+
+/// All flows by their number: TCP flows come first.
+fn wires(run: &Run) -> Vec<Wire> {
+    let of_tcp = |tcp: bool| {
+        let groups =
+            run.flows.iter().enumerate().filter(move |(_, f)| (f.kind == Kind::Tcp) == tcp);
+        groups.flat_map(|(group, f)| (0..f.count).map(move |index| (group as u16, index)))
+    };
+    let flows = of_tcp(true).chain(of_tcp(false));
+    let numbered = flows.enumerate();
+    numbered
+        .map(|(n, (group, index))| {
+            let udp = run.flows[usize::from(group)].kind != Kind::Tcp;
+            Wire::new(run.seed, group, index, n as u32, udp)
+        })
+        .collect()
+}
+
+/// The flow's name with what does not belong into file names written as %XX.
+fn file_name(flow: &str, end: &str) -> String {
+    let mut name = String::new();
+    for byte in flow.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'+' => name.push(byte.into()),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    format!("{name}-{end}.pcapng.gz")
+}
+
+/// Removes a folder, if it is there.
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
