@@ -845,8 +845,14 @@ fn make_tcp(
         (EcnSupport::AccEcn, EcnWish::Ect1AccEcn) => Ecn::Ect1,
         _ => Ecn::Ect0,
     };
-    let config =
-        SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
+    let config = SenderConfig {
+        flow,
+        group,
+        ecn: support,
+        pace_bps: spec.pace_bps,
+        bytes: spec.bytes,
+        receive_window: spec.receive_window_bytes,
+    };
     let echo = match cc.ecn() {
         EcnWish::Ect0Runs => Echo::Runs,
         _ => Echo::UntilCwr,
