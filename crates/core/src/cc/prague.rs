@@ -695,7 +695,7 @@ mod tests {
             (c.target_srtt8 / 8, c.transition, c.alpha_bits, c.alpha_starts_at_one, c.min_burst)
         };
         // RTTs of the earlier versions count in steps of 128 us.
-        assert_eq!(numbers("0.5"), (9_984, 100, 20, true, 2));
+        assert_eq!(numbers("0.5"), (9_984, 100, 20, true, 1));
         assert_eq!(numbers("0.6"), (24_960, 500, 20, true, 2));
         assert_eq!(numbers("0.7"), (25_000, 4, 24, false, 1));
         let older = c(&[("rtt_target", "5ms"), ("alpha_mode", "0"), ("version", "0.5")]);
