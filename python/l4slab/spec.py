@@ -129,6 +129,7 @@ class TcpFlow(_Flow):
     peer_ecn: TcpEcn | None = None
     reverse_path: list[str] = Field([], examples=['["bottleneck"]'])
     pace: Rate | None = None
+    receive_window: Size | None = Field(None, examples=['"3MB"'])
     options: dict[str, Annotated[str, BeforeValidator(_option_text)]] = Field({}, examples=['{ version = "0.7" }'])
 
 
@@ -839,6 +840,8 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
             "pace_bps": flow.pace,
             "options": _controller_options(flow, table),
         }
+        if flow.receive_window is not None:
+            resolved["receive_window_bytes"] = flow.receive_window
     for key in ("path", "reverse_path"):
         for position, link in enumerate(resolved[key]):
             if link not in links:

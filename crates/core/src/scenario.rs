@@ -117,6 +117,8 @@ pub struct FlowSpec {
     #[serde(default)]
     pub pace_bps: Option<u64>,
     #[serde(default)]
+    pub receive_window_bytes: Option<u64>,
+    #[serde(default)]
     pub options: BTreeMap<String, String>,
     #[serde(default)]
     pub rate_bps: Option<u64>,

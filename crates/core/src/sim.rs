@@ -913,8 +913,14 @@ fn make_tcp(
         (EcnSupport::AccEcn, EcnWish::Ect1AccEcn) => Ecn::Ect1,
         _ => Ecn::Ect0,
     };
-    let config =
-        SenderConfig { flow, group, ecn: support, pace_bps: spec.pace_bps, bytes: spec.bytes };
+    let config = SenderConfig {
+        flow,
+        group,
+        ecn: support,
+        pace_bps: spec.pace_bps,
+        bytes: spec.bytes,
+        receive_window: spec.receive_window_bytes,
+    };
     // Only a peer with the same controller echoes runs. One with another setting is an ordinary host,
     // and the handshake does not tell the sender.
     let echo = match cc.ecn() {

@@ -267,6 +267,8 @@ def _flow(flow: dict[str, Any]) -> str:
         parts += [f"{flow['bytes']} B"]
     if flow["pace_bps"]:
         parts += [f"paced at {_rate(flow['pace_bps'])}"]
+    if flow.get("receive_window_bytes"):
+        parts += [f"receive window {flow['receive_window_bytes']} B"]
     parts += [f"{key} {value}" for key, value in flow["options"].items()]
     parts += [f"over {' '.join(flow['path'])}"]
     if flow["reverse_path"]:

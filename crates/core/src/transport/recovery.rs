@@ -588,7 +588,7 @@ impl Sender {
                 }
             } else if advanced && !recovered {
                 self.recovery.high_seq = self.board.nxt;
-                if self.has_data() {
+                if self.has_data() && self.receiver_room() > 0 {
                     return Resend::New;
                 }
                 self.recovery.frto = false;

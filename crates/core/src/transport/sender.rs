@@ -52,6 +52,8 @@ pub struct SenderConfig {
     pub pace_bps: Option<u64>,
     /// Size of the transfer; `None`: endless.
     pub bytes: Option<u64>,
+    /// What the receiver lets be outstanding; `None`: anything.
+    pub receive_window: Option<u64>,
 }
 
 /// Where a connection is in its life.
@@ -382,6 +384,16 @@ impl Sender {
         self.endless || self.bytes_left > 0
     }
 
+    /// Segments that still fit into the receiver's window. It counts what it has out of order, too.
+    #[inline]
+    pub(super) fn receiver_room(&self) -> u32 {
+        let Some(bytes) = self.config.receive_window else {
+            return u32::MAX;
+        };
+        let segments = (bytes / u64::from(self.win.mss)).max(1);
+        segments.saturating_sub(u64::from(self.board.nxt - self.board.una)) as u32
+    }
+
     /// Must the next segment wait for the pacing clock? If so, sets the timer.
     #[inline]
     fn pacing_blocks(&mut self, now: Time) -> bool {
@@ -488,7 +500,10 @@ impl Sender {
                 }
                 quota = 1;
             }
-            quota = quota.min(burst);
+            quota = quota.min(burst).min(self.receiver_room());
+            if quota == 0 {
+                break;
+            }
             self.fill_chunk(quota);
             let many = self.endless || self.bytes_left > u64::from(self.win.mss);
             if many && push == Push::Normal && self.should_defer(now, burst) {
@@ -738,7 +753,7 @@ impl Sender {
         if self.recovery.probe_end.is_none() {
             let before = self.board.packets_out();
             let mut retransmitted = false;
-            if self.has_data() {
+            if self.has_data() && self.receiver_room() > 0 {
                 self.transmit(now, Push::Probe, out);
             } else if before > 0 {
                 let last = self.board.nxt - 1;
@@ -772,8 +787,14 @@ mod tests {
     /// duplicates of what is acknowledged that are younger than a timeout (here 1200 ms: 1 s at 1200 Hz).
     #[test]
     fn paws_discards_overtaken_acks() {
-        let config =
-            SenderConfig { flow: 0, group: 0, ecn: EcnSupport::Off, pace_bps: None, bytes: None };
+        let config = SenderConfig {
+            flow: 0,
+            group: 0,
+            ecn: EcnSupport::Off,
+            pace_bps: None,
+            bytes: None,
+            receive_window: None,
+        };
         let mut s = Sender::new(config, Box::new(Reno::plain()));
         s.board.una = 20;
         assert!(s.passes_paws(&ack(20, 5000)));

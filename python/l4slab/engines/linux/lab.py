@@ -332,6 +332,10 @@ def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
     for spec in run["flows"]:
         if spec["kind"] != "tcp":
             continue
+        if spec.get("receive_window_bytes") is not None:
+            raise ValueError(
+                f'flow "{spec["name"]}": receive_window is of the sim engine; leave it out, or use that engine'
+            )
         cc, options = spec["cc"], dict(spec["options"])
         other, others = seen.setdefault(cc, (spec["name"], options))
         if others != options:

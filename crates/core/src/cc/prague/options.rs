@@ -23,10 +23,16 @@ pub const PARAMETERS: &[Param] = &[
                to 31 %, \"buggy24\": so with the 20-bit constants in the 24-bit code",
     },
     Param {
-        name: "ignore_loss_in_l4s",
+        name: "loss_in_slow_start",
+        default: "halves",
+        help: "\"ignored\": slow start goes on whatever is lost, until an ACK reports nothing but \
+               marks (as in 0.5)",
+    },
+    Param {
+        name: "unlimited_growth",
         default: "off",
-        help: "\"on\": past slow start, no reaction to a loss until the queue is taken for classic (as in \
-               April 2020)",
+        help: "\"on\": the window grows also while something else limits what is in flight (as in \
+               0.5)",
     },
     Param {
         name: "rtt_target",
@@ -113,7 +119,8 @@ const V0_5: Defaults = &[
     ("cwnd_fraction", "carry"),
     ("cwnd_mode", "window"),
     ("min_mss", "0"),
-    ("min_tso_segs", "2"),
+    ("loss_in_slow_start", "ignored"),
+    ("unlimited_growth", "on"),
 ];
 const V0_6: Defaults = &[
     ("rtt_transition", "500"),
@@ -177,7 +184,8 @@ pub struct Config {
     pub min_burst: u32,
     pub max_burst: u32,
     pub fallback: Fallback,
-    pub ignores_loss_in_l4s: bool,
+    pub ignores_loss_in_slow_start: bool,
+    pub grows_unlimited: bool,
 }
 
 impl Config {
@@ -202,11 +210,6 @@ impl Config {
             }
             _ => Fallback::Off,
         };
-        let ignores_loss_in_l4s = o.switch("ignore_loss_in_l4s")?;
-        if ignores_loss_in_l4s && fallback == Fallback::Off {
-            let fix = "goes by the detector's verdict; give fallback \"correct\" too";
-            return Err(o.refuse("ignore_loss_in_l4s", fix));
-        }
         Ok(Config {
             target_srtt8: target_srtt8 - target_srtt8 % rtt_unit8,
             transition: o.integer("rtt_transition", 0..=1_000_000)? as u32,
@@ -232,7 +235,9 @@ impl Config {
             min_burst: o.integer("min_tso_segs", 1..=1000)? as u32,
             max_burst: o.integer("max_tso_segs", 0..=1000)? as u32,
             fallback,
-            ignores_loss_in_l4s,
+            ignores_loss_in_slow_start: o.choice("loss_in_slow_start", &["halves", "ignored"])?
+                == "ignored",
+            grows_unlimited: o.switch("unlimited_growth")?,
         })
     }
 }
