@@ -48,10 +48,11 @@ def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.Monk
 
 
 def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("arch/um", "net/ipv4"):
+    for name in ("arch/um", "net/ipv4", "drivers/net"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "arch/um/Kconfig").write_text("config HZ\n\tint\n\tdefault 100\n")
     (tmp_path / "net/ipv4/Makefile").write_text("obj-y := route.o\n")
+    (tmp_path / "drivers/net/veth.c").write_text("{\n\tskb_tx_timestamp(skb);\n}\n")
     module = tmp_path / "module"
     module.mkdir()
     (module / "tcp_prague.c").write_text("int x;\n")
@@ -60,6 +61,8 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         build._patch(tmp_path)
         assert (tmp_path / "arch/um/Kconfig").read_text() == "config HZ\n\tint\n\tdefault 250\n"
         assert (tmp_path / "net/ipv4/Makefile").read_text() == "obj-y := route.o\nobj-y += tcp_prague.o\n"
+        veth = "{\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;\n\tskb_tx_timestamp(skb);\n}\n"
+        assert (tmp_path / "drivers/net/veth.c").read_text() == veth
     assert (tmp_path / "net/ipv4/tcp_prague.c").read_text() == "int x;\n"
     monkeypatch.setattr(build, "prague_source", lambda: None)
     build._patch(tmp_path)

@@ -3,9 +3,10 @@
 Everything comes through apt, from the archive that the machine's own apt sources name, suite sid, with its signatures
 checked. Nothing needs root: packages are unpacked, not installed. Each step leaves a stamp and is not repeated.
 
-The kernel's source is not changed but for two things: HZ of arch/um, which is no option there, is 250 as in the
-kernels of Debian and Ubuntu (CUBIC's clock ticks in jiffies), and the project's TCP Prague is put beside the other
-congestion controls.
+The kernel's source is not changed but for three things: HZ of arch/um, which is no option there, is 250 as in the
+kernels of Debian and Ubuntu (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP wanted
+to send is not told (else `fq` of a router would take it for the time of arrival); and the project's TCP Prague is put
+beside the other congestion controls.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pathlib import Path
 from l4slab.errors import L4slabError, one_line
 
 HZ = 250
+# In veth_xmit: what stands there, and what is put in front of it.
+_WIRE = ("\n\tskb_tx_timestamp(skb);\n", "\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;")
 OLDEST = (7, 2)
 DATA = Path(__file__).parent / "data"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -187,7 +190,7 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int) -> 
 def _inputs() -> str:
     """What the kernel is made from, but for the source."""
     digest = hashlib.sha256((DATA / "kernel.config").read_bytes())
-    digest.update(str(HZ).encode())
+    digest.update(f"{HZ}{_WIRE}".encode())
     if (prague := prague_source()) is not None:
         digest.update((prague / "tcp_prague.c").read_bytes())
     return digest.hexdigest()[:16]
@@ -412,6 +415,12 @@ def _patch(source: Path) -> None:
         raise BuildError(f"{kconfig} has no HZ where it was looked for; this kernel is too new for this version")
     if patched != text:
         kconfig.write_text(patched)
+    veth = source / "drivers/net/veth.c"
+    text = veth.read_text()
+    if _WIRE[1] not in text:
+        if text.count(_WIRE[0]) != 1:
+            raise BuildError(f"{veth} does not send as it was known to; this kernel is too new for this version")
+        veth.write_text(text.replace(_WIRE[0], "".join(reversed(_WIRE))))
     makefile = source / "net/ipv4/Makefile"
     text = makefile.read_text()
     line = "obj-y += tcp_prague.o\n"
