@@ -17,3 +17,4 @@ mod sce;
 mod step;
 mod timing;
 mod utilisation;
+mod web;
