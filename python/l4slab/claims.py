@@ -1,7 +1,8 @@
 """Claims: statements of a study, checked by SQL over the result tables.
 
 In a claim, `flows`, `links`, `series` and `transfers` are the rows of the experiment it stands in; `all_flows`,
-`all_links`, `all_series` and `all_transfers` those of every experiment in the results folder. In a study file, both are the latter.
+`all_links`, `all_series` and `all_transfers` those of every experiment in the results folder. In a study file, both are
+the latter.
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
 
 
 def connect_to(tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> duckdb.DuckDBPyConnection:
-    """A database with these tables of results."""
+    """A database with these tables of results; one that is not given has no rows."""
     connection = connect()
-    for table in metrics.TABLES:
-        connection.register(f"all_{table}", tables[table])
+    for table, schema in metrics.TABLES.items():
+        empty = pl.DataFrame(schema=metrics.LABELS | schema).to_arrow()
+        connection.register(f"all_{table}", tables.get(table, empty))
     return connection
 
 

@@ -2,8 +2,8 @@
 
 A `[[published]]` table with `value` gives one figure. What it is compared with comes from `sql`, whose first column
 has a number per trial (or a single one), or from `flow` and `column`, short for
-`select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links`, `series` and `transfers` are what they are in a
-claim (`l4slab.claims`).
+`select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links`, `series` and `transfers` are what they are
+in a claim (`l4slab.claims`).
 
 A `[[published]]` table with `reference` names a CSV file of published figures; it is the table `reference` in `sql`,
 which gives a row per figure with the columns `quantity`, `published` and `measured`, and `unit` and `tolerance` where

@@ -101,11 +101,12 @@ SIZE = Dimension(
     {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
 )
 
-FREQUENCY = Dimension("frequency", "10/s", {"/h": 5 * 10**5, "/min": 3 * 10**7, "/s": 18 * 10**8}, per_si=18 * 10**8)
+# In millionths per minute, so that both units are whole.
+FREQUENCY = Dimension("frequency", "10/s", {"/min": 10**6, "/s": 60 * 10**6}, per_si=60 * 10**6)
 
 
 def si(value: object) -> object:
-    """A value as SQL expressions see it: "5ms" is 0.005, "100Mbit" is 1e8, "64kB" is 64000.0, "10/s" is 10.0, others stay."""
+    """As SQL expressions see it: "5ms" is 0.005, "100Mbit" is 1e8, "64kB" is 64000.0, "10/s" is 10.0, others stay."""
     if not isinstance(value, str):
         return value
     for dimension in (TIME, RATE, SIZE, FREQUENCY):

@@ -21,7 +21,7 @@ from l4slab.engines import Recording
 from l4slab.errors import StoreError
 from l4slab.store import Store
 
-TABLES = ("flows", "links", "series", "claims", "published")
+TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 
 BASE = """
 duration = "2s"

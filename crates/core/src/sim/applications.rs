@@ -5,7 +5,7 @@ use super::{ELEMENTS_PER_FLOW, Simulation, make_tcp};
 use crate::packet::{FlowId, Packet};
 use crate::time::{Span, Time};
 use crate::traffic::web::ideal_transfer;
-use crate::units::{ETHERNET_HEADER, Rate};
+use crate::units::ETHERNET_HEADER;
 
 /// Connections that come and go. Each has a flow number of its own, so that a late packet finds nobody;
 /// its ends are in a place that serves one connection after the other.
@@ -127,9 +127,10 @@ impl Simulation {
         let window = sender.window();
         let frame = u64::from(window.mtu() + ETHERNET_HEADER);
         let segments = bytes.div_ceil(u64::from(window.mss));
-        let links = g.forward.links().map(|l| self.links[l].shaper.rate().bps());
-        let rate = Rate::from_bps(links.min().unwrap_or(u64::MAX));
-        let data = ideal_transfer(segments, frame, forward + backward, rate);
+        let shapers = g.forward.links().map(|l| &self.links[l].shaper);
+        let slowest = shapers.min_by_key(|s| s.rate().bps())?;
+        let (rate, burst) = (slowest.rate(), slowest.burst_bytes());
+        let data = ideal_transfer(segments, frame, forward + backward, rate, burst);
         Some(Transfer {
             group: sender.group(),
             kind: if asked_at.is_some() { TransferKind::Request } else { TransferKind::Flow },

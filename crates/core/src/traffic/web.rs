@@ -67,20 +67,16 @@ impl Web {
 
 /// How soon `segments` could be delivered from the start of the first on, if nothing but slow start and
 /// the rate limited them: a window of ten segments, which doubles each round trip until it fills the
-/// path. `frame` bytes each; the first needs no time at the link, as under a shaper with tokens.
-pub fn ideal_transfer(segments: u64, frame: u64, rtt: Span, rate: Rate) -> Span {
+/// path. `frame` bytes each; the shaper lets `burst` bytes and one more packet go at once.
+pub fn ideal_transfer(segments: u64, frame: u64, rtt: Span, rate: Rate, burst: u64) -> Span {
     let mut window = u64::from(INITIAL_WINDOW);
     let (mut left, mut begun) = (segments.max(1), Span::ZERO);
-    while left > window {
-        let round = rate.time_for(frame * window).max(rtt);
-        begun = begun + round;
+    while left > window && rate.time_for(frame * window) <= rtt {
+        begun += rtt;
         left -= window;
-        if round > rtt {
-            break; // the path is full
-        }
         window *= 2;
     }
-    begun + rate.time_for(frame * (left - 1))
+    begun + rate.time_for((frame * (left - 1)).saturating_sub(burst))
 }
 
 #[cfg(test)]
@@ -92,7 +88,7 @@ mod tests {
 
     /// The distribution function of the bounded Pareto distribution, written down apart.
     fn below(x: f64) -> f64 {
-        (1.0 - (1e3 / x).powf(0.9)) / (1.0 - 1e-3_f64.powf(0.9))
+        (1.0 - math::pow(1e3 / x, 0.9)) / (1.0 - math::pow(1e-3, 0.9))
     }
 
     #[test]
@@ -115,8 +111,9 @@ mod tests {
         let mut sizes: Vec<u64> = (0..n).map(|_| SIZES.quantile(rng.unit())).collect();
         sizes.sort_unstable();
         let mean = sizes.iter().sum::<u64>() as f64 / f64::from(n);
-        let integral = 0.9 * 1e3_f64.powf(0.9) * (1e6_f64.powf(0.1) - 1e3_f64.powf(0.1))
-            / (0.1 * (1.0 - 1e-3_f64.powf(0.9)));
+        let pow = math::pow;
+        let integral =
+            0.9 * pow(1e3, 0.9) * (pow(1e6, 0.1) - pow(1e3, 0.1)) / (0.1 * (1.0 - pow(1e-3, 0.9)));
         assert!((integral - 8975.0).abs() < 1.0, "{integral}");
         assert!((mean / integral - 1.0).abs() < 0.01, "{mean}");
         let at = |q: f64| sizes[(q * f64::from(n)) as usize] as f64;
@@ -128,17 +125,20 @@ mod tests {
     #[test]
     fn ideal_times_by_hand() {
         let (rtt, rate) = (Span::from_millis(10), Rate::from_bps(12_000_000)); // 1 ms per 1500 B
-        let ms = |segments| ideal_transfer(segments, 1500, rtt, rate).as_millis_f64();
+        let ms = |segments| ideal_transfer(segments, 1500, rtt, rate, 0).as_millis_f64();
         assert_eq!((ms(1), ms(10)), (0.0, 9.0));
         // Ten segments fill 10 ms exactly.
         assert_eq!((ms(11), ms(30), ms(31)), (10.0, 29.0, 30.0));
         // At 100 ms, windows of 10, 20, 40 and 80; the next one fills the path.
-        let ms =
-            |segments| ideal_transfer(segments, 1500, Span::from_millis(100), rate).as_millis_f64();
+        let ms = |segments| {
+            ideal_transfer(segments, 1500, Span::from_millis(100), rate, 0).as_millis_f64()
+        };
         assert_eq!((ms(10), ms(11), ms(30), ms(31), ms(70)), (9.0, 100.0, 119.0, 200.0, 239.0));
         assert_eq!(
             (ms(71), ms(150), ms(151), ms(310), ms(400)),
             (300.0, 379.0, 400.0, 559.0, 649.0)
         );
+        // The bucket holds one packet: the second leaves with the first.
+        assert_eq!(ideal_transfer(3, 1500, rtt, rate, 1500), Span::from_millis(1));
     }
 }
