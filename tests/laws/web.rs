@@ -119,7 +119,7 @@ fn a_lone_flow_takes_half_a_round_trip_less() {
     let t = &r.0.transfers[0];
     assert_eq!((t.kind, r.0.transfers.len()), (TransferKind::Flow, 1));
     between("completion", ms(t.completion), 269.0 - 0.001, 270.001);
-    assert_eq!(ms(t.ideal.unwrap()), 269.0);
+    between("what the table calls ideal", ms(t.ideal.unwrap()), 269.0 - 0.001, 269.0);
     assert_eq!(t.response.unwrap().0, t.completion.0 - 100_000_000);
 }
 
@@ -146,6 +146,10 @@ fn every_queue_sees_the_same_requests() {
         let slack = (r.flow("web").unfinished + fifo.flow("web").unfinished) as usize;
         assert!(common + slack >= first.len(), "{qdisc}: {common} of {}", first.len());
         assert!(common > 2500);
+        // And no queue is quicker than none.
+        for t in of_kind(&r, TransferKind::Request) {
+            assert!(t.completion >= t.ideal.unwrap(), "{qdisc}: {t:?}");
+        }
     }
     assert_ne!(requests(&busy("pfifo limit 300", 2)), first);
 }
