@@ -66,6 +66,11 @@ class Results:
         return self._table("series")
 
     @cached_property
+    def transfers(self) -> pl.DataFrame:
+        """A row per run and completed transfer."""
+        return self._table("transfers")
+
+    @cached_property
     def claims(self) -> pl.DataFrame:
         """A row per claim with its verdict."""
         return self._table("claims")
@@ -244,7 +249,7 @@ def _finish(store: Store, plans: list[Plan]) -> list[str]:
 
     unused = store.consolidate(plans)
     tables: dict[str, Any] = {name: pq.read_table(store.folder / f"{name}.parquet") for name in ("flows", "links")}
-    tables["series"] = ds.dataset(store.folder / "series.parquet")
+    tables |= {name: ds.dataset(store.folder / f"{name}.parquet") for name in ("series", "transfers")}
     experiments = [plan.experiment for plan in plans]
     store.write("claims", claims.evaluate(experiments, tables))
     store.write("published", published.evaluate(experiments, tables))

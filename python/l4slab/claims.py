@@ -1,7 +1,8 @@
 """Claims: statements of a study, checked by SQL over the result tables.
 
-In a claim, `flows`, `links` and `series` are the rows of the experiment it stands in; `all_flows`, `all_links`
-and `all_series` those of every experiment in the results folder. In a study file, both are the latter.
+In a claim, `flows`, `links`, `series` and `transfers` are the rows of the experiment it stands in; `all_flows`,
+`all_links`, `all_series` and `all_transfers` those of every experiment in the results folder. In a study file, both are
+the latter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
-    """Make `flows`, `links` and `series` the rows that a claim of this file is about."""
+    """Make `flows`, `links`, `series` and `transfers` the rows that a claim of this file is about."""
     name = experiment.name.replace("'", "''")
     rows = "true" if experiment.is_study else f"experiment = '{name}'"
     for table in metrics.TABLES:
@@ -60,10 +61,11 @@ def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
 
 
 def connect_to(tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> duckdb.DuckDBPyConnection:
-    """A database with these tables of results."""
+    """A database with these tables of results; one that is not given has no rows."""
     connection = connect()
-    for table in metrics.TABLES:
-        connection.register(f"all_{table}", tables[table])
+    for table, schema in metrics.TABLES.items():
+        empty = pl.DataFrame(schema=metrics.LABELS | schema).to_arrow()
+        connection.register(f"all_{table}", tables.get(table, empty))
     return connection
 
 
@@ -73,7 +75,8 @@ def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
     seen: set[str] = set()
     for experiment, run in ((plan.experiment, run) for plan in plans for run in plan.runs):
         qdiscs = [place["qdisc"] for section in ("links", "at") for place in run.description[section]]
-        kinds = {str(qdisc).partition(" ")[0] for qdisc in qdiscs} | {flow["cc"] for flow in run.description["flows"]}
+        kinds = {str(qdisc).partition(" ")[0] for qdisc in qdiscs}
+        kinds |= {flow[key] for flow in run.description["flows"] for key in ("kind", "cc") if flow[key]}
         if kinds <= seen:
             continue
         seen |= kinds
@@ -118,7 +121,7 @@ def select(
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
     """A row per claim with its verdict and evidence (see `metrics.CLAIMS`).
 
-    `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets.
+    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets.
     """
     rows = []
     with connect_to(tables) as connection:

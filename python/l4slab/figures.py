@@ -1,7 +1,7 @@
 """The figures that a study draws: what each shows is a query over the result tables, how it looks is its kind.
 
-In its SQL, `flows`, `links` and `series` are what they are in a claim (`l4slab.claims`). The query gives a row per
-mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be left out.
+In its SQL, `flows`, `links`, `series` and `transfers` are what they are in a claim (`l4slab.claims`). The query gives
+a row per mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be left out.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def draw(
 ) -> Iterator[tuple[Figure, Drawing | None]]:
     """Every figure with its drawing, None where there is nothing to draw.
 
-    `tables` are `flows`, `links` and `series` of all experiments, as Arrow tables or datasets; `flows` orders the
-    colours of the kind "runs".
+    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets; `flows`
+    orders the colours of the kind "runs".
     """
     with connect_to(tables) as connection:
         for experiment in experiments:

@@ -37,7 +37,7 @@ FLOWS: Schema = {
     "sce_pct": _FLOAT,  # ECT(0) made ECT(1) by a queue, likewise
     "drop_pct": _FLOAT,
     "retransmits": _INT,
-    "transfers": _INT,  # completed ones, of flows with `bytes`
+    "transfers": _INT,  # completed ones: flows with `bytes`, web requests, video frames
     "completion_ms_p50": _FLOAT,
     "completion_ms_p99": _FLOAT,
 }
@@ -80,7 +80,19 @@ SERIES: Schema = {
     "p_l_native": _FLOAT,
 }
 
-TABLES: dict[str, Schema] = {"flows": FLOWS, "links": LINKS, "series": SERIES}
+# A row per transfer that was completed: a flow with `bytes`, a web request, a video frame, a viewer's input.
+TRANSFERS: Schema = {
+    "flow": _TEXT,
+    "kind": _TEXT,  # flow | request | frame | input
+    "start_s": _FLOAT,
+    "size_bytes": _INT,
+    "completion_ms": _FLOAT,
+    "response_ms": _FLOAT,  # without the handshake; of an input, without the wait for the next frame
+    "ideal_ms": _FLOAT,  # completion on an empty path
+    "retransmits": _INT,
+}
+
+TABLES: dict[str, Schema] = {"flows": FLOWS, "links": LINKS, "series": SERIES, "transfers": TRANSFERS}
 
 CLAIMS: Schema = {
     "experiment": _TEXT,
@@ -156,7 +168,7 @@ BARS: Schema = {
 }
 
 # What stands in a column's name, and how a person writes it.
-UNITS = {"mbps": "Mb/s", "ms": "ms", "pct": "%", "packets": "packets", "s": "s"}
+UNITS = {"mbps": "Mb/s", "ms": "ms", "pct": "%", "packets": "packets", "bytes": "B", "s": "s"}
 
 
 def unit_of(column: str) -> str:

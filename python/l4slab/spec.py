@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from l4slab import _core, metrics
 from l4slab.errors import InputError, one_line, suggest
-from l4slab.units import RATE, SIZE, TIME, Dimension
+from l4slab.units import FREQUENCY, RATE, SIZE, TIME, Dimension
 
 Level = str | int | float | bool
 
@@ -78,6 +78,7 @@ Rate = Annotated[int, _quantity(RATE)]
 Size = Annotated[int, _quantity(SIZE)]
 Duration = Annotated[int, _quantity(TIME)]
 TimeOrZero = Annotated[int, _quantity(TIME, zero=True)]
+Frequency = Annotated[int, _quantity(FREQUENCY)]
 TcpEcn = Literal["accecn", "classic", "sce", "off"]
 Captured = Literal["none", "first trial", "all trials"]
 
@@ -118,19 +119,44 @@ class _Flow(_Table):
     path: list[str] | None = Field(None, examples=['["bottleneck"]'])
 
 
-class TcpFlow(_Flow):
-    """`count` TCP connections. Times in ns, sizes in bytes, rates in bit/s."""
+class _Tcp(_Flow):
+    """What connections are like. Times in ns, sizes in bytes, rates in bit/s."""
 
-    kind: Literal["tcp"] = "tcp"
     cc: str = Field(examples=['"cubic"'])
     rtt: Duration = Field(examples=['"10ms"'])
-    bytes: Size | None = None
     ecn: TcpEcn | None = None
     peer_ecn: TcpEcn | None = None
     reverse_path: list[str] = Field([], examples=['["bottleneck"]'])
     pace: Rate | None = None
     receive_window: Size | None = Field(None, examples=['"3MB"'])
     options: dict[str, Annotated[str, BeforeValidator(_option_text)]] = Field({}, examples=['{ version = "0.7" }'])
+
+
+class TcpFlow(_Tcp):
+    """`count` TCP connections."""
+
+    kind: Literal["tcp"] = "tcp"
+    bytes: Size | None = None
+
+
+class WebFlow(_Tcp):
+    """`count` sources of requests, each over a connection of its own; sizes have a bounded Pareto distribution."""
+
+    kind: Literal["web"] = "web"
+    requests: Frequency = Field(examples=['"10/s"'])
+    size_alpha: float = Field(0.9, gt=0, le=100, examples=["0.9"])
+    size_min: Size = 1_000
+    size_max: Size = 1_000_000
+
+
+class VideoFlow(_Tcp):
+    """`count` connections with a frame at a time, and a viewer's messages (`controls`) upstream."""
+
+    kind: Literal["video"] = "video"
+    rate: Rate = Field(examples=['"4Mbit"'])
+    frames: Frequency = FREQUENCY.parse("60/s")
+    frame_spread: float = Field(0.15, ge=0, le=10, examples=["0.15"])
+    controls: Frequency | None = None
 
 
 class CbrFlow(_Flow):
@@ -264,7 +290,9 @@ class Cause(_Table):
     why: str = Field(min_length=1, examples=['"..."'])
 
 
-FLOW_KINDS: dict[str, type[_Flow]] = {"tcp": TcpFlow, "cbr": CbrFlow, "udp-prague": UdpPragueFlow}
+FLOW_KINDS: dict[str, type[_Flow]] = {
+    "tcp": TcpFlow, "web": WebFlow, "video": VideoFlow, "cbr": CbrFlow, "udp-prague": UdpPragueFlow,
+}  # fmt: skip
 AT_KEYS = ("rate", "qdisc")
 # What may be swept at the top level; the others, such as `title` and `trials`, describe the experiment, not a run.
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
@@ -645,10 +673,6 @@ def _flows_by_name(flows: list[Any]) -> dict[str, Any]:
 def flow_model(table: Mapping[str, Any], name: str) -> type[_Flow]:
     """The model for a flow's `kind`."""
     kind = table.get("kind", "tcp")
-    if isinstance(kind, str) and kind in ("web", "video"):
-        raise _Problem(
-            ("flow", name), "kind", f'= "{kind}" does not exist yet in this version; use "tcp" (with bytes) or "cbr"'
-        )
     if not isinstance(kind, str) or kind not in FLOW_KINDS:
         remedy = suggest(str(kind), FLOW_KINDS)
         raise _Problem(("flow", name), "kind", f"= {show(kind)} is not a kind of flow; {remedy}")
@@ -834,7 +858,6 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         resolved |= {
             "ecn": flow.ecn,
             "cc": flow.cc,
-            "bytes": flow.bytes,
             "peer_ecn": flow.peer_ecn,
             "reverse_path": flow.reverse_path,
             "pace_bps": flow.pace,
@@ -842,6 +865,30 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         }
         if flow.receive_window is not None:
             resolved["receive_window_bytes"] = flow.receive_window
+    if isinstance(flow, TcpFlow):
+        resolved["bytes"] = flow.bytes
+    elif isinstance(flow, WebFlow):
+        if flow.size_min > flow.size_max:
+            raise _Problem(
+                table,
+                "size_min",
+                f"= {show(raw.get('size_min', '1kB'))} is above size_max = {show(raw.get('size_max', '1MB'))}; "
+                "make it smaller",
+            )
+        resolved |= {
+            "interval_ns": _interval(flow.requests, table, "requests", raw),
+            "size_alpha": flow.size_alpha,
+            "size_min_bytes": flow.size_min,
+            "size_max_bytes": flow.size_max,
+        }
+    elif isinstance(flow, VideoFlow):
+        controls = None if flow.controls is None else _interval(flow.controls, table, "controls", raw)
+        resolved |= {
+            "rate_bps": flow.rate,
+            "interval_ns": _interval(flow.frames, table, "frames", raw),
+            "spread": flow.frame_spread,
+            "control_interval_ns": controls,
+        }
     for key in ("path", "reverse_path"):
         for position, link in enumerate(resolved[key]):
             if link not in links:
@@ -853,7 +900,15 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
     return resolved
 
 
-def _controller_options(flow: TcpFlow, table: tuple[str, ...]) -> dict[str, str]:
+def _interval(frequency: int, table: tuple[str, ...], key: str, raw: Mapping[str, Any]) -> int:
+    """The mean time between events, ns."""
+    interval = round(FREQUENCY.per_si * 10**9 / frequency)
+    if interval < 1_000:
+        raise _Problem(table, key, f'= {show(raw[key])} is more than once per microsecond; "1000000/s" is the most')
+    return interval
+
+
+def _controller_options(flow: _Tcp, table: tuple[str, ...]) -> dict[str, str]:
     valid = [controller["name"] for controller in _core.controllers()]
     if flow.cc not in valid:
         raise _Problem(table, "cc", f"= {show(flow.cc)} is not a congestion control; {suggest(flow.cc, valid)}")

@@ -1,11 +1,11 @@
 """The results folder: finished runs survive a kill at any instant, and the tables do not depend on how they came.
 
     DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs)
-    DIR/{flows,links,series}.parquet, {claims,published}.parquet, report.html
+    DIR/{flows,links,series,transfers}.parquet, {claims,published}.parquet, report.html
     DIR/parts/                 finished runs that are not in the tables (yet)
     DIR/captures/RUN/          packet captures, where the experiment file asks for them
 
-A part is three files, written to the side, synced and renamed; the flows file comes last and makes the part
+A part is a file per table, written to the side, synced and renamed; the flows file comes last and makes the part
 count. The tables are rebuilt from tables and parts together, flows last, and only then are the parts removed:
 at every instant each finished run is complete either in a part or in the tables. Rows in parts carry the run's
 id only; which experiment, trial and factor levels a run has is what the experiment files say today, so renaming
@@ -39,7 +39,7 @@ from l4slab.executors import captures_of
 from l4slab.sweep import Plan, Run
 
 # flows last: it is the mark that the others are complete.
-_ORDER = ("links", "series", "flows")
+_ORDER = ("links", "series", "transfers", "flows")
 _LABELS_KEY = b"l4slab.labels"
 # Runs per row group of the tables: some 10 MB, so that memory does not grow with the campaign.
 _CHUNK = 64
@@ -186,7 +186,7 @@ class Store:
         return {table: self.parts / f"{name}.{table}.parquet" for table in _ORDER}
 
     def _open_all(self, places: Iterable[Mapping[str, Path]]) -> list[dict[str, _Source]]:
-        """The places whose three files can be read."""
+        """The places whose files can all be read."""
         opened = [{table: self._open(path) for table, path in place.items()} for place in places]
         return [
             {table: source for table, source in place.items() if source is not None}
@@ -418,7 +418,7 @@ def label_frame(plans: Sequence[Plan]) -> pl.DataFrame:
 
 
 def label(frames: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dict[str, pl.DataFrame]:
-    """The three tables of runs that are not stored, as `Store.consolidate` would write them."""
+    """The tables of runs that are not stored, as `Store.consolidate` would write them."""
     by_id = {run.id: recording for run, recording in frames}
     labels = label_frame(plans).filter(pl.col("run").is_in(list(by_id)))
     tables = {}

@@ -28,7 +28,7 @@ from l4slab.spec import Experiment, Level, Resolver, show
 from l4slab.units import si
 
 # Part of every run's id: a change of what the result tables mean makes old results unknown.
-RESULTS_FORMAT = 2
+RESULTS_FORMAT = 3
 VERSION = f"{_core.version()}/{RESULTS_FORMAT}"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FILLED = ("link", "flow", "at", "impair", "rewrite")

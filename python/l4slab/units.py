@@ -59,7 +59,7 @@ class Dimension:
 
     def _plain_units(self) -> list[str]:
         """The suffixes without their variants."""
-        return [unit for unit in self.units if unit.isalpha() and unit.isascii()]
+        return [unit for unit in self.units if unit.removeprefix("/").isalpha() and unit.isascii()]
 
     def _wrong_unit(self, number: str, unit: str) -> str:
         if self.name == "rate" and re.fullmatch(r"[kKmMgGtT]?[bB](ps|/s)", unit):
@@ -102,15 +102,18 @@ SIZE = Dimension(
     {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
 )
 
+# In millionths per minute, so that both units are whole.
+FREQUENCY = Dimension("frequency", "10/s", {"/min": 10**6, "/s": 60 * 10**6}, per_si=60 * 10**6)
+
 
 def si(value: object) -> object:
-    """A value as SQL expressions see it: "5ms" is 0.005, "100Mbit" is 1e8, "64kB" is 64000.0, others stay."""
+    """As SQL expressions see it: "5ms" is 0.005, "100Mbit" is 1e8, "64kB" is 64000.0, "10/s" is 10.0, others stay."""
     return _si(value) if isinstance(value, str) else value
 
 
 @cache
 def _si(value: str) -> float | str:
-    for dimension in (TIME, RATE, SIZE):
+    for dimension in (TIME, RATE, SIZE, FREQUENCY):
         try:
             return dimension.si(value)
         except ValueError:

@@ -107,6 +107,27 @@ fn udp_prague(links: usize) -> impl Strategy<Value = Value> {
     )
 }
 
+/// Web requests, or a video with movements.
+fn application(links: usize) -> impl Strategy<Value = Value> {
+    let size = (1_u64..3000, 1_u64..50_000);
+    (tcp(links), any::<bool>(), 3_u64..100, size, any::<bool>()).prop_map(
+        |(mut flow, web, interval, (least, more), moves)| {
+            flow["kind"] = json!(if web { "web" } else { "video" });
+            flow["bytes"] = Value::Null;
+            flow["pace_bps"] = Value::Null;
+            flow["interval_ns"] = json!(interval * 1_000_000);
+            if web {
+                flow["size_min_bytes"] = json!(least);
+                flow["size_max_bytes"] = json!(least + more);
+            } else {
+                flow["rate_bps"] = json!(8 * (least + more) * 1000 / interval);
+                flow["control_interval_ns"] = json!(moves.then_some(interval * 700_000));
+            }
+            flow
+        },
+    )
+}
+
 /// A random run of two seconds.
 fn scenario() -> impl Strategy<Value = Lab> {
     (1_usize..=3).prop_flat_map(|links| {
@@ -115,6 +136,7 @@ fn scenario() -> impl Strategy<Value = Lab> {
             4 => tcp(links).boxed(),
             2 => cbr(links).boxed(),
             1 => udp_prague(links).boxed(),
+            1 => application(links).boxed(),
         ];
         let change = (
             0_u64..2000,
@@ -159,6 +181,16 @@ fn bits(r: &Recording) -> (String, Vec<u64>) {
     all.extend(s.flow.iter().chain(&s.link).map(|&n| u64::from(n)));
     for (_, column) in &s.columns {
         all.extend(column.iter().map(|v| v.to_bits()));
+    }
+    for t in &r.transfers {
+        let spans = [Some(t.completion), t.response, t.ideal].map(|s| s.map_or(0, |s| s.0));
+        all.extend([
+            u64::from(t.group),
+            t.start.0,
+            t.bytes.unwrap_or(0),
+            t.retransmits.unwrap_or(0),
+        ]);
+        all.extend(spans);
     }
     all.extend([r.delivered_packets, r.events]);
     (rows, all)

@@ -99,8 +99,45 @@ CHANGED = {
         ['flow "a"', "options", "warp"],
     ),
     "unknown kind": (('cc = "cubic"', 'kind = "udp"'), ['flow "a"', "kind", '"udp"', "tcp"]),
-    "web is not there yet": (('cc = "cubic"', 'kind = "web"'), ['flow "a"', "kind", '"web"', '"tcp"']),
-    "video is not there yet": (('cc = "cubic"', 'kind = "video"'), ['flow "a"', "kind", '"video"', '"cbr"']),
+    "web without requests": (('cc = "cubic"', 'cc = "cubic"\nkind = "web"'), ['flow "a"', "requests", '"10/s"']),
+    "web without cc": (('cc = "cubic"', 'kind = "web"\nrequests = "9/s"'), ['flow "a"', "cc", "add it"]),
+    "bare requests": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = 10'),
+        ['flow "a"', "requests", "= 10 ", "has no unit", '"10/s"'],
+    ),
+    "requests in Hz": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "10Hz"'),
+        ['flow "a"', "requests", '"10Hz"', "/s"],
+    ),
+    "no requests": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "0/s"'),
+        ['flow "a"', "requests", '"0/s"', "more than 0"],
+    ),
+    "too many requests": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "1e9/s"'),
+        ['flow "a"', "requests", '"1e9/s"', '"1000000/s"'],
+    ),
+    "sizes the wrong way round": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "9/s"\nsize_min = "2MB"'),
+        ['flow "a"', "size_min", '"2MB"', 'size_max = "1MB"'],
+    ),
+    "no alpha": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "9/s"\nsize_alpha = 0.0'),
+        ['flow "a"', "size_alpha", "= 0.0 ", "more than 0"],
+    ),
+    "web with bytes": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "9/s"\nbytes = "1MB"'),
+        ['flow "a"', "bytes", '"1MB"', "not a key here"],
+    ),
+    "video without rate": (('cc = "cubic"', 'cc = "cubic"\nkind = "video"'), ['flow "a"', "rate", "add it"]),
+    "bare frames": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "video"\nrate = "4Mbit"\nframes = 60'),
+        ['flow "a"', "frames", "= 60 ", "has no unit"],
+    ),
+    "negative spread": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "video"\nrate = "4Mbit"\nframe_spread = -0.1'),
+        ['flow "a"', "frame_spread", "-0.1", "at least 0"],
+    ),
     "cbr with cc": (
         ('cc = "cubic"', 'kind = "cbr"\nrate = "1Mbit"\ncc = "cubic"'),
         ['flow "a"', "cc", '"cubic"', "not a key here"],

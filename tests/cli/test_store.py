@@ -21,7 +21,7 @@ from l4slab.engines import Recording
 from l4slab.errors import StoreError
 from l4slab.store import Store
 
-TABLES = ("flows", "links", "series", "claims", "published")
+TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 
 BASE = """
 duration = "2s"
@@ -190,10 +190,11 @@ def recording(value: float, rows: int = 3) -> Recording:
         metrics.table_of("flows", [{"flow": "a", "goodput_mbps": value, "further_ms": value}]),
         metrics.table_of("links", [{"link": "l", "queue": "all"}]),
         metrics.table_of("series", {"time_s": [float(n) for n in range(rows)], "flow": ["a"] * rows}),
+        metrics.table_of("transfers", {"flow": ["a"], "kind": ["flow"], "completion_ms": [value]}),
     )
 
 
-@pytest.mark.parametrize("crash", range(14))
+@pytest.mark.parametrize("crash", range(19))
 def test_a_crash_at_every_step_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: int) -> None:
     """Stop before the n-th rename or removal, as a kill would, and open again."""
 

@@ -19,3 +19,4 @@ mod step;
 mod timing;
 mod udp_prague;
 mod utilisation;
+mod web;

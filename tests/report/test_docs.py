@@ -8,7 +8,18 @@ from l4slab import metrics, spec
 from l4slab.sweep import expand
 
 DOCS = Path(__file__).parents[2] / "docs"
-MODELS = [spec.Top, spec.Link, spec.TcpFlow, spec.CbrFlow, spec.At, spec.Impair, spec.Rewrite, spec.Skip]
+MODELS = [
+    spec.Top,
+    spec.Link,
+    spec.TcpFlow,
+    spec.CbrFlow,
+    spec.WebFlow,
+    spec.VideoFlow,
+    spec.At,
+    spec.Impair,
+    spec.Rewrite,
+    spec.Skip,
+]
 MODELS += [spec.Claim, spec.Published, spec.Bar, spec.Cause]
 
 
@@ -30,7 +41,7 @@ def test_every_section_is_described() -> None:
         assert f"[{section}" in text, section
 
 
-@pytest.mark.parametrize("table", ["FLOWS", "LINKS", "SERIES", "CLAIMS", "PUBLISHED", "AGREEMENT", "BARS"])
+@pytest.mark.parametrize("table", ["FLOWS", "LINKS", "SERIES", "TRANSFERS", "CLAIMS", "PUBLISHED", "AGREEMENT", "BARS"])
 def test_every_column_is_described(table: str) -> None:
     known = code("results.md")
     missing = []

@@ -10,7 +10,7 @@
 //! * [`aqm`] is the interface of a queue discipline, one file per queue below it; [`tc`] reads and
 //!   prints their parameters as `tc` does.
 //! * [`transport`] is TCP; [`cc`] is the interface of a congestion control, one file per controller
-//!   below it. [`traffic`] is what is not TCP.
+//!   below it. [`traffic`] is what is not TCP, and what applications ask of TCP.
 //! * [`event`] orders wake-ups; [`packet`] is what moves; [`probe`] records; [`prefetch`] is for speed.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`] are the small vocabulary of all of them.
 

@@ -20,6 +20,10 @@ pub fn pow(x: f64, y: f64) -> f64 {
 pub fn cbrt(x: f64) -> f64 {
     libm::cbrt(x)
 }
+#[inline]
+pub fn cos(x: f64) -> f64 {
+    libm::cos(x)
+}
 /// The part of the standard normal distribution below `x`.
 #[inline]
 pub fn normal_cdf(x: f64) -> f64 {

@@ -45,6 +45,8 @@ impl Flags {
     pub const FIN: Flags = Flags(1 << 7);
     /// A bit was flipped on the way: the receiver's checksum finds out.
     pub const CORRUPT: Flags = Flags(1 << 8);
+    /// An application's message to the sender of the data, apart from the connection.
+    pub const MESSAGE: Flags = Flags(1 << 9);
 
     #[inline]
     pub const fn has(self, f: Flags) -> bool {

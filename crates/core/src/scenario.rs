@@ -10,6 +10,7 @@ use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::cc::registry as controllers;
 use crate::ecn::Ecn;
 use crate::traffic::udp_prague;
+use crate::traffic::web::{self, BoundedPareto};
 use crate::transport::ecn::EcnSupport;
 
 const SMALLEST_UDP_PRAGUE: u32 = udp_prague::MIN_PACKET as u32 + udp_prague::OVERHEAD;
@@ -66,6 +67,10 @@ pub enum Kind {
     Cbr,
     #[serde(rename = "udp-prague")]
     UdpPrague,
+    /// Requests, each over a TCP connection of its own.
+    Web,
+    /// Frames over one TCP connection.
+    Video,
 }
 
 impl Kind {
@@ -75,7 +80,17 @@ impl Kind {
             Kind::Tcp => "tcp",
             Kind::Cbr => "cbr",
             Kind::UdpPrague => "udp-prague",
+            Kind::Web => "web",
+            Kind::Video => "video",
         }
+    }
+    /// Its flows are TCP connections that are there from the start.
+    pub fn is_tcp_flow(self) -> bool {
+        matches!(self, Kind::Tcp | Kind::Video)
+    }
+    /// Its flows are not TCP.
+    pub fn is_source(self) -> bool {
+        matches!(self, Kind::Cbr | Kind::UdpPrague)
     }
 }
 
@@ -126,6 +141,33 @@ pub struct FlowSpec {
     pub packet_bytes: Option<u32>,
     #[serde(default)]
     pub batch: Option<u32>,
+    /// Web: mean time between requests. Video: time between frames.
+    #[serde(default)]
+    pub interval_ns: Option<u64>,
+    /// Sizes of a web source.
+    #[serde(default)]
+    pub size_alpha: Option<f64>,
+    #[serde(default)]
+    pub size_min_bytes: Option<u64>,
+    #[serde(default)]
+    pub size_max_bytes: Option<u64>,
+    /// Of a video's frames: standard deviation of their sizes over the mean.
+    #[serde(default)]
+    pub spread: Option<f64>,
+    /// Mean time between a viewer's messages; none by default.
+    #[serde(default)]
+    pub control_interval_ns: Option<u64>,
+}
+
+impl FlowSpec {
+    /// Sizes of a web source.
+    pub fn sizes(&self) -> BoundedPareto {
+        BoundedPareto {
+            alpha: self.size_alpha.unwrap_or(web::ALPHA),
+            smallest: self.size_min_bytes.unwrap_or(web::SMALLEST),
+            largest: self.size_max_bytes.unwrap_or(web::LARGEST),
+        }
+    }
 }
 
 /// A change of a link while it runs.
@@ -269,12 +311,31 @@ impl Run {
         for name in f.path.iter().chain(&f.reverse_path) {
             self.link(name)?;
         }
+        if matches!(f.kind, Kind::Web | Kind::Video) && f.interval_ns.unwrap_or(0) == 0 {
+            return wrong("requests and frames come one after the other: interval must be above 0");
+        }
         match f.kind {
-            Kind::Tcp => {
+            Kind::Tcp | Kind::Web | Kind::Video => {
                 if let Some(EcnSetting::Codepoint(_)) = f.ecn {
                     return wrong("ecn of a TCP flow is \"off\", \"classic\" or \"accecn\"");
                 }
                 controller(f)?;
+                let sizes = f.sizes();
+                if sizes.smallest == 0 || sizes.largest < sizes.smallest {
+                    return wrong("the smallest size must be above 0 and not above the largest");
+                }
+                if !(sizes.alpha > 0.0 && sizes.alpha.is_finite()) {
+                    return wrong("alpha must be above 0");
+                }
+                if !f.spread.is_none_or(|s| (0.0..=10.0).contains(&s)) {
+                    return wrong("spread must be between 0 and 10");
+                }
+                if f.kind == Kind::Video && f.rate_bps.unwrap_or(0) == 0 {
+                    return wrong("a video needs a rate above 0");
+                }
+                if f.control_interval_ns == Some(0) {
+                    return wrong("the time between controls must be above 0");
+                }
             }
             Kind::Cbr => {
                 if f.rate_bps.unwrap_or(0) == 0 {

@@ -1,10 +1,13 @@
 //! A run: elements built from the description, the event loop, and the recording.
 
+mod applications;
 pub mod recording;
 
 use std::collections::VecDeque;
 
+use applications::Connections;
 pub use recording::Recording;
+use recording::Transfer;
 
 use crate::aqm::registry::QdiscConfig;
 use crate::cc::EcnWish;
@@ -26,6 +29,8 @@ use crate::time::{Span, Time};
 use crate::traffic::Source;
 use crate::traffic::cbr::Cbr;
 use crate::traffic::udp_prague::{self, UdpPrague};
+use crate::traffic::video::Video;
+use crate::traffic::web::Web;
 use crate::transport::ecn::EcnSupport;
 use crate::transport::receiver::{Echo, Receiver};
 use crate::transport::sack::SackStore;
@@ -51,6 +56,12 @@ impl Path {
     /// The place of the first link.
     fn first_link(&self) -> usize {
         self.hops.iter().take_while(|hop| matches!(hop, Hop::Impair(_))).count()
+    }
+    fn links(&self) -> impl Iterator<Item = usize> {
+        self.hops.iter().filter_map(|hop| match hop {
+            Hop::Link(link) => Some(*link),
+            Hop::Impair(_) => None,
+        })
     }
 }
 
@@ -109,7 +120,14 @@ struct Group {
     name: String,
     /// Congestion control of TCP flows, else the kind.
     cc: String,
+    kind: Kind,
+    count: u32,
+    /// Numbers of the flows that are there from the start.
     flows: std::ops::Range<FlowId>,
+    /// Places of the ends of its TCP connections, those of a web source that are open.
+    ends: Vec<u32>,
+    /// Numbers of its web sources or videos.
+    applications: std::ops::Range<usize>,
     forward: Path,
     /// The place of the first link in it.
     first_link: u8,
@@ -129,6 +147,31 @@ struct Group {
     /// Frame bytes delivered, and payload acknowledged (UDP: received), since the start.
     total_delivered: u64,
     acked_bytes: u64,
+    /// Web requests that began in the measured interval.
+    begun: u64,
+    /// Of connections that were closed: retransmissions, and what was negotiated.
+    closed_retransmitted: u64,
+    closed_mode: Option<&'static str>,
+}
+
+impl Group {
+    /// The number of the video that an end belongs to.
+    #[inline]
+    fn video(&self, end: usize) -> Option<usize> {
+        (self.kind == Kind::Video)
+            .then(|| self.applications.start + end - self.flows.start as usize)
+    }
+    fn note_mode(&mut self, sender: &Sender, receiver: &Receiver) {
+        self.closed_mode = Some(common_mode(self.closed_mode, sender, receiver));
+    }
+}
+
+/// The mode of a set of connections and one more; `mixed` where they differ.
+fn common_mode(so_far: Option<&'static str>, sender: &Sender, receiver: &Receiver) -> &'static str {
+    // SCE is not negotiated: it is there where both ends have it.
+    let sce = sender.answers_sce() && receiver.echoes_sce();
+    let one = if sce { "sce" } else { sender.mode().name() };
+    if so_far.is_none_or(|m| m == one) { one } else { "mixed" }
 }
 
 /// Elements of a TCP flow in the event queue, in this order: the sender's transmission timer, its
@@ -146,6 +189,9 @@ enum Element {
     /// The queue's own timer.
     Timer(usize),
     Impair(usize),
+    Source(usize),
+    Web(usize),
+    Video(usize),
     Agenda,
     Sample,
 }
@@ -213,6 +259,7 @@ impl<T: Tap> Air<T> {
 #[derive(Clone, Debug)]
 enum Deed {
     Start(FlowId),
+    StartWeb(usize),
     Stop(GroupId),
     Rate(usize, Rate),
     Qdisc(usize, QdiscConfig),
@@ -221,6 +268,7 @@ enum Deed {
 
 /// A simulation, ready to run.
 pub struct Simulation<T = NoTap> {
+    seed: u64,
     now: Time,
     end: Time,
     warmup: Time,
@@ -230,16 +278,26 @@ pub struct Simulation<T = NoTap> {
     service_elements: Vec<ElementId>,
     timer_elements: Vec<ElementId>,
     impair_elements: Vec<ElementId>,
+    source_elements: Vec<ElementId>,
+    web_elements: Vec<ElementId>,
+    video_elements: Vec<ElementId>,
     agenda_element: ElementId,
     sample_element: ElementId,
     first_flow_element: ElementId,
     air: Air<T>,
     links: Vec<Link>,
     impairs: Vec<Impair>,
-    /// Ends of TCP flows, by flow number, and then the sources of the other flows.
+    /// Ends of TCP flows, by flow number, and then of the connections that come and go.
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
+    tcp_flows: usize,
+    connections: Connections,
+    /// Sources of the other flows.
     sources: Vec<Source>,
+    webs: Vec<Web>,
+    videos: Vec<Video>,
+    /// What has been transferred, apart from flows that last.
+    transfers: Vec<Transfer>,
     groups: Vec<Group>,
     agenda: VecDeque<(Time, Deed)>,
     series: Series,
@@ -266,7 +324,15 @@ impl<T: Tap> Simulation<T> {
     /// # Errors
     /// One sentence if the description is inconsistent.
     pub fn tapped(run: &Run, tap: T) -> Result<Simulation<T>, ScenarioError> {
+        // TCP flows are numbered first, then sources, then what comes and goes: a number tells what a
+        // flow is.
+        let count = |is: fn(Kind) -> bool| -> u32 {
+            run.flows.iter().filter(|f| is(f.kind)).map(|f| f.count).sum()
+        };
+        let tcp_flows = count(Kind::is_tcp_flow);
+        let sources = count(Kind::is_source);
         let mut b = Simulation {
+            seed: run.seed,
             now: Time::ZERO,
             end: Time(run.duration_ns),
             warmup: Time(run.warmup_ns),
@@ -276,6 +342,9 @@ impl<T: Tap> Simulation<T> {
             service_elements: Vec::new(),
             timer_elements: Vec::new(),
             impair_elements: Vec::new(),
+            source_elements: Vec::new(),
+            web_elements: Vec::new(),
+            video_elements: Vec::new(),
             agenda_element: 0,
             sample_element: 0,
             first_flow_element: 0,
@@ -290,7 +359,12 @@ impl<T: Tap> Simulation<T> {
             impairs: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
+            tcp_flows: tcp_flows as usize,
+            connections: Connections::new(tcp_flows + sources),
             sources: Vec::new(),
+            webs: Vec::new(),
+            videos: Vec::new(),
+            transfers: Vec::new(),
             groups: Vec::new(),
             agenda: VecDeque::new(),
             series: Series::default(),
@@ -310,11 +384,8 @@ impl<T: Tap> Simulation<T> {
         for (i, spec) in run.impairs.iter().enumerate() {
             places.push(b.add_impair(run, spec, i as u64)?);
         }
-        // TCP flows are numbered first, so that a number tells what a flow is.
-        let tcp = |f: &&FlowSpec| f.kind == Kind::Tcp;
-        let tcp_flows: u32 = run.flows.iter().filter(tcp).map(|f| f.count).sum();
         for spec in &run.flows {
-            b.add_group(run, spec, &places, tcp_flows, &mut agenda)?;
+            b.add_group(run, spec, &places, &mut agenda)?;
         }
         b.many_flows = b.senders.len() > MANY_FLOWS;
         for c in &run.at {
@@ -359,7 +430,6 @@ impl<T: Tap> Simulation<T> {
         run: &Run,
         spec: &FlowSpec,
         places: &[ImpairPlace],
-        tcp_flows: u32,
         agenda: &mut Vec<(Time, Deed)>,
     ) -> Result<(), ScenarioError> {
         let group = self.groups.len() as GroupId;
@@ -388,16 +458,24 @@ impl<T: Tap> Simulation<T> {
             return Err(ScenarioError(format!("flow \"{}\": {what} is not supported", spec.name)));
         }
         let first = match spec.kind {
-            Kind::Tcp => self.senders.len() as FlowId,
-            Kind::Cbr | Kind::UdpPrague => tcp_flows + self.sources.len() as FlowId,
+            Kind::Tcp | Kind::Video => self.senders.len() as FlowId,
+            Kind::Cbr | Kind::UdpPrague => (self.tcp_flows + self.sources.len()) as FlowId,
+            Kind::Web => 0,
         };
+        let first_application =
+            if spec.kind == Kind::Web { self.webs.len() } else { self.videos.len() };
+        let mut ends = Vec::new();
         for i in 0..spec.count {
-            let flow = first + i;
+            let (flow, index) = (first + i, u64::from(i));
             match spec.kind {
-                Kind::Tcp => {
-                    let (sender, receiver) = make_tcp(run.seed, spec, flow, group)?;
+                Kind::Tcp | Kind::Video => {
+                    let (sender, receiver) = make_tcp(run.seed, spec, flow, group, spec.bytes)?;
                     self.senders.push(sender);
                     self.receivers.push(receiver);
+                    ends.push(flow);
+                    if spec.kind == Kind::Video {
+                        self.videos.push(Video::new(run.seed, spec, flow, group, index));
+                    }
                 }
                 Kind::Cbr => self.sources.push(Source::Cbr(make_cbr(spec, flow, group))),
                 Kind::UdpPrague => {
@@ -405,11 +483,21 @@ impl<T: Tap> Simulation<T> {
                     let source = UdpPrague::new(flow, group, frame, spec.pace_bps);
                     self.sources.push(Source::UdpPrague(Box::new(source)));
                 }
+                Kind::Web => {
+                    make_tcp(run.seed, spec, 0, group, None)?;
+                    agenda.push((Time(spec.start_ns), Deed::StartWeb(self.webs.len())));
+                    self.webs.push(Web::new(run.seed, spec, group, index));
+                    continue;
+                }
             }
-            let mut rng = Rng::stream(run.seed, &spec.name, u64::from(i));
+            let mut rng = Rng::stream(run.seed, &spec.name, index);
             let jitter = rng.below(run.start_jitter_ns);
             agenda.push((Time(spec.start_ns + jitter), Deed::Start(flow)));
         }
+        let (flows, applications) = match spec.kind {
+            Kind::Web => (0..0, first_application..self.webs.len()),
+            _ => (first..first + spec.count, first_application..self.videos.len()),
+        };
         if let Some(stop) = spec.stop_ns {
             agenda.push((Time(stop), Deed::Stop(group)));
         }
@@ -419,13 +507,17 @@ impl<T: Tap> Simulation<T> {
             rewrites.push(RewriteRule { link, side: r.side, from: r.from, to: r.to });
         }
         let cc = match spec.kind {
-            Kind::Tcp => spec.cc.clone().unwrap_or_else(|| "cubic".to_owned()),
-            kind => kind.name().to_owned(),
+            kind if kind.is_source() => kind.name().to_owned(),
+            _ => spec.cc.clone().unwrap_or_else(|| "cubic".to_owned()),
         };
         self.groups.push(Group {
             name: spec.name.clone(),
             cc,
-            flows: first..first + spec.count,
+            kind: spec.kind,
+            count: spec.count,
+            flows,
+            ends,
+            applications,
             first_link: forward.first_link() as u8,
             forward,
             reverse,
@@ -440,6 +532,9 @@ impl<T: Tap> Simulation<T> {
             base_retransmitted: 0,
             total_delivered: 0,
             acked_bytes: 0,
+            begun: 0,
+            closed_retransmitted: 0,
+            closed_mode: None,
         });
         Ok(())
     }
@@ -466,10 +561,13 @@ impl<T: Tap> Simulation<T> {
         self.service_elements = (0..self.links.len()).map(|i| add(Element::Service(i))).collect();
         self.timer_elements = (0..self.links.len()).map(|i| add(Element::Timer(i))).collect();
         self.impair_elements = (0..self.impairs.len()).map(|i| add(Element::Impair(i))).collect();
+        self.source_elements = (0..self.sources.len()).map(|i| add(Element::Source(i))).collect();
+        self.web_elements = (0..self.webs.len()).map(|i| add(Element::Web(i))).collect();
+        self.video_elements = (0..self.videos.len()).map(|i| add(Element::Video(i))).collect();
         self.sample_element = add(Element::Sample);
+        // Those of connections that come and go follow.
         self.first_flow_element = self.elements.len() as ElementId;
-        let tcp_elements = self.senders.len() * ELEMENTS_PER_FLOW as usize;
-        for _ in 0..tcp_elements + self.sources.len() {
+        for _ in 0..self.senders.len() * ELEMENTS_PER_FLOW as usize {
             self.events.add_element();
         }
         if let Some((at, _)) = self.agenda.front() {
@@ -538,6 +636,12 @@ impl<T: Tap> Simulation<T> {
                 }
             }
             Element::Impair(i) => self.release(i),
+            Element::Source(i) => {
+                let now = self.now;
+                self.with_source(i, |source, out| source.on_timer(now, out));
+            }
+            Element::Web(i) => self.wake_web(i),
+            Element::Video(i) => self.wake_video(i),
             Element::Agenda => self.follow_agenda(),
             Element::Sample => {
                 self.take_sample();
@@ -567,51 +671,56 @@ impl<T: Tap> Simulation<T> {
         }
         if let Some(second) = pipe.peek(1)
             && second.flags.has(Flags::ACK)
+            && let Some(end) = self.end(second.flow)
         {
-            self.prefetch_sender(second.flow);
+            self.prefetch_sender(end as u32);
         }
         let Some(first) = pipe.peek(0) else { return };
         if first.flags.has(Flags::ACK) {
-            if let Some(sender) = self.senders.get(first.flow as usize) {
-                sender.prefetch();
+            if let Some(end) = self.end(first.flow) {
+                self.senders[end].prefetch();
             }
         } else {
             self.prefetch_receiver(first.flow);
         }
     }
 
-    /// Brings the state of a flow's sender towards the cache, before it is needed.
+    /// Brings the state of a sender towards the cache, before it is needed.
     #[inline]
-    fn prefetch_sender(&self, flow: FlowId) {
-        if let Some(sender) = self.senders.get(flow as usize) {
+    fn prefetch_sender(&self, end: u32) {
+        if let Some(sender) = self.senders.get(end as usize) {
             prefetch(sender);
-            self.events.prefetch(self.first_flow_element + flow * ELEMENTS_PER_FLOW);
+            self.events.prefetch(self.first_flow_element + end * ELEMENTS_PER_FLOW);
         }
     }
     #[inline]
     fn prefetch_receiver(&self, flow: FlowId) {
-        if let Some(receiver) = self.receivers.get(flow as usize) {
-            prefetch(receiver);
+        if let Some(end) = self.end(flow) {
+            prefetch(&self.receivers[end]);
         }
+    }
+
+    /// The place of a flow's ends; `None` if it is not TCP, or over.
+    #[inline]
+    fn end(&self, flow: FlowId) -> Option<usize> {
+        let end = flow as usize;
+        if end < self.tcp_flows { Some(end) } else { self.connections.end(flow) }
     }
 
     /// `element` counts from the first element of the flows.
     #[inline]
     fn wake_flow(&mut self, element: u32) {
         let now = self.now;
-        let flow = element / ELEMENTS_PER_FLOW;
-        if flow as usize >= self.senders.len() {
-            let i = element as usize - self.senders.len() * ELEMENTS_PER_FLOW as usize;
-            self.with_source(i, |source, out| source.on_timer(now, out));
-        } else if element % ELEMENTS_PER_FLOW == 2 {
-            self.with_receiver(flow, |receiver, sacks, out| receiver.on_timer(now, sacks, out));
+        let end = (element / ELEMENTS_PER_FLOW) as usize;
+        if element % ELEMENTS_PER_FLOW == 2 {
+            self.with_receiver(end, |receiver, sacks, out| receiver.on_timer(now, sacks, out));
         } else {
             if self.many_flows {
-                self.senders[flow as usize].prefetch();
+                self.senders[end].prefetch();
             }
             match element % ELEMENTS_PER_FLOW {
-                0 => self.with_sender(flow, |sender, _, out| sender.on_timer(now, out)),
-                _ => self.with_sender(flow, |sender, _, out| sender.on_pacing(now, out)),
+                0 => self.with_sender(end, |sender, _, out| sender.on_timer(now, out)),
+                _ => self.with_sender(end, |sender, _, out| sender.on_pacing(now, out)),
             }
         }
     }
@@ -621,10 +730,10 @@ impl<T: Tap> Simulation<T> {
     #[inline]
     fn with_sender(
         &mut self,
-        flow: FlowId,
+        end: usize,
         call: impl FnOnce(&mut Sender, &mut SackStore, &mut Outbox),
     ) {
-        let sender = &mut self.senders[flow as usize];
+        let sender = &mut self.senders[end];
         let group = &mut self.groups[usize::from(sender.group())];
         let acked = sender.acked_bytes;
         self.air.launch(&group.forward, self.now, &mut self.events, |sacks, out| {
@@ -632,32 +741,36 @@ impl<T: Tap> Simulation<T> {
         });
         group.acked_bytes += sender.acked_bytes - acked;
         let (transmission, pacing) = sender.deadlines();
-        let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW;
+        let element = self.first_flow_element + end as u32 * ELEMENTS_PER_FLOW;
         self.events.set(element, transmission);
         self.events.set(element + 1, pacing);
+        if let Some(video) = group.video(end) {
+            self.after_video_sender(video, end);
+        }
     }
     #[inline]
     fn with_receiver(
         &mut self,
-        flow: FlowId,
+        end: usize,
         call: impl FnOnce(&mut Receiver, &mut SackStore, &mut Outbox),
     ) {
-        let receiver = &mut self.receivers[flow as usize];
-        let path = &self.groups[usize::from(receiver.group())].reverse;
-        self.air.launch(path, self.now, &mut self.events, |sacks, out| {
+        let receiver = &mut self.receivers[end];
+        let group = &self.groups[usize::from(receiver.group())];
+        self.air.launch(&group.reverse, self.now, &mut self.events, |sacks, out| {
             call(receiver, sacks, out);
         });
-        let element = self.first_flow_element + flow * ELEMENTS_PER_FLOW + 2;
+        let element = self.first_flow_element + end as u32 * ELEMENTS_PER_FLOW + 2;
         self.events.set(element, receiver.deadline());
+        if let Some(video) = group.video(end) {
+            self.after_video_receiver(video, end);
+        }
     }
     #[inline]
     fn with_source(&mut self, i: usize, call: impl FnOnce(&mut Source, &mut Outbox)) {
         let source = &mut self.sources[i];
         let path = &self.groups[usize::from(source.group())].forward;
         self.air.launch(path, self.now, &mut self.events, |_, out| call(source, out));
-        let tcp_elements = self.senders.len() as u32 * ELEMENTS_PER_FLOW;
-        let element = self.first_flow_element + tcp_elements + i as u32;
-        self.events.set(element, source.deadline());
+        self.events.set(self.source_elements[i], source.deadline());
     }
 
     /// A packet goes to the next element of its path.
@@ -773,30 +886,43 @@ impl<T: Tap> Simulation<T> {
     fn arrive(&mut self, pkt: Packet, is_ack: bool) {
         let now = self.now;
         self.air.show_arrival(now, &pkt);
-        if pkt.flags.has(Flags::CORRUPT) {
+        if pkt.flags.has(Flags::CORRUPT.with(Flags::MESSAGE)) {
             self.air.sacks.take(pkt.sack);
+            if !pkt.flags.has(Flags::CORRUPT) {
+                self.on_message(&pkt);
+            }
             return;
         }
         if is_ack {
-            match self.source(pkt.flow) {
-                None => self.with_sender(pkt.flow, |sender, sacks, out| {
+            if let Some(end) = self.end(pkt.flow) {
+                self.with_sender(end, |sender, sacks, out| {
                     sender.on_packet(now, &pkt, sacks, out);
-                }),
-                Some(i) => self.with_source(i, |source, out| source.on_feedback(now, &pkt, out)),
+                });
+                if end >= self.tcp_flows && self.senders[end].is_done() {
+                    self.close(end);
+                }
+            } else if let Some(i) = self.source(pkt.flow) {
+                self.with_source(i, |source, out| source.on_feedback(now, &pkt, out));
+            } else {
+                self.air.sacks.take(pkt.sack);
             }
             return;
         }
         self.delivered_total += 1;
-        if (pkt.flow as usize) < self.receivers.len() {
-            self.with_receiver(pkt.flow, |receiver, sacks, out| {
-                receiver.on_packet(now, &pkt, sacks, out);
-            });
-        } else {
+        if pkt.flags.has(Flags::UDP) {
+            let source = self.source(pkt.flow);
             let group = &mut self.groups[usize::from(pkt.group)];
             group.acked_bytes += u64::from(pkt.payload);
-            let source = &mut self.sources[pkt.flow as usize - self.senders.len()];
-            self.air
-                .launch(&group.reverse, now, &mut self.events, |_, out| source.on_data(&pkt, out));
+            if let Some(i) = source {
+                let source = &mut self.sources[i];
+                self.air.launch(&group.reverse, now, &mut self.events, |_, out| {
+                    source.on_data(&pkt, out);
+                });
+            }
+        } else if let Some(end) = self.end(pkt.flow) {
+            self.with_receiver(end, |receiver, sacks, out| {
+                receiver.on_packet(now, &pkt, sacks, out);
+            });
         }
     }
 
@@ -820,6 +946,7 @@ impl<T: Tap> Simulation<T> {
             let (_, deed) = self.agenda.pop_front().expect("front exists");
             match deed {
                 Deed::Start(flow) => self.start(flow),
+                Deed::StartWeb(web) => self.start_web(web),
                 Deed::Stop(group) => self.stop(group),
                 Deed::Rate(link, rate) => {
                     self.links[link].set_rate(self.now, rate);
@@ -838,25 +965,35 @@ impl<T: Tap> Simulation<T> {
 
 impl<T: Tap> Simulation<T> {
     /// The number of a source among the sources; `None` for a TCP flow.
+    #[inline]
     fn source(&self, flow: FlowId) -> Option<usize> {
-        (flow as usize).checked_sub(self.senders.len())
+        let source = (flow as usize).checked_sub(self.tcp_flows)?;
+        (source < self.sources.len()).then_some(source)
     }
 
     fn start(&mut self, flow: FlowId) {
         let now = self.now;
         match self.source(flow) {
             Some(i) => self.with_source(i, |source, out| source.start(now, out)),
-            None => self.with_sender(flow, |sender, _, out| sender.start(now, out)),
+            None => self.with_sender(flow as usize, |sender, _, out| sender.start(now, out)),
         }
     }
 
+    /// Nothing new is sent or asked for.
     fn stop(&mut self, group: GroupId) {
         let now = self.now;
-        for flow in self.groups[usize::from(group)].flows.clone() {
-            match self.source(flow) {
-                Some(i) => self.with_source(i, |source, _| source.stop(now)),
-                None => self.with_sender(flow, |sender, _, _| sender.stop()),
-            }
+        let g = &self.groups[usize::from(group)];
+        let (kind, applications, flows) = (g.kind, g.applications.clone(), g.flows.clone());
+        match kind {
+            Kind::Web => applications.for_each(|web| self.stop_web(web)),
+            Kind::Video => applications.for_each(|video| self.stop_video(video)),
+            Kind::Tcp => flows.for_each(|flow| {
+                self.with_sender(flow as usize, |sender, _, _| sender.stop());
+            }),
+            Kind::Cbr | Kind::UdpPrague => flows.for_each(|flow| {
+                let i = flow as usize - self.tcp_flows;
+                self.with_source(i, |source, _| source.stop(now));
+            }),
         }
     }
 }
@@ -899,6 +1036,7 @@ fn make_tcp(
     spec: &FlowSpec,
     flow: FlowId,
     group: GroupId,
+    bytes: Option<u64>,
 ) -> Result<(Sender, Receiver), ScenarioError> {
     let (entry, options) = controller(spec)?;
     let mut cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
@@ -918,8 +1056,9 @@ fn make_tcp(
         group,
         ecn: support,
         pace_bps: spec.pace_bps,
-        bytes: spec.bytes,
+        bytes,
         receive_window: spec.receive_window_bytes,
+        stream: spec.kind == Kind::Video,
     };
     // Only a peer with the same controller echoes runs. One with another setting is an ordinary host,
     // and the handshake does not tell the sender.

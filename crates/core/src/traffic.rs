@@ -1,7 +1,10 @@
-//! Sources of packets that are not TCP.
+//! Traffic: what is not TCP, and what applications ask of TCP.
 
 pub mod cbr;
+pub mod poisson;
 pub mod udp_prague;
+pub mod video;
+pub mod web;
 
 use self::cbr::Cbr;
 use self::udp_prague::UdpPrague;

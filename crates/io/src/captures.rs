@@ -1,5 +1,6 @@
 //! The captures of a run: for each flow group `FLOW-client.pcapng.gz` and `FLOW-server.pcapng.gz` in
-//! one folder, which appears when they are complete.
+//! one folder, which appears when they are complete. Web requests, whose connections come and go, and
+//! videos are not captured.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -20,8 +21,8 @@ pub struct Captures {
     folder: PathBuf,
     /// What is there until then.
     temporary: PathBuf,
-    /// Of each group the client's and the server's file.
-    files: Vec<[Writer<BufWriter<File>>; 2]>,
+    /// Of each group the client's and the server's file, if it is captured.
+    files: Vec<Option<[Writer<BufWriter<File>>; 2]>>,
     wires: Vec<Wire>,
     failure: Option<io::Error>,
 }
@@ -44,6 +45,10 @@ impl Captures {
             failure: None,
         };
         for flow in &run.flows {
+            if matches!(flow.kind, Kind::Web | Kind::Video) {
+                made.files.push(None);
+                continue;
+            }
             let open = |end: &str, what: &str| -> io::Result<_> {
                 let path = made.temporary.join(file_name(&flow.name, end));
                 let about = About {
@@ -58,7 +63,7 @@ impl Captures {
                 open("client", "the sender's host: data leaves, ACKs arrive")?,
                 open("server", "the receiver's host: data arrives, ACKs leave")?,
             ];
-            made.files.push(pair);
+            made.files.push(Some(pair));
         }
         Ok(made)
     }
@@ -71,7 +76,7 @@ impl Captures {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        for file in std::mem::take(&mut self.files).into_iter().flatten() {
+        for file in std::mem::take(&mut self.files).into_iter().flatten().flatten() {
             let mut out = file.finish()?;
             out.flush()?;
             out.get_ref().sync_all()?;
@@ -93,8 +98,11 @@ impl Tap for Captures {
         if self.failure.is_some() {
             return;
         }
+        let Some(files) = &mut self.files[usize::from(pkt.group)] else {
+            return;
+        };
         let headers = self.wires[pkt.flow as usize].headers(now, end, pkt, blocks);
-        let file = &mut self.files[usize::from(pkt.group)][end as usize];
+        let file = &mut files[end as usize];
         let written = file.packet(now.0, headers.as_slice(), u32::from(pkt.frame_len));
         self.failure = written.err();
     }
@@ -111,7 +119,7 @@ fn wires(run: &Run) -> Vec<Wire> {
     let numbered = flows.enumerate();
     numbered
         .map(|(n, (group, index))| {
-            let udp = run.flows[usize::from(group)].kind != Kind::Tcp;
+            let udp = run.flows[usize::from(group)].kind.is_source();
             Wire::new(run.seed, group, index, n as u32, udp)
         })
         .collect()

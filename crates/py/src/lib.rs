@@ -7,6 +7,8 @@ use l4slab_core::cc::registry as controllers;
 use l4slab_core::probe::Series;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
+use l4slab_core::sim::recording::Transfer;
+use l4slab_core::time::Span;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,10 +26,10 @@ fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py,
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
-/// {column: [value…]}, "delivered_packets": n, "events": n}`. A ValueError says in one sentence
-/// what is wrong with the run. With a folder `captures` each packet is written down there, in files
-/// that call the run `title`; an OSError says what the file system refused. Other Python threads go on
-/// meanwhile.
+/// {column: [value…]}, "transfers": {column: [value…]}, "delivered_packets": n, "events": n}`. A
+/// ValueError says in one sentence what is wrong with the run. With a folder `captures` each packet is
+/// written down there, in files that call the run `title`; an OSError says what the file system
+/// refused. Other Python threads go on meanwhile.
 #[pyfunction]
 #[pyo3(signature = (run_json, captures=None, title=""))]
 fn simulate<'py>(
@@ -51,6 +53,7 @@ fn simulate<'py>(
     d.set_item("links", to_python(py, &recording.links)?)?;
     let r = &recording;
     d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
+    d.set_item("transfers", transfers(py, &r.transfers, &r.flow_names)?)?;
     d.set_item("delivered_packets", recording.delivered_packets)?;
     d.set_item("events", recording.events)?;
     Ok(d)
@@ -72,6 +75,26 @@ fn series<'py>(
         let values = values.iter().map(|v| (!v.is_nan()).then_some(*v));
         d.set_item(*column, PyList::new(py, values)?)?;
     }
+    Ok(d)
+}
+
+fn transfers<'py>(
+    py: Python<'py>,
+    rows: &[Transfer],
+    flows: &[String],
+) -> PyResult<Bound<'py, PyDict>> {
+    let ms = |span: Option<Span>| span.map(Span::as_millis_f64);
+    let name = |t: &Transfer| flows.get(usize::from(t.group)).cloned();
+    let d = PyDict::new(py);
+    d.set_item("flow", PyList::new(py, rows.iter().map(name))?)?;
+    d.set_item("kind", PyList::new(py, rows.iter().map(|t| t.kind.name()))?)?;
+    d.set_item("start_s", PyList::new(py, rows.iter().map(|t| t.start.as_secs_f64()))?)?;
+    d.set_item("size_bytes", PyList::new(py, rows.iter().map(|t| t.bytes))?)?;
+    let completion = rows.iter().map(|t| ms(Some(t.completion)));
+    d.set_item("completion_ms", PyList::new(py, completion)?)?;
+    d.set_item("response_ms", PyList::new(py, rows.iter().map(|t| ms(t.response)))?)?;
+    d.set_item("ideal_ms", PyList::new(py, rows.iter().map(|t| ms(t.ideal)))?)?;
+    d.set_item("retransmits", PyList::new(py, rows.iter().map(|t| t.retransmits))?)?;
     Ok(d)
 }
 

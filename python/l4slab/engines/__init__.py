@@ -24,11 +24,12 @@ class LackingError(ValueError):
 
 @dataclass(frozen=True)
 class Recording:
-    """What one run gave: the three result tables without their label columns (see `l4slab.metrics`)."""
+    """What one run gave: the result tables without their label columns (see `l4slab.metrics`)."""
 
     flows: pl.DataFrame
     links: pl.DataFrame
     series: pl.DataFrame
+    transfers: pl.DataFrame
 
 
 @dataclass(frozen=True)

@@ -107,12 +107,12 @@ class Folder:
 
     def arrow(self) -> dict[str, pa.Table | ds.Dataset]:
         """The result tables for queries."""
-        series = self.folder / "series.parquet"
-        return {
-            "flows": self.flows.to_arrow(),
-            "links": self.links.to_arrow(),
-            "series": ds.dataset(series) if series.is_file() else pl.DataFrame(schema=metrics.SERIES).to_arrow(),
-        }
+        tables: dict[str, pa.Table | ds.Dataset] = {"flows": self.flows.to_arrow(), "links": self.links.to_arrow()}
+        for name in ("series", "transfers"):
+            file = self.folder / f"{name}.parquet"
+            empty = pl.DataFrame(schema=metrics.TABLES[name])
+            tables[name] = ds.dataset(file) if file.is_file() else empty.to_arrow()
+        return tables
 
     def run_of(self, case: Case) -> sweep.Run | None:
         """The first run of a case, for its settings."""

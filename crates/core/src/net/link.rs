@@ -36,6 +36,9 @@ impl Shaper {
     pub fn rate(&self) -> Rate {
         self.rate
     }
+    pub fn burst_bytes(&self) -> u64 {
+        self.burst_bytes
+    }
     /// Takes effect with the next packet; the tokens at hand keep their time.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;

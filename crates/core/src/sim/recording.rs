@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use super::{GroupStats, Simulation};
+use super::{GroupStats, Simulation, common_mode};
 use crate::aqm::Gauges;
 use crate::net::link::{Interval, QueueStats};
 use crate::net::tap::Tap;
-use crate::packet::FlowId;
+use crate::packet::GroupId;
 use crate::probe::{Distribution, Series};
+use crate::scenario::Kind;
 use crate::time::{Span, Time};
 use crate::traffic::Source;
 use crate::traffic::udp_prague::UdpPrague;
@@ -19,11 +20,52 @@ pub struct Recording {
     pub flows: Vec<FlowRow>,
     pub links: Vec<LinkRow>,
     pub series: Series,
+    /// In order of their start.
+    pub transfers: Vec<Transfer>,
     pub flow_names: Vec<String>,
     pub link_names: Vec<String>,
     /// Packets delivered to receivers, and events handled, over the whole run.
     pub delivered_packets: u64,
     pub events: u64,
+}
+
+/// What was transferred in full, apart from flows that last.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    pub group: GroupId,
+    pub kind: TransferKind,
+    /// The first SYN; a frame: when it was written; an input: when it was made.
+    pub start: Time,
+    pub bytes: Option<u64>,
+    /// From `start` to the last byte; an input: to the first byte of the frame that shows it.
+    pub completion: Span,
+    /// Without the handshake: from the request on (of a flow: from when the sender may send); an input:
+    /// without the wait for the next frame.
+    pub response: Option<Span>,
+    /// `completion` on an empty path.
+    pub ideal: Option<Span>,
+    pub retransmits: Option<u64>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum TransferKind {
+    /// A flow with an end.
+    Flow,
+    Request,
+    Frame,
+    Input,
+}
+
+impl TransferKind {
+    /// As the results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransferKind::Flow => "flow",
+            TransferKind::Request => "request",
+            TransferKind::Frame => "frame",
+            TransferKind::Input => "input",
+        }
+    }
 }
 
 /// A flow group over the measured interval. Column names end in their unit.
@@ -55,6 +97,11 @@ pub struct FlowRow {
     pub transfers: u32,
     pub completion_ms_p50: Option<f64>,
     pub completion_ms_p99: Option<f64>,
+    /// Transfers, requests and frames that were not over at the end.
+    pub unfinished: u64,
+    /// From an input to the first byte of what it changes, without the wait for the next frame.
+    pub view_ms_p50: Option<f64>,
+    pub view_ms_p99: Option<f64>,
     /// How ECN negotiation ended: off, classic, accecn, or mixed if not all flows of the group ended
     /// alike (a lost SYN is repeated without ECN); of a UDP flow nothing.
     pub ecn_mode: Option<&'static str>,
@@ -105,8 +152,9 @@ impl<T: Tap> Simulation<T> {
 
     /// Retransmissions of a group since the start.
     fn retransmitted(&self, group: usize) -> u64 {
-        let flows = self.groups[group].flows.clone();
-        flows.filter_map(|f| self.senders.get(f as usize)).map(|s| s.retransmitted).sum()
+        let g = &self.groups[group];
+        let open = g.ends.iter().map(|&end| self.senders[end as usize].retransmitted);
+        g.closed_retransmitted + open.sum::<u64>()
     }
 
     pub(super) fn take_sample(&mut self) {
@@ -139,13 +187,15 @@ impl<T: Tap> Simulation<T> {
         self.series.gauge("dropped_packets", packets.dropped as f64);
         let (mut n, mut cwnd, mut srtt) = (0.0, 0.0, 0.0);
         let mut first = None;
-        for flow in g.flows.clone() {
-            let state = End::of(&self.senders, &self.sources, flow).and_then(|end| end.state());
-            let Some((window, rtt)) = state else { continue };
+        let own = if g.kind.is_source() { g.flows.clone() } else { 0..0 };
+        let own = own.map(|flow| &self.sources[flow as usize - self.tcp_flows]);
+        let tcp = g.ends.iter().map(|&end| End::Tcp(&self.senders[end as usize]));
+        for end in tcp.chain(own.filter_map(Source::responsive).map(End::Udp)) {
+            let Some((window, rtt)) = end.state() else { continue };
             n += 1.0;
             cwnd += f64::from(window);
             srtt += rtt.as_millis_f64();
-            first.get_or_insert(flow);
+            first.get_or_insert(end);
             if measuring {
                 g.stats.srtt.record(rtt);
             }
@@ -154,11 +204,13 @@ impl<T: Tap> Simulation<T> {
             self.series.gauge("cwnd_packets", cwnd / n);
             self.series.gauge("srtt_ms", srtt / n);
         }
-        // The controller's state is that of the group's first active flow.
-        match first.and_then(|flow| End::of(&self.senders, &self.sources, flow)) {
-            Some(End::Tcp(sender)) => sender.controller().probe(&mut self.series),
+        // The controller's state is that of the group's first active flow. Web connections come and go.
+        match first {
+            Some(End::Tcp(sender)) if g.kind != Kind::Web => {
+                sender.controller().probe(&mut self.series);
+            }
             Some(End::Udp(sender)) => sender.probe(&mut self.series),
-            None => {}
+            _ => {}
         }
     }
 
@@ -195,13 +247,7 @@ enum End<'a> {
     Udp(&'a UdpPrague),
 }
 
-impl<'a> End<'a> {
-    fn of(senders: &'a [Sender], sources: &'a [Source], flow: FlowId) -> Option<End<'a>> {
-        match (flow as usize).checked_sub(senders.len()) {
-            None => Some(End::Tcp(&senders[flow as usize])),
-            Some(i) => sources[i].responsive().map(End::Udp),
-        }
-    }
+impl End<'_> {
     /// Window in packets and smoothed RTT, while it sends. (After a lost SYN there is no RTT until the
     /// first ACK of data.)
     fn state(&self) -> Option<(u32, Span)> {
@@ -260,6 +306,10 @@ fn record_interval(series: &mut Series, x: &Interval, span: f64) {
 /// Closes the books.
 pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
     let seconds = sim.end.since(sim.warmup).as_secs_f64();
+    let open = sim.groups.iter().flat_map(|g| &g.ends);
+    let ended: Vec<_> = open.filter_map(|&end| sim.transfer_of(end as usize)).collect();
+    sim.transfers.extend(ended);
+    sim.transfers.sort_by_key(|t| (t.start, t.group, t.bytes));
     let mut flows: Vec<FlowRow> =
         (0..sim.groups.len()).map(|i| flow_row(&sim, i, seconds)).collect();
     let total: f64 = flows.iter().map(|f| f.goodput_mbps).sum();
@@ -275,6 +325,7 @@ pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
         flow_names: sim.groups.iter().map(|g| g.name.clone()).collect(),
         link_names: sim.links.iter().map(|l| l.name.clone()).collect(),
         series: sim.series,
+        transfers: sim.transfers,
         delivered_packets: sim.delivered_total,
         events: sim.events_total,
     }
@@ -285,22 +336,35 @@ fn flow_row<T: Tap>(sim: &Simulation<T>, i: usize, seconds: f64) -> FlowRow {
     let g = &sim.groups[i];
     let s = &g.stats;
     let packets = g.packets - g.base_packets;
-    let mut completion = Distribution::default();
-    let mut mode = None;
-    for flow in g.flows.clone() {
-        let Some(sender) = sim.senders.get(flow as usize) else { continue };
-        if let Some(done) = sim.receivers[flow as usize].completed_at {
-            completion.record(done.since(sender.started_at));
+    let mut mode = g.closed_mode;
+    for &end in &g.ends {
+        let sender = &sim.senders[end as usize];
+        if g.kind != Kind::Web || sender.is_established() {
+            mode = Some(common_mode(mode, sender, &sim.receivers[end as usize]));
         }
-        // SCE is not negotiated: it is there where both ends have it.
-        let sce = sender.answers_sce() && sim.receivers[flow as usize].echoes_sce();
-        let one = if sce { "sce" } else { sender.mode().name() };
-        mode = Some(if mode.is_none_or(|m| m == one) { one } else { "mixed" });
     }
+    let (mut completion, mut view) = (Distribution::default(), Distribution::default());
+    // What began in the warm-up does not count, but for flows with an end: many a run is such a flow.
+    let since = if g.kind == Kind::Tcp { Time::ZERO } else { sim.warmup };
+    for t in sim.transfers.iter().filter(|t| usize::from(t.group) == i && t.start >= since) {
+        match t.kind {
+            TransferKind::Input => view.record(t.response.unwrap_or(t.completion)),
+            _ => completion.record(t.completion),
+        }
+    }
+    let unfinished = match g.kind {
+        Kind::Cbr | Kind::UdpPrague => 0,
+        Kind::Web => g.begun - completion.count(),
+        Kind::Video => sim.videos[g.applications.clone()].iter().map(|v| v.unfinished(since)).sum(),
+        Kind::Tcp => {
+            let with_end = g.ends.iter().filter(|&&e| sim.senders[e as usize].bytes().is_some());
+            with_end.count() as u64 - completion.count()
+        }
+    };
     FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
-        count: g.flows.len() as u32,
+        count: g.count,
         goodput_mbps: (g.acked_bytes - g.base_acked) as f64 * 8e-6 / seconds,
         rate_mbps: s.delivered_bytes as f64 * 8e-6 / seconds,
         share: None,
@@ -321,6 +385,9 @@ fn flow_row<T: Tap>(sim: &Simulation<T>, i: usize, seconds: f64) -> FlowRow {
         transfers: completion.count() as u32,
         completion_ms_p50: completion.quantile_ms(0.5),
         completion_ms_p99: completion.quantile_ms(0.99),
+        unfinished,
+        view_ms_p50: view.quantile_ms(0.5),
+        view_ms_p99: view.quantile_ms(0.99),
         ecn_mode: mode,
     }
 }

@@ -1,5 +1,6 @@
 //! The receiving end: reassembly, SACK, delayed and quick ACKs, ECN feedback.
 
+use super::client::Client;
 use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
 use super::sack::{Block, Blocks, MAX_BLOCKS, SackStore};
 use super::wheel;
@@ -131,18 +132,18 @@ pub enum Echo {
 /// The receiver of one flow.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    flow: FlowId,
-    group: GroupId,
-    support: EcnSupport,
-    mode: EcnMode,
+    pub(super) flow: FlowId,
+    pub(super) group: GroupId,
+    pub(super) support: EcnSupport,
+    pub(super) mode: EcnMode,
     /// Codepoint of ACKs in AccECN mode.
     codepoint: Ecn,
-    echo_rule: Echo,
+    pub(super) echo_rule: Echo,
     next: u32,
     /// `next` when the last ACK was sent.
     acked: u32,
     /// Timestamp to echo: the newest of what was in sequence (TS.Recent of RFC 7323).
-    echo: Time,
+    pub(super) echo: Time,
     /// Out-of-order data, ascending, and the blocks to report, most recent first.
     ranges: Vec<Block>,
     recent: Vec<Block>,
@@ -158,7 +159,7 @@ pub struct Receiver {
     dup_ack_next: u32,
     compressed: u32,
     compress_until: Time,
-    rtt: Span,
+    pub(super) rtt: Span,
     handshake_sent: Time,
     /// RFC 3168: echo until CWR.
     demand_cwr: bool,
@@ -170,6 +171,9 @@ pub struct Receiver {
     ack_now: bool,
     window: WindowTuning,
     pub received_bytes: u64,
+    pub(super) client: Option<Client>,
+    /// When the client asks again.
+    pub(super) client_at: Time,
 }
 
 impl Receiver {
@@ -213,13 +217,20 @@ impl Receiver {
             ack_now: false,
             window: WindowTuning::new(),
             received_bytes: 0,
+            client: None,
+            client_at: Time::NEVER,
         }
     }
 
     /// When [`Self::on_timer`] wants to be called.
     #[inline]
     pub fn deadline(&self) -> Time {
-        self.ack_at.min(self.compress_until)
+        self.ack_at.min(self.compress_until).min(self.client_at)
+    }
+    /// Segments before this one have all arrived.
+    #[inline]
+    pub fn next(&self) -> u32 {
+        self.next
     }
 
     pub fn group(&self) -> GroupId {
@@ -237,7 +248,11 @@ impl Receiver {
         if pkt.flags.has(Flags::DATA) {
             self.on_data(now, pkt, sacks, out);
         } else if pkt.flags.has(Flags::SYN) {
-            self.on_syn(now, pkt, out);
+            if self.client.is_some() {
+                self.on_answer(now, pkt, out);
+            } else {
+                self.on_syn(now, pkt, out);
+            }
         } else {
             // The third ACK of the handshake.
             self.rtt = now.since(self.handshake_sent);
@@ -259,6 +274,7 @@ impl Receiver {
 
     #[inline]
     fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+        self.client_at = Time::NEVER;
         if self.is_unacceptable(pkt) {
             self.refuse(now, pkt, sacks, out);
             return;
@@ -490,7 +506,10 @@ impl Receiver {
 
     /// The delayed or compressed ACK is due.
     pub fn on_timer(&mut self, now: Time, sacks: &mut SackStore, out: &mut Outbox) {
-        if now >= self.deadline() {
+        if now >= self.client_at {
+            self.ask_again(now, out);
+        }
+        if now >= self.ack_at.min(self.compress_until) {
             self.ack(now, sacks, out);
         }
     }

@@ -2,16 +2,17 @@
 //! timer. What an ACK sets off is in [`super::recovery`].
 
 use super::ecn::{self, AccEcnSender, EcnMode, EcnSupport};
+use super::handshake;
 use super::recovery::{CaState, Recovery};
 use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
 use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
+use super::stream::{Mark, Stream};
 use super::wheel;
-use crate::cc::{Ack, CongestionControl, EcnWish, Window};
+use crate::cc::{Ack, CongestionControl, EcnWish, INITIAL_WINDOW, Window};
 use crate::ecn::Ecn;
 use crate::packet::{
-    ACK_FRAME, Flags, FlowId, GroupId, Outbox, PAWS_WINDOW, Packet, SYN_FRAME, Stamp,
-    TCP_IP_HEADERS, TcpBits,
+    ACK_FRAME, Flags, FlowId, GroupId, Outbox, PAWS_WINDOW, Packet, Stamp, TCP_IP_HEADERS, TcpBits,
 };
 use crate::prefetch::prefetch;
 use crate::time::{Span, Time};
@@ -39,7 +40,6 @@ const DEFER: Span = Span::from_millis(1);
 const DEFER_WINDOW_DIVISOR: u32 = 3;
 /// Least wait of a tail loss probe above two RTTs (Linux `TCP_TIMEOUT_MIN_US`).
 pub(super) const TIMEOUT_MIN: Span = Span::from_millis(2);
-const SYN_TIMEOUT: Span = Span::from_secs(1);
 
 /// What a sender is set up with.
 #[derive(Clone, Debug)]
@@ -54,12 +54,16 @@ pub struct SenderConfig {
     pub bytes: Option<u64>,
     /// What the receiver lets be outstanding; `None`: anything.
     pub receive_window: Option<u64>,
+    /// Sends what the application [writes](Sender::write), instead.
+    pub stream: bool,
 }
 
 /// Where a connection is in its life.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Closed,
+    Listen,
+    SynReceived,
     SynSent,
     Established,
 }
@@ -93,14 +97,21 @@ pub struct Sender {
     pub(super) rtt: RttEstimator,
     pub(super) recovery: Recovery,
     // Data.
-    bytes_left: u64,
+    pub(super) bytes_left: u64,
     endless: bool,
+    /// The application writes piece by piece: more may follow what is there.
+    stream: Option<Box<Stream>>,
+    sent_at: Time,
+    /// The request of a client has come.
+    pub(super) asked: bool,
+    /// Flags of a server's SYN/ACK.
+    pub(super) answer: TcpBits,
     // Timers.
     pub(super) timer: Timer,
     pub(super) timer_at: Time,
     pub(super) backoff: u32,
     pub(super) retransmits: u32,
-    syn_tries: u32,
+    pub(super) syn_tries: u32,
     // Pacing.
     paced: bool,
     pace_limit: u64,
@@ -118,7 +129,7 @@ pub struct Sender {
     max_out: u32,
     usage_end: u32,
     /// Newest timestamp of the receiver.
-    ts_recent: Stamp,
+    pub(super) ts_recent: Stamp,
     // ECN.
     pub(super) mode: EcnMode,
     data_codepoint: Ecn,
@@ -130,6 +141,8 @@ pub struct Sender {
     pub retransmitted: u64,
     pub acked_bytes: u64,
     pub started_at: Time,
+    /// When the handshake was over.
+    pub established_at: Time,
 }
 
 impl Sender {
@@ -147,7 +160,11 @@ impl Sender {
             rtt: RttEstimator::default(),
             recovery: Recovery::default(),
             bytes_left: config.bytes.unwrap_or(0),
-            endless: config.bytes.is_none(),
+            endless: config.bytes.is_none() && !config.stream,
+            stream: config.stream.then(Box::default),
+            sent_at: Time::ZERO,
+            asked: false,
+            answer: TcpBits::default(),
             timer: Timer::Off,
             timer_at: Time::NEVER,
             backoff: 0,
@@ -173,12 +190,20 @@ impl Sender {
             retransmitted: 0,
             acked_bytes: 0,
             started_at: Time::ZERO,
+            established_at: Time::NEVER,
             config,
         }
     }
 
+    pub fn flow(&self) -> FlowId {
+        self.config.flow
+    }
     pub fn group(&self) -> GroupId {
         self.config.group
+    }
+    /// Size of the transfer; `None`: it has no end.
+    pub fn bytes(&self) -> Option<u64> {
+        self.config.bytes
     }
     /// When [`Self::on_timer`] and [`Self::on_pacing`] want to be called.
     #[inline]
@@ -231,23 +256,10 @@ impl Sender {
     }
 
     fn send_syn(&mut self, now: Time, out: &mut Outbox) {
-        // A SYN may have been lost because of its flags: the first retry of a classic one and the
-        // second of an AccECN one go without (RFC 3168 6.1.1.1, RFC 9768 3.1.4.1).
-        let plain = match self.config.ecn {
-            EcnSupport::AccEcn => self.syn_tries >= 2,
-            _ => self.syn_tries >= 1,
-        };
-        let asked = if plain { EcnSupport::Off } else { self.config.ecn };
-        let field = match self.cc.ecn() {
-            EcnWish::Ect0Runs if !plain => Ecn::Ect0, // RFC 8257, 3.4
-            _ => Ecn::NotEct,
-        };
-        let mut p = Packet::new(self.config.flow, self.config.group, Flags::SYN, SYN_FRAME, field);
-        p.bits = ecn::syn_bits(asked);
-        p.stamp = now;
-        out.push_back(p);
+        let (c, runs) = (&self.config, self.cc.ecn() == EcnWish::Ect0Runs);
+        out.push_back(handshake::syn(now, c.flow, c.group, c.ecn, runs, self.syn_tries));
         self.timer = Timer::Syn;
-        self.timer_at = wheel::expiry(now, SYN_TIMEOUT * (1 << self.syn_tries.min(6)));
+        self.timer_at = handshake::expiry(now, self.syn_tries);
         self.syn_tries += 1;
     }
 
@@ -255,16 +267,7 @@ impl Sender {
         if self.phase != Phase::SynSent {
             return;
         }
-        self.phase = Phase::Established;
-        self.ts_recent = pkt.tsval;
-        self.timer = Timer::Off;
-        self.timer_at = Time::NEVER;
-        if self.syn_tries == 1 {
-            let us = now.since(pkt.stamp).as_micros() as u32;
-            self.rtt.sample(us, 0, 0);
-            self.rtt.sample_min(now, us);
-        }
-        self.settle_ecn(now, pkt);
+        self.establish(now, pkt, ecn::read_syn_ack(self.config.ecn, pkt.bits));
         let flags = Flags::default();
         let mut third =
             Packet::new(self.config.flow, self.config.group, flags, ACK_FRAME, Ecn::NotEct);
@@ -278,9 +281,24 @@ impl Sender {
         self.transmit(now, Push::Normal, out);
     }
 
+    /// The handshake is over with `pkt`, in this mode.
+    pub(super) fn establish(&mut self, now: Time, pkt: &Packet, mode: EcnMode) {
+        self.phase = Phase::Established;
+        self.established_at = now;
+        self.ts_recent = pkt.tsval;
+        self.timer = Timer::Off;
+        self.timer_at = Time::NEVER;
+        if self.syn_tries == 1 {
+            let us = now.since(pkt.stamp).as_micros() as u32;
+            self.rtt.sample(us, 0, 0);
+            self.rtt.sample_min(now, us);
+        }
+        self.settle_ecn(now, mode);
+    }
+
     /// What both sides agreed on, and whether the controller can live with it.
-    fn settle_ecn(&mut self, now: Time, pkt: &Packet) {
-        self.mode = ecn::read_syn_ack(self.config.ecn, pkt.bits);
+    fn settle_ecn(&mut self, now: Time, mode: EcnMode) {
+        self.mode = mode;
         let wish = self.cc.ecn();
         let granted = match wish {
             EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
@@ -319,8 +337,8 @@ impl Sender {
     /// A packet from the receiver arrives.
     #[inline]
     pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
-        if pkt.flags.has(Flags::SYN) {
-            self.on_syn_ack(now, pkt, out);
+        if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
+            self.on_opening(now, pkt, sacks, out);
             return;
         }
         let blocks = sacks.take(pkt.sack);
@@ -329,6 +347,20 @@ impl Sender {
                 self.ace = ecn::next_ace(self.ace);
             }
             self.on_ack(now, pkt, &blocks, out);
+        }
+    }
+
+    /// What is no plain ACK of an open connection.
+    #[cold]
+    fn on_opening(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+        match self.phase {
+            Phase::SynSent if pkt.flags.has(Flags::SYN) => self.on_syn_ack(now, pkt, out),
+            Phase::SynSent | Phase::Closed => {
+                sacks.take(pkt.sack);
+            }
+            Phase::Listen | Phase::SynReceived | Phase::Established => {
+                self.on_client(now, pkt, out);
+            }
         }
     }
 
@@ -360,6 +392,7 @@ impl Sender {
         self.timer_at = Time::NEVER;
         match std::mem::replace(&mut self.timer, Timer::Off) {
             Timer::Off => {}
+            Timer::Syn if self.phase == Phase::SynReceived => self.send_syn_ack(now, out),
             Timer::Syn => self.send_syn(now, out),
             Timer::Reordering => self.on_reordering_timeout(now, out),
             Timer::TailProbe => self.send_tail_probe(now, out),
@@ -392,6 +425,50 @@ impl Sender {
         };
         let segments = (bytes / u64::from(self.win.mss)).max(1);
         segments.saturating_sub(u64::from(self.board.nxt - self.board.una)) as u32
+    }
+
+    /// The application writes `bytes` to its stream.
+    pub fn write(&mut self, now: Time, bytes: u64, out: &mut Outbox) {
+        let Some(stream) = &mut self.stream else { return };
+        stream.write(bytes);
+        let starved = self.bytes_left < u64::from(self.win.mss);
+        self.bytes_left += bytes;
+        if self.phase != Phase::Established {
+            return;
+        }
+        if starved && self.board.in_flight() < self.win.cwnd && self.board.next_lost().is_none() {
+            // What is delivered now says how fast the application was (Linux
+            // `tcp_rate_check_app_limited`).
+            let mark = self.board.delivery.segments + self.board.in_flight();
+            self.board.delivery.app_limited_until = mark.max(1);
+        }
+        if self.board.packets_out() == 0 && !self.cc.governs_window() {
+            self.restart_after_idle(now);
+        }
+        self.transmit(now, Push::Normal, out);
+    }
+    /// Where pieces of the stream begin and end in segments that were sent since the last call.
+    pub fn take_mark(&mut self) -> Option<Mark> {
+        self.stream.as_mut().and_then(|s| s.take())
+    }
+    pub fn is_established(&self) -> bool {
+        self.phase == Phase::Established
+    }
+
+    /// Per timeout without anything to send, the window halves, down to the initial one (Linux
+    /// `tcp_slow_start_after_idle`; RFC 5681, 4.1).
+    fn restart_after_idle(&mut self, now: Time) {
+        let (rto, mut idle) = (self.rto(), now.since(self.sent_at));
+        if idle <= rto {
+            return;
+        }
+        let win = &mut self.win;
+        win.ssthresh = win.ssthresh.max(win.cwnd / 2 + win.cwnd / 4);
+        let floor = INITIAL_WINDOW.min(win.cwnd);
+        while idle > rto && win.cwnd > floor {
+            idle = idle - rto;
+            win.cwnd = (win.cwnd / 2).max(floor);
+        }
     }
 
     /// Must the next segment wait for the pacing clock? If so, sets the timer.
@@ -466,7 +543,10 @@ impl Sender {
             return false;
         }
         // The rest of a transfer is all that will ever be sent.
-        if !self.endless && self.bytes_left <= u64::from(open) * u64::from(self.win.mss) {
+        if !self.endless
+            && self.stream.is_none()
+            && self.bytes_left <= u64::from(open) * u64::from(self.win.mss)
+        {
             return false;
         }
         let Some(oldest) = self.board.head_sent_at() else {
@@ -539,13 +619,15 @@ impl Sender {
                 (u64::from(self.win.mss).min(self.bytes_left)) as u32
             };
             let mut p = self.segment(now, payload);
+            p.seq = self.board.sent(now, payload);
             if !self.endless {
                 self.bytes_left -= u64::from(payload);
-                if self.bytes_left == 0 {
-                    p.flags = p.flags.with(Flags::FIN);
+                match &mut self.stream {
+                    Some(stream) => stream.cut(p.seq, payload),
+                    None if self.bytes_left == 0 => p.flags = p.flags.with(Flags::FIN),
+                    None => {}
                 }
             }
-            p.seq = self.board.sent(now, payload);
             p.ecn = self.data_codepoint;
             if self.announce_cwr {
                 self.announce_cwr = false;
@@ -563,6 +645,7 @@ impl Sender {
         }
         self.chunk_left = self.chunk_left.saturating_sub(n);
         self.sent_segments = self.sent_segments.saturating_add(n);
+        self.sent_at = now;
         self.charge_pacing(now, bytes);
         if nothing_out || self.timer == Timer::TailProbe {
             self.rearm_retransmission(now);
@@ -593,7 +676,7 @@ impl Sender {
         let mut p = self.segment(now, payload);
         p.seq = seq;
         p.flags = p.flags.with(Flags::RETRANSMISSION);
-        if !self.has_data() && seq + 1 == self.board.nxt {
+        if !self.has_data() && seq + 1 == self.board.nxt && self.stream.is_none() {
             p.flags = p.flags.with(Flags::FIN);
         }
         // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
@@ -724,7 +807,7 @@ impl Sender {
             let slack = if self.board.packets_out() == 1 { RTO_MIN } else { TIMEOUT_MIN };
             srtt * 2 + slack
         } else {
-            SYN_TIMEOUT
+            handshake::TIMEOUT
         };
         let rto = self.rto();
         let left = if from_now {
@@ -794,6 +877,7 @@ mod tests {
             pace_bps: None,
             bytes: None,
             receive_window: None,
+            stream: false,
         };
         let mut s = Sender::new(config, Box::new(Reno::plain()));
         s.board.una = 20;

@@ -4,9 +4,9 @@ Everything comes through apt, from the archive that the machine's own apt source
 checked. Nothing needs root: packages are unpacked, not installed. Each step leaves a stamp and is not repeated.
 
 The kernel's source is not changed but for three things: HZ of arch/um, which is no option there, is 250 as in the
-kernels of Debian and Ubuntu (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP wanted
-to send is not told (else `fq` of a router would take it for the time of arrival); and the project's TCP Prague is put
-beside the other congestion controls.
+kernels of Debian and Ubuntu (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP
+wanted to send is not told (else `fq` of a router would take it for the time of arrival); and the project's TCP Prague
+is put beside the other congestion controls.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
         if spec["kind"] not in ("tcp", "cbr"):
-            raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use "tcp" or "cbr"')
+            raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use the sim engine')
         if spec["count"] > lab.MAX_COUNT:
             raise ValueError(f"{name}: the linux engine has at most count = {lab.MAX_COUNT}; use the sim engine")
         if spec["kind"] == "cbr" and spec["packet_bytes"] > lab.MTU_FRAME:

@@ -269,12 +269,17 @@ def tables(observed: Observed) -> Recording:
     for row in flows:
         row["share"] = row["goodput_mbps"] / total if total > 0 else None
     links = [row for link in observed.links for row in _link_rows(observed, link)]
-    return Recording(_frame(flows, FLOWS), _frame(links, LINKS), _frame(_series(observed), SERIES))
+    return Recording(
+        _frame(flows, FLOWS),
+        _frame(links, LINKS),
+        _frame(_series(observed), SERIES),
+        _frame(_transfers(observed), metrics.TRANSFERS),
+    )
 
 
 def empty_tables() -> Recording:
     """The tables without rows."""
-    return Recording(_frame([], FLOWS), _frame([], LINKS), _frame([], SERIES))
+    return Recording(_frame([], FLOWS), _frame([], LINKS), _frame([], SERIES), _frame([], metrics.TRANSFERS))
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], schema: metrics.Schema) -> pl.DataFrame:
@@ -358,14 +363,34 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
     row |= _distribution(counted["srtt_us"], "rtt_ms", 1e-3)
     modes = samples[samples["state"] != 2]["ecn_mode"]
     row["ecn_mode"] = ECN_MODES[int(modes[-1])] if len(modes) else None
-    times = [
-        int(event[0]) - int(event[4])
-        for event in observed.events
-        if event[1] == "complete" and int(event[2]) == flow.number
-    ]
+    times = [end - start for start, end in _completed(observed, flow)]
     row["transfers"] = len(times)
     finished = _distribution(np.array(times), "completion_ms", 1e-6)
     return row | {name: value for name, value in finished.items() if not name.endswith("mean")}
+
+
+def _completed(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
+    """When the transfers of a flow began and ended, ns."""
+    return [
+        (int(event[4]), int(event[0]))
+        for event in observed.events
+        if event[1] == "complete" and int(event[2]) == flow.number
+    ]
+
+
+def _transfers(observed: Observed) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "flow": flow.spec["name"],
+            "kind": "flow",
+            "start_s": start * 1e-9,
+            "size_bytes": flow.spec["bytes"],
+            "completion_ms": (end - start) * 1e-6,
+        }
+        for flow in observed.lab.flows
+        for start, end in _completed(observed, flow)
+    ]
+    return sorted(rows, key=lambda row: (row["start_s"], row["flow"]))
 
 
 def _payload_of(link: Link, flow: Flow) -> Array:

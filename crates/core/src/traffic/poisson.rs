@@ -1,0 +1,70 @@
+//! Events at random: exponential times between them.
+
+use crate::math;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// A Poisson process, drawn from a stream of its own: when its events are depends on nothing else in
+/// the run.
+#[derive(Clone, Debug)]
+pub struct Poisson {
+    rng: Rng,
+    mean: Span,
+    next: Time,
+    stop: Time,
+}
+
+impl Poisson {
+    /// One event per `mean`. It has yet to be started.
+    pub fn new(mean: Span, rng: Rng) -> Poisson {
+        Poisson { rng, mean, next: Time::NEVER, stop: Time::NEVER }
+    }
+    pub fn start(&mut self, now: Time) {
+        self.advance(now);
+    }
+    /// No event from `now` on.
+    pub fn stop(&mut self, now: Time) {
+        self.stop = now;
+        self.next = Time::NEVER;
+    }
+    /// When the next event is.
+    pub fn next(&self) -> Time {
+        self.next
+    }
+    /// An event has happened.
+    pub fn advance(&mut self, now: Time) {
+        let wait = -math::ln(1.0 - self.rng.unit()) * self.mean.0 as f64;
+        let next = now + Span(wait as u64);
+        self.next = if next < self.stop { next } else { Time::NEVER };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mean and standard deviation of an exponential time are alike, its median is ln 2 of them, and
+    /// neighbours do not depend on each other.
+    #[test]
+    fn times_between_events_are_exponential() {
+        let mean = Span::from_millis(10);
+        let mut p = Poisson::new(mean, Rng::stream(1, "poisson", 0));
+        p.start(Time::ZERO);
+        let n = 200_000;
+        let mut last = Time::ZERO;
+        let mut waits = Vec::new();
+        for _ in 0..n {
+            let now = p.next();
+            waits.push(now.since(last).0 as f64 / mean.0 as f64);
+            last = now;
+            p.advance(now);
+        }
+        let average = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / f64::from(n);
+        assert!((average(&mut waits.iter().copied()) - 1.0).abs() < 0.01);
+        assert!((average(&mut waits.iter().map(|w| (w - 1.0) * (w - 1.0))) - 1.0).abs() < 0.03);
+        let below = average(&mut waits.iter().map(|w| f64::from(*w < std::f64::consts::LN_2)));
+        assert!((below - 0.5).abs() < 0.005, "{below}");
+        let products = waits.windows(2).map(|w| (w[0] - 1.0) * (w[1] - 1.0));
+        assert!(average(&mut products.into_iter()).abs() < 0.01);
+    }
+}

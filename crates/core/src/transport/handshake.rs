@@ -1,0 +1,38 @@
+//! The SYN, of a sender that opens its connection itself and of a client.
+
+use super::ecn::{self, EcnSupport};
+use super::wheel;
+use crate::ecn::Ecn;
+use crate::packet::{Flags, FlowId, GroupId, Packet, SYN_FRAME};
+use crate::time::{Span, Time};
+
+/// Wait before the first repetition (RFC 6298, 2.1; Linux `TCP_TIMEOUT_INIT`).
+pub const TIMEOUT: Span = Span::from_secs(1);
+
+/// A SYN after so many `tries`. `runs`: a host whose DCTCP marks its SYN too.
+pub fn syn(
+    now: Time,
+    flow: FlowId,
+    group: GroupId,
+    asked: EcnSupport,
+    runs: bool,
+    tries: u32,
+) -> Packet {
+    // A SYN may have been lost because of its flags: the first retry of a classic one and the
+    // second of an AccECN one go without (RFC 3168 6.1.1.1, RFC 9768 3.1.4.1).
+    let plain = match asked {
+        EcnSupport::AccEcn => tries >= 2,
+        _ => tries >= 1,
+    };
+    // RFC 8257, 3.4
+    let field = if runs && !plain { Ecn::Ect0 } else { Ecn::NotEct };
+    let mut p = Packet::new(flow, group, Flags::SYN, SYN_FRAME, field);
+    p.bits = ecn::syn_bits(if plain { EcnSupport::Off } else { asked });
+    p.stamp = now;
+    p
+}
+
+/// When to give up waiting for an answer after so many earlier `tries`.
+pub fn expiry(now: Time, tries: u32) -> Time {
+    wheel::expiry(now, TIMEOUT * (1 << tries.min(6)))
+}

@@ -1,0 +1,63 @@
+//! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
+
+use super::ecn::{self, EcnMode};
+use super::handshake;
+use super::sender::{Phase, Push, Sender, Timer};
+use crate::cc::EcnWish;
+use crate::ecn::Ecn;
+use crate::packet::{Flags, Outbox, Packet, SYN_FRAME};
+use crate::time::Time;
+
+impl Sender {
+    /// Waits for a client that opens the connection at `now`.
+    pub fn listen(&mut self, now: Time) {
+        self.started_at = now;
+        self.phase = Phase::Listen;
+        self.bytes_left = 0;
+    }
+
+    /// It has answered, and everything was acknowledged.
+    pub fn is_done(&self) -> bool {
+        self.asked && !self.has_data() && self.board.packets_out() == 0
+    }
+
+    /// A SYN, the third packet of the handshake, or a request.
+    pub(super) fn on_client(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if pkt.flags.has(Flags::SYN) {
+            match self.phase {
+                Phase::Listen => {
+                    self.phase = Phase::SynReceived;
+                    (self.mode, self.answer) = ecn::answer_syn(self.config.ecn, pkt.bits, pkt.ecn);
+                    self.send_syn_ack(now, out);
+                }
+                Phase::SynReceived => self.send_syn_ack(now, out),
+                _ => {}
+            }
+            return;
+        }
+        if self.phase == Phase::SynReceived {
+            self.establish(now, pkt, self.mode);
+            self.update_pacing_rate();
+        }
+        if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
+            self.asked = true;
+            self.bytes_left = self.config.bytes.unwrap_or(0);
+            self.transmit(now, Push::Normal, out);
+        }
+    }
+
+    pub(super) fn send_syn_ack(&mut self, now: Time, out: &mut Outbox) {
+        let field = match self.cc.ecn() {
+            EcnWish::Ect0Runs if self.mode != EcnMode::Off => Ecn::Ect0,
+            _ => Ecn::NotEct,
+        };
+        let (flow, group) = (self.config.flow, self.config.group);
+        let mut p = Packet::new(flow, group, Flags::SYN, SYN_FRAME, field);
+        p.bits = self.answer;
+        p.stamp = now;
+        out.push_back(p);
+        self.timer = Timer::Syn;
+        self.timer_at = handshake::expiry(now, self.syn_tries);
+        self.syn_tries += 1;
+    }
+}
