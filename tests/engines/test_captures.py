@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -225,9 +226,7 @@ def test_of_a_run_that_is_there_twice_the_newer_one_counts(tmp_path: Path, monke
     def execute(self: SimEngine, *arguments: Any, **named: Any) -> l4slab.engines.Recording:
         recording = original(self, *arguments, **named)
         made.append(len(made) + 1)
-        return l4slab.engines.Recording(
-            recording.flows.with_columns(goodput_mbps=pl.lit(float(made[-1]))), recording.links, recording.series
-        )
+        return replace(recording, flows=recording.flows.with_columns(goodput_mbps=pl.lit(float(made[-1]))))
 
     def broken(*arguments: Any) -> None:
         raise EngineError("killed before the tables are written")
