@@ -471,8 +471,10 @@ impl CongestionControl for Prague {
         if let Some(detector) = &mut self.detector {
             detector.set_gain(w.ssthresh);
         }
+        let takes_it_for_l4s = self.detector.as_ref().is_some_and(Detector::takes_it_for_l4s);
         match why {
             Congestion::Ecn | Congestion::TailLoss => self.reduce_by_alpha(at, w),
+            Congestion::Loss if self.config.ignores_loss_in_l4s && takes_it_for_l4s => {}
             Congestion::Loss | Congestion::Timeout => self.halve(w),
         }
     }
@@ -804,6 +806,37 @@ mod tests {
             }
             assert!((50..=60).contains(&w.cwnd) && !w.in_slow_start(), "{loss}: {}", w.cwnd);
         }
+    }
+
+    /// Neither a reduction nor a pause of growth; timeouts count all the same, and so does every loss
+    /// once the queue is taken for classic.
+    #[test]
+    fn losses_count_only_in_classic_queues_if_so_asked() {
+        let asked = [("version", "0.6"), ("fallback", "correct"), ("ignore_loss_in_l4s", "on")];
+        let (mut p, mut w) = established_with(&asked, 30_000, 100, 100);
+        p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(p.frac_window >> WINDOW_BITS, 100);
+        p.on_ack(&Ack { acked: 50, srtt8: 240_000, cwnd_limited: true, ..Ack::default() }, &mut w);
+        assert!(p.frac_window > 100 << WINDOW_BITS);
+        let before = p.frac_window;
+        p.on_congestion(Congestion::Timeout, Time::ZERO, &mut w);
+        assert_eq!(p.frac_window, before.div_ceil(2));
+        p.on_recovered(&mut w);
+        for n in 0..20_000 {
+            p.detector.as_mut().unwrap().sample(30_000 + 40_000 * (n % 2));
+        }
+        for _ in 0..20 {
+            p.detector.as_mut().unwrap().update(30_000);
+        }
+        let before = p.frac_window;
+        p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+        assert_eq!(p.frac_window, before.div_ceil(2));
+    }
+
+    #[test]
+    fn ignoring_losses_needs_the_detector() {
+        let refused = CONTROLLER.options([("ignore_loss_in_l4s", "on")]).unwrap_err();
+        assert!(refused.to_string().contains("give fallback too"), "{refused}");
     }
 
     /// In a queue that is classic for sure, the cut is 31 % however small alpha is.

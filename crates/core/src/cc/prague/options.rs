@@ -29,6 +29,12 @@ pub const PARAMETERS: &[Param] = &[
                marks (as in 0.5)",
     },
     Param {
+        name: "ignore_loss_in_l4s",
+        default: "off",
+        help: "\"on\": no reaction to a loss, timeouts excepted, as long as the fallback's detector takes \
+               the queue for L4S (as in a build of April 2020)",
+    },
+    Param {
         name: "unlimited_growth",
         default: "off",
         help: "\"on\": the window grows also while something else limits what is in flight (as in \
@@ -185,6 +191,7 @@ pub struct Config {
     pub max_burst: u32,
     pub fallback: Fallback,
     pub ignores_loss_in_slow_start: bool,
+    pub ignores_loss_in_l4s: bool,
     pub grows_unlimited: bool,
 }
 
@@ -210,6 +217,10 @@ impl Config {
             }
             _ => Fallback::Off,
         };
+        let ignores_loss_in_l4s = o.switch("ignore_loss_in_l4s")?;
+        if ignores_loss_in_l4s && fallback == Fallback::Off {
+            return Err(o.refuse("ignore_loss_in_l4s", "asks the detector; give fallback too"));
+        }
         Ok(Config {
             target_srtt8: target_srtt8 - target_srtt8 % rtt_unit8,
             transition: o.integer("rtt_transition", 0..=1_000_000)? as u32,
@@ -237,6 +248,7 @@ impl Config {
             fallback,
             ignores_loss_in_slow_start: o.choice("loss_in_slow_start", &["halves", "ignored"])?
                 == "ignored",
+            ignores_loss_in_l4s,
             grows_unlimited: o.switch("unlimited_growth")?,
         })
     }
