@@ -43,18 +43,23 @@ def time_series(
         grid = figure.subplots(len(panels), len(cases), sharex="col", sharey="row", squeeze=False)
         for axes, case in zip(grid.T, cases, strict=True):
             drawn = median_trial(case, warmup_s) if trial is None else trial
+            lowest = axes[-1]
             for axis, (column, _) in zip(axes, panels, strict=True):
                 _panel(axis, case, names, column, drawn, warmup_s)
-                if column == _SCORE:
+                if column == _SCORE and case[_SCORE].count():
                     axis.axhspan(*_TRANSITION, color="#000000", alpha=0.12, linewidth=0, zorder=0)
-            axes[-1].set_xlabel("time (s)")
-            axes[-1].set_xlim(0, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
+                elif column == _SCORE:  # a case without a detector beside one that has it
+                    axis.set_axis_off()
+                    lowest = axes[-2]
+            lowest.set_xlabel("time (s)")
+            lowest.tick_params(labelbottom=True)
+            lowest.set_xlim(0, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
             if len(cases) > 1:
                 axes[0].set_title(str(case["panel"][0]), fontweight="bold")
         for axis, (column, label) in zip(grid[:, 0], panels, strict=True):
             axis.set_ylabel(label)
             if column == _SCORE:
-                axis.set_ylim(0, _HIGHEST_SCORE * 1.05)
+                axis.set_ylim(-0.03 * _HIGHEST_SCORE, _HIGHEST_SCORE * 1.05)  # zero is seen, too
             else:
                 measured = of_flows.drop_nulls(column)
                 limit_y(axis, measured["time_s"].to_numpy(), measured[column].to_numpy(), warmup_s)
