@@ -61,9 +61,9 @@ def flows() -> list[dict[str, Any]]:
         label = {"aqm": aqm, "base_rtt": rtt, "share": share}
         rows.append(row("s2-plain", "second", sender=sender, **label))
         marked = 0.15 if sender == "reno" and aqm not in DROPPING and aqm != "pie(100p/20ms)" else 0.0
-        rows.append(row("s2-sce", "sce", sender=f"{sender}-sce", **label | {"share": share + marked}))
+        rows.append(row("s2-sce", "second", sender=f"{sender}-sce", **label | {"share": share + marked}))
     for sender, aqm, rtt in product(("cubic-sce", "reno-sce"), ("twin_codel_af", "lfq_cobalt", "cake"), RTTS):
-        rows.append(row("s2-sce", "sce", sender=sender, aqm=aqm, base_rtt=rtt, share=0.5))
+        rows.append(row("s2-sce", "second", sender=sender, aqm=aqm, base_rtt=rtt, share=0.5))
     for build, rtt in product(("original", "re-run"), ("20ms", "80ms")):
         rows.append(row("s3-l4s", "prague", build=build, base_rtt=rtt, goodput_mbps=42, drop_pct=0.03))
         burst = {"goodput_mbps": 5.5, "sojourn_ms_mean": 0.2, "sojourn_ms_p99": 1.2}

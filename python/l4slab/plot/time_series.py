@@ -56,8 +56,10 @@ def time_series(
             lowest.set_xlim(0, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
             if len(cases) > 1:
                 axes[0].set_title(str(case["panel"][0]), fontweight="bold")
-        for axis, (column, label) in zip(grid[:, 0], panels, strict=True):
+        for row, (column, label) in zip(grid, panels, strict=True):
+            axis = next(axis for axis in row if axis.axison)
             axis.set_ylabel(label)
+            axis.tick_params(labelleft=True)
             if column == _SCORE:
                 axis.set_ylim(-0.03 * _HIGHEST_SCORE, _HIGHEST_SCORE * 1.05)  # zero is seen, too
             else:
