@@ -76,8 +76,10 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
 
 
 def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Sequence[str]) -> Drawing | None:
-    """The time series of the runs that a query names: trials of one case."""
-    connection.register("chosen", data.select("run").unique().to_arrow())
-    rows = connection.sql("select * from series where run in (select run from chosen)").pl()
+    """The time series of the runs that a query names: trials of one case, or of one in each panel."""
+    chosen = data.select("run", *(["panel"] if "panel" in data.columns else [])).unique(maintain_order=True)
+    chosen = chosen.with_row_index("place")
+    connection.register("chosen", chosen.to_arrow())
+    rows = connection.sql("select * from series join chosen using (run) order by place, time_s").pl()
     present = set(rows["flow"])
     return plot.time_series(rows, flows=[name for name in flows if name in present] or None)

@@ -12,4 +12,5 @@ mod invariants;
 mod lab;
 mod multilink;
 mod negotiation;
+mod receive_window;
 mod recovery;

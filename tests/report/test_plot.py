@@ -69,6 +69,35 @@ def test_nothing_to_draw_is_no_figure(page) -> None:
     assert len(plot.time_series(no_rtt).axes) == 1
 
 
+def test_cases_stand_beside_each_other_on_the_same_scales(page: pl.DataFrame) -> None:
+    cases = [of(page, name).with_columns(panel=pl.lit(name)) for name in ("A", "B")]
+    alone = [plot.time_series(case.drop("panel")) for case in cases]
+    figure = plot.time_series(pl.concat(cases))
+    rows, columns = len(alone[0].axes), 2
+    assert len(figure.axes) == rows * columns
+    for row in range(rows):
+        left, right = figure.axes[row * columns : (row + 1) * columns]
+        assert left.get_ylim() == right.get_ylim()
+        assert left.get_ylim()[1] == max(one.axes[row].get_ylim()[1] for one in alone)
+        for axis, one in zip((left, right), alone, strict=True):
+            drawn = {line.get_label(): list(line.get_ydata()) for line in axis.lines}
+            assert drawn == {line.get_label(): list(line.get_ydata()) for line in one.axes[row].lines}
+    assert [axis.get_title(loc="left") for axis in figure.axes[:2]] == ["A", "B"]
+
+
+def test_a_probe_is_not_drawn_but_a_starved_flow_is(page: pl.DataFrame) -> None:
+    case = of(page, "A")
+    name = case.drop_nulls("flow")["flow"][0]
+    flow = case.filter(pl.col("flow") == name)
+    tiny = flow.with_columns(pl.lit(0.001).alias("rate_mbps"), pl.lit(0.001).alias("goodput_mbps"))
+    probe = tiny.with_columns(pl.lit("ping").alias("flow"), pl.lit(None, pl.Float64).alias("srtt_ms"))
+    starved = tiny.with_columns(pl.lit("starved").alias("flow"))
+    legend = plot.time_series(pl.concat([case, probe, starved])).legends[0]
+    labels = {text.get_text() for text in legend.get_texts()}
+    assert "starved" in labels
+    assert "ping" not in labels
+
+
 def test_comparison_marks_mean_range_and_published(page) -> None:
     published = pl.DataFrame(
         {"experiment": ["A"], "flow": ["cubic"], "column": ["rate_mbps"], "published": [41.5], "reference": [None]}

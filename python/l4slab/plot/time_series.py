@@ -15,6 +15,8 @@ from l4slab.plot.trials import median_trial
 _SCORE = "classic_ecn_score"
 _TRANSITION = (8, 9)
 _HIGHEST_SCORE = 17
+# Part of the highest rate that is not to be told from zero.
+_UNSEEN = 0.005
 
 
 def time_series(
@@ -23,33 +25,59 @@ def time_series(
     """Panels over one time axis: rate (Mb/s), smoothed RTT (ms) and, where a sender has it, the score of its
     detector of classic ECN queues.
 
-    `series` has the rows of one case. One trial, the median one unless given, is drawn in full, the others faintly;
-    the time before `warmup_s` is shaded. `flows` orders the colours (default: as they come). None without data.
+    `series` has the rows of one case; with a column `panel`, of several cases, which stand beside each other on the
+    same scales. One trial of each, the median one unless given, is drawn in full, the others faintly; the time before
+    `warmup_s` is shaded. `flows` orders the colours (default: as they come). None without data.
     """
-    of_flows = series.filter(pl.col("flow").is_not_null())
+    of_flows = _without_probes(series.filter(pl.col("flow").is_not_null()))
     if of_flows.is_empty():
         return None
     names = list(flows or of_flows["flow"].unique(maintain_order=True))
-    trial = median_trial(series, warmup_s) if trial is None else trial
+    cases = of_flows.partition_by("panel", maintain_order=True) if "panel" in series.columns else [of_flows]
     wanted = [(_rate_column(of_flows), "delivery rate (Mb/s)"), ("srtt_ms", "TCP RTT (ms)"), (_SCORE, "classic score")]
     panels = [(name, label) for name, label in wanted if name in of_flows.columns and of_flows[name].count()]
     if not panels:
         return None
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 1.15 + 1.55 * len(panels)))
-        axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-        for axis, (column, label) in zip(axes, panels, strict=True):
-            _panel(axis, of_flows, names, column, trial, warmup_s)
+        grid = figure.subplots(len(panels), len(cases), sharex="col", sharey="row", squeeze=False)
+        for axes, case in zip(grid.T, cases, strict=True):
+            drawn = median_trial(case, warmup_s) if trial is None else trial
+            lowest = axes[-1]
+            for axis, (column, _) in zip(axes, panels, strict=True):
+                _panel(axis, case, names, column, drawn, warmup_s)
+                if column == _SCORE and case[_SCORE].count():
+                    axis.axhspan(*_TRANSITION, color="#000000", alpha=0.12, linewidth=0, zorder=0)
+                elif column == _SCORE:  # a case without a detector beside one that has it
+                    axis.set_axis_off()
+                    lowest = axes[-2]
+            lowest.set_xlabel("time (s)")
+            lowest.tick_params(labelbottom=True)
+            lowest.set_xlim(0, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
+            if len(cases) > 1:
+                axes[0].set_title(str(case["panel"][0]), fontweight="bold")
+        for row, (column, label) in zip(grid, panels, strict=True):
+            axis = next(axis for axis in row if axis.axison)
             axis.set_ylabel(label)
+            axis.tick_params(labelleft=True)
             if column == _SCORE:
-                axis.axhspan(*_TRANSITION, color="#000000", alpha=0.12, linewidth=0, zorder=0)
-                axis.set_ylim(0, _HIGHEST_SCORE * 1.05)
-        axes[-1].set_xlabel("time (s)")
-        end = float(series["time_s"].max() or 0)  # type: ignore[arg-type]
-        axes[-1].set_xlim(0, end)
-        handles, labels = axes[0].get_legend_handles_labels()
+                axis.set_ylim(-0.03 * _HIGHEST_SCORE, _HIGHEST_SCORE * 1.05)  # zero is seen, too
+            else:
+                measured = of_flows.drop_nulls(column)
+                limit_y(axis, measured["time_s"].to_numpy(), measured[column].to_numpy(), warmup_s)
+        known = {text: line for axis in grid[0] for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+        labels = [name for name in names if name in known]
+        handles = [known[name] for name in labels]
         figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 4), handlelength=3)
     return figure
+
+
+def _without_probes(of_flows: pl.DataFrame) -> pl.DataFrame:
+    """Without flows that have no RTT and no rate that would show, such as a ping."""
+    rate = pl.col("rate_mbps").fill_null(pl.col("goodput_mbps"))
+    found = of_flows.group_by("flow").agg(rate.max().alias("rate"), pl.col("srtt_ms").count().alias("rtts"))
+    probes = found.filter((pl.col("rtts") == 0) & (pl.col("rate") < _UNSEEN * pl.col("rate").max()))
+    return of_flows.filter(~pl.col("flow").is_in(probes["flow"].to_list()))
 
 
 def _rate_column(of_flows: pl.DataFrame) -> str:
@@ -60,6 +88,8 @@ def _panel(axis: Axes, of_flows: pl.DataFrame, names: Sequence[str], column: str
     for number in [n for n in of_flows["trial"].unique().sort() if n != trial] + [trial]:
         for name in names:
             rows = of_flows.filter((pl.col("trial") == number) & (pl.col("flow") == name)).sort("time_s")
+            if rows.is_empty():
+                continue
             values = rows[column].to_numpy()
             if number == trial:
                 axis.plot(rows["time_s"].to_numpy(), values, label=name, zorder=3, **look(names, name))
@@ -67,5 +97,3 @@ def _panel(axis: Axes, of_flows: pl.DataFrame, names: Sequence[str], column: str
                 colour = look(names, name)["color"]
                 axis.plot(rows["time_s"].to_numpy(), values, color=colour, alpha=0.16, linewidth=0.6, zorder=2)
     shade_warmup(axis, warmup_s)
-    drawn = of_flows.drop_nulls(column)
-    limit_y(axis, drawn["time_s"].to_numpy(), drawn[column].to_numpy(), warmup_s)

@@ -99,7 +99,7 @@ def _write_files(folder: Folder, ids: Sequence[str]) -> None:
         draw(folder.folder, missing)
         return
     # matplotlib draws on one core; processes of our own, so that nothing of the caller's program runs in them.
-    command = [sys.executable, "-m", "l4slab.report.runs", str(folder.folder)]
+    command = [sys.executable, "-c", "from l4slab.report import runs; runs.main()", str(folder.folder)]
     drawing = [subprocess.Popen([*command, *missing[n::workers]]) for n in range(workers)]  # noqa: S603  (ourselves)
     for process in drawing:
         if process.wait():
@@ -146,5 +146,6 @@ def _plain(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Draw the runs that the arguments name, after the folder."""
     draw(Path(sys.argv[1]), sys.argv[2:])
