@@ -219,9 +219,7 @@ def test_the_default_is_every_published_cell() -> None:
 
 @pytest.mark.slow
 def test_the_study(tmp_path: Path) -> None:
-    files = study("deployment")
-    where = next(experiment.subset for experiment in EXPERIMENTS if experiment.name == "single")
-    results = l4slab.run(files, out=tmp_path / "r", where=where)
+    results = l4slab.run(study("deployment"), out=tmp_path / "r", subset=True)
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(DISPUTED)
     assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.figures]) == 12
