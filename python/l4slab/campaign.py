@@ -19,7 +19,7 @@ from rich.console import Console
 from l4slab import claims, executors, figures, published, spec, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
-from l4slab.executors import Failure, Pool
+from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.progress import Reporter, Silent, reporting
 from l4slab.spec import Experiment
 from l4slab.store import Store, label
@@ -233,6 +233,9 @@ def _run_in_store(
         raise Interrupted(
             f"interrupted with {left} runs to go; finished runs are kept, and the same command does the rest"
         ) from None
+    except ClusterError:
+        store.flush()
+        raise
     store.flush()
     notes += _finish(store, [*plans, *others])
     return Results(store.folder, {}, failures, notes)
@@ -355,7 +358,7 @@ def _compute(
     folder: Path | None = None,
 ) -> list[tuple[Run, str]]:
     failures: list[tuple[Run, str]] = []
-    with pool as workers:
+    with pool as workers, workers.prepare(runs, folder):
         shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
         with shown as reporter:
             ended = 0
