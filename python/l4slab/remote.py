@@ -261,8 +261,8 @@ class RemoteStore(Store):
         holder = self._holder()
         if holder.get("token") != self._token:
             raise StoreError(
-                f"{self.place}: another l4slab process ({holder.get('process')} on {holder.get('host')}) has taken over; "
-                "give the same command again when it has ended"
+                f"{self.place}: another l4slab process ({holder.get('process')} on {holder.get('host')}) has taken "
+                "over; give the same command again when it has ended"
             )
 
     def _renew(self) -> None:
@@ -283,7 +283,7 @@ class RemoteStore(Store):
                 path.unlink()
         for name in known.keys() - there.keys():
             (self.folder / name).unlink(missing_ok=True)
-        self._move_parts_out_of_the_way(there)
+        self._rename_new_parts(known, there)
         for name, info in there.items():
             if name in _OWN:
                 continue
@@ -297,13 +297,13 @@ class RemoteStore(Store):
             self._known[name] = _Known(_signature(path) or (0, 0), now)
         self._write_state()
 
-    def _move_parts_out_of_the_way(self, there: Mapping[str, Any]) -> None:
+    def _rename_new_parts(self, known: Mapping[str, _Known], there: Mapping[str, Any]) -> None:
         """Give parts that never went there names that are not taken there."""
         numbers = [_number(name) for name in (*there, *self._files()) if name.startswith("parts/")]
         free = max(numbers, default=0) + 1
         for part in self._part_names()[::-1]:
             files = self._part_files(part)
-            if any(f"parts/{path.name}" not in there for path in files.values()):
+            if any(f"parts/{path.name}" not in known for path in files.values()):
                 size = part.partition("-")[0]
                 for table, path in files.items():
                     if path.is_file():
