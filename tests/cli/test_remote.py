@@ -130,6 +130,7 @@ def test_captures_go_there_and_are_not_run_again(url: str, tmp_path: Path, capsy
     assert {name: content for name, content in there(url).items() if name in captures} == captures
 
 
+@pytest.mark.slow
 def test_a_killed_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"file://{tmp_path}/there"
     file = write(tmp_path, trials=60, seconds=20)

@@ -166,7 +166,10 @@ class Folder:
 
 
 def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
-    """Read a results folder; `plans` of its files, by name, are made where they are wanted. Raises InputError for an experiment file that cannot be read."""
+    """Read a results folder; plans of its files that are not given are made where they are wanted.
+
+    Raises InputError for an experiment file that cannot be read.
+    """
     flows = _read(folder, "flows", metrics.LABELS | metrics.FLOWS)
     links = _read(folder, "links", metrics.LABELS | metrics.LINKS)
     position = {name: number for number, name in enumerate(flows.columns)}
