@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -407,6 +408,10 @@ def _sentence(error: click.ClickException) -> str:
 
 def entry() -> None:
     """The `l4slab` script."""
+    # What a batch system or a lost terminal sends ends a campaign as Ctrl-C does; nohup's SIG_IGN stays.
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) == signal.SIG_DFL:
+            signal.signal(name, signal.default_int_handler)
     status = main()
     if (machines := sys.modules.get("l4slab.engines.linux.machine")) is not None:
         machines.stop_all()
