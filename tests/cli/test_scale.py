@@ -90,6 +90,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_campaign_of_thousands_of_runs(
     filled: tuple[Path, Path, list[str]], counts: Counter[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
