@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from l4slab import claims, executors, figures, published, spec, sweep
+from l4slab import claims, executors, figures, published, remote, spec, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
-from l4slab.executors import Failure, Pool
+from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.progress import Reporter, Silent, reporting
 from l4slab.spec import Experiment
 from l4slab.store import Store, label
@@ -44,6 +44,7 @@ class Results:
     tables: dict[str, pl.DataFrame]
     failures: list[tuple[Run, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    report: str | None = None  # where report.html is
 
     def _table(self, name: str) -> pl.DataFrame:
         if self.folder is None:
@@ -164,9 +165,9 @@ def run(
 ) -> Results:
     """Run one or several experiment files.
 
-    With `out`, results are kept in that folder (runs that are already there are not repeated, and `report.html`
-    is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's address;
-    progress goes to `console`; `trials`, `where` and `subset` are as in `plan`.
+    With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and
+    `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's
+    address; progress goes to `console`; `trials`, `where` and `subset` are as in `plan`.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -176,12 +177,16 @@ def run(
     if out is None:
         results = _run_in_memory(plans, pool, console)
     else:
-        with Store(out) as store:
+        with _store(out) as store:
             results = _run_in_store(plans, pool, console, store, get_engine(engine))
     if results.failures and console is None:
         failed, reason = results.failures[0]
         warnings.warn(f"{len(results.failures)} runs failed, the first ({failed}): {reason}", stacklevel=2)
     return results
+
+
+def _store(out: Path | str) -> Store:
+    return remote.RemoteStore(str(out)) if remote.is_url(out) else Store(out)
 
 
 def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None) -> Results:
@@ -214,7 +219,7 @@ def _run_in_store(
     todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]
     notes = _notes(plans)
     if already := len(chosen) - len(todo):
-        notes.append(f"{already} runs are in {store.folder} already and are not repeated.")
+        notes.append(f"{already} runs are in {store.place} already and are not repeated.")
     if console is not None:
         for note in notes:
             console.print(note)
@@ -238,9 +243,12 @@ def _run_in_store(
         raise Interrupted(
             f"interrupted with {left} runs to go; finished runs are kept, and the same command does the rest"
         ) from None
+    except ClusterError:
+        store.flush()
+        raise
     store.flush()
     notes += _finish(store, [*plans, *others])
-    return Results(store.folder, {}, failures, notes)
+    return Results(store.folder, {}, failures, notes, store.report)
 
 
 def _finish(store: Store, plans: list[Plan]) -> list[str]:
@@ -253,16 +261,31 @@ def _finish(store: Store, plans: list[Plan]) -> list[str]:
     experiments = [plan.experiment for plan in plans]
     store.write("claims", claims.evaluate(experiments, tables))
     store.write("published", published.evaluate(experiments, tables))
-    write_report(store.folder)
+    with store.writing():
+        write_report(store.folder, {plan.experiment.name: plan for plan in plans})
+    store.publish()
     if not unused:
         return []
-    return [f"{unused} {LEFT_OUT} of the tables; they are kept in {store.parts}."]
+    return [f"{unused} {LEFT_OUT} of the tables; they are kept in {store.place}/parts."]
 
 
 def left_to_do(plans: Sequence[Plan], out: Path | str | None = None) -> list[Run]:
     """The runs of these plans that the results folder `out` has not got."""
-    finished = Store(out).finished() if out is not None else set()
+    finished: set[str] = set()
+    if out is not None:
+        with _glance(out) as (folder, _):
+            finished = Store(folder).seen()
     return [run for run in _todo(plans) if run.id not in finished]
+
+
+@contextmanager
+def _glance(out: Path | str) -> Iterator[tuple[Path, int | None]]:
+    """A folder that shows what is finished, and of a location its bytes."""
+    if remote.is_url(out):
+        with remote.glance(str(out)) as (folder, size):
+            yield folder, size
+    else:
+        yield Path(out), None
 
 
 @dataclass(frozen=True)
@@ -284,50 +307,63 @@ class Status:
 
 def status(out: Path | str) -> Status:
     """How much of a campaign is done; also while another process works on it. Raises InputError."""
-    folder = Path(out)
-    _require_results(folder)
-    store = Store(folder)
-    finished = store.finished()
+    with _glance(out) as (folder, size):
+        _require_results(folder, out)
+        store = Store(folder)
+        return Status(_progress(store, store.seen()), store.size() if size is None else size)
+
+
+def _progress(store: Store, finished: set[str]) -> list[Progress]:
     found = []
     for file in store.experiment_files():
         ids = store.planned(file.stem)
         if ids is None:
-            plans = _plans_by_engine([file])
-            ids = max(({run.id for run in _unique(each)} for each in plans), key=lambda ids: len(ids & finished))
+            ids = {run.id for run in _unique(_plans_of([file], finished))}
         if ids:
             found.append(Progress(file.stem, len(ids & finished), len(ids)))
-    return Status(found, store.size())
+    return found
 
 
-def report(out: Path | str) -> Path:
-    """Rebuild tables, claims and `report.html` of a results folder; the path of the report.
+def report(out: Path | str) -> str:
+    """Rebuild tables, claims and `report.html` of a results folder; where the report is.
 
     The engine is the one whose runs the folder has.
 
     Raises InputError where `out` is not a results folder.
     """
-    folder = Path(out)
-    _require_results(folder)
-    with Store(folder) as store:
-        finished = store.finished()
-        plans = _plans_by_engine(store.experiment_files())
-        _finish(store, max(plans, key=lambda plans: len({run.id for run in _unique(plans)} & finished)))
-    return folder / "report.html"
+    if not remote.is_url(out):
+        _require_results(Path(out), out)
+    with _store(out) as store:
+        if not store.experiment_files():
+            raise _no_results(out)
+        _finish(store, _plans_of(store.experiment_files(), store.finished()))
+        return store.report
 
 
-def _require_results(folder: Path) -> None:
+def _require_results(folder: Path, out: Path | str) -> None:
     if not (folder / "experiments").is_dir():
-        raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
+        raise _no_results(out)
 
 
-def _plans_by_engine(files: Sequence[Path]) -> list[list[Plan]]:
-    """The plans of these files for each engine that can run them. Raises InputError where none can."""
-    found = []
+def _no_results(out: Path | str) -> InputError:
+    return InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=out)
+
+
+def _plans_of(files: Sequence[Path], finished: set[str]) -> list[Plan]:
+    """The plans of these files for the engine that has finished most of them. Raises InputError where none can."""
+    best: list[Plan] | None = None
+    most = -1
     for name in ENGINES:
         # What an engine cannot run is not its result.
         with suppress(InputError):
-            found.append(_expand(files, get_engine(name)))
-    return found or [_expand(files, get_engine(ENGINES[0]))]
+            plans = _expand(files, get_engine(name))
+            done = len({run.id for run in _unique(plans)} & finished)
+            if done > most:
+                best, most = plans, done
+            # Ids of different engines differ: no other can have more than the rest.
+            if 2 * most >= len(finished):
+                break
+    return _expand(files, get_engine(ENGINES[0])) if best is None else best
 
 
 def _unique(plans: Iterable[Plan]) -> list[Run]:
@@ -360,7 +396,7 @@ def _compute(
     folder: Path | None = None,
 ) -> list[tuple[Run, str]]:
     failures: list[tuple[Run, str]] = []
-    with pool as workers:
+    with pool as workers, workers.prepare(runs, folder):
         shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
         with shown as reporter:
             ended = 0
@@ -378,6 +414,4 @@ def _compute(
 
 
 def _silent() -> AbstractContextManager[Reporter]:
-    from contextlib import nullcontext
-
     return nullcontext(Silent())

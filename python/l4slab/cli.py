@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +48,7 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--out", metavar="DIR", help="Folder for the results, or a URL such as s3://bucket/name.")
 @_engine
 @_workers
 @_dask
@@ -55,7 +56,7 @@ def cli() -> None:
 @_dry_run
 def run(
     files: tuple[Path, ...],
-    out: Path | None,
+    out: str | None,
     engine: str,
     workers: int | None,
     dask: str | None,
@@ -86,18 +87,16 @@ def _require(engine: str) -> None:
 
 
 @cli.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def report(folder: Path) -> int:
+@click.argument("folder", metavar="DIR")
+def report(folder: str) -> int:
     """Write DIR/report.html again from the results in DIR."""
-    _out().print(str(campaign.report(folder)), soft_wrap=True)
+    _out().print(campaign.report(folder), soft_wrap=True, markup=False)
     return 0
 
 
 @cli.command()
 @click.argument("name", metavar="STUDY")
-@click.option(
-    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Default: results/STUDY, or results/STUDY-linux."
-)
+@click.option("--out", metavar="DIR", help="Folder or URL; default: results/STUDY, or results/STUDY-linux.")
 @_engine
 @_workers
 @_dask
@@ -106,7 +105,7 @@ def report(folder: Path) -> int:
 @_dry_run
 def reproduce(
     name: str,
-    out: Path | None,
+    out: str | None,
     engine: str,
     workers: int | None,
     dask: str | None,
@@ -116,7 +115,7 @@ def reproduce(
 ) -> int:
     """Run a published study and check every statement it makes."""
     files = study(name)
-    folder = out or Path("results") / (name if engine == "sim" else f"{name}-{engine}")
+    folder = out or str(Path("results") / (name if engine == "sim" else f"{name}-{engine}"))
     if dry_run:
         _show_plans(campaign.plan(files, engine, where=where, subset=not full), folder)
         return 0
@@ -128,8 +127,8 @@ def reproduce(
 
 
 @cli.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def status(folder: Path) -> int:
+@click.argument("folder", metavar="DIR")
+def status(folder: str) -> int:
     """How much of the campaign in DIR is done."""
     table = Table(box=None, pad_edge=False)
     for name in ("experiment", "finished", "of", "to go"):
@@ -144,11 +143,11 @@ def status(folder: Path) -> int:
 
 @cli.command()
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--out", metavar="DIR", help="Folder for the results.")
 @click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: what the files say.")
 @_workers
 @_dry_run
-def agree(names: tuple[str, ...], out: Path | None, trials: int | None, workers: int | None, dry_run: bool) -> int:
+def agree(names: tuple[str, ...], out: str | None, trials: int | None, workers: int | None, dry_run: bool) -> int:
     """Compare simulator and kernel on the same experiments; finished runs in DIR are not repeated.
 
     NAME is a packaged comparison ("l4slab list comparisons"); without any, all of them.
@@ -242,7 +241,7 @@ def _err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _show_plans(plans: list[Plan], out: Path | None = None) -> None:
+def _show_plans(plans: list[Plan], out: str | None = None) -> None:
     """The sweeps, and what of them is to be done in the results folder `out`."""
     for plan in plans:
         experiment = plan.experiment
@@ -279,8 +278,8 @@ def _show_results(results: campaign.Results) -> int:
     for note in results.notes:
         if campaign.LEFT_OUT in note:
             _err().print(note, markup=False)
-    if results.folder is not None:
-        _out().print(f"\nReport: {results.folder / 'report.html'}", soft_wrap=True, markup=False)
+    if results.report is not None:
+        _out().print(f"\nReport: {results.report}", soft_wrap=True, markup=False)
     return 1 if results.failures or len(failed) else 0
 
 
@@ -409,6 +408,10 @@ def _sentence(error: click.ClickException) -> str:
 
 def entry() -> None:
     """The `l4slab` script."""
+    # What a batch system or a lost terminal sends ends a campaign as Ctrl-C does; nohup's SIG_IGN stays.
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) == signal.SIG_DFL:
+            signal.signal(name, signal.default_int_handler)
     status = main()
     if (machines := sys.modules.get("l4slab.engines.linux.machine")) is not None:
         machines.stop_all()

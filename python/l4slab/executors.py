@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import os
+import time
+import uuid
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from l4slab.engines import Captures, Recording, get_engine
-from l4slab.errors import InputError, one_line
-from l4slab.sweep import Run
+from l4slab.errors import InputError, L4slabError, one_line
+from l4slab.sweep import VERSION, Run
 
 # Runs handed out per worker: enough that none waits, few enough that little is lost when one dies.
 _AHEAD = 2
+# How often a cluster is asked for its workers, and how long it may be without any.
+_LOOK_S = 2.0
+_NO_WORKERS_S = 60.0
+
+
+class ClusterError(L4slabError):
+    """The Dask cluster cannot go on with the campaign."""
+
+
+class UnfitError(Exception):
+    """A worker must not compute runs of this campaign."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,30 @@ def compute(
         return Failure(one_line(str(error)) or type(error).__name__)
 
 
-@dataclass(frozen=True)
+def compute_on_cluster(version: str, shared: Path | None, *run: Any) -> Recording | Failure:
+    """`compute` on a worker that may have come in the middle of the campaign. Raises UnfitError."""
+    if (reason := unfit(version, shared)) is not None:
+        raise UnfitError(reason)
+    return compute(*run)
+
+
+def unfit(version: str, shared: Path | None) -> str | None:
+    """Why this process must not compute runs for a driver of this version; `shared` is a file that it has to see."""
+    if version != VERSION:
+        return f"has l4slab {VERSION}, and this is l4slab {version}; install the same version on every worker"
+    if shared is not None and not shared.is_file():
+        return (
+            f"does not see {shared.parent}, where it would write captures; put the results on a file system that "
+            'every worker mounts in the same place, or set captures = "none"'
+        )
+    return None
+
+
 class Pool:
     """An executor and how many runs it computes at once."""
 
-    executor: Executor
-    workers: int
+    def __init__(self, executor: Executor, workers: int):
+        self.executor, self.workers = executor, workers
 
     def map(
         self, runs: Iterable[Run], folder: Path | None = None, tick_s: float = 0.25
@@ -53,13 +84,107 @@ class Pool:
         running: dict[Future[Recording | Failure], Run] = {}
         while True:
             while len(running) < self.workers * _AHEAD and (run := next(todo, None)) is not None:
-                running[self.executor.submit(compute, run.engine, run.json, *_besides(run, folder))] = run
+                running[self.submit(run.engine, run.json, *_besides(run, folder))] = run
             if not running:
                 return
             done, _ = wait(running, timeout=tick_s, return_when=FIRST_COMPLETED)
             for future in done:
-                yield running.pop(future), _outcome(future)
+                yield running.pop(future), self.outcome(future)
+            self.look()
             yield None
+
+    def prepare(self, runs: Iterable[Run], folder: Path | None) -> AbstractContextManager[None]:
+        """Refuse what cannot work before anything runs."""
+        del runs, folder
+        return nullcontext()
+
+    def submit(self, *run: Any) -> Future[Recording | Failure]:
+        return self.executor.submit(compute, *run)
+
+    def outcome(self, future: Future[Recording | Failure]) -> Recording | Failure:
+        try:
+            return future.result()
+        except Exception as error:
+            return Failure(f"the worker failed: {one_line(str(error)) or type(error).__name__}")
+
+    def look(self) -> None:
+        """Notice what has become of the workers."""
+
+
+class _Cluster(Pool):
+    """The workers of a Dask cluster; they may come and go."""
+
+    def __init__(self, client: Any, address: str):
+        super().__init__(client.get_executor(pure=False), 0)
+        self._client, self._address = client, address
+        self._shared: Path | None = None
+        self._last_look = self._last_worker = time.monotonic()
+        self.workers = self._threads()
+        if not self.workers:
+            raise InputError(f"--dask {address} has no workers; start some with: dask worker {address}")
+
+    def _threads(self) -> int:
+        return sum(self._client.nthreads().values())
+
+    @contextmanager
+    def prepare(self, runs: Iterable[Run], folder: Path | None) -> Iterator[None]:
+        writes = folder is not None and any(run.captures or run.engine != "sim" for run in runs)
+        if writes and folder is not None:
+            self._shared = folder / f".shared-{uuid.uuid4().hex}"
+            self._shared.touch()
+        try:
+            found = self._client.run(unfit, VERSION, self._shared, on_error="return")
+            for worker, reason in found.items():
+                if isinstance(reason, Exception):
+                    reason = f"cannot run l4slab {VERSION} ({one_line(str(reason))}); install it there"
+                if reason is not None:
+                    raise InputError(f"--dask {self._address}: the worker {worker} {reason}")
+            yield
+        finally:
+            if self._shared is not None:
+                self._shared.unlink(missing_ok=True)
+
+    def submit(self, *run: Any) -> Future[Recording | Failure]:
+        return self.executor.submit(compute_on_cluster, VERSION, self._shared, *run)
+
+    def outcome(self, future: Future[Recording | Failure]) -> Recording | Failure:
+        try:
+            return future.result()
+        except CancelledError:
+            raise self._lost() from None
+        except UnfitError as error:
+            raise self._error(f"a worker that came later {error}") from None
+        except (ImportError, AttributeError) as error:
+            reason = f"a worker that came later cannot run l4slab {VERSION} ({one_line(str(error))}); install it there"
+            raise self._error(reason) from None
+        except Exception as error:
+            if type(error).__name__ == "KilledWorker":
+                return Failure("every worker that was given it died; see the workers' logs (out of memory?)")
+            return Failure(f"the worker failed: {one_line(str(error)) or type(error).__name__}")
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now - self._last_look < _LOOK_S:
+            return
+        self._last_look = now
+        if self._client.status != "running":
+            raise self._lost()
+        try:
+            self.workers = self._threads()
+        except Exception:
+            raise self._lost() from None
+        if self.workers:
+            self._last_worker = now
+        elif now - self._last_worker >= _NO_WORKERS_S:
+            raise self._error(f"has lost all its workers; start some with: dask worker {self._address}")
+
+    def _lost(self) -> ClusterError:
+        return self._error("the scheduler is gone; start it and its workers")
+
+    def _error(self, reason: str) -> ClusterError:
+        return ClusterError(
+            f"--dask {self._address}: {reason}, and give the same command again: finished runs are kept"
+        )
 
 
 def captures_of(run: Run, folder: Path) -> Path:
@@ -72,13 +197,6 @@ def _besides(run: Run, folder: Path | None) -> tuple[Path | None, Captures | Non
         return None, None
     captures = Captures(captures_of(run, folder), f"l4slab {run.engine} run {run.id}, {run}") if run.captures else None
     return folder / "lab" / run.id, captures
-
-
-def _outcome(future: Future[Recording | Failure]) -> Recording | Failure:
-    try:
-        return future.result()
-    except Exception as error:
-        return Failure(f"the worker failed: {one_line(str(error)) or type(error).__name__}")
 
 
 def local(workers: int | None) -> AbstractContextManager[Pool]:
@@ -111,12 +229,13 @@ def dask(address: str) -> Iterator[Pool]:
         raise InputError(
             f"--dask {address} cannot be reached ({reason}); give the scheduler's address, such as tcp://host:8786"
         ) from None
-    with client:
-        threads = sum(client.nthreads().values())
-        if not threads:
-            raise InputError(f"--dask {address} has no workers; start some with: dask worker {address}")
-        executor = client.get_executor(pure=False)
+    try:
+        cluster = _Cluster(client, address)
         try:
-            yield Pool(executor, threads)
+            yield cluster
         finally:
-            executor.shutdown(wait=False)
+            cluster.executor.shutdown(wait=False)
+    finally:
+        # A scheduler that is gone is not waited for.
+        with suppress(Exception):
+            client.close(timeout=2)

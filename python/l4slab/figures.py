@@ -7,16 +7,19 @@ a row per mark, in the order in which they are drawn, with the columns of the ki
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
 import pyarrow as pa
-from matplotlib.figure import Figure as Drawing
 
-from l4slab import plot
 from l4slab.claims import connect_empty, connect_to, select, show_experiment
 from l4slab.spec import Experiment, Figure
 from l4slab.sweep import Plan
+
+# matplotlib takes half a second to load, and most commands draw nothing.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 # What the query of each kind has to give.
 COLUMNS = {
@@ -60,6 +63,8 @@ def draw(
 
 
 def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
+    from l4slab import plot
+
     limits = (figure.limits[0], figure.limits[1]) if figure.limits else None
     match figure.kind:
         case "shares":
@@ -77,6 +82,8 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
 
 def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Sequence[str]) -> Drawing | None:
     """The time series of the runs that a query names: trials of one case, or of one in each panel."""
+    from l4slab import plot
+
     chosen = data.select("run", *(["panel"] if "panel" in data.columns else [])).unique(maintain_order=True)
     chosen = chosen.with_row_index("place")
     connection.register("chosen", chosen.to_arrow())

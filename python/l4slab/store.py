@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -61,6 +62,7 @@ class _Source:
         self._labelled = bool(labels)
         self._cached: tuple[int, pl.DataFrame] | None = None
         self._groups: list[set[str]] | None = None
+        self._runs: set[str] | None = None
 
     def groups(self) -> list[set[str]]:
         """The runs in each row group."""
@@ -73,7 +75,9 @@ class _Source:
 
     def runs(self) -> set[str]:
         """Every run with a row in this file."""
-        return set().union(*self.groups())
+        if self._runs is None:
+            self._runs = set(self.file.read(columns=["run"])["run"].unique().to_pylist())
+        return self._runs
 
     def take(self, runs: set[str]) -> pl.DataFrame:
         """The rows of these runs, without labels."""
@@ -111,6 +115,7 @@ class Store:
 
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
+        self.place = str(folder)  # as the user calls it
         self.parts = self.folder / "parts"
         self._pending: list[tuple[str, Recording]] = []
         self._lock: IO[str] | None = None
@@ -153,6 +158,27 @@ class Store:
                 f"{self.folder}: {error.strerror or error}; check the folder and give the same command again"
             ) from None
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say in one sentence what goes wrong where others write into the folder."""
+        with self._disk():
+            try:
+                yield
+            except subprocess.CalledProcessError:
+                # The plots' processes have said why.
+                raise StoreError(
+                    f"{self.folder}: the plots cannot be written; see that the disk has room and give the same command "
+                    "again: finished runs are kept"
+                ) from None
+
+    @property
+    def report(self) -> str:
+        """Where report.html is."""
+        return f"{self.place}/report.html"
+
+    def publish(self) -> None:
+        """Bring the finished folder to where it belongs: it is there."""
+
     # -- finished runs ------------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
@@ -194,16 +220,26 @@ class Store:
             if None not in place.values()
         ]
 
+    def _table_files(self) -> dict[str, Path]:
+        return {table: self.folder / f"{table}.parquet" for table in _ORDER}
+
     def _sources(self) -> list[dict[str, _Source]]:
         """Every readable part, the newest first, then the tables."""
-        tables = {table: self.folder / f"{table}.parquet" for table in _ORDER}
-        return self._open_all([*map(self._part_files, self._part_names()), tables])
+        return self._open_all([*map(self._part_files, self._part_names()), self._table_files()])
 
     def finished(self) -> set[str]:
         """The ids of all runs whose results are on the disk, or handed to `add`."""
         with self._disk():
             on_disk = [source["flows"].runs() for source in self._sources()]
         return set().union(*on_disk, (run for run, _ in self._pending))
+
+    def seen(self) -> set[str]:
+        """As `finished`, without a look into the files that only have to be there: quick, for those who only ask."""
+        with self._disk():
+            places = [*map(self._part_files, self._part_names()), self._table_files()]
+            there = [place for place in places if all(path.is_file() for path in place.values())]
+            opened = [self._open(place["flows"]) for place in there]
+            return set().union(*(source.runs() for source in opened if source is not None))
 
     def has_captures(self, run: Run) -> bool:
         """Whether the captures that the run is to have are there."""

@@ -177,18 +177,26 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
     runs = []
     chosen = set()
     without_effect: dict[str, None] = {}
-    for description, members in groups.values():
+    for text, (description, members) in groups.items():
         labels = _labels(members, levels)
         without_effect |= {name: None for name in levels if len({_typed(m.levels[name]) for m in members}) > 1}
         for trial in range(1, experiment.trials + 1):
             seeded = description | {"seed": trial_seed(description["seed"], trial)}
             captures = experiment.captures == "all trials" or (experiment.captures == "first trial" and trial == 1)
             runs.append(Run(experiment.name, trial, labels, seeded, engine, captures))
+            # Tens of thousands of times: the trials of a combination differ in the seed only.
+            vars(runs[-1])["json"] = _with_seed(text, description["seed"], seeded)
             if where is not None and any(trial in member.chosen for member in members):
                 chosen.add(runs[-1].id)
     collapsed = len(kept) - len(groups)
     subset = None if where is None else frozenset(chosen)
     return Plan(experiment, runs, len(combinations), skipped, collapsed, list(without_effect), chosen=subset)
+
+
+def _with_seed(text: str, seed: int, seeded: Mapping[str, Any]) -> str:
+    """`canonical_json(seeded)`, from that of a description that has only another seed."""
+    before, *after = text.split(f'"seed":{seed},')
+    return f'{before}"seed":{seeded["seed"]},{after[0]}' if len(after) == 1 else canonical_json(seeded)
 
 
 def _typed(level: Level) -> tuple[str, Level]:

@@ -338,7 +338,48 @@ def test_a_full_disk_keeps_finished_runs(
     assert pl.read_parquet(out / "flows.parquet")["run"].n_unique() == 12
 
 
-def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
+SMALL_DISK = """
+mount -t tmpfs -o size={size} none {folder} || exit 99
+"$@"
+status=$?
+cp -r {folder}/. {kept}
+exit $status
+"""
+
+
+@pytest.mark.parametrize("size", ["120k", "200k", "300k", "500k"])
+def test_a_disk_that_is_really_full(tmp_path: Path, size: str) -> None:
+    """A small file system of our own: it fills while parts, tables or the report are written."""
+    file = write(tmp_path, rtts=5, trials=8)
+    folder, kept = tmp_path / "small", tmp_path / "kept"
+    folder.mkdir()
+    kept.mkdir()
+    command = [sys.executable, "-m", "l4slab", "run", str(file), "--out", str(folder / "out")]
+    script = SMALL_DISK.format(size=size, folder=folder, kept=kept)
+    try:
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", *command], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare")
+    if done.returncode == 99 or "unshare failed" in done.stderr:
+        pytest.skip("no file system can be mounted here")
+    assert done.returncode == 1, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("l4slab: ")]
+    assert "the disk is full; finished runs are kept: free some space and give the same command again" in line
+    assert "Traceback" not in done.stderr
+    out = kept / "out"
+    with Store(out) as opened:
+        there = len(opened.finished())
+    again = subprocess.run([*command[:-1], str(out)], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert (f"{there} runs are in" in again.stderr) == (there > 0)
+    if there < 80:
+        assert f"{80 - there} runs, " in again.stderr
+    assert main(["run", str(file), "--out", str(tmp_path / "clean")]) == 0
+    assert contents(out) == contents(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupt_keeps_finished_runs(tmp_path: Path, sent: signal.Signals) -> None:
     file = write(tmp_path, rtts=40, trials=50)
     out = tmp_path / "out"
     process = subprocess.Popen(
@@ -347,7 +388,7 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not list(out.glob("parts/*.flows.parquet")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, messages = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in messages

@@ -18,6 +18,7 @@ from rich.console import Console
 from l4slab import campaign, metrics
 from l4slab.agreement import compare
 from l4slab.errors import InputError, suggest
+from l4slab.remote import is_url
 from l4slab.studies import comparisons
 from l4slab.sweep import Plan, Run
 
@@ -129,6 +130,8 @@ def agree(
     """
     from l4slab.engines.linux.engine import require
 
+    if is_url(out):
+        raise InputError(f"--out {out} is not a folder; give one of this machine")
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file; give --out a folder", file=folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -17,20 +18,23 @@ from l4slab import __version__, plot
 from l4slab import figures as study_figures
 from l4slab.report import explorer, runs, tables
 from l4slab.report.results import Case, Folder, load
+from l4slab.sweep import Plan
 
 # Static figures of at most so many cases; the interactive view and the tables go on.
 MAX_FIGURE_CASES = 12
 MAX_COMPARED_CASES = 60
 
 
-def write_report(out_dir: Path | str) -> Path:
+def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -> Path:
     """Write `report.html` from the tables and experiment files in `out_dir`; its path.
+
+    `plans` are those of the experiment files, by name, where the caller has them.
 
     The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
     in the folder cannot be read, OSError where the page cannot be written.
     """
     path = Path(out_dir) / "report.html"
-    page = render(load(Path(out_dir)))
+    page = render(load(Path(out_dir), plans or {}))
     temporary = path.with_name(".report.html.tmp")
     temporary.write_text(page, encoding="utf-8")
     temporary.replace(path)
@@ -81,6 +85,7 @@ def _section(folder: Folder, experiment: str, figures: _Figures) -> dict[str, An
         "cases": drawn,
         "omitted": 0 if figures.chosen else len(cases) - len(drawn),
         "set_up": tables.set_up(folder, experiment),
+        "set_up_omitted": max(len(cases) - tables.MAX_SET_UPS, 0),
         "runs": tables.runs(folder, experiment),
     }
 

@@ -103,7 +103,11 @@ class Folder:
 
     def series_of(self, case: Case) -> pl.DataFrame:
         """The time series of a case, of all trials."""
-        return pl.scan_parquet(self.folder / "series.parquet").filter(case.rows()).collect()
+        # Conditions on single columns: from the statistics of the file, groups of other cases are not read.
+        wanted = [
+            pl.col(name).is_null() if value is None else pl.col(name) == value for name, value in case.levels.items()
+        ]
+        return pl.scan_parquet(self.folder / "series.parquet").filter(*wanted).collect()
 
     def arrow(self) -> dict[str, pa.Table | ds.Dataset]:
         """The result tables for queries."""
@@ -116,13 +120,26 @@ class Folder:
 
     def run_of(self, case: Case) -> sweep.Run | None:
         """The first run of a case, for its settings."""
-        row = self.flows.filter(case.rows())
-        ids = set(row["run"])
-        by_label = [r for r in self.plan(case.experiment).runs if r.id in ids]
-        if by_label:
-            return by_label[0]
+        found = self._first_runs.get(tuple(case.levels.values()))
+        if found is not None:
+            return found
         runs = self.plan(case.experiment).runs
         return runs[0] if runs and not self.factors else None
+
+    @cached_property
+    def _first_runs(self) -> dict[tuple[Any, ...], sweep.Run]:
+        """Of each case that has rows, by its levels."""
+        cases = {(row[0], row[1]): (row[0], *row[2:]) for row in self._runs_of_cases.iter_rows()}
+        first: dict[tuple[Any, ...], sweep.Run] = {}
+        for name in self.experiments:
+            for run in self.plan(name).runs:
+                if (case := cases.get((name, run.id))) is not None:
+                    first.setdefault(case, run)
+        return first
+
+    @cached_property
+    def _runs_of_cases(self) -> pl.DataFrame:
+        return self.flows.select("experiment", "run", *self.factors).unique(maintain_order=True)
 
     def warmup_s(self, case: Case) -> float:
         """The time that the figures leave out."""
@@ -148,8 +165,11 @@ class Folder:
         return f"l4slab run {' '.join(shlex.quote(name) for name in mine)} --out results"
 
 
-def load(folder: Path) -> Folder:
-    """Read a results folder. Raises InputError for an experiment file that cannot be read."""
+def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
+    """Read a results folder; plans of its files that are not given are made where they are wanted.
+
+    Raises InputError for an experiment file that cannot be read.
+    """
     flows = _read(folder, "flows", metrics.LABELS | metrics.FLOWS)
     links = _read(folder, "links", metrics.LABELS | metrics.LINKS)
     position = {name: number for number, name in enumerate(flows.columns)}
@@ -164,6 +184,7 @@ def load(folder: Path) -> Folder:
         published=_read(folder, "published", metrics.PUBLISHED),
         factors=factors,
         cases=[Case(row) for row in levels.iter_rows(named=True)],
+        _plans=dict(plans or {}),
     )
 
 

@@ -13,6 +13,7 @@ from l4slab import metrics
 from l4slab.report.results import Case, Folder
 
 MAX_ROWS = 400
+MAX_SET_UPS = 100
 
 _VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
 _PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "packets": "packets", "s": ""}
@@ -218,7 +219,7 @@ def _text(value: Any) -> str:
 def set_up(folder: Folder, experiment: str) -> list[dict[str, Any]]:
     """What each case of an experiment runs, every default filled in: rows of (setting, value)."""
     cases = [case for case in folder.cases if case.experiment == experiment]
-    return [shown for case in cases[:MAX_ROWS] if (shown := _set_up(folder, case))]
+    return [shown for case in cases[:MAX_SET_UPS] if (shown := _set_up(folder, case))]
 
 
 def _set_up(folder: Folder, case: Case) -> dict[str, Any] | None:

@@ -1,0 +1,342 @@
+"""Results at a URL: the same tables as in a folder, from any machine, and what was flushed is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from l4slab import campaign, remote, store
+from l4slab.cli import main
+from l4slab.errors import StoreError
+from l4slab.remote import RemoteStore
+
+fsspec = pytest.importorskip("fsspec")
+
+TABLES = ("flows", "links", "series", "claims", "published")
+FILE = """
+duration = "{seconds}s"
+sample = "100ms"
+trials = {trials}
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "dualpi2"
+[[flow]]
+name = "a"
+cc = "prague"
+rtt = "10ms"
+[[flow]]
+name = "b"
+cc = "cubic"
+rtt = "10ms"
+[sweep]
+"flow.*.rtt" = ["5ms", "10ms"]
+"""
+
+
+def write(folder: Path, trials: int = 2, seconds: int = 1, more: str = "") -> Path:
+    file = folder / "x.toml"
+    file.write_text(more + FILE.format(trials=trials, seconds=seconds))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    memory = fsspec.filesystem("memory")
+    if memory.exists("/bucket"):
+        memory.rm("/bucket", recursive=True)
+
+
+@pytest.fixture(params=["memory", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://bucket/x" if request.param == "memory" else f"file://{tmp_path}/there/x"
+
+
+def there(url: str) -> dict[str, bytes]:
+    location = remote._Location(url)
+    return {name: location.read(name) or b"" for name in location.list()}
+
+
+def another_machine() -> None:
+    shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "l4slab" / "results")
+
+
+def test_the_same_tables_as_in_a_folder(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    assert main(["run", str(file), "--out", url]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"Report: {url}/report.html"
+    found = there(url)
+    for name in (*(f"{table}.parquet" for table in TABLES), "experiments/x.toml", "experiments/x.runs", "report.html"):
+        assert found[name] == (tmp_path / "out" / name).read_bytes()
+    assert not [name for name in found if name.startswith("parts/") or name.endswith((".tmp", ".lock"))]
+
+
+def test_another_machine_goes_on(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+    assert main(["run", str(file), "--out", url, "--where", "trial = 1"]) == 0
+    another_machine()
+    capsys.readouterr()
+    assert main(["status", url]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["x", "2", "4", "2"]
+    assert main(["run", str(file), "--dry-run", "--out", url]) == 0
+    assert "2 runs to do" in capsys.readouterr().out
+    assert main(["run", str(file), "--out", url]) == 0
+    messages = capsys.readouterr().err
+    assert f"2 runs are in {url} already" in messages
+    assert "2 runs, " in messages
+    assert there(url)["flows.parquet"] == (tmp_path / "out" / "flows.parquet").read_bytes()
+    before = there(url)
+    assert main(["report", url]) == 0
+    assert there(url) == before
+
+
+def test_what_has_not_changed_is_not_fetched_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", url]) == 0
+    fetched: list[str] = []
+    get = remote._Location.get
+    monkeypatch.setattr(remote._Location, "get", lambda self, name, path: (fetched.append(name), get(self, name, path)))
+    assert main(["run", str(file), "--out", url]) == 0
+    assert fetched == []
+    another_machine()
+    assert main(["run", str(file), "--out", url]) == 0
+    assert "series.parquet" in fetched
+
+
+def test_captures_go_there_and_are_not_run_again(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, more='captures = "first trial"\n')
+    assert main(["run", str(file), "--out", url]) == 0
+    captures = {name: content for name, content in there(url).items() if name.startswith("captures/")}
+    assert len(captures) == 2 * 4
+    assert all(captures.values())
+    another_machine()
+    capsys.readouterr()
+    assert main(["run", str(file), "--out", url]) == 0
+    assert "4 runs are in" in capsys.readouterr().err
+    assert {name: content for name, content in there(url).items() if name in captures} == captures
+
+
+@pytest.mark.slow
+def test_a_killed_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"file://{tmp_path}/there"
+    file = write(tmp_path, trials=60, seconds=20)
+    file.write_text(file.read_text().replace("10Mbit", "60Mbit").replace("100ms", "1s"))
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+    for turn in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "l4slab", "run", str(file), "--out", url],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        before = len(finished(url))
+        deadline = time.monotonic() + 60
+        while len(finished(url)) <= before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kept = finished(url)
+        assert len(kept) > before
+        if turn == 1:
+            another_machine()
+    assert (tmp_path / "there" / ".lock").is_file()
+    capsys.readouterr()
+    assert main(["run", str(file), "--out", url]) == 0
+    assert f"{len(kept)} runs are in {url} already" in capsys.readouterr().err
+    assert (tmp_path / "there" / "flows.parquet").read_bytes() == (tmp_path / "out" / "flows.parquet").read_bytes()
+    assert not list((tmp_path / "there" / "parts").iterdir())
+
+
+def finished(url: str) -> set[str]:
+    with remote.glance(url) as (folder, _):
+        return store.Store(folder).seen()
+
+
+def test_one_driver_at_a_time(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path)
+    location = remote._Location(url)
+    holder = {"token": "other", "host": "elsewhere", "process": 7, "time": time.time() - 100}
+    location.write(".lock", json.dumps(holder).encode())
+    assert main(["run", str(file), "--out", url]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("l4slab: ")]
+    assert "another l4slab process writes there (process 7 on elsewhere, heard of 10" in line
+    assert location.read(".lock"), "it is not ours to remove"
+    location.write(".lock", json.dumps(holder | {"time": time.time() - 901}).encode())
+    assert main(["run", str(file), "--out", url]) == 0
+    assert location.read(".lock") is None
+
+
+def test_the_lock_of_a_process_that_has_died_here_does_not_wait(url: str, tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    holder = {"token": "other", "host": socket.gethostname(), "process": ended.pid, "time": time.time()}
+    remote._Location(url).write(".lock", json.dumps(holder).encode())
+    with RemoteStore(url):
+        pass
+
+
+def test_a_driver_that_was_taken_over_writes_nothing(url: str, tmp_path: Path) -> None:
+    plan = campaign.plan([write(tmp_path)])[0]
+    recordings = [recording(run.json) for run in plan.runs[:2]]
+    with RemoteStore(url) as opened:
+        opened.add(plan.runs[0].id, recordings[0])
+        opened.flush()
+        holder = {"token": "other", "host": "elsewhere", "process": 7, "time": time.time()}
+        remote._Location(url).write(".lock", json.dumps(holder).encode())
+        before = there(url)
+        opened.add(plan.runs[1].id, recordings[1])
+        with pytest.raises(StoreError, match=r"process \(7 on elsewhere\) has taken over"):
+            opened.flush()
+    assert there(url) == before
+    # What could not go there goes there when this machine is the one that writes again.
+    remote._Location(url).remove(".lock")
+    with RemoteStore(url):
+        pass
+    assert finished(url) == {run.id for run in plan.runs[:2]}
+
+
+def test_parts_that_never_went_there_do_not_displace_others(url: str, tmp_path: Path) -> None:
+    plan = campaign.plan([write(tmp_path)])[0]
+    recordings = [recording(run.json) for run in plan.runs]
+    with RemoteStore(url) as opened:
+        # A kill between writing here and bringing it there.
+        store.Store.add(opened, plan.runs[0].id, recordings[0])
+        store.Store.flush(opened)
+    mine = remote.working_copy(url)
+    mine.rename(mine.with_name("kept"))
+    with RemoteStore(url) as opened:
+        opened.add(plan.runs[1].id, recordings[1])
+        opened.flush()
+    shutil.rmtree(mine)
+    mine.with_name("kept").rename(mine)
+    with RemoteStore(url) as opened:
+        assert opened.finished() == {run.id for run in plan.runs[:2]}
+    assert finished(url) == {run.id for run in plan.runs[:2]}
+
+
+def test_what_was_removed_there_is_not_brought_back(url: str, tmp_path: Path) -> None:
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", url]) == 0
+    location = remote._Location(url)
+    for name in location.list():
+        location.remove(name)
+    with RemoteStore(url) as opened:
+        assert opened.finished() == set()
+
+
+def recording(run_json: str) -> store.Recording:
+    return campaign.get_engine("sim").execute(run_json)
+
+
+class Stopped(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", range(1, 22))
+def test_a_kill_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Stop before the n-th change at the location: another machine finds every run that was flushed, once."""
+    url = "memory://bucket/x"
+    plan = campaign.plan([write(tmp_path)])[0]
+    recordings = {run.id: recording(run.json) for run in plan.runs}
+    steps = 0
+
+    def counted(change: object) -> object:
+        def changed(self: remote._Location, *arguments: object) -> object:
+            nonlocal steps
+            if ".lock" not in arguments:
+                steps += 1
+                if steps == step:
+                    raise Stopped
+            return change(self, *arguments)  # type: ignore[operator]
+
+        return changed
+
+    durable: set[str] = set()
+    with monkeypatch.context() as patched:
+        for name in ("put", "remove"):
+            patched.setattr(remote._Location, name, counted(getattr(remote._Location, name)))
+        try:
+            with RemoteStore(url) as opened:
+                for half in (plan.runs[:2], plan.runs[2:]):
+                    for run in half:
+                        opened.add(run.id, recordings[run.id])
+                    opened.flush()
+                    durable |= {run.id for run in half}
+                opened.consolidate([plan])
+                opened.publish()
+        except Stopped:
+            pass
+        else:
+            assert step > 14, "every change is one of the steps"
+    another_machine()
+    with RemoteStore(url) as opened:
+        assert durable <= opened.finished()
+        for run in plan.runs:
+            if run.id not in opened.finished():
+                opened.add(run.id, recordings[run.id])
+        opened.flush()
+        opened.consolidate([plan])
+        opened.publish()
+    another_machine()
+    with RemoteStore(url) as opened:
+        tables = {name: pl.read_parquet(opened.folder / f"{name}.parquet") for name in ("flows", "links", "series")}
+    assert tables["flows"]["run"].to_list() == [run.id for run in plan.runs for _ in range(2)]
+    assert tables["series"].group_by("run").len()["len"].n_unique() == 1
+    assert not [name for name in there(url) if name.startswith("parts/")]
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "mention"),
+    [
+        ("s3://bucket/x", 2, "needs a package that is not installed: Install s3fs"),
+        ("nonsense://bucket/x", 2, "Protocol not known: nonsense"),
+        ("file:///proc/none/x", 1, "cannot be reached"),
+    ],
+)
+def test_a_location_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str, status: int, mention: str
+) -> None:
+    if url.startswith("s3"):
+        try:
+            import s3fs  # noqa: F401
+        except ImportError:
+            pass
+        else:
+            pytest.skip("s3fs is installed")
+    assert main(["run", str(write(tmp_path)), "--out", url]) == status
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("l4slab: ")]
+    assert url in line
+    assert mention in line
+
+
+def test_without_fsspec_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    assert main(["run", str(write(tmp_path)), "--out", "memory://bucket/x"]) == 2
+    assert 'pip install "l4slab[fsspec]"' in capsys.readouterr().err
+
+
+def test_status_of_a_location_without_results(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("status", "report"):
+        assert main([command, "memory://bucket/nothing"]) == 2
+        assert "memory://bucket/nothing: is not a results folder" in capsys.readouterr().err
+    assert not there("memory://bucket/nothing")
+
+
+def test_agree_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agree", "small", "--out", "memory://bucket/x"]) == 2
+    assert "is not a folder" in capsys.readouterr().err

@@ -1,0 +1,163 @@
+"""Thousands of runs: what is opened, read, expanded and shown stays bounded. Counts, not times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+from l4slab import campaign, metrics, report, store, sweep
+from l4slab.cli import main
+from l4slab.engines import Recording
+from l4slab.report import explorer, tables
+from l4slab.store import Store
+
+FILE = """
+duration = "2s"
+sample = "100ms"
+trials = 5
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "pfifo limit {packets}"
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+[[flow]]
+name = "b"
+cc = "reno"
+rtt = "10ms"
+[sweep]
+"flow.*.rtt" = ["1ms", "2ms", "3ms", "5ms", "8ms", "10ms", "20ms", "30ms", "50ms", "80ms"]
+"link.bottleneck.rate" = ["2Mbit", "4Mbit", "5Mbit", "8Mbit", "10Mbit"]
+packets = [10, 20, 30, 40, 50, 60, 70, 80]
+[[claim]]
+id = "all"
+says = "every run is there"
+sql = "select count(distinct run) = 2000, count(distinct run) as runs from flows"
+"""
+RUNS, CASES, SAMPLES = 2000, 400, 10
+
+
+def recording(value: float) -> Recording:
+    times = [0.2 * n for n in range(1, SAMPLES + 1)]
+    flow = {"count": 1, "goodput_mbps": value, "rate_mbps": value, "rtt_ms_mean": 12.5, "share": 0.5}
+    of_flows = [{"time_s": t, "flow": f, "rate_mbps": value, "srtt_ms": 12.5} for f in "ab" for t in times]
+    of_queue = [{"time_s": t, "link": "bottleneck", "queue": "all", "sojourn_ms": 2.5} for t in times]
+    return Recording(
+        metrics.table_of("flows", [flow | {"flow": "a", "cc": "cubic"}, flow | {"flow": "b", "cc": "reno"}]),
+        metrics.table_of("links", [{"link": "bottleneck", "queue": "all", "rate_mbps": value}]),
+        metrics.table_of("series", of_flows + of_queue),
+    )
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
+    """A folder with all runs but the last ten, as parts: the driver was killed."""
+    folder = tmp_path_factory.mktemp("scale")
+    file = folder / "x.toml"
+    file.write_text(FILE)
+    (plan,) = campaign.plan([file])
+    ids = [run.id for run in plan.runs]
+    with Store(folder / "out") as opened:
+        opened.keep_experiment("x", file.read_bytes(), ids)
+        for n, run in enumerate(ids[:-10]):
+            opened.add(run, recording(float(n)))
+            if n % 8 == 7:
+                opened.flush()
+        opened.flush()
+    return file, folder / "out", ids
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    found: Counter[str] = Counter()
+
+    def counted(owner: object, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*arguments: object, **named: object) -> object:
+            found[name] += 1
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(sweep, "expand")
+    counted(store._Source, "__init__")
+    counted(store._Source, "_group")
+    counted(sweep, "canonical_json")
+    return found
+
+
+@pytest.mark.slow
+def test_a_campaign_of_thousands_of_runs(
+    filled: tuple[Path, Path, list[str]], counts: Counter[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out, ids = filled
+    assert len(ids) == RUNS
+    # 250 parts were written.
+    parts = len(list((out / "parts").glob("*.flows.parquet")))
+    assert parts <= 2 * (store._MERGE - 1)
+
+    assert main(["status", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["x", "1990", "2000", "10"]
+    assert counts["expand"] == 0, "the ids are kept"
+    assert counts["__init__"] == parts, "of a part, the flows file says whose it is"
+    assert counts["_group"] == 0, "no rows but the ids"
+
+    counts.clear()
+    assert main(["run", str(file), "--dry-run", "--out", str(out)]) == 0
+    assert "10 runs to do" in capsys.readouterr().out
+    assert counts["expand"] == 1
+    assert counts["canonical_json"] < 3 * CASES, "once per combination, not per run"
+
+    counts.clear()
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    messages = capsys.readouterr().err
+    assert f"1990 runs are in {out} already" in messages
+    assert "10 runs, " in messages
+    assert counts["expand"] == 1, "the report has the plans of the campaign"
+    flows = pl.read_parquet(out / "flows.parquet")
+    assert flows["run"].unique(maintain_order=True).to_list() == ids
+    assert flows.group_by("run", "flow").len()["len"].unique().to_list() == [1]
+    assert pl.read_parquet(out / "claims.parquet")["verdict"].to_list() == ["holds"]
+    assert not list((out / "parts").iterdir())
+
+    counts.clear()
+    assert main(["report", str(out)]) == 0
+    assert counts["expand"] == 1
+    page = (out / "report.html").read_text()
+    assert len(page) < 10_000_000
+    assert f"Figures of {CASES - report.MAX_FIGURE_CASES} more cases are left out here" in page
+    assert f"The parameters of {CASES - tables.MAX_SET_UPS} more cases are left out here" in page
+    assert f"{2 * CASES - tables.MAX_ROWS} more rows are in <code>flows.parquet</code>" in page
+    assert f"{RUNS - tables.MAX_ROWS} more rows are in <code>flows.parquet</code>" in page
+    shown = explorer.MAX_CASES * 5
+    assert f'"omitted":{RUNS - shown}' in page
+
+
+def test_consolidation_holds_a_bounded_number_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(FILE)
+    (plan,) = campaign.plan([file])
+    with Store(tmp_path / "out") as opened:
+        for n, run in enumerate(plan.runs):
+            opened.add(run.id, recording(float(n)))
+            if n % 100 == 99:
+                opened.flush()
+        heights = []
+        write_rows = store._write_rows
+
+        def watched(schema: pl.Schema, frames: object, *arguments: object, **named: object) -> None:
+            def seen() -> object:
+                for frame in frames:  # type: ignore[attr-defined]
+                    heights.append(len(frame))
+                    yield frame
+
+            write_rows(schema, seen(), *arguments, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store, "_write_rows", watched)
+        opened.consolidate([plan])
+    assert sum(heights) == RUNS * (2 + 1 + 3 * SAMPLES)
+    assert max(heights) <= store._CHUNK * 3 * SAMPLES
