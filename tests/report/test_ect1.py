@@ -254,14 +254,22 @@ def test_no_claim_holds_about_nothing() -> None:
 
 @pytest.mark.slow
 def test_the_study(tmp_path: Path) -> None:
-    results = l4slab.run(study("ect1"), out=tmp_path / "r")
+    # Captures of all scenarios are 5 GB; two trials are enough for the verdicts.
+    files = []
+    for file in study("ect1"):
+        text = file.read_text()
+        if not file.stem.startswith("s5"):
+            text = text.replace('captures = "first trial"', "")
+        files.append(tmp_path / file.name)
+        files[-1].write_text(text)
+    results = l4slab.run(files, out=tmp_path / "r", where="trial <= 2")
     assert results.failures == []
     assert claims.unexpected(results.claims).is_empty()
     folder = folders.load(tmp_path / "r")
     cells = [table for file in folder.files for table in file.tables]
     assert len(cells) == 12
     assert len([figure for file in folder.files for figure in file.figures]) == 7
-    first = results.flows.filter(pl.col("trial") == 1, pl.col("experiment") != "s2-plain")["run"].unique()
+    first = results.flows.filter(pl.col("trial") == 1, pl.col("experiment").str.starts_with("s5"))["run"].unique()
     assert all((tmp_path / "r" / "captures" / run).is_dir() for run in first)
     if published.reference_folder() is None:
         pytest.skip("the studies' reference files are not here")
