@@ -16,6 +16,8 @@ from l4slab.sweep import Run, canonical_json
 # Runs that are tried, shortened to so many packets that their links could carry.
 _TRIED = 6
 _PACKETS = 60_000
+# So many that what a file takes besides its rows counts for little, as in the tables.
+_SAMPLES = 200
 # Of the kernel in virtual time (docs/linux.md): booting and setting up, and each packet on each link.
 _KERNEL_START_S = 3.0
 _KERNEL_PACKET_S = 28e-6
@@ -38,18 +40,21 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     if not runs:
         return Estimate(0, 0)
     tried = [run.description for run in runs[:: max(1, len(runs) // _TRIED)][:_TRIED]]
-    taken = size = packets = samples = 0.0
+    taken = packets = samples = 0.0
+    series = []
     for description in tried:
         short = _shortened(description)
-        started = time.perf_counter()
+        started = time.thread_time()
         recording = get_engine("sim").execute(canonical_json(short))
-        taken += time.perf_counter() - started
+        taken += time.thread_time() - started
         packets += _packets(short)
-        size += _stored(recording.series)
+        series.append(recording.series)
         samples += _samples(short)
     total = sum(_packets(run.description) for run in runs)
+    together = pl.concat(series, how="diagonal_relaxed")
+    size = _stored(together) - _stored(together.clear())
     # Of the other tables, a run has a few rows.
-    tables = size / samples * sum(_samples(run.description) for run in runs) + 1000 * len(runs)
+    tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     if runs[0].engine == "linux":
         return Estimate(_KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * total, tables)
     return Estimate(taken / packets * total, tables)
@@ -72,7 +77,7 @@ def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
     flows = [flow | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
     return dict(description) | {
         "duration_ns": duration,
-        "sample_ns": min(description["sample_ns"], max(duration // 20, 1)),
+        "sample_ns": min(description["sample_ns"], max(duration // _SAMPLES, 1)),
         "warmup_ns": 0,
         "start_jitter_ns": 0,
         "flows": flows,
