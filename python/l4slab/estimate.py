@@ -13,9 +13,11 @@ import polars as pl
 from l4slab.engines import get_engine
 from l4slab.sweep import Run, canonical_json
 
-# Runs that are tried, shortened to so many packets that their links could carry.
-_TRIED = 6
+# Runs that are tried, shortened to so many packets that their links could carry, but not to less than two seconds: a
+# queue may shape below its link.
+_TRIED = 12
 _PACKETS = 60_000
+_SHORTEST_NS = 2 * 10**9
 # So many that what a file takes besides its rows counts for little, as in the tables.
 _SAMPLES = 200
 # Of the kernel in virtual time (docs/linux.md): booting and setting up, and each packet on each link.
@@ -36,34 +38,28 @@ class Estimate:
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:
-    """From short versions of a few of the runs, scaled by what their links could carry and by their samples."""
+    """From short versions of a few of the runs, scaled by their durations and samples."""
     if not runs:
         return Estimate(0, 0)
     tried = [run.description for run in runs[:: max(1, len(runs) // _TRIED)][:_TRIED]]
-    taken = packets = samples = 0.0
+    seconds = packets = samples = 0.0
     series = []
     for description in tried:
         short = _shortened(description)
         started = time.thread_time()
         recording = get_engine("sim").execute(canonical_json(short))
-        taken += time.thread_time() - started
-        packets += _packets(short)
+        longer = description["duration_ns"] / short["duration_ns"]
+        seconds += (time.thread_time() - started) * longer
+        packets += sum(recording.links.filter(queue="all")["sent_packets"]) * longer
         series.append(recording.series)
         samples += _samples(short)
-    total = sum(_packets(run.description) for run in runs)
     together = pl.concat(series, how="diagonal_relaxed")
     size = _stored(together) - _stored(together.clear())
     # Of the other tables, a run has a few rows.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     if runs[0].engine == "linux":
-        return Estimate(_KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * total, tables)
-    return Estimate(taken / packets * total, tables)
-
-
-def _packets(description: Mapping[str, Any]) -> float:
-    """What the links could carry in full frames."""
-    rate = sum(link["rate_bps"] for link in description["links"])
-    return float(rate * description["duration_ns"] / 1e9 / 8 / _FRAME_BYTES)
+        seconds = _KERNEL_START_S * len(tried) + _KERNEL_PACKET_S * packets
+    return Estimate(seconds / len(tried) * len(runs), tables)
 
 
 def _samples(description: Mapping[str, Any]) -> float:
@@ -71,9 +67,10 @@ def _samples(description: Mapping[str, Any]) -> float:
 
 
 def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The first packets of a run, with all flows from the start and without changes."""
-    part = min(1.0, _PACKETS / _packets(description))
-    duration = max(round(description["duration_ns"] * part), 1_000_000)
+    """The first seconds of a run, with all flows from the start and without changes."""
+    capacity_bps = sum(link["rate_bps"] for link in description["links"])
+    enough_ns = max(_SHORTEST_NS, _PACKETS * _FRAME_BYTES * 8 * 10**9 // capacity_bps)
+    duration = min(description["duration_ns"], enough_ns)
     flows = [flow | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
     return dict(description) | {
         "duration_ns": duration,
