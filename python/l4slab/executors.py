@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -237,5 +238,19 @@ def dask(address: str) -> Iterator[Pool]:
             cluster.executor.shutdown(wait=False)
     finally:
         # A scheduler that is gone is not waited for.
-        with suppress(Exception):
+        with _quiet(), suppress(Exception):
             client.close(timeout=2)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the tracebacks that Dask logs when it gives up a scheduler: what has happened is told in a sentence."""
+    loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if "distributed" in name]
+    speaking = [logger for logger in loggers if not logger.disabled]
+    for logger in speaking:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger in speaking:
+            logger.disabled = False
