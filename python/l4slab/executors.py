@@ -180,6 +180,7 @@ class _Cluster(Pool):
             raise self._error(f"has lost all its workers; start some with: dask worker {self._address}")
 
     def _lost(self) -> ClusterError:
+        _silence()
         return self._error("the scheduler is gone; start it and its workers")
 
     def _error(self, reason: str) -> ClusterError:
@@ -238,19 +239,12 @@ def dask(address: str) -> Iterator[Pool]:
             cluster.executor.shutdown(wait=False)
     finally:
         # A scheduler that is gone is not waited for.
-        with _quiet(), suppress(Exception):
+        with suppress(Exception):
             client.close(timeout=2)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the tracebacks that Dask logs when it gives up a scheduler: what has happened is told in a sentence."""
-    loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if "distributed" in name]
-    speaking = [logger for logger in loggers if not logger.disabled]
-    for logger in speaking:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger in speaking:
-            logger.disabled = False
+def _silence() -> None:
+    """No tracebacks from Dask while it gives up a scheduler, now and later: a sentence tells what has happened."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).disabled = True
