@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -179,6 +180,7 @@ class _Cluster(Pool):
             raise self._error(f"has lost all its workers; start some with: dask worker {self._address}")
 
     def _lost(self) -> ClusterError:
+        _silence()
         return self._error("the scheduler is gone; start it and its workers")
 
     def _error(self, reason: str) -> ClusterError:
@@ -239,3 +241,10 @@ def dask(address: str) -> Iterator[Pool]:
         # A scheduler that is gone is not waited for.
         with suppress(Exception):
             client.close(timeout=2)
+
+
+def _silence() -> None:
+    """No tracebacks from Dask while it gives up a scheduler, now and later: a sentence tells what has happened."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).disabled = True
