@@ -128,3 +128,18 @@ fn overload_is_tail_drop() {
     assert_eq!(bench.packets(), 3_125_000 / u64::from(FRAME));
     assert_eq!(bench.dropped(DropReason::Overflow) as u64, 3000 - bench.packets());
 }
+
+#[test]
+fn ect0_goes_to_l_where_asked() {
+    for (options, into_l) in [("", [false, false, true]), (" any_ect", [false, true, true])] {
+        let mut bench = Bench::new(&format!("curvy_red t 0b{options}"));
+        for (ecn, in_l) in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1].into_iter().zip(into_l) {
+            // Only L marks what leaves another packet of its queue behind.
+            bench.put(0, ecn);
+            bench.put(0, ecn);
+            let step = bench.take(0).map(|o| o.marks.step);
+            assert_eq!(step, Some(in_l), "{ecn:?}{options}");
+            bench.take(0);
+        }
+    }
+}

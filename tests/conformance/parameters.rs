@@ -450,10 +450,10 @@ fn coupled_queues(name: &str) -> impl Strategy<Value = Case> + use<> {
     let curvy_red = (
         (-3..12_i32, -3..12_i32, 0..8_u32, 1..4_u32, 0..3000_u32),
         (word(&["b", "us"]), 0..20_000_u32),
-        word(&["smoothed", "instantaneous"]),
+        word(&["smoothed l4s_ect", "smoothed any_ect", "instantaneous", "instantaneous any_ect"]),
     )
-        .prop_map(|((s_c, s_l, f, u, min_th), (unit, t), smoothed)| {
-            format!("s_c {s_c} s_l {s_l} f {f} u {u} min_th {min_th}us t {t}{unit} {smoothed}")
+        .prop_map(|((s_c, s_l, f, u, min_th), (unit, t), words)| {
+            format!("s_c {s_c} s_l {s_l} f {f} u {u} min_th {min_th}us t {t}{unit} {words}")
         });
     (common, rfc9332, curvy_red).prop_map(move |((common, bytes, fair), rfc, red)| {
         let own = match is_curvy {

@@ -15,7 +15,8 @@
 //! | native marking of L | above five full frames | above 1 ms of waiting (`t 1ms`) |
 //! | scheduler | strict priority | time-shifted FIFO (`scheduler tshift`) |
 //!
-//! The slopes are those of both: p_C = 1 at 0.5 s, p_L = 1 at 0.25 s. The drafts write them as shifts
+//! In 2015 L was for every ECN-capable packet, DCTCP's ECT(0) included: that is `any_ect`. The
+//! slopes are those of both: p_C = 1 at 0.5 s, p_L = 1 at 0.25 s. The drafts write them as shifts
 //! to the right, with the signs the other way round. Nothing is done about overload but tail drop.
 
 use super::registry::{LinkInfo, Qdisc};
@@ -47,6 +48,8 @@ pub struct CurvyRed {
     pub u: u32,
     pub min_th: Span,
     pub smoothed: bool,
+    /// ECT(0) goes to L as well, not ECT(1) and CE only.
+    pub any_ect: bool,
     pub scheduler: SchedulerConfig,
 }
 
@@ -70,6 +73,7 @@ impl Default for CurvyRed {
             u: 1,
             min_th: Span::ZERO,
             smoothed: false,
+            any_ect: false, // as RFC 9332 Section 2.3
             scheduler: SchedulerConfig {
                 kind: Kind::Strict,
                 tshift: Span::from_millis(50),
@@ -199,6 +203,8 @@ impl Qdisc for CurvyRed {
             param("min_th", "TIME", "0us", "delay where the curves begin"),
             param("smoothed", "", "", "L sees the smoothed delay of C"),
             param("instantaneous", "", "yes", "L sees the age of C's head"),
+            param("l4s_ect", "", "yes", "ECT(1) and CE go to L"),
+            param("any_ect", "", "", "ECT(0) goes there as well"),
             scheduler,
             tshift,
             protection,
@@ -228,6 +234,8 @@ impl Qdisc for CurvyRed {
                 }
                 "smoothed" => config.smoothed = true,
                 "instantaneous" => config.smoothed = false,
+                "l4s_ect" => config.any_ect = false,
+                "any_ect" => config.any_ect = true,
                 _ if config.scheduler.parse(keyword, args)? => {}
                 _ => return Err(args.unknown()),
             }
@@ -241,7 +249,7 @@ impl Qdisc for CurvyRed {
             Threshold::Time(time) => tc::format_time(time),
         };
         format!(
-            "limit {} s_c {} s_l {} f {} t {t} u {} min_th {} {} {}",
+            "limit {} s_c {} s_l {} f {} t {t} u {} min_th {} {} {} {}",
             tc::format_time(self.limit),
             self.s_c,
             self.s_l,
@@ -249,13 +257,16 @@ impl Qdisc for CurvyRed {
             self.u,
             tc::format_time(self.min_th),
             if self.smoothed { "smoothed" } else { "instantaneous" },
+            if self.any_ect { "any_ect" } else { "l4s_ect" },
             self.scheduler.canonical(),
         )
     }
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        let mut coupled = Coupled::new(&self.scheduler, self.limit, link.rate);
+        coupled.any_ect = self.any_ect;
         Box::new(CurvyRedQueue {
-            coupled: Coupled::new(&self.scheduler, self.limit, link.rate),
+            coupled,
             law: Law { smoothed: 0.0, delay: 0.0, p_native: 0.0, config: self.clone() },
         })
     }

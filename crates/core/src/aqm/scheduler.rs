@@ -208,17 +208,21 @@ pub struct Coupled<P> {
     scheduler: Scheduler,
     /// In bytes.
     limit: u64,
+    /// ECT(0) is for L.
+    pub any_ect: bool,
 }
 
 impl<P: Pkt> Coupled<P> {
     /// The limit is given as time at the link's rate; there is room for one packet at least.
     pub fn new(scheduler: &SchedulerConfig, limit: Span, rate: Rate) -> Self {
         let limit = rate.bytes_in(limit).max(u64::from(MTU_FRAME));
-        Coupled { queues: Queues::default(), scheduler: scheduler.build(), limit }
+        Coupled { queues: Queues::default(), scheduler: scheduler.build(), limit, any_ect: false }
     }
-    /// ECT(1) and CE to L, all others to C (RFC 9332 Section 2.3).
+    /// ECT(1) and CE to L, all others to C (RFC 9332 Section 2.3), or ECT(0) to L as well.
     pub fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        let band = if pkt.ecn().is_l4s() { L } else { C };
+        let ecn = pkt.ecn();
+        let l4s = if self.any_ect { ecn.is_capable() } else { ecn.is_l4s() };
+        let band = if l4s { L } else { C };
         cx.band(band);
         if self.queues.bytes() + u64::from(MTU_FRAME) > self.limit {
             return cx.drop(pkt, DropReason::Overflow);
