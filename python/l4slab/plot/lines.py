@@ -77,9 +77,11 @@ def _panel(axis: Axes, rows: pl.DataFrame, parts: list[str]) -> None:
         mine = rows.filter(pl.col("part") == part).sort("x", maintain_order=True)
         x, y = mine["x"].to_numpy(), mine["y"].to_numpy()
         colour = COLOURS[(number + 1) % len(COLOURS)]
-        if {"low", "high"} <= set(mine.columns) and mine["low"].count():
+        ranged = {"low", "high"} <= set(mine.columns) and mine["low"].count() > 0
+        if ranged:
             axis.fill_between(
                 x, mine["low"].to_numpy(), mine["high"].to_numpy(), color=colour, alpha=0.3, linewidth=0,
                 label="lowest to highest" if len(parts) == 1 else None,
             )  # fmt: skip
-        axis.plot(x, y, color=colour, linewidth=1.2, linestyle=DASHES[number % len(DASHES)], label=part or "mean")
+        name = part or ("mean" if ranged else None)
+        axis.plot(x, y, color=colour, linewidth=1.2, linestyle=DASHES[number % len(DASHES)], label=name)
