@@ -24,7 +24,6 @@ DISPUTED = {
     "web-ecn-small": "web-ecn-small-none",
     "qsize-web-ecn-longer": "qsize-web-ecn-alike",
     "conclusion-like-fq": "conclusion-like-fq-delay",
-    "law-dctcp": "law-dctcp-linux",
     "law-dctcp-step": "law-dctcp-step-between",
     "twice-linear": "twice-nearly-linear",
 }
@@ -99,7 +98,7 @@ TURNS: dict[str, tuple[str, pl.Expr, dict[str, pl.Expr | float]]] = {
     "law-reno": ("flows", at("law", sender="Reno"), {RATE: c(RATE) * 1.5}),
     "law-cubic": ("flows", at("law", sender="CUBIC"), {RATE: c(RATE) * 1.5}),
     "law-cubic-friendly": ("flows", at("law", sender="CUBIC"), {RATE: c(RATE) * 2}),
-    "law-dctcp": ("flows", at("law", sender="DCTCP"), {RATE: 2 * 12.112 * 100 / c("percent") / c("rtt_ms")}),
+    "law-dctcp": ("flows", at("law", sender="DCTCP"), {RATE: c(RATE) * 2}),
     "law-dctcp-linux": ("flows", at("law", sender="Prague"), {RATE: c(RATE) * 1.5}),
     "law-dctcp-step": ("flows", at("step"), {"ce_pct": 100 * (2 / WINDOW).sqrt()}),
     "law-dctcp-step-between": ("flows", at("step"), {"ce_pct": c("ce_pct") / 5}),
