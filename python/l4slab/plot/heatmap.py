@@ -84,7 +84,7 @@ def _panel(
         red, green, blue, _ = colours(scale(value))
         ink = "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"
         digits = 2 if abs(value) < 10 else 0
-        text = f"{value:.{digits}f}".replace("-", "\u2212")
+        text = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "\u2212")
         axis.text(j, i, text, ha="center", va="center", color=ink, fontsize=6.2 if small else 7.6)
     axis.set_xticks(range(len(columns)), columns)
     axis.set_yticks(range(len(rows)), rows)

@@ -68,7 +68,7 @@ def _places(data: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     panels = list(dict.fromkeys(panel for _, panel in found))
     if len(groups) > 1:
         return {(group, panel): (groups.index(group), panels.index(panel)) for group, panel in found}
-    columns = 1 if len(panels) <= _MAX_COLUMNS else _MAX_COLUMNS
+    columns = 1 if len(panels) <= _MAX_COLUMNS else 2 if len(panels) == 4 else _MAX_COLUMNS
     return {place: divmod(number, columns) for number, place in enumerate(found)}
 
 
