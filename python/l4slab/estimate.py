@@ -24,17 +24,21 @@ _SAMPLES = 200
 _KERNEL_START_S = 3.0
 _KERNEL_PACKET_S = 28e-6
 _FRAME_BYTES = 1514
+# Of each packet and half an ACK, at both ends, compressed.
+_CAPTURED_BYTES = 60
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Processor seconds, and bytes in the result tables."""
+    """Processor seconds, and bytes in the result tables and in captures."""
 
     seconds: float
     size: float
+    captures: float = 0
 
     def __str__(self) -> str:
-        return f"about {_duration(self.seconds)} of processor time and {_size(self.size)} of tables"
+        captures = f" and {_size(self.captures)} of captures" if self.captures else ""
+        return f"about {_duration(self.seconds)} of processor time, {_size(self.size)} of tables{captures}"
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:
@@ -59,7 +63,9 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     if runs[0].engine == "linux":
         seconds = _KERNEL_START_S * len(tried) + _KERNEL_PACKET_S * packets
-    return Estimate(seconds / len(tried) * len(runs), tables)
+    captured = sum(run.captures for run in runs)
+    captures = _CAPTURED_BYTES * packets / len(tried) * captured
+    return Estimate(seconds / len(tried) * len(runs), tables, captures)
 
 
 def _samples(description: Mapping[str, Any]) -> float:
