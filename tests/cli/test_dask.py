@@ -20,7 +20,7 @@ from l4slab.store import Store
 
 pytest.importorskip("distributed")
 
-TABLES = ("flows", "links", "series", "claims", "published")
+TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 FILE = """
 duration = "{seconds}s"
 sample = "500ms"

@@ -21,7 +21,7 @@ from l4slab.remote import RemoteStore
 
 fsspec = pytest.importorskip("fsspec")
 
-TABLES = ("flows", "links", "series", "claims", "published")
+TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 FILE = """
 duration = "{seconds}s"
 sample = "100ms"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,6 +10,7 @@ import polars as pl
 from l4slab import __version__, metrics, plot
 from l4slab.agreement import compare
 from l4slab.report import element, environment, text_of
+from l4slab.report.results import replace
 from l4slab.report.tables import heading, number
 from l4slab.spec import Bar, Experiment
 
@@ -24,12 +24,12 @@ _ALTERNATIVE = "The simulator's value over the kernel's for every quantity, with
 def write(result: Agreement, experiments: Sequence[Experiment]) -> None:
     """agreement.parquet, bars.parquet, agreement.svg and agreement.html in the result's folder."""
     for name, table in (("agreement", result.rows), ("bars", result.bars)):
-        _replace(result.folder / f"{name}.parquet", lambda path, table=table: table.write_parquet(path))
+        replace(result.folder / f"{name}.parquet", lambda path, table=table: table.write_parquet(path))
     figure = plot.agreement(result.rows, _common(experiments))
     drawn = None
     if figure is not None:
         svg = plot.to_svg(figure)
-        _replace(result.folder / "agreement.svg", lambda path: path.write_text(svg, encoding="utf-8"))
+        replace(result.folder / "agreement.svg", lambda path: path.write_text(svg, encoding="utf-8"))
         drawn = element(figure, _ALTERNATIVE)
     page = (
         environment()
@@ -52,13 +52,7 @@ def write(result: Agreement, experiments: Sequence[Experiment]) -> None:
             names=" ".join(e.file.name for e in experiments),
         )
     )
-    _replace(result.folder / "agreement.html", lambda path: path.write_text(page, encoding="utf-8"))
-
-
-def _replace(path: Path, write_to: Any) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    write_to(temporary)
-    temporary.replace(path)
+    replace(result.folder / "agreement.html", lambda path: path.write_text(page, encoding="utf-8"))
 
 
 def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:

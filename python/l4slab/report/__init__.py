@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from l4slab import __version__, plot
 from l4slab import figures as study_figures
 from l4slab.report import explorer, runs, tables
-from l4slab.report.results import Case, Folder, load
+from l4slab.report.results import Case, Folder, load, replace
 from l4slab.sweep import Plan
 
 # Static figures of at most so many cases; the interactive view and the tables go on.
@@ -35,9 +35,7 @@ def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -
     """
     path = Path(out_dir) / "report.html"
     page = render(load(Path(out_dir), plans or {}))
-    temporary = path.with_name(".report.html.tmp")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(path)
+    replace(path, lambda file: file.write_text(page, encoding="utf-8"))
     return path
 
 

@@ -165,6 +165,13 @@ class Folder:
         return f"l4slab run {' '.join(shlex.quote(name) for name in mine)} --out results"
 
 
+def replace(path: Path, write_to: Any) -> None:
+    """Write a file so that a reader sees the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    write_to(temporary)
+    temporary.replace(path)
+
+
 def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
     """Read a results folder; plans of its files that are not given are made where they are wanted.
 

@@ -22,7 +22,7 @@ import polars as pl
 from l4slab import plot
 from l4slab.claims import connect_to, show_experiment
 from l4slab.report import tables
-from l4slab.report.results import Folder
+from l4slab.report.results import Folder, replace
 
 _PLACES = ("group", "row", "column", "run")
 _COUNTERS = (
@@ -90,9 +90,10 @@ def _write_files(folder: Folder, ids: Sequence[str]) -> None:
     if not ids:
         return
     place.mkdir(exist_ok=True)
+    planned = {run.id: run.description for name in folder.experiments for run in folder.plan(name).runs}
     for run in ids:
         if not (place / f"{run}.txt").is_file():
-            _write(place / f"{run}.txt", log(folder, run))
+            _write(place / f"{run}.txt", log(folder, run, planned.get(run)))
     missing = [run for run in ids if not (place / f"{run}.svg").is_file()]
     workers = min(os.cpu_count() or 1, -(-len(missing) // 8))
     if workers <= 1:
@@ -119,18 +120,15 @@ def draw(out: Path, ids: Sequence[str]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    replace(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
-def log(folder: Folder, run: str) -> str:
-    """What was set up, and what every queue counted in the measured interval."""
+def log(folder: Folder, run: str, description: Mapping[str, Any] | None) -> str:
+    """What was set up, where it is known, and what every queue counted in the measured interval."""
     rows = folder.links.filter(pl.col("run") == run)
-    planned = next((r for name in folder.experiments for r in folder.plan(name).runs if r.id == run), None)
     lines = [f"run {run}: {rows['experiment'][0]}, trial {rows['trial'][0]}" if len(rows) else f"run {run}"]
-    if planned is not None:
-        lines += [f"  {name}: {value}" for name, value in tables.settings(planned.description)]
+    if description is not None:
+        lines += [f"  {name}: {value}" for name, value in tables.settings(description)]
     for row in rows.iter_rows(named=True):
         lines += ["", f"link {row['link']} queue {row['queue']}"]
         lines += [f"  {name} {_plain(row[name])}" for name in _COUNTERS if row.get(name) is not None]
