@@ -480,11 +480,28 @@ def _read(file: Path) -> tuple[dict[str, Any], bytes]:
     if not text.strip():
         raise InputError("is empty; it needs at least duration, a [link.NAME] and a [[flow]]", file=file)
     try:
-        return tomllib.loads(text), source
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         twice = "Cannot declare" in str(error) or "overwrite" in str(error)
         remedy = "give each table and key its own name" if twice else "correct the line"
         raise InputError(f"is not valid TOML: {error}; {remedy}", file=file) from None
+    if (found := _with_nul(document)) is not None:
+        place, written = found
+        raise InputError(f"has {show(written)} with a NUL character; remove it", file=file, key=place)
+    return document, source
+
+
+def _with_nul(value: object, place: str = "") -> tuple[str, str] | None:
+    """Where a key or a text has a NUL character, and the text: neither SQL nor a file's name can have one."""
+    if isinstance(value, str):
+        return (place, value) if "\0" in value else None
+    if isinstance(value, dict):
+        inner = ((f"{place}.{key}".lstrip("."), one) for key, one in value.items())
+        keys = next(((place, key) for key in value if "\0" in key), None)
+        return keys or next(filter(None, (_with_nul(one, where) for where, one in inner)), None)
+    if isinstance(value, list):
+        return next(filter(None, (_with_nul(one, place) for one in value)), None)
+    return None
 
 
 def _with_trials(source: bytes, trials: int) -> bytes:

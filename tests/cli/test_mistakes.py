@@ -233,6 +233,17 @@ ADDED = {
     ),
     "broken skip": ('[[skip]]\nwhen = "rtt >"', ["[[skip]] no. 1", '"rtt >"', "syntax"]),
     "skip is no condition": ('[[skip]]\nwhen = "rtt"', ["[[skip]] no. 1", "true or false"]),
+    "NUL in a swept key": (
+        '[sweep]\n"x\\u0000y" = [1, 2]\n[let]\nz = "1"',
+        ["sweep has", '"x\\u0000y"', "NUL", "remove it"],
+    ),
+    "NUL in the name of a bundle": (
+        '[[sweep."a\\u0000"]]\nlevel = "x"\n"link.bottleneck.qdisc" = "pfifo"',
+        ['"a\\u0000"', "NUL"],
+    ),
+    "NUL in a level": ('[sweep]\n"flow.a.cc" = ["cubic", "re\\u0000no"]', ["sweep.flow.a.cc", '"re\\u0000no"', "NUL"]),
+    "NUL in SQL": ('[[skip]]\nwhen = "rtt > 0\\u0000"', ["skip.when", '"rtt > 0\\u0000"', "NUL"]),
+    "NUL in a flow's name": ('[[flow]]\nname = "b\\u0000"\ncc = "cubic"\nrtt = "1ms"', ["flow.name", "NUL"]),
     "all skipped": ('[[skip]]\nwhen = "rtt > 0"', ["[[skip]]", "relax"]),
     "claim without id": ('[[claim]]\nsql = "select true"', ["[[claim]] no. 1", "id", "add it"]),
     "claim without sql": ('[[claim]]\nid = "x"', ["[[claim]] no. 1", "sql", "add it"]),
