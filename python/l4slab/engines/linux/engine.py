@@ -16,7 +16,7 @@ import polars as pl
 from l4slab import metrics
 from l4slab.engines import Captures, EngineError, LackingError, Recording
 from l4slab.engines.linux import build, lab, recording
-from l4slab.engines.linux.machine import FOLDER, Machine, MachineError, remove_leftovers
+from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
@@ -88,19 +88,18 @@ def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | Non
 
 @contextmanager
 def _folder(run: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder of its own with a short path, because the machine has a socket in it; gone afterwards."""
+    """A run folder with room for the run."""
     # Every packet of every link is written down; what it may need is checked before.
     bits = sum(link["rate_bps"] for link in run["links"]) * run["duration_ns"] * 1e-9
     needed = bits / 8 / 1500 * _BYTES_PER_PACKET + 50e6
-    remove_leftovers()
-    with tempfile.TemporaryDirectory(prefix=f"{FOLDER}-{os.getpid()}-", ignore_cleanup_errors=True) as temporary:
-        free = shutil.disk_usage(temporary).free
+    with run_folder() as folder:
+        free = shutil.disk_usage(folder).free
         if free < needed:
             raise EngineError(
                 f"{tempfile.gettempdir()} has {free / 1e9:.1f} GB free and this run may write {needed / 1e9:.1f} GB; "
                 "free some, or set TMPDIR to a folder with more"
             )
-        yield Path(temporary)
+        yield folder
 
 
 def _limit_s(run: Mapping[str, Any]) -> float:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from l4slab.errors import one_line
 
-# Names of run folders: this, the process id, something random.
-FOLDER = "l4slab"
+# Names of run folders: this, the process id for those who look, something random.
+_FOLDER = "l4slab"
+# In a run folder: held with `flock` by its process as long as that lives, and which boot of which kernel it runs on.
+_OWNER = ".l4slab-run"
 # Machines that run now, and their folders.
 _running: dict[subprocess.Popen[bytes], Path] = {}
 _SHARED_MEMORY_BYTES = 512 << 20
@@ -160,9 +165,48 @@ def stop_all() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_leftovers() -> None:
-    """Folders of processes that were killed."""
-    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER}-*"):
-        pid = path.name.split("-")[1]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(path, ignore_errors=True)
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """A folder of its own with a short path, because the machine has a socket in it; gone afterwards.
+
+    Folders that killed processes have left are removed first. Raises OSError.
+    """
+    _remove_leftovers()
+    with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}-{os.getpid()}-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with (folder / f"{_OWNER}.new").open("w") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+            owner.write(_boot())
+            owner.flush()
+            # It appears with its lock held.
+            (folder / f"{_OWNER}.new").rename(folder / _OWNER)
+            yield folder
+
+
+def _remove_leftovers() -> None:
+    """Run folders of processes of this user that were killed.
+
+    The lock says whether its process lives, in whichever container, but only to processes on the same kernel: a folder
+    of another machine, or from before this one started, is left alone, and so is any that has no such file.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}-*"):
+        try:
+            with open(path / _OWNER, opener=_open_own) as owner:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if owner.read() == _boot():
+                    shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _open_own(path: str, flags: int) -> int:
+    """No link, and of this user."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW)
+    if os.fstat(descriptor).st_uid != os.getuid():
+        os.close(descriptor)
+        raise PermissionError(path)
+    return descriptor
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text()
