@@ -1,12 +1,11 @@
 //! What holds in every run, over random ones: conservation of packets, no CE on Not-ECT, the same
 //! bits from the same seed, capacity, monotone time. PROPTEST_CASES sets their number.
 
-use l4slab_core::sim::Recording;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Result, agrees, bps, lab, ns};
+use crate::lab::{Lab, Result, agrees, bps, columns, lab, ns};
 
 const QDISCS: &[&str] = &[
     "pfifo limit 1",
@@ -173,29 +172,6 @@ fn scenario() -> impl Strategy<Value = Lab> {
     })
 }
 
-/// Everything a run leaves behind, bit by bit.
-fn bits(r: &Recording) -> (String, Vec<u64>) {
-    let rows = serde_json::to_string(&(&r.flows, &r.links)).expect("rows are serialisable");
-    let s = &r.series;
-    let mut all: Vec<u64> = s.time_s.iter().map(|t| t.to_bits()).collect();
-    all.extend(s.flow.iter().chain(&s.link).map(|&n| u64::from(n)));
-    for (_, column) in &s.columns {
-        all.extend(column.iter().map(|v| v.to_bits()));
-    }
-    for t in &r.transfers {
-        let spans = [Some(t.completion), t.response, t.ideal].map(|s| s.map_or(0, |s| s.0));
-        all.extend([
-            u64::from(t.group),
-            t.start.0,
-            t.bytes.unwrap_or(0),
-            t.retransmits.unwrap_or(0),
-        ]);
-        all.extend(spans);
-    }
-    all.extend([r.delivered_packets, r.events]);
-    (rows, all)
-}
-
 /// Bits that a link could send in the run, and those it may miss or gain by changes of its rate: a
 /// packet charged at the old rate holds the link for as long as it takes there.
 fn capacity(l: &Lab, link: &str) -> (f64, f64) {
@@ -309,12 +285,12 @@ proptest! {
     /// The same seed gives the same bits, however the run is cut into pieces.
     #[test]
     fn the_same_seed_gives_the_same_bits(l in scenario(), pieces in 1_u64..20) {
-        let whole = bits(&l.run().0);
+        let whole = columns(&l.run().0);
         let mut sim = l.simulation();
         for i in 1..pieces {
             sim.run_until(l4slab_core::time::Time(ns(2.0) / pieces * i));
         }
-        prop_assert!(bits(&sim.run()) == whole, "the run depends on more than its description");
+        prop_assert!(columns(&sim.run()) == whole, "the run depends on more than its description");
     }
 
     /// A saturated link is never idle: whatever the queue does and whoever else is there.
@@ -387,13 +363,13 @@ fn seeded(seed: u64) -> Result {
 /// Another seed draws other marks; jitter draws other starts.
 #[test]
 fn another_seed_gives_another_run() {
-    let one = bits(&seeded(1).0);
-    assert!(one == bits(&seeded(1).0));
-    assert!(one != bits(&seeded(2).0));
+    let one = columns(&seeded(1).0);
+    assert!(one == columns(&seeded(1).0));
+    assert!(one != columns(&seeded(2).0));
     let jitter = |seed| {
         let l = lab(1.0, 0.0).with("seed", seed).with("start_jitter_ns", 100_000_000);
         let r = l.link("b", 20.0, "pfifo").tcp("f", "reno", 10.0, json!({"bytes": 100_000})).run();
-        bits(&r.0)
+        columns(&r.0)
     };
     assert!(jitter(1) != jitter(2));
 }

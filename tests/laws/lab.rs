@@ -1,6 +1,8 @@
 //! Runs in few words, and what one reads off them.
 #![allow(dead_code)] // each test file uses its own part
 
+use std::collections::BTreeMap;
+
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::recording::{FlowRow, LinkRow};
 use l4slab_core::sim::{Recording, Simulation};
@@ -117,6 +119,32 @@ impl Result {
         let s = &self.0.series;
         self.column(column, |i| usize::from(s.link[i]) == n && s.queue[i] == Some(queue))
     }
+}
+
+/// Everything a run leaves behind, column by column, printed such that no bit is lost.
+pub fn columns(r: &Recording) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::<String, Vec<String>>::new();
+    let rows = |rows: serde_json::Result<Value>| rows.expect("rows are serialisable");
+    let flows = rows(serde_json::to_value(&r.flows));
+    let links = rows(serde_json::to_value(&r.links));
+    for (table, rows) in [("flows", flows), ("links", links)] {
+        for row in rows.as_array().expect("a list") {
+            for (column, value) in row.as_object().expect("a row") {
+                all.entry(format!("{table}.{column}")).or_default().push(value.to_string());
+            }
+        }
+    }
+    let s = &r.series;
+    let names = s.flow.iter().zip(&s.link).zip(&s.queue);
+    all.insert("series.row".into(), names.map(|n| format!("{n:?}")).collect());
+    let time = [("time_s", &s.time_s)].into_iter();
+    for (name, column) in time.chain(s.columns.iter().map(|(name, column)| (*name, column))) {
+        let values = column.iter().map(|v| format!("{v:?}")).collect();
+        all.insert(format!("series.{name}"), values);
+    }
+    all.insert("transfers".into(), r.transfers.iter().map(|t| format!("{t:?}")).collect());
+    all.insert("delivered_packets".into(), vec![r.delivered_packets.to_string()]);
+    all
 }
 
 /// Mean of the values from `since` on, leaving missing ones out.
