@@ -150,3 +150,23 @@ fn options_that_exclude_each_other_are_refused() {
         assert!(refusal.contains(said), "{refusal}");
     }
 }
+
+/// However small segments may become, each carries a byte beside the twelve of the AccECN option: 200 flows
+/// of 100 kbit/s at 1 ms, where two packets in an RTT are smaller than their headers.
+#[test]
+fn segments_never_shrink_to_nothing() {
+    let goodput = |min_mss: &str| {
+        let options = json!({"min_mss": min_mss, "rtt_target": "1ms"});
+        let r = lab(2.0, 1.0)
+            .link("l", 20.0, "dualpi2")
+            .tcp("prague", "prague", 1.0, json!({"options": options, "count": 200}))
+            .run();
+        between("use of the link", r.queue("l", "all").utilisation, 0.99, 1.01);
+        r.flow("prague").goodput_mbps
+    };
+    let one_byte = goodput("13");
+    for min_mss in ["1", "11", "12"] {
+        assert_eq!(goodput(min_mss), one_byte, "min_mss {min_mss}");
+    }
+    assert!(goodput("60") > one_byte);
+}

@@ -308,8 +308,9 @@ impl Prague {
             shifted_product(window, u64::from(w.mtu()), WINDOW_BITS)
         };
         let fits = bytes.div_ceil(PACKETS_PER_VIRTUAL_RTT).min(u64::from(self.mtu_max)) as u32;
-        // The AccECN option counts as payload here, as the kernel's `mss_cache` does not know of it.
-        let mtu = fits.max(self.config.min_mss + TCP_IP_HEADERS);
+        // The AccECN option counts as payload here, as the kernel's `mss_cache` does not know of it. A
+        // byte is left beside it.
+        let mtu = fits.max(self.config.min_mss + TCP_IP_HEADERS).max(w.header + 1);
         let old = w.mtu();
         if mtu == old {
             return;

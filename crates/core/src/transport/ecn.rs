@@ -54,9 +54,12 @@ pub fn syn_bits(client: EcnSupport) -> TcpBits {
 /// The server's side: mode and flags of its SYN/ACK, given the SYN's flags and its ECN field.
 pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, TcpBits) {
     match (server, syn.0) {
-        // Table 2 of RFC 9768: the SYN/ACK says which ECN field the SYN arrived with.
-        (EcnSupport::AccEcn, 0b111) => (EcnMode::AccEcn, field_feedback(field)),
         (EcnSupport::Off, _) => (EcnMode::Off, TcpBits(0)),
+        // Table 2 of RFC 9768: the SYN/ACK says which ECN field the SYN arrived with. What no client sends
+        // yet asks for AccECN as well (3.1.3).
+        (EcnSupport::AccEcn, 0b001 | 0b010 | 0b100..=0b111) => {
+            (EcnMode::AccEcn, field_feedback(field))
+        }
         (_, 0b011) | (EcnSupport::Classic | EcnSupport::Sce, 0b111) => {
             (EcnMode::Classic, TcpBits::ECE)
         }
@@ -64,7 +67,8 @@ pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, Tcp
     }
 }
 
-/// The client's side: the mode that the SYN/ACK's flags mean.
+/// The client's side: the mode that the SYN/ACK's flags mean. 0b101, once the ECN nonce, is "reserved" in
+/// Table 2 of RFC 9768; sections 3.1.2 and 3.1.3 say to take it as AccECN, and Linux 7.2 does.
 pub fn read_syn_ack(client: EcnSupport, bits: TcpBits) -> EcnMode {
     match (client, bits.0) {
         (EcnSupport::AccEcn, 0b010..=0b110) => EcnMode::AccEcn,
@@ -106,7 +110,7 @@ pub fn next_ace(ace: TcpBits) -> TcpBits {
     TcpBits((ace.0 + 1) & ACE_MASK as u8)
 }
 
-/// The receiver's counters.
+/// The receiver's counters. They wrap at 32 bits, and so at the 3 and 24 bits of the wire.
 #[derive(Clone, Debug, Default)]
 pub struct AccEcnReceiver {
     ce_packets: u32,
@@ -124,16 +128,16 @@ impl AccEcnReceiver {
         let place = match field {
             Ecn::NotEct => 0,
             Ecn::Ect0 => {
-                self.bytes.ect0 += payload;
+                self.bytes.ect0 = self.bytes.ect0.wrapping_add(payload);
                 3
             }
             Ecn::Ect1 => {
-                self.bytes.ect1 += payload;
+                self.bytes.ect1 = self.bytes.ect1.wrapping_add(payload);
                 1
             }
             Ecn::Ce => {
-                self.bytes.ce += payload;
-                self.ce_packets += 1;
+                self.bytes.ce = self.bytes.ce.wrapping_add(payload);
+                self.ce_packets = self.ce_packets.wrapping_add(1);
                 self.pending_ce += 1;
                 2
             }
@@ -159,14 +163,14 @@ impl AccEcnReceiver {
     }
     /// The ACE field.
     pub fn ace(&self) -> TcpBits {
-        TcpBits(((self.ce_packets + ACE_INIT) & ACE_MASK) as u8)
+        TcpBits((self.ce_packets.wrapping_add(ACE_INIT) & ACE_MASK) as u8)
     }
     /// The option's counters as they go on the wire.
     pub fn option(&self) -> EcnBytes {
         EcnBytes {
-            ect0: (self.bytes.ect0 + E0B_INIT) & BYTES_MASK,
+            ect0: self.bytes.ect0.wrapping_add(E0B_INIT) & BYTES_MASK,
             ce: self.bytes.ce & BYTES_MASK,
-            ect1: (self.bytes.ect1 + E1B_INIT) & BYTES_MASK,
+            ect1: self.bytes.ect1.wrapping_add(E1B_INIT) & BYTES_MASK,
         }
     }
 }
@@ -318,6 +322,22 @@ mod tests {
         assert_eq!(read_syn_ack(AccEcn, TcpBits(0b111)), M::Off);
     }
 
+    /// RFC 9768, 3.1.3: who knows no better takes reserved flags for AccECN, on both sides.
+    #[test]
+    fn reserved_flags_mean_accecn() {
+        for bits in [0b001, 0b010, 0b100, 0b101, 0b110] {
+            let (mode, answer) = answer_syn(AccEcn, TcpBits(bits), Ecn::Ce);
+            assert_eq!((mode, answer), (EcnMode::AccEcn, TcpBits(0b110)), "SYN with {bits:#05b}");
+            for server in [Off, Classic, Sce] {
+                assert_eq!(answer_syn(server, TcpBits(bits), Ecn::Ce).0, EcnMode::Off);
+            }
+        }
+        assert_eq!(read_syn_ack(AccEcn, TcpBits(0b101)), EcnMode::AccEcn);
+        for client in [Off, Classic, Sce] {
+            assert_eq!(read_syn_ack(client, TcpBits(0b101)), EcnMode::Off);
+        }
+    }
+
     /// Both ends of a connection on which unmarked data has been acknowledged: the first counter to
     /// move is not believed yet (as in Linux).
     fn ends() -> (AccEcnReceiver, AccEcnSender) {
@@ -398,5 +418,31 @@ mod tests {
             total += tx.decode(rx.ace(), Some(rx.option()), 8, 8 * 1448, 1448);
         }
         assert_eq!(total, 320_000);
+    }
+
+    /// After 4.3 GB of each kind the counters still say how much has come since.
+    #[test]
+    fn byte_counters_go_on_beyond_32_bits() {
+        for (field, place) in [(Ecn::Ect0, 2), (Ecn::Ect1, 0), (Ecn::Ce, 1)] {
+            let wire = |rx: &AccEcnReceiver| {
+                let o = rx.option();
+                [o.ect1, o.ce, o.ect0]
+            };
+            let mut rx = AccEcnReceiver::default();
+            let begin = wire(&rx);
+            let mut sum = 0_u64;
+            while sum <= 1 << 32 {
+                let before = wire(&rx);
+                rx.count(field, 60_001);
+                sum += 60_001;
+                let after = wire(&rx);
+                for i in 0..3 {
+                    let step = after[i].wrapping_sub(before[i]) & BYTES_MASK;
+                    assert_eq!(step, if i == place { 60_001 } else { 0 }, "{field:?} after {sum}");
+                }
+            }
+            let total = u64::from(begin[place]) + sum;
+            assert_eq!(u64::from(wire(&rx)[place]), total & u64::from(BYTES_MASK), "{field:?}");
+        }
     }
 }
