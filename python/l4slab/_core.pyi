@@ -23,3 +23,5 @@ def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:
     """A controller's options with every default. Raises ValueError with one sentence."""
 
 def version() -> str: ...
+def source_hash() -> str:
+    """32 hex digits that change with the sources of the core, and with nothing else."""

@@ -25,7 +25,7 @@ from l4slab.spec import Experiment
 from l4slab.store import Store, label
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
 
-LEFT_OUT = "finished runs that no experiment file describes any more are left out"
+LEFT_OUT = "finished runs that no experiment file describes any more, or of another build of l4slab, are left out"
 # A finished run is on the disk at most this long after it ended.
 _FLUSH_S = 1.0
 
@@ -213,7 +213,7 @@ def _run_in_store(
     published.check([*plans, *others])
     figures.check([*plans, *others])
     for one in plans:
-        store.keep_experiment(one.experiment.name, one.experiment.source, [run.id for run in one.runs])
+        store.keep_experiment(one.experiment.name, one.experiment.source, one.runs)
     finished = store.finished()
     chosen = _todo(plans)
     todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]
@@ -336,7 +336,15 @@ def report(out: Path | str) -> str:
     with _store(out) as store:
         if not store.experiment_files():
             raise _no_results(out)
-        _finish(store, _plans_of(store.experiment_files(), store.finished()))
+        finished = store.finished()
+        plans = _plans_of(store.experiment_files(), finished)
+        if finished and finished.isdisjoint(run.id for run in _unique(plans)):
+            raise InputError(
+                "has only results of another build of l4slab; run its experiment files again with --out, or give "
+                "the command to that build",
+                file=out,
+            )
+        _finish(store, plans)
         return store.report
 
 

@@ -31,7 +31,10 @@ def examine() -> Iterator[Finding]:
     """Look at everything a run needs."""
     yield Finding("python", True, platform.python_version())
     yield Finding(
-        "core", True, f"{_core.version()}, {len(_core.qdiscs())} qdiscs, {len(_core.controllers())} controllers"
+        "core",
+        True,
+        f"{_core.version()}, build {get_engine('sim').version()}, {len(_core.qdiscs())} qdiscs, "
+        f"{len(_core.controllers())} controllers",
     )
     yield _simulation()
     cores = len(os.sched_getaffinity(0))
@@ -86,7 +89,8 @@ def _linux() -> Finding:
             return Finding("linux", False, "the user land is not complete; finish it with: l4slab linux build")
         old = "" if build.is_current() else "; its sources have changed since, renew it with: l4slab linux build"
         controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
-        return Finding("linux", True, f"{kernel.version or kernel.path}{controls}{old}")
+        made = f", build {get_engine('linux').version()}"
+        return Finding("linux", True, f"{kernel.version or kernel.path}{made}{controls}{old}")
     # Only --engine linux and agree need it: not to have it is no defect.
     sentence = build.missing(build.TOOLS | build.RUN_TOOLS)
     first = f"{sentence}; then" if sentence else "build it with:"

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any
 
 from l4slab.engines import Captures, Recording, get_engine
 from l4slab.errors import InputError, L4slabError, one_line
-from l4slab.sweep import VERSION, Run
+from l4slab.sweep import Run
 
 # Runs handed out per worker: enough that none waits, few enough that little is lost when one dies.
 _AHEAD = 2
@@ -40,26 +40,31 @@ class Failure:
 
 
 def compute(
-    engine: str, run_json: str, keep: Path | None = None, captures: Captures | None = None
+    engine: str, version: str, run_json: str, keep: Path | None = None, captures: Captures | None = None
 ) -> Recording | Failure:
     """One run, wherever this is called."""
     try:
+        if get_engine(engine).version() != version:
+            return Failure(f"the engine {engine} was built anew meanwhile; give the same command again")
         return get_engine(engine).execute(run_json, keep, captures)
     except Exception as error:
         return Failure(one_line(str(error)) or type(error).__name__)
 
 
-def compute_on_cluster(version: str, shared: Path | None, *run: Any) -> Recording | Failure:
+def compute_on_cluster(shared: Path | None, engine: str, version: str, *run: Any) -> Recording | Failure:
     """`compute` on a worker that may have come in the middle of the campaign. Raises UnfitError."""
-    if (reason := unfit(version, shared)) is not None:
+    if (reason := unfit(engine, version, shared)) is not None:
         raise UnfitError(reason)
-    return compute(*run)
+    return compute(engine, version, *run)
 
 
-def unfit(version: str, shared: Path | None) -> str | None:
-    """Why this process must not compute runs for a driver of this version; `shared` is a file that it has to see."""
-    if version != VERSION:
-        return f"has l4slab {VERSION}, and this is l4slab {version}; install the same version on every worker"
+def unfit(engine: str, version: str, shared: Path | None) -> str | None:
+    """Why this process must not compute runs for a driver whose engine has this version; `shared` is a file that it
+    has to see.
+    """
+    if (here := get_engine(engine).version()) != version:
+        has = f"has build {here}" if here else "has no build"
+        return f"{has} of the engine {engine}, and this machine has {version}; install the same version on every worker"
     if shared is not None and not shared.is_file():
         return (
             f"does not see {shared.parent}, where it would write captures; put the results on a file system that "
@@ -85,7 +90,7 @@ class Pool:
         running: dict[Future[Recording | Failure], Run] = {}
         while True:
             while len(running) < self.workers * _AHEAD and (run := next(todo, None)) is not None:
-                running[self.submit(run.engine, run.json, *_besides(run, folder))] = run
+                running[self.submit(run.engine, run.version, run.json, *_besides(run, folder))] = run
             if not running:
                 return
             done, _ = wait(running, timeout=tick_s, return_when=FIRST_COMPLETED)
@@ -94,7 +99,7 @@ class Pool:
             self.look()
             yield None
 
-    def prepare(self, runs: Iterable[Run], folder: Path | None) -> AbstractContextManager[None]:
+    def prepare(self, runs: Sequence[Run], folder: Path | None) -> AbstractContextManager[None]:
         """Refuse what cannot work before anything runs."""
         del runs, folder
         return nullcontext()
@@ -128,25 +133,27 @@ class _Cluster(Pool):
         return sum(self._client.nthreads().values())
 
     @contextmanager
-    def prepare(self, runs: Iterable[Run], folder: Path | None) -> Iterator[None]:
+    def prepare(self, runs: Sequence[Run], folder: Path | None) -> Iterator[None]:
         writes = folder is not None and any(run.captures or run.engine != "sim" for run in runs)
         if writes and folder is not None:
             self._shared = folder / f".shared-{uuid.uuid4().hex}"
             self._shared.touch()
         try:
-            found = self._client.run(unfit, VERSION, self._shared, on_error="return")
-            for worker, reason in found.items():
-                if isinstance(reason, Exception):
-                    reason = f"cannot run l4slab {VERSION} ({one_line(str(reason))}); install it there"
-                if reason is not None:
-                    raise InputError(f"--dask {self._address}: the worker {worker} {reason}")
+            # A campaign has one engine.
+            for engine, version in {(run.engine, run.version) for run in runs}:
+                found = self._client.run(unfit, engine, version, self._shared, on_error="return")
+                for worker, reason in found.items():
+                    if isinstance(reason, Exception):
+                        reason = f"cannot run this l4slab ({one_line(str(reason))}); install it there"
+                    if reason is not None:
+                        raise InputError(f"--dask {self._address}: the worker {worker} {reason}")
             yield
         finally:
             if self._shared is not None:
                 self._shared.unlink(missing_ok=True)
 
     def submit(self, *run: Any) -> Future[Recording | Failure]:
-        return self.executor.submit(compute_on_cluster, VERSION, self._shared, *run)
+        return self.executor.submit(compute_on_cluster, self._shared, *run)
 
     def outcome(self, future: Future[Recording | Failure]) -> Recording | Failure:
         try:
@@ -156,7 +163,7 @@ class _Cluster(Pool):
         except UnfitError as error:
             raise self._error(f"a worker that came later {error}") from None
         except (ImportError, AttributeError) as error:
-            reason = f"a worker that came later cannot run l4slab {VERSION} ({one_line(str(error))}); install it there"
+            reason = f"a worker that came later cannot run this l4slab ({one_line(str(error))}); install it there"
             raise self._error(reason) from None
         except Exception as error:
             if type(error).__name__ == "KilledWorker":

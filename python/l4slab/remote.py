@@ -28,6 +28,7 @@ from typing import Any, Self
 
 from l4slab.errors import InputError, L4slabError, StoreError, one_line
 from l4slab.store import Store
+from l4slab.sweep import Run
 
 _LOCK = ".lock"
 _STATE = ".remote.json"
@@ -205,7 +206,7 @@ class RemoteStore(Store):
                 self._location.remove(_LOCK)
         super().__exit__(kind, error, trace)
 
-    def keep_experiment(self, name: str, source: bytes, runs: Sequence[str] = ()) -> None:
+    def keep_experiment(self, name: str, source: bytes, runs: Sequence[Run] = ()) -> None:
         super().keep_experiment(name, source, runs)
         self._push()
 

@@ -33,8 +33,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from l4slab import metrics, sweep
-from l4slab.engines import Recording
+from l4slab import metrics
+from l4slab.engines import Recording, get_engine
 from l4slab.errors import InputError, StoreError
 from l4slab.executors import captures_of
 from l4slab.sweep import Plan, Run
@@ -286,10 +286,11 @@ class Store:
 
     # -- experiment files ---------------------------------------------------------------------------------------------
 
-    def keep_experiment(self, name: str, source: bytes, runs: Sequence[str] = ()) -> None:
+    def keep_experiment(self, name: str, source: bytes, runs: Sequence[Run] = ()) -> None:
         """Copy an experiment file into the folder, so that the folder explains itself, and the ids of its runs."""
         path = self.folder / "experiments" / f"{name}.toml"
-        ids = json.dumps({"of": _mark(source), "runs": list(runs)}).encode()
+        engines = sorted({(run.engine, run.version) for run in runs})
+        ids = json.dumps({"of": _mark(source), "engines": engines, "runs": [run.id for run in runs]}).encode()
         for file, content in ((path, source), (path.with_suffix(".runs"), ids)):
             if not file.is_file() or file.read_bytes() != content:
                 with self._disk():
@@ -300,8 +301,9 @@ class Store:
         path = self.folder / "experiments" / f"{name}.toml"
         try:
             kept = json.loads(path.with_suffix(".runs").read_bytes())
-            return set(kept["runs"]) if kept["of"] == _mark(path.read_bytes()) else None
-        except (OSError, ValueError, KeyError, TypeError):
+            current = all(get_engine(name).version() == version for name, version in kept["engines"])
+            return set(kept["runs"]) if current and kept["of"] == _mark(path.read_bytes()) else None
+        except (OSError, ValueError, KeyError, TypeError, InputError):
             return None
 
     def size(self) -> int:
@@ -477,8 +479,8 @@ def _write_rows(schema: pl.Schema, frames: Iterable[pl.DataFrame], file: IO[byte
 
 
 def _mark(source: bytes) -> str:
-    """Changes with an experiment file and with the version, on which the runs' ids depend."""
-    return hashlib.sha256(sweep.VERSION.encode() + source).hexdigest()
+    """Changes with an experiment file."""
+    return hashlib.sha256(source).hexdigest()
 
 
 def _write_bytes(content: bytes, file: IO[bytes]) -> None:

@@ -22,14 +22,12 @@ import polars as pl
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from l4slab import _core, metrics, spec
+from l4slab import metrics, spec
+from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line, suggest
 from l4slab.spec import Experiment, Level, Resolver, show
 from l4slab.units import si
 
-# Part of every run's id: a change of what the result tables mean makes old results unknown.
-RESULTS_FORMAT = 3
-VERSION = f"{_core.version()}/{RESULTS_FORMAT}"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FILLED = ("link", "flow", "at", "impair", "rewrite")
 
@@ -45,6 +43,7 @@ class Run:
     factors: Mapping[str, Level | None]
     description: Mapping[str, Any]
     engine: str
+    version: str  # of the engine
     captures: bool = False  # wanted; they are not part of the results, hence not of the id
 
     @cached_property
@@ -54,8 +53,8 @@ class Run:
 
     @cached_property
     def id(self) -> str:
-        """16 hex digits that depend on description, engine, version and results' format only: versions never mix."""
-        text = f'{{"engine":"{self.engine}","version":"{VERSION}","run":{self.json}}}'
+        """16 hex digits that depend on description and engine only: results of different builds never mix."""
+        text = f'{{"engine":"{self.engine}","version":"{self.version}","run":{self.json}}}'
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -175,6 +174,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
         description = resolver.resolve(combination.document, combination.top, combination.origin)
         groups.setdefault(canonical_json(description), (description, []))[1].append(combination)
     runs = []
+    version = get_engine(engine).version()
     chosen = set()
     without_effect: dict[str, None] = {}
     for text, (description, members) in groups.items():
@@ -183,7 +183,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
         for trial in range(1, experiment.trials + 1):
             seeded = description | {"seed": trial_seed(description["seed"], trial)}
             captures = experiment.captures == "all trials" or (experiment.captures == "first trial" and trial == 1)
-            runs.append(Run(experiment.name, trial, labels, seeded, engine, captures))
+            runs.append(Run(experiment.name, trial, labels, seeded, engine, version, captures))
             # Tens of thousands of times: the trials of a combination differ in the seed only.
             vars(runs[-1])["json"] = _with_seed(text, description["seed"], seeded)
             if where is not None and any(trial in member.chosen for member in members):

@@ -12,7 +12,7 @@ import l4slab
 import pytest
 from l4slab import _core, engines, executors
 from l4slab.cli import main
-from l4slab.engines import sim
+from l4slab.engines import get_engine, sim
 from l4slab.studies import studies
 
 FILE = """
@@ -149,7 +149,7 @@ def test_a_panic_of_the_core_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) ->
         raise panic("index out of bounds")
 
     monkeypatch.setattr(sim._core, "simulate", simulate)
-    outcome = executors.compute("sim", "{}")
+    outcome = executors.compute("sim", get_engine("sim").version(), "{}")
     assert isinstance(outcome, executors.Failure)
     assert "index out of bounds" in outcome.reason
 

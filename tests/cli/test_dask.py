@@ -206,8 +206,8 @@ def test_without_workers_it_does_not_wait_for_ever(
     assert f"has lost all its workers; start some with: dask worker {cluster.address}" in sentence
 
 
-# Another version of l4slab on a worker, as Python sees it when it starts there.
-OTHER_VERSION = "import l4slab.sweep, l4slab.executors\nl4slab.sweep.VERSION = l4slab.executors.VERSION = '9.9/2'\n"
+# Another build of l4slab on a worker, as Python sees it when it starts there.
+OTHER_VERSION = "from l4slab.engines.sim import SimEngine\nSimEngine.version = lambda self: 'another'\n"
 
 
 def test_another_version_is_refused_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,7 +218,7 @@ def test_another_version_is_refused_before_anything_runs(tmp_path: Path, capsys:
         cluster.ready(2)
         assert main(["run", str(file), "--out", str(tmp_path / "out"), "--dask", cluster.address]) == 2
     (sentence,) = sentences(capsys.readouterr().err)
-    assert "has l4slab 9.9/2, and this is l4slab " in sentence
+    assert "has build another of the engine sim, and this machine has " in sentence
     assert "install the same version on every worker" in sentence
     assert not finished(tmp_path / "out")
 
@@ -241,7 +241,7 @@ def test_another_version_that_comes_later_ends_the_campaign(
         monkeypatch.setattr(executors._Cluster, "prepare", one_more)
         assert main(["run", str(file), "--out", str(tmp_path / "out"), "--dask", cluster.address]) == 1
     (sentence,) = sentences(capsys.readouterr().err)
-    assert "a worker that came later has l4slab 9.9/2" in sentence
+    assert "a worker that came later has build another of the engine sim" in sentence
 
 
 def test_captures_need_a_folder_that_every_worker_sees(

@@ -18,6 +18,7 @@ import pytest
 from l4slab import campaign, metrics, store
 from l4slab.cli import main
 from l4slab.engines import Recording
+from l4slab.engines.sim import SimEngine
 from l4slab.errors import StoreError
 from l4slab.store import Store
 
@@ -133,6 +134,29 @@ def test_runs_of_a_removed_level_leave_the_tables_and_come_back(
     assert main(["run", str(write(tmp_path, rtts=3)), "--out", str(out)]) == 0
     assert "runs, " not in capsys.readouterr().err.split("not repeated.")[1], "nothing is run again"
     assert contents(out) == everything
+
+
+def test_runs_of_another_build_are_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A build whose laws differ does not take rows that another has computed."""
+    out, file = tmp_path / "out", write(tmp_path, rtts=1)
+    with monkeypatch.context() as other:
+        other.setattr(SimEngine, "version", lambda _: "another")
+        assert main(["run", str(file), "--out", str(out)]) == 0
+    old = set(pl.read_parquet(out / "flows.parquet")["run"])
+    capsys.readouterr()
+    assert main(["report", str(out)]) == 2
+    assert "has only results of another build of l4slab; run its experiment files again" in capsys.readouterr().err
+    assert main(["status", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["x", "0", "4", "4"]
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    message = capsys.readouterr().err
+    assert "not repeated" not in message
+    assert "4 finished runs that no experiment file describes any more, or of another build of l4slab" in message
+    assert len(old) == 4
+    assert old.isdisjoint(pl.read_parquet(out / "flows.parquet")["run"])
+    assert main(["report", str(out)]) == 0
 
 
 def test_several_files_share_a_folder(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from l4slab import spec, sweep
+from l4slab.engines.sim import SimEngine
 from l4slab.errors import InputError
 from l4slab.sweep import Plan, trial_seed
 
@@ -248,6 +249,14 @@ def test_the_id_depends_on_what_is_run(tmp_path: Path, old: str, new: str) -> No
 def test_the_id_depends_on_the_engine(tmp_path: Path) -> None:
     (run,) = plan(tmp_path, BASE).runs
     (other,) = sweep.expand(spec.load(tmp_path / "x.toml"), "linux").runs
+    assert run.id != other.id
+    assert run.json == other.json
+
+
+def test_the_id_depends_on_the_build_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = plan(tmp_path, BASE).runs
+    monkeypatch.setattr(SimEngine, "version", lambda _: "another")
+    (other,) = plan(tmp_path, BASE).runs
     assert run.id != other.id
     assert run.json == other.json
 

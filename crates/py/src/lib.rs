@@ -138,6 +138,12 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
+/// Hash of the sources that decide what a run gives (see `build.rs`).
+#[pyfunction]
+fn source_hash() -> &'static str {
+    env!("L4SLAB_SOURCE_HASH")
+}
+
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate, m)?)?;
@@ -146,5 +152,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
+    m.add_function(wrap_pyfunction!(source_hash, m)?)?;
     Ok(())
 }

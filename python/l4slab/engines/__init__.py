@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +42,14 @@ class Captures:
 
 
 class Engine(Protocol):
-    """`name` is part of every run's id."""
+    """`name` and `version()` are part of every run's id."""
 
     name: str
+
+    def version(self) -> str:
+        """16 hex digits that change with whatever decides the results besides the run's description: the code that
+        computes and records them. Empty where there is nothing to run with.
+        """
 
     def check(self, description: Mapping[str, Any]) -> None:
         """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
@@ -59,6 +65,15 @@ class Engine(Protocol):
 
         Raises ValueError with one sentence for a description that it cannot run, EngineError where it breaks off.
         """
+
+
+def digest(*parts: str | Path) -> str:
+    """16 hex digits of texts and of the contents of source files, whose line endings do not count."""
+    whole = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part.read_bytes().replace(b"\r\n", b"\n")
+        whole.update(hashlib.sha256(content).digest())
+    return whole.hexdigest()[:16]
 
 
 def get_engine(name: str) -> Engine:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from l4slab import _core, metrics
-from l4slab.engines import Captures, EngineError, Recording
+from l4slab.engines import Captures, EngineError, Recording, digest
 from l4slab.errors import one_line
 
 
@@ -18,6 +19,9 @@ class SimEngine:
     """Deterministic: the same description gives the same bits. Releases the GIL while it runs."""
 
     name = "sim"
+
+    def version(self) -> str:
+        return _version()
 
     def check(self, description: Mapping[str, Any]) -> None:
         """Whatever the file format has, this engine does; the core itself checks the values."""
@@ -49,3 +53,8 @@ class SimEngine:
                 f"the core panicked: {one_line(str(error))}; please report this with the experiment file"
             ) from None
         return Recording(**{name: metrics.table_of(name, tables[name]) for name in metrics.TABLES})
+
+
+@cache
+def _version() -> str:
+    return digest(_core.source_hash(), Path(__file__), Path(metrics.__file__))

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from l4slab.errors import L4slabError, one_line
@@ -101,6 +102,24 @@ def installed() -> Kernel | None:
         return Kernel(path, stamp["version"], tuple(stamp["controls"]))
     except (OSError, ValueError, KeyError):
         return None
+
+
+def contents(kernel: Kernel) -> str:
+    """A hash of the kernel and of everything in the virtual machine's file system."""
+    files = [kernel.path, *sorted(path for path in root().rglob("*") if path.is_symlink() or path.is_file())]
+    states = [(path, os.lstat(path)) for path in files]
+    return _contents(tuple((path, state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states))
+
+
+@lru_cache(1)
+def _contents(files: tuple[tuple[Path, int, int, int], ...]) -> str:
+    whole = hashlib.sha256()
+    for path, *_ in files:
+        name = str(path.relative_to(root())) if path.is_relative_to(root()) else ""
+        # The kernel of L4SLAB_KERNEL may be a link.
+        inside = str(path.readlink()).encode() if name and path.is_symlink() else path.read_bytes()
+        whole.update(f"{name}\0{len(inside)}\0".encode() + inside)
+    return whole.hexdigest()
 
 
 def is_current() -> bool:
@@ -442,6 +461,13 @@ def _compile(folder: Path, source: Path, inputs: str, jobs: int, progress: Progr
     out = folder / "build"
     out.mkdir(exist_ok=True)
     make = ["make", "-C", str(source), f"O={out}", "ARCH=um", f"-j{jobs}"]
+    # The same source and compiler give the same kernel: its contents are part of every run's id.
+    make += [
+        "KBUILD_BUILD_TIMESTAMP=@0",
+        "KBUILD_BUILD_USER=l4slab",
+        "KBUILD_BUILD_HOST=l4slab",
+        "KBUILD_BUILD_VERSION=1",
+    ]
     progress("configuring the kernel", None)
     fragment = out / "l4slab.config"
     config = (DATA / "kernel.config").read_text()

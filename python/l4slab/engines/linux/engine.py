@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
-from l4slab.engines import Captures, EngineError, LackingError, Recording
-from l4slab.engines.linux import build, lab, recording
+from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
+from l4slab.engines.linux import build, lab, machine, recording, rng
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
 
@@ -33,6 +33,17 @@ class LinuxEngine:
     """
 
     name = "linux"
+
+    def version(self) -> str:
+        kernel = build.installed()
+        if kernel is None:
+            return ""
+        modules = (__file__, lab.__file__, machine.__file__, recording.__file__, rng.__file__, metrics.__file__)
+        try:
+            return digest(build.contents(kernel), *map(Path, modules))
+        except OSError:
+            # What cannot be read is told where it is to be booted.
+            return ""
 
     def check(self, description: Mapping[str, Any]) -> None:
         kernel = build.installed()
