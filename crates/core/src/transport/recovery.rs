@@ -675,3 +675,6 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
