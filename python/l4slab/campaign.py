@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from l4slab import claims, executors, figures, published, remote, spec, sweep
+from l4slab import bars, claims, executors, figures, published, remote, spec, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
@@ -96,10 +96,16 @@ def plan(
     Raises InputError.
     """
     plans = _expand(files, get_engine(engine), trials, where, subset)
+    _check(plans)
+    return plans
+
+
+def _check(plans: Sequence[Plan]) -> None:
+    """What the files state about results."""
     claims.check(plans)
     published.check(plans)
     figures.check(plans)
-    return plans
+    bars.check_tables(plans)
 
 
 def _expand(
@@ -209,9 +215,7 @@ def _run_in_store(
 ) -> Results:
     given = {plan.experiment.name for plan in plans}
     others = _expand((file for file in store.experiment_files() if file.stem not in given), engine)
-    claims.check([*plans, *others])
-    published.check([*plans, *others])
-    figures.check([*plans, *others])
+    _check([*plans, *others])
     for one in plans:
         store.keep_experiment(one.experiment.name, one.experiment.source, one.runs)
     finished = store.finished()

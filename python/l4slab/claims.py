@@ -16,12 +16,24 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+from pydantic import Field
 
 from l4slab import metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line
-from l4slab.spec import Claim, Experiment, show
+from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan, levels_of, sql_reason
+
+
+class Claim(Table):
+    """A statement of the study and the SQL that checks it; `expect` is the verdict the study states."""
+
+    section = "claim"
+    id: str = Field(min_length=1, examples=['"A-smaller-share"'])
+    says: str = ""
+    source: str = ""
+    sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])
+    expect: bool = Field(True, examples=["true"])
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -43,7 +55,7 @@ def check(plans: Sequence[Plan]) -> None:
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
-            for claim in plan.experiment.claims:
+            for claim in plan.experiment.tables(Claim):
                 _check_one(connection, plan.experiment, claim)
 
 
@@ -76,7 +88,7 @@ def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
     for experiment, run in ((plan.experiment, run) for plan in plans for run in plan.runs):
         qdiscs = [place["qdisc"] for section in ("links", "at") for place in run.description[section]]
         kinds = {str(qdisc).partition(" ")[0] for qdisc in qdiscs}
-        kinds |= {flow[key] for flow in run.description["flows"] for key in ("kind", "cc") if flow[key]}
+        kinds |= {flow[key] for flow in run.description["flows"] for key in ("kind", "cc") if key in flow}
         if kinds <= seen:
             continue
         seen |= kinds
@@ -127,7 +139,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
     with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)
-            for claim in experiment.claims:
+            for claim in experiment.tables(Claim):
                 verdict, evidence = _verdict(connection, claim)
                 rows.append(
                     {

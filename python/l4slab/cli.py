@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from l4slab import __version__, _core, campaign, spec
+from l4slab import __version__, _core, campaign, claims, spec
 from l4slab.claims import unexpected
 from l4slab.doctor import examine
 from l4slab.engines import ENGINES
@@ -246,7 +246,9 @@ def _show_plans(plans: list[Plan], out: str | None = None) -> None:
     for plan in plans:
         experiment = plan.experiment
         if experiment.is_study:
-            _out().print(f"{experiment.name}: {len(experiment.claims)} claims about the other files, no runs")
+            _out().print(
+                f"{experiment.name}: {len(experiment.tables(claims.Claim))} claims about the other files, no runs"
+            )
             continue
         trials = f", {experiment.trials} trials each" if experiment.trials > 1 else ""
         _out().print(

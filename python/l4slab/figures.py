@@ -7,22 +7,24 @@ a row per mark, in the order in which they are drawn, with the columns of the ki
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import duckdb
 import polars as pl
 import pyarrow as pa
+from pydantic import Field
 
 from l4slab.claims import connect_empty, connect_to, select, show_experiment
-from l4slab.spec import Experiment, Figure
+from l4slab.spec import Experiment, Table
 from l4slab.sweep import Plan
 
 # matplotlib takes half a second to load, and most commands draw nothing.
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+Kind = Literal["shares", "spread", "lines", "heatmap", "runs"]
 # What the query of each kind has to give.
-COLUMNS = {
+COLUMNS: dict[Kind, tuple[str, ...]] = {
     "shares": ("bar", "part", "value"),
     "spread": ("bar", "part", "mean", "low", "high"),
     "lines": ("x", "y"),
@@ -32,15 +34,42 @@ COLUMNS = {
 _TEXT = ("panel", "group", "bar", "part", "row", "column")
 
 
+class Figure(Table):
+    """A figure of the study's report: how it is drawn, and the SQL that gives what is drawn."""
+
+    section = "figure"
+    id: str = Field(min_length=1, examples=['"rate-share"'])
+    kind: Kind = Field(examples=['"shares"'])
+    caption: str = ""
+    source: str = ""
+    sql: str = Field(examples=['"select flow as part, flow as bar, 100 * share as value from flows"'])
+    label: str = Field("", examples=['"queue delay (ms)"'])
+    x_label: str = Field("", examples=['"size (kB)"'])
+    limits: list[float] | None = Field(None, min_length=2, max_length=2, examples=["[99, 100]"])
+    log: bool = False
+    x_log: bool = False
+
+
+class RunTable(Table):
+    """A table of the study's report whose cells are runs, and the SQL that says which (see `l4slab.report.runs`)."""
+
+    section = "table"
+    id: str = Field(min_length=1, examples=['"scenario-1"'])
+    title: str = ""
+    about: str = ""
+    source: str = ""
+    sql: str = Field(examples=['"select aqm as row, rtt as column, run, goodput_mbps from flows"'])
+
+
 def check(plans: Sequence[Plan]) -> None:
     """Prepare every figure's and table's query. Raises InputError for the first that cannot run."""
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
-            for figure in plan.experiment.figures:
+            for figure in plan.experiment.tables(Figure):
                 place = f'figure "{figure.id}":'
                 select(connection, figure.sql, plan.experiment.file, place, COLUMNS[figure.kind])
-            for table in plan.experiment.tables:
+            for table in plan.experiment.tables(RunTable):
                 select(connection, table.sql, plan.experiment.file, f'table "{table.id}":', ("row", "column", "run"))
 
 
@@ -55,7 +84,7 @@ def draw(
     with connect_to(tables) as connection:
         for experiment in experiments:
             show_experiment(connection, experiment)
-            for figure in experiment.figures:
+            for figure in experiment.tables(Figure):
                 data = connection.sql(figure.sql).pl()
                 text = [pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns]
                 data = data.with_columns(text)

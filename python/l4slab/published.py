@@ -23,15 +23,49 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+from pydantic import Field
 
 from l4slab import metrics
 from l4slab.claims import connect_empty, connect_to, select, show_experiment
 from l4slab.errors import InputError
-from l4slab.spec import Experiment, Published, show
+from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan
 
 REFERENCE_VARIABLE = "L4SLAB_REFERENCE"
 _ROWS = ("quantity", "published", "measured")
+
+
+class Published(Table):
+    """A published figure and how the same quantity is measured here."""
+
+    section = "published"
+    id: str = Field(min_length=1, examples=['"A-cubic-rate"'])
+    quantity: str = ""
+    unit: str = ""
+    value: float | None = Field(None, examples=["43.6"])
+    tolerance: float | None = Field(None, ge=0, examples=["2.0"])
+    flow: str | None = Field(None, examples=['"cubic"'])
+    column: str | None = Field(None, examples=['"rate_mbps"'])
+    sql: str | None = Field(None, examples=["\"select rate_mbps from flows where flow = 'cubic'\""])
+    reference: str | None = Field(None, examples=['"fast_lane_summary.csv"'])
+    source: str = ""
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
+        if (self.value is None) == (self.reference is None):
+            return "", "needs either value (one figure) or reference (a file of them); give one of the two"
+        direct = self.flow is not None and self.column is not None
+        if self.sql is None and not direct:
+            return "", "does not say what to measure; add sql, or flow and column"
+        if self.sql is not None and (self.flow is not None or self.column is not None):
+            return "sql", f"= {show(self.sql)} stands beside flow or column; give one of the two"
+        if self.reference is None:
+            return None
+        if direct:
+            return "", "has a reference but no sql; add sql that gives quantity, published and measured"
+        if "/" in self.reference or "\\" in self.reference or not self.reference.endswith(".csv"):
+            text = f"= {show(self.reference)} is not the name of a .csv file"
+            return "reference", f'{text}; write it such as "fast_lane_summary.csv"'
+        return None
 
 
 def reference_folder() -> Path | None:
@@ -67,7 +101,7 @@ def check(plans: Sequence[Plan]) -> None:
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
-            for figure in plan.experiment.published:
+            for figure in plan.experiment.tables(Published):
                 if figure.reference is None or _register_reference(connection, figure):
                     _check_one(connection, plan.experiment, figure)
 
@@ -95,7 +129,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
     with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)
-            for figure in experiment.published:
+            for figure in experiment.tables(Published):
                 rows += _compare(connection, experiment, figure)
     return pl.DataFrame(rows, schema=metrics.PUBLISHED)
 

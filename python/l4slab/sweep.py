@@ -22,14 +22,19 @@ import polars as pl
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from l4slab import metrics, spec
+from l4slab import metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line, suggest
-from l4slab.spec import Experiment, Level, Resolver, show
+from l4slab.spec import Experiment, Level, Resolver, keys_of, show
+from l4slab.spec.tables import TOP_FACTORS, Impair, Link, Top
+from l4slab.spec.traffic import Flow, flow_model
+from l4slab.spec.wording import told
 from l4slab.units import si
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FILLED = ("link", "flow", "at", "impair", "rewrite")
+# Sections whose keys may be swept, and their models; a flow's is that of its kind.
+_SETTABLE: dict[str, type[BaseModel]] = {"link": Link, "flow": Flow, "impair": Impair}
 
 Origin = dict[tuple[str, ...], str]
 
@@ -239,7 +244,7 @@ def _targets(experiment: Experiment) -> dict[str, list[_Target]]:
     """Where each dotted key of the sweep leads; free factors are absent."""
     targets: dict[str, list[_Target]] = {}
     for name in experiment.factors:
-        if "." in name or name in spec.TOP_FACTORS:
+        if "." in name or name in TOP_FACTORS:
             targets[name] = _find(experiment, name, f'sweep."{name}"')
         elif not _is_used(experiment, name):
             keys = _settable(experiment)
@@ -272,27 +277,30 @@ def _mentions(expression: str, name: str) -> bool:
 
 def _settable(experiment: Experiment) -> list[str]:
     """The dotted keys a sweep may set."""
-    document = experiment.document
-    keys = list(spec.TOP_FACTORS)
-    keys += [f"link.{name}.{key}" for name in ("*", *document["link"]) for key in spec.keys_of(spec.Link)]
-    keys += [f"flow.*.{key}" for key in _flow_keys(document["flow"])]
-    keys += [f"flow.{name}.{key}" for name in document["flow"] for key in _flow_keys({name: document["flow"][name]})]
-    return keys + [f"impair.{name}.{key}" for name in document["impair"] for key in spec.keys_of(spec.Impair)]
+    keys = list(TOP_FACTORS)
+    for section in _SETTABLE:
+        tables = {name: _keys(section, name, table) for name, table in experiment.document[section].items()}
+        keys += [f"{section}.*.{key}" for key in dict.fromkeys(key for names in tables.values() for key in names)]
+        keys += [f"{section}.{name}.{key}" for name, names in tables.items() for key in names]
+    return keys
 
 
-def _flow_keys(flows: Mapping[str, dict[str, Any]]) -> list[str]:
-    models = [spec.flow_model(flow, name) for name, flow in flows.items()]
-    return list(dict.fromkeys(key for model in models for key in spec.keys_of(model) if key != "name"))
+def _model(section: str, name: str, table: Mapping[str, Any]) -> type[BaseModel]:
+    return flow_model(table, name) if section == "flow" else _SETTABLE[section]
+
+
+def _keys(section: str, name: str, table: Mapping[str, Any]) -> list[str]:
+    return [key for key in keys_of(_model(section, name, table)) if key != "name"]
 
 
 def _find(experiment: Experiment, key: str, place: str) -> list[_Target]:
     document = experiment.document
-    if key in spec.TOP_FACTORS:
+    if key in TOP_FACTORS:
         return [_Target(("",), (key,))]
     section, _, rest = key.partition(".")
     name, _, setting = rest.partition(".")
     path = tuple(setting.split("."))
-    tables = document.get(section) if section in ("link", "flow", "impair") else None
+    tables = document.get(section) if section in _SETTABLE else None
     if tables is None or not setting or (len(path) > 1 and path[0] != "options"):
         remedy = suggest(key, _settable(experiment))
         raise InputError(f"is not a key that can be swept; {remedy}", file=experiment.file, key=place)
@@ -302,12 +310,7 @@ def _find(experiment: Experiment, key: str, place: str) -> list[_Target]:
     named = {name: tables[name]} if name != "*" else tables
     found = []
     for one, table in named.items():
-        keys = (
-            _flow_keys({one: table})
-            if section == "flow"
-            else spec.keys_of(spec.Link if section == "link" else spec.Impair)
-        )
-        if path[0] in keys:
+        if path[0] in _keys(section, one, table):
             found.append(_Target((section, one), path))
     if not found:
         valid = [k.rpartition(".")[2] for k in _settable(experiment) if k.startswith(f"{section}.{name}.")]
@@ -329,6 +332,9 @@ def _set_levels(experiment: Experiment, levels: dict[str, Level], targets: dict[
         for key, value in chosen.items():
             for target in targets[key] if key != "level" else []:
                 _set(combination, target, value, f"sweep.{factor} level {show(chosen['level'])}")
+    with told(experiment.file, combination.origin):
+        for name, flow in combination.document["flow"].items():
+            flow_model(flow, name)
     return combination
 
 
@@ -481,31 +487,26 @@ def _sql_columns(
 
 
 def _scalar_keys(combination: _Combination) -> Iterator[tuple[tuple[str, ...], str]]:
-    for key in spec.TOP_FACTORS:
+    for key in TOP_FACTORS:
         yield (), key
-    for name in combination.document["link"]:
-        for key in spec.keys_of(spec.Link):
-            yield ("link", name), key
-    for name, flow in combination.document["flow"].items():
-        for key in _flow_keys({name: flow}):
-            if key not in ("path", "reverse_path", "options"):
-                yield ("flow", name), key
+    for section in ("link", "flow"):
+        for name, table in combination.document[section].items():
+            for key in _keys(section, name, table):
+                if key not in ("path", "reverse_path", "options"):
+                    yield (section, name), key
 
 
 def _scalar(combination: _Combination, place: tuple[str, ...], key: str) -> Any:
     """A key's value in SI units, its default where it is not written, None where it has none."""
     table: Mapping[str, Any] = combination.top
-    model: type[BaseModel] = spec.Top
+    model: type[BaseModel] = Top
     if place:
         table = combination.document[place[0]][place[1]]
-        model = spec.Link if place[0] == "link" else spec.flow_model(table, place[1])
+        model = _model(place[0], place[1], table)
     if key in table:
         return si(table[key])
     default: Any = model.model_fields[key].default if key in model.model_fields else PydanticUndefined
-    if default is PydanticUndefined or default is None:
-        return None
-    # The defaults of times are in ns.
-    return default / 1e9 if key in ("warmup", "sample", "start_jitter", "start") else default
+    return None if default is PydanticUndefined else si(default)
 
 
 def _frame(columns: Mapping[str, list[Any]], rows: int) -> pl.DataFrame:

@@ -205,6 +205,10 @@ ADDED = {
     "sweep over no section": ('[sweep]\n"flows.a.rtt" = ["5ms"]', ["flows.a.rtt", "flow.a.rtt"]),
     "sweep with a bad level": ('[sweep]\n"flow.*.cc" = ["cubic", "pragu"]', ['sweep."flow.*.cc"', '"pragu"', "prague"]),
     "sweep with a bare level": ('[sweep]\n"flow.*.rtt" = [5, 10]', ['sweep."flow.*.rtt"', "5", "has no unit"]),
+    "sweep with a bad kind": (
+        '[sweep]\n"flow.a.kind" = ["tcp", "tcpx"]\n[let]\nx = "rtt"',
+        ['sweep."flow.a.kind"', '"tcpx"', '"tcp"'],
+    ),
     "level twice": ('[sweep]\n"flow.*.rtt" = ["5ms", "5ms"]', ["flow.*.rtt", '"5ms"', "twice"]),
     "factor without use": ("[sweep]\nn = [1, 2]", ["sweep.n", "changes nothing", "{n}"]),
     "factor meant as a key": ('[sweep]\nrtt = ["5ms"]', ["sweep.rtt", '"flow.*.rtt"']),

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from l4slab import agreement, campaign, metrics, plot, spec
 from l4slab.agreement import compare, page
+from l4slab.bars import DEFAULT_BARS, agree_of
 from l4slab.cli import main
 from l4slab.engines.linux import build
 from l4slab.errors import InputError
@@ -85,7 +86,7 @@ def compared(tmp_path: Path, kernel: Value, simulator: Value, text: str = FILE) 
     """Rows and bars of the file on two made-up engines."""
     of = plans(tmp_path, text)
     experiment = of[0].experiment
-    bars = {experiment.name: experiment.agree.bars}
+    bars = {experiment.name: agree_of(experiment).bars}
     rows = compare.compare(side(of, kernel), side(plans(tmp_path, text, "sim"), simulator), bars)
     return rows, compare.judge(rows, rows.clear(), [experiment])
 
@@ -124,7 +125,7 @@ def test_a_queue_that_the_laboratory_cannot_tell_apart_does_not_count(tmp_path: 
     kernel, simulator = side(of, same), side(plans(tmp_path, FILE, "sim"), same)
     tins = simulator.links.with_columns(queue=pl.lit("Bulk"))
     simulator = compare.Side(simulator.labels, simulator.flows, pl.concat([simulator.links, tins]))
-    bars = {of[0].experiment.name: of[0].experiment.agree.bars}
+    bars = {of[0].experiment.name: agree_of(of[0].experiment).bars}
     rows = compare.compare(kernel, simulator, bars)
     assert rows.filter(queue="Bulk")["within"].drop_nulls().is_empty()
     # The other way round it is the simulator that lacks a queue.
@@ -213,7 +214,7 @@ def test_cells_that_have_not_run_are_told(tmp_path: Path) -> None:
     )
     missing = compare.missing(kernel, simulator)
     assert missing.select("rtt_ms", "engine").rows() == [(20, "kernel")]
-    rows = compare.compare(kernel, simulator, {"x": of[0].experiment.agree.bars})
+    rows = compare.compare(kernel, simulator, {"x": agree_of(of[0].experiment).bars})
     assert sorted(rows["rtt_ms"].unique()) == [5, 10, 40]
     one = rows.filter(pl.col("rtt_ms") == 5, pl.col("quantity") == "share").row(0, named=True)
     assert (one["kernel_trials"], one["simulator_trials"]) == (2, 1)
@@ -240,7 +241,7 @@ def test_by_chance_is_the_simulator_against_itself(tmp_path: Path) -> None:
     of = plans(tmp_path, FILE.replace("trials = 2", "trials = 5"), "sim")
     first, second = compare.halves(side(of, simulator), {"x": 2})
     assert (sorted(first.labels["trial"].unique()), sorted(second.labels["trial"].unique())) == ([1, 2], [3, 4])
-    bars = {"x": of[0].experiment.agree.bars}
+    bars = {"x": agree_of(of[0].experiment).bars}
     chance = compare.compare(first, second, bars)
     rows = compare.compare(first, first, bars)
     judged = compare.judge(rows, chance, [of[0].experiment])
@@ -280,7 +281,7 @@ def test_a_file_has_its_own_bars(tmp_path: Path) -> None:
     assert len(share) == 1
     assert bar(bars, "drop_pct")["met"] is False
     assert "within 0.5 points" in bar(bars, "drop_pct")["bar"]
-    assert bar(bars, "utilisation")["wanted"] == spec.DEFAULT_BARS["utilisation"].cells
+    assert bar(bars, "utilisation")["wanted"] == DEFAULT_BARS["utilisation"].cells
     assert set(compare.beyond(rows)["quantity"]) == {"drop_pct"}
 
 
@@ -413,7 +414,7 @@ def test_packaged_comparisons() -> None:
     of_set: dict[str, int] = {}
     for one in kernel:
         experiment = one.experiment
-        name = experiment.agree.set or experiment.name
+        name = agree_of(experiment).set or experiment.name
         of_set[name] = of_set.get(name, 0) + len(one.runs) // experiment.trials
         if name != agreement.SMALL:
             assert experiment.trials >= 2, name
@@ -449,7 +450,7 @@ def test_figure_and_page(tmp_path: Path) -> None:
 
 def test_the_figure_marks_what_is_beyond(tmp_path: Path) -> None:
     rows, _ = compared(tmp_path, same, but(ce_pct=4.0))
-    figure = plot.agreement(rows, spec.DEFAULT_BARS)
+    figure = plot.agreement(rows, DEFAULT_BARS)
     assert figure is not None
     titles = {axis.get_title(loc="left"): axis for axis in figure.axes if axis.get_visible()}
     crosses = [line for line in titles["CE marked (%)"].lines if line.get_marker() == "x" and len(line.get_xdata())]

@@ -9,12 +9,13 @@ import l4slab
 import polars as pl
 import pytest
 from l4slab import claims, metrics, published, spec
+from l4slab.figures import Figure
 from l4slab.report import results as folders
 from l4slab.studies import study
 from l4slab.sweep import Where, expand
 
 EXPERIMENTS = [spec.load(file) for file in study("deployment")]
-CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 NAMES = ("aqm", "fallback", "l4s_receiver", "legacy_receiver", "sender", "ack_bunches", "bottleneck", "mix")
 FACTORS = dict.fromkeys(("capacity_mbps", "base_rtt_ms", "ecn_threshold_ms"), pl.Int64) | {"n_bdp": pl.Float64}
 SCHEMA = metrics.LABELS | dict.fromkeys(NAMES, pl.String) | FACTORS | metrics.TABLES["flows"]
@@ -222,7 +223,7 @@ def test_the_study(tmp_path: Path) -> None:
     results = l4slab.run(study("deployment"), out=tmp_path / "r", subset=True)
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(DISPUTED)
-    assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.figures]) == 12
+    assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.tables(Figure)]) == 12
     if published.reference_folder() is None:
         pytest.skip("the studies' reference files are not here")
     distances = results.published.with_columns(off=pl.col("distance").abs())

@@ -4,23 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
-from l4slab import metrics, spec
+from l4slab import bars, claims, figures, metrics, published, spec
+from l4slab.spec import tables, traffic
 from l4slab.sweep import expand
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODELS = [
-    spec.Top,
-    spec.Link,
-    spec.TcpFlow,
-    spec.CbrFlow,
-    spec.WebFlow,
-    spec.VideoFlow,
-    spec.At,
-    spec.Impair,
-    spec.Rewrite,
-    spec.Skip,
+    *(tables.Top, tables.Link, tables.At, tables.Impair, tables.Rewrite, tables.Skip),
+    *traffic.KINDS.values(),
+    *(claims.Claim, published.Published, figures.Figure, figures.RunTable, bars.Bar, bars.Cause),
 ]
-MODELS += [spec.Claim, spec.Published, spec.Bar, spec.Cause]
 
 
 def code(name: str) -> set[str]:

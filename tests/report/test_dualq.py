@@ -8,11 +8,14 @@ import l4slab
 import polars as pl
 import pytest
 from l4slab import claims, spec
+from l4slab.claims import Claim
+from l4slab.figures import Figure
+from l4slab.published import Published
 from l4slab.studies import study
 
 FILES = study("dualq")
 EXPERIMENTS = [spec.load(file) for file in FILES]
-CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
 # Statements that the model contradicts, and what is found instead.
 DISPUTED = {
@@ -128,7 +131,9 @@ Tables = dict[str, pl.DataFrame]
 def verdicts(tables: Tables, *names: str) -> dict[str, str]:
     """The verdicts on these claims, or on all."""
     experiments = [
-        dataclasses.replace(e, claims=tuple(claim for claim in e.claims if not names or claim.id in names))
+        dataclasses.replace(
+            e, document=e.document | {"claim": [c for c in e.document["claim"] if not names or c["id"] in names]}
+        )
         for e in EXPERIMENTS
     ]
     found = claims.evaluate(experiments, {name: table.to_arrow() for name, table in tables.items()})
@@ -143,7 +148,7 @@ def tables() -> Tables:
 
 
 def test_ids_are_unique_across_the_files() -> None:
-    ids = [item.id for e in EXPERIMENTS for item in (*e.claims, *e.published, *e.figures)]
+    ids = [item.id for e in EXPERIMENTS for item in (*e.tables(Claim), *e.tables(Published), *e.tables(Figure))]
     assert len(ids) == len(set(ids))
 
 

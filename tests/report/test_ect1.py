@@ -11,11 +11,14 @@ import l4slab
 import polars as pl
 import pytest
 from l4slab import claims, metrics, published, spec
+from l4slab.claims import Claim
+from l4slab.figures import Figure, RunTable
+from l4slab.published import Published
 from l4slab.report import results as folders
 from l4slab.studies import study
 
 EXPERIMENTS = [spec.load(file) for file in study("ect1")]
-CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 FACTORS = ("build", "sender", "class", "bandwidth", "base_rtt", "aqm", "reduced", "jitter")
 LABELS = metrics.LABELS | dict.fromkeys(FACTORS, pl.String)
 EXTRA: dict[str, dict[str, Any]] = {
@@ -217,7 +220,9 @@ TURNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
     """The verdicts on these claims, or on all."""
     experiments = [
-        dataclasses.replace(e, claims=tuple(claim for claim in e.claims if not names or claim.id in names))
+        dataclasses.replace(
+            e, document=e.document | {"claim": [c for c in e.document["claim"] if not names or c["id"] in names]}
+        )
         for e in EXPERIMENTS
     ]
     arrow = {name: table.to_arrow() for name, table in tables.items()}
@@ -225,7 +230,11 @@ def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
 
 
 def test_ids_are_unique_across_the_files() -> None:
-    ids = [item.id for e in EXPERIMENTS for item in (*e.claims, *e.published, *e.figures, *e.tables)]
+    ids = [
+        item.id
+        for e in EXPERIMENTS
+        for item in (*e.tables(Claim), *e.tables(Published), *e.tables(Figure), *e.tables(RunTable))
+    ]
     assert len(ids) == len(set(ids))
 
 
@@ -266,9 +275,9 @@ def test_the_study(tmp_path: Path) -> None:
     assert results.failures == []
     assert claims.unexpected(results.claims).is_empty()
     folder = folders.load(tmp_path / "r")
-    cells = [table for file in folder.files for table in file.tables]
+    cells = [table for file in folder.files for table in file.tables(RunTable)]
     assert len(cells) == 12
-    assert len([figure for file in folder.files for figure in file.figures]) == 7
+    assert len([figure for file in folder.files for figure in file.tables(Figure)]) == 7
     first = results.flows.filter(pl.col("trial") == 1, pl.col("experiment").str.starts_with("s5"))["run"].unique()
     assert all((tmp_path / "r" / "captures" / run).is_dir() for run in first)
     if published.reference_folder() is None:

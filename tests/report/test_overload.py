@@ -10,11 +10,14 @@ import l4slab
 import polars as pl
 import pytest
 from l4slab import claims, metrics, published, spec
+from l4slab.claims import Claim
+from l4slab.figures import Figure
+from l4slab.published import Published
 from l4slab.report import results as folders
 from l4slab.studies import study
 
 EXPERIMENTS = [spec.load(file) for file in study("overload")]
-CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 LOADS = (50, 70, 100, 140, 200)
 AQMS = ("PIE", "DualPI2", "CoDel")
 FACTORS = {"load_mbps": pl.Int64, "load_pct": pl.Int64, "protection": pl.Int64}
@@ -378,7 +381,9 @@ HOLD_ON: dict[str, dict[tuple[str, str, int, str], dict[str, float]]] = {
 def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
     """The verdicts on these claims, or on all."""
     experiments = [
-        dataclasses.replace(e, claims=tuple(claim for claim in e.claims if not names or claim.id in names))
+        dataclasses.replace(
+            e, document=e.document | {"claim": [c for c in e.document["claim"] if not names or c["id"] in names]}
+        )
         for e in EXPERIMENTS
     ]
     arrow = {name: table.to_arrow() for name, table in ({"series": frame("series", [])} | tables).items()}
@@ -390,7 +395,7 @@ def verdict(name: str, tables: dict[str, pl.DataFrame]) -> str:
 
 
 def test_ids_are_unique_across_the_files() -> None:
-    ids = [item.id for e in EXPERIMENTS for item in (*e.claims, *e.published, *e.figures)]
+    ids = [item.id for e in EXPERIMENTS for item in (*e.tables(Claim), *e.tables(Published), *e.tables(Figure))]
     assert len(ids) == len(set(ids))
 
 
@@ -439,7 +444,7 @@ def test_the_study(tmp_path: Path) -> None:
     results = l4slab.run(study("overload"), out=tmp_path / "r")
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(DISPUTED)
-    assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.figures]) == 9
+    assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.tables(Figure)]) == 9
     if published.reference_folder() is None:
         pytest.skip("the studies' reference files are not here")
     judged = results.published.filter(pl.col("within").is_not_null())

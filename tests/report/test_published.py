@@ -104,7 +104,7 @@ def test_a_file_of_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_mistake_in_the_table_is_one_sentence(tmp_path: Path, text: str, names: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        spec.load(write(tmp_path, f"[[published]]\n{text}\n"))
+        spec.load(write(tmp_path, f"[[published]]\n{text}\n")).tables(published.Published)
     message = str(caught.value)
     assert "published" in message
     assert "\n" not in message

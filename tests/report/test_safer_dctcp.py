@@ -10,7 +10,7 @@ from l4slab.studies import study
 
 FILES = study("safer-dctcp")
 EXPERIMENTS = [spec.load(file) for file in FILES]
-CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
 # For each claim two levels of a factor whose rows are exchanged for the verdict to turn.
 SWAPS = {

@@ -10,7 +10,7 @@ from l4slab import claims, metrics, published, spec
 from l4slab.studies import study
 
 EXPERIMENTS = [spec.load(file) for file in study("fast-lane")]
-CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
 # What would have to be measured for a claim's verdict to turn: values of `conftest.PAGE` that differ.
 TURNS = {
@@ -51,8 +51,8 @@ def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
 
 
 def test_ids_are_unique_across_the_files() -> None:
-    ids = [claim.id for experiment in EXPERIMENTS for claim in experiment.claims]
-    ids += [figure.id for experiment in EXPERIMENTS for figure in experiment.published]
+    ids = [claim.id for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)]
+    ids += [figure.id for experiment in EXPERIMENTS for figure in experiment.tables(published.Published)]
     assert len(ids) == len(set(ids))
 
 
@@ -78,7 +78,7 @@ def test_a_claim_turns(name: str, make_tables) -> None:
 @pytest.mark.parametrize("missing", ["A", "B", "C", "D"])
 def test_no_claim_holds_about_an_experiment_that_was_not_run(missing: str, page: dict[str, pl.DataFrame]) -> None:
     rest = {name: table.filter(pl.col("experiment") != missing) for name, table in page.items()}
-    of_missing = [claim.id for e in EXPERIMENTS if e.name == missing for claim in e.claims]
+    of_missing = [claim.id for e in EXPERIMENTS if e.name == missing for claim in e.tables(claims.Claim)]
     found = verdicts(rest)
     assert {found[name] for name in of_missing} <= {"undecided"}
     nothing = {name: table.clear() for name, table in page.items()}
@@ -109,7 +109,7 @@ def test_figures_in_the_files_are_those_of_the_reference() -> None:
     flows = {"cubic": "cubic_50", "tweaked": "tweaked"}
     names = {"classic": "ce_prob_C_pct", "coupled": "ce_prob_L_coupled_pct", "native": "ce_prob_L_native_pct"}
     for experiment in EXPERIMENTS:
-        for figure in experiment.published:
+        for figure in experiment.tables(published.Published):
             if figure.value is None:
                 continue
             if figure.flow and figure.column:

@@ -53,9 +53,7 @@ def test_no_sweep_is_one_run(tmp_path: Path) -> None:
         "path": ["bottleneck"],
         "reverse_path": [],
         "pace_bps": None,
-        "rate_bps": None,
-        "packet_bytes": None,
-        "batch": None,
+        "receive_window_bytes": None,
     }
     for resolved, (name, cc) in zip(description.pop("flows"), [("a", "cubic"), ("b", "reno")], strict=True):
         resolved = dict(resolved)
@@ -138,7 +136,8 @@ def test_every_key_is_resolved(tmp_path: Path) -> None:
     assert (tcp["ecn"], tcp["peer_ecn"], tcp["path"], tcp["reverse_path"]) == ("classic", "off", ["down"], ["up"])
     assert tcp["pace_bps"] == 5 * 10**6
     assert (tcp["dscp"], cbr["dscp"]) == (34, 45)
-    assert (cbr["kind"], cbr["cc"], cbr["rate_bps"], cbr["packet_bytes"], cbr["batch"]) == ("cbr", None, 10**6, 500, 2)
+    assert (cbr["kind"], cbr["rate_bps"], cbr["packet_bytes"], cbr["batch"]) == ("cbr", 10**6, 500, 2)
+    assert "cc" not in cbr
     assert (cbr["ecn"], cbr["rtt_ns"], cbr["path"]) == ("ect1", 0, ["up", "down"])
     assert cbr["stop_ns"] is None, "a stop at the end of the run is no stop"
     assert [(c["time_ns"], c["link"], c["rate_bps"]) for c in d["at"]] == [
@@ -339,8 +338,9 @@ def test_a_udp_prague_flow_has_its_own_keys(tmp_path: Path) -> None:
     flow = '[[flow]]\nname = "u"\nkind = "udp-prague"\nrtt = "7ms"\npace = "2Mbit"\npacket = "500B"\n'
     (run,) = plan(tmp_path, BASE + flow).runs
     u = run.description["flows"][-1]
-    assert (u["kind"], u["cc"], u["ecn"], u["rtt_ns"]) == ("udp-prague", None, None, 7_000_000)
-    assert (u["pace_bps"], u["packet_bytes"]) == (2_000_000, 500)
+    common = {"name": "u", "count": 1, "start_ns": 0, "stop_ns": None, "dscp": 0, "path": ["bottleneck"]}
+    own = {"kind": "udp-prague", "rtt_ns": 7_000_000, "pace_bps": 2_000_000, "packet_bytes": 500, "reverse_path": []}
+    assert u == common | own
 
 
 def test_a_null_value_is_refused_only_where_it_is_used(tmp_path: Path) -> None:
@@ -355,10 +355,15 @@ def test_a_wildcard_passes_over_flows_that_have_no_such_key(tmp_path: Path) -> N
         BASE
         + '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "1ms"\n[sweep]\n"flow.*.cc" = ["reno", "cubic"]'
     )
-    assert [[flow["cc"] for flow in run.description["flows"]] for run in plan(tmp_path, text).runs] == [
-        ["reno", "reno", None],
-        ["cubic", "cubic", None],
-    ]
+    flows = [run.description["flows"] for run in plan(tmp_path, text).runs]
+    assert [[flow.get("cc") for flow in group] for group in flows] == [["reno", "reno", None], ["cubic", "cubic", None]]
+
+
+def test_expressions_see_defaults_in_si_units(tmp_path: Path) -> None:
+    video = '[[flow]]\nname = "v"\nkind = "video"\ncc = "cubic"\nrate = "1Mbit"\nrtt = "10ms"\n'
+    let = '[let]\nn = "frames + 10 * sample + burst + start"\n'
+    (run,) = plan(tmp_path, BASE.replace("limit 100", "limit {n}") + video + let).runs
+    assert "limit 1661" in run.description["links"][0]["qdisc"]
 
 
 def test_a_large_factorial_expands_quickly(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from l4slab import campaign, metrics
 from l4slab.agreement import compare
+from l4slab.bars import agree_of
 from l4slab.errors import InputError, suggest
 from l4slab.remote import is_url
 from l4slab.studies import comparisons
@@ -78,7 +79,7 @@ def plan(files: Sequence[Path], trials: int | None = None) -> tuple[list[Plan], 
     _check_sets(first)
     compare.check_causes(first)
     # The simulator is quick: more trials make its mean and its spread sure.
-    wanted = {p.experiment.name: p.experiment.agree.simulator_trials or p.experiment.trials for p in first}
+    wanted = {p.experiment.name: agree_of(p.experiment).simulator_trials or p.experiment.trials for p in first}
     if trials is not None:
         wanted = {name: max(count, trials) for name, count in wanted.items()}
     return campaign.plan(files, "sim", wanted), first
@@ -104,11 +105,11 @@ def _check_sets(plans: Sequence[Plan]) -> None:
     """Files of one set are judged together, so their bars are the same."""
     first: dict[str, Plan] = {}
     for one in plans:
-        agree = one.experiment.agree
+        agree = agree_of(one.experiment)
         if not agree.set:
             continue
         other = first.setdefault(agree.set, one).experiment
-        if other.agree.bars != agree.bars:
+        if agree_of(other).bars != agree.bars:
             raise InputError(
                 f'= "{agree.set}" is also the set of {other.file}, which has other bars; '
                 "write the same [agree.QUANTITY] tables in both, or another set",
@@ -153,7 +154,7 @@ def finish(folder: Path, simulator: list[Plan], kernel: list[Plan], failures: li
 
     experiments = [one.experiment for one in kernel]
     sides = compare.read(kernel, folder / "linux"), compare.read(simulator, folder / "sim")
-    bars = {experiment.name: experiment.agree.bars for experiment in experiments}
+    bars = {experiment.name: agree_of(experiment).bars for experiment in experiments}
     rows, notes = compare.explain(compare.compare(*sides, bars), experiments)
     chance = compare.compare(*compare.halves(sides[1], {e.name: e.trials for e in experiments}), bars)
     judged = compare.judge(rows, chance, experiments)

@@ -16,9 +16,10 @@ import duckdb
 import polars as pl
 
 from l4slab import metrics
+from l4slab.bars import Bar, Cause, agree_of
 from l4slab.claims import connect
 from l4slab.errors import InputError
-from l4slab.spec import Bar, Cause, Experiment, show
+from l4slab.spec import Experiment, show
 from l4slab.store import label_frame
 from l4slab.sweep import Plan, sql_reason
 
@@ -186,11 +187,11 @@ def judge(rows: pl.DataFrame, chance: pl.DataFrame, experiments: Sequence[Experi
     """
     sets: dict[str, list[Experiment]] = {}
     for experiment in experiments:
-        sets.setdefault(experiment.agree.set or experiment.name, []).append(experiment)
+        sets.setdefault(agree_of(experiment).set or experiment.name, []).append(experiment)
     found = []
     for name, members in sets.items():
         named = pl.col("experiment").is_in([member.name for member in members])
-        for quantity, bar in members[0].agree.bars.items():
+        for quantity, bar in agree_of(members[0]).bars.items():
             measured = _one_bar(rows.filter(named), quantity, bar)
             by_chance = _one_bar(chance.filter(named), quantity, bar)
             for row, other in zip(measured, by_chance, strict=True):
@@ -270,7 +271,7 @@ def check_causes(plans: Sequence[Plan]) -> None:
     with connect() as connection:
         connection.register("cells", pl.DataFrame(schema=schema).to_arrow())
         for plan in plans:
-            for number, cause in enumerate(plan.experiment.causes, start=1):
+            for number, cause in enumerate(plan.experiment.tables(Cause), start=1):
                 _condition(connection, plan.experiment, number, cause)
 
 
@@ -303,7 +304,7 @@ def explain(rows: pl.DataFrame, experiments: Sequence[Experiment]) -> tuple[pl.D
         connection.register("rows", numbered.to_arrow())
         for experiment in experiments:
             name = experiment.name.replace("'", "''")
-            for number, cause in enumerate(experiment.causes, start=1):
+            for number, cause in enumerate(experiment.tables(Cause), start=1):
                 holds = f"(select row, ({cause.when}) as holds from rows where experiment = '{name}' and not within)"
                 query = f"select row from {holds} where holds"
                 found = [int(row[0]) for row in connection.execute(query).fetchall()]

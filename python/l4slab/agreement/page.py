@@ -9,10 +9,11 @@ import polars as pl
 
 from l4slab import __version__, metrics, plot
 from l4slab.agreement import compare
+from l4slab.bars import Bar, agree_of
 from l4slab.report import element, environment, text_of
 from l4slab.report.results import replace
 from l4slab.report.tables import heading, number
-from l4slab.spec import Bar, Experiment
+from l4slab.spec import Experiment
 
 if TYPE_CHECKING:
     from l4slab.agreement import Agreement
@@ -61,7 +62,7 @@ def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _common(experiments: Sequence[Experiment]) -> dict[str, Bar]:
     """The bars that all experiments have, for the figure."""
-    first, *others = [experiment.agree.bars for experiment in experiments]
+    first, *others = [agree_of(experiment).bars for experiment in experiments]
     return {name: bar for name, bar in first.items() if all(other.get(name) == bar for other in others)}
 
 

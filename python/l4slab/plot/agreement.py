@@ -10,8 +10,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from l4slab.bars import Bar
 from l4slab.plot.style import WIDTH_IN, styled
-from l4slab.spec import Bar
 
 # (quantity, the place its points are about, title, smallest value that the axis tells from 0; None: a linear axis)
 _PANELS: tuple[tuple[str, str, str, float | None], ...] = (

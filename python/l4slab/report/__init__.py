@@ -96,7 +96,7 @@ class _Figures:
 
     def __init__(self, folder: Folder):
         self.folder, self.number, self.cases = folder, 0, 0
-        self.chosen = any(experiment.figures for experiment in folder.files)
+        self.chosen = any(experiment.tables(study_figures.Figure) for experiment in folder.files)
 
     def of_the_study(self) -> list[dict[str, Any]]:
         if not self.chosen:

@@ -21,6 +21,7 @@ import polars as pl
 
 from l4slab import plot
 from l4slab.claims import connect_to, show_experiment
+from l4slab.figures import RunTable
 from l4slab.report import tables
 from l4slab.report.results import Folder, replace
 
@@ -37,7 +38,7 @@ def of_the_study(folder: Folder) -> list[dict[str, Any]]:
     with connect_to(folder.arrow()) as connection:
         for file in folder.files:
             show_experiment(connection, file)
-            for table in file.tables:
+            for table in file.tables(RunTable):
                 cells = connection.sql(table.sql).pl().filter(pl.col("run").is_not_null())
                 if not cells.is_empty():
                     shown.append((table, _as_text(cells)))

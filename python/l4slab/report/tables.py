@@ -10,6 +10,8 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
+from l4slab.claims import Claim
+from l4slab.published import Published
 from l4slab.report.results import Case, Folder
 
 MAX_ROWS = 400
@@ -61,7 +63,7 @@ def heading(column: str) -> str:
 
 def verdicts(folder: Folder) -> list[dict[str, Any]]:
     """A row per claim: verdict, whether the study states so, evidence, query."""
-    sql = {(e.name, claim.id): claim.sql.strip() for e in folder.files for claim in e.claims}
+    sql = {(e.name, claim.id): claim.sql.strip() for e in folder.files for claim in e.tables(Claim)}
     study = folder.study.name if folder.study else ""
     rows = []
     # The study's file first: it compares, the others go into detail.
@@ -129,7 +131,7 @@ def references(folder: Folder) -> list[dict[str, Any]]:
     found = []
     rows = folder.published.filter(pl.col("reference").is_not_null())
     for (experiment, name), group in rows.group_by("experiment", "id", maintain_order=True):
-        figure = next((f for f in folder.file(str(experiment)).published if f.id == name), None)
+        figure = next((f for f in folder.file(str(experiment)).tables(Published) if f.id == name), None)
         compared = group.drop_nulls("distance")
         judged = compared.drop_nulls("within")
         found.append(
@@ -250,29 +252,29 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _flow(flow: dict[str, Any]) -> str:
     parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
-    parts += [flow["cc"] or flow["kind"]]
-    if flow["rate_bps"]:
+    parts += [flow.get("cc", flow["kind"])]
+    if "rate_bps" in flow:
         parts += [_rate(flow["rate_bps"])]
-    if flow["packet_bytes"]:
+    if "packet_bytes" in flow:
         parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]
-    if flow["kind"] != "udp-prague":
+    if "ecn" in flow:
         parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
-    if flow["peer_ecn"]:
+    if flow.get("peer_ecn"):
         parts += [f"peer ECN {flow['peer_ecn']}"]
     if flow["start_ns"]:
         parts += [f"from {_time(flow['start_ns'])}"]
     if flow["stop_ns"]:
         parts += [f"until {_time(flow['stop_ns'])}"]
-    if flow["bytes"]:
+    if flow.get("bytes"):
         parts += [f"{flow['bytes']} B"]
-    if flow["pace_bps"]:
+    if flow.get("pace_bps"):
         parts += [f"paced at {_rate(flow['pace_bps'])}"]
     if flow.get("receive_window_bytes"):
         parts += [f"receive window {flow['receive_window_bytes']} B"]
-    parts += [f"{key} {value}" for key, value in flow["options"].items()]
+    parts += [f"{key} {value}" for key, value in flow.get("options", {}).items()]
     parts += [f"over {' '.join(flow['path'])}"]
-    if flow["reverse_path"]:
+    if flow.get("reverse_path"):
         parts += [f"ACKs over {' '.join(flow['reverse_path'])}"]
     return ", ".join(parts).replace("×,", "×")
 

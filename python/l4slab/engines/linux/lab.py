@@ -90,7 +90,12 @@ class Flow:
     @property
     def peer_ecn(self) -> str:
         """What the receiver supports."""
-        return str(self.spec["peer_ecn"] or self.ecn)
+        return str(self.spec.get("peer_ecn") or self.ecn)
+
+    @property
+    def reverse_path(self) -> list[str]:
+        """The links that the ACKs cross."""
+        return self.spec["reverse_path"] if self.is_tcp else []
 
 
 def default_ecn(cc: str) -> str:
@@ -184,10 +189,10 @@ def _forward(flow: Flow, links: list[str], impairs: list[Mapping[str, Any]]) -> 
 def _reverse(flow: Flow, links: list[str], impairs: list[Mapping[str, Any]]) -> list[str]:
     nodes = [flow.server]
     for number, impair in enumerate(impairs, start=1):
-        crosses = impair["before"] in flow.spec["path"] or impair["before"] in flow.spec["reverse_path"]
+        crosses = impair["before"] in flow.spec["path"] or impair["before"] in flow.reverse_path
         if crosses and impair["direction"] in ("reverse", "both"):
             nodes += [f"j{number}", f"y{number}"]
-    for link in flow.spec["reverse_path"]:
+    for link in flow.reverse_path:
         number = links.index(link) + 1
         nodes += [f"k{number}", f"x{number}"]
     return [*nodes, flow.client]
@@ -332,7 +337,7 @@ def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
     for spec in run["flows"]:
         if spec["kind"] != "tcp":
             continue
-        if spec.get("receive_window_bytes") is not None:
+        if spec["receive_window_bytes"] is not None:
             raise ValueError(
                 f'flow "{spec["name"]}": receive_window is of the sim engine; leave it out, or use that engine'
             )

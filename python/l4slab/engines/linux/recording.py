@@ -339,7 +339,7 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
     frames = int(delivered["len"].cast(pl.Int64).sum())
     row: dict[str, Any] = {
         "flow": spec["name"],
-        "cc": spec["cc"] or spec["kind"],
+        "cc": spec.get("cc", spec["kind"]),
         "count": spec["count"],
         "rate_mbps": frames * 8e-6 / seconds,
         **_distribution(delivered["queued_ns"].to_numpy(), "sojourn_ms", 1e-6),
@@ -754,7 +754,7 @@ def _check_bottleneck(observed: Observed) -> None:
         if runs_ns < _FILLS_AFTER_NS + _FILLS_AFTER_RTTS * spec["rtt_ns"] or observed.run.get("impairs"):
             continue
         by_name = {link.name: link for link in observed.links}
-        for link in (by_name[name] for name in (*spec["path"], *spec["reverse_path"])):
+        for link in (by_name[name] for name in (*spec["path"], *flow.reverse_path)):
             longest = link.sojourn_ns.max() if len(link.packets) else 0
             lowest = min([link.spec["rate_bps"], *(c["rate_bps"] for c in link.changes if c["rate_bps"])])
             if longest > 2 * labs.MTU_FRAME * 8e9 / lowest or link.dropped.any():

@@ -1,0 +1,168 @@
+"""From one complete document to the plain description of a run: ns, bit/s and bytes, every default filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from l4slab import _core
+from l4slab.errors import suggest
+from l4slab.spec.tables import AT_KEYS, TOP_FACTORS, At, Impair, Link, Rewrite, Top
+from l4slab.spec.traffic import flow_model
+from l4slab.spec.wording import Place, Problem, check, numbered, show, told
+
+
+@dataclass
+class Resolver:
+    """Turns complete documents of one file into run descriptions; equal tables are checked only once."""
+
+    file: Path
+    _seen: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def resolve(
+        self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[Place, str]
+    ) -> dict[str, Any]:
+        """The description of the run that `document` describes, with the experiment's own seed.
+
+        `origin` tells which part of a sweep has set a key, (section, name, key) -> text, for messages.
+        Raises InputError.
+        """
+        with told(self.file, origin):
+            return self._resolve(document, top)
+
+    def _once(self, kind: str, name: str, raw: object, make: Callable[[], Any]) -> Any:
+        key = (kind, name, json.dumps(raw, default=str))
+        if key not in self._seen:
+            self._seen[key] = make()
+        return self._seen[key]
+
+    def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
+        top: Top = self._once("top", "", raw_top, partial(check, Top, raw_top, ()))
+        links = {
+            name: self._once("link", name, raw, partial(_link, name, raw)) for name, raw in document["link"].items()
+        }
+        names = list(links)
+        flows = {
+            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names))
+            for name, raw in document["flow"].items()
+        }
+        end = f"is not before the end of the run, duration = {show(raw_top['duration'])}"
+        for name, flow in flows.items():
+            if flow["start_ns"] >= top.duration:
+                start = show(document["flow"][name]["start"])
+                raise Problem(("flow", name), "start", f"= {start} {end}; start it earlier")
+            if flow["stop_ns"] is not None and flow["stop_ns"] >= top.duration:
+                flows[name] = flow | {"stop_ns": None}
+        changes = []
+        for number, raw in enumerate(document["at"], start=1):
+            place = numbered("at", number)
+            time = check(At, {"time": raw["time"]} if "time" in raw else {}, place).time
+            if time >= top.duration:
+                raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
+            changes += [{"time_ns": time} | change for change in _changes(raw, place, names)]
+        description: dict[str, Any] = top.model_dump(by_alias=True, include=set(TOP_FACTORS)) | {
+            "links": list(links.values()),
+            "flows": list(flows.values()),
+            "at": sorted(changes, key=lambda change: change["time_ns"]),
+            "rewrites": [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)],
+        }
+        if document["impair"]:
+            description["impairs"] = [_impair(name, raw, names) for name, raw in document["impair"].items()]
+        return description
+
+
+def _qdisc(text: str, place: Place, key: str) -> str:
+    try:
+        return _core.canonical_qdisc(text)
+    except ValueError as error:
+        raise Problem(place, key, f"= {show(text)}: {error}") from None
+
+
+def _link(name: str, raw: dict[str, Any]) -> dict[str, Any]:
+    place = ("link", name)
+    link: Link = check(Link, raw, place)
+    return {"name": name} | link.model_dump(by_alias=True) | {"qdisc": _qdisc(link.qdisc, place, "qdisc")}
+
+
+def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
+    place = ("flow", name)
+    flow: dict[str, Any] = check(flow_model(raw, name), raw, place).described()
+    if flow["path"] is None:
+        flow["path"] = links
+    if not flow["path"]:
+        raise Problem(place, "path", f"= [] names no link; name at least one of {', '.join(links)}")
+    for key in ("path", "reverse_path"):
+        names = flow.get(key, [])
+        for position, link in enumerate(names):
+            if link not in links:
+                raise Problem(place, key, f"= {show(names)} names no link {show(link)}; {suggest(link, links)}")
+            if link in names[:position]:
+                raise Problem(place, key, f"= {show(names)} crosses link {show(link)} twice; name it once")
+    return flow
+
+
+def _changes(raw: Mapping[str, Any], place: Place, links: list[str]) -> list[dict[str, Any]]:
+    """The changes of one [[at]], one for each link."""
+    by_link: dict[str, dict[str, Any]] = {}
+    for key, value in raw.items():
+        match key.split("."):
+            case ["time"]:
+                continue
+            case ["link", link, setting] if link in links and setting in AT_KEYS:
+                by_link.setdefault(link, {})[setting] = value
+            case ["link", link, setting] if link in links:
+                text = f"= {show(value)} cannot change while it runs; {suggest(setting, AT_KEYS)}"
+                raise Problem(place, key, text)
+            case ["link", link, _]:
+                raise Problem(place, key, f"= {show(value)} names no link {show(link)}; {suggest(link, links)}")
+            case _:
+                keys = ["time", *(f"link.{link}.{setting}" for link in links for setting in AT_KEYS)]
+                raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
+    if not by_link:
+        raise Problem(place, "", f'changes nothing; add a key such as "link.{links[0]}.rate" = "5Mbit"')
+    changes = []
+    for link, settings in by_link.items():
+        change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
+        if "rate" in settings:
+            checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
+            change["rate_bps"] = checked.rate
+        if "qdisc" in settings:
+            key = f"link.{link}.qdisc"
+            if not isinstance(settings["qdisc"], str):
+                raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
+            change["qdisc"] = _qdisc(settings["qdisc"], place, key)
+        changes.append(change)
+    return changes
+
+
+def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[str, Any]:
+    rewrite: Rewrite = check(Rewrite, raw, place)
+    if rewrite.flow not in flows:
+        raise Problem(place, "flow", f"= {show(rewrite.flow)} is not a flow; {suggest(rewrite.flow, flows)}")
+    path = flows[rewrite.flow]["path"]
+    where, colon, link = rewrite.where.partition(":")
+    if not colon or where not in ("before", "after"):
+        text = f'= {show(rewrite.where)} is not a place; write "before:{path[0]}" or "after:{path[0]}"'
+        raise Problem(place, "where", text)
+    if link not in path:
+        text = f'= {show(rewrite.where)} is not on the path of flow "{rewrite.flow}"; {suggest(link, path)}'
+        raise Problem(place, "where", text)
+    if rewrite.from_ == rewrite.to:
+        raise Problem(place, "to", f"= {show(rewrite.to)} is the same as from; give another codepoint")
+    return {"flow": rewrite.flow, "where": where, "link": link, "from": rewrite.from_, "to": rewrite.to}
+
+
+def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
+    impair: Impair = check(Impair, raw, ("impair", name))
+    if impair.before not in links:
+        text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
+        raise Problem(("impair", name), "before", text)
+    try:
+        netem = _core.canonical_qdisc(f"netem {impair.netem}").removeprefix("netem ")
+    except ValueError as error:
+        raise Problem(("impair", name), "netem", f"= {show(impair.netem)}: {error}") from None
+    return impair.model_dump() | {"name": name, "netem": netem}

@@ -1,0 +1,149 @@
+"""How a wrong file is told: the first mistake as one sentence that names file, table, key, value and remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from l4slab.errors import InputError, suggest
+
+# Where a table stands: ("link", its name), ("flow", its name), or what `numbered` gives.
+Place = tuple[str, ...]
+
+
+class Table(BaseModel):
+    """A table of the file. Its defaults are what a person would write."""
+
+    section: ClassVar[str] = ""  # of models whose tables are the whole of a [[section]]
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What is wrong about several keys together: the one to name, or "", and a text that continues `key = value`.
+
+        `raw` is the table as written.
+        """
+
+
+@dataclass
+class Problem(Exception):
+    """A wrong value: the table it stands in, its key, and a text that continues `key = value`."""
+
+    place: Place
+    key: str
+    message: str
+
+    def sentence(self, origin: Mapping[Place, str]) -> str:
+        """With where it stands: the part of a sweep that set the value, or the table."""
+        own = f'flow "{self.place[1]}"' if self.place[:1] == ("flow",) else ".".join(self.place)
+        where = origin.get((*self.place, self.key.split(".")[0]), own)
+        if not self.key:
+            return f"{where} {self.message}".strip()
+        is_dotted = where == ".".join(self.place) and not (len(self.place) == 1 and where.startswith("[["))
+        joint = ": " if not is_dotted else "." if where else ""
+        return f"{where}{joint}{self.key} {self.message}"
+
+
+def numbered(section: str, number: int) -> Place:
+    """The place of one of several tables, counted from 1."""
+    return (f"[[{section}]] no. {number}",)
+
+
+@contextmanager
+def told(file: Path, origin: Mapping[Place, str] | None = None) -> Iterator[None]:
+    """Make a `Problem` an InputError. `origin` is what has set a key, (section, name, key) -> text."""
+    try:
+        yield
+    except Problem as problem:
+        raise InputError(problem.sentence(origin or {}), file=file) from None
+
+
+def show(value: object) -> str:
+    """A value as it is written in TOML, shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys a table of this model may have, as written in the file."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+_TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+}
+_BOUNDS = {
+    "greater_than_equal": "must be at least",
+    "greater_than": "must be more than",
+    "less_than_equal": "must be at most",
+    "less_than": "must be less than",
+}
+
+
+def check(model: type[Table], raw: object, place: Place) -> Any:
+    """`raw` as a `model`. Raises Problem for its first mistake."""
+    table = _validated(model, raw, place)
+    if wrong := table.mistake(raw):
+        raise Problem(place, *wrong)
+    return table
+
+
+def check_written(model: type[Table], raw: object, place: Place) -> None:
+    """Check the keys that are written so far: placeholders and missing ones come with a sweep. Raises Problem."""
+    if isinstance(raw, dict):
+        raw = {key: value for key, value in raw.items() if not (isinstance(value, str) and "{" in value)}
+    _validated(model, raw, place, complete=False)
+
+
+def _validated(model: type[Table], raw: object, place: Place, *, complete: bool = True) -> Any:
+    if not isinstance(raw, dict):
+        raise Problem(place, "", "is not a table of keys and values")
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False)
+        # A misspelt key is also missing under its right name: the misspelling is what to tell.
+        for mistake in sorted(mistakes, key=lambda mistake: mistake["type"] == "missing"):
+            if complete or mistake["type"] != "missing":
+                raise _problem(model, mistake, raw, place) from None
+
+
+def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place) -> Problem:
+    path = [str(part) for part in mistake["loc"]]
+    key, kind, context = ".".join(path), mistake["type"], mistake.get("ctx", {})
+    info = next((i for n, i in model.model_fields.items() if path[0] in (n, i.alias)), None)
+    example = info.examples[0] if info and info.examples else None
+    remedy = f"; write it such as {path[0]} = {example}" if example else ""
+    if kind == "missing":
+        return Problem(place, "", f"has no {key}{remedy.replace('write it', 'add it', 1)}")
+    if kind == "extra_forbidden":
+        others = [name for name in keys_of(model) if name not in raw]
+        text = f"is not a key here; {suggest(path[-1], others)}"
+    elif kind == "value_error":
+        text = str(context["error"])
+    elif kind == "literal_error":
+        values = [v.strip("' ") for v in context["expected"].replace(" or ", ", ").split(",")]
+        given = mistake["input"]
+        text = f"is none of {', '.join(values)}"
+        if isinstance(given, str):
+            text += f"; {suggest(given, values)}"
+    elif kind in _TYPES:
+        text = f"is not {_TYPES[kind]}{remedy}"
+    elif kind in _BOUNDS:
+        text = f"{_BOUNDS[kind]} {next(iter(context.values()))}"
+    else:
+        text = f"is not valid: {mistake['msg']}{remedy}"
+    # pydantic gives the parsed number where a bound is broken; the user wants to see what is in the file.
+    given = raw.get(key, mistake["input"])
+    return Problem(place, key, f"= {show(given)} {text}")
