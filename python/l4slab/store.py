@@ -47,6 +47,11 @@ _CHUNK = 64
 # Parts of one size are merged when there are this many, so that opening never reads thousands of files.
 _MERGE = 32
 _COMPRESSION = "zstd"
+_OF_A_PART = "[abcz]-" + 8 * "[0-9]" + ".*.parquet"
+# Held by the process that writes, and the sign that the folder is ours.
+_LOCK = ".lock"
+_TABLES = (*metrics.TABLES, "claims", "published")
+_WRITTEN = ("parts", "experiments", "captures", "lab", "runs", "report.html", *(f"{name}.parquet" for name in _TABLES))
 
 
 class _Source:
@@ -124,10 +129,16 @@ class Store:
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError("is a file; give --out a folder", file=self.folder)
+        if not (self.folder / _LOCK).exists():
+            for name in _WRITTEN:
+                if (self.folder / name).exists():
+                    raise InputError(
+                        f"has {name}, which no l4slab has written there; give --out a folder of its own",
+                        file=self.folder,
+                    )
         with self._disk():
-            self.parts.mkdir(parents=True, exist_ok=True)
-            (self.folder / "experiments").mkdir(exist_ok=True)
-            self._lock = (self.folder / ".lock").open("a")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / _LOCK).open("a")
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -135,6 +146,8 @@ class Store:
                 raise StoreError(
                     f"{self.folder}: another l4slab process writes here; wait until it ends or give another --out"
                 ) from None
+            self.parts.mkdir(exist_ok=True)
+            (self.folder / "experiments").mkdir(exist_ok=True)
             self._clean()
         return self
 
@@ -189,7 +202,7 @@ class Store:
         for leftover in (self.folder / "captures").glob(".*.tmp"):
             shutil.rmtree(leftover)
         complete = {file.name.partition(".")[0] for file in self.parts.glob("*.flows.parquet")}
-        for file in self.parts.glob("*.parquet"):
+        for file in self.parts.glob(_OF_A_PART):
             if file.name.partition(".")[0] not in complete:
                 file.unlink()
         numbers = [int(name.rpartition("-")[2]) for name in complete if name.rpartition("-")[2].isdigit()]

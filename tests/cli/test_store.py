@@ -326,6 +326,37 @@ def test_many_parts_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert flows["goodput_mbps"].to_list() == [float(n) for n in range(40)]
 
 
+@pytest.mark.parametrize(
+    "theirs", ["parts/0.parquet", "experiments/.notes.tmp", "flows.parquet", "captures/.old.tmp/x"]
+)
+def test_a_folder_that_is_not_ours_is_left_alone(
+    tmp_path: Path, theirs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "out", write(tmp_path, rtts=1, trials=1)
+    (out / theirs).parent.mkdir(parents=True)
+    (out / theirs).write_text("a person's")
+    (out / "experiments").mkdir(exist_ok=True)
+    for command in (["run", str(file), "--out", str(out)], ["report", str(out)]):
+        assert main(command) == 2
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        assert f"{out}: has " in message
+        assert ", which no l4slab has written there; give --out a folder of its own" in message
+        assert [str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()] == [theirs]
+
+
+def test_other_files_beside_the_results_stay(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", write(tmp_path, rtts=1, trials=1)
+    out.mkdir()
+    (out / "README").write_text("a person's")
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    for name in ("parts/mine.parquet", "parts/a-1.links.parquet"):
+        (out / name).write_text("a person's")
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    for name in ("README", "parts/mine.parquet", "parts/a-1.links.parquet"):
+        assert (out / name).read_text() == "a person's"
+
+
 def test_one_process_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path)
     with Store(tmp_path / "out"):
