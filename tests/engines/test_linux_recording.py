@@ -187,6 +187,90 @@ def test_dualpi2_has_two_queues_and_its_probabilities(describe: Describe, left: 
     assert series["credit_bytes"] == -10
 
 
+def dualpi2(handle: str, steps: int) -> list[dict[str, Any]]:
+    options = {"coupling": 2}
+    return tc(**{"kind": "dualpi2", "handle": handle, "prob": 0.1, "step-mark": steps, "credit": 0, "options": options})
+
+
+def at(*changes: tuple[str, str]) -> str:
+    return "".join(f'[[at]]\ntime = "{time}"\n"link.one.qdisc" = "{qdisc}"\n' for time, qdisc in changes)
+
+
+def test_a_queue_has_rows_for_the_time_in_which_it_was_in_force(describe: Describe, left: Any) -> None:
+    """ECT(1) through a FIFO is of no queue L; rates of a queue are over the time in which it was there."""
+    run = describe(ONE_LINK + CUBIC + at(("2s", "dualpi2"), ("3s", "pfifo limit 20")), sample='"1s"')
+    low = {"ecn_in": 1, "ecn_out": 1}
+    packets = [
+        packet(1100, 1300, id=1, **low),
+        packet(1500, None, id=2, **low),  # the FIFO was full
+        packet(1600, 1900, id=3, **low),
+        packet(1950, None, id=4, **low),  # lost with the FIFO
+        packet(2100, 2101, id=5, **low),
+        packet(2200, 2220, id=6),
+        packet(2990, None, id=7, **low),  # lost with dualpi2
+        packet(3100, 3200, id=8, **low),
+    ]
+    outputs = [tc(handle="2:"), tc(handle="2:"), dualpi2("3:", 0), tc(handle="4:")]
+    tables = recording.tables(left(run, [packets], outputs=outputs))
+    links = {row["queue"]: row for row in tables.links.iter_rows(named=True)}
+    assert {name: row["arrived_packets"] for name, row in links.items()} == {"all": 8, "L": 2, "C": 1}
+    assert {name: row["dropped_packets"] for name, row in links.items()} == {"all": 3, "L": 1, "C": 0}
+    assert {name: row["sojourn_ms_max"] for name, row in links.items()} == {"all": 300.0, "L": 1.0, "C": 20.0}
+    bits = 1514 * 8
+    assert links["all"]["rate_mbps"] == pytest.approx(5 * bits / 3e6)
+    assert links["L"]["rate_mbps"] == pytest.approx(bits / 1e6)
+    assert links["L"]["utilisation"] == pytest.approx(bits / 10e6)
+    series = tables.series.filter(link="one").select("time_s", "queue", "dropped_packets", "rate_mbps").rows()
+    one = bits / 1e6
+    assert [row[:3] for row in series] == [
+        (1.0, "all", 0.0),
+        (2.0, "all", 2.0),
+        (3.0, "all", 1.0),
+        (3.0, "L", 1.0),
+        (3.0, "C", 0.0),
+        (4.0, "all", 0.0),
+    ]
+    assert [row[3] for row in series] == pytest.approx([0, 2 * one, 2 * one, one, one, one])
+
+
+def test_a_sample_with_a_change_counts_both_queues(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK + CUBIC + at(("2500ms", "dualpi2")), sample='"1s"')
+    packets = [
+        packet(2100, 2200, id=1, ecn_in=1, ecn_out=1),
+        packet(2300, None, id=2),
+        packet(2600, 2650, id=3, ecn_in=1, ecn_out=1),
+    ]
+    outputs = [tc(handle="2:"), tc(handle="2:"), dualpi2("3:", 0), dualpi2("3:", 0)]
+    series = recording.tables(left(run, [packets], outputs=outputs)).series.filter(link="one", time_s=3.0)
+    found = {row["queue"]: (row["rate_mbps"], row["dropped_packets"]) for row in series.iter_rows(named=True)}
+    one = 1514 * 8 / 1e6
+    assert found == {"all": (pytest.approx(2 * one), 1.0), "L": (pytest.approx(one), 0.0), "C": (0.0, 0.0)}
+
+
+def test_counters_of_a_new_queue_count_from_zero(describe: Describe, left: Any) -> None:
+    """100 step marks before the measured interval, then 3 in it and 5 after the replacement: 8, not 5 - 100."""
+    run = describe(
+        ONE_LINK.replace("pfifo limit 50", "dualpi2") + CUBIC + at(("2s", "dualpi2 target 5ms")), sample='"1s"'
+    )
+    packets = [packet(second * 1000 + 100, second * 1000 + 101, id=second, ecn_in=1, ecn_out=1) for second in range(4)]
+    outputs = [dualpi2("2:", 100), dualpi2("2:", 103), dualpi2("3:", 1), dualpi2("3:", 5)]
+    tables = recording.tables(left(run, [packets], outputs=outputs))
+    assert tables.links["step_marked_packets"].to_list() == [8, 8, 0]
+    assert tables.links["arrived_packets"].to_list() == [3, 3, 0]
+    native = tables.series.filter(link="one", queue="all")["p_l_native"].to_list()
+    assert native == [100, 3, 1, 4]
+
+
+def test_overflow_of_queues_that_are_replaced(describe: Describe, left: Any) -> None:
+    run = describe(ONE_LINK.replace("pfifo limit 50", "codel") + CUBIC + at(("3s", "pfifo limit 9")), sample='"1s"')
+    packets = [packet(3100, None, id=1), packet(3200, 3300, id=2)]
+    states = [tc(kind="codel", handle="2:", drop_overlimit=drops) for drops in (40, 47, 49)] + [tc(handle="3:")]
+    tables = recording.tables(left(run, [packets], outputs=states))
+    assert tables.links["dropped_overflow_packets"].to_list() == [7 + 2 + 1]
+    overflows = tables.series.filter(link="one")["dropped_overflow_packets"].to_list()
+    assert overflows == [40, 7, 2, 1]
+
+
 def test_completion_times(describe: Describe, left: Any) -> None:
     run = describe(ONE_LINK + CUBIC + 'bytes = "1MB"\ncount = 2\n')
     events = "".join(f"{end * MS}\tcomplete\t1\t{n}\t{1000 * MS}\n" for n, end in enumerate((1200, 1400)))

@@ -36,6 +36,7 @@ SAMPLE.names = (
 # `kind` of a packet: forward with payload, forward without (SYN, FIN), and the same on the way back.
 PAYLOAD, BACKWARD = 1, 2
 NEVER = 0  # out_ns of a packet that did not leave
+_FOR_EVER = 1 << 62
 ECT1, CE = 1, 3
 ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
 ECN_MODES = ("off", "classic", "accecn", "pending")
@@ -59,6 +60,9 @@ SERIES = metrics.SERIES | {
 _FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
 # How `tc` calls the drops of a full queue, by qdisc.
 _OVERFLOWS = {"codel": "drop_overlimit", "fq_codel": "drop_overlimit", "pie": "overlimit", "fq_pie": "overlimit"}
+
+
+Span = tuple[int, int]  # from, to (not with it), ns
 
 
 class CheckError(Exception):
@@ -106,21 +110,46 @@ class Link:
         return result
 
     @cached_property
-    def qdisc(self) -> list[str]:
-        """The words of the last qdisc."""
-        words = self.spec["qdisc"]
-        for change in self.changes:
-            words = change["qdisc"] or words
-        return str(words).split()
+    def qdiscs(self) -> list[tuple[Span, list[str]]]:
+        """When each qdisc was in force, and its words, in order of time."""
+        words = [(0, self.spec["qdisc"])]
+        words += [(change["time_ns"], change["qdisc"]) for change in self.changes if change["qdisc"] is not None]
+        ends = [*(time for time, _ in words[1:]), _FOR_EVER]
+        return [((begin, end), str(text).split()) for (begin, text), end in zip(words, ends, strict=True)]
 
-    @property
+    def came_in(self, span: Span) -> Array:
+        """Which packets came within a span of time. What a qdisc has got leaves from it or is lost with it."""
+        result: Array = (self.packets["in_ns"] >= span[0]) & (self.packets["in_ns"] < span[1])
+        return result
+
+    @cached_property
     def bands(self) -> dict[str, Array]:
-        """The queues inside: which packets they got."""
-        if self.qdisc[0] != "dualpi2":
-            return {}
-        ecn = self.packets["ecn_in"]
-        low = ecn != 0 if "any_ect" in self.qdisc else (ecn == ECT1) | (ecn == CE)
-        return {"L": low, "C": ~low}
+        """The queues inside, of all qdiscs that have them: which packets they got."""
+        found: dict[str, Array] = {}
+        for span, words in self.qdiscs:
+            if words[0] == "dualpi2":
+                ecn = self.packets["ecn_in"]
+                low = ecn != 0 if "any_ect" in words else (ecn == ECT1) | (ecn == CE)
+                for band, which in (("L", low), ("C", ~low)):
+                    found[band] = found.get(band, False) | (which & self.came_in(span))
+        return found
+
+    def in_force(self, queue: str, begin_ns: int, end_ns: int) -> list[Span]:
+        """The parts of a time in which a qdisc with this queue was in force."""
+        spans = [span for span, words in self.qdiscs if queue == "all" or words[0] == "dualpi2"]
+        parts = [(max(begin, begin_ns), min(end, end_ns)) for begin, end in spans]
+        return [(begin, end) for begin, end in parts if begin < end]
+
+    @cached_property
+    def overflowed(self) -> Array:
+        """Which packets came to a full FIFO. Those that came after the last one that left it count as lost with it."""
+        found = np.zeros(len(self.packets), bool)
+        for span, words in self.qdiscs:
+            came = self.came_in(span)
+            if words[0] in _FIFOS and (came & self.left).any():
+                last = self.packets["in_ns"][came & self.left].max() if span[1] != _FOR_EVER else _FOR_EVER
+                found |= came & self.dropped & (self.packets["in_ns"] <= last)
+        return found
 
     def capacity_bits(self, begin_ns: int, end_ns: int) -> float:
         """What the shaper could have sent."""
@@ -425,22 +454,25 @@ def _delivered(path: list[Link], flow: Flow) -> pl.DataFrame:
 
 
 def _link_rows(observed: Observed, link: Link) -> list[dict[str, Any]]:
-    everything = np.ones(len(link.packets), bool)
-    rows = [_link_row(observed, link, "all", everything)]
-    rows += [_link_row(observed, link, band, which) for band, which in link.bands.items()]
-    steps = _gained_tc(observed, link, "step-mark")
+    run = observed.run
+    rows = []
+    for queue, which in {"all": np.ones(len(link.packets), bool), **link.bands}.items():
+        if spans := link.in_force(queue, run["warmup_ns"], run["duration_ns"]):
+            rows.append(_link_row(observed, link, queue, which, spans))
+    steps = _gained_tc(link, "step-mark", run["warmup_ns"])
     for row in rows:
         row["step_marked_packets"] = steps if row["queue"] in ("all", "L") else 0
     return rows
 
 
-def _link_row(observed: Observed, link: Link, queue: str, which: Array) -> dict[str, Any]:
-    run, packets = observed.run, link.packets
-    seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
+def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: list[Span]) -> dict[str, Any]:
+    """A queue over the parts of the measured interval in which it was there."""
+    packets = link.packets
+    seconds = sum(end - begin for begin, end in spans) * 1e-9
     came = which & _window(observed, packets["in_ns"])
     sent = which & link.left & _window(observed, packets["out_ns"])
     sent_bytes = int(packets["len"][sent].astype(np.int64).sum())
-    capacity = link.capacity_bits(run["warmup_ns"], run["duration_ns"])
+    capacity = sum(link.capacity_bits(begin, end) for begin, end in spans)
     dropped = int((came & link.dropped).sum())
     marked = int((sent & link.marked).sum())
     times, backlog = link.backlog(which)
@@ -454,7 +486,7 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array) -> dict[
         "arrived_packets": int(came.sum()),
         "sent_packets": int(sent.sum()),
         "dropped_packets": dropped,
-        "dropped_overflow_packets": dropped if link.qdisc[0] in _FIFOS else _gained_overflows(observed, link, queue),
+        "dropped_overflow_packets": _overflowed(observed, link) if queue == "all" else None,
         "marked_packets": marked,
         "ce_pct": _percent(marked, int(came.sum())),
         "drop_pct": _percent(dropped, int(came.sum())),
@@ -467,14 +499,37 @@ def queue_under_test(output: list[dict[str, Any]]) -> dict[str, Any]:
     return next((entry for entry in output if entry.get("parent") == "1:1"), {})
 
 
-def _gained_tc(observed: Observed, link: Link, key: str) -> int:
-    by_time = {time: queue_under_test(output).get(key) or 0 for time, output in link.tc}
-    return int(by_time.get(observed.run["duration_ns"], 0) - by_time.get(observed.run["warmup_ns"], 0))
+def _gains(states: Iterable[tuple[int, Mapping[str, Any]]], key: str | Mapping[str, str]) -> dict[int, int | None]:
+    """By time of the sample, how much a counter of `tc` grew since the one before; `key`: its name, or that by qdisc.
+
+    None where the qdisc has no such counter. A new qdisc has a new handle and counts from zero; what the old one
+    counted after its last sample nobody has seen.
+    """
+    found: dict[int, int | None] = {}
+    known, before = None, 0
+    for time, state in states:
+        if known != (known := (state.get("kind"), state.get("handle"))):
+            before = 0
+        now = state.get(key if isinstance(key, str) else key.get(state.get("kind", ""), ""))
+        found[int(time)] = None if now is None else int(now) - before
+        before = int(now or 0)
+    return found
 
 
-def _gained_overflows(observed: Observed, link: Link, queue: str) -> int | None:
-    counter = _OVERFLOWS.get(link.qdisc[0])
-    return _gained_tc(observed, link, counter) if counter and queue == "all" else None
+def _gained_tc(link: Link, key: str | Mapping[str, str], begin_ns: int) -> int:
+    """How much a counter of `tc` grew from then on."""
+    gains = _gains(((time, queue_under_test(output)) for time, output in link.tc), key)
+    return sum(gain or 0 for time, gain in gains.items() if time > begin_ns)
+
+
+def _overflowed(observed: Observed, link: Link) -> int | None:
+    """Drops of full queues in the measured interval; None where a qdisc in force does not tell them apart."""
+    begin, end = observed.run["warmup_ns"], observed.run["duration_ns"]
+    kinds = {words[0] for span, words in link.qdiscs if span[0] < end and begin < span[1]}
+    if not kinds <= {*_FIFOS, *_OVERFLOWS}:
+        return None
+    of_fifos = int(_window(observed, link.packets["in_ns"][link.overflowed]).sum())
+    return of_fifos + _gained_tc(link, _OVERFLOWS, begin)
 
 
 def _series(observed: Observed) -> list[dict[str, Any]]:
@@ -490,7 +545,8 @@ def _series(observed: Observed) -> list[dict[str, Any]]:
         for column in columns:
             row = {name: values[index] if isinstance(values, list) else values for name, values in column.items()}
             row["time_s"] = float(time) * 1e-9
-            rows.append(row)
+            if row.pop("is_there", True):
+                rows.append(row)
     return rows
 
 
@@ -540,54 +596,46 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str,
     states = [outputs.get(int(time), {}) for time in steps]
     whole = _queue_series(observed, link, "all", everything, steps)
     whole["backlog_packets"] = [_number(state.get("qlen")) for state in states]
-    whole["dropped_overflow_packets"] = _overflows(link, states, whole["dropped_packets"])
+    whole["dropped_overflow_packets"] = _overflows(link, states, steps)
     rows = [whole]
     bands = link.bands
     for band, which in bands.items():
         row = _queue_series(observed, link, band, which, steps)
+        width = observed.run["sample_ns"]
+        row["is_there"] = [bool(link.in_force(band, int(time) - width, int(time))) for time in steps]
         times, backlog = link.backlog(which)
         at = np.searchsorted(times, steps, side="right")
         row["backlog_packets"] = [float(backlog[index - 1]) if index else 0.0 for index in at]
         rows.append(row)
-    if "L" in bands:
-        low = link.packets["out_ns"][bands["L"] & link.left]
-        whole |= _coupled(states, _binned(low, None, steps))
-    elif any("prob" in state for state in states):
-        whole["p_c"] = [_number(state.get("prob")) for state in states]
-    return rows
+    low = link.packets["out_ns"][bands["L"] & link.left] if bands else np.empty(0, np.uint64)
+    marks = _gains(zip(steps, states, strict=True), "step-mark").values()
+    each = [_probabilities(*of_step) for of_step in zip(states, marks, _binned(low, None, steps), strict=True)]
+    return [whole | {name: [found.get(name) for found in each] for name in _PROBABILITIES}, *rows[1:]]
 
 
-def _overflows(link: Link, states: list[dict[str, Any]], drops: list[float]) -> list[float | None]:
-    """Drops of a full queue within each step, as far as `tc` tells them apart."""
-    if link.qdisc[0] in _FIFOS:
-        return list(drops)
-    counter = _OVERFLOWS.get(link.qdisc[0])
-    counts = [_number(state.get(counter)) if counter else None for state in states]
-    before = [0.0, *counts[:-1]]
-    return [None if now is None or was is None else now - was for now, was in zip(counts, before, strict=True)]
+def _overflows(link: Link, states: list[dict[str, Any]], steps: Array) -> list[float | None]:
+    """Drops of full queues within each step, as far as `tc` tells them apart."""
+    gained = _gains(zip(steps, states, strict=True), _OVERFLOWS)
+    counted = [
+        0 if state.get("kind") in _FIFOS else gained.get(int(time)) for state, time in zip(states, steps, strict=True)
+    ]
+    of_fifos = _binned(link.packets["in_ns"][link.overflowed], None, steps)
+    return [None if gain is None else float(gain + drops) for gain, drops in zip(counted, of_fifos, strict=True)]
 
 
-def _coupled(states: list[dict[str, Any]], low_packets: Array) -> dict[str, list[float | None]]:
-    """DualPI2's probabilities from what `tc` says of it; see `docs/results.md`."""
-    found: dict[str, list[float | None]] = {
-        name: [] for name in ("p_prime", "p_c", "p_l_coupled", "p_l_native", "p_l", "credit_bytes")
-    }
-    before = 0
-    for state, packets in zip(states, low_packets, strict=True):
-        prob, steps = state.get("prob"), state.get("step-mark")
-        if prob is None or steps is None:
-            for values in found.values():
-                values.append(None)
-            continue
-        coupled = min(1.0, state["options"]["coupling"] * prob)
-        # A queue that was replaced counts from zero.
-        native = (steps - before if steps >= before else steps) / max(int(packets), 1)
-        before = steps
-        # tc prints the credit multiplied by 100, as the kernel keeps it.
-        values_now = (prob, prob * prob, coupled, native, max(coupled, native), state["credit"] / 100)
-        for values, value in zip(found.values(), values_now, strict=True):
-            values.append(float(value))
-    return found
+_PROBABILITIES = ("p_prime", "p_c", "p_l_coupled", "p_l_native", "p_l", "credit_bytes")
+
+
+def _probabilities(state: Mapping[str, Any], step_marks: int | None, low_packets: float) -> dict[str, float]:
+    """A controller's probabilities from what `tc` says of it; see `docs/results.md`."""
+    prob = state.get("prob")
+    if prob is None or step_marks is None:
+        return {} if prob is None else {"p_c": float(prob)}
+    coupled = min(1.0, state["options"]["coupling"] * prob)
+    native = step_marks / max(int(low_packets), 1)
+    # tc prints the credit multiplied by 100, as the kernel keeps it.
+    values = (prob, prob * prob, coupled, native, max(coupled, native), state["credit"] / 100)
+    return dict(zip(_PROBABILITIES, map(float, values), strict=True))
 
 
 def _queue_series(observed: Observed, link: Link, queue: str, which: Array, steps: Array) -> dict[str, Any]:
@@ -664,8 +712,9 @@ def _check_queues(observed: Observed) -> None:
         if not link.tc:
             continue
         seen = queue_under_test(link.tc[-1][1])
-        if seen.get("kind") != link.qdisc[0]:
-            raise CheckError(f"link {link.name} has the queue {seen.get('kind', 'none')} instead of {link.qdisc[0]}")
+        wanted = link.qdiscs[-1][1][0]
+        if seen.get("kind") != wanted:
+            raise CheckError(f"link {link.name} has the queue {seen.get('kind', 'none')} instead of {wanted}")
         if len(link.packets) and int(link.packets["len"].max()) > labs.MTU_FRAME:
             raise CheckError(f"link {link.name} saw frames of {link.packets['len'].max()} bytes: an offload is on")
         capacity = link.capacity_bits(0, observed.run["duration_ns"])
