@@ -29,13 +29,17 @@ fn ms(ms: u64) -> Time {
 impl Script {
     /// A connection of 100 ms RTT that has as many segments to send, and has sent the first ten.
     fn new(segments: u64, ecn: EcnSupport) -> Script {
+        Script::with_window(segments, ecn, None)
+    }
+    /// The same, with room for so many segments at the receiver.
+    fn with_window(segments: u64, ecn: EcnSupport, window: Option<u64>) -> Script {
         let config = SenderConfig {
             flow: 0,
             group: 0,
             ecn,
             pace_bps: None,
             bytes: Some(segments * 1448),
-            receive_window: None,
+            receive_window: window.map(|n| n * 1448),
             stream: false,
         };
         let mut s = Script {
@@ -107,71 +111,257 @@ impl Script {
         self.sent()
     }
 
-    fn show(&self, what: &str) {
+    /// Window, threshold (none: not yet known) and state.
+    fn state(&self) -> (u32, Option<u32>, CaState) {
         let w = self.sender.window();
-        println!(
-            "{} {what}: cwnd {} ssthresh {} {:?} lost {} retrans {} sacked {} inflight {}",
-            self.now,
-            w.cwnd,
-            w.ssthresh as i32,
-            self.sender.recovery.state,
-            self.sender.board.lost_out,
-            self.sender.board.retrans_out,
-            self.sender.board.sacked_out,
-            self.sender.board.in_flight()
-        );
+        let threshold = (w.ssthresh < SSTHRESH_INFINITE).then_some(w.ssthresh);
+        (w.cwnd, threshold, self.sender.recovery.state)
     }
 }
 
 const PLAIN: (Flags, TcpBits) = (Flags(0), TcpBits(0));
+const NOTHING: [u32; 0] = [];
 const DSACK: (Flags, TcpBits) = (Flags::DSACK, TcpBits(0));
+const ECE: (Flags, TcpBits) = (Flags(0), TcpBits::ECE);
 
+/// Ten segments and nothing comes back: a probe with new data after two RTTs, then a timeout, for which
+/// everything is lost.
+fn timed_out(segments: u64) -> Script {
+    let mut s = Script::new(segments, EcnSupport::Off);
+    assert_eq!(s.wait_until(700), [(308, 10), (640, 0)]);
+    assert_eq!(s.state(), (1, Some(5), CaState::Loss));
+    s
+}
+
+/// RFC 3522: an ACK that echoes the timestamp of the original says that it was only late. The window is
+/// back, and nothing else is sent again.
 #[test]
-fn explore() {
-    println!("--- eifel");
-    let mut s = Script::new(1000, EcnSupport::Off);
-    println!("{:?}", s.wait_until(700));
-    s.show("after timeouts");
-    println!("{:?}", s.ack(1, 100, &[], PLAIN));
-    s.show("ack of the original");
-    println!("{:?}", s.ack(2, 100, &[], PLAIN));
-    s.show("ack of the next");
+fn a_timeout_is_undone_by_a_timestamp() {
+    let mut s = timed_out(1000);
+    assert_eq!(s.ack(1, 100, &[], PLAIN), [11]);
+    assert_eq!(s.state(), (11, None, CaState::Open));
+    assert_eq!(s.ack(11, 308, &[], PLAIN).first(), Some(&12));
+    assert_eq!(s.sender.retransmitted, 1);
+}
 
-    println!("--- frto");
-    let mut s = Script::new(1000, EcnSupport::Off);
-    println!("{:?}", s.wait_until(700));
-    let at = s.sent_at[0];
-    println!("{:?}", s.ack(1, at, &[], PLAIN));
-    s.show("ack of the retransmission");
-    println!("{:?}", s.ack(3, at, &[], PLAIN));
-    s.show("ack of originals");
+/// RFC 5682: the first ACK after a timeout lets new data go instead of repeating. What was never repeated
+/// and is acknowledged next has only been late.
+#[test]
+fn a_timeout_is_undone_by_what_was_never_repeated() {
+    for sacked in [false, true] {
+        let mut s = timed_out(1000);
+        let again = s.sent_at[0];
+        assert_eq!(s.ack(1, again, &[], PLAIN), [11, 12], "new data");
+        assert_eq!(s.state(), (2, Some(5), CaState::Loss));
+        let (next, blocks) = if sacked { (1, vec![2..3]) } else { (2, vec![]) };
+        let sent = s.ack(next, again, &blocks, PLAIN);
+        assert!(sent.iter().all(|seq| *seq > 12), "{sent:?}, SACKed: {sacked}");
+        assert_eq!(s.sender.retransmitted, 1);
+        let (cwnd, threshold, _) = s.state();
+        assert!(cwnd >= 10 && threshold.is_none(), "{:?}, SACKed: {sacked}", s.state());
+    }
+}
 
-    println!("--- frto real");
-    let mut s = Script::new(1000, EcnSupport::Off);
-    println!("{:?}", s.wait_until(700));
-    let at = s.sent_at[0];
-    println!("{:?}", s.ack(1, at, &[], PLAIN));
-    s.show("ack of the retransmission");
-    s.now += 100;
-    println!("{:?}", s.ack(1, at, &[10..11], PLAIN));
-    s.show("sack of new");
-    println!("{:?}", s.ack(1, at, &[10..12], PLAIN));
-    s.show("sack of new");
+/// RFC 2883: the retransmission was a duplicate.
+#[test]
+fn a_timeout_is_undone_by_a_dsack() {
+    let mut s = timed_out(1000);
+    let again = s.sent_at[0];
+    assert_eq!(s.ack(1, again, &[0..1], DSACK), [11]);
+    assert_eq!(s.state(), (11, None, CaState::Open));
+}
 
-    println!("--- dsack after recovery");
+/// The new data that F-RTO let go arrives, and what was sent before it does not: it was lost.
+#[test]
+fn a_timeout_stands_where_only_new_data_arrives() {
+    let mut s = timed_out(1000);
+    let again = s.sent_at[0];
+    assert_eq!(s.ack(1, again, &[], PLAIN), [11, 12]);
+    s.now = 800;
+    assert_eq!(s.ack(1, again, &[11..12], PLAIN), [1], "as far as the window of two goes");
+    assert_eq!(s.state(), (2, Some(5), CaState::Loss));
+    assert_eq!(s.ack(1, again, &[11..13], PLAIN), [2]);
+    // The repairs are acknowledged, and slow start repairs the rest.
+    s.now = 900;
+    assert_eq!(s.ack(2, 800, &[11..13], PLAIN), [3, 4]);
+    assert_eq!(s.ack(3, 800, &[11..13], PLAIN), [5, 6]);
+    assert_eq!(s.state(), (4, Some(5), CaState::Loss));
+    s.now = 1000;
+    assert_eq!(s.ack(13, 900, &[], PLAIN).first(), Some(&13));
+    assert_eq!(s.state().2, CaState::Open);
+}
+
+/// Without new data to try, what is lost is sent again at once.
+#[test]
+fn without_new_data_a_timeout_is_repaired_at_once() {
+    let mut s = timed_out(11);
+    let again = s.sent_at[0];
+    assert_eq!(s.ack(1, again, &[], PLAIN), [1, 2]);
+    assert_eq!(s.state(), (2, Some(5), CaState::Loss));
+}
+
+/// Each timeout waits twice as long; the first answer ends that.
+#[test]
+fn timeouts_back_off() {
     let mut s = Script::new(1000, EcnSupport::Off);
+    let sent = s.wait_until(30_000);
+    assert!(sent[1..].iter().all(|(_, seq)| *seq == 0), "{sent:?}");
+    let waits: Vec<u64> = sent[1..].windows(2).map(|w| w[1].0 - w[0].0).collect();
+    assert!(waits.len() >= 5);
+    for (i, wait) in waits.into_iter().enumerate() {
+        // Up to an eighth later, as the wheel has it.
+        let exact = 300 << (i + 1);
+        assert!((exact..=exact + exact / 8 + 8).contains(&wait), "{wait} for {exact}");
+    }
+    let last = s.sent_at[0];
+    s.now = last + 100;
+    assert_eq!(s.ack(1, last, &[], PLAIN).len(), 2);
+    let from = s.now;
+    let next = s.wait_until(from + 2000)[0].0;
+    assert!(next - from < 400, "{next} after {from}");
+}
+
+/// Sixteen segments under way of which the sixth is taken for lost: with the third SACK above it, as long as
+/// nothing was ever reordered. What is sent again, and the halved window.
+fn repairing(ecn: EcnSupport) -> Script {
+    let mut s = Script::new(1000, ecn);
     s.now = 200;
     for n in 1..6 {
-        println!("{:?}", s.ack(n, 100, &[], PLAIN));
-        s.show("open");
+        assert_eq!(s.ack(n, 100, &[], PLAIN), [2 * n + 8, 2 * n + 9], "slow start");
     }
-    for n in 7..10 {
-        println!("{:?}", s.ack(5, 100, &[6..n], PLAIN));
-        s.show("sack");
+    assert_eq!(s.state(), (15, None, CaState::Open));
+    assert_eq!(s.ack(5, 100, &[6..7], PLAIN), NOTHING);
+    assert_eq!(s.state(), (15, None, CaState::Disorder));
+    assert_eq!(s.ack(5, 100, &[6..8], PLAIN), [20, 21], "limited transmit");
+    s.now = 201;
+    assert_eq!(s.ack(5, 100, &[6..9], PLAIN), [5], "fast retransmit");
+    assert_eq!(s.state(), (14, Some(7), CaState::Recovery));
+    s
+}
+
+/// RFC 6937: in recovery ssthresh/cwnd segments leave per segment delivered, and the window ends at ssthresh.
+#[test]
+fn a_reduction_is_proportional() {
+    let mut s = repairing(EcnSupport::Off);
+    s.now = 250;
+    // The SACK that began it counts, and the retransmission.
+    let (mut delivered, mut sent) = (1, 1);
+    for n in 10..18 {
+        sent += s.ack(5, 100, &[6..n], PLAIN).len();
+        delivered += 1;
+        assert!(sent <= (delivered * 7_usize).div_ceil(15).max(1), "{sent} of {delivered}");
     }
-    s.now = 300;
-    println!("{:?}", s.ack(20, 201, &[], PLAIN));
-    s.show("recovered");
-    println!("{:?}", s.ack(20, 201, &[5..6], DSACK));
-    s.show("dsack");
+    assert_eq!(sent, (delivered * 7_usize).div_ceil(15));
+    s.now = 301;
+    s.ack(22, 201, &[], PLAIN);
+    assert_eq!(s.state().0, 7);
+}
+
+/// RFC 3522 in fast recovery: the original arrives after all, late.
+#[test]
+fn a_fast_retransmit_is_undone_by_a_timestamp() {
+    for next in [9, 22] {
+        let mut s = repairing(EcnSupport::Off);
+        s.now = 250;
+        s.ack(next, 100, &[], PLAIN);
+        // The retransmission may still be under way; then the ACK for what came after it is awaited.
+        let (cwnd, threshold, state) = s.state();
+        assert!(cwnd >= 15 && threshold.is_none(), "ACK {next}: {:?}", s.state());
+        assert!(state <= CaState::Disorder, "ACK {next}: {state:?}");
+    }
+}
+
+/// RFC 2883: every retransmission turns out a duplicate, so nothing was lost. The answer to the first leaves
+/// the second in doubt.
+#[test]
+fn a_fast_retransmit_is_undone_by_dsacks() {
+    let mut s = repairing(EcnSupport::Off);
+    s.now = 301;
+    s.ack(22, 201, &[], PLAIN);
+    assert_eq!(s.state(), (9, Some(7), CaState::Open), "two windows of seven acknowledged");
+    let sent = s.ack(22, 201, &[5..6], DSACK);
+    assert_eq!(s.state(), (15, None, CaState::Open));
+    assert_eq!(sent.len(), 6, "the window is open again");
+
+    // Two retransmissions.
+    let mut s = repairing(EcnSupport::Off);
+    s.now = 210;
+    let blocks = [6..9, 10..14];
+    let sent = s.ack(5, 100, &blocks, PLAIN);
+    assert!(sent.contains(&9) && s.sender.retransmitted == 2, "{sent:?}");
+    s.now = 320;
+    s.ack(22, 210, &[], PLAIN);
+    s.ack(22, 210, &[5..6], DSACK);
+    assert_eq!(s.state().1, Some(7), "one is not both");
+    s.ack(22, 210, &[9..10], DSACK);
+    assert_eq!(s.state().1, None);
+}
+
+/// A D-SACK for what was sent before the recovery says nothing of it.
+#[test]
+fn a_dsack_from_before_undoes_nothing() {
+    let mut s = repairing(EcnSupport::Off);
+    s.now = 250;
+    s.ack(5, 201, &[2..3, 6..10], DSACK);
+    assert_eq!(s.state().1, Some(7));
+    assert_eq!(s.state().2, CaState::Recovery);
+}
+
+/// What a mark asked for stays, whatever became of the losses.
+#[test]
+fn a_reduction_for_a_mark_is_not_undone() {
+    let after = |marked: bool| {
+        let mut s = repairing(EcnSupport::Classic);
+        s.now = 250;
+        s.ack(5, 100, &[6..10], if marked { ECE } else { PLAIN });
+        s.ack(5, 100, &[5..6, 6..10], DSACK);
+        s.state().1
+    };
+    assert_eq!((after(false), after(true)), (None, Some(7)));
+}
+
+/// RFC 8985: what may only be reordered is given a quarter of the smallest RTT; a hole that is filled in time
+/// makes three SACKs no proof any more.
+#[test]
+fn reordering_is_waited_for() {
+    for filled in [false, true] {
+        let mut s = Script::new(1000, EcnSupport::Off);
+        s.now = 200;
+        s.ack(2, 100, &[], PLAIN);
+        s.ack(2, 100, &[3..4], PLAIN);
+        let mut hole = 2;
+        if filled {
+            s.now = 210;
+            s.ack(4, 100, &[], PLAIN);
+            s.ack(4, 100, &[5..8], PLAIN);
+            hole = 4;
+        }
+        assert_eq!((s.sender.retransmitted, s.state().2), (0, CaState::Disorder));
+        let (from, sent) = (s.now, s.wait_until(400));
+        assert_eq!(sent.first().map(|(_, seq)| *seq), Some(hole), "{sent:?}");
+        // A timer waits 2 ms more, and for a tick of 4 ms.
+        assert!((from + 25..from + 35).contains(&sent[0].0), "{sent:?}");
+    }
+}
+
+/// RFC 8985, 7.4: where nothing new may be sent, the last segment is the probe. A D-SACK says that it was not
+/// needed; an ACK of what came later, without one, that it repaired a loss: the window is halved.
+#[test]
+fn a_probe_that_repairs_halves_the_window() {
+    for (answer, blocks, after) in
+        [(PLAIN, vec![], (14, Some(14))), (DSACK, vec![18..19], (29, None))]
+    {
+        let mut s = Script::with_window(1000, EcnSupport::Off, Some(10));
+        s.now = 200;
+        s.ack(1, 100, &[], PLAIN);
+        s.ack(9, 100, &[], PLAIN);
+        let (sent, next) = (s.wait_until(450), s.sender.board.nxt);
+        assert_eq!(sent, [(404, 18)], "the last of the ten after 9, two RTTs and a tick");
+        s.now = 504;
+        s.ack(next, 404, &blocks, answer);
+        assert_eq!(s.state(), (29, None, CaState::Open));
+        s.now = 604;
+        s.ack(next + 1, 504, &[], PLAIN);
+        assert_eq!(s.state(), (after.0, after.1, CaState::Open));
+    }
 }
