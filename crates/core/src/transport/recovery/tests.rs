@@ -1,5 +1,7 @@
 //! Scripts in the place of network and receiver: what a sender does about losses, real and apparent.
 
+#![allow(clippy::single_range_in_vec_init)] // a SACK block is a range
+
 use std::ops::Range;
 
 use super::*;

@@ -449,7 +449,7 @@ impl Connection {
     }
 
     fn step(&mut self, op: &Op) {
-        self.now = self.now + Span::from_micros(13);
+        self.now += Span::from_micros(13);
         let (board, model, now) = (&mut self.board, &mut self.model, self.now);
         match *op {
             Op::Send { segments, payload } => {
