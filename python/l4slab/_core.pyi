@@ -10,11 +10,16 @@ def simulate(run_json: str, captures: Path | None = None, title: str = "") -> di
     Releases the GIL. Raises ValueError with one sentence, and OSError where captures cannot be written.
     """
 
+def gauges(run_json: str) -> list[str]:
+    """Columns of the time series that the queues and controllers of a run add. Raises ValueError."""
+
 def qdiscs() -> list[dict[str, Any]]:
-    """Queue disciplines: name, summary, parameters (keyword, default, help)."""
+    """Queue disciplines: name, summary, in_linux, required, gauges (name, unit, help), not_modelled (keyword, reason)
+    and parameters (keyword, value, takes, default, source, help, in_linux, module).
+    """
 
 def controllers() -> list[dict[str, Any]]:
-    """Congestion controls: name, summary, ecn, parameters (keyword, default, help)."""
+    """The same of congestion controls; also ecn and presets (keyword, value, sets)."""
 
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""

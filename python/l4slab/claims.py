@@ -84,14 +84,13 @@ def connect_to(tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> duckdb.Du
 def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
     """The contract's columns and those that the engine adds for the queues and controllers in use."""
     tables = {table: dict(schema) for table, schema in metrics.TABLES.items()}
-    seen: set[str] = set()
+    seen: set[tuple[str, ...]] = set()
     for experiment, run in ((plan.experiment, run) for plan in plans for run in plan.runs):
-        qdiscs = [place["qdisc"] for section in ("links", "at") for place in run.description[section]]
-        kinds = {str(qdisc).partition(" ")[0] for qdisc in qdiscs}
-        kinds |= {flow[key] for flow in run.description["flows"] for key in ("kind", "cc") if key in flow}
-        if kinds <= seen:
+        qdiscs = [str(place["qdisc"]) for section in ("links", "at") for place in run.description[section]]
+        controllers = [str([flow.get(key) for key in ("kind", "cc", "options")]) for flow in run.description["flows"]]
+        if (kinds := (run.engine, *qdiscs, *controllers)) in seen:
             continue
-        seen |= kinds
+        seen.add(kinds)
         try:
             columns = get_engine(run.engine).columns(run.description)
         except ValueError as error:

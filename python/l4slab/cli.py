@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from l4slab import __version__, _core, campaign, claims, spec
+from l4slab import __version__, _core, campaign, claims, parameters, spec
 from l4slab.claims import unexpected
 from l4slab.doctor import examine
 from l4slab.engines import ENGINES
@@ -167,8 +167,12 @@ def agree(names: tuple[str, ...], out: str | None, trials: int | None, workers: 
 
 @cli.command("list")
 @click.argument("what", required=False, metavar="[qdiscs|controllers|studies|comparisons]")
-def list_(what: str | None) -> int:
+@click.option("--markdown", is_flag=True, help="Queues and controllers with all that is known, as Markdown.")
+def list_(what: str | None, markdown: bool) -> int:
     """What experiments can use: queue disciplines, congestion controls, studies, comparisons with the kernel."""
+    if markdown:
+        click.echo(parameters.markdown(), nl=False)
+        return 0
     if what is not None and what not in _LISTS:
         raise click.UsageError(f"cannot list {what}; {suggest(what, _LISTS)}")
     for kind in _LISTS if what is None else (what,):
@@ -182,25 +186,19 @@ def list_(what: str | None) -> int:
         else:
             for entry in _core.qdiscs() if kind == "qdiscs" else _core.controllers():
                 table.add_row(f"[bold]{entry['name']}[/]", entry["summary"])
-                if what and entry.get("required"):
+                if what and entry["required"]:
                     table.add_row("  [i]required[/]", f"for example {entry['required']}")
                 for parameter in entry["parameters"] if what else ():
-                    words = f"{parameter['keyword']} {parameter.get('value', '')}".strip()
-                    table.add_row(f"  {escape(words)}", escape(f"{parameter['help']}{_default(parameter)}"))
-                for preset in entry.get("presets", ()) if what else ():
+                    words, meaning = parameters.described(parameter)
+                    table.add_row(f"  {escape(words)}", escape(meaning))
+                for gauge in entry["gauges"] if what else ():
+                    table.add_row(f"  [i]{gauge['name']}[/]", escape(f"gauge: {gauge['help']}"))
+                for preset in entry["presets"] if what else ():
                     sets = ", ".join(f"{name} {value}" for name, value in preset["sets"])
                     table.add_row(f"  {preset['keyword']} {preset['value']}", f"makes the defaults {sets}")
         _out().print(table)
         _out().print()
     return 0
-
-
-def _default(parameter: Any) -> str:
-    """What holds without the parameter; "yes" is said of a word that stands alone."""
-    default = parameter["default"]
-    if default in (None, ""):
-        return ""
-    return " (default)" if parameter.get("value") == "" else f" (default {default})"
 
 
 @cli.group()

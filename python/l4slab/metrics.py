@@ -181,16 +181,20 @@ def all_columns() -> set[str]:
     return {name for schema in (LABELS, *TABLES.values()) for name in schema}
 
 
-def table_of(name: str, data: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> pl.DataFrame:
-    """Rows or columns from an engine as the table `name`: every contract column, then the engine's others."""
-    schema = TABLES[name]
-    columns = data if isinstance(data, Mapping) else {key: [row.get(key) for row in data] for key in _keys(data)}
-    rows = len(next(iter(columns.values()), ()))
+def table_of(
+    name: str, data: Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mapping[str, pl.DataType] | None = None
+) -> pl.DataFrame:
+    """Rows or columns from an engine as the table `name`: every contract column or those that the engine declares, then
+    others.
+    """
+    schema = columns or TABLES[name]
+    given = data if isinstance(data, Mapping) else {key: [row.get(key) for row in data] for key in _keys(data)}
+    rows = len(next(iter(given.values()), ()))
     out = []
     for key, dtype in schema.items():
-        values = columns.get(key)
+        values = given.get(key)
         out.append(pl.Series(key, [None] * rows if values is None else values, dtype=dtype, strict=False))
-    for key, values in columns.items():
+    for key, values in given.items():
         if key not in schema:
             extra = pl.Series(key, values, strict=False)
             # The type must not depend on whether one run happens to have no value.

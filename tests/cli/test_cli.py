@@ -107,10 +107,10 @@ def test_list_everything(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_only_the_core_refuses_is_told_before_any_run(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def simulate(run_json: str) -> None:
+    def gauges(run_json: str) -> None:
         raise ValueError("at most 1 link is supported")
 
-    monkeypatch.setattr(sim._core, "simulate", simulate)
+    monkeypatch.setattr(sim._core, "gauges", gauges)
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == f"l4slab: {file}: cannot be run: at most 1 link is supported\n"
 

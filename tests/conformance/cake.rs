@@ -346,7 +346,7 @@ fn an_ingress_pays_for_drops() {
 // Flows and hosts
 
 fn tin(mode: &str) -> Tin<Packet> {
-    let mode = FlowMode::ALL.iter().find(|(name, _)| *name == mode).expect("a mode").1;
+    let mode = FlowMode::ALL.iter().find(|(name, ..)| *name == mode).expect("a mode").1;
     let share = Diffserv::Besteffort.shares(0)[0];
     Tin::new(share, mode, Span::from_millis(5), Span::from_millis(100), Sce::Off)
 }
@@ -799,7 +799,7 @@ fn defaults_and_words_of_tc() {
         assert!(text.contains(expected), "{words}: {text}");
         assert_eq!(canonical(&text), text, "reads back");
     }
-    for mode in FlowMode::ALL.map(|(name, _)| name).iter().chain(&["precedence", "diffserv8"]) {
+    for mode in FlowMode::ALL.map(|(name, ..)| name).iter().chain(&["precedence", "diffserv8"]) {
         assert!(canonical(&format!("cake {mode}")).contains(mode));
     }
 }
@@ -808,7 +808,7 @@ fn defaults_and_words_of_tc() {
 fn every_listed_keyword_is_taken() {
     let listing = registry::listing();
     let cake = listing.iter().find(|q| q.name == "cake").expect("it is registered");
-    for p in cake.parameters {
+    for p in &cake.parameters {
         let value = match p.value {
             "" => "",
             "RATE" => "1mbit",

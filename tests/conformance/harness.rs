@@ -1,7 +1,8 @@
 //! A queue on a bench: packets are handed in and taken out at times the test chooses.
 #![allow(dead_code)] // each test file uses its own part
 
-use l4slab_core::aqm::registry::{self, LinkInfo};
+use l4slab_core::aqm::LinkInfo;
+use l4slab_core::aqm::registry;
 use l4slab_core::aqm::{Aqm, DropReason, Dropped, Gauges, Marks, Pkt, QueueCx};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::rng::Rng;

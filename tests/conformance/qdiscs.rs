@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::harness::{Bench, FRAME, Packet, ms};
 use crate::parameters::{self, Case, Fair, case};
 use l4slab_core::aqm::registry;
-use l4slab_core::aqm::{Backlog, DropReason};
+use l4slab_core::aqm::{Backlog, DropReason, Gauges};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
@@ -297,6 +297,15 @@ impl Drop for Culprit<'_> {
     }
 }
 
+#[derive(Default)]
+struct Names(Vec<&'static str>);
+
+impl Gauges for Names {
+    fn gauge(&mut self, name: &'static str, _value: f64) {
+        self.0.push(name);
+    }
+}
+
 /// The first set of parameters are the defaults, the others are random.
 fn keeps_its_promises(name: &str, required: &str) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -308,7 +317,14 @@ fn keeps_its_promises(name: &str, required: &str) {
             _ => case(format!("{name} {required}"), u64::MAX, u64::MAX),
         };
         let _culprit = Culprit(&case, seed);
-        Trial::new(&case, seed).run();
+        let mut trial = Trial::new(&case, seed);
+        trial.run();
+        let mut told = Names::default();
+        trial.bench.queue.probe(&mut told);
+        let declared = registry::parse(&case.tc).expect("it was built").gauges();
+        for name in told.0 {
+            assert!(declared.iter().any(|gauge| gauge.name == name), "{name} is not declared");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //! were compared with `tc` of iproute2 7.3.
 
 use l4slab_core::aqm::registry::{self, QdiscConfig};
+use l4slab_core::cc::registry as controllers;
+use l4slab_core::rng::Rng;
 use proptest::prelude::*;
 
 fn canonical(text: &str) -> String {
@@ -427,7 +429,7 @@ fn the_listing_is_true() {
         let name = format!("{} {}", info.name, info.required);
         let bare = registry::parse(&name).unwrap();
         assert!(!info.summary.is_empty());
-        for param in info.parameters {
+        for param in &info.parameters {
             assert!(!param.help.is_empty(), "{} {}", info.name, param.keyword);
             let with = |value: &str| {
                 // nodrop of red has no meaning without ecn.
@@ -435,7 +437,7 @@ fn the_listing_is_true() {
                 let text = format!("{name} {beside} {} {value}", param.keyword);
                 registry::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"))
             };
-            match (param.value, param.default) {
+            match (param.value, &*param.default) {
                 ("", _) if param.keyword == "ecn" && info.name == "netem" => {} // needs loss
                 ("", "yes") => assert_eq!(with(""), bare, "{}", param.keyword),
                 ("", _) => assert_ne!(with(""), bare, "{}", param.keyword),
@@ -462,6 +464,69 @@ fn the_listing_is_true() {
     }
     let json = serde_json::to_value(registry::listing()).unwrap();
     assert_eq!(json[0]["parameters"][0]["keyword"], "limit");
+}
+
+/// Random values from the table's ranges are read, print, and print the same when they are read again;
+/// what is beyond is refused with a sentence.
+#[test]
+fn the_ranges_of_the_table_hold() {
+    let mut rng = Rng::stream(1, "parameters", 0);
+    for info in registry::listing() {
+        let name = info.name;
+        for _ in 0..200 {
+            let text = registry::random_string(name, &mut rng);
+            let config = registry::parse(&text).unwrap();
+            let printed = config.canonical();
+            let again =
+                registry::parse(&printed).unwrap_or_else(|e| panic!("{text}: {printed}: {e}"));
+            assert_eq!((&again, again.canonical()), (&config, printed), "{text}");
+        }
+        for _ in 0..20 {
+            for (with, beyond) in registry::samples(name, &mut rng) {
+                // A value in its range may be refused for what it means beside others only.
+                let keyword = with.split(' ').next();
+                let row = info.parameters.iter().find(|row| Some(row.keyword) == keyword);
+                if let Err(e) = registry::parse(&format!("{name} {} {with}", info.required)) {
+                    let range = format!("it takes {}", row.expect("it is listed").takes);
+                    assert!(!e.to_string().contains(&range), "{name} {with}: {e}");
+                }
+                for words in beyond {
+                    let refused = registry::parse(&format!("{name} {words}"));
+                    let sentence = refused.expect_err(&format!("{name} {words}")).to_string();
+                    assert!(sentence.contains("it takes "), "{sentence}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_ranges_of_options_hold() {
+    let mut rng = Rng::stream(1, "options", 0);
+    for entry in controllers::listing() {
+        let name = entry.info.name;
+        let parse = |words: &str| {
+            let (option, value) = words.split_once(' ').expect("an option has a value");
+            controllers::parse(name, &[(option, value)])
+        };
+        for _ in 0..50 {
+            for (with, beyond) in controllers::samples(name, &mut rng) {
+                match parse(&with) {
+                    Ok(config) => {
+                        let printed = config.canonical();
+                        let given: Vec<_> = printed.iter().map(|(k, v)| (*k, v.as_str())).collect();
+                        let again = controllers::parse(name, &given);
+                        assert_eq!(again, Ok(config), "{name} {with}");
+                    }
+                    Err(e) => assert!(!e.to_string().contains("refused; it takes"), "{with}: {e}"),
+                }
+                for words in beyond {
+                    let sentence = parse(&words).expect_err(&words).to_string();
+                    assert!(sentence.contains("it takes "), "{sentence}");
+                }
+            }
+        }
+    }
 }
 
 fn reads_back(config: &QdiscConfig) -> Result<(), TestCaseError> {

@@ -30,9 +30,7 @@ fn mean_window(
     signals: Signals,
     acks: u32,
 ) -> f64 {
-    let entry = registry::find(cc).unwrap();
-    let options = entry.options(options.iter().copied()).unwrap();
-    let mut cc = (entry.build)(&options).unwrap();
+    let mut cc = registry::parse(cc, options).unwrap().build();
     let mut w = Window::new(1448, 52);
     w.ssthresh = w.cwnd;
     let srtt8 = rtt_us * 8;

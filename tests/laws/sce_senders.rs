@@ -13,8 +13,7 @@ const SENDERS: [&str; 3] = ["reno-sce", "cubic-sce", "dctcp-sce"];
 /// The mean window on an ACK clock, one ACK per segment, each of which tells of a mark with
 /// probability p: every one of them, or at regular distances.
 fn mean_window(cc: &str, p: f64, random: bool) -> f64 {
-    let entry = registry::find(cc).unwrap();
-    let mut cc = (entry.build)(&entry.options([]).unwrap()).unwrap();
+    let mut cc = registry::parse(cc, &[]).unwrap().build();
     let mut w = Window::new(1448, 52);
     w.ssthresh = w.cwnd;
     let mut rng = Rng::stream(1, "marks", 0);

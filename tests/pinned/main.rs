@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use l4slab_core::aqm::registry;
-use l4slab_core::cc::registry::CONTROLLERS;
+use l4slab_core::cc::registry as controllers;
 use serde_json::json;
 
 #[path = "../laws/lab.rs"]
@@ -75,18 +75,18 @@ fn every_queue_by_every_controller() {
         let own = |v: &&&str| v.split(' ').next() == Some(info.name);
         let variants = VARIANTS.iter().filter(own).copied();
         for qdisc in std::iter::once(defaults.trim_end()).chain(variants) {
-            for cc in CONTROLLERS {
+            for cc in controllers::listing() {
                 // Not at once: what happens at one instant has an order by rule, not by nature.
                 let r = lab(5.0, 1.0)
                     .link("b", 30.0, qdisc)
                     .tcp("cubic", "cubic", 10.0, json!({}))
-                    .tcp("f", cc.name, 10.0, json!({"start_ns": ns(0.123_456_789)}))
+                    .tcp("f", cc.info.name, 10.0, json!({"start_ns": ns(0.123_456_789)}))
                     .run();
                 let (f, cubic, q) = (r.flow("f"), r.flow("cubic"), r.queue("b", "all"));
                 writeln!(
                     table,
                     "{qdisc:40} {:10} {:8.3} {:8.3} {:>8} {:>8} {:>7} {:>7} {:7} {:7}",
-                    cc.name,
+                    cc.info.name,
                     f.goodput_mbps,
                     cubic.goodput_mbps,
                     number(q.sojourn_ms_mean),

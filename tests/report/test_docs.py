@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from l4slab import bars, claims, figures, metrics, published, spec
+from l4slab import bars, claims, figures, metrics, parameters, published, spec
 from l4slab.spec import tables, traffic
 from l4slab.sweep import expand
 
@@ -26,6 +26,11 @@ def code(name: str) -> set[str]:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_key_is_described(model) -> None:
     assert set(spec.keys_of(model)) <= code("experiment-file.md")
+
+
+def test_the_table_of_parameters_is_current() -> None:
+    current = (DOCS / "parameters.md").read_text("utf-8") == parameters.markdown()
+    assert current, f"docs/parameters.md is stale; write it again: {parameters.COMMAND}"
 
 
 def test_every_section_is_described() -> None:

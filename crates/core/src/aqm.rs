@@ -29,6 +29,7 @@ pub mod line;
 pub mod netem;
 pub mod pi2;
 pub mod pie;
+pub mod queue;
 pub mod queue_protection;
 pub mod red;
 pub mod registry;
@@ -38,8 +39,10 @@ pub mod tbf;
 pub mod twin_codel_af;
 
 use crate::ecn::Ecn;
+use crate::params::Described;
 use crate::rng::Rng;
 use crate::time::Time;
+use crate::units::Rate;
 
 /// What a queue may know of a packet. Generic, so that the same queue runs in the simulator and on
 /// real packets.
@@ -86,6 +89,18 @@ pub trait Aqm<P: Pkt>: Send {
     }
     /// The law's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
+}
+
+/// The parameters of a queue, and how to make the queue from them.
+pub trait Qdisc: Described {
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>>;
+}
+
+/// Where a queue is put: some derive parameters from the rate, and timers start at `now`.
+#[derive(Copy, Clone, Debug)]
+pub struct LinkInfo {
+    pub rate: Rate,
+    pub now: Time,
 }
 
 /// What a queue holds now.

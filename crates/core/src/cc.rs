@@ -18,6 +18,7 @@ pub mod reno_sce;
 pub mod sce;
 
 use crate::aqm::Gauges;
+use crate::params::Described;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::ecn::EcnSupport;
@@ -89,6 +90,11 @@ pub trait CongestionControl: Send {
     }
     /// The law's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
+}
+
+/// The options of a controller, and how to make the controller from them.
+pub trait Controller: Described {
+    fn build(&self) -> Box<dyn CongestionControl>;
 }
 
 /// Codepoint and feedback that a controller wants (Linux flags `TCP_CONG_NEEDS_ECN` and

@@ -7,8 +7,8 @@
 //! * [`scenario`] is what a run is; [`sim`] builds it from elements, runs the event loop and returns
 //!   a [`sim::Recording`].
 //! * [`net`]: a [`net::link::Link`] is a shaper and a queue; a [`net::pipe::Pipe`] is a delay.
-//! * [`aqm`] is the interface of a queue discipline, one file per queue below it; [`tc`] reads and
-//!   prints their parameters as `tc` does.
+//! * [`aqm`] is the interface of a queue discipline, one file per queue below it. [`params`] makes one
+//!   table of the parameters of each queue and controller; [`tc`] reads and prints values as `tc` does.
 //! * [`transport`] is TCP; [`cc`] is the interface of a congestion control, one file per controller
 //!   below it. [`traffic`] is what is not TCP, and what applications ask of TCP.
 //! * [`event`] orders wake-ups; [`packet`] is what moves; [`probe`] records; [`prefetch`] is for speed.
@@ -21,6 +21,7 @@ pub mod event;
 pub mod math;
 pub mod net;
 pub mod packet;
+pub mod params;
 pub mod prefetch;
 pub mod probe;
 pub mod rng;

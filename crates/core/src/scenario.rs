@@ -7,8 +7,9 @@ use thiserror::Error;
 
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
-use crate::cc::registry as controllers;
+use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::ecn::Ecn;
+use crate::params::{Gauge, Refused};
 use crate::traffic::udp_prague;
 use crate::traffic::web::{self, BoundedPareto};
 use crate::transport::ecn::EcnSupport;
@@ -157,9 +158,22 @@ pub struct FlowSpec {
     /// Mean time between a viewer's messages; none by default.
     #[serde(default)]
     pub control_interval_ns: Option<u64>,
+    /// What `cc` and `options` say; `None` for what has no TCP.
+    #[serde(skip)]
+    pub controller: Option<ControllerConfig>,
 }
 
 impl FlowSpec {
+    fn resolve(&mut self) -> Result<(), Refused> {
+        if matches!(self.kind, Kind::Tcp | Kind::Web | Kind::Video) {
+            let given: Vec<_> =
+                self.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            self.controller =
+                Some(controllers::parse(self.cc.as_deref().unwrap_or("cubic"), &given)?);
+        }
+        Ok(())
+    }
+
     /// Sizes of a web source.
     pub fn sizes(&self) -> BoundedPareto {
         BoundedPareto {
@@ -239,10 +253,31 @@ impl Run {
     /// # Errors
     /// One sentence that names the part and the fix.
     pub fn from_json(text: &str) -> Result<Run, ScenarioError> {
-        let run: Run = serde_json::from_str(text)
+        let mut run: Run = serde_json::from_str(text)
             .map_err(|e| ScenarioError(format!("the run's description is not valid: {e}")))?;
+        for f in &mut run.flows {
+            f.resolve().map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
+        }
         run.check()?;
         Ok(run)
+    }
+
+    /// The columns of the time series that its queues and controllers add.
+    pub fn gauges(&self) -> Result<Vec<Gauge>, ScenarioError> {
+        let mut all = Vec::new();
+        let later = self.at.iter().filter_map(|change| change.qdisc.as_ref());
+        for qdisc in self.links.iter().map(|link| &link.qdisc).chain(later) {
+            all.extend(parse_qdisc(qdisc)?.gauges());
+        }
+        for flow in &self.flows {
+            match (flow.kind, &flow.controller) {
+                (Kind::UdpPrague, _) => all.extend(udp_prague::GAUGES),
+                // Connections that come and go are not looked into.
+                (Kind::Web, _) | (_, None) => {}
+                (_, Some(controller)) => all.extend(controller.gauges()),
+            }
+        }
+        Ok(all)
     }
 
     /// Finds a link by name.
@@ -319,7 +354,6 @@ impl Run {
                 if let Some(EcnSetting::Codepoint(_)) = f.ecn {
                     return wrong("ecn of a TCP flow is \"off\", \"classic\" or \"accecn\"");
                 }
-                controller(f)?;
                 let sizes = f.sizes();
                 if sizes.smallest == 0 || sizes.largest < sizes.smallest {
                     return wrong("the smallest size must be above 0 and not above the largest");
@@ -382,17 +416,4 @@ impl ImpairSpec {
             other => unreachable!("netem was read as {}", other.canonical()),
         }
     }
-}
-
-/// A flow's controller with its options.
-pub fn controller(
-    f: &FlowSpec,
-) -> Result<(&'static controllers::Controller, controllers::Options), ScenarioError> {
-    let find = || {
-        let c = controllers::find(f.cc.as_deref().unwrap_or("cubic"))?;
-        let given = f.options.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        let options = c.options(given)?;
-        Ok((c, options))
-    };
-    find().map_err(|e: controllers::CcError| ScenarioError(e.to_string()))
 }

@@ -22,8 +22,7 @@ use crate::prefetch::{AHEAD, prefetch};
 use crate::probe::{Distribution, Series};
 use crate::rng::Rng;
 use crate::scenario::{
-    Direction, EcnSetting, FlowSpec, ImpairSpec, Kind, Run, ScenarioError, Side, controller,
-    parse_qdisc,
+    Direction, EcnSetting, FlowSpec, ImpairSpec, Kind, Run, ScenarioError, Side, parse_qdisc,
 };
 use crate::time::{Span, Time};
 use crate::traffic::Source;
@@ -469,7 +468,7 @@ impl<T: Tap> Simulation<T> {
             let (flow, index) = (first + i, u64::from(i));
             match spec.kind {
                 Kind::Tcp | Kind::Video => {
-                    let (sender, receiver) = make_tcp(run.seed, spec, flow, group, spec.bytes)?;
+                    let (sender, receiver) = make_tcp(run.seed, spec, flow, group, spec.bytes);
                     self.senders.push(sender);
                     self.receivers.push(receiver);
                     ends.push(flow);
@@ -484,7 +483,7 @@ impl<T: Tap> Simulation<T> {
                     self.sources.push(Source::UdpPrague(Box::new(source)));
                 }
                 Kind::Web => {
-                    make_tcp(run.seed, spec, 0, group, None)?;
+                    make_tcp(run.seed, spec, 0, group, None);
                     agenda.push((Time(spec.start_ns), Deed::StartWeb(self.webs.len())));
                     self.webs.push(Web::new(run.seed, spec, group, index));
                     continue;
@@ -1037,9 +1036,12 @@ fn make_tcp(
     flow: FlowId,
     group: GroupId,
     bytes: Option<u64>,
-) -> Result<(Sender, Receiver), ScenarioError> {
-    let (entry, options) = controller(spec)?;
-    let mut cc = (entry.build)(&options).map_err(|e| ScenarioError(e.to_string()))?;
+) -> (Sender, Receiver) {
+    let options = spec
+        .controller
+        .as_ref()
+        .expect("a TCP flow's controller was resolved when the run was read");
+    let mut cc = options.build();
     cc.seed(Rng::stream(seed, "controller", u64::from(flow)));
     let support = match spec.ecn {
         Some(EcnSetting::Support(s)) => s,
@@ -1067,5 +1069,5 @@ fn make_tcp(
         _ => Echo::UntilCwr,
     };
     let receiver = Receiver::new(flow, group, peer, ack_codepoint, echo);
-    Ok((Sender::new(config, cc), receiver))
+    (Sender::new(config, cc), receiver)
 }

@@ -12,7 +12,7 @@ pub const MTU_FRAME: u32 = 1500 + ETHERNET_HEADER;
 pub const SKB_OVERHEAD: u64 = 256 + 704 - 66;
 
 /// A bit rate.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Rate {
     bits_per_second: u64,
 }

@@ -98,13 +98,21 @@ fn transfers<'py>(
     Ok(d)
 }
 
-/// All queue disciplines: name, summary, parameters (keyword, default, help).
+/// Names of the columns of the time series that the queues and controllers of a run, given as JSON, add.
+/// A ValueError says what is wrong with the run.
+#[pyfunction]
+fn gauges(run_json: &str) -> PyResult<Vec<&'static str>> {
+    let all = Run::from_json(run_json).and_then(|run| run.gauges()).map_err(refused)?;
+    Ok(all.iter().map(|gauge| gauge.name).collect())
+}
+
+/// All queue disciplines: name, summary, parameters, gauges, and what Linux has of them.
 #[pyfunction]
 fn qdiscs_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &qdiscs::listing())
 }
 
-/// All congestion controls: name, summary, ECN wish, parameters.
+/// The same of all congestion controls, and their ECN wish.
 #[pyfunction]
 fn controllers_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &controllers::listing())
@@ -123,10 +131,9 @@ fn canonical_controller<'py>(
     name: &str,
     options: std::collections::BTreeMap<String, String>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let controller = controllers::find(name).map_err(refused)?;
-    let given = options.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    let given: Vec<_> = options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let d = PyDict::new(py);
-    for (k, v) in controller.options(given).map_err(refused)?.resolved() {
+    for (k, v) in controllers::parse(name, &given).map_err(refused)?.canonical() {
         d.set_item(k, v)?;
     }
     Ok(d)
@@ -147,6 +154,7 @@ fn source_hash() -> &'static str {
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate, m)?)?;
+    m.add_function(wrap_pyfunction!(gauges, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;

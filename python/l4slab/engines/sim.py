@@ -14,6 +14,20 @@ from l4slab import _core, metrics
 from l4slab.engines import Captures, EngineError, Recording, digest
 from l4slab.errors import one_line
 
+# What it tells besides the contract's columns and the gauges of queues and controllers.
+_FLOWS: metrics.Schema = {
+    **{name: pl.Int64() for name in ("delivered_packets", "ce_packets", "dropped_packets", "unfinished")},
+    **{name: pl.Float64() for name in ("view_ms_p50", "view_ms_p99")},
+}
+_LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
+_SERIES: metrics.Schema = {
+    name: pl.Float64()
+    for name in (
+        *("sent_packets", "delivered_packets", "ce_packets", "sce_packets", "marked_packets", "sce_marked_packets"),
+        *("dropped_packets", "dropped_overflow_packets", "sojourn_ms_min", "sojourn_ms_max"),
+    )
+}
+
 
 class SimEngine:
     """Deterministic: the same description gives the same bits. Releases the GIL while it runs."""
@@ -27,13 +41,7 @@ class SimEngine:
         """Whatever the file format has, this engine does; the core itself checks the values."""
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
-        # Columns follow from the queues and controllers; connections that have just begun are enough to see them.
-        duration = 4 * max(flow["rtt_ns"] for flow in description["flows"]) + 100_000_000
-        flows = [flow | {"count": 1, "start_ns": 0, "stop_ns": None} for flow in description["flows"]]
-        changes = [change | {"time_ns": duration // 2} for change in description["at"]]
-        short = {"duration_ns": duration, "warmup_ns": 0, "sample_ns": duration // 8, "start_jitter_ns": 0}
-        recording = self.execute(json.dumps({**description, **short, "flows": flows, "at": changes}))
-        return {name: getattr(recording, name).schema for name in metrics.TABLES}
+        return _columns(json.dumps(description))
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         del keep
@@ -52,9 +60,16 @@ class SimEngine:
             raise EngineError(
                 f"the core panicked: {one_line(str(error))}; please report this with the experiment file"
             ) from None
-        return Recording(**{name: metrics.table_of(name, tables[name]) for name in metrics.TABLES})
+        columns = _columns(run_json)
+        return Recording(**{name: metrics.table_of(name, tables[name], columns[name]) for name in metrics.TABLES})
 
 
 @cache
 def _version() -> str:
     return digest(_core.source_hash(), Path(__file__), Path(metrics.__file__))
+
+
+def _columns(run_json: str) -> dict[str, pl.Schema]:
+    gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(run_json)}
+    more: dict[str, metrics.Schema] = {"flows": _FLOWS, "links": _LINKS, "series": _SERIES | gauges, "transfers": {}}
+    return {name: pl.Schema(metrics.TABLES[name] | columns) for name, columns in more.items()}

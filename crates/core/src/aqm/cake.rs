@@ -32,14 +32,9 @@ use tin::Tin;
 
 use super::flow_hash::FlowHash;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
 use crate::time::{Span, Time};
 use crate::units::SKB_OVERHEAD;
-
-/// An exponentially weighted moving average that follows by 1/2^shift of the distance (Linux).
-fn ewma(average: u64, sample: u64, shift: u32) -> u64 {
-    average - (average >> shift) + (sample >> shift)
-}
 
 /// The queue at work.
 #[derive(Debug)]
@@ -310,5 +305,11 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
         if let Some(autorate) = &self.autorate {
             out.gauge("capacity_estimate_mbps", autorate.estimate() as f64 * 8e-6);
         }
+    }
+}
+
+impl Qdisc for CakeConfig {
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(Cake::new(self.clone(), link.now))
     }
 }

@@ -14,13 +14,12 @@
 
 use std::collections::VecDeque;
 
-use super::cobalt_sce::{Cobalt, CobaltConfig, CobaltParams, PARAMS_OFF, Weight};
-use super::fifo::Queue;
+use super::cobalt_sce::{self, Cobalt, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
-use super::registry::{LinkInfo, Qdisc};
+use super::queue::Queue;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
-use crate::tc::{Args, Param, TcError};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::params::{Described, Gauge, Given, Refused, gauge, nested, params};
 use crate::time::Time;
 
 /// Flows that are told apart (Linux).
@@ -322,28 +321,31 @@ impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
 
 macro_rules! cnq {
     ($config:ident, $name:literal, $summary:literal, $law:expr) => {
-        #[derive(Clone, PartialEq, Debug)]
-        pub struct $config(pub CobaltConfig);
+        params! {
+            pub struct $config {
+                cobalt: CobaltConfig = CobaltConfig::default(), nested();
+            }
+        }
 
-        impl Default for $config {
-            fn default() -> Self {
-                $config(CobaltConfig::new(0))
+        impl Described for $config {
+            const NAME: &'static str = $name;
+            const SUMMARY: &'static str = $summary;
+            const IN_LINUX: bool = false;
+            const GAUGES: &'static [Gauge] = &[
+                cobalt_sce::CE_COUNT,
+                cobalt_sce::SCE_COUNT,
+                cobalt_sce::P_BLUE,
+                gauge("bulk_flows", "", "flows that wait in the bulk queue"),
+            ];
+
+            fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+                self.cobalt.line.finish(given)
             }
         }
 
         impl Qdisc for $config {
-            const NAME: &'static str = $name;
-            const SUMMARY: &'static str = $summary;
-            const PARAMS: &'static [Param] = &PARAMS_OFF;
-
-            fn parse(args: &mut Args) -> Result<Self, TcError> {
-                $config::default().0.parse(args, |_, _| Ok(false)).map($config)
-            }
-            fn canonical(&self) -> String {
-                self.0.canonical()
-            }
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
-                Box::new(CnqQdisc::new(&self.0, $law))
+                Box::new(CnqQdisc::new(&self.cobalt, $law))
             }
         }
     };

@@ -18,9 +18,9 @@
 
 use super::blue::Blue;
 use super::inverse_sqrt::{inverse_sqrt, scale};
-use super::line::{self, Line};
+use super::line::Line;
 use super::{Gauges, MarkReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use crate::params::{Gauge, gauge, nested, number, params};
 use crate::time::{Span, Time};
 
 /// BLUE starts at so many intervals (Linux).
@@ -278,78 +278,24 @@ impl Cobalt {
     }
 }
 
-/// The parameters by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct CobaltConfig {
-    pub line: Line,
-    /// SCE intervals in a CE interval; 0: no SCE marks.
-    pub sce_thresh: u32,
+/// What [`Cobalt::probe`] tells.
+pub const CE_COUNT: Gauge = gauge("ce_count", "", "count of the schedule for CE marks and drops");
+pub const SCE_COUNT: Gauge = gauge("sce_count", "", "count of the schedule for SCE marks");
+pub const P_BLUE: Gauge = gauge("p_blue", "", "drop probability of BLUE");
+
+params! {
+    /// The parameters by their names in `tc`.
+    pub struct CobaltConfig {
+        line: Line = Line::default(), nested();
+        /// SCE interval is rtt divided by this; its target is rtt/40
+        sce_thresh: u32 = 0, number(1..=SCE_THRESH_MAX)
+            .called(&["sce-thresh"])
+            .also("sce", |n| *n = 1, "sce-thresh 1")
+            .or("no-sce", 0, "no SCE marks"), "chromi/sce";
+    }
 }
 
-const SCE: [Param; 3] = [
-    param(
-        "sce-thresh",
-        "NUMBER",
-        "",
-        "SCE interval is rtt divided by this, 1 to 1024; target rtt/40",
-    ),
-    param("sce", "", "", "sce-thresh 1"),
-    param("no-sce", "", "", "no SCE marks"),
-];
-
-/// Without `sce`, these do not mark SCE.
-pub const PARAMS_OFF: [Param; 35] = {
-    let mut all = tc::join::<35>(&[&line::PARAMS, &SCE]);
-    all[34].default = "yes";
-    all
-};
-/// Without `no-sce`, these mark SCE.
-pub const PARAMS_ON: [Param; 35] = {
-    let mut all = tc::join::<35>(&[&line::PARAMS, &SCE]);
-    all[32].default = "4";
-    all
-};
-
 impl CobaltConfig {
-    pub fn new(sce_thresh: u32) -> CobaltConfig {
-        CobaltConfig { line: Line::default(), sce_thresh }
-    }
-
-    /// `own` takes a further keyword of the qdisc.
-    pub fn parse(
-        mut self,
-        args: &mut Args,
-        mut own: impl FnMut(&str, &mut Args) -> Result<bool, TcError>,
-    ) -> Result<CobaltConfig, TcError> {
-        let mut line = line::Reader::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "sce" => self.sce_thresh = 1,
-                "no-sce" => self.sce_thresh = 0,
-                "sce-thresh" => self.sce_thresh = args.number(1, SCE_THRESH_MAX)?,
-                _ if line.takes(keyword, args)? || own(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
-        }
-        self.line = line.finish();
-        Ok(self)
-    }
-
-    pub fn canonical(&self) -> String {
-        let Line { raw, overhead, mpu, cells, rtt, .. } = self.line;
-        let sce = match self.sce_thresh {
-            0 => "no-sce".to_owned(),
-            n => format!("sce-thresh {n}"),
-        };
-        format!(
-            "{} {}{} overhead {overhead} mpu {mpu} rtt {} {sce}",
-            self.line.bandwidth(),
-            if raw { "raw " } else { "" },
-            cells.keyword(),
-            tc::format_time(rtt),
-        )
-    }
-
     pub fn params(&self) -> CobaltParams {
         self.params_divided(1)
     }

@@ -18,20 +18,15 @@
 //! Delays are nanoseconds here, which Linux cuts to units of 1.024 us. The schedule of signals is in
 //! those units here too: at thousands of drops per second, what is cut off makes a percent.
 
-use super::fifo::Queue;
 use super::inverse_sqrt::newton_step;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Gauge, MICROSECOND, gauge, nested, number, params, time, unsaid, words,
+};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 
-/// Linux; RFC 8289 has no limit.
-const LIMIT: u32 = 1000;
-/// As RFC 8289: 5 to 10 % of the interval.
-const TARGET: Span = Span::from_millis(5);
-/// As RFC 8289: longer than most RTTs.
-const INTERVAL: Span = Span::from_millis(100);
 /// No signals while no more than this waits (Linux).
 const MIN_BACKLOG: u64 = MTU_FRAME as u64;
 /// An episode that begins within so many intervals after the last one goes on from its rate (as
@@ -44,68 +39,36 @@ const TICK_LOG: u32 = 10;
 /// Linux compares times as 32 signed bits of 1.024 us; longer ones would be negative.
 const TIME_MAX: Span = Span::from_micros(2_199_023_255);
 
-/// What `codel` and `fq_codel` have in common, by the names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct CodelParams {
-    pub target: Span,
-    pub interval: Span,
-    /// Mark instead of dropping, where the packet can be marked.
-    pub ecn: bool,
-    /// Beyond this delay every packet is marked, besides the law and whatever `ecn` says.
-    pub ce_threshold: Option<Span>,
-    /// Only those whose DS field (DSCP and ECN), masked, has this value; a mask of 0 means all.
-    pub ce_threshold_selector: u8,
-    pub ce_threshold_mask: u8,
+params! {
+    /// What `codel` and `fq_codel` have in common, by the names in `tc`.
+    pub struct CodelParams {
+        /// a standing delay from here on is too long
+        target: Span = Span::from_millis(5), time(MICROSECOND..=TIME_MAX), "as RFC 8289: 5 to 10 % of the interval";
+        /// how long it may stand; about the longest RTT
+        interval: Span = Span::from_millis(100), time(MICROSECOND..=TIME_MAX), "as RFC 8289";
+        ecn: bool = false, words([
+            ("ecn", true, "mark instead of dropping, where the packet can be marked"),
+            ("noecn", false, "drop, whatever the packet's codepoint"),
+        ]), "Linux";
+        /// beyond, every packet that can be marked is, besides the law and whatever `ecn` says
+        ce_threshold: Option<Span> = None, time(Span::ZERO..=TIME_MAX).optional(), "Linux";
+        /// Only those whose DS field (DSCP and ECN) it selects.
+        selector: Option<Selector> = None, unsaid();
+    }
+}
+
+/// Those whose DS field, masked, has this value.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selector {
+    pub value: u8,
+    pub mask: u8,
 }
 
 impl CodelParams {
-    pub const fn new(ecn: bool) -> Self {
-        CodelParams {
-            target: TARGET,
-            interval: INTERVAL,
-            ecn,
-            ce_threshold: None,
-            ce_threshold_selector: 0,
-            ce_threshold_mask: 0,
-        }
-    }
-
     #[inline]
     fn selects<P: Pkt>(&self, pkt: &P) -> bool {
         let ds_field = pkt.dscp() << 2 | pkt.ecn().bits();
-        self.ce_threshold_mask == 0
-            || ds_field & self.ce_threshold_mask == self.ce_threshold_selector
-    }
-
-    /// Reads the value of a keyword that both qdiscs have; false if it is none of those.
-    pub fn read(&mut self, keyword: &str, args: &mut Args) -> Result<bool, TcError> {
-        const EXPECTED: &str = "a time above zero such as 5ms, at most 2199s";
-        let positive = |s: &str| tc::parse_time(s).filter(|&t| t > Span::ZERO && t <= TIME_MAX);
-        match keyword {
-            "target" => self.target = args.value(EXPECTED, positive)?,
-            "interval" => self.interval = args.value(EXPECTED, positive)?,
-            "ecn" => self.ecn = true,
-            "noecn" => self.ecn = false,
-            "ce_threshold" => {
-                let any = |s: &str| tc::parse_time(s).filter(|&t| t <= TIME_MAX);
-                self.ce_threshold = Some(args.value("a time such as 1ms, at most 2199s", any)?);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    pub fn canonical(&self) -> String {
-        let mut text = format!(
-            "target {} interval {} {}",
-            tc::format_time(self.target),
-            tc::format_time(self.interval),
-            if self.ecn { "ecn" } else { "noecn" },
-        );
-        if let Some(threshold) = self.ce_threshold {
-            text += &format!(" ce_threshold {}", tc::format_time(threshold));
-        }
-        text
+        self.selector.is_none_or(|by| ds_field & by.mask == by.value)
     }
 }
 
@@ -251,17 +214,12 @@ impl Codel {
     }
 }
 
-/// The parameters of `codel`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct CodelConfig {
-    /// In packets.
-    pub limit: u32,
-    pub params: CodelParams,
-}
-
-impl Default for CodelConfig {
-    fn default() -> Self {
-        CodelConfig { limit: LIMIT, params: CodelParams::new(false) }
+params! {
+    /// The parameters of `codel`.
+    pub struct CodelConfig {
+        /// what the queue holds at most, in packets; tail drop
+        limit: u32 = 1000, number(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 8289 has no limit";
+        params: CodelParams = CodelParams::default(), nested();
     }
 }
 
@@ -299,41 +257,22 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     }
 }
 
-pub(super) const TARGET_PARAM: Param =
-    param("target", "TIME", "5ms", "a standing delay from here on is too long");
-pub(super) const INTERVAL_PARAM: Param =
-    param("interval", "TIME", "100ms", "how long it may stand; about the longest RTT");
-pub(super) const CE_THRESHOLD_PARAM: Param =
-    param("ce_threshold", "TIME", "", "beyond, every packet that can be marked is");
+/// What [`Codel::probe`] tells, as `tc -s` calls it.
+pub const GAUGES: &[Gauge] = &[
+    gauge("count", "", "signals of this episode"),
+    gauge("lastcount", "", "the count when the episode began"),
+    gauge("dropping", "", "1 within an episode"),
+    gauge("drop_next_s", "s", "when the next signal is due, in the run's time"),
+    gauge("ldelay_ms", "ms", "delay of the last packet"),
+];
 
-impl Qdisc for CodelConfig {
+impl Described for CodelConfig {
     const NAME: &'static str = "codel";
     const SUMMARY: &'static str = "one queue with controlled delay (CoDel, RFC 8289)";
-    const PARAMS: &'static [Param] = &[
-        param("limit", "PACKETS", "1000", "what the queue holds at most; tail drop"),
-        TARGET_PARAM,
-        INTERVAL_PARAM,
-        param("ecn", "", "", "mark instead of dropping"),
-        param("noecn", "", "yes", "drop, whatever the packet's codepoint"),
-        CE_THRESHOLD_PARAM,
-    ];
+    const GAUGES: &'static [Gauge] = GAUGES;
+}
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = CodelConfig::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.number(1, u32::MAX)?,
-                _ if config.params.read(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
-        }
-        Ok(config)
-    }
-
-    fn canonical(&self) -> String {
-        format!("limit {} {}", self.limit, self.params.canonical())
-    }
-
+impl Qdisc for CodelConfig {
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let codel = Codel::default();
         Box::new(CodelQueue { queue: Queue::new(), codel, config: self.clone() })

@@ -19,11 +19,16 @@
 //! slopes are those of both: p_C = 1 at 0.5 s, p_L = 1 at 0.25 s. The drafts write them as shifts
 //! to the right, with the signs the other way round. Nothing is done about overload but tail drop.
 
-use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, Coupled, Kind, Queues, SchedulerConfig, age};
-use super::{Aqm, Backlog, Gauges, MarkReason, Pkt, QueueCx};
+use super::scheduler::{
+    BANDS, C, Coupled, Kind, P_C, P_L, P_L_COUPLED, P_L_NATIVE, Queues, SchedulerConfig, age,
+};
+use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Gauge, Spec, any_time, gauge, nested, number, params, signed, some_time, value,
+    words,
+};
 use crate::rng::Rng;
-use crate::tc::{self, Args, Param, TcError, param};
+use crate::tc;
 use crate::time::Span;
 use crate::units::MTU_FRAME;
 
@@ -32,25 +37,37 @@ const SLOPE_MAX: i32 = 16;
 const EWMA_MAX: u32 = 16;
 const U_MAX: u32 = 8;
 
-/// The parameters, by their names in the drafts.
-#[derive(Clone, PartialEq, Debug)]
-pub struct CurvyRed {
-    /// Of both queues together, as time at the rate that the link has at first.
-    pub limit: Span,
-    /// Slope of sqrt(p_C), as a power of two per second.
-    pub s_c: i32,
-    /// Slope of the coupled p_L, as a power of two per second.
-    pub s_l: i32,
-    /// The smoothed delay moves by 2^-f of the difference.
-    pub f: u32,
-    pub t: Threshold,
-    /// Curviness.
-    pub u: u32,
-    pub min_th: Span,
-    pub smoothed: bool,
-    /// ECT(0) goes to L as well, not ECT(1) and CE only.
-    pub any_ect: bool,
-    pub scheduler: SchedulerConfig,
+params! {
+    /// The parameters, by their names in RFC 9332 Appendix B.
+    pub struct CurvyRed {
+        /// what both queues hold at most, as time at the rate that the link has at first
+        limit: Span = Span::from_millis(250), some_time(), "as RFC 9332 A.1";
+        /// slope of sqrt(p_C): 2^s_c per second of delay
+        s_c: i32 = 1, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332 Appendix B";
+        /// slope of the coupled p_L: 2^s_l per second of delay
+        s_l: i32 = 2, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332 Appendix B";
+        /// C's delay is smoothed with a weight of 2^-f
+        f: u32 = 5, number(0..=EWMA_MAX).shown("BITS"), "RFC 9332 Appendix B";
+        /// beyond, L marks every packet: 7570b, 1ms
+        t: Threshold = Threshold::Bytes(5 * MTU_FRAME), threshold(), "RFC 9332 Appendix B";
+        /// curviness: random numbers for L, twice as many for C
+        u: u32 = 1, number(1..=U_MAX), "RFC 9332 Appendix B";
+        /// delay where the curves begin
+        min_th: Span = Span::ZERO, any_time(), "RFC 9332 Appendix B";
+        smoothed: bool = false, words([
+            ("smoothed", true, "L sees the smoothed delay of C"),
+            ("instantaneous", false, "L sees the age of C's head"),
+        ]), "RFC 9332 Appendix B";
+        any_ect: bool = false, words([
+            ("l4s_ect", false, "ECT(1) and CE go to L"),
+            ("any_ect", true, "ECT(0) goes there as well"),
+        ]), "as RFC 9332 Section 2.3";
+        scheduler: SchedulerConfig = SchedulerConfig {
+            kind: Kind::Strict,
+            tshift: Span::from_millis(50),
+            ..SchedulerConfig::default()
+        }, nested();
+    }
 }
 
 /// What L compares before it marks natively.
@@ -60,27 +77,6 @@ pub enum Threshold {
     Bytes(u32),
     /// The packet's own wait.
     Time(Span),
-}
-
-impl Default for CurvyRed {
-    fn default() -> Self {
-        CurvyRed {
-            limit: Span::from_millis(250),
-            s_c: 1,
-            s_l: 2,
-            f: 5,
-            t: Threshold::Bytes(5 * MTU_FRAME),
-            u: 1,
-            min_th: Span::ZERO,
-            smoothed: false,
-            any_ect: false, // as RFC 9332 Section 2.3
-            scheduler: SchedulerConfig {
-                kind: Kind::Strict,
-                tshift: Span::from_millis(50),
-                classic_protection: 10,
-            },
-        }
-    }
 }
 
 /// The queue at work.
@@ -187,81 +183,21 @@ impl<P: Pkt + Send> Aqm<P> for CurvyRedQueue<P> {
     }
 }
 
-impl Qdisc for CurvyRed {
+impl Described for CurvyRed {
     const NAME: &'static str = "curvy_red";
     const SUMMARY: &'static str =
         "coupled dual queue whose probabilities are curves of the delay (RFC 9332 Appendix B)";
-    const PARAMS: &'static [Param] = &{
-        let [scheduler, tshift, protection] = SchedulerConfig::params("strict", "50ms");
-        [
-            param("limit", "TIME", "250ms", "what both queues hold at most, at the link's rate"),
-            param("s_c", "BITS", "1", "slope of sqrt(p_C): 2^s_c per second of delay"),
-            param("s_l", "BITS", "2", "slope of the coupled p_L: 2^s_l per second of delay"),
-            param("f", "BITS", "5", "C's delay is smoothed with a weight of 2^-f"),
-            param("t", "BYTES|TIME", "7570b", "beyond, L marks every packet: 7570b, 1ms"),
-            param("u", "NUMBER", "1", "curviness: random numbers for L, twice as many for C"),
-            param("min_th", "TIME", "0us", "delay where the curves begin"),
-            param("smoothed", "", "", "L sees the smoothed delay of C"),
-            param("instantaneous", "", "yes", "L sees the age of C's head"),
-            param("l4s_ect", "", "yes", "ECT(1) and CE go to L"),
-            param("any_ect", "", "", "ECT(0) goes there as well"),
-            scheduler,
-            tshift,
-            protection,
-        ]
-    };
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[
+        P_C,
+        P_L_COUPLED,
+        P_L_NATIVE,
+        P_L,
+        gauge("smoothed_qdelay_ms", "ms", "smoothed delay of C"),
+    ];
+}
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = CurvyRed::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.time()?,
-                "s_c" => config.s_c = parse_slope(args)?,
-                "s_l" => config.s_l = parse_slope(args)?,
-                "f" => config.f = args.number(0, EWMA_MAX)?,
-                "t" => {
-                    let expected = "a size with its unit such as 7570b or a time such as 1ms";
-                    config.t = args.value(expected, |s| {
-                        let has_unit = s.ends_with(|c: char| c.is_ascii_alphabetic());
-                        let bytes = tc::parse_size(s).filter(|_| has_unit).map(Threshold::Bytes);
-                        let time = tc::parse_time(s).filter(|_| has_unit).map(Threshold::Time);
-                        bytes.or(time)
-                    })?;
-                }
-                "u" => config.u = args.number(1, U_MAX)?,
-                "min_th" => {
-                    config.min_th = args.value("a time such as 0us or 10ms", tc::parse_time)?;
-                }
-                "smoothed" => config.smoothed = true,
-                "instantaneous" => config.smoothed = false,
-                "l4s_ect" => config.any_ect = false,
-                "any_ect" => config.any_ect = true,
-                _ if config.scheduler.parse(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
-        }
-        Ok(config)
-    }
-
-    fn canonical(&self) -> String {
-        let t = match self.t {
-            Threshold::Bytes(bytes) => format!("{bytes}b"),
-            Threshold::Time(time) => tc::format_time(time),
-        };
-        format!(
-            "limit {} s_c {} s_l {} f {} t {t} u {} min_th {} {} {} {}",
-            tc::format_time(self.limit),
-            self.s_c,
-            self.s_l,
-            self.f,
-            self.u,
-            tc::format_time(self.min_th),
-            if self.smoothed { "smoothed" } else { "instantaneous" },
-            if self.any_ect { "any_ect" } else { "l4s_ect" },
-            self.scheduler.canonical(),
-        )
-    }
-
+impl Qdisc for CurvyRed {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let mut coupled = Coupled::new(&self.scheduler, self.limit, link.rate);
         coupled.any_ect = self.any_ect;
@@ -272,8 +208,21 @@ impl Qdisc for CurvyRed {
     }
 }
 
-fn parse_slope(args: &mut Args) -> Result<i32, TcError> {
-    args.value(&format!("a whole number from -{SLOPE_MAX} to {SLOPE_MAX}"), |s| {
-        s.parse().ok().filter(|slope| (-SLOPE_MAX..=SLOPE_MAX).contains(slope))
-    })
+fn threshold() -> Spec<Threshold> {
+    value(
+        "BYTES|TIME",
+        "a size with its unit such as 7570b or a time such as 1ms",
+        |s| {
+            let has_unit = s.ends_with(|c: char| c.is_ascii_alphabetic());
+            let bytes = tc::parse_size(s).filter(|_| has_unit).map(Threshold::Bytes);
+            let time = tc::parse_time(s).filter(|_| has_unit).map(Threshold::Time);
+            bytes.or(time)
+        },
+        |t| match t {
+            Threshold::Bytes(bytes) => format!("{bytes}b"),
+            Threshold::Time(time) => tc::format_time(*time),
+        },
+        |rng| format!("{}{}", rng.below(20_000), if rng.below(2) == 0 { "us" } else { "b" }),
+        vec!["5".to_owned(), "5parsecs".to_owned()],
+    )
 }

@@ -12,10 +12,10 @@
 //! since it has siblings). Frequencies have 16 bits after the point there, as here; the packet
 //! that leaves the queue empty is not dropped. There is no limit to what may wait.
 
-use super::fifo::Queue;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{Described, Gauge, Spec, gauge, params, value};
+use crate::tc;
 use crate::time::{Span, Time};
 
 const SECOND: i64 = 1_000_000_000;
@@ -135,21 +135,19 @@ impl Jitter {
     }
 }
 
-/// The parameters, by their names in `tc`. Frequency 0 turns a controller off.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DelticConfig {
-    pub sce_resonance: Frequency,
-    pub ecn_resonance: Frequency,
-    pub drop_resonance: Frequency,
-}
-
-impl Default for DelticConfig {
-    fn default() -> Self {
-        DelticConfig {
-            sce_resonance: Frequency::hz(SCE_HZ),
-            ecn_resonance: Frequency::hz(ECN_HZ),
-            drop_resonance: Frequency::hz(DROP_HZ),
-        }
+params! {
+    /// The parameters, by their names in `tc`; zero switches a controller off.
+    pub struct DelticConfig {
+        /// frequency of SCE marks, and 1 / their target
+        sce_resonance: Frequency = Frequency::hz(SCE_HZ), frequency()
+            .called(&["sce-resonance"]).or("no-sce", Frequency(0), "no SCE marks"), "chromi/sce: a target of 5 ms";
+        /// frequency of CE marks, and 1 / their target
+        ecn_resonance: Frequency = Frequency::hz(ECN_HZ), frequency()
+            .called(&["ecn-resonance"]).or("no-ecn", Frequency(0), "no CE marks"), "chromi/sce: 25 ms";
+        /// frequency of drops, and 1 / their target
+        drop_resonance: Frequency = Frequency::hz(DROP_HZ), frequency()
+            .called(&["drop-resonance"])
+            .or("no-drop", Frequency(0), "no drops but those for CE marks on Not-ECT"), "chromi/sce: 125 ms";
     }
 }
 
@@ -191,8 +189,7 @@ impl Controls {
     }
 
     pub fn probe(&self, out: &mut dyn Gauges) {
-        let names = ["sce_signals_hz", "ce_signals_hz", "drop_signals_hz"];
-        for (name, control) in names.into_iter().zip([&self.sce, &self.ecn, &self.drop]) {
+        for (name, control) in SIGNALS.into_iter().zip([&self.sce, &self.ecn, &self.drop]) {
             if let Some(control) = control {
                 out.gauge(name, control.rate_hz());
             }
@@ -244,77 +241,43 @@ impl<P: Pkt + Send> Aqm<P> for Deltic<P> {
     }
 }
 
-pub const PARAMS: [Param; 6] = [
-    param("sce-resonance", "FREQ", "200Hz", "frequency of SCE marks, and 1 / their target"),
-    param("no-sce", "", "", "no SCE marks"),
-    param("ecn-resonance", "FREQ", "40Hz", "frequency of CE marks, and 1 / their target"),
-    param("no-ecn", "", "", "no CE marks"),
-    param("drop-resonance", "FREQ", "8Hz", "frequency of drops, and 1 / their target"),
-    param("no-drop", "", "", "no drops but those for CE marks on Not-ECT"),
-];
-
-impl DelticConfig {
-    /// True if the keyword was one of the controllers'.
-    pub fn takes(&mut self, keyword: &str, args: &mut Args) -> Result<bool, TcError> {
-        let (controller, given) = match keyword {
-            "no-sce" => (&mut self.sce_resonance, false),
-            "no-ecn" => (&mut self.ecn_resonance, false),
-            "no-drop" => (&mut self.drop_resonance, false),
-            "sce-resonance" => (&mut self.sce_resonance, true),
-            "ecn-resonance" => (&mut self.ecn_resonance, true),
-            "drop-resonance" => (&mut self.drop_resonance, true),
-            _ => return Ok(false),
-        };
-        *controller = if given { args.value(FREQUENCY, parse_frequency)? } else { Frequency(0) };
-        Ok(true)
-    }
-
-    pub fn canonical(&self) -> String {
-        let one = |name: &str, f: Frequency| match f.0 {
-            0 => format!("no-{name}"),
-            _ => format!("{name}-resonance {}Hz", f.as_hz()),
-        };
-        format!(
-            "{} {} {}",
-            one("sce", self.sce_resonance),
-            one("ecn", self.ecn_resonance),
-            one("drop", self.drop_resonance),
-        )
-    }
+fn frequency() -> Spec<Frequency> {
+    value(
+        "FREQ",
+        "a frequency below 65536 Hz such as 200Hz, 0.2kHz or 200",
+        |s| {
+            let (number, unit) = tc::parse_float(s)?;
+            let hz = number
+                * match unit.to_ascii_lowercase().as_str() {
+                    "" | "hz" => 1.0,
+                    "khz" => 1e3,
+                    _ => return None,
+                };
+            let fits = (0.0..65536.0).contains(&hz);
+            fits.then(|| Frequency((hz * f64::from(1 << SHIFT)) as u32))
+        },
+        |f| format!("{}Hz", f.as_hz()),
+        |rng| format!("{:.2}Hz", 500.0 * rng.unit()),
+        vec!["65536".to_owned(), "-1Hz".to_owned(), "1s".to_owned()],
+    )
 }
 
-const FREQUENCY: &str = "a frequency below 65536 Hz such as 200Hz, 0.2kHz or 200";
+const SIGNALS: [&str; 3] = ["sce_signals_hz", "ce_signals_hz", "drop_signals_hz"];
 
-fn parse_frequency(text: &str) -> Option<Frequency> {
-    let (number, unit) = tc::parse_float(text)?;
-    let hz = number
-        * match unit.to_ascii_lowercase().as_str() {
-            "" | "hz" => 1.0,
-            "khz" => 1e3,
-            _ => return None,
-        };
-    let fits = (0.0..65536.0).contains(&hz);
-    fits.then(|| Frequency((hz * f64::from(1 << SHIFT)) as u32))
-}
-
-impl Qdisc for DelticConfig {
+impl Described for DelticConfig {
     const NAME: &'static str = "deltic";
     const SUMMARY: &'static str =
         "delay time control: a delta-sigma integrator each for SCE marks, CE marks and drops";
-    const PARAMS: &'static [Param] = &PARAMS;
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[
+        gauge(SIGNALS[0], "Hz", "SCE marks per second that the controller is at"),
+        gauge(SIGNALS[1], "Hz", "the same of CE marks"),
+        gauge(SIGNALS[2], "Hz", "the same of drops"),
+        gauge("jitter_ms", "ms", "delay forgiven as the link's own pace"),
+    ];
+}
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = Self::default();
-        while let Some(keyword) = args.keyword() {
-            if !config.takes(keyword, args)? {
-                return Err(args.unknown());
-            }
-        }
-        Ok(config)
-    }
-    fn canonical(&self) -> String {
-        self.canonical()
-    }
+impl Qdisc for DelticConfig {
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let controls = Controls::new(self);
         Box::new(Deltic { queue: Queue::new(), controls, jitter: Jitter::default() })

@@ -25,10 +25,13 @@
 
 use super::docsis_pie::{self, DocsisPie};
 use super::queue_protection::{QueueProtection, Thresholds};
-use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, L, Queues, Wrr};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Gauge, Given, MICROSECOND, Refused, Spec, choice, count, gauge, nested, params,
+    some_time, time, value, words,
+};
+use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
@@ -46,26 +49,42 @@ const LG_RANGE_MAX: u8 = 25;
 const VQ_INTERVAL: Span = Span::from_micros(500);
 const LG_VQ_EWMA: u32 = 7;
 
-/// The parameters. Defaults are those of DOCSIS 3.1 MULPI.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DocsisConfig {
-    /// Aggregate maximum sustained rate; none: that of the link.
-    pub amsr: Option<Rate>,
-    /// k in tenths.
-    pub coupling_factor: u8,
-    /// Of L, in 1/256.
-    pub weight: u8,
-    pub target: Span,
-    pub classic_buffer: Buffer,
-    pub ll_buffer: Buffer,
-    /// DSCP of non-queue-building traffic.
-    pub nqb: Option<u8>,
-    pub iaqm: bool,
-    pub maxth: Span,
-    pub lg_range: u8,
-    pub ll_estimator: LlEstimator,
-    pub qprotect: bool,
-    pub thresholds: Thresholds,
+params! {
+    /// The parameters. Defaults are those of DOCSIS 3.1 MULPI.
+    pub struct DocsisConfig {
+        /// aggregate maximum sustained rate, at which delays are estimated
+        amsr: Option<Rate> = None, amsr(), "the rate of the link";
+        /// k in p_CL = k sqrt(p_C), in steps of 0.1
+        coupling_factor: u8 = 20, tenths(), "MULPI";
+        /// share of the link granted to L, in 1/256
+        weight: u8 = 230, count(1..=u8::MAX), "MULPI";
+        /// delay that the controller of C aims at
+        target: Span = Span::from_millis(10), some_time(), "MULPI";
+        /// what C holds at most: at amsr, 64kb
+        classic_buffer: Buffer = Buffer::Time(Span::from_millis(100)), buffer(), "MULPI";
+        /// what L holds; as a time at least 40000 B
+        ll_buffer: Buffer = Buffer::Time(Span::from_millis(10)), buffer(), "MULPI";
+        /// packets with this DSCP go to the L queue as well
+        nqb: Option<u8> = Some(45), count(0..=63).shown("DSCP").optional()
+            .or("nonqb", None, "only ECT(1) and CE go there"), "RFC 9956";
+        iaqm: bool = true, words([
+            ("iaqm", true, "mark in L"),
+            ("noiaqm", false, "do not mark in L"),
+        ]), "MULPI";
+        /// delay of L from which on every packet is marked
+        maxth: Span = Span::from_millis(1), time(MICROSECOND..=MAXTH_MAX).takes("a time from 1us to 65535us"), "MULPI";
+        /// the ramp below it spans 2^NUMBER ns
+        lg_range: u8 = 19, count(0..=LG_RANGE_MAX), "MULPI";
+        /// delay of L: its bytes, or a virtual queue
+        ll_estimator: LlEstimator = LlEstimator::Queue, choice(
+            "queue|vq", [("queue", LlEstimator::Queue), ("vq", LlEstimator::Vq)]
+        ), "MULPI";
+        qprotect: bool = true, words([
+            ("qprotect", true, "send packets of queue-building flows to C"),
+            ("noqprotect", false, "leave them in L"),
+        ]), "MULPI";
+        thresholds: Thresholds = Thresholds::default(), nested();
+    }
 }
 
 /// The size of a buffer.
@@ -83,31 +102,6 @@ pub enum LlEstimator {
     Queue,
     /// `qdelayCoupledV`: the bytes that would be there, were L alone.
     Vq,
-}
-
-impl Default for DocsisConfig {
-    fn default() -> Self {
-        let maxth = Span::from_millis(1);
-        DocsisConfig {
-            amsr: None,
-            coupling_factor: 20,
-            weight: 230,
-            target: Span::from_millis(10),
-            classic_buffer: Buffer::Time(Span::from_millis(100)),
-            ll_buffer: Buffer::Time(Span::from_millis(10)),
-            nqb: Some(45), // RFC 9956
-            iaqm: true,
-            maxth,
-            lg_range: 19,
-            ll_estimator: LlEstimator::Queue,
-            qprotect: true,
-            thresholds: Thresholds {
-                critical_ql: maxth,
-                critical_score: Span::from_millis(4),
-                lg_aging: 19,
-            },
-        }
-    }
 }
 
 /// The native marking probability of L over its delay (`calcProbNative`, RFC 9957 Section 4.2.4).
@@ -360,101 +354,32 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     }
 }
 
-impl Qdisc for DocsisConfig {
+impl Described for DocsisConfig {
     const NAME: &'static str = "docsis_ll";
     const SUMMARY: &'static str =
         "dual queue of Low Latency DOCSIS, coupled PIE with queue protection (RFC 9957)";
-    const PARAMS: &'static [Param] = &[
-        param("amsr", "RATE|link", "link", "aggregate rate, at which delays are estimated"),
-        param("coupling_factor", "NUMBER", "2", "k in p_CL = k sqrt(p_C), in steps of 0.1"),
-        param("weight", "NUMBER", "230", "share of the link granted to L, in 1/256"),
-        param("target", "TIME", "10ms", "delay that the controller of C aims at"),
-        param("classic_buffer", "TIME|BYTES", "100ms", "what C holds at most: at amsr, 64kb"),
-        param("ll_buffer", "TIME|BYTES", "10ms", "what L holds; as a time at least 40000 B"),
-        param("nqb", "DSCP", "45", "packets with this DSCP go to the L queue as well"),
-        param("nonqb", "", "", "only ECT(1) and CE go there"),
-        param("iaqm", "", "yes", "mark in L"),
-        param("noiaqm", "", "", "do not mark in L"),
-        param("maxth", "TIME", "1ms", "delay of L from which on every packet is marked"),
-        param("lg_range", "NUMBER", "19", "the ramp below it spans 2^NUMBER ns"),
-        param("ll_estimator", "queue|vq", "queue", "delay of L: its bytes, or a virtual queue"),
-        param("qprotect", "", "yes", "send packets of queue-building flows to C"),
-        param("noqprotect", "", "", "leave them in L"),
-        param(
-            "critical_ql",
-            "TIME",
-            "1ms",
-            "only while L's delay exceeds this; maxth if that is given",
-        ),
-        param("critical_score", "TIME", "4ms", "and the flow's score this, at that delay"),
-        param("lg_aging", "NUMBER", "19", "scores age at 2^NUMBER marked bytes a second"),
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[
+        P_PRIME,
+        P_C,
+        P_L_COUPLED,
+        gauge("prob_native", "", "native mark probability of the last packet of L"),
+        gauge("drop_prob", "", "PIE's, of a packet of 1024 B; it may exceed 1"),
+        gauge("burst_allowance_ms", "ms", "what is left of the burst allowance"),
+        gauge("vq_ms", "ms", "delay of the virtual queue"),
+        gauge("qprotect_score_ms", "ms", "what the highest score had left at the last update"),
+        gauge("qprotect_sanctioned_packets", "packets", "sent to C so far by queue protection"),
     ];
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = DocsisConfig::default();
-        let mut critical_ql = None;
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "amsr" => config.amsr = args.value(AMSR, parse_amsr)?,
-                "coupling_factor" => {
-                    config.coupling_factor = args.value("a number from 0 to 25.5", parse_tenths)?;
-                }
-                "weight" => config.weight = number(args, 1, u8::MAX)?,
-                "target" => config.target = args.time()?,
-                "classic_buffer" => config.classic_buffer = args.value(BUFFER, Buffer::parse)?,
-                "ll_buffer" => config.ll_buffer = args.value(BUFFER, Buffer::parse)?,
-                "nqb" => config.nqb = Some(number(args, 0, 63)?),
-                "nonqb" => config.nqb = None,
-                "iaqm" => config.iaqm = true,
-                "noiaqm" => config.iaqm = false,
-                "maxth" => {
-                    config.maxth = args.value("a time from 1us to 65535us", |s| {
-                        tc::parse_time(s).filter(|&t| t > Span::ZERO && t <= MAXTH_MAX)
-                    })?;
-                }
-                "lg_range" => config.lg_range = number(args, 0, LG_RANGE_MAX)?,
-                "ll_estimator" => {
-                    config.ll_estimator = args.value("queue or vq", |s| match s {
-                        "queue" => Some(LlEstimator::Queue),
-                        "vq" => Some(LlEstimator::Vq),
-                        _ => None,
-                    })?;
-                }
-                "qprotect" => config.qprotect = true,
-                "noqprotect" => config.qprotect = false,
-                "critical_ql" => critical_ql = Some(args.time()?),
-                "critical_score" => config.thresholds.critical_score = args.time()?,
-                "lg_aging" => config.thresholds.lg_aging = number(args, 1, 30)?,
-                _ => return Err(args.unknown()),
-            }
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        if !given.has("critical_ql") {
+            self.thresholds.critical_ql = self.maxth;
         }
-        config.thresholds.critical_ql = critical_ql.unwrap_or(config.maxth);
-        Ok(config)
+        Ok(())
     }
+}
 
-    fn canonical(&self) -> String {
-        let choose = |yes, when: &'static str, otherwise| if yes { when } else { otherwise };
-        format!(
-            "amsr {} coupling_factor {} weight {} target {} classic_buffer {} ll_buffer {} {} {} \
-             maxth {} lg_range {} ll_estimator {} {} critical_ql {} critical_score {} lg_aging {}",
-            self.amsr.map_or("link".to_owned(), |rate| format!("{}bit", rate.bps())),
-            f64::from(self.coupling_factor) / 10.0,
-            self.weight,
-            tc::format_time(self.target),
-            self.classic_buffer.canonical(),
-            self.ll_buffer.canonical(),
-            self.nqb.map_or("nonqb".to_owned(), |dscp| format!("nqb {dscp}")),
-            choose(self.iaqm, "iaqm", "noiaqm"),
-            tc::format_time(self.maxth),
-            self.lg_range,
-            choose(self.ll_estimator == LlEstimator::Queue, "queue", "vq"),
-            choose(self.qprotect, "qprotect", "noqprotect"),
-            tc::format_time(self.thresholds.critical_ql),
-            tc::format_time(self.thresholds.critical_score),
-            self.thresholds.lg_aging,
-        )
-    }
-
+impl Qdisc for DocsisConfig {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Docsis::new(self.clone(), link))
     }
@@ -467,40 +392,55 @@ impl Buffer {
             Buffer::Time(time) => amsr.bytes_in(time),
         }
     }
-    /// No unit of time is one of size as well; a bare number counts bytes.
-    fn parse(text: &str) -> Option<Buffer> {
-        let bytes = tc::parse_size(text).filter(|&b| b > MAX_FRAME_SIZE).map(Buffer::Bytes);
-        let time = || tc::parse_time(text).filter(|&t| t > Span::ZERO).map(Buffer::Time);
-        if tc::parse_size(text).is_some() { bytes } else { time() }
-    }
-    fn canonical(self) -> String {
-        match self {
-            Buffer::Bytes(bytes) => format!("{bytes}b"),
-            Buffer::Time(time) => tc::format_time(time),
-        }
-    }
 }
 
-const AMSR: &str = "a rate such as 50mbit, or link";
-const BUFFER: &str = "a time above zero such as 100ms, or a size above 2000 B such as 64kb";
+/// No unit of time is one of size as well; a bare number counts bytes.
+fn buffer() -> Spec<Buffer> {
+    value(
+        "TIME|BYTES",
+        "a time above zero such as 100ms, or a size above 2000 B such as 64kb",
+        |s| match tc::parse_size(s) {
+            Some(bytes) => (bytes > MAX_FRAME_SIZE).then_some(Buffer::Bytes(bytes)),
+            None => tc::parse_time(s).filter(|&t| t > Span::ZERO).map(Buffer::Time),
+        },
+        |buffer| match buffer {
+            Buffer::Bytes(bytes) => format!("{bytes}b"),
+            Buffer::Time(time) => tc::format_time(*time),
+        },
+        |rng| match rng.below(2) {
+            0 => format!("{}us", 1 + rng.below(200_000)),
+            _ => format!("{}b", 2001 + rng.below(500_000)),
+        },
+        ["0ms", "2000b", "5parsecs"].map(str::to_owned).into(),
+    )
+}
 
-fn parse_amsr(text: &str) -> Option<Option<Rate>> {
-    if text == "link" {
-        return Some(None);
-    }
-    tc::parse_rate(text).filter(|rate| rate.bps() > 0).map(Some)
+fn amsr() -> Spec<Option<Rate>> {
+    value(
+        "RATE|link",
+        "a rate such as 50mbit, or link",
+        |s| match s {
+            "link" => Some(None),
+            _ => tc::parse_rate(s).filter(|rate| rate.bps() > 0).map(Some),
+        },
+        |rate| rate.map_or("link".to_owned(), |rate| format!("{}bit", rate.bps())),
+        |rng| format!("{}kbit", 8 + rng.below(1_000_000)),
+        vec!["0".to_owned(), "fast".to_owned()],
+    )
 }
 
 /// DOCSIS carries the coupling factor in tenths, in one byte.
-fn parse_tenths(text: &str) -> Option<u8> {
-    let (number, unit) = tc::parse_float(text)?;
-    let tenths = libm::rint(number * 10.0);
-    ((0.0..=255.0).contains(&tenths) && unit.is_empty()).then_some(tenths as u8)
-}
-
-fn number(args: &mut Args, min: u8, max: u8) -> Result<u8, TcError> {
-    args.value(&format!("a whole number from {min} to {max}"), |s| {
-        let n = u8::try_from(tc::parse_count(s)?).ok()?;
-        (min..=max).contains(&n).then_some(n)
-    })
+fn tenths() -> Spec<u8> {
+    value(
+        "NUMBER",
+        "a number from 0 to 25.5",
+        |s| {
+            let (number, unit) = tc::parse_float(s)?;
+            let tenths = libm::rint(number * 10.0);
+            ((0.0..=255.0).contains(&tenths) && unit.is_empty()).then_some(tenths as u8)
+        },
+        |&tenths| (f64::from(tenths) / 10.0).to_string(),
+        |rng| format!("{:.1}", 25.5 * rng.unit()),
+        ["-1", "25.6", "2x"].map(str::to_owned).into(),
+    )
 }

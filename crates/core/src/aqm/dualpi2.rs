@@ -20,11 +20,14 @@
 
 use std::collections::VecDeque;
 
-use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, L, Queues, Wrr};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Gauge, Given, MICROSECOND, Refused, Spec, count, gauge, number, params, percent,
+    some_time, time, value, words,
+};
 use crate::rng::Rng;
-use crate::tc::{self, Args, Param, TcError, param};
+use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 
@@ -39,32 +42,54 @@ const GAIN_MAX: u32 = (1 << 31) - 1;
 const GAIN_SHIFT: u32 = 2;
 const GAIN_NANOSECONDS: u64 = 64;
 /// The kernel keeps tupdate and step_thresh in 32 bits of nanoseconds.
-const TIME_MAX: Span = Span(u32::MAX as u64);
+const SHORT_TIME_MAX: Span = Span::from_micros(u32::MAX as u64 / 1000);
 /// max_rtt in typical_rtts, where only one is given (`tc`).
 const MAX_TO_TYPICAL_RTT: u64 = 6;
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DualPi2Config {
-    /// In packets, both queues together.
-    pub limit: u32,
-    /// In bytes of kernel memory, taken as twice the frame.
-    pub memlimit: u32,
-    pub target: Span,
-    pub tupdate: Span,
-    /// In 1/256 Hz.
-    pub alpha: u32,
-    /// In 1/256 Hz.
-    pub beta: u32,
-    pub coupling_factor: u8,
-    /// Not only ECT(1) and CE belong in L, but ECT(0) too.
-    pub any_ect: bool,
-    pub step_thresh: StepThresh,
-    pub min_qlen_step: u32,
-    pub drop_on_overload: bool,
-    pub drop_enqueue: bool,
-    pub classic_protection: u8,
-    pub split_gso: bool,
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct DualPi2Config {
+        /// what both queues hold at most, in packets
+        limit: u32 = 10_000, count(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 9332 A.1: 250 ms of the link's rate";
+        /// kernel memory, taken as two bytes per byte; without it 3028 B per packet of limit
+        memlimit: u32 = default_memlimit(10_000), count(1..=u32::MAX).shown("BYTES"), "Linux";
+        /// delay that the controller aims at
+        target: Span = Span::from_millis(15), some_time(), "as RFC 9332 A.1";
+        /// time between two updates of the controller
+        tupdate: Span = Span::from_millis(16), time(MICROSECOND..=SHORT_TIME_MAX), "Linux; A.1: min(target, RTT_max/3) = 15 ms";
+        /// integral gain, in steps of 1/256
+        alpha: u32 = 41, gain(), "Linux, 0.16 Hz; A.1: 0.1 tupdate/RTT_max^2 = 0.15 Hz";
+        /// proportional gain, in steps of 1/256
+        beta: u32 = 819, gain(), "Linux, 3.2 Hz; A.1: 0.3/RTT_max = 3 Hz";
+        /// sets target, tupdate, alpha and beta for this longest RTT
+        max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332 A.1";
+        /// sets them for this RTT; max_rtt/6 if only that is given
+        typical_rtt: Option<Span> = None, some_time().optional(), "RFC 9332 A.1";
+        /// k in p_L = k sqrt(p_C)
+        coupling_factor: u8 = 2, number(1..=u8::MAX), "as RFC 9332 A.1";
+        any_ect: bool = false, words([
+            ("l4s_ect", false, "ECT(1) and CE go to the L queue"),
+            ("any_ect", true, "ECT(0) goes there as well"),
+        ]), "as RFC 9332 Section 2.3";
+        /// beyond, L marks every packet: its own wait, or the packets left behind it
+        step_thresh: StepThresh = StepThresh::Time(Span::from_millis(1)), step_thresh(), "Linux; A.1: a ramp around 1 ms";
+        /// no step for a packet that finds L shorter, in packets
+        min_qlen_step: u32 = 0, count(0..=u32::MAX).shown("PACKETS"), "Linux; A.1: no native marks for a queue of one packet";
+        drop_on_overload: bool = true, words([
+            ("drop_on_overload", true, "from k p' > 1 on, drop ECT packets with p'^2"),
+            ("overflow", false, "hold p' at 1/k instead and let the queue grow to its limit"),
+        ]), "Linux";
+        drop_enqueue: bool = false, words([
+            ("drop_dequeue", false, "decide when a packet leaves"),
+            ("drop_enqueue", true, "decide when it arrives"),
+        ]), "Linux";
+        /// share of the link granted to C
+        classic_protection: u8 = 10, percent(0..=100), "Linux";
+        split_gso: bool = true, words([
+            ("split_gso", true, "accepted; every packet is a segment already"),
+            ("no_split_gso", false, "accepted, without effect"),
+        ]), "Linux";
+    }
 }
 
 /// What L compares before it marks natively.
@@ -74,27 +99,6 @@ pub enum StepThresh {
     Time(Span),
     /// The packets left behind it.
     Packets(u32),
-}
-
-impl Default for DualPi2Config {
-    fn default() -> Self {
-        DualPi2Config {
-            limit: 10_000, // RFC 9332 A.1: 250 ms of the link's rate
-            memlimit: default_memlimit(10_000),
-            target: Span::from_millis(15),  // as RFC 9332 A.1
-            tupdate: Span::from_millis(16), // A.1: min(target, RTT_max/3) = 15 ms
-            alpha: 41,                      // 0.16 Hz; A.1: 0.1 tupdate/RTT_max^2 = 0.15 Hz
-            beta: 819,                      // 3.2 Hz; A.1: 0.3/RTT_max = 3 Hz
-            coupling_factor: 2,             // as RFC 9332 A.1
-            any_ect: false,                 // as RFC 9332 Section 2.3
-            step_thresh: StepThresh::Time(Span::from_millis(1)), // A.1: a ramp around 1 ms
-            min_qlen_step: 0,               // A.1: no native marks for a queue of one packet
-            drop_on_overload: true,
-            drop_enqueue: false,
-            classic_protection: 10,
-            split_gso: true,
-        }
-    }
 }
 
 /// The queue at work.
@@ -294,7 +298,6 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         BANDS
     }
 
-    /// p', p_C, the coupled p_L; and the credit, of which `tc -s` shows the hundredfold.
     fn probe(&self, out: &mut dyn Gauges) {
         let p = f64::from(self.p) / f64::from(MAX_PROB);
         out.gauge("p_prime", p);
@@ -304,111 +307,26 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     }
 }
 
-impl Qdisc for DualPi2Config {
+impl Described for DualPi2Config {
     const NAME: &'static str = "dualpi2";
     const SUMMARY: &'static str =
         "coupled dual queue of L4S (RFC 9332) with a squared PI controller";
-    const PARAMS: &'static [Param] = &[
-        param("limit", "PACKETS", "10000", "what both queues hold at most"),
-        param(
-            "memlimit",
-            "BYTES",
-            "30280000",
-            "memory, two bytes per byte; 3028 B per packet of limit",
-        ),
-        param("target", "TIME", "15ms", "delay that the controller aims at"),
-        param("tupdate", "TIME", "16ms", "time between two updates of the controller"),
-        param("alpha", "HZ", "0.16015625", "integral gain, in steps of 1/256"),
-        param("beta", "HZ", "3.19921875", "proportional gain, in steps of 1/256"),
-        param("max_rtt", "TIME", "", "sets target, tupdate, alpha and beta for this longest RTT"),
-        param("typical_rtt", "TIME", "", "sets them for this RTT; max_rtt/6 if only that is given"),
-        param("coupling_factor", "NUMBER", "2", "k in p_L = k sqrt(p_C)"),
-        param("l4s_ect", "", "yes", "ECT(1) and CE go to the L queue"),
-        param("any_ect", "", "", "ECT(0) goes there as well"),
-        param("step_thresh", "TIME|PACKETS", "1ms", "beyond, L marks every packet: 1ms, 5p"),
-        param("min_qlen_step", "PACKETS", "0", "no step for a packet that finds L shorter"),
-        param("drop_on_overload", "", "yes", "from k p' > 1 on, drop ECT packets with p'^2"),
-        param("overflow", "", "", "hold p' at 1/k instead and let the queue grow to its limit"),
-        param("drop_dequeue", "", "yes", "decide when a packet leaves"),
-        param("drop_enqueue", "", "", "decide when it arrives"),
-        param("classic_protection", "PERCENTAGE", "10%", "share of the link granted to C"),
-        param("split_gso", "", "yes", "accepted; every packet is a segment already"),
-        param("no_split_gso", "", "", "accepted, without effect"),
+    const GAUGES: &'static [Gauge] = &[
+        P_PRIME,
+        P_C,
+        P_L_COUPLED,
+        gauge("credit_bytes", "B", "C's turn if positive; `tc -s` shows the hundredfold"),
     ];
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = DualPi2Config::default();
-        let (mut memlimit, mut max_rtt, mut typical_rtt) = (None, None, None);
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.count(1)?,
-                "memlimit" => memlimit = Some(args.count(1)?),
-                "target" => config.target = args.time()?,
-                "tupdate" => config.tupdate = args.value(SHORT_TIME, parse_short_time)?,
-                "alpha" => config.alpha = args.value(GAIN, parse_gain)?,
-                "beta" => config.beta = args.value(GAIN, parse_gain)?,
-                "max_rtt" => max_rtt = Some(args.time()?),
-                "typical_rtt" => typical_rtt = Some(args.time()?),
-                "coupling_factor" => {
-                    config.coupling_factor = args.value("a whole number from 1 to 255", |s| {
-                        u8::try_from(tc::parse_count_any_base(s)?).ok().filter(|&k| k > 0)
-                    })?;
-                }
-                "l4s_ect" => config.any_ect = false,
-                "any_ect" => config.any_ect = true,
-                "step_thresh" => {
-                    let expected =
-                        "a time above zero such as 1ms or a number of packets such as 5p";
-                    config.step_thresh = args.value(expected, |s| {
-                        let packets = tc::parse_packets(s).filter(|&n| n > 0);
-                        let time = parse_short_time(s).map(StepThresh::Time);
-                        time.or(packets.map(StepThresh::Packets))
-                    })?;
-                }
-                "min_qlen_step" => config.min_qlen_step = args.count(0)?,
-                "drop_on_overload" => config.drop_on_overload = true,
-                "overflow" => config.drop_on_overload = false,
-                "drop_dequeue" => config.drop_enqueue = false,
-                "drop_enqueue" => config.drop_enqueue = true,
-                "classic_protection" => {
-                    config.classic_protection =
-                        args.value("a percentage from 0% to 100%", tc::parse_percent)?;
-                }
-                "split_gso" => config.split_gso = true,
-                "no_split_gso" => config.split_gso = false,
-                _ => return Err(args.unknown()),
-            }
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        if !given.has("memlimit") {
+            self.memlimit = default_memlimit(self.limit);
         }
-        config.memlimit = memlimit.unwrap_or(default_memlimit(config.limit));
-        config.tune(max_rtt, typical_rtt, args)?;
-        Ok(config)
+        self.tune(given)
     }
+}
 
-    fn canonical(&self) -> String {
-        let choose = |yes, when: &'static str, otherwise| if yes { when } else { otherwise };
-        format!(
-            "limit {} memlimit {} target {} tupdate {} alpha {} beta {} coupling_factor {} {} \
-             step_thresh {} min_qlen_step {} {} {} classic_protection {}% {}",
-            self.limit,
-            self.memlimit,
-            tc::format_time(self.target),
-            tc::format_time(self.tupdate),
-            f64::from(self.alpha) / GAINS_PER_HZ,
-            f64::from(self.beta) / GAINS_PER_HZ,
-            self.coupling_factor,
-            choose(self.any_ect, "any_ect", "l4s_ect"),
-            match self.step_thresh {
-                StepThresh::Time(time) => tc::format_time(time),
-                StepThresh::Packets(packets) => format!("{packets}p"),
-            },
-            self.min_qlen_step,
-            choose(self.drop_on_overload, "drop_on_overload", "overflow"),
-            choose(self.drop_enqueue, "drop_enqueue", "drop_dequeue"),
-            self.classic_protection,
-            choose(self.split_gso, "split_gso", "no_split_gso"),
-        )
-    }
-
+impl Qdisc for DualPi2Config {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualPi2::new(self.clone(), link.now))
     }
@@ -417,12 +335,8 @@ impl Qdisc for DualPi2Config {
 impl DualPi2Config {
     /// The rules of RFC 9332 A.1 for a longest RTT, as `tc` rounds them; they replace what was given
     /// for target, tupdate, alpha and beta.
-    fn tune(
-        &mut self,
-        max_rtt: Option<Span>,
-        typical_rtt: Option<Span>,
-        args: &Args,
-    ) -> Result<(), TcError> {
+    fn tune(&mut self, given: &Given) -> Result<(), Refused> {
+        let (max_rtt, typical_rtt) = (self.max_rtt.take(), self.typical_rtt.take());
         let (max, typical) = match (max_rtt, typical_rtt) {
             (None, None) => return Ok(()),
             (Some(max), None) => {
@@ -433,7 +347,7 @@ impl DualPi2Config {
         };
         if typical > max {
             let fix = format!("it must not exceed max_rtt {}", tc::format_time(max));
-            return Err(args.refuse("typical_rtt", tc::format_time(typical), fix));
+            return Err(given.refuse("typical_rtt", tc::format_time(typical), fix));
         }
         let max_us = max.as_micros() as f64;
         let tupdate_us = (typical.as_micros() as f64).min(max_us / 3.0).floor().max(1.0);
@@ -442,9 +356,9 @@ impl DualPi2Config {
         let gains = (to_gain(alpha * GAINS_PER_HZ), to_gain(beta * GAINS_PER_HZ));
         let (Some(alpha), Some(beta)) = gains else {
             let keyword = if max_rtt.is_some() { "max_rtt" } else { "typical_rtt" };
-            let given = max_rtt.unwrap_or(typical);
+            let rtt = max_rtt.unwrap_or(typical);
             let fix = "it takes alpha below 1/256 Hz, the smallest gain".to_owned();
-            return Err(args.refuse(keyword, tc::format_time(given), fix));
+            return Err(given.refuse(keyword, tc::format_time(rtt), fix));
         };
         self.target = typical;
         self.tupdate = Span::from_micros(tupdate_us as u64);
@@ -453,22 +367,43 @@ impl DualPi2Config {
     }
 }
 
-const GAIN: &str = "a gain in Hz from 0.00390625 (1/256) to 8388607";
-const SHORT_TIME: &str = "a time above zero such as 16ms, at most 4294967us";
-
 /// The kernel's default: twice the bytes of `limit` full frames.
 fn default_memlimit(limit: u32) -> u32 {
     limit.saturating_mul(2 * MTU_FRAME)
 }
 
-fn parse_short_time(text: &str) -> Option<Span> {
-    tc::parse_time(text).filter(|&t| t > Span::ZERO && t <= TIME_MAX)
+fn step_thresh() -> Spec<StepThresh> {
+    value(
+        "TIME|PACKETS",
+        "a time above zero such as 1ms or a number of packets such as 5p",
+        |s| {
+            let packets = tc::parse_packets(s).filter(|&n| n > 0).map(StepThresh::Packets);
+            let time = tc::parse_time(s).filter(|&t| t > Span::ZERO && t <= SHORT_TIME_MAX);
+            time.map(StepThresh::Time).or(packets)
+        },
+        |thresh| match thresh {
+            StepThresh::Time(time) => tc::format_time(*time),
+            StepThresh::Packets(packets) => format!("{packets}p"),
+        },
+        |rng| format!("{}{}", 1 + rng.below(5000), if rng.below(2) == 0 { "us" } else { "p" }),
+        ["0", "0p", "5s", "5P"].map(str::to_owned).into(),
+    )
 }
 
-fn parse_gain(text: &str) -> Option<u32> {
-    let (hz, unit) = tc::parse_float(text)?;
-    // tc multiplies in single precision.
-    if unit.is_empty() { to_gain(f64::from(hz as f32 * GAINS_PER_HZ as f32)) } else { None }
+fn gain() -> Spec<u32> {
+    value(
+        "HZ",
+        "a gain in Hz from 0.00390625 (1/256) to 8388607",
+        |s| {
+            let (hz, unit) = tc::parse_float(s)?;
+            // tc multiplies in single precision.
+            let gain = f64::from(hz as f32 * GAINS_PER_HZ as f32);
+            if unit.is_empty() { to_gain(gain) } else { None }
+        },
+        |&gain| (f64::from(gain) / GAINS_PER_HZ).to_string(),
+        |rng| format!("{:.3}", 0.01 + 10.0 * rng.unit()),
+        ["0", "0.003", "8388608", "-1", "1Hz"].map(str::to_owned).into(),
+    )
 }
 
 /// Rounds down; above 2^24 to the nearest gain that `tc` can read back in its single precision.

@@ -15,59 +15,52 @@
 //! the packet in hand, so a packet alone gets no native mark; p' is kept between 0 and 1, and p_CL
 //! at most 1.
 
-use super::fifo::Queue;
-use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, Coupled, Kind, L, Queues, SchedulerConfig, age};
-use super::{Aqm, Backlog, Gauges, MarkReason, Pkt, QueueCx};
+use super::queue::Queue;
+use super::scheduler::{
+    BANDS, C, Coupled, L, P_C, P_L, P_L_COUPLED, P_L_NATIVE, P_PRIME, Queues, SchedulerConfig, age,
+};
+use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Gauge, Given, Refused, Spec, any_time, count, nested, number, params, real,
+    some_time, words,
+};
 use crate::rng::Rng;
-use crate::tc::{self, Args, Param, TcError, param};
+
 use crate::time::{Span, Time};
 
 /// Gains derived from an RTT are kept to so many steps per Hz.
 const GAIN_STEPS: f64 = 1e6;
 
-/// The parameters, by their names in RFC 9332 A.1 or else in `tc`'s `dualpi2`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct DualPi2Rfc9332 {
-    /// Of both queues together, as time at the rate that the link has at first.
-    pub limit: Span,
-    pub coupling_factor: u8,
-    pub target: Span,
-    pub tupdate: Span,
-    /// In Hz.
-    pub alpha: f64,
-    /// In Hz.
-    pub beta: f64,
-    pub min_th: Span,
-    pub range: Span,
-    pub th_len: u32,
-    pub p_lmax: f64,
-    pub random: bool,
-    pub scheduler: SchedulerConfig,
-}
-
-impl Default for DualPi2Rfc9332 {
-    fn default() -> Self {
-        let mut config = DualPi2Rfc9332 {
-            limit: Span::from_millis(250),
-            coupling_factor: 2,
-            target: Span::from_millis(15),
-            tupdate: Span::ZERO,
-            alpha: 0.0,
-            beta: 0.0,
-            min_th: Span::from_micros(800),
-            range: Span::from_micros(400),
-            th_len: 1,
-            p_lmax: 1.0,
-            random: false,
-            scheduler: SchedulerConfig {
-                kind: Kind::Wrr,
-                tshift: Span::from_millis(30), // twice the target
-                classic_protection: 10,        // as in Linux
-            },
-        };
-        config.tune(RTT_MAX);
-        config
+params! {
+    /// The parameters, by their names in RFC 9332 A.1 or else in `tc`'s `dualpi2`.
+    pub struct DualPi2Rfc9332 {
+        /// what both queues hold at most, as time at the rate that the link has at first
+        limit: Span = Span::from_millis(250), some_time(), "RFC 9332 A.1";
+        /// k in p_L = k sqrt(p_C)
+        coupling_factor: u8 = 2, number(1..=u8::MAX), "RFC 9332 A.1";
+        /// delay that the controller aims at
+        target: Span = Span::from_millis(15), some_time(), "RFC 9332 A.1";
+        /// sets tupdate, alpha and beta for this worst RTT, 100ms
+        max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332 A.1";
+        /// time between two updates; min(target, max_rtt/3)
+        tupdate: Span = Span::from_millis(15), some_time(), "RFC 9332 A.1";
+        /// integral gain; 0.1 tupdate/max_rtt^2
+        alpha: f64 = 0.15, gain(), "RFC 9332 A.1";
+        /// proportional gain; 0.3/max_rtt
+        beta: f64 = 3.0, gain(), "RFC 9332 A.1";
+        /// delay where the ramp of L begins
+        min_th: Span = Span::from_micros(800), any_time(), "RFC 9332 A.1";
+        /// length of the ramp, 0us for a step
+        range: Span = Span::from_micros(400), any_time(), "RFC 9332 A.1";
+        /// no native mark in an L of so many packets
+        th_len: u32 = 1, count(0..=u32::MAX).shown("PACKETS"), "RFC 9332 A.1";
+        /// coupled probability from which L drops too
+        p_lmax: f64 = 1.0, real("PROBABILITY", "a probability above 0, at most 1", |p| 0.0 < p && p <= 1.0, (0.01, 1.0)), "RFC 9332 A.1";
+        random: bool = false, words([
+            ("recur", false, "hits at regular spacing"),
+            ("random", true, "hits at random"),
+        ]), "RFC 9332 A.1";
+        scheduler: SchedulerConfig = SchedulerConfig::default(), nested();
     }
 }
 
@@ -209,89 +202,32 @@ impl<P: Pkt + Send> Aqm<P> for DualQ<P> {
     }
 }
 
-impl Qdisc for DualPi2Rfc9332 {
+impl Described for DualPi2Rfc9332 {
     const NAME: &'static str = "dualpi2_rfc9332";
     const SUMMARY: &'static str =
         "DualPI2 to the letter of RFC 9332 Appendix A: ramp, regular spacing, limit as time";
-    const PARAMS: &'static [Param] = &{
-        let [scheduler, tshift, protection] = SchedulerConfig::params("wrr", "30ms");
-        [
-            param("limit", "TIME", "250ms", "what both queues hold at most, at the link's rate"),
-            param("coupling_factor", "NUMBER", "2", "k in p_L = k sqrt(p_C)"),
-            param("target", "TIME", "15ms", "delay that the controller aims at"),
-            param("max_rtt", "TIME", "", "sets tupdate, alpha and beta for this worst RTT, 100ms"),
-            param("tupdate", "TIME", "15ms", "time between two updates; min(target, max_rtt/3)"),
-            param("alpha", "HZ", "0.15", "integral gain; 0.1 tupdate/max_rtt^2"),
-            param("beta", "HZ", "3", "proportional gain; 0.3/max_rtt"),
-            param("min_th", "TIME", "800us", "delay where the ramp of L begins"),
-            param("range", "TIME", "400us", "length of the ramp, 0us for a step"),
-            param("th_len", "PACKETS", "1", "no native mark in an L of so many packets"),
-            param("p_lmax", "PROBABILITY", "1", "coupled probability from which L drops too"),
-            param("recur", "", "yes", "hits at regular spacing"),
-            param("random", "", "", "hits at random"),
-            scheduler,
-            tshift,
-            protection,
-        ]
-    };
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[P_PRIME, P_C, P_L_COUPLED, P_L_NATIVE, P_L];
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = DualPi2Rfc9332::default();
-        let mut rtt_max = RTT_MAX;
-        let (mut tupdate, mut alpha, mut beta) = (None, None, None);
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.time()?,
-                "coupling_factor" => {
-                    config.coupling_factor = args.number(1, 255)? as u8;
-                }
-                "target" => config.target = args.time()?,
-                "max_rtt" => rtt_max = args.time()?,
-                "tupdate" => tupdate = Some(args.time()?),
-                "alpha" => alpha = Some(args.value(GAIN, parse_number)?),
-                "beta" => beta = Some(args.value(GAIN, parse_number)?),
-                "min_th" => config.min_th = args.value(TIME, tc::parse_time)?,
-                "range" => config.range = args.value(TIME, tc::parse_time)?,
-                "th_len" => config.th_len = args.count(0)?,
-                "p_lmax" => {
-                    config.p_lmax = args.value("a probability above 0, at most 1", |s| {
-                        parse_number(s).filter(|&p| 0.0 < p && p <= 1.0)
-                    })?;
-                }
-                "recur" => config.random = false,
-                "random" => config.random = true,
-                _ if config.scheduler.parse(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
+    /// The rules of A.1 for a worst RTT.
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        let rtt_max = self.max_rtt.take().unwrap_or(RTT_MAX);
+        if !given.has("tupdate") {
+            let third = Span::from_micros((rtt_max.as_micros() / 3).max(1));
+            self.tupdate = self.target.min(third);
         }
-        config.tune(rtt_max);
-        if let Some(tupdate) = tupdate {
-            config.set_tupdate(tupdate, rtt_max);
+        let rtt_max = rtt_max.as_secs_f64();
+        if !given.has("alpha") {
+            self.alpha = rounded(0.1 * self.tupdate.as_secs_f64() / (rtt_max * rtt_max));
         }
-        config.alpha = alpha.unwrap_or(config.alpha);
-        config.beta = beta.unwrap_or(config.beta);
-        Ok(config)
+        if !given.has("beta") {
+            self.beta = rounded(0.3 / rtt_max);
+        }
+        Ok(())
     }
+}
 
-    fn canonical(&self) -> String {
-        format!(
-            "limit {} coupling_factor {} target {} tupdate {} alpha {} beta {} min_th {} range {} \
-             th_len {} p_lmax {} {} {}",
-            tc::format_time(self.limit),
-            self.coupling_factor,
-            tc::format_time(self.target),
-            tc::format_time(self.tupdate),
-            self.alpha,
-            self.beta,
-            tc::format_time(self.min_th),
-            tc::format_time(self.range),
-            self.th_len,
-            self.p_lmax,
-            if self.random { "random" } else { "recur" },
-            self.scheduler.canonical(),
-        )
-    }
-
+impl Qdisc for DualPi2Rfc9332 {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualQ {
             coupled: Coupled::new(&self.scheduler, self.limit, link.rate),
@@ -301,27 +237,10 @@ impl Qdisc for DualPi2Rfc9332 {
     }
 }
 
-impl DualPi2Rfc9332 {
-    /// The rules of A.1 for a worst RTT.
-    fn tune(&mut self, rtt_max: Span) {
-        self.beta = rounded(0.3 / rtt_max.as_secs_f64());
-        let third = Span::from_micros((rtt_max.as_micros() / 3).max(1));
-        self.set_tupdate(self.target.min(third), rtt_max);
-    }
-    fn set_tupdate(&mut self, tupdate: Span, rtt_max: Span) {
-        let rtt_max = rtt_max.as_secs_f64();
-        self.tupdate = tupdate;
-        self.alpha = rounded(0.1 * tupdate.as_secs_f64() / (rtt_max * rtt_max));
-    }
-}
-
 fn rounded(gain: f64) -> f64 {
     libm::round(gain * GAIN_STEPS) / GAIN_STEPS
 }
 
-const GAIN: &str = "a gain in Hz from 0 up";
-const TIME: &str = "a time such as 800us or 1ms";
-
-fn parse_number(text: &str) -> Option<f64> {
-    tc::parse_float(text).filter(|&(n, unit)| unit.is_empty() && n >= 0.0).map(|(n, _)| n)
+fn gain() -> Spec<f64> {
+    real("HZ", "a gain in Hz from 0 up", |gain| gain >= 0.0, (0.0, 10.0))
 }

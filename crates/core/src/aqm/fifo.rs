@@ -1,73 +1,15 @@
 //! First in, first out, with a limit: `pfifo` (packets), `bfifo` (bytes) and `pfifo_head_drop`.
 //! Full means drop; there is no marking. Source: Linux `net/sched/sch_fifo.c`.
 
-use std::collections::VecDeque;
-
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Pkt, QueueCx};
-use crate::prefetch::{AHEAD, prefetch};
-use crate::tc::{Args, Param, TcError, param, parse_size};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::params::{Described, Spec, params, size};
 use crate::units::MTU_FRAME;
 
 /// Linux: the device's `txqueuelen`.
 const LIMIT_PACKETS: u32 = 1000;
 /// Linux: `txqueuelen` full frames.
 const LIMIT_BYTES: u32 = LIMIT_PACKETS * MTU_FRAME;
-
-/// Packets in order of arrival, and the sum of their lengths. The ring keeps its memory, so a warm
-/// queue does not allocate.
-#[derive(Debug)]
-pub struct Queue<P> {
-    packets: VecDeque<P>,
-    bytes: u64,
-}
-
-impl<P: Pkt> Queue<P> {
-    pub fn new() -> Self {
-        Queue { packets: VecDeque::new(), bytes: 0 }
-    }
-    #[inline]
-    pub fn push(&mut self, pkt: P) {
-        self.bytes += u64::from(pkt.frame_len());
-        self.packets.push_back(pkt);
-    }
-    #[inline]
-    pub fn pop(&mut self) -> Option<P> {
-        let pkt = self.packets.pop_front()?;
-        self.bytes -= u64::from(pkt.frame_len());
-        // A long queue's head has left the cache since it was written.
-        if let Some(later) = self.packets.get(AHEAD) {
-            prefetch(later);
-        }
-        Some(pkt)
-    }
-    #[inline]
-    pub fn front(&self) -> Option<&P> {
-        self.packets.front()
-    }
-    #[inline]
-    pub fn front_mut(&mut self) -> Option<&mut P> {
-        self.packets.front_mut()
-    }
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.packets.len()
-    }
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.packets.is_empty()
-    }
-    #[inline]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl<P: Pkt> Default for Queue<P> {
-    fn default() -> Self {
-        Queue::new()
-    }
-}
 
 /// When the queue is full, and what then.
 #[derive(Copy, Clone, Debug)]
@@ -119,40 +61,20 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
 
 /// The parameters of one of the three: they differ in name, default and unit.
 macro_rules! fifo {
-    ($config:ident, $name:literal, $summary:literal, $default:expr, $text:literal, $limit:expr) => {
-        #[derive(Clone, PartialEq, Debug)]
-        pub struct $config {
-            pub limit: u32,
+    ($config:ident, $name:literal, $summary:literal, $default:expr, $source:literal, $limit:expr) => {
+        params! {
+            pub struct $config {
+                /// what the queue holds at most
+                limit: u32 = $default, limit(), $source;
+            }
         }
 
-        impl Default for $config {
-            fn default() -> Self {
-                $config { limit: $default }
-            }
+        impl Described for $config {
+            const NAME: &'static str = $name;
+            const SUMMARY: &'static str = $summary;
         }
 
         impl Qdisc for $config {
-            const NAME: &'static str = $name;
-            const SUMMARY: &'static str = $summary;
-            const PARAMS: &'static [Param] =
-                &[param("limit", "NUMBER", $text, "what the queue holds at most")];
-
-            fn parse(args: &mut Args) -> Result<Self, TcError> {
-                let mut config = $config::default();
-                while let Some(keyword) = args.keyword() {
-                    match keyword {
-                        // tc reads both units as a size, so `1k` is 1024 packets too.
-                        "limit" => config.limit = args.value(SIZE, parse_size)?,
-                        _ => return Err(args.unknown()),
-                    }
-                }
-                Ok(config)
-            }
-
-            fn canonical(&self) -> String {
-                format!("limit {}", self.limit)
-            }
-
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
                 let limit = $limit(u64::from(self.limit));
                 Box::new(Fifo { queue: Queue::new(), limit })
@@ -161,12 +83,19 @@ macro_rules! fifo {
     };
 }
 
+/// `tc` reads both units as a size, so `1k` is 1024 packets too.
+fn limit() -> Spec<u32> {
+    size(0..=u32::MAX)
+        .shown("NUMBER")
+        .takes("a number such as 1000 or 64k (k is 1024), at most 4294967295")
+}
+
 fifo!(
     Pfifo,
     "pfifo",
     "first in, first out; tail drop at a limit in packets",
     LIMIT_PACKETS,
-    "1000",
+    "Linux: the device's txqueuelen",
     Limit::Packets
 );
 fifo!(
@@ -174,7 +103,7 @@ fifo!(
     "bfifo",
     "first in, first out; tail drop at a limit in bytes",
     LIMIT_BYTES,
-    "1514000",
+    "Linux: txqueuelen full frames",
     Limit::Bytes
 );
 fifo!(
@@ -182,8 +111,6 @@ fifo!(
     "pfifo_head_drop",
     "first in, first out; a full queue drops its oldest packet",
     LIMIT_PACKETS,
-    "1000",
+    "Linux: the device's txqueuelen",
     Limit::HeadDrop
 );
-
-const SIZE: &str = "a number such as 1000 or 64k (k is 1024), at most 4294967295";

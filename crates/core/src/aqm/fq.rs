@@ -18,11 +18,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::drr::Drr;
-use super::fifo::Queue;
 use super::flow_hash::FlowHash;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use crate::params::{Described, Gauge, any_time, gauge, number, params, rate, rate_if, words};
 use crate::time::{Span, Time};
 use crate::units::{MTU_FRAME, Rate};
 
@@ -35,46 +34,35 @@ const BUCKETS_MAX: u32 = 1 << 18;
 /// No packet delays the next one of its flow for longer (Linux).
 const DELAY_MAX: Span = Span::from_secs(1);
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FqConfig {
-    /// In packets, all flows together.
-    pub limit: u32,
-    /// In packets.
-    pub flow_limit: u32,
-    /// Of the kernel's table of flows, which is exact: without effect.
-    pub buckets: u32,
-    pub orphan_mask: u32,
-    /// In bytes.
-    pub quantum: u32,
-    /// In bytes: of a flow seen for the first time.
-    pub initial_quantum: u32,
-    /// Obey `maxrate`.
-    pub pacing: bool,
-    /// Of each flow.
-    pub maxrate: Option<Rate>,
-    /// From this `maxrate` down, packets are spaced one by one, else a quantum at a time.
-    pub low_rate_threshold: Rate,
-    /// A flow that was idle for longer gets its quantum back.
-    pub refill_delay: Span,
-    pub ce_threshold: Option<Span>,
-}
-
-impl Default for FqConfig {
-    fn default() -> Self {
-        FqConfig {
-            limit: 10_000,
-            flow_limit: 100,
-            buckets: 1024,
-            orphan_mask: 1023,
-            quantum: 2 * MTU_FRAME,
-            initial_quantum: 10 * MTU_FRAME,
-            pacing: true,
-            maxrate: None,
-            low_rate_threshold: Rate::from_bps(550_000),
-            refill_delay: Span::from_millis(40),
-            ce_threshold: None,
-        }
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct FqConfig {
+        /// what all flows hold at most, in packets; tail drop
+        limit: u32 = 10_000, number(0..=u32::MAX).shown("PACKETS"), "Linux";
+        /// what a flow holds at most, in packets; tail drop
+        flow_limit: u32 = 100, number(0..=u32::MAX).shown("PACKETS"), "Linux";
+        /// size of the kernel's table of flows, which is exact; without effect
+        buckets: u32 = 1024, number(2..=BUCKETS_MAX).fitted(u32::next_power_of_two), "Linux";
+        /// the bits of a packet's hash that make a flow
+        orphan_mask: u32 = 1023, number(0..=u32::MAX).shown("MASK"), "Linux";
+        /// bytes that a flow may send in its turn; at least 256
+        quantum: u32 = 2 * MTU_FRAME, number(0..=u32::MAX).shown("BYTES").fitted(|n| n.clamp(QUANTUM_MIN, QUANTUM_MAX)), "Linux: two full frames";
+        /// the same for a flow not seen before
+        initial_quantum: u32 = 10 * MTU_FRAME, number(0..=QUANTUM_MAX).shown("BYTES"), "Linux: ten full frames";
+        pacing: bool = true, words([
+            ("pacing", true, "obey maxrate"),
+            ("nopacing", false, "ignore maxrate"),
+        ]), "Linux";
+        /// of each flow
+        maxrate: Option<Rate> = None, rate().optional(), "Linux";
+        /// up to this maxrate, packets are spaced one by one, else a quantum at a time
+        low_rate_threshold: Rate = Rate::from_bps(550_000), rate_if(
+            "a rate such as 550kbit, below 34359mbit", |r| r.bps() / 8 <= u64::from(u32::MAX), &["40gbit"]
+        ), "Linux";
+        /// a flow idle for longer gets its quantum back
+        refill_delay: Span = Span::from_millis(40), any_time(), "Linux";
+        /// beyond, every packet that can be marked is
+        ce_threshold: Option<Span> = None, any_time().optional(), "Linux";
     }
 }
 
@@ -267,98 +255,32 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
     }
 }
 
-impl Qdisc for FqConfig {
+const SOCKET: &str = "forwarded packets have no socket that would set a departure time";
+const PRIORITY: &str = "packets have no priority, so all are in one band";
+
+impl Described for FqConfig {
     const NAME: &'static str = "fq";
     const SUMMARY: &'static str =
         "fair queueing with a marking threshold (sch_fq); `orphan_mask 0` is a single queue";
-    const PARAMS: &'static [Param] = &[
-        param("limit", "PACKETS", "10000", "what all flows hold at most; tail drop"),
-        param("flow_limit", "PACKETS", "100", "what a flow holds at most; tail drop"),
-        param("buckets", "NUMBER", "1024", "size of the kernel's table of flows; without effect"),
-        param("orphan_mask", "MASK", "1023", "the bits of a packet's hash that make a flow"),
-        param("quantum", "BYTES", "3028", "what a flow may send in its turn; at least 256"),
-        param("initial_quantum", "BYTES", "15140", "the same for a flow not seen before"),
-        param("pacing", "", "yes", "obey maxrate"),
-        param("nopacing", "", "", "ignore maxrate"),
-        param("maxrate", "RATE", "", "of each flow"),
-        param(
-            "low_rate_threshold",
-            "RATE",
-            "550kbit",
-            "up to this maxrate, packets are spaced one by one, else a quantum at a time",
-        ),
-        param("refill_delay", "TIME", "40ms", "a flow idle for longer gets its quantum back"),
-        param("ce_threshold", "TIME", "", "beyond, every packet that can be marked is"),
+    const GAUGES: &'static [Gauge] = &[
+        gauge("flows", "", "flows in the table"),
+        gauge("inactive_flows", "", "flows without packets"),
+        gauge("throttled_flows", "", "flows held back by maxrate"),
     ];
+    const NOT_MODELLED: &'static [(&'static str, &'static str)] = &[
+        ("horizon", SOCKET),
+        ("horizon_drop", SOCKET),
+        ("horizon_cap", SOCKET),
+        ("offload_horizon", SOCKET),
+        ("timer_slack", "the simulator's timers have no slack"),
+        ("bands", PRIORITY),
+        ("priomap", PRIORITY),
+        ("weights", PRIORITY),
+        ("defrate", "the kernel ignores it; use maxrate"),
+    ];
+}
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        const SOCKET: &str = "forwarded packets have no socket that would set a departure time";
-        const EXACT: &str = "the simulator's timers have no slack";
-        const PRIORITY: &str = "packets have no priority, so all are in one band";
-        const IGNORED: &str = "the kernel ignores it; use maxrate";
-        const RATE: &str = "a rate such as 550kbit, below 34359mbit";
-        let mut config = FqConfig::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.number(0, u32::MAX)?,
-                "flow_limit" => config.flow_limit = args.number(0, u32::MAX)?,
-                "buckets" => config.buckets = args.number(2, BUCKETS_MAX)?.next_power_of_two(),
-                "orphan_mask" => config.orphan_mask = args.number(0, u32::MAX)?,
-                "quantum" => {
-                    config.quantum = args.number(0, u32::MAX)?.clamp(QUANTUM_MIN, QUANTUM_MAX);
-                }
-                "initial_quantum" => config.initial_quantum = args.number(0, QUANTUM_MAX)?,
-                "pacing" => config.pacing = true,
-                "nopacing" => config.pacing = false,
-                "maxrate" => config.maxrate = Some(args.rate()?),
-                "low_rate_threshold" => {
-                    config.low_rate_threshold = args.value(RATE, |s| {
-                        tc::parse_rate(s).filter(|r| r.bps() / 8 <= u64::from(u32::MAX))
-                    })?;
-                }
-                "refill_delay" => {
-                    config.refill_delay = args.value("a time such as 40ms", tc::parse_time)?
-                }
-                "ce_threshold" => {
-                    config.ce_threshold = Some(args.value("a time such as 1ms", tc::parse_time)?);
-                }
-                "horizon" | "horizon_drop" | "horizon_cap" | "offload_horizon" => {
-                    return Err(args.not_modelled(SOCKET));
-                }
-                "timer_slack" => return Err(args.not_modelled(EXACT)),
-                "bands" | "priomap" | "weights" => return Err(args.not_modelled(PRIORITY)),
-                "defrate" => return Err(args.not_modelled(IGNORED)),
-                _ => return Err(args.unknown()),
-            }
-        }
-        Ok(config)
-    }
-
-    fn canonical(&self) -> String {
-        let mut text = format!(
-            "limit {} flow_limit {} buckets {} orphan_mask {} quantum {} initial_quantum {} {}",
-            self.limit,
-            self.flow_limit,
-            self.buckets,
-            self.orphan_mask,
-            self.quantum,
-            self.initial_quantum,
-            if self.pacing { "pacing" } else { "nopacing" },
-        );
-        if let Some(rate) = self.maxrate {
-            text += &format!(" maxrate {}", tc::format_rate(rate));
-        }
-        text += &format!(
-            " low_rate_threshold {} refill_delay {}",
-            tc::format_rate(self.low_rate_threshold),
-            tc::format_time(self.refill_delay),
-        );
-        if let Some(threshold) = self.ce_threshold {
-            text += &format!(" ce_threshold {}", tc::format_time(threshold));
-        }
-        text
-    }
-
+impl Qdisc for FqConfig {
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Fq::new(self.clone()))
     }

@@ -9,56 +9,41 @@
 //! most `drop_batch` packets, and its CoDel counts them as signals (Linux; RFC 8290 Section
 //! 4.1 drops one packet, or a batch).
 
-use super::codel::{CE_THRESHOLD_PARAM, Codel, CodelParams, INTERVAL_PARAM, TARGET_PARAM};
+use super::codel::{self, Codel, CodelParams, Selector};
 use super::drr::Drr;
-use super::fifo::Queue;
 use super::flow_hash::FlowHash;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param, parse_size};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Gauge, Given, Refused, Spec, gauge, nested, number, params, size, value,
+};
+use crate::tc;
 use crate::units::{MTU_FRAME, SKB_OVERHEAD};
 
-/// Packets. As RFC 8290 Section 5.2.
-const LIMIT: u32 = 10_240;
-/// As RFC 8290 Section 5.2.
-const FLOWS: u32 = 1024;
 /// The number of flows that the kernel takes.
 const FLOWS_MAX: u32 = 1 << 16;
-/// Bytes of kernel memory, which `tc -s` reports as memory_used (Linux). It holds 13934 full frames, so
-/// that the default limit of 10240 binds first.
-const MEMORY_LIMIT: u32 = 32 << 20;
+/// The kernel cuts a larger one.
 const MEMORY_LIMIT_MAX: u32 = 1 << 31;
-/// Linux.
-const DROP_BATCH: u32 = 64;
 /// The kernel raises a smaller quantum to the first and refuses one beyond the second.
 const QUANTUM_MIN: u32 = 256;
 const QUANTUM_MAX: u32 = 1 << 20;
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FqCodelConfig {
-    /// In packets, all flows together.
-    pub limit: u32,
-    pub flows: u32,
-    /// In bytes.
-    pub quantum: u32,
-    /// In bytes of kernel memory.
-    pub memory_limit: u32,
-    /// In packets.
-    pub drop_batch: u32,
-    pub params: CodelParams,
-}
-
-impl Default for FqCodelConfig {
-    fn default() -> Self {
-        FqCodelConfig {
-            limit: LIMIT,
-            flows: FLOWS,
-            quantum: MTU_FRAME,
-            memory_limit: MEMORY_LIMIT,
-            drop_batch: DROP_BATCH,
-            params: CodelParams::new(true),
-        }
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct FqCodelConfig {
+        /// what all flows hold at most, in packets; drops from the head
+        limit: u32 = 10_240, number(1..=u32::MAX).shown("PACKETS"), "as RFC 8290 Section 5.2";
+        /// into how many flows packets are hashed
+        flows: u32 = 1024, number(1..=FLOWS_MAX), "as RFC 8290 Section 5.2";
+        /// bytes that a flow may send in its turn; at least 256
+        quantum: u32 = MTU_FRAME, number(1..=QUANTUM_MAX).shown("BYTES").fitted(|n| n.max(QUANTUM_MIN)), "Linux: a full frame";
+        params: CodelParams = CodelParams { ecn: true, ..CodelParams::default() }, nested();
+        /// ce_threshold only where the DS field, masked, has the value: 0x01/0x01 is ECT(1) and CE
+        ce_threshold_selector: Option<Selector> = None, selector().optional(), "Linux";
+        /// kernel memory, 894 B per packet besides its frame; the default holds 13934 full frames
+        memory_limit: u32 = 32 << 20, size(0..=u32::MAX).fitted(|n| n.min(MEMORY_LIMIT_MAX)), "Linux";
+        /// how many packets may go at once when it is full
+        drop_batch: u32 = 64, number(1..=u32::MAX).shown("PACKETS"), "Linux";
     }
 }
 
@@ -162,84 +147,51 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         out.gauge("new_flows", f64::from(new));
         out.gauge("old_flows", f64::from(old));
         out.gauge("memory_used_bytes", self.memory() as f64);
-        if self.config.flows == 1 {
+        if self.config.has_more_gauges() {
             self.flows.flow(0).codel.probe(out);
         }
     }
 }
 
-impl Qdisc for FqCodelConfig {
+impl Described for FqCodelConfig {
     const NAME: &'static str = "fq_codel";
     const SUMMARY: &'static str =
         "fair queueing with CoDel on each flow (RFC 8290); `flows 1` is a single queue";
-    const PARAMS: &'static [Param] = &[
-        param("limit", "PACKETS", "10240", "what all flows hold at most; drops from the head"),
-        param("flows", "NUMBER", "1024", "into how many flows packets are hashed"),
-        param("quantum", "BYTES", "1514", "what a flow may send in its turn; at least 256"),
-        TARGET_PARAM,
-        INTERVAL_PARAM,
-        param("ecn", "", "yes", "mark instead of dropping"),
-        param("noecn", "", "", "drop, whatever the packet's codepoint"),
-        CE_THRESHOLD_PARAM,
-        param(
-            "ce_threshold_selector",
-            "VALUE/MASK",
-            "",
-            "ce_threshold only where the DS field, masked, has the value: 0x01/0x01 is ECT(1) and CE",
-        ),
-        param("memory_limit", "BYTES", "33554432", "memory; 894 B per packet besides its frame"),
-        param("drop_batch", "PACKETS", "64", "how many may go at once when it is full"),
+    const GAUGES: &'static [Gauge] = &[
+        gauge("new_flows", "", "flows in the list of new ones"),
+        gauge("old_flows", "", "flows in the list of old ones"),
+        gauge("memory_used_bytes", "B", "kernel memory of what waits"),
     ];
+    const MORE_GAUGES: &'static [Gauge] = codel::GAUGES;
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = FqCodelConfig::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.number(1, u32::MAX)?,
-                "flows" => config.flows = args.number(1, FLOWS_MAX)?,
-                "quantum" => config.quantum = args.number(1, QUANTUM_MAX)?.max(QUANTUM_MIN),
-                "memory_limit" => {
-                    let bytes = args.value("a size such as 32m (m is 1024 k)", parse_size)?;
-                    config.memory_limit = bytes.min(MEMORY_LIMIT_MAX);
-                }
-                "drop_batch" => config.drop_batch = args.number(1, u32::MAX)?,
-                "ce_threshold_selector" => {
-                    let expected = "a value up to 0xfe and a mask such as 0x01/0x01";
-                    let (value, mask) = args.value(expected, parse_selector)?;
-                    config.params.ce_threshold_selector = value;
-                    config.params.ce_threshold_mask = mask;
-                }
-                _ if config.params.read(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
-        }
-        Ok(config)
+    fn finish(&mut self, _given: &Given) -> Result<(), Refused> {
+        self.params.selector = self.ce_threshold_selector;
+        Ok(())
     }
-
-    fn canonical(&self) -> String {
-        let mut text = format!(
-            "limit {} flows {} quantum {} {}",
-            self.limit,
-            self.flows,
-            self.quantum,
-            self.params.canonical(),
-        );
-        let (value, mask) = (self.params.ce_threshold_selector, self.params.ce_threshold_mask);
-        if mask != 0 {
-            text += &format!(" ce_threshold_selector {value:#04x}/{mask:#04x}");
-        }
-        text + &format!(" memory_limit {} drop_batch {}", self.memory_limit, self.drop_batch)
+    fn has_more_gauges(&self) -> bool {
+        self.flows == 1
     }
+}
 
+impl Qdisc for FqCodelConfig {
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqCodel::new(self.clone()))
     }
 }
 
 /// `tc` drops a value of 0xff; a mask of 0 would select everything.
-fn parse_selector(text: &str) -> Option<(u8, u8)> {
-    let (value, mask) = text.split_once('/')?;
-    let byte = |s| u8::try_from(tc::parse_count_any_base(s)?).ok();
-    let (value, mask) = (byte(value)?, byte(mask)?);
-    (value != 0xff && mask != 0).then_some((value, mask))
+fn selector() -> Spec<Selector> {
+    let byte = |s: &str| u8::try_from(tc::parse_count_any_base(s)?).ok();
+    value(
+        "VALUE/MASK",
+        "a value up to 0xfe and a mask such as 0x01/0x01",
+        move |s| {
+            let (value, mask) = s.split_once('/')?;
+            let (value, mask) = (byte(value)?, byte(mask)?);
+            (value != 0xff && mask != 0).then_some(Selector { value, mask })
+        },
+        |by| format!("{:#04x}/{:#04x}", by.value, by.mask),
+        |rng| format!("{}/{}", rng.below(0xff), 1 + rng.below(0xff)),
+        ["1", "0xff/0xff", "1/256", "1/0"].map(str::to_owned).into(),
+    )
 }

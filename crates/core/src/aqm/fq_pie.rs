@@ -8,12 +8,11 @@
 //! exceeded and drops nothing, so it is without effect here.
 
 use super::drr::Drr;
-use super::fifo::Queue;
 use super::flow_hash::FlowHash;
-use super::pie::{Law, MAX_PROB, PARAMS, PieParams};
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx, jiffies};
-use crate::tc::{self, Args, Param, TcError, param};
+use super::pie::{self, Law, MAX_PROB, PieParams};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, jiffies};
+use crate::params::{Described, Gauge, gauge, nested, number, params, size};
 use crate::time::Time;
 use crate::units::MTU_FRAME;
 
@@ -25,31 +24,20 @@ const QUANTUM_MAX: u32 = 1 << 20;
 /// How many flows are updated in one jiffy (Linux).
 const UPDATED_AT_ONCE: usize = 2048;
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FqPieConfig {
-    /// In packets, all flows together.
-    pub limit: u32,
-    pub flows: u32,
-    /// In bytes.
-    pub quantum: u32,
-    /// In bytes of kernel memory; without effect.
-    pub memory_limit: u32,
-    /// In percent: ECT packets are dropped above.
-    pub ecn_prob: u32,
-    pub params: PieParams,
-}
-
-impl Default for FqPieConfig {
-    fn default() -> Self {
-        FqPieConfig {
-            limit: 10_240,
-            flows: 1024,
-            quantum: MTU_FRAME,
-            memory_limit: 32 << 20,
-            ecn_prob: 10,
-            params: PieParams::default(),
-        }
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct FqPieConfig {
+        /// what all flows hold at most, in packets
+        limit: u32 = 10_240, number(1..=u32::MAX).shown("PACKETS"), "Linux";
+        /// into how many flows packets are hashed
+        flows: u32 = 1024, number(1..=FLOWS_MAX), "Linux";
+        /// what a flow may send in its turn; at least 256
+        quantum: u32 = MTU_FRAME, size(1..=QUANTUM_MAX).fitted(|n| n.max(QUANTUM_MIN)), "Linux: a full frame";
+        /// accepted, without effect as in the kernel
+        memory_limit: u32 = 32 << 20, size(1..=u32::MAX), "Linux";
+        /// p above which ECT packets are dropped
+        ecn_prob: u32 = 10, number(1..=99).shown("PERCENTAGE"), "Linux";
+        params: PieParams = PieParams::default(), nested();
     }
 }
 
@@ -147,59 +135,27 @@ impl<P: Pkt + Send> Aqm<P> for FqPie<P> {
         let (new, old) = self.flows.listed();
         out.gauge("new_flows", f64::from(new));
         out.gauge("old_flows", f64::from(old));
-        if self.config.flows == 1 {
+        if self.config.has_more_gauges() {
             self.flows.flow(0).law.probe(out);
         }
     }
 }
 
-impl Qdisc for FqPieConfig {
+impl Described for FqPieConfig {
     const NAME: &'static str = "fq_pie";
     const SUMMARY: &'static str = "fair queueing with PIE on each flow";
-    const PARAMS: &'static [Param] = &tc::join::<15>(&[
-        &[
-            param("limit", "PACKETS", "10240", "what all flows hold at most"),
-            param("flows", "NUMBER", "1024", "into how many flows packets are hashed"),
-            param("quantum", "BYTES", "1514", "what a flow may send in its turn; at least 256"),
-            param("memory_limit", "BYTES", "33554432", "accepted, without effect as in the kernel"),
-            param("ecn_prob", "PERCENTAGE", "10", "p above which ECT packets are dropped, 1 to 99"),
-        ],
-        &PARAMS,
-    ]);
+    const GAUGES: &'static [Gauge] = &[
+        gauge("new_flows", "", "flows in the list of new ones"),
+        gauge("old_flows", "", "flows in the list of old ones"),
+    ];
+    const MORE_GAUGES: &'static [Gauge] = pie::GAUGES;
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = FqPieConfig::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.number(1, u32::MAX)?,
-                "flows" => config.flows = args.number(1, FLOWS_MAX)?,
-                "quantum" => {
-                    config.quantum = args.value("a size from 1 to 1m (1048576)", |s| {
-                        tc::parse_size(s).filter(|n| (1..=QUANTUM_MAX).contains(n))
-                    })?;
-                    config.quantum = config.quantum.max(QUANTUM_MIN);
-                }
-                "memory_limit" => config.memory_limit = args.size()?,
-                "ecn_prob" => config.ecn_prob = args.number(1, 99)?,
-                _ if config.params.parse(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
-        }
-        Ok(config)
+    fn has_more_gauges(&self) -> bool {
+        self.flows == 1
     }
+}
 
-    fn canonical(&self) -> String {
-        format!(
-            "limit {} flows {} quantum {} memory_limit {} ecn_prob {} {}",
-            self.limit,
-            self.flows,
-            self.quantum,
-            self.memory_limit,
-            self.ecn_prob,
-            self.params.canonical(),
-        )
-    }
-
+impl Qdisc for FqPieConfig {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqPie::new(self.clone(), link.now))
     }

@@ -13,13 +13,12 @@
 //! the defaults, without SCE), and a full memory drops from the head of the bulk queue.
 
 use super::cnq::{FLOWS, PerFlow, flow_of};
-use super::cobalt_sce::{CobaltConfig, CobaltParams, PARAMS_OFF, Weight};
+use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
-use super::registry::{LinkInfo, Qdisc};
 use super::shaper::{Pace, Shaper};
 use super::twin_codel_af::{DIVISOR, DSCP};
-use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param, parse_size};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::params::{Described, Gauge, Given, Refused, nested, params, size};
 use crate::time::Time;
 use crate::units::MTU_FRAME;
 
@@ -299,43 +298,29 @@ impl<P: Pkt + Send> Aqm<P> for LfqCobalt<P> {
     }
 }
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct LfqCobaltConfig {
-    pub cobalt: CobaltConfig,
-    /// Bytes of kernel memory, taken as twice the frame; 0: no limit.
-    pub memlimit: u32,
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct LfqCobaltConfig {
+        cobalt: CobaltConfig = CobaltConfig::default(), nested();
+        /// kernel memory, taken as two bytes per byte; 0 is no limit
+        memlimit: u32 = 0, size(0..=u32::MAX), "chromi/sce";
+    }
 }
 
-impl Default for LfqCobaltConfig {
-    fn default() -> Self {
-        LfqCobaltConfig { cobalt: CobaltConfig::new(0), memlimit: 0 }
+impl Described for LfqCobaltConfig {
+    const NAME: &'static str = "lfq_cobalt";
+    const SUMMARY: &'static str =
+        "lightweight fair queueing with a shaper; COBALT and SCE marks by flow";
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] =
+        &[cobalt_sce::CE_COUNT, cobalt_sce::SCE_COUNT, cobalt_sce::P_BLUE];
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        self.cobalt.line.finish(given)
     }
 }
 
 impl Qdisc for LfqCobaltConfig {
-    const NAME: &'static str = "lfq_cobalt";
-    const SUMMARY: &'static str =
-        "lightweight fair queueing with a shaper; COBALT and SCE marks by flow";
-    const PARAMS: &'static [Param] = &tc::join::<36>(&[
-        &PARAMS_OFF,
-        &[param("memlimit", "BYTES", "0", "memory, two bytes per byte; 0 is no limit")],
-    ]);
-
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let LfqCobaltConfig { cobalt, mut memlimit } = Self::default();
-        let cobalt = cobalt.parse(args, |keyword, args| {
-            if keyword != "memlimit" {
-                return Ok(false);
-            }
-            memlimit = args.value("a size such as 4m", parse_size)?;
-            Ok(true)
-        })?;
-        Ok(LfqCobaltConfig { cobalt, memlimit })
-    }
-    fn canonical(&self) -> String {
-        format!("{} memlimit {}", self.cobalt.canonical(), self.memlimit)
-    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(LfqCobalt::new(self))
     }

@@ -2,7 +2,10 @@
 //! the round trip times over it, and what a packet costs on it.
 //! Source: `q_cake.c` of iproute2, `sch_cake.c`, and github.com/chromi/sce.
 
-use crate::tc::{self, Args, Param, TcError, param};
+use crate::params::{
+    Given, Meta, Param, Refused, Says, Table, count, signed, some_time, unsaid, value, words,
+};
+use crate::tc;
 use crate::time::Span;
 use crate::units::ETHERNET_HEADER;
 
@@ -19,15 +22,15 @@ const WIRE_BYTES_MAX: u32 = 256;
 const CONSERVATIVE: i32 = 48;
 
 /// Round trip times by name, in microseconds.
-const RTTS: [(&str, u64); 8] = [
-    ("datacentre", 100),
-    ("lan", 1_000),
-    ("metro", 10_000),
-    ("regional", 30_000),
-    ("internet", 100_000),
-    ("oceanic", 300_000),
-    ("satellite", 1_000_000),
-    ("interplanetary", 1_000_000_000),
+const RTTS: [(&str, u64, &str); 8] = [
+    ("datacentre", 100, "rtt 100us"),
+    ("lan", 1_000, "rtt 1ms"),
+    ("metro", 10_000, "rtt 10ms"),
+    ("regional", 30_000, "rtt 30ms"),
+    ("internet", 100_000, "rtt 100ms"),
+    ("oceanic", 300_000, "rtt 300ms"),
+    ("satellite", 1_000_000, "rtt 1s"),
+    ("interplanetary", 1_000_000_000, "rtt 1000s"),
 ];
 
 /// How bytes become cells or code words.
@@ -41,20 +44,21 @@ pub enum Cells {
 
 /// Framings by name: what they add to each packet (the numbers add up), how they cut it up, and the
 /// smallest packet. `None` leaves it as it is.
-const FRAMINGS: [(&str, i32, Option<Cells>, Option<u32>); 13] = [
-    ("ipoa-vcmux", 8, Some(Cells::Atm), None),
-    ("ipoa-llcsnap", 16, Some(Cells::Atm), None),
-    ("bridged-vcmux", 24, Some(Cells::Atm), None),
-    ("bridged-llcsnap", 32, Some(Cells::Atm), None),
-    ("pppoa-vcmux", 10, Some(Cells::Atm), None),
-    ("pppoa-llc", 14, Some(Cells::Atm), None),
-    ("pppoe-vcmux", 32, Some(Cells::Atm), None),
-    ("pppoe-llcsnap", 40, Some(Cells::Atm), None),
-    ("pppoe-ptm", 30, Some(Cells::Ptm), None),
-    ("bridged-ptm", 22, Some(Cells::Ptm), None),
-    ("ethernet", 38, None, Some(84)),
-    ("ether-vlan", 4, None, None),
-    ("docsis", 18, Some(Cells::None), Some(64)),
+type Framing = (&'static str, i32, Option<Cells>, Option<u32>, &'static str);
+const FRAMINGS: [Framing; 13] = [
+    ("ipoa-vcmux", 8, Some(Cells::Atm), None, "8 bytes more, atm"),
+    ("ipoa-llcsnap", 16, Some(Cells::Atm), None, "16 bytes more, atm"),
+    ("bridged-vcmux", 24, Some(Cells::Atm), None, "24 bytes more, atm"),
+    ("bridged-llcsnap", 32, Some(Cells::Atm), None, "32 bytes more, atm"),
+    ("pppoa-vcmux", 10, Some(Cells::Atm), None, "10 bytes more, atm"),
+    ("pppoa-llc", 14, Some(Cells::Atm), None, "14 bytes more, atm"),
+    ("pppoe-vcmux", 32, Some(Cells::Atm), None, "32 bytes more, atm"),
+    ("pppoe-llcsnap", 40, Some(Cells::Atm), None, "40 bytes more, atm"),
+    ("pppoe-ptm", 30, Some(Cells::Ptm), None, "30 bytes more, ptm"),
+    ("bridged-ptm", 22, Some(Cells::Ptm), None, "22 bytes more, ptm"),
+    ("ethernet", 38, None, Some(84), "38 bytes more, mpu 84"),
+    ("ether-vlan", 4, None, None, "4 bytes more"),
+    ("docsis", 18, Some(Cells::None), Some(64), "noatm, 18 bytes more, mpu 64"),
 ];
 
 #[derive(Clone, PartialEq, Debug)]
@@ -100,137 +104,81 @@ impl Line {
         }
     }
 
-    /// The rate as `tc` prints it.
-    pub fn bandwidth(&self) -> String {
-        match self.rate {
-            0 => "unlimited".to_owned(),
-            rate => format!("bandwidth {}bit", rate * 8),
-        }
-    }
-}
-
-impl Cells {
-    pub fn keyword(self) -> &'static str {
-        match self {
-            Cells::None => "noatm",
-            Cells::Atm => "atm",
-            Cells::Ptm => "ptm",
-        }
-    }
-}
-
-/// Reads the line's keywords between those of its qdisc.
-#[derive(Default)]
-pub struct Reader {
-    line: Line,
-    raw: bool,
-    overhead_given: bool,
-    /// The round trip time given by name.
-    named: Option<&'static str>,
-}
-
-impl Reader {
-    /// True if the keyword was one of the line's.
-    pub fn takes(&mut self, keyword: &str, args: &mut Args) -> Result<bool, TcError> {
-        let line = &mut self.line;
-        match keyword {
-            "bandwidth" => {
-                line.rate = args.value("a rate above zero such as 50mbit", |s| {
-                    tc::parse_rate(s).map(|rate| rate.bps() / 8).filter(|&bytes| bytes > 0)
-                })?;
-            }
-            "unlimited" => line.rate = 0,
-            "rtt" => line.rtt = args.time()?,
-            "noatm" => line.cells = Cells::None,
-            "atm" => line.cells = Cells::Atm,
-            "ptm" => line.cells = Cells::Ptm,
-            "via-ethernet" => {}
-            "mpu" => {
-                line.mpu = args.value("a whole number from 0 to 256", |s| {
-                    tc::parse_count(s).filter(|&n| n <= WIRE_BYTES_MAX)
-                })?;
-            }
-            "raw" => {
-                (line.cells, line.overhead) = (Cells::None, 0);
-                self.raw = true;
-            }
-            "overhead" => {
-                line.overhead = args.value("a whole number from -64 to 256", |s| {
-                    let most = WIRE_BYTES_MAX as i32;
-                    s.parse().ok().filter(|n| (OVERHEAD_MIN..=most).contains(n))
-                })?;
-                self.overhead_given = true;
-            }
-            "conservative" => {
-                (line.cells, line.overhead) = (Cells::Atm, CONSERVATIVE);
-                self.overhead_given = true;
-            }
-            _ => return Ok(self.takes_rtt(keyword, args)? || self.takes_framing(keyword)),
-        }
-        Ok(true)
-    }
-
-    fn takes_rtt(&mut self, keyword: &str, args: &Args) -> Result<bool, TcError> {
-        let Some(&(name, us)) = RTTS.iter().find(|(name, _)| *name == keyword) else {
-            return Ok(false);
-        };
-        if let Some(first) = self.named.replace(name) {
+    /// To be called when all words have been read.
+    pub fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        if let [first, second, ..] = given.of(&RTTS.map(|(name, ..)| name))[..] {
             let fix = format!("{first} stands there already, and tc takes one of them");
-            return Err(args.refuse("the rtt", name.to_owned(), fix));
+            return Err(given.refuse("the rtt", second.to_owned(), fix));
         }
-        self.line.rtt = Span::from_micros(us);
-        Ok(true)
-    }
-
-    fn takes_framing(&mut self, keyword: &str) -> bool {
-        let Some(&(_, bytes, cells, mpu)) = FRAMINGS.iter().find(|f| f.0 == keyword) else {
-            return false;
-        };
-        let line = &mut self.line;
-        line.overhead += bytes;
-        line.cells = cells.unwrap_or(line.cells);
-        line.mpu = mpu.unwrap_or(line.mpu);
-        self.overhead_given = true;
-        true
-    }
-
-    pub fn finish(self) -> Line {
+        if self.overhead > WIRE_BYTES_MAX as i32 {
+            let fix =
+                format!("with the framings it adds up to more than {WIRE_BYTES_MAX}; use less");
+            return Err(given.refuse("overhead", self.overhead.to_string(), fix));
+        }
+        let overhead = given.has("overhead") || given.has("conservative");
+        let framed = overhead || !given.of(&FRAMINGS.map(|(name, ..)| name)).is_empty();
         // `raw` holds wherever it stands, though later words may still change the number.
-        Line { raw: self.raw || !self.overhead_given, ..self.line }
+        self.raw = given.has("raw") || !framed;
+        Ok(())
     }
 }
 
-pub const PARAMS: [Param; 32] = [
-    param("bandwidth", "RATE", "", "shape to this rate"),
-    param("unlimited", "", "yes", "no shaping"),
-    param("rtt", "TIME", "100ms", "COBALT's interval; its target is a twentieth"),
-    param("datacentre", "", "", "rtt 100us"),
-    param("lan", "", "", "rtt 1ms"),
-    param("metro", "", "", "rtt 10ms"),
-    param("regional", "", "", "rtt 30ms"),
-    param("internet", "", "yes", "rtt 100ms"),
-    param("oceanic", "", "", "rtt 300ms"),
-    param("satellite", "", "", "rtt 1s"),
-    param("interplanetary", "", "", "rtt 1000s"),
-    param("raw", "", "yes", "count Ethernet frames, plus overhead"),
-    param("overhead", "BYTES", "", "count IP packets plus these, -64 to 256"),
-    param("mpu", "BYTES", "0", "a packet counts as no less, 0 to 256"),
-    param("noatm", "", "yes", "bytes are bytes"),
-    param("atm", "", "", "cells of 53 bytes carry 48"),
-    param("ptm", "", "", "64 bytes cost 65"),
-    param("conservative", "", "", "overhead 48 atm"),
-    param("ipoa-vcmux", "", "", "8 bytes more, atm"),
-    param("ipoa-llcsnap", "", "", "16 bytes more, atm"),
-    param("bridged-vcmux", "", "", "24 bytes more, atm"),
-    param("bridged-llcsnap", "", "", "32 bytes more, atm"),
-    param("pppoa-vcmux", "", "", "10 bytes more, atm"),
-    param("pppoa-llc", "", "", "14 bytes more, atm"),
-    param("pppoe-vcmux", "", "", "32 bytes more, atm"),
-    param("pppoe-llcsnap", "", "", "40 bytes more, atm"),
-    param("pppoe-ptm", "", "", "30 bytes more, ptm"),
-    param("bridged-ptm", "", "", "22 bytes more, ptm"),
-    param("via-ethernet", "", "yes", "accepted, without effect"),
-    param("ethernet", "", "", "38 bytes more, mpu 84"),
-    param("ether-vlan", "", "", "4 bytes more"),
-    param("docsis", "", "", "noatm, 18 bytes more, mpu 64"),
-];
+impl Table for Line {
+    fn params() -> Vec<Param<Line>> {
+        let meta = |keyword, help| Meta { keyword, help, source: "tc" };
+        let bandwidth = value(
+            "RATE",
+            "a rate above zero such as 50mbit",
+            |s| tc::parse_rate(s).map(|rate| rate.bps() / 8).filter(|&bytes| bytes > 0),
+            |rate| format!("{}bit", rate * 8),
+            |rng| format!("{}kbit", 8 + rng.below(1_000_000)),
+            vec!["0bit".to_owned(), "fast".to_owned()],
+        );
+        let bandwidth = bandwidth.or("unlimited", 0, "no shaping");
+        let raw = unsaid::<Line>().word(
+            "raw",
+            |line| (line.cells, line.overhead) = (Cells::None, 0),
+            |line| line.raw,
+            "count Ethernet frames, plus overhead",
+        );
+        let cells = words([
+            ("noatm", Cells::None, "bytes are bytes"),
+            ("atm", Cells::Atm, "cells of 53 bytes carry 48"),
+            ("ptm", Cells::Ptm, "64 bytes cost 65"),
+        ]);
+        let overhead = signed(OVERHEAD_MIN..=WIRE_BYTES_MAX as i32).shown("BYTES").default("");
+        let mpu = count(0..=WIRE_BYTES_MAX).shown("BYTES");
+        let rtt = RTTS.iter().fold(some_time(), |rtt, &(name, us, help)| {
+            rtt.also(name, move |rtt| *rtt = Span::from_micros(us), help)
+        });
+        let mut framings = unsaid::<Line>()
+            .also(
+                "conservative",
+                |line| (line.cells, line.overhead) = (Cells::Atm, CONSERVATIVE),
+                "overhead 48 atm",
+            )
+            .also("via-ethernet", |_| {}, "accepted, without effect");
+        for (name, bytes, cells, mpu, help) in FRAMINGS {
+            let frame = move |line: &mut Line| {
+                line.overhead += bytes;
+                line.cells = cells.unwrap_or(line.cells);
+                line.mpu = mpu.unwrap_or(line.mpu);
+            };
+            framings = framings.also(name, frame, help);
+        }
+        [
+            bandwidth.of(meta("bandwidth", "shape to this rate"), |line: &mut Line| &mut line.rate),
+            raw.of(meta("", ""), |line| line),
+            cells.of(meta("", ""), |line| &mut line.cells),
+            overhead.of(meta("overhead", "count IP packets plus these"), |line| &mut line.overhead),
+            mpu.of(meta("mpu", "a packet counts as no less"), |line| &mut line.mpu),
+            rtt.of(meta("rtt", "COBALT's interval; its target is a twentieth"), |line| {
+                &mut line.rtt
+            }),
+            framings.of(meta("", ""), |line| line),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}

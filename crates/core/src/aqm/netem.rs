@@ -25,7 +25,7 @@ pub use config::NetemConfig;
 use config::{RateModel, SlotLength};
 use random::{Correlated, Dice, Lfsr113, LossChain, Source};
 
-use super::{Aqm, Backlog, DropReason, MarkReason, Pkt, QueueCx};
+use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -109,7 +109,7 @@ impl<P: Pkt> Netem<P> {
             loss: LossChain::new(config.loss),
             corrupt: Dice::new(config.corrupt),
             reorder: Dice::new(config.reorder),
-            delay: Correlated::new(config.delay_correlation),
+            delay: Correlated::new(config.delay.correlation),
             config,
         }
     }
@@ -165,10 +165,10 @@ impl<P: Pkt> Netem<P> {
 
     fn due(&mut self, now: Time, len: u32, rng: &mut Rng) -> Time {
         let c = &self.config;
-        let mut delay = c.latency.0 as i64;
-        if c.jitter > Span::ZERO {
+        let mut delay = c.delay.latency.0 as i64;
+        if c.delay.jitter > Span::ZERO {
             let x = self.delay.next(&mut self.source, rng);
-            delay = spread(delay, c.jitter, c.distribution.map(|d| d.table()), x);
+            delay = spread(delay, c.delay.jitter, c.distribution.map(|d| d.table()), x);
         }
         let Some(rate) = c.rate else { return shift(now, delay) };
         // With a rate nothing overtakes, so the last in line is the last of all.
@@ -296,4 +296,10 @@ fn shift(time: Time, by: i64) -> Time {
 /// `later - earlier`, of either sign.
 fn signed(later: Time, earlier: Time) -> i64 {
     later.0 as i64 - earlier.0 as i64
+}
+
+impl Qdisc for NetemConfig {
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(Netem::new(self.clone(), link.now))
+    }
 }

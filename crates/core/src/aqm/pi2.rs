@@ -20,12 +20,11 @@
 //! above 1 % to below at once, see [`Pi2::update`].
 
 use super::pie::{DepartureRate, from_ticks, to_ticks};
-use super::registry::{LinkInfo, Qdisc};
-use super::scheduler::{BANDS, C, L, Queues, Scheduler, age};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx, jiffies};
+use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Scheduler, age};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
 use crate::ecn::Ecn;
+use crate::params::{Described, Gauge, gauge, number, params, some_time, words};
 use crate::rng::Rng;
-use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 
@@ -42,23 +41,41 @@ const MIN_BACKLOG: u64 = 2 * MTU_FRAME as u64;
 /// Bytes over which the departure rate is measured.
 const RATE_THRESHOLD: u64 = 10_000;
 
-/// The parameters, by their names in the module's `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Pi2Config {
-    /// In packets, both queues together.
-    pub limit: u32,
-    pub target: Span,
-    pub tupdate: Span,
-    /// In 1/16 Hz.
-    pub alpha: u32,
-    /// In 1/16 Hz.
-    pub beta: u32,
-    pub k: u32,
-    pub bytemode: bool,
-    pub ecn: EcnMode,
-    pub scalable: Scalable,
-    pub l_thresh: Span,
-    pub t_shift: Span,
+params! {
+    /// The parameters, by their names in the module's `tc`.
+    pub struct Pi2Config {
+        /// what both queues hold at most, in packets
+        limit: u32 = 1000, number(1..=u32::MAX).shown("PACKETS"), "sch_pi2";
+        /// delay that the controller aims at
+        target: Span = Span::from_millis(20), some_time(), "sch_pi2";
+        /// time between two updates, in jiffies of 4 ms plus one
+        tupdate: Span = Span::from_millis(30), some_time(), "sch_pi2";
+        /// integral gain in 1/16 Hz
+        alpha: u32 = 10, number(0..=ALPHA_MAX), "sch_pi2: 0.625 Hz";
+        /// proportional gain in 1/16 Hz
+        beta: u32 = 100, number(0..=BETA_MAX), "sch_pi2: 6.25 Hz";
+        /// coupling: classic packets have (p/k)^2
+        k: u32 = 2, number(1..=K_MAX), "sch_pi2";
+        bytemode: bool = false, words([
+            ("bytemode", true, "signal smaller packets less"),
+            ("nobytemode", false, "signal all sizes alike"),
+        ]), "sch_pi2";
+        ecn: EcnMode = EcnMode::Mark, words([
+            ("noecn", EcnMode::Drop, "drop all alike"),
+            ("ecn", EcnMode::Mark, "mark ECT packets"),
+            ("dualq_ect1", EcnMode::DualQEct1, "mark, and ECT(1) and CE wait in the L queue"),
+            ("dualq", EcnMode::DualQ, "mark, and all ECT wait in the L queue"),
+        ]), "sch_pi2";
+        scalable: Scalable = Scalable::AllEct, words([
+            ("no_scal", Scalable::None, "all packets are of classic senders"),
+            ("ect1_scal", Scalable::Ect1, "ECT(1) and CE are of scalable senders"),
+            ("ecn_scal", Scalable::AllEct, "all ECT are of scalable senders"),
+        ]), "sch_pi2";
+        /// beyond, L marks every packet
+        l_thresh: Span = Span::from_millis(1), some_time(), "sch_pi2";
+        /// C goes first if its head is older than L's by more
+        t_shift: Span = Span::from_millis(40), some_time(), "sch_pi2";
+    }
 }
 
 /// Are packets marked, and are there two queues?
@@ -79,24 +96,6 @@ pub enum Scalable {
     /// ECT(1) and CE.
     Ect1,
     AllEct,
-}
-
-impl Default for Pi2Config {
-    fn default() -> Self {
-        Pi2Config {
-            limit: 1000,
-            target: Span::from_millis(20),
-            tupdate: Span::from_millis(30),
-            alpha: 10, // 0.625 Hz
-            beta: 100, // 6.25 Hz
-            k: 2,
-            bytemode: false,
-            ecn: EcnMode::Mark,
-            scalable: Scalable::AllEct,
-            l_thresh: Span::from_millis(1),
-            t_shift: Span::from_millis(40),
-        }
-    }
 }
 
 /// The queue at work.
@@ -238,71 +237,16 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
     }
 }
 
-impl Qdisc for Pi2Config {
+impl Described for Pi2Config {
     const NAME: &'static str = "pi2";
     const SUMMARY: &'static str =
         "PI controller with a square for classic senders, one queue or two (CoNEXT 2016)";
-    const PARAMS: &'static [Param] = &[
-        param("limit", "PACKETS", "1000", "what both queues hold at most"),
-        param("target", "TIME", "20ms", "delay that the controller aims at"),
-        param("tupdate", "TIME", "30ms", "time between two updates, in jiffies of 4 ms plus one"),
-        param("alpha", "NUMBER", "10", "integral gain in 1/16 Hz, up to 32000"),
-        param("beta", "NUMBER", "100", "proportional gain in 1/16 Hz, up to 320000"),
-        param("k", "NUMBER", "2", "coupling: classic packets have (p/k)^2"),
-        param("bytemode", "", "", "signal smaller packets less"),
-        param("nobytemode", "", "yes", "signal all sizes alike"),
-        param("noecn", "", "", "drop all alike"),
-        param("ecn", "", "yes", "mark ECT packets"),
-        param("dualq_ect1", "", "", "mark, and ECT(1) and CE wait in the L queue"),
-        param("dualq", "", "", "mark, and all ECT wait in the L queue"),
-        param("no_scal", "", "", "all packets are of classic senders"),
-        param("ect1_scal", "", "", "ECT(1) and CE are of scalable senders"),
-        param("ecn_scal", "", "yes", "all ECT are of scalable senders"),
-        param("l_thresh", "TIME", "1ms", "beyond, L marks every packet"),
-        param("t_shift", "TIME", "40ms", "C goes first if its head is older than L's by more"),
-    ];
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] =
+        &[P_PRIME, P_C, P_L_COUPLED, gauge("qdelay_ms", "ms", "delay at the last update")];
+}
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = Pi2Config::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.number(1, u32::MAX)?,
-                "target" => config.target = args.time()?,
-                "tupdate" => config.tupdate = args.time()?,
-                "alpha" => config.alpha = args.number(0, ALPHA_MAX)?,
-                "beta" => config.beta = args.number(0, BETA_MAX)?,
-                "k" => config.k = args.number(1, K_MAX)?,
-                "bytemode" => config.bytemode = true,
-                "nobytemode" => config.bytemode = false,
-                "l_thresh" => config.l_thresh = args.time()?,
-                "t_shift" => config.t_shift = args.time()?,
-                _ => match (named(&ECN_MODES, keyword), named(&SCALABLES, keyword)) {
-                    (Some(mode), _) => config.ecn = mode,
-                    (_, Some(scalable)) => config.scalable = scalable,
-                    (None, None) => return Err(args.unknown()),
-                },
-            }
-        }
-        Ok(config)
-    }
-
-    fn canonical(&self) -> String {
-        format!(
-            "limit {} target {} tupdate {} alpha {} beta {} k {} {} {} {} l_thresh {} t_shift {}",
-            self.limit,
-            tc::format_time(self.target),
-            tc::format_time(self.tupdate),
-            self.alpha,
-            self.beta,
-            self.k,
-            if self.bytemode { "bytemode" } else { "nobytemode" },
-            name_of(&ECN_MODES, self.ecn),
-            name_of(&SCALABLES, self.scalable),
-            tc::format_time(self.l_thresh),
-            tc::format_time(self.t_shift),
-        )
-    }
-
+impl Qdisc for Pi2Config {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pi2 {
             queues: Queues::default(),
@@ -323,21 +267,4 @@ impl Pi2Config {
     fn next_update(&self, now: Time) -> Time {
         jiffies::expiry(now, jiffies::from_span(self.tupdate))
     }
-}
-
-const ECN_MODES: [(&str, EcnMode); 4] = [
-    ("noecn", EcnMode::Drop),
-    ("ecn", EcnMode::Mark),
-    ("dualq_ect1", EcnMode::DualQEct1),
-    ("dualq", EcnMode::DualQ),
-];
-const SCALABLES: [(&str, Scalable); 3] =
-    [("no_scal", Scalable::None), ("ect1_scal", Scalable::Ect1), ("ecn_scal", Scalable::AllEct)];
-
-fn named<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
-    names.iter().find(|(n, _)| *n == name).map(|&(_, value)| value)
-}
-
-fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
-    names.iter().find(|(_, v)| *v == value).map_or("", |(name, _)| name)
 }

@@ -24,11 +24,10 @@
 //! In the kernel the first update comes half a second after the qdisc is created. Experiments start
 //! later than that, so here the timer runs from the start.
 
-use super::fifo::Queue;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx, jiffies};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
+use crate::params::{Described, Gauge, gauge, nested, number, params, some_time, words};
 use crate::rng::Rng;
-use crate::tc::{self, Args, Param, TcError, param};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 
@@ -60,32 +59,30 @@ const RATE_THRESHOLD: u64 = 16_384;
 /// Idle, p loses one part in so many per update; the RFC has 50.
 const DECAY: u64 = 64;
 
-/// What PIE and FQ-PIE have in common, by the names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PieParams {
-    pub target: Span,
-    pub tupdate: Span,
-    /// In 1/16 Hz.
-    pub alpha: u32,
-    /// In 1/16 Hz.
-    pub beta: u32,
-    pub ecn: bool,
-    /// p is for full frames, smaller packets have less.
-    pub bytemode: bool,
-    pub dq_rate_estimator: bool,
-}
-
-impl Default for PieParams {
-    fn default() -> Self {
-        PieParams {
-            target: Span::from_millis(15),  // as RFC 8033 Section 4.2
-            tupdate: Span::from_millis(15), // as RFC 8033, but for the jiffies
-            alpha: 2,                       // 0.125 Hz, as RFC 8033
-            beta: 20,                       // 1.25 Hz, as RFC 8033
-            ecn: false,
-            bytemode: false,
-            dq_rate_estimator: false, // RFC 8033 Section 5.2: yes
-        }
+params! {
+    /// What PIE and FQ-PIE have in common, by the names in `tc`.
+    pub struct PieParams {
+        /// delay that the controller aims at
+        target: Span = Span::from_millis(15), some_time(), "as RFC 8033 Section 4.2";
+        /// time between two updates, in jiffies of 4 ms plus one
+        tupdate: Span = Span::from_millis(15), some_time(), "as RFC 8033, but for the jiffies";
+        /// integral gain in 1/16 Hz
+        alpha: u32 = 2, number(1..=GAIN_MAX), "0.125 Hz, as RFC 8033";
+        /// proportional gain in 1/16 Hz
+        beta: u32 = 20, number(1..=GAIN_MAX), "1.25 Hz, as RFC 8033";
+        ecn: bool = false, words([
+            ("ecn", true, "mark ECT packets instead, while p is small"),
+            ("noecn", false, "drop all alike"),
+        ]), "Linux";
+        /// p is for full frames, smaller packets have less.
+        bytemode: bool = false, words([
+            ("bytemode", true, "drop smaller packets less"),
+            ("nobytemode", false, "drop all sizes alike"),
+        ]), "Linux";
+        dq_rate_estimator: bool = false, words([
+            ("dq_rate_estimator", true, "delay from backlog and departure rate (RFC 8033)"),
+            ("no_dq_rate_estimator", false, "delay from the packets' own wait"),
+        ]), "Linux; RFC 8033 Section 5.2: yes";
     }
 }
 
@@ -299,17 +296,12 @@ pub fn from_ticks(ticks: u64) -> Span {
     Span(ticks << TICK_SHIFT)
 }
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PieConfig {
-    /// In packets.
-    pub limit: u32,
-    pub params: PieParams,
-}
-
-impl Default for PieConfig {
-    fn default() -> Self {
-        PieConfig { limit: 1000, params: PieParams::default() }
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct PieConfig {
+        /// what the queue holds at most, in packets
+        limit: u32 = 1000, number(1..=u32::MAX).shown("PACKETS"), "Linux";
+        params: PieParams = PieParams::default(), nested();
     }
 }
 
@@ -362,76 +354,22 @@ impl PieParams {
     pub fn next_update(&self, now: Time) -> Time {
         jiffies::expiry(now, jiffies::from_span(self.tupdate))
     }
-    /// Reads the value if the keyword is one of these.
-    pub fn parse(&mut self, keyword: &str, args: &mut Args) -> Result<bool, TcError> {
-        match keyword {
-            "target" => self.target = args.time()?,
-            "tupdate" => self.tupdate = args.time()?,
-            "alpha" => self.alpha = args.number(1, GAIN_MAX)?,
-            "beta" => self.beta = args.number(1, GAIN_MAX)?,
-            "ecn" => self.ecn = true,
-            "noecn" => self.ecn = false,
-            "bytemode" => self.bytemode = true,
-            "nobytemode" => self.bytemode = false,
-            "dq_rate_estimator" => self.dq_rate_estimator = true,
-            "no_dq_rate_estimator" => self.dq_rate_estimator = false,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-    pub fn canonical(&self) -> String {
-        let choose = |yes, when: &'static str, otherwise| if yes { when } else { otherwise };
-        format!(
-            "target {} tupdate {} alpha {} beta {} {} {} {}",
-            tc::format_time(self.target),
-            tc::format_time(self.tupdate),
-            self.alpha,
-            self.beta,
-            choose(self.ecn, "ecn", "noecn"),
-            choose(self.bytemode, "bytemode", "nobytemode"),
-            choose(self.dq_rate_estimator, "dq_rate_estimator", "no_dq_rate_estimator"),
-        )
-    }
 }
 
-/// The parameters of [`PieParams`] for a listing.
-pub const PARAMS: [Param; 10] = [
-    param("target", "TIME", "15ms", "delay that the controller aims at"),
-    param("tupdate", "TIME", "15ms", "time between two updates, in jiffies of 4 ms plus one"),
-    param("alpha", "NUMBER", "2", "integral gain in 1/16 Hz, 1 to 32"),
-    param("beta", "NUMBER", "20", "proportional gain in 1/16 Hz, 1 to 32"),
-    param("ecn", "", "", "mark ECT packets instead, while p is small"),
-    param("noecn", "", "yes", "drop all alike"),
-    param("bytemode", "", "", "drop smaller packets less"),
-    param("nobytemode", "", "yes", "drop all sizes alike"),
-    param("dq_rate_estimator", "", "", "delay from backlog and departure rate (RFC 8033)"),
-    param("no_dq_rate_estimator", "", "yes", "delay from the packets' own wait"),
+/// What [`Law::probe`] tells.
+pub const GAUGES: &[Gauge] = &[
+    gauge("p_c", "", "drop or mark probability of a packet"),
+    gauge("qdelay_ms", "ms", "delay at the last update"),
+    gauge("burst_allowance_ms", "ms", "what is left of the burst allowance"),
 ];
 
-impl Qdisc for PieConfig {
+impl Described for PieConfig {
     const NAME: &'static str = "pie";
     const SUMMARY: &'static str = "PI controller with tuned gains on the queue's delay (RFC 8033)";
-    const PARAMS: &'static [Param] = &tc::join::<11>(&[
-        &[param("limit", "PACKETS", "1000", "what the queue holds at most")],
-        &PARAMS,
-    ]);
+    const GAUGES: &'static [Gauge] = GAUGES;
+}
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let mut config = PieConfig::default();
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.number(1, u32::MAX)?,
-                _ if config.params.parse(keyword, args)? => {}
-                _ => return Err(args.unknown()),
-            }
-        }
-        Ok(config)
-    }
-
-    fn canonical(&self) -> String {
-        format!("limit {} {}", self.limit, self.params.canonical())
-    }
-
+impl Qdisc for PieConfig {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pie {
             queue: Queue::new(),

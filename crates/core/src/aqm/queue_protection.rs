@@ -17,6 +17,7 @@
 //! | default of CRITICALqL | MAXTH as configured | MAXTH as raised for a slow link |
 //! | score at its maximum | sanctioned | no rule |
 
+use crate::params::{count, params, some_time};
 use crate::time::{Span, Time};
 
 /// Buckets that a flow's hash can choose (BI_SIZE, NBUCKETS), and how many it may try.
@@ -31,15 +32,17 @@ const SCORE_MAX: Span = Span::from_secs(5);
 /// 3.9 Mb/s.
 const LG_NANOSECONDS: u32 = 30;
 
-/// The operator's parameters, RFC 9957 Section 4.1.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Thresholds {
-    /// CRITICALqL: no sanction while the queue is no longer than this.
-    pub critical_ql: Span,
-    /// CRITICALqLSCORE.
-    pub critical_score: Span,
-    /// LG_AGING, at most 30.
-    pub lg_aging: u8,
+params! {
+    /// The operator's parameters, RFC 9957 Section 4.1.
+    #[derive(Copy)]
+    pub struct Thresholds {
+        /// no sanction while the delay of L is no longer than this (CRITICALqL); maxth if that is given
+        critical_ql: Span = Span::from_millis(1), some_time(), "RFC 9957: MAXTH";
+        /// nor while the flow's score is below this at that delay (CRITICALqLSCORE)
+        critical_score: Span = Span::from_millis(4), some_time(), "RFC 9957";
+        /// scores age at 2^NUMBER marked bytes a second
+        lg_aging: u8 = 19, count(1..=30), "RFC 9957";
+    }
 }
 
 #[derive(Copy, Clone, Default, Debug)]

@@ -17,19 +17,17 @@
 //! * `tc` from iproute2 5.7 on passes `adaptive` in a way that does not start the kernel's timer, so
 //!   max_p stays where it was. Here it adapts, as it does with an older `tc` and in published runs.
 
-use super::fifo::Queue;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Gauges, MarkReason, Pkt, QueueCx};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::math;
+use crate::params::{
+    Described, Gauge, Given, Refused, Spec, gauge, number, params, rate, real, size, words,
+};
 use crate::rng::Rng;
-use crate::tc::{self, Args, Param, TcError, param};
+use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
-/// `tc`.
-const BANDWIDTH: Rate = Rate::from_bps(10_000_000);
-/// `tc`, after Floyd's advice of 1997.
-const PROBABILITY: f64 = 0.02;
 /// How often max_p moves (Floyd 2001 and Linux).
 const ADAPT_INTERVAL: Span = Span::from_millis(500);
 /// Floyd 2001: max_p stays in 1 to 50 %, in 2^-32; it rises by min(1 %, max_p/4) and falls by 10 %.
@@ -44,44 +42,37 @@ const RANGE: f64 = 512.0;
 /// `tc` counts time in units of 64 ns.
 const TICKS_PER_US: f64 = 1000.0 / 64.0;
 
-/// The parameters, by their names in `tc`, which fills in those not given.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RedConfig {
-    /// In bytes, as the two thresholds.
-    pub limit: u32,
-    pub min: u32,
-    pub max: u32,
-    /// Bytes of an average packet.
-    pub avpkt: u32,
-    /// In packets; decides the weight of the average.
-    pub burst: u32,
-    /// Decides the decay of the average while idle.
-    pub bandwidth: Rate,
-    /// max_p at the beginning.
-    pub probability: f64,
-    pub adaptive: bool,
-    pub ecn: bool,
-    pub harddrop: bool,
-    pub nodrop: bool,
+params! {
+    /// The parameters, by their names in `tc`, which fills in those not given. Zero stands for that.
+    pub struct RedConfig {
+        /// what the queue holds at most; required
+        limit: u32 = 0, bytes(), "";
+        /// average from which packets are marked at random; max/3
+        min: u32 = 0, bytes(), "tc, after Floyd's advice of 1997";
+        /// average from which every packet is; 3 min, or limit/4
+        max: u32 = 0, bytes(), "tc, after Floyd's advice of 1997";
+        /// average packet; required
+        avpkt: u32 = 0, bytes(), "";
+        /// burst to let pass, which decides the weight of the average; (2 min + max)/(3 avpkt)
+        burst: u32 = 0, number(1..=u32::MAX).shown("PACKETS").default(""), "tc, after Floyd's advice of 1997";
+        /// rate of the link, for the decay while idle
+        bandwidth: Rate = Rate::from_bps(10_000_000), rate(), "tc";
+        /// max_p: of a mark when the average reaches max
+        probability: f64 = 0.02, real(
+            "NUMBER", "a number above 0, at most 1", |p| p > 0.0 && p <= 1.0, (0.001, 1.0)
+        ), "tc, after Floyd's advice of 1997";
+        adaptive: bool = false, words([
+            ("adaptive", true, "move max_p so that the average stays between the thresholds"),
+            ("adaptative", true, "the same"),
+        ]), "tc";
+        ecn: bool = false, words([("ecn", true, "mark instead of dropping")]), "tc";
+        harddrop: bool = false, words([("harddrop", true, "drop from max on, even with ecn")]), "tc";
+        nodrop: bool = false, words([("nodrop", true, "with ecn: let pass what cannot be marked")]), "tc";
+    }
 }
 
-impl Default for RedConfig {
-    /// With [`Qdisc::REQUIRED`]: there is no default limit.
-    fn default() -> Self {
-        RedConfig {
-            limit: 150_000,
-            min: 12_500,
-            max: 37_500,
-            avpkt: 1000,
-            burst: 20,
-            bandwidth: BANDWIDTH,
-            probability: PROBABILITY,
-            adaptive: false,
-            ecn: false,
-            harddrop: false,
-            nodrop: false,
-        }
-    }
+fn bytes() -> Spec<u32> {
+    size(1..=u32::MAX).default("")
 }
 
 /// What `tc` makes of the parameters for the kernel.
@@ -325,76 +316,24 @@ impl<P: Pkt + Send> Aqm<P> for Red<P> {
     }
 }
 
-impl Qdisc for RedConfig {
+impl Described for RedConfig {
     const NAME: &'static str = "red";
     const SUMMARY: &'static str = "random early detection on the average backlog (RED)";
     const REQUIRED: &'static str = "limit 150000 avpkt 1000";
-    const PARAMS: &'static [Param] = &[
-        param("limit", "BYTES", "", "what the queue holds at most; required"),
-        param("min", "BYTES", "", "average from which packets are marked at random; max/3"),
-        param("max", "BYTES", "", "average from which every packet is; 3 min, or limit/4"),
-        param("avpkt", "BYTES", "", "average packet; required"),
-        param("burst", "PACKETS", "", "burst to let pass; (2 min + max)/(3 avpkt)"),
-        param("bandwidth", "RATE", "10mbit", "rate of the link, for the decay while idle"),
-        param("probability", "NUMBER", "0.02", "max_p: of a mark when the average reaches max"),
-        param("adaptive", "", "", "move max_p so that the average stays between the thresholds"),
-        param("adaptative", "", "", "the same"),
-        param("ecn", "", "", "mark instead of dropping"),
-        param("harddrop", "", "", "drop from max on, even with ecn"),
-        param("nodrop", "", "", "with ecn: let pass what cannot be marked"),
+    const GAUGES: &'static [Gauge] = &[
+        gauge("avg_bytes", "B", "average of the backlog"),
+        gauge("max_p", "", "probability of a mark when the average reaches max"),
     ];
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        // Zero stands for "not given", as in tc.
-        let mut config =
-            RedConfig { limit: 0, min: 0, max: 0, avpkt: 0, burst: 0, ..RedConfig::default() };
-        while let Some(keyword) = args.keyword() {
-            match keyword {
-                "limit" => config.limit = args.size()?,
-                "min" => config.min = args.size()?,
-                "max" => config.max = args.size()?,
-                "avpkt" => config.avpkt = args.size()?,
-                "burst" => config.burst = args.number(1, u32::MAX)?,
-                "bandwidth" => config.bandwidth = args.rate()?,
-                "probability" => {
-                    config.probability = args.value("a number above 0, at most 1", |s| {
-                        let (p, rest) = tc::parse_float(s)?;
-                        (rest.is_empty() && p > 0.0 && p <= 1.0).then_some(p)
-                    })?;
-                }
-                "adaptive" | "adaptative" => config.adaptive = true,
-                "ecn" => config.ecn = true,
-                "harddrop" => config.harddrop = true,
-                "nodrop" => config.nodrop = true,
-                _ => return Err(args.unknown()),
-            }
-        }
-        config.fill_in(args)?;
-        RedTable::new(&config)
-            .map_err(|(keyword, fix)| args.refuse(keyword, config.value_of(keyword), fix))?;
-        Ok(config)
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        self.fill_in(given)?;
+        RedTable::new(self)
+            .map_err(|(keyword, fix)| given.refuse(keyword, self.value_of(keyword), fix))?;
+        Ok(())
     }
+}
 
-    fn canonical(&self) -> String {
-        let flags = [
-            (self.adaptive, " adaptive"),
-            (self.ecn, " ecn"),
-            (self.harddrop, " harddrop"),
-            (self.nodrop, " nodrop"),
-        ];
-        let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
-        format!(
-            "limit {} min {} max {} avpkt {} burst {} bandwidth {} probability {}{flags}",
-            self.limit,
-            self.min,
-            self.max,
-            self.avpkt,
-            self.burst,
-            tc::format_rate(self.bandwidth),
-            self.probability,
-        )
-    }
-
+impl Qdisc for RedConfig {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let table = RedTable::new(self).expect("a RED that parse refuses: see RedTable::new");
         Box::new(Red::new(self.clone(), table, link.now))
@@ -403,14 +342,14 @@ impl Qdisc for RedConfig {
 
 impl RedConfig {
     /// `tc`'s values for what was not given, after Floyd's advice of 1997.
-    fn fill_in(&mut self, args: &Args) -> Result<(), TcError> {
+    fn fill_in(&mut self, given: &Given) -> Result<(), Refused> {
         for (keyword, value) in [("limit", self.limit), ("avpkt", self.avpkt)] {
             if value == 0 {
-                return Err(args.missing(keyword, "write for example limit 150000 avpkt 1000"));
+                return Err(given.missing(keyword, "write for example limit 150000 avpkt 1000"));
             }
         }
         if self.nodrop && !self.ecn {
-            return Err(args.missing("ecn", "nodrop has a meaning only beside it"));
+            return Err(given.missing("ecn", "nodrop has a meaning only beside it"));
         }
         if self.max == 0 {
             self.max = if self.min > 0 { self.min.saturating_mul(3) } else { self.limit / 4 };

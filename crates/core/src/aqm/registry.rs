@@ -1,14 +1,12 @@
 //! All queue disciplines by name. To add one: write its file, add its line to [`qdiscs!`].
 
-use serde::Serialize;
-
 use super::{
-    Aqm, Pkt, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq,
-    fq_codel, fq_pie, lfq_cobalt, netem, pi2, pie, red, tbf, twin_codel_af,
+    Aqm, LinkInfo, Pkt, Qdisc, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2,
+    dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, pi2, pie, red, tbf,
+    twin_codel_af,
 };
-use crate::tc::{self, Args, Param, TcError};
-use crate::time::Time;
-use crate::units::Rate;
+use crate::params::{self, Described, Gauge, Info, Refused};
+use crate::rng::Rng;
 
 qdiscs! {
     Pfifo(fifo::Pfifo),
@@ -35,55 +33,28 @@ qdiscs! {
     Tbf(tbf::TbfConfig),
 }
 
-/// What the file of a queue provides: its parameters, and how to make the queue from them.
-pub trait Qdisc: Sized + Clone + PartialEq + std::fmt::Debug {
-    /// As `tc` calls it.
-    const NAME: &'static str;
-    const SUMMARY: &'static str;
-    const PARAMS: &'static [Param];
-    /// An example of the words without which `tc` refuses the qdisc.
-    const REQUIRED: &'static str = "";
-    /// Reads the words after the name; refuses what `tc` or the kernel would refuse.
-    fn parse(args: &mut Args) -> Result<Self, TcError>;
-    /// Every parameter with its value, so that equal queues print alike; `parse` reads it back.
-    fn canonical(&self) -> String;
-    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>>;
-}
-
-/// Where a queue is put: some derive parameters from the rate, and timers start at `now`.
-#[derive(Copy, Clone, Debug)]
-pub struct LinkInfo {
-    pub rate: Rate,
-    pub now: Time,
-}
-
-/// A line of `l4slab list qdiscs`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct QdiscInfo {
-    pub name: &'static str,
-    pub summary: &'static str,
-    pub parameters: &'static [Param],
-    /// An example of the words that must not be missing.
-    pub required: &'static str,
-}
-
 /// Reads what one would give to `tc qdisc replace … root`.
 ///
 /// # Errors
 /// One sentence that names the qdisc, the keyword, the value and the fix.
-pub fn parse(text: &str) -> Result<QdiscConfig, TcError> {
+pub fn parse(text: &str) -> Result<QdiscConfig, Refused> {
     let mut words = text.split_whitespace();
-    let name = words.next().ok_or(TcError::Empty)?;
+    let name = words.next().ok_or(Refused::Empty)?;
     parse_named(name, words).unwrap_or_else(|| {
         let names = listing().into_iter().map(|info| info.name);
-        Err(TcError::UnknownQdisc {
-            name: name.to_owned(),
-            hint: tc::hint(name, names, "the qdiscs are"),
-        })
+        let hint = params::hint(name, names, "the qdiscs are");
+        Err(Refused::UnknownName { what: "qdisc", name: name.to_owned(), hint })
     })
 }
 
-/// Makes the enum of configurations and the three functions that go through all of them.
+/// A random string that [`parse`] reads, of the queue of this name.
+pub fn random_string(name: &str, rng: &mut Rng) -> String {
+    let strings = std::iter::repeat_with(|| random_named(name, rng).expect("a registered queue"));
+    let mut valid = strings.take(10_000).filter(|text| parse(text).is_ok());
+    valid.next().expect("values from the ranges of the table agree now and then")
+}
+
+/// Makes the enum of configurations and what goes through all of them.
 macro_rules! qdiscs {
     ($($variant:ident($config:ty)),* $(,)?) => {
         /// The parameters of any queue.
@@ -97,7 +68,8 @@ macro_rules! qdiscs {
             pub fn canonical(&self) -> String {
                 match self {
                     $(QdiscConfig::$variant(config) => {
-                        format!("{} {}", <$config as Qdisc>::NAME, config.canonical())
+                        let words = params::write_words(config);
+                        format!("{} {words}", <$config>::NAME).trim_end().to_owned()
                     })*
                 }
             }
@@ -107,26 +79,41 @@ macro_rules! qdiscs {
                     $(QdiscConfig::$variant(config) => config.build(link)),*
                 }
             }
+
+            /// The columns of the time series that it adds.
+            pub fn gauges(&self) -> Vec<Gauge> {
+                match self {
+                    $(QdiscConfig::$variant(config) => config.gauges()),*
+                }
+            }
         }
 
         /// All qdiscs with their parameters.
-        pub fn listing() -> Vec<QdiscInfo> {
-            vec![$(QdiscInfo {
-                name: <$config as Qdisc>::NAME,
-                summary: <$config as Qdisc>::SUMMARY,
-                parameters: <$config as Qdisc>::PARAMS,
-                required: <$config as Qdisc>::REQUIRED,
-            }),*]
+        pub fn listing() -> Vec<Info> {
+            vec![$(Info::of::<$config>()),*]
         }
 
-        fn parse_named(
+        /// For each keyword of a queue: words with a random value of it, and words that are refused.
+        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
+            $(if name == <$config>::NAME {
+                return params::samples::<$config>(rng);
+            })*
+            Vec::new()
+        }
+
+        fn random_named(name: &str, rng: &mut Rng) -> Option<String> {
+            $(if name == <$config>::NAME {
+                return Some(format!("{name} {}", params::random_words::<$config>(rng)));
+            })*
+            None
+        }
+
+        fn parse_named<'a>(
             name: &str,
-            words: std::str::SplitWhitespace<'_>,
-        ) -> Option<Result<QdiscConfig, TcError>> {
-            $(if name == <$config as Qdisc>::NAME {
-                let params = <$config as Qdisc>::PARAMS;
-                let mut args = Args::new(<$config as Qdisc>::NAME, params, words);
-                return Some(<$config as Qdisc>::parse(&mut args).map(QdiscConfig::$variant));
+            words: impl Iterator<Item = &'a str>,
+        ) -> Option<Result<QdiscConfig, Refused>> {
+            $(if name == <$config>::NAME {
+                return Some(params::read_words::<$config>(words).map(QdiscConfig::$variant));
             })*
             None
         }

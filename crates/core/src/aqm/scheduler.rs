@@ -7,9 +7,9 @@
 //! * `wrr`, weighted round robin by a credit of bytes, as in Linux `sch_dualpi2`;
 //! * `drr`, deficit round robin, which gives each its share of bytes in turns.
 
-use super::fifo::Queue;
+use super::queue::Queue;
 use super::{Backlog, DropReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use crate::params::{Gauge, choice, gauge, params, percent, some_time};
 use crate::time::{Span, Time};
 use crate::units::{MTU_FRAME, Rate};
 
@@ -251,13 +251,28 @@ impl<P: Pkt> Coupled<P> {
     }
 }
 
-/// What a qdisc string may say about the scheduler.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SchedulerConfig {
-    pub kind: Kind,
-    pub tshift: Span,
-    /// C's share in percent, for `wrr` and `drr`.
-    pub classic_protection: u8,
+/// The gauges of coupled queues.
+pub const P_PRIME: Gauge = gauge("p_prime", "", "base probability of the coupling");
+pub const P_C: Gauge = gauge("p_c", "", "drop or mark probability of classic packets");
+pub const P_L_COUPLED: Gauge = gauge("p_l_coupled", "", "mark probability of L by the coupling");
+pub const P_L_NATIVE: Gauge = gauge("p_l_native", "", "native mark probability of L");
+pub const P_L: Gauge = gauge("p_l", "", "the larger of the two");
+
+params! {
+    /// What a qdisc string may say about the scheduler.
+    pub struct SchedulerConfig {
+        /// which queue sends next
+        kind: Kind = Kind::Wrr, choice("strict|tshift|wrr|drr", [
+            ("strict", Kind::Strict),
+            ("tshift", Kind::TimeShift),
+            ("wrr", Kind::Wrr),
+            ("drr", Kind::Drr),
+        ]).called(&["scheduler"]), "RFC 9332 leaves it open";
+        /// tshift: C goes first if its head is older by more
+        tshift: Span = Span::from_millis(30), some_time(), "twice the target";
+        /// wrr, drr: share granted to C
+        classic_protection: u8 = 10, percent(1..=99), "as in Linux";
+    }
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -268,41 +283,7 @@ pub enum Kind {
     Drr,
 }
 
-const KINDS: [(&str, Kind); 4] =
-    [("strict", Kind::Strict), ("tshift", Kind::TimeShift), ("wrr", Kind::Wrr), ("drr", Kind::Drr)];
-
 impl SchedulerConfig {
-    /// The parameters for a listing, with the defaults of the queue.
-    pub const fn params(kind: &'static str, tshift: &'static str) -> [Param; 3] {
-        [
-            param("scheduler", "strict|tshift|wrr|drr", kind, "which queue sends next"),
-            param("tshift", "TIME", tshift, "tshift: C goes first if its head is older by more"),
-            param("classic_protection", "PERCENTAGE", "10%", "wrr, drr: share granted to C"),
-        ]
-    }
-    /// Reads the value if the keyword is one of the scheduler's.
-    pub fn parse(&mut self, keyword: &str, args: &mut Args) -> Result<bool, TcError> {
-        match keyword {
-            "scheduler" => {
-                self.kind = args.value("strict, tshift, wrr or drr", |s| {
-                    KINDS.iter().find(|(name, _)| *name == s).map(|&(_, kind)| kind)
-                })?;
-            }
-            "tshift" => self.tshift = args.time()?,
-            "classic_protection" => {
-                self.classic_protection = args.value("a percentage from 1% to 99%", |s| {
-                    tc::parse_percent(s).filter(|p| (1..100).contains(p))
-                })?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-    pub fn canonical(&self) -> String {
-        let name = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
-        let tshift = tc::format_time(self.tshift);
-        format!("scheduler {name} tshift {tshift} classic_protection {}%", self.classic_protection)
-    }
     pub fn build(&self) -> Scheduler {
         match self.kind {
             Kind::Strict => Scheduler::Strict,

@@ -6,12 +6,13 @@
 //! waiting, also where a shorter one could go. A packet larger than a bucket could never leave and is
 //! dropped when it comes.
 
-use std::fmt::Write as _;
-
-use super::fifo::Queue;
-use super::registry::{LinkInfo, Qdisc};
-use super::{Aqm, Backlog, DropReason, Pkt, QueueCx};
-use crate::tc::{self, Args, Param, TcError, param};
+use super::queue::Queue;
+use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::params::{
+    Described, Given, Refused, Spec, count, params, rate_if, size, some_time, value,
+};
+use crate::rng::Rng;
+use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
@@ -21,19 +22,28 @@ const CELL_PAYLOAD: u64 = 48;
 /// `tc` counts the time of a burst in 32 bits of 64 ns.
 const BURST_MAX: Span = Span((u32::MAX as u64) << 6);
 
-#[derive(Clone, PartialEq, Debug)]
-pub struct TbfConfig {
-    pub rate: Rate,
-    /// In bytes.
-    pub burst: u32,
-    /// What the queue holds, in bytes.
-    pub limit: u32,
-    pub peak: Option<Peak>,
-    /// A shorter packet costs as much as one of so many bytes.
-    pub mpu: u32,
-    /// Each packet costs so many bytes more.
-    pub overhead: u16,
-    pub linklayer: LinkLayer,
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct TbfConfig {
+        /// at which the bucket fills; required
+        rate: Rate = Rate::from_bps(0), rate(), "";
+        /// size of the bucket; required
+        burst: u32 = 0, size_and_cell().called(&["burst", "buffer", "maxburst"]), "";
+        /// at which a second bucket of mtu bytes fills
+        peakrate: Option<Rate> = None, rate().optional(), "";
+        /// size of that bucket
+        mtu: Option<u32> = None, size_and_cell().called(&["mtu", "minburst"]).optional(), "";
+        /// what the queue holds at most; this or latency is required
+        limit: u32 = 0, limit().default(""), "";
+        /// sets limit to what leaves in this time, and a burst
+        latency: Option<Span> = None, some_time().optional(), "";
+        /// what a packet counts at least
+        mpu: u32 = 0, size(0..=u32::MAX), "tc";
+        /// what it counts in addition
+        overhead: u16 = 0, count(0..=u16::MAX).shown("BYTES"), "tc";
+        /// atm (or adsl) counts whole cells
+        linklayer: LinkLayer = LinkLayer::Ethernet, linklayer(), "tc";
+    }
 }
 
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -99,9 +109,9 @@ impl<P: Pkt> Tbf<P> {
     pub fn new(config: TbfConfig, now: Time) -> Self {
         Tbf {
             queue: Queue::new(),
-            max_size: config.peak.map_or(config.burst, |peak| config.burst.min(peak.mtu)),
+            max_size: config.peak().map_or(config.burst, |peak| config.burst.min(peak.mtu)),
             main: Bucket::full(&config, config.rate, config.burst),
-            peak: config.peak.map(|peak| Bucket::full(&config, peak.rate, peak.mtu)),
+            peak: config.peak().map(|peak| Bucket::full(&config, peak.rate, peak.mtu)),
             counted: now,
             wake: Time::NEVER,
             config,
@@ -154,130 +164,105 @@ impl<P: Pkt + Send> Aqm<P> for Tbf<P> {
     }
 }
 
-const RATE: &str = "a rate above zero such as 10mbit";
-const SIZE: &str = "a size above zero such as 1600b or 5k (k is 1024)";
-/// The keywords that `tc` lets one abbreviate, in its order.
-const ORDER: &[&str] = &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"];
+/// The keywords that may be given once, with their other words.
+const ONCE: [&[&str]; 8] = [
+    &["limit"],
+    &["latency"],
+    &["burst", "buffer", "maxburst"],
+    &["mtu", "minburst"],
+    &["mpu"],
+    &["rate"],
+    &["peakrate"],
+    &["overhead"],
+];
 
-fn size(args: &mut Args) -> Result<u32, TcError> {
-    args.value(SIZE, |s| tc::parse_size(s).filter(|&n| n > 0))
+fn rate() -> Spec<Rate> {
+    rate_if("a rate above zero such as 10mbit", |rate| rate.bps() > 0, &["0", "10%"]).default("")
+}
+
+fn limit() -> Spec<u32> {
+    let size = |s: &str| tc::parse_size(s).filter(|&n| n > 0);
+    let sample = |rng: &mut Rng| (1 + rng.below(2_000_000)).to_string();
+    let takes = "a size above zero such as 1600b or 5k (k is 1024)";
+    value("BYTES", takes, size, |bytes| format!("{bytes}b"), sample, vec!["0".to_owned()])
 }
 
 /// A size, and the cell of the rate table, which kernels no longer use.
-fn size_and_cell(args: &mut Args) -> Result<u32, TcError> {
-    args.value(SIZE, |s| {
-        let (size, cell) = s.split_once('/').unwrap_or((s, "1"));
-        let cell = tc::parse_count_any_base(cell)?;
-        tc::parse_size(size).filter(|&n| n > 0 && cell.is_power_of_two())
-    })
+fn size_and_cell() -> Spec<u32> {
+    let spec = value(
+        "BYTES[/CELL]",
+        "a size above zero such as 1600b or 5k (k is 1024)",
+        |s| {
+            let (size, cell) = s.split_once('/').unwrap_or((s, "1"));
+            let cell = tc::parse_count_any_base(cell)?;
+            tc::parse_size(size).filter(|&n| n > 0 && cell.is_power_of_two())
+        },
+        |bytes| format!("{bytes}b"),
+        |rng| (1 + rng.below(200_000)).to_string(),
+        ["0", "5k/9", "-4"].map(str::to_owned).into(),
+    );
+    spec.default("")
 }
 
-fn rate(args: &mut Args) -> Result<Rate, TcError> {
-    args.value(RATE, |s| tc::parse_rate(s).filter(|r| r.bps() > 0))
+fn linklayer() -> Spec<LinkLayer> {
+    value(
+        "NAME",
+        "ethernet, atm or adsl",
+        |s| match s {
+            "ethernet" => Some(LinkLayer::Ethernet),
+            "atm" | "adsl" => Some(LinkLayer::Atm),
+            _ => None,
+        },
+        |layer| if *layer == LinkLayer::Atm { "atm" } else { "ethernet" }.to_owned(),
+        |rng| ["ethernet", "atm", "adsl"][rng.below(3) as usize].to_owned(),
+        vec!["foo".to_owned()],
+    )
 }
 
-/// Stores the value of a keyword that may be given once.
-fn once<T>(
-    args: &mut Args,
-    keyword: &str,
-    place: &mut Option<T>,
-    read: impl FnOnce(&mut Args) -> Result<T, TcError>,
-) -> Result<(), TcError> {
-    if place.is_some() {
-        let fix = "it (or another word for it) is given twice; remove one".to_owned();
-        return Err(args.refuse(keyword, "again".to_owned(), fix));
-    }
-    *place = Some(read(args)?);
-    Ok(())
-}
-
-impl Qdisc for TbfConfig {
+impl Described for TbfConfig {
     const NAME: &'static str = "tbf";
     const SUMMARY: &'static str = "token bucket filter: a shaper with a bucket of any size";
     const REQUIRED: &'static str = "rate 1mbit burst 5k limit 5k";
-    const PARAMS: &'static [Param] = &[
-        param("rate", "RATE", "", "at which the bucket fills; required"),
-        param("burst", "BYTES[/CELL]", "", "size of the bucket; required"),
-        param("buffer", "BYTES[/CELL]", "", "the same as burst"),
-        param("maxburst", "BYTES[/CELL]", "", "the same as burst"),
-        param("limit", "BYTES", "", "what the queue holds at most; this or latency is required"),
-        param("latency", "TIME", "", "sets limit to what leaves in this time, and a burst"),
-        param("peakrate", "RATE", "", "at which a second bucket of mtu bytes fills"),
-        param("mtu", "BYTES[/CELL]", "", "size of that bucket"),
-        param("minburst", "BYTES[/CELL]", "", "the same as mtu"),
-        param("mpu", "BYTES", "0", "what a packet counts at least"),
-        param("overhead", "BYTES", "0", "what it counts in addition"),
-        param("linklayer", "NAME", "ethernet", "atm (or adsl) counts whole cells"),
-    ];
+    const ABBREVIATED: &'static [&'static str] =
+        &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"];
 
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        let (mut given_rate, mut burst, mut limit, mut latency) = (None, None, None, None);
-        let (mut peakrate, mut mtu, mut mpu) = (None, None, None);
-        let (mut overhead, mut linklayer) = (None, LinkLayer::Ethernet);
-        while let Some(keyword) = args.keyword_in(ORDER) {
-            match keyword {
-                "limit" => once(args, keyword, &mut limit, size)?,
-                "latency" => once(args, keyword, &mut latency, |args| args.time())?,
-                "burst" | "buffer" | "maxburst" => once(args, keyword, &mut burst, size_and_cell)?,
-                "mtu" | "minburst" => once(args, keyword, &mut mtu, size_and_cell)?,
-                "mpu" => once(args, keyword, &mut mpu, |args| {
-                    args.value("a size such as 64b", tc::parse_size)
-                })?,
-                "rate" => once(args, keyword, &mut given_rate, rate)?,
-                "peakrate" => once(args, keyword, &mut peakrate, rate)?,
-                "overhead" => once(args, keyword, &mut overhead, |args| {
-                    args.value("a whole number from 0 to 65535", |s| {
-                        tc::parse_count(s).and_then(|n| u16::try_from(n).ok())
-                    })
-                })?,
-                "linklayer" => {
-                    linklayer = args.value("ethernet, atm or adsl", |s| match s {
-                        "ethernet" => Some(LinkLayer::Ethernet),
-                        "atm" | "adsl" => Some(LinkLayer::Atm),
-                        _ => None,
-                    })?;
-                }
-                _ => return Err(args.unknown()),
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        let missing = |keyword: &str, fix: &str| {
+            Err(given.refuse(keyword, "missing".to_owned(), fix.to_owned()))
+        };
+        for words in ONCE {
+            if let [_, again, ..] = given.of(words)[..] {
+                let fix = "it (or another word for it) is given twice; remove one".to_owned();
+                return Err(given.refuse(again, "again".to_owned(), fix));
             }
         }
-        let missing =
-            |keyword: &str, fix: &str| args.refuse(keyword, "missing".to_owned(), fix.to_owned());
-        let rate = given_rate.ok_or_else(|| missing("rate", "add rate, such as rate 10mbit"))?;
-        let burst = burst.ok_or_else(|| missing("burst", "add burst, such as burst 5k"))?;
-        let peak = match (peakrate, mtu) {
-            (Some(rate), Some(mtu)) => Some(Peak { rate, mtu }),
-            (Some(_), None) => return Err(missing("mtu", "peakrate needs it; add mtu 1600b")),
-            (None, _) => None, // without a peakrate tc takes mtu and the kernel does not ask for it
-        };
-        let limit = match (limit, latency) {
-            (Some(limit), None) => limit,
-            (None, Some(latency)) => limit_of(latency, rate, burst, peak),
-            (Some(_), Some(_)) => {
+        if !given.has("rate") {
+            return missing("rate", "add rate, such as rate 10mbit");
+        }
+        if self.burst == 0 {
+            return missing("burst", "add burst, such as burst 5k");
+        }
+        if self.peakrate.is_some() && self.mtu.is_none() {
+            return missing("mtu", "peakrate needs it; add mtu 1600b");
+        }
+        // Without a peakrate tc takes mtu and the kernel does not ask for it.
+        self.mtu = self.mtu.filter(|_| self.peakrate.is_some());
+        match (given.has("limit"), self.latency.take()) {
+            (true, None) => {}
+            (false, Some(latency)) => {
+                self.limit = limit_of(latency, self.rate, self.burst, self.peak());
+            }
+            (true, Some(_)) => {
                 let fix = "limit is given too; remove one of them".to_owned();
-                return Err(args.refuse("latency", "beside limit".to_owned(), fix));
+                return Err(given.refuse("latency", "beside limit".to_owned(), fix));
             }
-            (None, None) => return Err(missing("limit", "add limit 64k, or latency 50ms")),
-        };
-        let (mpu, overhead) = (mpu.unwrap_or(0), overhead.unwrap_or(0));
-        let config = TbfConfig { rate, burst, limit, peak, mpu, overhead, linklayer };
-        config.check(args)?;
-        Ok(config)
-    }
-
-    fn canonical(&self) -> String {
-        let mut text = format!("rate {} burst {}b", tc::format_rate(self.rate), self.burst);
-        if let Some(peak) = self.peak {
-            let _ = write!(text, " peakrate {} mtu {}b", tc::format_rate(peak.rate), peak.mtu);
+            (false, None) => return missing("limit", "add limit 64k, or latency 50ms"),
         }
-        let linklayer = if self.linklayer == LinkLayer::Atm { "atm" } else { "ethernet" };
-        let _ = write!(
-            text,
-            " limit {}b mpu {} overhead {} linklayer {linklayer}",
-            self.limit, self.mpu, self.overhead
-        );
-        text
+        self.check(given)
     }
+}
 
+impl Qdisc for TbfConfig {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Tbf::new(self.clone(), link.now))
     }
@@ -293,15 +278,18 @@ fn limit_of(latency: Span, rate: Rate, burst: u32, peak: Option<Peak>) -> u32 {
 }
 
 impl TbfConfig {
-    fn check(&self, args: &Args) -> Result<(), TcError> {
+    fn peak(&self) -> Option<Peak> {
+        self.peakrate.zip(self.mtu).map(|(rate, mtu)| Peak { rate, mtu })
+    }
+    fn check(&self, given: &Given) -> Result<(), Refused> {
         let refuse =
-            |keyword: &str, value: String, fix: String| Err(args.refuse(keyword, value, fix));
-        if let Some(peak) = self.peak.filter(|peak| peak.rate <= self.rate) {
+            |keyword: &str, value: String, fix: String| Err(given.refuse(keyword, value, fix));
+        if let Some(peak) = self.peak().filter(|peak| peak.rate <= self.rate) {
             let fix = format!("it must exceed rate {}", tc::format_rate(self.rate));
             return refuse("peakrate", tc::format_rate(peak.rate), fix);
         }
         let buckets =
-            [Some(("burst", self.burst, self.rate)), self.peak.map(|p| ("mtu", p.mtu, p.rate))];
+            [Some(("burst", self.burst, self.rate)), self.peak().map(|p| ("mtu", p.mtu, p.rate))];
         for (keyword, bytes, rate) in buckets.into_iter().flatten() {
             if rate.time_for(bytes.into()) > BURST_MAX {
                 let fix = "it takes longer than 274 s to fill; use less".to_owned();

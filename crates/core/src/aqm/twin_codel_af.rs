@@ -9,12 +9,11 @@
 //! with packets is never kept waiting for one without). SCE marks are on unless turned off.
 
 use super::cnq::{Cnq, PerFlow, flow_of};
-use super::cobalt_sce::{CobaltConfig, CobaltParams, PARAMS_ON, Weight};
+use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
-use super::registry::{LinkInfo, Qdisc};
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, Pkt, QueueCx};
-use crate::tc::{Args, Param, TcError};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::params::{Described, Gauge, Given, Refused, gauge, nested, params};
 use crate::time::Time;
 
 /// DSCP of class 1 (TOS "minimise delay"), and by how much its times are shorter (Linux).
@@ -155,29 +154,33 @@ impl<P: Pkt + Send> Aqm<P> for TwinCodelAf<P> {
     }
 }
 
-/// The parameters, by their names in `tc`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TwinCodelAfConfig(pub CobaltConfig);
+params! {
+    /// The parameters, by their names in `tc`.
+    pub struct TwinCodelAfConfig {
+        cobalt: CobaltConfig = CobaltConfig { sce_thresh: SCE_THRESH, ..CobaltConfig::default() }, nested();
+    }
+}
 
-impl Default for TwinCodelAfConfig {
-    fn default() -> Self {
-        TwinCodelAfConfig(CobaltConfig::new(SCE_THRESH))
+impl Described for TwinCodelAfConfig {
+    const NAME: &'static str = "twin_codel_af";
+    const SUMMARY: &'static str =
+        "two classes by DSCP with a shaper; COBALT and SCE marks by flow, approximately fair";
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[
+        cobalt_sce::CE_COUNT,
+        cobalt_sce::SCE_COUNT,
+        cobalt_sce::P_BLUE,
+        gauge("bulk_flows_class0", "", "flows that wait in the bulk queue of class 0"),
+        gauge("bulk_flows_class1", "", "the same of class 1"),
+    ];
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        self.cobalt.line.finish(given)
     }
 }
 
 impl Qdisc for TwinCodelAfConfig {
-    const NAME: &'static str = "twin_codel_af";
-    const SUMMARY: &'static str =
-        "two classes by DSCP with a shaper; COBALT and SCE marks by flow, approximately fair";
-    const PARAMS: &'static [Param] = &PARAMS_ON;
-
-    fn parse(args: &mut Args) -> Result<Self, TcError> {
-        Self::default().0.parse(args, |_, _| Ok(false)).map(TwinCodelAfConfig)
-    }
-    fn canonical(&self) -> String {
-        self.0.canonical()
-    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
-        Box::new(TwinCodelAf::new(&self.0))
+        Box::new(TwinCodelAf::new(&self.cobalt))
     }
 }

@@ -9,9 +9,9 @@ use self::model::{
     Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN, FULL_RATE_ROUNDS,
     GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
-use super::registry::{Controller, Param};
-use super::{Ack, Congestion, CongestionControl, INITIAL_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, INITIAL_WINDOW, Window};
 use crate::aqm::Gauges;
+use crate::params::{Described, Gauge, gauge, params};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::transport::windowed::WindowedMax;
@@ -34,12 +34,28 @@ const POLICER_RATIO: u64 = ONE as u64 / 8;
 const POLICER_DIFFERENCE: u64 = 4000 / 8;
 const POLICER_KEPT_ROUNDS: u32 = 48;
 
-pub const CONTROLLER: Controller = Controller {
-    name: "bbr",
-    summary: "BBR version 1 (Linux)",
-    parameters: &[] as &[Param],
-    build: |_| Ok(Box::new(Bbr::new())),
-};
+params! {
+    pub struct Options {}
+}
+
+/// What BBR tells, whatever its version.
+pub(super) const GAUGES: &[Gauge] = &[
+    gauge("pacing_gain", "", "factor on the rate that is found"),
+    gauge("min_rtt_ms", "ms", "smallest RTT of the model"),
+    gauge("bottleneck_packets_per_ms", "packets/ms", "delivery rate of the model"),
+];
+
+impl Described for Options {
+    const NAME: &'static str = "bbr";
+    const SUMMARY: &'static str = "BBR version 1 (Linux)";
+    const GAUGES: &'static [Gauge] = GAUGES;
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Bbr::new())
+    }
+}
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Mode {

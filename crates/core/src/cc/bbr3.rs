@@ -15,13 +15,16 @@ mod options;
 mod tests;
 
 use self::options::Config;
+pub use self::options::Options;
 use super::bbr::model::{
     self, Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN,
     FULL_RATE_ROUNDS, GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
-use super::registry::{CcError, Controller, Options};
-use super::{Ack, Congestion, CongestionControl, EcnWish, Feedback, INITIAL_WINDOW, Window};
+use super::{
+    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, INITIAL_WINDOW, Window, bbr,
+};
 use crate::aqm::Gauges;
+use crate::params::{Described, Gauge, gauge};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::scoreboard::LostSegment;
@@ -46,12 +49,25 @@ const BURST_RTT_SHIFT: u32 = 9;
 /// A bound not known.
 const UNSET: u32 = u32::MAX;
 
-pub const CONTROLLER: Controller = Controller {
-    name: "bbr3",
-    summary: "BBR version 3 (google/bbr branch v3, where it is called bbr)",
-    parameters: options::PARAMETERS,
-    build: |o| Ok(Box::new(Bbr3::from_options(o)?)),
-};
+impl Described for Options {
+    const NAME: &'static str = "bbr3";
+    const SUMMARY: &'static str = "BBR version 3 (google/bbr branch v3, where it is called bbr)";
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[
+        bbr::GAUGES[0],
+        bbr::GAUGES[1],
+        bbr::GAUGES[2],
+        gauge("inflight_hi_packets", "packets", "bound from probing too far"),
+        gauge("inflight_lo_packets", "packets", "bound from the last rounds"),
+        gauge("alpha", "", "estimate of the fraction of marks"),
+    ];
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Bbr3::new(self))
+    }
+}
 
 /// Up, Down, Cruise and Refill are the cycle of ProbeBW.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -163,10 +179,10 @@ pub struct Bbr3 {
 }
 
 impl Bbr3 {
-    fn from_options(o: &Options) -> Result<Bbr3, CcError> {
+    fn new(options: &Options) -> Bbr3 {
         let bounds = Bounds { bw_lo: UNSET, inflight_lo: UNSET, inflight_hi: UNSET };
-        Ok(Bbr3 {
-            config: Config::from_options(o)?,
+        Bbr3 {
+            config: Config::new(options),
             rng: Rng::stream(0, "bbr3", 0),
             phase: Phase::Startup,
             ack_phase: AckPhase::Other,
@@ -219,7 +235,7 @@ impl Bbr3 {
             prior_cwnd: 0,
             was_repairing: false,
             timed_out: false,
-        })
+        }
     }
 
     // --- rates and windows ---------------------------------------------------------------------

@@ -8,10 +8,12 @@
 //! current one, the Reno estimate keeps its slope after it has passed the old maximum, and before
 //! the first loss the window grows at least 5 % per round trip.
 
-use super::registry::{CcError, Controller, Options, Param};
-use super::{Ack, Congestion, CongestionControl, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Window};
 use crate::aqm::Gauges;
 use crate::math;
+use crate::params::{
+    Described, Gauge, Spec, choice, count, fraction, gauge, nested, params, switch,
+};
 use crate::time::{Span, Time};
 
 /// beta = 717/1024 = 0.7 (RFC 9438, 4.6); also for ECN.
@@ -40,29 +42,59 @@ const HYSTART_DELAY_MAX_US: u32 = 16_000;
 /// Four full-sized bursts: what the sender's own segmentation may add to an ACK train.
 const HYSTART_BURST_BYTES: u64 = 4 * 65_536;
 
-pub const CONTROLLER: Controller = Controller {
-    name: "cubic",
-    summary: "CUBIC with HyStart (RFC 9438; Linux's variant by default)",
-    parameters: &[
-        Param { name: "rules", default: "linux", help: "\"linux\" or \"rfc9438\"" },
-        Param { name: "hystart", default: "on", help: "end slow start before the first loss" },
-        Param {
-            name: "fast_convergence",
-            default: "on",
-            help: "yield when the maximum shrinks (RFC 9438, 4.7)",
-        },
-        Param {
-            name: "beta_ecn",
-            default: "0.7",
-            help: "factor on an ECN mark; 0.85 with ABE (RFC 8511)",
-        },
-        Param { name: "hz", default: "250", help: "timer ticks per second of the modelled kernel" },
-    ],
-    build: |o| {
-        let rfc = o.choice("rules", &["linux", "rfc9438"])? == "rfc9438";
-        Ok(Box::new(Cubic::from_options(o, rfc, o.fraction("beta_ecn")?)?))
-    },
-};
+/// beta.
+pub(super) const BETA: f64 = 0.7;
+
+params! {
+    pub struct Options {
+        rules: Rules = Rules::Linux, choice("RULES", [
+            ("linux", Rules::Linux),
+            ("rfc9438", Rules::Rfc9438),
+        ]), "";
+        common: Common = Common::default(), nested();
+        /// factor on an ECN mark; 0.85 with ABE (RFC 8511)
+        beta_ecn: f64 = BETA, fraction(), "RFC 9438, 4.6";
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Rules {
+    Linux,
+    Rfc9438,
+}
+
+params! {
+    /// What all variants of CUBIC have.
+    pub struct Common {
+        /// end slow start before the first loss
+        hystart: bool = true, on_or_off("hystart"), "Linux";
+        /// yield when the maximum shrinks (RFC 9438, 4.7)
+        fast_convergence: bool = true, on_or_off("fast_convergence"), "Linux and RFC 9438";
+        /// timer ticks per second of the modelled kernel
+        hz: u32 = 250, count(100..=1000), "Linux, as distributions build it";
+    }
+}
+
+fn on_or_off(parameter: &'static str) -> Spec<bool> {
+    switch().module(parameter, &[("on", "1"), ("off", "0")])
+}
+
+pub(super) const GAUGES: &[Gauge] =
+    &[gauge("w_max_packets", "packets", "window before the last reduction")];
+
+impl Described for Options {
+    const NAME: &'static str = "cubic";
+    const SUMMARY: &'static str = "CUBIC with HyStart (RFC 9438; Linux's variant by default)";
+    const GAUGES: &'static [Gauge] = GAUGES;
+    const ORDER: &'static [&'static str] =
+        &["rules", "hystart", "fast_convergence", "beta_ecn", "hz"];
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn))
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -123,21 +155,20 @@ fn ticks(span: Span) -> u64 {
 }
 
 impl Cubic {
-    /// Options that all variants of CUBIC have.
-    pub(super) fn from_options(o: &Options, rfc: bool, beta_ecn: f64) -> Result<Cubic, CcError> {
-        Ok(Cubic {
+    pub(super) fn new(options: &Common, rfc: bool, beta_ecn: f64) -> Cubic {
+        Cubic {
             rfc,
-            hystart: o.switch("hystart")?.then(HyStart::default),
-            fast_convergence: o.switch("fast_convergence")?,
+            hystart: options.hystart.then(HyStart::default),
+            fast_convergence: options.fast_convergence,
             beta_ecn,
-            tick: Span(1_000_000_000 / o.integer("hz", 100..=1000)?),
+            tick: Span(1_000_000_000 / u64::from(options.hz)),
             w_max: 0,
             delay_min_us: 0,
             epoch: None,
             last_cwnd: 0,
             last_time: Time::ZERO,
             count: 1,
-        })
+        }
     }
 
     /// The kernel's coarse clock; exact by the RFC.
@@ -337,9 +368,8 @@ mod tests {
     use super::*;
 
     fn cubic(given: &[(&str, &str)]) -> Cubic {
-        let o = CONTROLLER.options(given.iter().copied()).unwrap();
-        let rfc = o.choice("rules", &["linux", "rfc9438"]).unwrap() == "rfc9438";
-        Cubic::from_options(&o, rfc, 0.7).unwrap()
+        let options: Options = crate::params::read_options(given).unwrap();
+        Cubic::new(&options.common, options.rules == Rules::Rfc9438, 0.7)
     }
 
     fn ack(now: Time, acked: u32, rtt_us: u32) -> Ack {

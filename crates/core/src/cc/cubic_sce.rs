@@ -11,35 +11,34 @@
 //! module, whereupon the window grows by half per round trip; here the curve is continuous. There, a loss
 //! after SCE takes an eighth, too, and ESCE during CWR halves the window.
 
-use super::cubic::Cubic;
-use super::registry::{Controller, Param};
-use super::sce::{RecentSce, leave_slow_start};
-use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
+use super::cubic::{self, BETA, Common, Cubic};
+use super::sce::{self, RecentSce, leave_slow_start};
+use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, MIN_WINDOW, Window};
 use crate::aqm::Gauges;
+use crate::params::{Described, Gauge, nested, params};
 use crate::time::Time;
 
-/// CUBIC's own factor, on CE and on loss.
-const BETA: f64 = 0.7;
 /// The factor on CE is 7/8 if SCE was seen lately.
 const CE_AFTER_SCE: (u32, u32) = (7, 8);
 
-pub const CONTROLLER: Controller = Controller {
-    name: "cubic-sce",
-    summary: "CUBIC with a response of the window's root to SCE (chromi/sce)",
-    parameters: &[
-        Param { name: "hystart", default: "on", help: "end slow start before the first loss" },
-        Param {
-            name: "fast_convergence",
-            default: "on",
-            help: "yield when the maximum shrinks (RFC 9438, 4.7)",
-        },
-        Param { name: "hz", default: "250", help: "timer ticks per second of the modelled kernel" },
-    ],
-    build: |o| {
-        let cubic = Cubic::from_options(o, false, BETA)?;
-        Ok(Box::new(CubicSce { cubic, recent: RecentSce::default() }))
-    },
-};
+params! {
+    pub struct Options {
+        common: Common = Common::default(), nested();
+    }
+}
+
+impl Described for Options {
+    const NAME: &'static str = "cubic-sce";
+    const SUMMARY: &'static str = "CUBIC with a response of the window's root to SCE (chromi/sce)";
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = &[cubic::GAUGES[0], sce::GAUGES[0]];
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(CubicSce::new(&self.common))
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -49,6 +48,9 @@ struct CubicSce {
 }
 
 impl CubicSce {
+    fn new(options: &Common) -> CubicSce {
+        CubicSce { cubic: Cubic::new(options, false, BETA), recent: RecentSce::default() }
+    }
     fn answer(&mut self, ack: &Ack, w: &mut Window) {
         let now = self.cubic.clock(ack.now);
         if let Some(e) = &mut self.cubic.epoch {
@@ -106,11 +108,7 @@ mod tests {
     use crate::time::Span;
 
     fn cubic_sce() -> CubicSce {
-        let o = CONTROLLER.options([("hystart", "off")]).unwrap();
-        CubicSce {
-            cubic: Cubic::from_options(&o, false, BETA).unwrap(),
-            recent: RecentSce::default(),
-        }
+        CubicSce::new(&Common { hystart: false, ..Common::default() })
     }
 
     fn at(ms: u64, acked: u32, esce: bool) -> Ack {

@@ -3,38 +3,38 @@
 //! half on loss. It needs a receiver that echoes each run of marks exactly
 //! ([`crate::transport::receiver::Echo::Runs`]); where the peer has no ECN it gives way to Reno.
 
-use super::registry::{Controller, Param};
 use super::reno::{self, Reno};
-use super::{Ack, Congestion, CongestionControl, EcnWish, Feedback, MIN_WINDOW, Window};
+use super::{
+    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, MIN_WINDOW, Window,
+};
 use crate::aqm::Gauges;
+use crate::params::{Described, Gauge, count, gauge, params};
 use crate::time::Time;
 
 /// alpha = 1.
 const ALPHA_ONE: u32 = 1024;
 const ALPHA_BITS: u32 = 10;
 
-pub const CONTROLLER: Controller = Controller {
-    name: "dctcp",
-    summary: "Data Center TCP (RFC 8257)",
-    parameters: &[
-        Param {
-            name: "dctcp_shift_g",
-            default: "4",
-            help: "gain of the estimate alpha: 1/2 to this power",
-        },
-        Param {
-            name: "dctcp_alpha_on_init",
-            default: "1024",
-            help: "alpha at the start, of 1024; 1024: the first mark halves the window",
-        },
-    ],
-    build: |o| {
-        Ok(Box::new(Dctcp::new(
-            o.integer("dctcp_shift_g", 0..=10)? as u32,
-            o.integer("dctcp_alpha_on_init", 0..=u64::from(ALPHA_ONE))? as u32,
-        )))
-    },
-};
+params! {
+    pub struct Options {
+        /// gain of the estimate alpha: 1/2 to this power
+        dctcp_shift_g: u32 = 4, count(0..=ALPHA_BITS), "Linux and RFC 8257";
+        /// alpha at the start, of 1024; 1024: the first mark halves the window
+        dctcp_alpha_on_init: u32 = ALPHA_ONE, count(0..=ALPHA_ONE), "Linux and RFC 8257";
+    }
+}
+
+impl Described for Options {
+    const NAME: &'static str = "dctcp";
+    const SUMMARY: &'static str = "Data Center TCP (RFC 8257)";
+    const GAUGES: &'static [Gauge] = &[gauge("alpha", "", "estimate of the fraction of marks")];
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Dctcp::new(self.dctcp_shift_g, self.dctcp_alpha_on_init))
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]

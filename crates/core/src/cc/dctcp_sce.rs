@@ -5,15 +5,26 @@
 //! A threshold for slow start that never falls, which the kernel's latest version has, would let it go
 //! on through SCE marks; this one ends it, as the versions before do.
 
-use super::registry::Controller;
-use super::sce::{Additive, Law};
+use super::sce::{self, Additive, Law};
+use super::{CongestionControl, Controller};
+use crate::params::{Described, Gauge, params};
 
-pub const CONTROLLER: Controller = Controller {
-    name: "dctcp-sce",
-    summary: "DCTCP's response to each SCE mark (chromi/sce)",
-    parameters: &[],
-    build: |_| Ok(Box::new(Additive::new(HalfSegment))),
-};
+params! {
+    pub struct Options {}
+}
+
+impl Described for Options {
+    const NAME: &'static str = "dctcp-sce";
+    const SUMMARY: &'static str = "DCTCP's response to each SCE mark (chromi/sce)";
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = sce::GAUGES;
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Additive::new(HalfSegment))
+    }
+}
 
 #[derive(Clone, Debug)]
 struct HalfSegment;

@@ -14,10 +14,10 @@ mod classic_ecn;
 mod options;
 
 use self::classic_ecn::Detector;
+pub use self::options::Options;
 use self::options::{Config, Fraction, MTU_REFERENCE, Mode, Scaling};
-use super::registry::{CcError, Controller, Options};
 use super::reno::Reno;
-use super::{Ack, Congestion, CongestionControl, EcnWish, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, Window};
 use crate::aqm::Gauges;
 use crate::packet::TCP_IP_HEADERS;
 use crate::time::{Span, Time};
@@ -45,14 +45,11 @@ const SLOW_SRTT_SHIFT: u32 = 7;
 /// Microseconds to seconds, in eighths: x / 2^23 is within 5 % of x / 8e6, as in the module.
 const SRTT8_SECOND_SHIFT: u32 = 23;
 
-pub use options::VERSIONS;
-
-pub const CONTROLLER: Controller = Controller {
-    name: "prague",
-    summary: "TCP Prague 0.5 to 0.7, the L4S reference (ECT(1), AccECN)",
-    parameters: options::PARAMETERS,
-    build: |o| Ok(Box::new(Prague::from_options(o)?)),
-};
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Prague::new(self))
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -92,10 +89,10 @@ pub struct Prague {
 }
 
 impl Prague {
-    fn from_options(o: &Options) -> Result<Prague, CcError> {
-        let config = Config::from_options(o)?;
+    fn new(options: &Options) -> Prague {
+        let config = Config::new(options);
         let alpha = if config.alpha_starts_at_one { 1 << config.alpha_bits } else { 0 };
-        Ok(Prague {
+        Prague {
             detector: Detector::new(config.fallback, config.alpha_bits),
             mode: config.fixed_mode.unwrap_or(Mode::Window),
             alpha_over_g: alpha << G_SHIFT,
@@ -119,7 +116,7 @@ impl Prague {
             srtt8: 0,
             rate_before_loss: 0,
             window_before_loss: 0,
-        })
+        }
     }
 
     fn alpha_one(&self) -> u64 {
@@ -550,11 +547,12 @@ impl CongestionControl for Prague {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::read_options;
 
     const VERSIONS: [&str; 3] = ["0.5", "0.6", "0.7"];
 
     fn prague(options: &[(&str, &str)]) -> Prague {
-        Prague::from_options(&CONTROLLER.options(options.iter().copied()).unwrap()).unwrap()
+        Prague::new(&read_options(options).unwrap())
     }
 
     fn established_with(
@@ -836,7 +834,7 @@ mod tests {
 
     #[test]
     fn ignoring_losses_needs_the_detector() {
-        let refused = CONTROLLER.options([("ignore_loss_in_l4s", "on")]).unwrap_err();
+        let refused = read_options::<Options>(&[("ignore_loss_in_l4s", "on")]).unwrap_err();
         assert!(refused.to_string().contains("give fallback too"), "{refused}");
     }
 

@@ -1,23 +1,30 @@
 //! Reno (RFC 5681): one segment per round trip, half on congestion. With ABE (RFC 8511) the
 //! reduction on ECN is smaller.
 
-use super::registry::{Controller, Param};
-use super::{Ack, Congestion, CongestionControl, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Window};
+use crate::params::{Described, fraction, params};
 use crate::time::Time;
 
 /// Multiplicative factor on loss.
 const BETA: f64 = 0.5;
 
-pub const CONTROLLER: Controller = Controller {
-    name: "reno",
-    summary: "Reno (RFC 5681)",
-    parameters: &[Param {
-        name: "beta_ecn",
-        default: "0.5",
-        help: "factor on an ECN mark; 0.8 with ABE (RFC 8511)",
-    }],
-    build: |o| Ok(Box::new(Reno::new(o.fraction("beta_ecn")?))),
-};
+params! {
+    pub struct Options {
+        /// factor on an ECN mark; 0.8 with ABE (RFC 8511)
+        beta_ecn: f64 = BETA, fraction(), "RFC 5681 and RFC 3168";
+    }
+}
+
+impl Described for Options {
+    const NAME: &'static str = "reno";
+    const SUMMARY: &'static str = "Reno (RFC 5681)";
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Reno::new(self.beta_ecn))
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]

@@ -5,15 +5,27 @@
 //!
 //! A later version of the module takes the whole root.
 
-use super::registry::Controller;
-use super::sce::{Additive, Law};
+use super::sce::{self, Additive, Law};
+use super::{CongestionControl, Controller};
+use crate::params::{Described, Gauge, params};
 
-pub const CONTROLLER: Controller = Controller {
-    name: "reno-sce",
-    summary: "Reno with a response of half the window's root to SCE (chromi/sce)",
-    parameters: &[],
-    build: |_| Ok(Box::new(Additive::new(HalfRoot { root: 1 }))),
-};
+params! {
+    pub struct Options {}
+}
+
+impl Described for Options {
+    const NAME: &'static str = "reno-sce";
+    const SUMMARY: &'static str =
+        "Reno with a response of half the window's root to SCE (chromi/sce)";
+    const IN_LINUX: bool = false;
+    const GAUGES: &'static [Gauge] = sce::GAUGES;
+}
+
+impl Controller for Options {
+    fn build(&self) -> Box<dyn CongestionControl> {
+        Box::new(Additive::new(HalfRoot { root: 1 }))
+    }
+}
 
 /// The root is rounded up on the way up and down on the way down.
 #[derive(Clone, Debug)]

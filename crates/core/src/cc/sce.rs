@@ -14,11 +14,14 @@
 
 use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
 use crate::aqm::Gauges;
+use crate::params::{Gauge, gauge};
 use crate::time::Time;
 
 /// A CE mark takes 1/2^2 of the window, 1/2^3 if there were SCE marks lately.
 const CE_SHIFT: u32 = 2;
 const CE_SHIFT_AFTER_SCE: u32 = 3;
+
+pub const GAUGES: &[Gauge] = &[gauge("recent_sce", "", "1 if SCE was seen lately")];
 
 /// SCE was seen within as many ACKs as the window had segments.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,8 @@
 //! As under `tc`, the queue is asked for a packet when the shaper has tokens, and the packet leaves
 //! at that instant: serialisation shows as the wait of the next one.
 
-use crate::aqm::registry::{LinkInfo, QdiscConfig};
+use crate::aqm::LinkInfo;
+use crate::aqm::registry::QdiscConfig;
 use crate::aqm::{Aqm, DropReason, Dropped, Marks, QueueCx};
 use crate::packet::{Flags, Packet};
 use crate::probe::Distribution;

@@ -69,8 +69,7 @@ impl<T: Tap> Simulation<T> {
         let flow = self.connections.next();
         let source = &mut self.webs[web];
         let (bytes, group) = (source.size(), source.group);
-        let (mut sender, receiver) = make_tcp(self.seed, &source.spec, flow, group, Some(bytes))
-            .expect("the controller was built when the run was");
+        let (mut sender, receiver) = make_tcp(self.seed, &source.spec, flow, group, Some(bytes));
         sender.listen(self.now);
         let end = match self.connections.free.pop() {
             Some(end) => {

@@ -11,12 +11,19 @@ use law::{Law, Totals};
 use crate::aqm::Gauges;
 use crate::ecn::Ecn;
 use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Outbox, Packet, UDP_IP_HEADERS};
+use crate::params::{Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
 /// Headers of a packet.
 pub const OVERHEAD: u32 = UDP_IP_HEADERS + ETHERNET_HEADER;
 /// The largest packet: 1400 bytes of payload.
+/// What it tells of itself.
+pub const GAUGES: &[Gauge] = &[
+    gauge("alpha", "", "estimate of the fraction of marks"),
+    gauge("packet_bytes", "B", "size of a packet"),
+];
+
 pub const FRAME: u32 = 1400 + OVERHEAD;
 /// Two timestamps, three totals and a flag.
 const FEEDBACK_FRAME: u32 = 21 + OVERHEAD;
@@ -95,6 +102,7 @@ impl UdpPrague {
     pub fn srtt(&self) -> Span {
         self.law.srtt()
     }
+    /// See [`GAUGES`].
     pub fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("alpha", self.law.alpha());
         out.gauge("packet_bytes", self.law.packet() as f64);

@@ -8,12 +8,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from l4slab import metrics
+from l4slab import _core, metrics
 from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
 from l4slab.engines.linux import build, lab, machine, recording, rng
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
@@ -163,10 +164,12 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     queues += [(change["link"], change["qdisc"]) for change in run["at"] if change["qdisc"] is not None]
     for name, qdisc in queues:
         words = str(qdisc).split()
-        if words[0] in _SIMULATOR_ONLY:
+        entry = _queue(words[0])
+        if not entry["in_linux"]:
             raise LackingError(f"no Linux kernel has {words[0]}")
-        if words[0] == "cake" and not _SCE_WORDS.isdisjoint(words):
-            raise LackingError("no Linux kernel has cake sce")
+        for parameter in entry["parameters"]:
+            if not parameter["in_linux"] and parameter["keyword"] in words:
+                raise LackingError(f"no Linux kernel has {words[0]} {parameter['keyword']}")
         for word in ("duplicate", "corrupt"):
             if words[0] == "netem" and word in words:
                 raise ValueError(
@@ -176,28 +179,18 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     lab.module_parameters(run)
 
 
-# Queues of papers and drafts, and of modems: no kernel has them.
-_SIMULATOR_ONLY = frozenset(
-    [
-        "docsis_ll",
-        "pi2",
-        "dualpi2_rfc9332",
-        "curvy_red",
-        "cnq_cobalt",
-        "cnq_codel_af",
-        "lfq_cobalt",
-        "twin_codel_af",
-        "deltic",
-    ]
-)
-# What only the kernel tree of SCE adds to cake.
-_SCE_WORDS = frozenset(["sce", "sce-thresh", "sce-single"])
+@cache
+def _queue(name: str) -> dict[str, Any]:
+    """What the core says of a queue."""
+    return next(entry for entry in _core.qdiscs() if entry["name"] == name)
+
+
 _ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
 
 
 def _refuse_tcp(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
     cc = spec["cc"]
-    if lab.default_ecn(cc) == "sce":
+    if not lab.controller(cc)["in_linux"]:
         raise LackingError(f"no Linux kernel has {cc}")
     if "sce" in (spec["ecn"], spec["peer_ecn"]):
         raise ValueError(f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine')

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -100,7 +101,13 @@ class Flow:
 
 def default_ecn(cc: str) -> str:
     """What a congestion control wants when nothing is said."""
-    return next((str(entry["ecn"]) for entry in _core.controllers() if entry["name"] == cc), "off")
+    return str(controller(cc)["ecn"])
+
+
+@cache
+def controller(name: str) -> dict[str, Any]:
+    """What the core says of a congestion control."""
+    return next(entry for entry in _core.controllers() if entry["name"] == name)
 
 
 def expected_ecn_mode(ecn: str, peer_ecn: str) -> str:
@@ -348,12 +355,14 @@ def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
                 f'flows "{other}" and "{spec["name"]}" give {cc} different options; '
                 "a kernel has one set of options per congestion control, so use the sim engine"
             )
-        defaults = _core.canonical_controller(cc, {})
-        for option, value in options.items():
-            parameter, values = _PARAMETERS.get(cc, {}).get(option, ("", {}))
-            if parameter and (cc in _SET_ALWAYS or value != defaults.get(option)):
-                wanted[f"tcp_{cc}/{parameter}"] = values.get(value) or _microseconds(value)
-            elif not parameter and value != defaults.get(option):
+        for known in controller(cc)["parameters"]:
+            option, module = known["keyword"], known["module"]
+            value = options[option]
+            numbers = dict(module["values"]) if module else {}
+            if module and not (numbers and value not in numbers):
+                if cc in _SET_ALWAYS or value != known["default"]:
+                    wanted[f"tcp_{cc}/{module['parameter']}"] = numbers.get(value) or _microseconds(value)
+            elif value != known["default"]:
                 raise ValueError(
                     f'flow "{spec["name"]}": the kernel\'s {cc} has no option {option} (= "{value}"); '
                     "leave it out, or use the sim engine"
@@ -361,21 +370,6 @@ def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
     return wanted
 
 
-_SWITCH = {"on": "1", "true": "1", "1": "1", "off": "0", "false": "0", "0": "0"}
-# Options of the simulator's controllers that are parameters of the kernel's modules.
-_PARAMETERS: dict[str, dict[str, tuple[str, dict[str, str]]]] = {
-    "cubic": {"hystart": ("hystart", _SWITCH), "fast_convergence": ("fast_convergence", _SWITCH)},
-    "prague": {
-        "rtt_target": ("prague_rtt_target", {}),
-        "rtt_transition": ("prague_rtt_transition", {}),
-        "alpha_mode": ("prague_alpha_mode", {}),
-        "cwnd_mode": ("prague_cwnd_mode", {"window": "0", "rate": "1", "switch": "2"}),
-        "cwnd_transit": ("prague_cwnd_transit", {}),
-        "burst_shift": ("prague_burst_shift", {}),
-        "max_tso_segs": ("prague_max_tso_segs", {}),
-        "fallback": ("prague_ecn_fallback", {"off": "0", "correct": "1", "detect": "2"}),
-    },
-}
 # The project's own module: its defaults need not be known.
 _SET_ALWAYS = ("prague",)
 

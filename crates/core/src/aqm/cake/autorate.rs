@@ -1,7 +1,11 @@
 //! `autorate-ingress`: the estimate of an unknown rate.
 
-use super::ewma;
 use crate::time::{Span, Time};
+
+/// An exponentially weighted moving average that follows by 1/2^shift of the distance (Linux).
+pub fn ewma(average: u64, sample: u64, shift: u32) -> u64 {
+    average - (average >> shift) + (sample >> shift)
+}
 
 /// Once in this time the rate may be set, to 15/16 of what arrives (Linux).
 const PAUSE: Span = Span::from_millis(250);

@@ -37,14 +37,6 @@ pub struct Share {
 }
 
 impl Diffserv {
-    pub const ALL: [(&'static str, Diffserv); 5] = [
-        ("besteffort", Diffserv::Besteffort),
-        ("precedence", Diffserv::Precedence),
-        ("diffserv3", Diffserv::Diffserv3),
-        ("diffserv4", Diffserv::Diffserv4),
-        ("diffserv8", Diffserv::Diffserv8),
-    ];
-
     /// The tin of a codepoint. A tin with a higher number comes first while it is below its share; of
     /// three or four, number 0 is best effort and 1 the background.
     #[inline]

@@ -1,9 +1,6 @@
 //! Which queue a flow gets: a hash table with eight ways. A flow whose place is taken moves to a free
 //! one of the same set, so flows share a queue only when eight others crowd theirs.
 
-use super::tin::{Set, Tin};
-use crate::aqm::Pkt;
-
 /// Queues of a tin, places for hosts, and the ways of a set (Linux).
 pub const QUEUES: usize = 1024;
 const WAYS: usize = 8;
@@ -19,15 +16,23 @@ const FLOWS: u8 = 4;
 
 impl FlowMode {
     pub const TRIPLE_ISOLATE: FlowMode = FlowMode(FLOWS | SOURCES | DESTINATIONS);
-    pub const ALL: [(&'static str, FlowMode); 8] = [
-        ("flowblind", FlowMode(0)),
-        ("srchost", FlowMode(SOURCES)),
-        ("dsthost", FlowMode(DESTINATIONS)),
-        ("hosts", FlowMode(SOURCES | DESTINATIONS)),
-        ("flows", FlowMode(FLOWS)),
-        ("dual-srchost", FlowMode(FLOWS | SOURCES)),
-        ("dual-dsthost", FlowMode(FLOWS | DESTINATIONS)),
-        ("triple-isolate", FlowMode::TRIPLE_ISOLATE),
+    pub const ALL: [(&'static str, FlowMode, &'static str); 8] = [
+        ("flowblind", FlowMode(0), "one queue per tin"),
+        ("srchost", FlowMode(SOURCES), "a queue per source"),
+        ("dsthost", FlowMode(DESTINATIONS), "a queue per destination"),
+        ("hosts", FlowMode(SOURCES | DESTINATIONS), "a queue per pair of hosts"),
+        ("flows", FlowMode(FLOWS), "a queue per flow"),
+        ("dual-srchost", FlowMode(FLOWS | SOURCES), "a queue per flow, fair among sources"),
+        (
+            "dual-dsthost",
+            FlowMode(FLOWS | DESTINATIONS),
+            "a queue per flow, fair among destinations",
+        ),
+        (
+            "triple-isolate",
+            FlowMode::TRIPLE_ISOLATE,
+            "a queue per flow, fair among sources and destinations",
+        ),
     ];
     /// Are sources treated alike, whatever the number of their flows?
     #[inline]
@@ -51,7 +56,7 @@ pub struct Hashes {
 impl Hashes {
     /// What has a queue of its own under `mode`; `None` if all packets share one.
     #[inline]
-    fn key(self, mode: FlowMode) -> Option<u32> {
+    pub fn key(self, mode: FlowMode) -> Option<u32> {
         let chosen = |bit, hash| if mode.0 & bit != 0 { hash } else { 0 };
         match mode.0 {
             0 => None,
@@ -63,7 +68,7 @@ impl Hashes {
 
 /// The places where a hash may stand, the preferred one first.
 #[inline]
-fn ways(hash: u32) -> impl Iterator<Item = usize> {
+pub fn ways(hash: u32) -> impl Iterator<Item = usize> {
     let home = hash as usize % QUEUES;
     let set = home - home % WAYS;
     (0..WAYS).map(move |k| set + (home + k) % WAYS)
@@ -84,7 +89,7 @@ impl Default for Hosts {
 
 impl Hosts {
     /// The place of a host: its own, a free one, or a shared one.
-    fn place(&mut self, hash: u32) -> u16 {
+    pub fn place(&mut self, hash: u32) -> u16 {
         let own = ways(hash).find(|&i| self.tags[i] == hash);
         let place = own.or_else(|| ways(hash).find(|&i| self.bulk_flows[i] == 0));
         let place = place.unwrap_or(hash as usize % QUEUES);
@@ -103,42 +108,5 @@ impl Hosts {
     pub fn fewer(&mut self, place: u16) {
         let n = &mut self.bulk_flows[usize::from(place)];
         *n = n.saturating_sub(1);
-    }
-}
-
-impl<P: Pkt> Tin<P> {
-    /// The queue of a packet, which is reserved for its flow as long as the flow is active.
-    #[inline]
-    pub fn classify(&mut self, hashes: Hashes) -> usize {
-        let Some(key) = hashes.key(self.mode) else { return 0 };
-        let idle = |flow: usize| self.flows[flow].set == Set::Idle;
-        let own = ways(key).find(|&i| self.flows[i].tag == key);
-        let (i, new) = match own {
-            Some(i) => (i, idle(i)),
-            // All eight taken: two flows share a queue, and the newcomer's hosts count.
-            None => (ways(key).find(|&i| idle(i)).unwrap_or(key as usize % QUEUES), true),
-        };
-        self.flows[i].tag = key;
-        if new {
-            self.settle(i, hashes);
-        }
-        i
-    }
-
-    /// Notes to which hosts a queue belongs now.
-    fn settle(&mut self, i: usize, hashes: Hashes) {
-        let bulk = self.flows[i].set == Set::Bulk;
-        if bulk {
-            self.leave_hosts(i);
-        }
-        if self.mode.fair_to_sources() {
-            self.flows[i].source = self.sources.place(hashes.source);
-        }
-        if self.mode.fair_to_destinations() {
-            self.flows[i].destination = self.destinations.place(hashes.destination);
-        }
-        if bulk {
-            self.join_hosts(i);
-        }
     }
 }

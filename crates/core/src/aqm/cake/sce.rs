@@ -32,17 +32,6 @@ pub enum Sce {
 }
 
 impl Sce {
-    /// In the words of `tc`, with a blank before; nothing where it is off, since the `tc` of other
-    /// kernels has no word for that.
-    pub fn words(self) -> String {
-        match self {
-            Sce::Off => String::new(),
-            Sce::Thresh(1) => " sce".to_owned(),
-            Sce::Thresh(n) => format!(" sce-thresh {n}"),
-            Sce::Single => " sce-single".to_owned(),
-        }
-    }
-
     /// For a tin with this target.
     pub fn ramp(self, target: Span) -> Option<Ramp> {
         let begin = target / 2;

@@ -2,13 +2,13 @@
 //! sparse and come first; a flow that used up its quantum joins the bulk rotation; an empty one whose
 //! COBALT is not at rest yet decays.
 
+use super::autorate::ewma;
 use super::diffserv::Share;
-use super::ewma;
-use super::hash::{FlowMode, Hosts, QUEUES};
+use super::hash::{FlowMode, Hashes, Hosts, QUEUES, ways};
 use super::sce::{Ramp, Sce};
 use crate::aqm::Pkt;
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
-use crate::aqm::fifo::Queue;
+use crate::aqm::queue::Queue;
 use crate::aqm::shaper::Pace;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -318,5 +318,42 @@ impl<P: Pkt> Tin<P> {
         }
         let flow = &mut self.flows[i];
         (flow.rotation, flow.before, flow.after) = (rotation, last, NONE);
+    }
+}
+
+impl<P: Pkt> Tin<P> {
+    /// The queue of a packet, which is reserved for its flow as long as the flow is active.
+    #[inline]
+    pub fn classify(&mut self, hashes: Hashes) -> usize {
+        let Some(key) = hashes.key(self.mode) else { return 0 };
+        let idle = |flow: usize| self.flows[flow].set == Set::Idle;
+        let own = ways(key).find(|&i| self.flows[i].tag == key);
+        let (i, new) = match own {
+            Some(i) => (i, idle(i)),
+            // All eight taken: two flows share a queue, and the newcomer's hosts count.
+            None => (ways(key).find(|&i| idle(i)).unwrap_or(key as usize % QUEUES), true),
+        };
+        self.flows[i].tag = key;
+        if new {
+            self.settle(i, hashes);
+        }
+        i
+    }
+
+    /// Notes to which hosts a queue belongs now.
+    fn settle(&mut self, i: usize, hashes: Hashes) {
+        let bulk = self.flows[i].set == Set::Bulk;
+        if bulk {
+            self.leave_hosts(i);
+        }
+        if self.mode.fair_to_sources() {
+            self.flows[i].source = self.sources.place(hashes.source);
+        }
+        if self.mode.fair_to_destinations() {
+            self.flows[i].destination = self.destinations.place(hashes.destination);
+        }
+        if bulk {
+            self.join_hosts(i);
+        }
     }
 }

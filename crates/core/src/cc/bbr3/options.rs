@@ -2,53 +2,44 @@
 
 use crate::cc::EcnWish;
 use crate::cc::bbr::model::ONE;
-use crate::cc::registry::{CcError, Options, Param};
+use crate::params::{any_time, choice, fraction, params};
+use crate::time::Span;
 
-pub const PARAMETERS: &[Param] = &[
-    Param {
-        name: "ecn_low",
-        default: "off",
-        help: "marks: \"off\": no answer, as on a route without the feature ecn_low; \"ect0\": ECT(0), \
-               and ACKs of exact runs of marks, as with the feature; \"ect1\": ECT(1) and AccECN; \
-               \"classic\": RFC 3168 feedback taken for exact",
-    },
-    Param {
-        name: "ecn_max_rtt",
-        default: "5ms",
-        help: "no answer to marks until the smallest RTT is at most this; 0ms: at any RTT",
-    },
-    Param {
-        name: "ecn_alpha_gain",
-        default: "0.0625",
-        help: "weight of a round's share of marks in alpha",
-    },
-    Param {
-        name: "ecn_factor",
-        default: "0.3334",
-        help: "of alpha, what a round with marks takes off inflight_lo",
-    },
-    Param {
-        name: "ecn_thresh",
-        default: "0.5",
-        help: "share of marks above which probing has gone too far",
-    },
-    Param {
-        name: "loss_thresh",
-        default: "0.02",
-        help: "share of losses above which probing has gone too far",
-    },
-    Param { name: "beta", default: "0.3", help: "what a round with losses takes off" },
-    Param {
-        name: "inflight_headroom",
-        default: "0.15",
-        help: "of inflight_hi, what is left to others while cruising",
-    },
-    Param {
-        name: "drain_gain",
-        default: "0.3467",
-        help: "pacing gain after startup; 0.5 in draft-ietf-ccwg-bbr",
-    },
-];
+params! {
+    pub struct Options {
+        /// marks: "off": no answer, as on a route without the feature ecn_low; "ect0": ECT(0), and ACKs of
+        /// exact runs of marks, as with the feature; "ect1": ECT(1) and AccECN; "classic": RFC 3168 feedback
+        /// taken for exact
+        ecn_low: EcnLow = EcnLow::Off, choice("off|ect0|ect1|classic", [
+            ("off", EcnLow::Off),
+            ("ect0", EcnLow::Answer(EcnWish::Ect0Runs)),
+            ("ect1", EcnLow::Answer(EcnWish::Ect1AccEcn)),
+            ("classic", EcnLow::Answer(EcnWish::Ect0Classic)),
+        ]), "google/bbr";
+        /// no answer to marks until the smallest RTT is at most this; 0ms: at any RTT
+        ecn_max_rtt: Span = Span::from_millis(5), any_time(), "google/bbr";
+        /// weight of a round's share of marks in alpha
+        ecn_alpha_gain: f64 = 0.0625, fraction(), "google/bbr: 1/16";
+        /// of alpha, what a round with marks takes off inflight_lo
+        ecn_factor: f64 = 0.3334, fraction(), "google/bbr: 1/3";
+        /// share of marks above which probing has gone too far
+        ecn_thresh: f64 = 0.5, fraction(), "google/bbr";
+        /// share of losses above which probing has gone too far
+        loss_thresh: f64 = 0.02, fraction(), "google/bbr";
+        /// what a round with losses takes off
+        beta: f64 = 0.3, fraction(), "google/bbr";
+        /// of inflight_hi, what is left to others while cruising
+        inflight_headroom: f64 = 0.15, fraction(), "google/bbr";
+        /// pacing gain after startup; 0.5 in draft-ietf-ccwg-bbr
+        drain_gain: f64 = 0.3467, fraction(), "google/bbr";
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum EcnLow {
+    Off,
+    Answer(EcnWish),
+}
 
 /// Fractions are in 256ths, as in the module.
 #[derive(Clone, Debug)]
@@ -67,26 +58,23 @@ pub struct Config {
 }
 
 impl Config {
-    pub fn from_options(o: &Options) -> Result<Config, CcError> {
-        let ecn_low = o.choice("ecn_low", &["off", "ect0", "ect1", "classic"])?;
-        let part = |name| Ok((o.fraction(name)? * f64::from(ONE)) as u32);
-        let max_rtt = o.micros("ecn_max_rtt")?;
-        Ok(Config {
-            ecn: match ecn_low {
-                "ect0" => EcnWish::Ect0Runs,
-                "ect1" => EcnWish::Ect1AccEcn,
-                "classic" => EcnWish::Ect0Classic,
-                _ => EcnWish::NotEct,
+    pub fn new(o: &Options) -> Config {
+        let part = |fraction: f64| (fraction * f64::from(ONE)) as u32;
+        let max_rtt = o.ecn_max_rtt.as_micros();
+        Config {
+            ecn: match o.ecn_low {
+                EcnLow::Off => EcnWish::NotEct,
+                EcnLow::Answer(wish) => wish,
             },
-            answers_marks: ecn_low != "off",
+            answers_marks: o.ecn_low != EcnLow::Off,
             ecn_max_rtt_us: (max_rtt > 0).then_some(max_rtt),
-            ecn_alpha_gain: part("ecn_alpha_gain")?,
-            ecn_factor: part("ecn_factor")?,
-            ecn_thresh: part("ecn_thresh")?,
-            loss_thresh: part("loss_thresh")?,
-            beta: part("beta")?,
-            headroom: part("inflight_headroom")?,
-            drain_gain: part("drain_gain")?,
-        })
+            ecn_alpha_gain: part(o.ecn_alpha_gain),
+            ecn_factor: part(o.ecn_factor),
+            ecn_thresh: part(o.ecn_thresh),
+            loss_thresh: part(o.loss_thresh),
+            beta: part(o.beta),
+            headroom: part(o.inflight_headroom),
+            drain_gain: part(o.drain_gain),
+        }
     }
 }

@@ -21,7 +21,7 @@ struct Round {
 const RTT_US: u32 = 4_000;
 
 fn path(options: &[(&str, &str)]) -> Path {
-    let mut cc = Bbr3::from_options(&CONTROLLER.options(options.iter().copied()).unwrap()).unwrap();
+    let mut cc = Bbr3::new(&crate::params::read_options(options).unwrap());
     let mut w = Window::new(1448, 52);
     let a = Ack { min_rtt_us: RTT_US, srtt8: 8 * RTT_US, ..Ack::default() };
     assert!(cc.on_established(true, &a, &mut w).is_none());

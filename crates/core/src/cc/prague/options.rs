@@ -4,115 +4,108 @@
 //! those of the module's parameters without their prefix, where the module has one.
 
 use super::classic_ecn::Fallback;
-use crate::cc::registry::{CcError, Options, Param, Preset};
+use crate::params::{
+    Described, Gauge, Given, Preset, Refused, any_time, choice, count, gauge, params, switch,
+};
+use crate::time::Span;
 
 /// The packet size that one step of growth stands for.
 pub const MTU_REFERENCE: u64 = 1500;
 
-pub const PARAMETERS: &[Param] = &[
-    Param {
-        name: "version",
-        default: "0.7",
-        help: "of the L4STeam module: \"0.5\" (2020), \"0.6\" (2021 to 2023), \"0.7\"; \
-               sets the defaults below",
-    },
-    Param {
-        name: "fallback",
-        default: "off",
-        help: "classic ECN queues: \"off\", \"detect\" only, \"correct\": detect and reduce by up \
-               to 31 %, \"buggy24\": so with the 20-bit constants in the 24-bit code",
-    },
-    Param {
-        name: "loss_in_slow_start",
-        default: "halves",
-        help: "\"ignored\": slow start goes on whatever is lost, until an ACK reports nothing but \
-               marks (as in 0.5)",
-    },
-    Param {
-        name: "ignore_loss_in_l4s",
-        default: "off",
-        help: "\"on\": no reaction to a loss, timeouts excepted, as long as the fallback's detector takes \
-               the queue for L4S (as in a build of April 2020)",
-    },
-    Param {
-        name: "unlimited_growth",
-        default: "off",
-        help: "\"on\": the window grows also while something else limits what is in flight (as in \
-               0.5)",
-    },
-    Param {
-        name: "rtt_target",
-        default: "25ms",
-        help: "RTT below which the flow behaves as if at it; 0ms: no RTT independence",
-    },
-    Param {
-        name: "rtt_transition",
-        default: "4",
-        help: "rounds after slow start before RTT independence begins",
-    },
-    Param {
-        name: "rtt_scaling",
-        default: "rate",
-        help: "RTT independence: \"none\", \"rate\", \"scalable\" (more marks at short RTTs), \
-               \"additive\" (the target on top of the RTT)",
-    },
-    Param {
-        name: "rtt_unit",
-        default: "0us",
-        help: "step in which RTT independence counts RTTs; 0us: exactly",
-    },
-    Param { name: "alpha_bits", default: "24", help: "fractional bits of alpha: \"20\" or \"24\"" },
-    Param {
-        name: "alpha_mode",
-        default: "0",
-        help: "0: alpha starts at 0 and the first mark halves; 1: alpha starts at 1",
-    },
-    Param {
-        name: "cwnd_fraction",
-        default: "full",
-        help: "what the window's fraction is for: \"carry\" between whole windows, \"rounded\": \
-               cuts by alpha, \"full\": growth too",
-    },
-    Param {
-        name: "cwnd_mode",
-        default: "switch",
-        help: "\"window\", \"rate\", or \"switch\" by window size",
-    },
-    Param {
-        name: "cwnd_transit",
-        default: "4",
-        help: "full packets at or below which cwnd_mode \"switch\" steers the rate",
-    },
-    Param { name: "min_cwnd", default: "2", help: "smallest window, segments" },
-    Param {
-        name: "min_mss",
-        default: "150",
-        help: "smallest payload to which segments shrink so that two fit into the target RTT; \
-               0: they do not",
-    },
-    Param {
-        name: "rate_offset",
-        default: "4",
-        help: "swing of the pacing rate within a target RTT while the rate is steered, 1/128",
-    },
-    Param {
-        name: "burst_shift",
-        default: "12",
-        help: "a burst lasts at most 1/2 to this power seconds",
-    },
-    Param {
-        name: "min_tso_segs",
-        default: "1",
-        help: "segments of a burst at the least (net.ipv4.tcp_min_tso_segs, where it counts)",
-    },
-    Param { name: "max_tso_segs", default: "0", help: "segments of a burst at most; 0: no limit" },
-];
+params! {
+    pub struct Options {
+        /// of the L4STeam module: "0.5" (2020), "0.6" (2021 to 2023), "0.7"; sets the defaults below
+        version: &'static str = "0.7", choice("VERSION", [("0.5", "0.5"), ("0.6", "0.6"), ("0.7", "0.7")]), "";
+        /// classic ECN queues: "off", "detect" only, "correct": detect and reduce by up to 31 %, "buggy24": so
+        /// with the 20-bit constants in the 24-bit code
+        fallback: Fallback = Fallback::Off, choice("MODE", [
+            ("off", Fallback::Off),
+            ("detect", Fallback::Detect),
+            ("correct", Fallback::Correct),
+            ("buggy24", Fallback::Buggy24),
+        ]).module("prague_ecn_fallback", &[("off", "0"), ("correct", "1"), ("detect", "2")]), "L4STeam";
+        /// "ignored": slow start goes on whatever is lost, until an ACK reports nothing but marks (as in 0.5)
+        loss_in_slow_start: bool = false, choice("halves|ignored", [("halves", false), ("ignored", true)]), "L4STeam";
+        /// "on": no reaction to a loss, timeouts excepted, as long as the fallback's detector takes the queue
+        /// for L4S (as in a build of April 2020)
+        ignore_loss_in_l4s: bool = false, switch(), "L4STeam";
+        /// "on": the window grows also while something else limits what is in flight (as in 0.5)
+        unlimited_growth: bool = false, switch(), "L4STeam";
+        /// RTT below which the flow behaves as if at it; 0ms: no RTT independence
+        rtt_target: Span = Span::from_millis(25), any_time().module("prague_rtt_target", &[]), "L4STeam";
+        /// rounds after slow start before RTT independence begins
+        rtt_transition: u32 = 4, count(0..=1_000_000).module("prague_rtt_transition", &[]), "L4STeam";
+        /// RTT independence: "none", "rate", "scalable" (more marks at short RTTs), "additive" (the target on
+        /// top of the RTT)
+        rtt_scaling: Scaling = Scaling::Rate, choice("MODE", [
+            ("none", Scaling::None),
+            ("rate", Scaling::Rate),
+            ("scalable", Scaling::Scalable),
+            ("additive", Scaling::Additive),
+        ]), "L4STeam";
+        /// step in which RTT independence counts RTTs; 0us: exactly
+        rtt_unit: Span = Span::ZERO, any_time(), "L4STeam";
+        /// fractional bits of alpha
+        alpha_bits: u32 = 24, choice("20|24", [("20", 20), ("24", 24)]), "L4STeam";
+        /// 0: alpha starts at 0 and the first mark halves; 1: alpha starts at 1
+        alpha_mode: u32 = 0, count(0..=1).module("prague_alpha_mode", &[]), "L4STeam";
+        /// what the window's fraction is for: "carry" between whole windows, "rounded": cuts by alpha, "full":
+        /// growth too
+        cwnd_fraction: Fraction = Fraction::Full, choice("MODE", [
+            ("carry", Fraction::Carry),
+            ("rounded", Fraction::Rounded),
+            ("full", Fraction::Full),
+        ]), "L4STeam";
+        /// "window", "rate", or "switch" by window size
+        cwnd_mode: Option<Mode> = None, choice("MODE", [
+            ("window", Some(Mode::Window)),
+            ("rate", Some(Mode::Rate)),
+            ("switch", None),
+        ]).module("prague_cwnd_mode", &[("window", "0"), ("rate", "1"), ("switch", "2")]), "L4STeam";
+        /// full packets at or below which cwnd_mode "switch" steers the rate
+        cwnd_transit: u32 = 4, count(0..=10_000).module("prague_cwnd_transit", &[]), "L4STeam";
+        /// smallest window, segments
+        min_cwnd: u32 = 2, count(1..=1000), "L4STeam";
+        /// smallest payload to which segments shrink so that two fit into the target RTT; 0: they do not
+        min_mss: u32 = 150, count(0..=1448), "L4STeam";
+        /// swing of the pacing rate within a target RTT while the rate is steered, 1/128
+        rate_offset: u32 = 4, count(0..=127), "L4STeam";
+        /// a burst lasts at most 1/2 to this power seconds
+        burst_shift: u32 = 12, count(0..=31).module("prague_burst_shift", &[]), "L4STeam";
+        /// segments of a burst at the least (net.ipv4.tcp_min_tso_segs, where it counts)
+        min_tso_segs: u32 = 1, count(1..=1000), "L4STeam";
+        /// segments of a burst at most; 0: no limit
+        max_tso_segs: u32 = 0, count(0..=1000).module("prague_max_tso_segs", &[]), "L4STeam";
+    }
+}
 
-/// 0.7 is the default itself.
-pub const VERSIONS: &[Preset] = &[
-    Preset { cc: "prague", option: "version", value: "0.5", sets: V0_5 },
-    Preset { cc: "prague", option: "version", value: "0.6", sets: V0_6 },
-];
+impl Described for Options {
+    const NAME: &'static str = "prague";
+    const SUMMARY: &'static str = "TCP Prague 0.5 to 0.7, the L4S reference (ECT(1), AccECN)";
+    const GAUGES: &'static [Gauge] = &[gauge("alpha", "", "estimate of the fraction of marks")];
+    const MORE_GAUGES: &'static [Gauge] =
+        &[gauge("classic_ecn_score", "", "of the detector: 0 L4S, 1 classic")];
+    /// 0.7 is the default itself.
+    const PRESETS: &'static [Preset] = &[
+        Preset { keyword: "version", value: "0.5", sets: V0_5 },
+        Preset { keyword: "version", value: "0.6", sets: V0_6 },
+    ];
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        if self.fallback == Fallback::Buggy24 && self.alpha_bits != 24 {
+            let fix = "it is the mistake of versions with alpha_bits 24; give \"correct\"";
+            return Err(given.refuse("fallback", "buggy24".to_owned(), fix.to_owned()));
+        }
+        if self.ignore_loss_in_l4s && self.fallback == Fallback::Off {
+            let fix = "it asks the detector; give fallback too".to_owned();
+            return Err(given.refuse("ignore_loss_in_l4s", "on".to_owned(), fix));
+        }
+        Ok(())
+    }
+    fn has_more_gauges(&self) -> bool {
+        self.fallback != Fallback::Off
+    }
+}
 
 type Defaults = &'static [(&'static str, &'static str)];
 
@@ -196,60 +189,30 @@ pub struct Config {
 }
 
 impl Config {
-    pub fn from_options(o: &Options) -> Result<Config, CcError> {
-        o.choice("version", &["0.5", "0.6", "0.7"])?;
-        let rtt_unit8 = (o.micros("rtt_unit")?.min(1_000_000) * 8).max(1) as u32;
-        let target_srtt8 = (o.micros("rtt_target")?.min(1_000_000) * 8) as u32;
-        let scaling = match o.choice("rtt_scaling", &["none", "rate", "scalable", "additive"])? {
-            "rate" if target_srtt8 > 0 => Scaling::Rate,
-            "scalable" if target_srtt8 > 0 => Scaling::Scalable,
-            "additive" if target_srtt8 > 0 => Scaling::Additive,
-            _ => Scaling::None,
-        };
-        let alpha_bits = if o.choice("alpha_bits", &["20", "24"])? == "20" { 20 } else { 24 };
-        let fallback = match o.choice("fallback", &["off", "detect", "correct", "buggy24"])? {
-            "detect" => Fallback::Detect,
-            "correct" => Fallback::Correct,
-            "buggy24" if alpha_bits == 24 => Fallback::Buggy24,
-            "buggy24" => {
-                let fix = "is the mistake of versions with alpha_bits 24; give \"correct\"";
-                return Err(o.refuse("fallback", fix));
-            }
-            _ => Fallback::Off,
-        };
-        let ignores_loss_in_l4s = o.switch("ignore_loss_in_l4s")?;
-        if ignores_loss_in_l4s && fallback == Fallback::Off {
-            return Err(o.refuse("ignore_loss_in_l4s", "asks the detector; give fallback too"));
-        }
-        Ok(Config {
+    pub fn new(o: &Options) -> Config {
+        let eighths = |time: Span| (time.as_micros().min(1_000_000) * 8) as u32;
+        let rtt_unit8 = eighths(o.rtt_unit).max(1);
+        let target_srtt8 = eighths(o.rtt_target);
+        Config {
             target_srtt8: target_srtt8 - target_srtt8 % rtt_unit8,
-            transition: o.integer("rtt_transition", 0..=1_000_000)? as u32,
-            scaling,
+            transition: o.rtt_transition,
+            scaling: if target_srtt8 > 0 { o.rtt_scaling } else { Scaling::None },
             rtt_unit8,
-            alpha_bits,
-            alpha_starts_at_one: o.integer("alpha_mode", 0..=1)? == 1,
-            fraction: match o.choice("cwnd_fraction", &["carry", "rounded", "full"])? {
-                "carry" => Fraction::Carry,
-                "rounded" => Fraction::Rounded,
-                _ => Fraction::Full,
-            },
-            fixed_mode: match o.choice("cwnd_mode", &["window", "rate", "switch"])? {
-                "window" => Some(Mode::Window),
-                "rate" => Some(Mode::Rate),
-                _ => None,
-            },
-            transit_bytes: o.integer("cwnd_transit", 0..=10_000)? * MTU_REFERENCE,
-            min_window: o.integer("min_cwnd", 1..=1000)? as u32,
-            min_mss: o.integer("min_mss", 0..=1448)? as u32,
-            rate_offset: o.integer("rate_offset", 0..=127)?,
-            burst_shift: o.integer("burst_shift", 0..=31)? as u32,
-            min_burst: o.integer("min_tso_segs", 1..=1000)? as u32,
-            max_burst: o.integer("max_tso_segs", 0..=1000)? as u32,
-            fallback,
-            ignores_loss_in_slow_start: o.choice("loss_in_slow_start", &["halves", "ignored"])?
-                == "ignored",
-            ignores_loss_in_l4s,
-            grows_unlimited: o.switch("unlimited_growth")?,
-        })
+            alpha_bits: o.alpha_bits,
+            alpha_starts_at_one: o.alpha_mode == 1,
+            fraction: o.cwnd_fraction,
+            fixed_mode: o.cwnd_mode,
+            transit_bytes: u64::from(o.cwnd_transit) * MTU_REFERENCE,
+            min_window: o.min_cwnd,
+            min_mss: o.min_mss,
+            rate_offset: o.rate_offset.into(),
+            burst_shift: o.burst_shift,
+            min_burst: o.min_tso_segs,
+            max_burst: o.max_tso_segs,
+            fallback: o.fallback,
+            ignores_loss_in_slow_start: o.loss_in_slow_start,
+            ignores_loss_in_l4s: o.ignore_loss_in_l4s,
+            grows_unlimited: o.unlimited_growth,
+        }
     }
 }

@@ -1,0 +1,61 @@
+//! Packets in order of arrival: what most queues are made of.
+
+use std::collections::VecDeque;
+
+use super::Pkt;
+use crate::prefetch::{AHEAD, prefetch};
+
+/// Packets in order of arrival, and the sum of their lengths. The ring keeps its memory, so a warm
+/// queue does not allocate.
+#[derive(Debug)]
+pub struct Queue<P> {
+    packets: VecDeque<P>,
+    bytes: u64,
+}
+
+impl<P: Pkt> Queue<P> {
+    pub fn new() -> Self {
+        Queue { packets: VecDeque::new(), bytes: 0 }
+    }
+    #[inline]
+    pub fn push(&mut self, pkt: P) {
+        self.bytes += u64::from(pkt.frame_len());
+        self.packets.push_back(pkt);
+    }
+    #[inline]
+    pub fn pop(&mut self) -> Option<P> {
+        let pkt = self.packets.pop_front()?;
+        self.bytes -= u64::from(pkt.frame_len());
+        // A long queue's head has left the cache since it was written.
+        if let Some(later) = self.packets.get(AHEAD) {
+            prefetch(later);
+        }
+        Some(pkt)
+    }
+    #[inline]
+    pub fn front(&self) -> Option<&P> {
+        self.packets.front()
+    }
+    #[inline]
+    pub fn front_mut(&mut self) -> Option<&mut P> {
+        self.packets.front_mut()
+    }
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl<P: Pkt> Default for Queue<P> {
+    fn default() -> Self {
+        Queue::new()
+    }
+}

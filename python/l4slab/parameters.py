@@ -1,0 +1,74 @@
+"""The table of parameters behind every queue and controller, as text: `l4slab list`, and `docs/parameters.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from l4slab import _core
+
+COMMAND = "l4slab list --markdown > docs/parameters.md"
+
+
+def described(parameter: Mapping[str, Any]) -> tuple[str, str]:
+    """A keyword with what follows it, and what that means."""
+    words = f"{parameter['keyword']} {parameter['value']}".strip()
+    takes = f": {parameter['takes']}" if parameter["takes"] else ""
+    default = parameter["default"]
+    if default:
+        default = " (default)" if not parameter["value"] else f" (default {default})"
+    return words, f"{parameter['help']}{takes}{default}"
+
+
+def markdown() -> str:
+    """All queues and controllers with parameters, defaults and their source, ranges, gauges and what Linux has."""
+    lines = [
+        "# Queues, controllers and their parameters",
+        "",
+        f"Written by `{COMMAND}`; do not edit.",
+        "",
+        "The words of a queue are those of `tc`; the options of a controller go into `options` of its flow. A word",
+        "without a value stands alone. Gauges are columns of `series`.",
+        "",
+        "## Queues",
+        *(line for entry in _core.qdiscs() for line in _section(entry, "keyword")),
+        "",
+        "## Controllers",
+        *(line for entry in _core.controllers() for line in _section(entry, "option")),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _section(entry: Mapping[str, Any], what: str) -> Iterator[str]:
+    yield from ("", f"### `{entry['name']}`", "")
+    yield f"{entry['summary']}." + ("" if entry["in_linux"] else " No Linux kernel has it: engine `sim` only.")
+    if entry["required"]:
+        yield from ("", f"Required, for example: `{entry['required']}`.")
+    if "ecn" in entry:
+        yield from ("", f"Asks for ECN: `{entry['ecn']}`.")
+    if entry["parameters"]:
+        kernel = what == "option"
+        yield from ("", f"| {what} | meaning | takes | default | source |" + (" kernel |" if kernel else ""))
+        yield "|---|---|---|---|---|" + ("---|" if kernel else "")
+        for parameter in entry["parameters"]:
+            yield _row(parameter, kernel)
+    for preset in entry["presets"]:
+        sets = ", ".join(f"`{name}` {value}" for name, value in preset["sets"])
+        yield from ("", f"`{preset['keyword']}` {preset['value']} makes the defaults {sets}.")
+    if entry["not_modelled"]:
+        yield from ("", "Not modelled: " + "; ".join(f"`{name}` ({why})" for name, why in entry["not_modelled"]) + ".")
+    if entry["gauges"]:
+        yield from ("", "| gauge | unit | meaning |", "|---|---|---|")
+        yield from (f"| `{gauge['name']}` | {gauge['unit']} | {gauge['help']} |" for gauge in entry["gauges"])
+
+
+def _row(parameter: Mapping[str, Any], kernel: bool) -> str:
+    words = f"{parameter['keyword']} {parameter['value']}".strip()
+    meaning = parameter["help"] + ("" if parameter["in_linux"] else " (not in Linux)")
+    default = parameter["default"]
+    cells = [f"`{words}`", meaning, parameter["takes"], f"`{default}`" if default not in ("", "yes") else default]
+    cells.append(parameter["source"])
+    if kernel:
+        module = parameter["module"]
+        cells.append(f"`{module['parameter']}`" if module else "")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
