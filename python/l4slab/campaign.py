@@ -277,19 +277,19 @@ def left_to_do(plans: Sequence[Plan], out: Path | str | None = None) -> list[Run
     """The runs of these plans that the results folder `out` has not got."""
     finished: set[str] = set()
     if out is not None:
-        with _glance(out) as (folder, _):
-            finished = Store(folder).seen()
+        with _glance(out) as store:
+            finished = store.finished()
     return [run for run in _todo(plans) if run.id not in finished]
 
 
 @contextmanager
-def _glance(out: Path | str) -> Iterator[tuple[Path, int | None]]:
-    """A folder that shows what is finished, and of a location its bytes."""
+def _glance(out: Path | str) -> Iterator[Store]:
+    """A results folder for reading, also while another process writes."""
     if remote.is_url(out):
-        with remote.glance(str(out)) as (folder, size):
-            yield folder, size
+        with remote.glance(str(out)) as store:
+            yield store
     else:
-        yield Path(out), None
+        yield Store(out)
 
 
 @dataclass(frozen=True)
@@ -311,10 +311,9 @@ class Status:
 
 def status(out: Path | str) -> Status:
     """How much of a campaign is done; also while another process works on it. Raises InputError."""
-    with _glance(out) as (folder, size):
-        _require_results(folder, out)
-        store = Store(folder)
-        return Status(_progress(store, store.seen()), store.size() if size is None else size)
+    with _glance(out) as store:
+        _require_results(store.folder, out)
+        return Status(_progress(store, store.finished()), store.size())
 
 
 def _progress(store: Store, finished: set[str]) -> list[Progress]:

@@ -30,7 +30,7 @@ _CAPTURED_BYTES = 60
 
 @dataclass(frozen=True)
 class Estimate:
-    """Processor seconds, and bytes in the result tables and in captures."""
+    """Processor seconds, and bytes in the result tables (parts hold the same again) and in captures."""
 
     seconds: float
     size: float
@@ -38,7 +38,8 @@ class Estimate:
 
     def __str__(self) -> str:
         captures = f" and {_size(self.captures)} of captures" if self.captures else ""
-        return f"about {_duration(self.seconds)} of processor time, {_size(self.size)} of tables{captures}"
+        tables = f"{_size(self.size)} of tables and as much again of parts"
+        return f"about {_duration(self.seconds)} of processor time, {tables}{captures}"
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:

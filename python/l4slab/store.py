@@ -1,16 +1,25 @@
 """The results folder: finished runs survive a kill at any instant, and the tables do not depend on how they came.
 
+    DIR/.l4slab                whoever writes holds it with `flock`, which the kernel frees with the process
+    DIR/parts/*.parquet        the finished runs
     DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs)
-    DIR/{flows,links,series,transfers}.parquet, {claims,published}.parquet, report.html
-    DIR/parts/                 finished runs that are not in the tables (yet)
+    DIR/{flows,links,series,transfers}.parquet, {claims,published}.parquet, report.html: what follows from those
     DIR/captures/RUN/          packet captures, where the experiment file asks for them
 
-A part is a file per table, written to the side, synced and renamed; the flows file comes last and makes the part
-count. The tables are rebuilt from tables and parts together, flows last, and only then are the parts removed:
-at every instant each finished run is complete either in a part or in the tables. Rows in parts carry the run's
-id only; which experiment, trial and factor levels a run has is what the experiment files say today, so renaming
-a level runs nothing. A run whose captures are missing is run again; of a run that is there twice, the newer one
-counts. Runs that no file describes any more leave the tables but stay in a part, and come back with the file.
+A part has a row for each of its runs: the id, and each table as an Arrow stream. It is written to the side, synced and
+renamed, has a name of its own and never changes; small parts are merged into a new one and removed when that is there.
+So at every instant each finished run is complete in at least one part, whoever writes beside: that two processes do the
+same work is the worst that can happen, and no lock is needed for the results, which are the same at a URL
+(`l4slab.remote`). Of a run that is in several parts, that of the newest counts.
+
+The tables are written from the parts, some runs at a time, wherever the parts or the files have changed. Rows get their
+labels there: which experiment, trial and factor levels a run has is what the experiment files say today, so renaming a
+level runs nothing. A run whose captures are missing is run again. Runs that no file describes any more leave the tables
+and come back with the file.
+
+Why not a dataset of pyarrow or a database of DuckDB: the first has no writes that a kill cannot tear, the second keeps
+everyone else out of its file, `l4slab status` included, and neither writes to an object store in steps. What they do
+well is used: Arrow streams, Parquet's row groups and columns, SQL over the finished tables.
 """
 
 from __future__ import annotations
@@ -22,9 +31,10 @@ import json
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -39,77 +49,62 @@ from l4slab.errors import InputError, StoreError
 from l4slab.executors import captures_of
 from l4slab.sweep import Plan, Run
 
-# flows last: it is the mark that the others are complete.
-_ORDER = ("links", "series", "transfers", "flows")
-_LABELS_KEY = b"l4slab.labels"
-# Runs per row group of the tables: some 10 MB, so that memory does not grow with the campaign.
+# flows last: who sees them sees the others.
+ORDER = ("links", "series", "transfers", "flows")
+# Runs per row group: some 10 MB, so that memory does not grow with the campaign.
 _CHUNK = 64
-# Parts of one size are merged when there are this many, so that opening never reads thousands of files.
+# Parts of one level are merged into one of the next when there are this many, so that opening never reads thousands.
 _MERGE = 32
+_LEVELS = 2
 _COMPRESSION = "zstd"
-_OF_A_PART = "[abcz]-" + 8 * "[0-9]" + ".*.parquet"
+# Level, number, and a word that no other part has.
+PART = "[0-9]-" + 8 * "[0-9]" + "-*.parquet"
+_PART_SCHEMA = pa.schema([("run", pa.string()), *((table, pa.large_binary()) for table in ORDER)])
 # Held by the process that writes, and the sign that the folder is ours.
-_LOCK = ".lock"
+SIGN = ".l4slab"
+# What the tables were written from, and how large they are.
+TABLES_OF = ".tables"
 _TABLES = (*metrics.TABLES, "claims", "published")
 _WRITTEN = ("parts", "experiments", "captures", "lab", "runs", "report.html", *(f"{name}.parquet" for name in _TABLES))
 
 
-class _Source:
-    """One Parquet file with the rows of some runs, read by row groups."""
+class _Part:
+    """A file of whole runs. Raises ArrowInvalid where it is none."""
 
-    def __init__(self, path: Path):
-        self.path = path
-        self.file = pq.ParquetFile(path)
-        schema = self.file.schema_arrow
-        labels = json.loads((schema.metadata or {}).get(_LABELS_KEY, b"[]"))
-        self.columns = [name for name in schema.names if name == "run" or name not in labels]
-        self.schema: pl.Schema = pl.from_arrow(schema.empty_table().select(self.columns)).schema  # type: ignore[union-attr]
-        self._labelled = bool(labels)
-        self._cached: tuple[int, pl.DataFrame] | None = None
-        self._groups: list[set[str]] | None = None
-        self._runs: set[str] | None = None
+    def __init__(self, name: str, file: Path | IO[bytes]):
+        self.name = name
+        self._file = pq.ParquetFile(file)
+        if self._file.schema_arrow.names != _PART_SCHEMA.names:
+            raise pa.ArrowInvalid(f"{name} is no part")
+        self._cached: tuple[int, str, dict[str, bytes]] | None = None
 
-    def groups(self) -> list[set[str]]:
+    @cached_property
+    def groups(self) -> list[list[str]]:
         """The runs in each row group."""
-        if self._groups is None:
-            self._groups = [
-                set(self.file.read_row_group(i, columns=["run"])["run"].unique().to_pylist())
-                for i in range(self.file.num_row_groups)
-            ]
-        return self._groups
+        groups = range(self._file.num_row_groups)
+        return [self._file.read_row_group(index, columns=["run"])["run"].to_pylist() for index in groups]
 
-    def runs(self) -> set[str]:
-        """Every run with a row in this file."""
-        if self._runs is None:
-            self._runs = set(self.file.read(columns=["run"])["run"].unique().to_pylist())
-        return self._runs
+    def schema(self, table: str) -> pl.Schema:
+        """The columns of a table of any of its runs."""
+        return _unpacked(bytes.fromhex(self._file.schema_arrow.metadata[table.encode()].decode())).schema
 
-    def take(self, runs: set[str]) -> pl.DataFrame:
-        """The rows of these runs, without labels."""
-        found = [
-            self._group(index).filter(pl.col("run").is_in(list(runs)))
-            for index, group in enumerate(self.groups())
-            if not group.isdisjoint(runs)
-        ]
-        if not found:
-            return pl.DataFrame(schema=self.schema)
-        rows = pl.concat(found, how="vertical")
-        if self._labelled:
-            # A run that two experiments share stands here twice.
-            first = pl.col("experiment") == pl.col("experiment").first().over("run")
-            rows = rows.filter(first).drop("experiment")
-        return rows
+    def tables(self) -> Iterator[pa.Table]:
+        """Its rows, row group by row group."""
+        for index in range(self._file.num_row_groups):
+            yield self._file.read_row_group(index)
 
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """The rows of a part, row group by row group."""
-        for index in range(self.file.num_row_groups):
-            yield self._group(index)
+    def rows(self, group: int, table: str) -> dict[str, bytes]:
+        """A table of each run in a row group, as `_packed` gives it."""
+        if self._cached is None or self._cached[:2] != (group, table):
+            found = self._file.read_row_group(group, columns=["run", table])
+            rows = dict(zip(found["run"].to_pylist(), found[table].to_pylist(), strict=True))
+            self._cached = group, table, rows
+        return self._cached[2]
 
-    def _group(self, index: int) -> pl.DataFrame:
-        if self._cached is None or self._cached[0] != index:
-            columns = [*self.columns, *(["experiment"] if self._labelled else [])]
-            self._cached = index, pl.DataFrame(pl.from_arrow(self.file.read_row_group(index, columns=columns)))
-        return self._cached[1]
+
+def _age(part: str) -> str:
+    """What sorts the names of parts: a merged part is as old as the newest of those it is made of."""
+    return part.partition("-")[2]
 
 
 class Store:
@@ -121,30 +116,24 @@ class Store:
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
         self.place = str(folder)  # as the user calls it
-        self.parts = self.folder / "parts"
-        self._pending: list[tuple[str, Recording]] = []
+        self.parts = self.fresh = self.folder / "parts"
+        self._pending: dict[str, Recording] = {}
         self._lock: IO[str] | None = None
-        self._next = 1
 
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError("is a file; give --out a folder", file=self.folder)
-        if not (self.folder / _LOCK).exists():
-            for name in _WRITTEN:
-                if (self.folder / name).exists():
-                    raise InputError(
-                        f"has {name}, which no l4slab has written there; give --out a folder of its own",
-                        file=self.folder,
-                    )
+        if not (self.folder / SIGN).exists():
+            refuse_foreign((path.name for path in self.folder.glob("*")), self.place)
         with self._disk():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / _LOCK).open("a")
+            self._lock = (self.folder / SIGN).open("a")
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 self._lock.close()
                 raise StoreError(
-                    f"{self.folder}: another l4slab process writes here; wait until it ends or give another --out"
+                    f"{self.place}: another l4slab process writes here; wait until it ends or give another --out"
                 ) from None
             self.parts.mkdir(exist_ok=True)
             (self.folder / "experiments").mkdir(exist_ok=True)
@@ -196,63 +185,44 @@ class Store:
 
     def _clean(self) -> None:
         """Remove what a kill has left half-written."""
-        for folder in (self.folder, self.parts, self.folder / "experiments"):
+        for folder in (self.folder, self.parts, self.fresh, self.folder / "experiments"):
             for file in folder.glob(".*.tmp"):
                 file.unlink()
         for leftover in (self.folder / "captures").glob(".*.tmp"):
             shutil.rmtree(leftover)
-        complete = {file.name.partition(".")[0] for file in self.parts.glob("*.flows.parquet")}
-        for file in self.parts.glob(_OF_A_PART):
-            if file.name.partition(".")[0] not in complete:
-                file.unlink()
-        numbers = [int(name.rpartition("-")[2]) for name in complete if name.rpartition("-")[2].isdigit()]
-        self._next = max(numbers, default=0) + 1
 
-    def _part_names(self) -> list[str]:
-        """Every part, the newest first."""
-        names = [file.name.partition(".")[0] for file in self.parts.glob("*.flows.parquet")]
-        return sorted(names, key=lambda name: name.rpartition("-")[2], reverse=True)
+    def part_names(self) -> list[str]:
+        """The names of all parts."""
+        return [path.name for path in self.parts.glob(PART)]
 
-    def _open(self, path: Path) -> _Source | None:
-        """A readable file, or None: what cannot be read is run again."""
+    def _open(self, name: str) -> Path | IO[bytes]:
+        return self.parts / name
+
+    def _parts(self) -> list[_Part]:
+        """Every part that can be read, the newest first: what cannot is run again."""
+        found = []
         try:
-            source = _Source(path)
-            return source if "run" in source.columns else None
-        except (OSError, pa.ArrowException, ValueError):
-            return None
+            for name in sorted(self.part_names(), key=_age, reverse=True):
+                with suppress(pa.ArrowInvalid):
+                    found.append(_Part(name, self._open(name)))
+        except FileNotFoundError:
+            # Whoever writes has merged them meanwhile.
+            return self._parts()
+        return found
 
-    def _part_files(self, name: str) -> dict[str, Path]:
-        return {table: self.parts / f"{name}.{table}.parquet" for table in _ORDER}
-
-    def _open_all(self, places: Iterable[Mapping[str, Path]]) -> list[dict[str, _Source]]:
-        """The places whose files can all be read."""
-        opened = [{table: self._open(path) for table, path in place.items()} for place in places]
-        return [
-            {table: source for table, source in place.items() if source is not None}
-            for place in opened
-            if None not in place.values()
-        ]
-
-    def _table_files(self) -> dict[str, Path]:
-        return {table: self.folder / f"{table}.parquet" for table in _ORDER}
-
-    def _sources(self) -> list[dict[str, _Source]]:
-        """Every readable part, the newest first, then the tables."""
-        return self._open_all([*map(self._part_files, self._part_names()), self._table_files()])
+    def _places(self) -> dict[str, tuple[_Part, int]]:
+        """The part and the row group of every finished run."""
+        found: dict[str, tuple[_Part, int]] = {}
+        for part in self._parts():
+            for index, group in enumerate(part.groups):
+                for run in group:
+                    found.setdefault(run, (part, index))
+        return found
 
     def finished(self) -> set[str]:
         """The ids of all runs whose results are on the disk, or handed to `add`."""
         with self._disk():
-            on_disk = [source["flows"].runs() for source in self._sources()]
-        return set().union(*on_disk, (run for run, _ in self._pending))
-
-    def seen(self) -> set[str]:
-        """As `finished`, without a look into the files that only have to be there: quick, for those who only ask."""
-        with self._disk():
-            places = [*map(self._part_files, self._part_names()), self._table_files()]
-            there = [place for place in places if all(path.is_file() for path in place.values())]
-            opened = [self._open(place["flows"]) for place in there]
-            return set().union(*(source.runs() for source in opened if source is not None))
+            return {*self._places(), *self._pending}
 
     def has_captures(self, run: Run) -> bool:
         """Whether the captures that the run is to have are there."""
@@ -260,42 +230,46 @@ class Store:
 
     def add(self, run: str, recording: Recording) -> None:
         """Take a finished run; `flush` makes it durable."""
-        self._pending.append((run, recording))
+        self._pending[run] = recording
 
     def flush(self) -> None:
         """Write what was added as one part. Returns when it is on the disk."""
         if not self._pending:
             return
-        tables = {
-            table: pl.concat([_with_run(run, getattr(r, table)) for run, r in self._pending], how="diagonal_relaxed")
-            for table in _ORDER
-        }
+        tables = {name: [getattr(recording, name) for recording in self._pending.values()] for name in ORDER}
+        rows = {name: [_packed(frame) for frame in frames] for name, frames in tables.items()}
+        schemas = {name: _union(frame.schema for frame in frames) for name, frames in tables.items()}
         with self._disk():
-            self._write_part("a", {table: (frame.schema, [frame]) for table, frame in tables.items()})
+            number = 1 + max((int(name.split("-")[1]) for name in self.part_names()), default=0)
+            part = pa.table({"run": list(self._pending), **rows}, _PART_SCHEMA)
+            self._write_part(0, number, (part.slice(at, _CHUNK) for at in range(0, len(part), _CHUNK)), schemas)
             self._pending.clear()
             self._merge()
 
-    def _write_part(self, size: str, tables: Mapping[str, tuple[pl.Schema, Iterable[pl.DataFrame]]]) -> None:
-        name = f"{size}-{self._next:08d}"
-        self._next += 1
-        for table in _ORDER:
-            _replace(self.parts / f"{name}.{table}.parquet", partial(_write_rows, *tables[table]))
+    def _write_part(self, level: int, number: int, rows: Iterable[pa.Table], schemas: Mapping[str, pl.Schema]) -> None:
+        name = f"{level}-{number:08d}-{uuid.uuid4().hex[:12]}.parquet"
+        metadata = {table: _packed(pl.DataFrame(schema=schema)).hex() for table, schema in schemas.items()}
+        schema = _PART_SCHEMA.with_metadata(metadata)
+        _replace(self.fresh / name, partial(_write_tables, schema, rows, use_dictionary=False))
+        self._send(name)
+
+    def _send(self, name: str) -> None:
+        """Bring a part that has been written to where it counts: it is there."""
 
     def _merge(self) -> None:
-        for size, larger in (("a", "b"), ("b", "c")):
-            names = [name for name in self._part_names() if name.startswith(f"{size}-")]
-            if len(names) < _MERGE:
+        for level in range(_LEVELS):
+            if sum(name.startswith(f"{level}-") for name in self.part_names()) < _MERGE:
                 continue
-            sources = self._open_all([self._part_files(name) for name in names])
-            tables = {table: _merged(table, [source[table] for source in sources]) for table in _ORDER}
-            self._write_part(larger, tables)
-            self._remove_parts(names)
+            parts = [part for part in self._parts() if part.name.startswith(f"{level}-")]
+            if len(parts) < _MERGE:
+                continue
+            schemas = {table: _union(part.schema(table) for part in parts) for table in ORDER}
+            self._write_part(level + 1, int(_age(parts[0].name).split("-")[0]), _merged(parts), schemas)
+            for part in parts:
+                self._remove_part(part.name)
 
-    def _remove_parts(self, names: Iterable[str]) -> None:
-        for name in names:
-            # The flows file goes first: without it the others are leftovers.
-            for path in reversed(self._part_files(name).values()):
-                path.unlink(missing_ok=True)
+    def _remove_part(self, name: str) -> None:
+        (self.parts / name).unlink()
 
     # -- experiment files ---------------------------------------------------------------------------------------------
 
@@ -330,75 +304,99 @@ class Store:
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def consolidate(self, plans: Sequence[Plan]) -> int:
-        """Rebuild the tables: the finished runs of `plans`, in sweep order.
+        """Write the tables: the finished runs of `plans`, in sweep order.
 
         Returns how many finished runs are kept out of the tables because no plan has them. Writes nothing where
         the tables are already right.
         """
         labels = label_frame(plans)
         with self._disk():
-            sources = self._sources()
-            names = self._part_names()
-            of_run: dict[str, dict[str, _Source]] = {}
-            for source in sources:
-                for run in source["flows"].runs():
-                    of_run.setdefault(run, source)
-            wanted = set(labels["run"])
-            unused = sorted(set(of_run) - wanted)
-            labels = labels.filter(pl.col("run").is_in(list(of_run)))
-            in_parts = {run for source in sources if self._is_part(source) for run in source["flows"].runs()}
-            in_tables = self._table_labels()
-            if in_parts == set(unused) and in_tables is not None and in_tables.equals(labels):
-                return len(unused)
-            schemas = {table: _schema(table, (source[table].schema for source in sources)) for table in _ORDER}
-            if unused:
-                self._write_part(
-                    "z", {t: (schema, _gather(of_run, t, unused, schema)) for t, schema in schemas.items()}
-                )
-            for table in _ORDER:
-                rows = _labelled(labels, of_run, table, schemas[table])
-                _replace(self.folder / f"{table}.parquet", partial(_write_rows, *rows, labels=labels.columns))
-            self._remove_parts(names)
-        return len(unused)
+            places = self._places()
+            unused = len(places.keys() - set(labels["run"]))
+            labels = labels.filter(pl.col("run").is_in(list(places)))
+            parts = list({part.name: part for part, _ in places.values()}.values())
+            of = hashlib.sha256(repr((sorted(part.name for part in parts), labels.schema, labels.rows())).encode())
+            if self.tables_of() == (of.hexdigest(), self._sizes()):
+                return unused
+            (self.folder / TABLES_OF).unlink(missing_ok=True)
+            for table in ORDER:
+                schema = _schema(table, [part.schema(table) for part in parts])
+                # A factor hides a further column of the engine that has its name (the contract's names are refused).
+                own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
+                frames = _labelled(labels, places, table, pl.Schema(own))
+                self._write_rows(table, pl.Schema(dict(labels.schema) | own), frames)
+            content = json.dumps([of.hexdigest(), self._sizes()]).encode()
+            _replace(self.folder / TABLES_OF, partial(_write_bytes, content))
+        return unused
 
-    def _is_part(self, source: Mapping[str, _Source]) -> bool:
-        return source["flows"].path.parent == self.parts
-
-    def _table_labels(self) -> pl.DataFrame | None:
-        source = self._open(self.folder / "flows.parquet")
-        if source is None:
+    def tables_of(self) -> tuple[str, list[int]] | None:
+        """What the tables were written from, and their sizes; None where that is not known."""
+        try:
+            of, sizes = json.loads((self.folder / TABLES_OF).read_bytes())
+            return of, sizes
+        except (OSError, ValueError, TypeError):
             return None
-        names = json.loads((source.file.schema_arrow.metadata or {}).get(_LABELS_KEY, b"[]"))
-        return pl.DataFrame(pl.from_arrow(source.file.read(columns=names))).unique(maintain_order=True)
+
+    def _sizes(self) -> list[int]:
+        paths = [self.folder / f"{table}.parquet" for table in ORDER]
+        return [path.stat().st_size if path.is_file() else -1 for path in paths]
 
     def write(self, table: str, rows: pl.DataFrame) -> None:
         """Write a table that follows from the others, TABLE.parquet."""
         with self._disk():
-            _replace(self.folder / f"{table}.parquet", partial(_write_rows, rows.schema, [rows]))
+            self._write_rows(table, rows.schema, [rows])
+
+    def _write_rows(self, table: str, schema: pl.Schema, frames: Iterable[pl.DataFrame]) -> None:
+        arrow = pl.DataFrame(schema=schema).to_arrow().schema
+        groups = (frame.to_arrow().cast(arrow) for frame in frames)
+        _replace(self.folder / f"{table}.parquet", partial(_write_tables, arrow, groups))
 
 
-def _schema(table: str, schemas: Iterable[pl.Schema]) -> pl.Schema:
-    """The union of the schemas: `run`, the columns of the contract, then others by name."""
+def refuse_foreign(names: Iterable[str], place: str) -> None:
+    """Raises InputError where a folder has what a results folder has, and not its sign."""
+    for name in sorted({*names} & {*_WRITTEN}):
+        raise InputError(
+            f"has {name} but no {SIGN}, so it is no results folder of this l4slab; give --out another one", file=place
+        )
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    table = frame.to_arrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _unpacked(packed: bytes) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(pa.ipc.open_stream(packed).read_all()))
+
+
+def _union(schemas: Iterable[pl.Schema]) -> pl.Schema:
+    """Every column of any of them."""
+    return pl.concat([pl.DataFrame(schema=schema) for schema in schemas], how="diagonal_relaxed").schema
+
+
+def _schema(table: str, schemas: Sequence[pl.Schema]) -> pl.Schema:
+    """The columns of a table of these runs: `run`, the columns of the contract, then others by name."""
     found: dict[str, pl.DataType] = {"run": pl.String(), **metrics.TABLES[table]}
-    others = list(schemas)
-    for name in sorted({name for schema in others for name in schema if name not in found}):
-        empty = [pl.DataFrame(schema={name: schema[name]}) for schema in others if name in schema]
-        found[name] = pl.concat(empty, how="vertical_relaxed").schema[name]
-    return pl.Schema(found)
+    others = _union([pl.Schema(), *schemas])
+    return pl.Schema(found | {name: others[name] for name in sorted(others) if name not in found})
 
 
-def _merged(table: str, sources: Sequence[_Source]) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
-    """The rows of parts, one after the other; of a run that is in several, those of the first."""
-    schema = _schema(table, (source.schema for source in sources))
-
-    def frames() -> Iterator[pl.DataFrame]:
-        seen: set[str] = set()
-        for source in sources:
-            for frame in source.frames():
-                yield _aligned(frame.filter(~pl.col("run").is_in(list(seen))), schema)
-            seen |= source.runs()
-
-    return schema, frames()
+def _merged(parts: Sequence[_Part]) -> Iterator[pa.Table]:
+    """The rows of parts in row groups of `_CHUNK`; of a run that is in several, that of the first."""
+    seen: set[str] = set()
+    waiting: list[pa.Table] = []
+    for table in (table for part in parts for table in part.tables()):
+        runs = table["run"].to_pylist()
+        waiting.append(table.filter(pa.array([run not in seen for run in runs], pa.bool_())))
+        seen.update(runs)
+        if sum(len(one) for one in waiting) >= _CHUNK:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _with_run(run: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -411,37 +409,17 @@ def _aligned(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     return frame.with_columns(missing).select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
-def _gather(
-    of_run: Mapping[str, Mapping[str, _Source]], table: str, runs: Sequence[str], schema: pl.Schema
-) -> Iterator[pl.DataFrame]:
-    """The rows of these runs in this order, `_CHUNK` runs at a time."""
-    for start in range(0, len(runs), _CHUNK):
-        chunk = runs[start : start + _CHUNK]
-        by_source: dict[int, tuple[_Source, set[str]]] = {}
-        for run in chunk:
-            source = of_run[run][table]
-            by_source.setdefault(id(source), (source, set()))[1].add(run)
-        rows = pl.concat([_aligned(source.take(members), schema) for source, members in by_source.values()])
-        order = pl.DataFrame({"run": list(chunk)}, schema={"run": pl.String})
-        yield order.join(rows, on="run", how="inner", maintain_order="left_right").select(schema.names())
-
-
 def _labelled(
-    labels: pl.DataFrame, of_run: Mapping[str, Mapping[str, _Source]], table: str, schema: pl.Schema
-) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
-    """The rows of the labelled runs in the order of `labels`, labels first."""
-    # A factor hides a further column of the engine that has its name (the contract's names are refused).
-    own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
-    full = pl.Schema(dict(labels.schema) | own)
-
-    def frames() -> Iterator[pl.DataFrame]:
-        for start in range(0, len(labels), _CHUNK):
-            chunk = labels.slice(start, _CHUNK)
-            runs = list(chunk["run"].unique(maintain_order=True))
-            rows = pl.concat(_gather(of_run, table, runs, pl.Schema(own)))
-            yield chunk.join(rows, on="run", how="inner", maintain_order="left_right").select(full.names())
-
-    return full, frames()
+    labels: pl.DataFrame, places: Mapping[str, tuple[_Part, int]], table: str, schema: pl.Schema
+) -> Iterator[pl.DataFrame]:
+    """The rows of the labelled runs in the order of `labels`, labels first, `_CHUNK` runs at a time."""
+    for start in range(0, len(labels), _CHUNK):
+        chunk = labels.slice(start, _CHUNK)
+        runs = [(run, *places[run]) for run in chunk["run"].unique(maintain_order=True)]
+        found = [_with_run(run, _unpacked(part.rows(group, table)[run])) for run, part, group in runs]
+        rows = _aligned(pl.concat(found, how="diagonal_relaxed"), schema)
+        columns = [*labels.columns, *(name for name in schema if name != "run")]
+        yield chunk.join(rows, on="run", how="inner", maintain_order="left_right").select(columns)
 
 
 def label_frame(plans: Sequence[Plan]) -> pl.DataFrame:
@@ -475,20 +453,17 @@ def label(frames: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dic
     tables = {}
     for table in metrics.TABLES:
         rows = {run: _with_run(run, getattr(recording, table)) for run, recording in by_id.items()}
-        schema = _schema(table, (frame.drop(labels.columns[3:], strict=False).schema for frame in rows.values()))
+        schema = _schema(table, [frame.drop(labels.columns[3:], strict=False).schema for frame in rows.values()])
         found = [pl.DataFrame(schema=schema), *(_aligned(rows[run], schema) for run in labels["run"].unique())]
         tables[table] = labels.join(pl.concat(found), on="run", how="inner", maintain_order="left_right")
     return tables
 
 
-def _write_rows(schema: pl.Schema, frames: Iterable[pl.DataFrame], file: IO[bytes], labels: Sequence[str] = ()) -> None:
-    """Write one row group per frame; `labels` are the columns that do not come from the engine."""
-    arrow_schema = pl.DataFrame(schema=schema).to_arrow().schema
-    if labels:
-        arrow_schema = arrow_schema.with_metadata({_LABELS_KEY: json.dumps(list(labels)).encode()})
-    with pq.ParquetWriter(file, arrow_schema, compression=_COMPRESSION) as writer:
-        for frame in frames:
-            writer.write_table(frame.to_arrow().cast(arrow_schema), row_group_size=max(len(frame), 1))
+def _write_tables(schema: pa.Schema, tables: Iterable[pa.Table], file: IO[bytes], **options: Any) -> None:
+    """Write one row group per table."""
+    with pq.ParquetWriter(file, schema, compression=_COMPRESSION, **options) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=max(len(table), 1))
 
 
 def _mark(source: bytes) -> str:

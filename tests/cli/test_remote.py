@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
+import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ import polars as pl
 import pytest
 from l4slab import campaign, remote, store
 from l4slab.cli import main
-from l4slab.errors import StoreError
 from l4slab.remote import RemoteStore
 
 fsspec = pytest.importorskip("fsspec")
@@ -67,7 +65,7 @@ def there(url: str) -> dict[str, bytes]:
 
 
 def another_machine() -> None:
-    shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "l4slab" / "results")
+    shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "l4slab" / "copies")
 
 
 def test_the_same_tables_as_in_a_folder(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +77,7 @@ def test_the_same_tables_as_in_a_folder(url: str, tmp_path: Path, capsys: pytest
     found = there(url)
     for name in (*(f"{table}.parquet" for table in TABLES), "experiments/x.toml", "experiments/x.runs", "report.html"):
         assert found[name] == (tmp_path / "out" / name).read_bytes()
-    assert not [name for name in found if name.startswith("parts/") or name.endswith((".tmp", ".lock"))]
+    assert not [name for name in found if name.endswith(".tmp")]
 
 
 def test_another_machine_goes_on(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +112,21 @@ def test_what_has_not_changed_is_not_fetched_again(
     assert fetched == []
     another_machine()
     assert main(["run", str(file), "--out", url]) == 0
-    assert "series.parquet" in fetched
+    assert [name.partition("/")[0] for name in fetched] == ["parts"], "tables follow from the parts"
+
+
+def test_tables_that_have_not_changed_stay_there(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", url]) == 0
+    sent: list[str] = []
+    put = remote._Location.put
+    monkeypatch.setattr(remote._Location, "put", lambda self, path, name: (sent.append(name), put(self, path, name)))
+    assert main(["run", str(file), "--out", url]) == 0
+    assert "report.html" in sent
+    assert "series.parquet" not in sent
+    remote._Location(url).write("series.parquet", b"somebody's")
+    assert main(["run", str(file), "--out", url]) == 0
+    assert "series.parquet" in sent
 
 
 def test_captures_go_there_and_are_not_run_again(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,69 +164,82 @@ def test_a_killed_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert len(kept) > before
         if turn == 1:
             another_machine()
-    assert (tmp_path / "there" / ".lock").is_file()
     capsys.readouterr()
     assert main(["run", str(file), "--out", url]) == 0
     assert f"{len(kept)} runs are in {url} already" in capsys.readouterr().err
     assert (tmp_path / "there" / "flows.parquet").read_bytes() == (tmp_path / "out" / "flows.parquet").read_bytes()
-    assert not list((tmp_path / "there" / "parts").iterdir())
 
 
 def finished(url: str) -> set[str]:
-    with remote.glance(url) as (folder, _):
-        return store.Store(folder).seen()
+    with remote.glance(url) as there:
+        return there.finished()
 
 
-def test_one_driver_at_a_time(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write(tmp_path)
-    location = remote._Location(url)
-    holder = {"token": "other", "host": "elsewhere", "process": 7, "time": time.time() - 100}
-    location.write(".lock", json.dumps(holder).encode())
-    assert main(["run", str(file), "--out", url]) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("l4slab: ")]
-    assert "another l4slab process writes there (process 7 on elsewhere, heard of 10" in line
-    assert location.read(".lock"), "it is not ours to remove"
-    location.write(".lock", json.dumps(holder | {"time": time.time() - 901}).encode())
+@pytest.mark.parametrize("merge", [2, 32])
+def test_two_machines_at_once(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: int) -> None:
+    """Neither knows of the other, in any order of their steps: no run is lost, and each stands in the tables once."""
+    monkeypatch.setattr(store, "_MERGE", merge)
+    file = write(tmp_path, trials=6)
+    plan = campaign.plan([file])[0]
+    recordings = {run.id: recording(run.json) for run in plan.runs}
+    order = random.Random(merge)
+    for _ in range(4):
+        machines = []
+        for name in ("here", "elsewhere"):
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+            machines.append(RemoteStore(url).__enter__())
+            finish_without_report(machines[-1])
+        added: set[str] = set()
+        for _ in range(12):
+            machine, run = order.choice(machines), order.choice(plan.runs)
+            machine.add(run.id, recordings[run.id])
+            machine.flush()
+            added.add(run.id)
+            assert added <= finished(url)
+            if order.random() < 0.2:
+                machine.consolidate([plan])
+                machine.publish()
+        for machine in machines:
+            machine.consolidate([plan])
+            machine.publish()
+            machine.__exit__(None, None, None)
+        assert added <= finished(url)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a third"))
     assert main(["run", str(file), "--out", url]) == 0
-    assert location.read(".lock") is None
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+    for name in TABLES:
+        assert there(url)[f"{name}.parquet"] == (tmp_path / "out" / f"{name}.parquet").read_bytes()
 
 
-def test_the_lock_of_a_process_that_has_died_here_does_not_wait(url: str, tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    holder = {"token": "other", "host": socket.gethostname(), "process": ended.pid, "time": time.time()}
-    remote._Location(url).write(".lock", json.dumps(holder).encode())
+def test_one_process_of_a_machine_at_a_time(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with RemoteStore(url):
-        pass
+        assert main(["run", str(write(tmp_path)), "--out", url]) == 1
+    assert f"{url}: another l4slab process writes here" in capsys.readouterr().err
 
 
-def test_a_driver_that_was_taken_over_writes_nothing(url: str, tmp_path: Path) -> None:
-    plan = campaign.plan([write(tmp_path)])[0]
-    recordings = [recording(run.json) for run in plan.runs[:2]]
-    with RemoteStore(url) as opened:
-        opened.add(plan.runs[0].id, recordings[0])
-        opened.flush()
-        holder = {"token": "other", "host": "elsewhere", "process": 7, "time": time.time()}
-        remote._Location(url).write(".lock", json.dumps(holder).encode())
-        before = there(url)
-        opened.add(plan.runs[1].id, recordings[1])
-        with pytest.raises(StoreError, match=r"process \(7 on elsewhere\) has taken over"):
-            opened.flush()
+@pytest.mark.parametrize("theirs", ["parts/0.parquet", "flows.parquet"])
+def test_a_location_that_is_not_ours_is_left_alone(
+    url: str, theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remote._Location(url).put(write(tmp_path), theirs)
+    before = there(url)
+    assert main(["run", str(write(tmp_path)), "--out", url]) == 2
+    assert (
+        f"{url}: has {theirs.partition('/')[0]} but no .l4slab, so it is no results folder" in capsys.readouterr().err
+    )
     assert there(url) == before
-    # What could not go there goes there when this machine is the one that writes again.
-    remote._Location(url).remove(".lock")
-    with RemoteStore(url):
-        pass
-    assert finished(url) == {run.id for run in plan.runs[:2]}
 
 
-def test_parts_that_never_went_there_do_not_displace_others(url: str, tmp_path: Path) -> None:
+def test_parts_that_never_went_there_do_not_displace_others(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = campaign.plan([write(tmp_path)])[0]
     recordings = [recording(run.json) for run in plan.runs]
-    with RemoteStore(url) as opened:
+    with monkeypatch.context() as killed, RemoteStore(url) as opened:
         # A kill between writing here and bringing it there.
-        store.Store.add(opened, plan.runs[0].id, recordings[0])
-        store.Store.flush(opened)
+        killed.setattr(RemoteStore, "_send", lambda self, name: None)
+        opened.add(plan.runs[0].id, recordings[0])
+        opened.flush()
     mine = remote.working_copy(url)
     mine.rename(mine.with_name("kept"))
     with RemoteStore(url) as opened:
@@ -241,11 +266,17 @@ def recording(run_json: str) -> store.Recording:
     return campaign.get_engine("sim").execute(run_json)
 
 
+def finish_without_report(opened: RemoteStore) -> None:
+    for name in ("claims", "published"):
+        opened.write(name, pl.DataFrame())
+    (opened.folder / "report.html").touch()
+
+
 class Stopped(BaseException):
     pass
 
 
-@pytest.mark.parametrize("step", range(1, 22))
+@pytest.mark.parametrize("step", range(1, 16))
 def test_a_kill_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Stop before the n-th change at the location: another machine finds every run that was flushed, once."""
     url = "memory://bucket/x"
@@ -256,16 +287,16 @@ def test_a_kill_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     def counted(change: object) -> object:
         def changed(self: remote._Location, *arguments: object) -> object:
             nonlocal steps
-            if ".lock" not in arguments:
-                steps += 1
-                if steps == step:
-                    raise Stopped
+            steps += 1
+            if steps == step:
+                raise Stopped
             return change(self, *arguments)  # type: ignore[operator]
 
         return changed
 
     durable: set[str] = set()
     with monkeypatch.context() as patched:
+        patched.setattr(store, "_MERGE", 2)
         for name in ("put", "remove"):
             patched.setattr(remote._Location, name, counted(getattr(remote._Location, name)))
         try:
@@ -276,11 +307,13 @@ def test_a_kill_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
                     opened.flush()
                     durable |= {run.id for run in half}
                 opened.consolidate([plan])
+                finish_without_report(opened)
                 opened.publish()
         except Stopped:
             pass
         else:
-            assert step > 14, "every change is one of the steps"
+            # Two parts, one of both, which are removed, then what is made of them.
+            assert (step, steps) == (15, 14), "every change is one of the steps"
     another_machine()
     with RemoteStore(url) as opened:
         assert durable <= opened.finished()
@@ -289,13 +322,11 @@ def test_a_kill_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
                 opened.add(run.id, recordings[run.id])
         opened.flush()
         opened.consolidate([plan])
-        opened.publish()
-    another_machine()
     with RemoteStore(url) as opened:
         tables = {name: pl.read_parquet(opened.folder / f"{name}.parquet") for name in ("flows", "links", "series")}
     assert tables["flows"]["run"].to_list() == [run.id for run in plan.runs for _ in range(2)]
     assert tables["series"].group_by("run").len()["len"].n_unique() == 1
-    assert not [name for name in there(url) if name.startswith("parts/")]
+    assert finished(url) == {run.id for run in plan.runs}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -85,8 +87,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, name, call)
 
     counted(sweep, "expand")
-    counted(store._Source, "__init__")
-    counted(store._Source, "_group")
+    counted(store._Part, "__init__")
+    counted(store._Part, "rows")
     counted(sweep, "canonical_json")
     return found
 
@@ -98,14 +100,14 @@ def test_a_campaign_of_thousands_of_runs(
     file, out, ids = filled
     assert len(ids) == RUNS
     # 250 parts were written.
-    parts = len(list((out / "parts").glob("*.flows.parquet")))
+    parts = len(list((out / "parts").iterdir()))
     assert parts <= 2 * (store._MERGE - 1)
 
     assert main(["status", str(out)]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["x", "1990", "2000", "10"]
     assert counts["expand"] == 0, "the ids are kept"
-    assert counts["__init__"] == parts, "of a part, the flows file says whose it is"
-    assert counts["_group"] == 0, "no rows but the ids"
+    assert counts["__init__"] == parts
+    assert counts["rows"] == 0, "no rows but the ids"
 
     counts.clear()
     assert main(["run", str(file), "--dry-run", "--out", str(out)]) == 0
@@ -123,7 +125,6 @@ def test_a_campaign_of_thousands_of_runs(
     assert flows["run"].unique(maintain_order=True).to_list() == ids
     assert flows.group_by("run", "flow").len()["len"].unique().to_list() == [1]
     assert pl.read_parquet(out / "claims.parquet")["verdict"].to_list() == ["holds"]
-    assert not list((out / "parts").iterdir())
 
     counts.clear()
     assert main(["report", str(out)]) == 0
@@ -148,17 +149,14 @@ def test_consolidation_holds_a_bounded_number_of_rows(tmp_path: Path, monkeypatc
             if n % 100 == 99:
                 opened.flush()
         heights = []
-        write_rows = store._write_rows
+        labelled = store._labelled
 
-        def watched(schema: pl.Schema, frames: object, *arguments: object, **named: object) -> None:
-            def seen() -> object:
-                for frame in frames:  # type: ignore[attr-defined]
-                    heights.append(len(frame))
-                    yield frame
+        def watched(*arguments: Any) -> Iterator[pl.DataFrame]:
+            for frame in labelled(*arguments):
+                heights.append(len(frame))
+                yield frame
 
-            write_rows(schema, seen(), *arguments, **named)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(store, "_write_rows", watched)
+        monkeypatch.setattr(store, "_labelled", watched)
         opened.consolidate([plan])
     assert sum(heights) == RUNS * (2 + 1 + 3 * SAMPLES)
     assert max(heights) <= store._CHUNK * 3 * SAMPLES
