@@ -19,7 +19,8 @@ use super::line::Line;
 use super::queue::Queue;
 use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
-use crate::params::{Described, Gauge, Given, Refused, gauge, nested, params};
+use crate::params::kinds::{nested, params};
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::time::Time;
 
 /// Flows that are told apart (Linux).

@@ -20,7 +20,8 @@ use super::blue::Blue;
 use super::inverse_sqrt::{inverse_sqrt, scale};
 use super::line::Line;
 use super::{Gauges, MarkReason, Pkt, QueueCx};
-use crate::params::{Gauge, gauge, nested, number, params};
+use crate::params::kinds::{nested, number, params};
+use crate::params::{Gauge, gauge};
 use crate::time::{Span, Time};
 
 /// BLUE starts at so many intervals (Linux).

@@ -21,9 +21,8 @@
 use super::inverse_sqrt::newton_step;
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Gauge, MICROSECOND, gauge, nested, number, params, time, unsaid, words,
-};
+use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
+use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 

@@ -23,10 +23,10 @@ use super::scheduler::{
     BANDS, C, Coupled, Kind, P_C, P_L, P_L_COUPLED, P_L_NATIVE, Queues, SchedulerConfig, age,
 };
 use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Gauge, Spec, any_time, gauge, nested, number, params, signed, some_time, value,
-    words,
+use crate::params::kinds::{
+    Spec, any_time, nested, number, params, signed, some_time, value, words,
 };
+use crate::params::{Described, Gauge, gauge};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::Span;

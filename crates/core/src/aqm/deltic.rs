@@ -14,7 +14,8 @@
 
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{Described, Gauge, Spec, gauge, params, value};
+use crate::params::kinds::{Spec, params, value};
+use crate::params::{Described, Gauge, gauge};
 use crate::tc;
 use crate::time::{Span, Time};
 

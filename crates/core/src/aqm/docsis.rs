@@ -27,10 +27,10 @@ use super::docsis_pie::{self, DocsisPie};
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Gauge, Given, MICROSECOND, Refused, Spec, choice, count, gauge, nested, params,
-    some_time, time, value, words,
+use crate::params::kinds::{
+    MICROSECOND, Spec, choice, count, nested, params, some_time, time, value, words,
 };
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::Rate;

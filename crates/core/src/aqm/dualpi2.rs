@@ -22,10 +22,10 @@ use std::collections::VecDeque;
 
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Gauge, Given, MICROSECOND, Refused, Spec, count, gauge, number, params, percent,
-    some_time, time, value, words,
+use crate::params::kinds::{
+    MICROSECOND, Spec, count, number, params, percent, some_time, time, value, words,
 };
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::{Span, Time};

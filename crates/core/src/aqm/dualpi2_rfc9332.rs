@@ -20,10 +20,8 @@ use super::scheduler::{
     BANDS, C, Coupled, L, P_C, P_L, P_L_COUPLED, P_L_NATIVE, P_PRIME, Queues, SchedulerConfig, age,
 };
 use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Gauge, Given, Refused, Spec, any_time, count, nested, number, params, real,
-    some_time, words,
-};
+use crate::params::kinds::{Spec, any_time, count, nested, number, params, real, some_time, words};
+use crate::params::{Described, Gauge, Given, Refused};
 use crate::rng::Rng;
 
 use crate::time::{Span, Time};

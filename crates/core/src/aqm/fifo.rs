@@ -3,7 +3,8 @@
 
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
-use crate::params::{Described, Spec, params, size};
+use crate::params::Described;
+use crate::params::kinds::{Spec, params, size};
 use crate::units::MTU_FRAME;
 
 /// Linux: the device's `txqueuelen`.

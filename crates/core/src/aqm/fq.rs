@@ -21,7 +21,8 @@ use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
-use crate::params::{Described, Gauge, any_time, gauge, number, params, rate, rate_if, words};
+use crate::params::kinds::{any_time, number, params, rate, rate_if, words};
+use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::{MTU_FRAME, Rate};
 

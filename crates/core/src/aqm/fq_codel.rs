@@ -14,9 +14,8 @@ use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Gauge, Given, Refused, Spec, gauge, nested, number, params, size, value,
-};
+use crate::params::kinds::{Spec, nested, number, params, size, value};
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
 use crate::units::{MTU_FRAME, SKB_OVERHEAD};
 

@@ -12,7 +12,8 @@ use super::flow_hash::FlowHash;
 use super::pie::{self, Law, MAX_PROB, PieParams};
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, jiffies};
-use crate::params::{Described, Gauge, gauge, nested, number, params, size};
+use crate::params::kinds::{nested, number, params, size};
+use crate::params::{Described, Gauge, gauge};
 use crate::time::Time;
 use crate::units::MTU_FRAME;
 

@@ -18,7 +18,8 @@ use super::line::Line;
 use super::shaper::{Pace, Shaper};
 use super::twin_codel_af::{DIVISOR, DSCP};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
-use crate::params::{Described, Gauge, Given, Refused, nested, params, size};
+use crate::params::kinds::{nested, params, size};
+use crate::params::{Described, Gauge, Given, Refused};
 use crate::time::Time;
 use crate::units::MTU_FRAME;
 

@@ -2,9 +2,8 @@
 //! the round trip times over it, and what a packet costs on it.
 //! Source: `q_cake.c` of iproute2, `sch_cake.c`, and github.com/chromi/sce.
 
-use crate::params::{
-    Given, Meta, Param, Refused, Says, Table, count, signed, some_time, unsaid, value, words,
-};
+use crate::params::kinds::{Meta, Says, count, signed, some_time, unsaid, value, words};
+use crate::params::{Given, Param, Refused, Table};
 use crate::tc;
 use crate::time::Span;
 use crate::units::ETHERNET_HEADER;

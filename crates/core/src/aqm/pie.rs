@@ -26,7 +26,8 @@
 
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
-use crate::params::{Described, Gauge, gauge, nested, number, params, some_time, words};
+use crate::params::kinds::{nested, number, params, some_time, words};
+use crate::params::{Described, Gauge, gauge};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;

@@ -17,7 +17,7 @@
 //! | default of CRITICALqL | MAXTH as configured | MAXTH as raised for a slow link |
 //! | score at its maximum | sanctioned | no rule |
 
-use crate::params::{count, params, some_time};
+use crate::params::kinds::{count, params, some_time};
 use crate::time::{Span, Time};
 
 /// Buckets that a flow's hash can choose (BI_SIZE, NBUCKETS), and how many it may try.

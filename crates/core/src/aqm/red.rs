@@ -20,9 +20,8 @@
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::math;
-use crate::params::{
-    Described, Gauge, Given, Refused, Spec, gauge, number, params, rate, real, size, words,
-};
+use crate::params::kinds::{Spec, number, params, rate, real, size, words};
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::{Span, Time};

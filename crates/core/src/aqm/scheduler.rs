@@ -9,7 +9,8 @@
 
 use super::queue::Queue;
 use super::{Backlog, DropReason, Pkt, QueueCx};
-use crate::params::{Gauge, choice, gauge, params, percent, some_time};
+use crate::params::kinds::{choice, params, percent, some_time};
+use crate::params::{Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::{MTU_FRAME, Rate};
 

@@ -8,9 +8,8 @@
 
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
-use crate::params::{
-    Described, Given, Refused, Spec, count, params, rate_if, size, some_time, value,
-};
+use crate::params::kinds::{Spec, count, params, rate_if, size, some_time, value};
+use crate::params::{Described, Given, Refused};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::{Span, Time};

@@ -13,7 +13,8 @@ use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
-use crate::params::{Described, Gauge, Given, Refused, gauge, nested, params};
+use crate::params::kinds::{nested, params};
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::time::Time;
 
 /// DSCP of class 1 (TOS "minimise delay"), and by how much its times are shorter (Linux).

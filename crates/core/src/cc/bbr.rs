@@ -11,7 +11,8 @@ use self::model::{
 };
 use super::{Ack, Congestion, CongestionControl, Controller, INITIAL_WINDOW, Window};
 use crate::aqm::Gauges;
-use crate::params::{Described, Gauge, gauge, params};
+use crate::params::kinds::params;
+use crate::params::{Described, Gauge, gauge};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::transport::windowed::WindowedMax;

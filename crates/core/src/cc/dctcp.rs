@@ -8,7 +8,8 @@ use super::{
     Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, MIN_WINDOW, Window,
 };
 use crate::aqm::Gauges;
-use crate::params::{Described, Gauge, count, gauge, params};
+use crate::params::kinds::{count, params};
+use crate::params::{Described, Gauge, gauge};
 use crate::time::Time;
 
 /// alpha = 1.

@@ -2,7 +2,8 @@
 //! reduction on ECN is smaller.
 
 use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Window};
-use crate::params::{Described, fraction, params};
+use crate::params::Described;
+use crate::params::kinds::{fraction, params};
 use crate::time::Time;
 
 /// Multiplicative factor on loss.

@@ -7,7 +7,8 @@
 
 use super::sce::{self, Additive, Law};
 use super::{CongestionControl, Controller};
-use crate::params::{Described, Gauge, params};
+use crate::params::kinds::params;
+use crate::params::{Described, Gauge};
 
 params! {
     pub struct Options {}

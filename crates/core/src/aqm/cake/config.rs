@@ -4,9 +4,8 @@ use super::diffserv::Diffserv;
 use super::hash::FlowMode;
 use super::sce::{Sce, THRESH_MAX};
 use crate::aqm::line::Line;
-use crate::params::{
-    Described, Gauge, Given, Refused, Spec, gauge, nested, number, params, size, words,
-};
+use crate::params::kinds::{Spec, nested, number, params, size, words};
+use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::units::MTU_FRAME;
 
 /// Most that a buffer holds: so many full frames (Linux).

@@ -3,7 +3,8 @@
 
 use super::distribution::Distribution;
 use super::random::{Chance, Loss};
-use crate::params::{Described, Given, Refused, Spec, Words, grammar, params, size, value, words};
+use crate::params::kinds::{Spec, grammar, params, size, value, words};
+use crate::params::{Described, Given, Refused, Words};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::Span;

@@ -2,7 +2,7 @@
 
 use crate::cc::EcnWish;
 use crate::cc::bbr::model::ONE;
-use crate::params::{any_time, choice, fraction, params};
+use crate::params::kinds::{any_time, choice, fraction, params};
 use crate::time::Span;
 
 params! {

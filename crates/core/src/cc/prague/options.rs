@@ -4,9 +4,8 @@
 //! those of the module's parameters without their prefix, where the module has one.
 
 use super::classic_ecn::Fallback;
-use crate::params::{
-    Described, Gauge, Given, Preset, Refused, any_time, choice, count, gauge, params, switch,
-};
+use crate::params::kinds::{any_time, choice, count, params, switch};
+use crate::params::{Described, Gauge, Given, Preset, Refused, gauge};
 use crate::time::Span;
 
 /// The packet size that one step of growth stands for.
