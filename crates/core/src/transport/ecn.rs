@@ -318,8 +318,9 @@ mod tests {
             assert_eq!(mode, expected, "{client:?} to {server:?}, server");
             assert_eq!(read_syn_ack(client, bits), expected, "{client:?} to {server:?}, client");
         }
-        // A broken server that mirrors the SYN's flags gets no ECN.
+        // A broken server that mirrors the SYN's flags gets no ECN, and who asked for nothing has none.
         assert_eq!(read_syn_ack(AccEcn, TcpBits(0b111)), M::Off);
+        assert!((0..8).all(|bits| read_syn_ack(Off, TcpBits(bits)) == M::Off));
     }
 
     /// RFC 9768, 3.1.3: who knows no better takes reserved flags for AccECN, on both sides.
@@ -350,6 +351,21 @@ mod tests {
         (rx, tx)
     }
 
+    /// A change of the field asks for an ACK at once; marks are pending until they are told.
+    #[test]
+    fn changes_and_marks_are_noted() {
+        let mut rx = AccEcnReceiver::default();
+        let fields = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect1, Ecn::Ce, Ecn::Ce, Ecn::Ect1];
+        let changed = fields.map(|field| rx.count(field, 1448));
+        assert_eq!(changed, [false, true, false, true, false, true]);
+        assert_eq!((rx.pending_ce, rx.ace()), (2, next_ace(next_ace(ACE_START))));
+        let aces: Vec<u8> = std::iter::successors(Some(ACE_START), |ace| Some(next_ace(*ace)))
+            .map(|ace| ace.0)
+            .take(9)
+            .collect();
+        assert_eq!(aces, [5, 6, 7, 0, 1, 2, 3, 4, 5]);
+    }
+
     /// The counter wraps every eight marks; the option says how often.
     #[test]
     fn marks_survive_the_wrap_of_ace() {
@@ -368,6 +384,7 @@ mod tests {
     #[test]
     fn the_option_shares_its_room_with_sack_blocks() {
         for (field, expected) in [
+            (Ecn::NotEct, [(12, 0), (12, 1), (8, 2), (0, 3)]),
             (Ecn::Ect0, [(12, 0), (12, 1), (0, 2), (0, 3)]),
             (Ecn::Ect1, [(12, 0), (12, 1), (8, 2), (8, 2)]),
             (Ecn::Ce, [(12, 0), (12, 1), (8, 2), (8, 2)]),
@@ -376,6 +393,8 @@ mod tests {
                 let mut rx = AccEcnReceiver::default();
                 rx.count(field, 1448);
                 assert_eq!(rx.fit_option(blocks), expected, "{field:?}, {blocks} blocks");
+                // What has been told need not be told again: a third block goes first.
+                assert_eq!(rx.fit_option(3), (0, 3), "{field:?} after {blocks} blocks");
             }
         }
     }

@@ -241,6 +241,19 @@ fn repairing(ecn: EcnSupport) -> Script {
     s
 }
 
+/// An ACK that another has overtaken still tells what has arrived: here, that something is missing. Without
+/// blocks it tells nothing.
+#[test]
+fn an_overtaken_ack_tells_of_losses() {
+    let mut s = Script::new(1000, EcnSupport::Off);
+    s.now = 200;
+    assert_eq!(s.ack(5, 100, &[], PLAIN), (10..20).collect::<Vec<_>>());
+    assert_eq!(s.ack(4, 100, &[], PLAIN), NOTHING);
+    assert_eq!(s.state(), (15, None, CaState::Open));
+    assert_eq!(s.ack(4, 100, &[6..9], PLAIN).first(), Some(&5));
+    assert_eq!(s.state().2, CaState::Recovery);
+}
+
 /// RFC 6937: in recovery ssthresh/cwnd segments leave per segment delivered, and the window ends at ssthresh.
 #[test]
 fn a_reduction_is_proportional() {
