@@ -210,6 +210,7 @@ def test_without_a_folder_a_note_says_so(tmp_path: Path) -> None:
 def test_captures_that_cannot_be_written_fail_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
+    (out / ".l4slab").touch()
     (out / "captures").write_text("in the way")
     assert main(["run", str(write(tmp_path)), "--out", str(out)]) == 1
     assert "the captures cannot be written" in capsys.readouterr().err

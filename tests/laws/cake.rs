@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::lab::{agrees, between, lab, mean_since};
+use crate::lab::{agrees, between, lab, mean_since, ns};
 
 /// As its own shaper below a faster link, the rate is that of `bandwidth`, in frames.
 #[test]
@@ -11,7 +11,8 @@ fn a_shaping_cake_sets_the_rate() {
         let r = lab(20.0, 5.0)
             .link("b", 1000.0, &format!("cake bandwidth 50mbit besteffort {words}"))
             .tcp("a", "cubic", 20.0, json!({"ecn": "classic"}))
-            .tcp("b", "cubic", 20.0, json!({}))
+            // Not at once with the other, or they may reduce together for ever.
+            .tcp("b", "cubic", 20.0, json!({"start_ns": ns(0.123_456_789)}))
             .run();
         let rate = r.queue("b", "all").rate_mbps;
         agrees(&format!("\"{words}\": Mb/s"), rate, 50.0 * 1514.0 / wire, 0.002);

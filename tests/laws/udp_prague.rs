@@ -6,7 +6,7 @@ use crate::lab::{Lab, agrees, between, lab, mean_since};
 
 /// A UDP Prague flow through all links that exist so far.
 fn udp_prague(lab: Lab, name: &str, rtt_ms: f64, extra: Value) -> Lab {
-    let mut flow = json!({"kind": "udp-prague"});
+    let mut flow = json!({"kind": "udp-prague", "cc": null});
     for (k, v) in extra.as_object().expect("an object") {
         flow[k] = v.clone();
     }

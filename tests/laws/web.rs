@@ -1,6 +1,6 @@
 //! workloads.md 3.1 and 3.2: web requests and video.
 
-use l4slab_core::sim::recording::{Transfer, TransferKind};
+use l4slab_core::probe::{Transfer, TransferKind};
 use serde_json::{Value, json};
 
 use crate::lab::{FRAME, Lab, MSS, Result, agrees, between, lab, ns};

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for row in &recording.links {
         println!("{}", serde_json::to_string(row)?);
     }
-    println!("{} packets, {} events", recording.delivered_packets, recording.events);
+    println!("{} packets", recording.delivered_packets);
     if std::env::args().any(|a| a == "--series") {
         let s = &recording.series;
         for i in 0..s.time_s.len() {

@@ -4,27 +4,30 @@
 //!
 //! A map of the crate, from the outside in:
 //!
-//! * [`scenario`] is what a run is; [`sim`] builds it from elements, runs the event loop and returns
-//!   a [`sim::Recording`].
-//! * [`net`]: a [`net::link::Link`] is a shaper and a queue; a [`net::pipe::Pipe`] is a delay.
-//! * [`aqm`] is the interface of a queue discipline, one file per queue below it. [`params`] makes one
-//!   table of the parameters of each queue and controller; [`tc`] reads and prints values as `tc` does.
+//! * [`scenario`] is what a run is; [`sim`] wires its elements, lets them run over windows of time, and
+//!   returns a [`sim::Recording`]. [`element`] is what an element is, and how a packet travels.
+//! * [`traffic`] are the elements at the ends of paths: TCP in bulk, CBR, UDP Prague, web, video.
+//! * [`net`] are those between them: a [`net::link::Link`] is a queue and a token bucket, a
+//!   [`net::impair::Impair`] a netem.
 //! * [`transport`] is TCP; [`cc`] is the interface of a congestion control, one file per controller
-//!   below it. [`traffic`] is what is not TCP, and what applications ask of TCP.
-//! * [`event`] orders wake-ups; [`packet`] is what moves; [`probe`] records; [`prefetch`] is for speed.
+//!   below it.
+//! * [`aqm`] is the interface of a queue discipline, one file per queue below it, and how a link serves
+//!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
+//!   prints values as `tc` does.
+//! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] records.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`] are the small vocabulary of all of them.
 
 pub mod aqm;
 pub mod cc;
 pub mod ecn;
-pub mod event;
+pub mod element;
 pub mod math;
 pub mod net;
 pub mod packet;
 pub mod params;
-pub mod prefetch;
 pub mod probe;
 pub mod rng;
+pub mod sack;
 pub mod scenario;
 pub mod sim;
 pub mod tc;

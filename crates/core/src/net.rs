@@ -1,6 +1,8 @@
-//! Network elements: small things that receive packets and wake up.
+//! What packets meet between two hosts: links, impairments, and what rewrites their headers.
 
+pub mod deadlines;
 pub mod impair;
+pub mod inbox;
 pub mod link;
-pub mod pipe;
+pub mod rewrite;
 pub mod tap;

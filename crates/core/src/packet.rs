@@ -1,16 +1,12 @@
 //! The packet of the simulator: a small `Copy` value that moves through ring buffers.
 
-use std::collections::VecDeque;
-
 use crate::aqm::Pkt;
+use crate::aqm::service::Carried;
 use crate::ecn::Ecn;
 use crate::rng::spread;
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
-/// Where an end puts what it sends. The simulation hands in the pipe itself, so that a packet is
-/// written once.
-pub type Outbox = VecDeque<Packet>;
 /// Number of a flow within a run (a group of `count = n` flows has n of them).
 pub type FlowId = u32;
 /// Number of a flow group: one `[[flow]]` table of the experiment file.
@@ -128,7 +124,7 @@ impl Stamp {
 /// tells its `payload`, so segments need not be of one size.
 #[derive(Copy, Clone, Debug)]
 pub struct Packet {
-    /// Arrival at the queue it is in.
+    /// Arrival at the queue it is in, or at the element that it is under way to.
     pub enqueued_at: Time,
     /// Timestamp option: when data was sent (its TSval, finer than on the wire), TSecr of an ACK.
     pub stamp: Time,
@@ -183,11 +179,15 @@ impl Packet {
             sce: false,
         }
     }
-    /// Accounts for `sojourn` in a queue.
-    #[inline]
-    pub fn add_queued(&mut self, sojourn: Span) {
-        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
-        self.queued_ns = self.queued_ns.saturating_add(ns);
+    /// Is it a packet whose fate is a flow's statistics? (ACKs and handshakes are not.)
+    #[inline(always)]
+    pub fn is_payload(&self) -> bool {
+        self.flags.has(Flags::DATA.with(Flags::UDP))
+    }
+    /// Travels from receiver to sender.
+    #[inline(always)]
+    pub fn is_ack(&self) -> bool {
+        self.flags.has(Flags::ACK)
     }
 }
 
@@ -241,5 +241,26 @@ impl Pkt for Packet {
     #[inline]
     fn corrupt(&mut self) {
         self.flags = self.flags.with(Flags::CORRUPT);
+    }
+}
+
+impl Carried for Packet {
+    #[inline(always)]
+    fn counted(&self) -> Option<usize> {
+        self.is_payload().then_some(usize::from(self.group))
+    }
+    #[inline(always)]
+    fn is_sce(&self) -> bool {
+        self.sce && self.ecn == Ecn::Ect1
+    }
+    #[inline(always)]
+    fn depart(&mut self, now: Time, sojourn: Span) {
+        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
+        self.queued_ns = self.queued_ns.saturating_add(ns);
+        self.enqueued_at = now;
+    }
+    #[inline(always)]
+    fn queued(&self) -> Span {
+        Span(u64::from(self.queued_ns))
     }
 }

@@ -1,23 +1,17 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
-use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::ecn::Ecn;
-use crate::params::{Gauge, Refused};
-use crate::traffic::udp_prague;
-use crate::traffic::web::{self, BoundedPareto};
-use crate::transport::ecn::EcnSupport;
-
-const SMALLEST_UDP_PRAGUE: u32 = udp_prague::MIN_PACKET as u32 + udp_prague::OVERHEAD;
+use crate::params::Gauge;
+use crate::traffic::{self, Traffic};
 
 /// A run. Times are nanoseconds, rates bits per second, sizes bytes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     pub duration_ns: u64,
@@ -45,7 +39,7 @@ fn one() -> u32 {
     1
 }
 fn default_burst() -> u64 {
-    crate::net::link::DEFAULT_BURST
+    crate::aqm::service::DEFAULT_BURST
 }
 
 /// A link: `qdisc` is a tc string.
@@ -59,128 +53,67 @@ pub struct LinkSpec {
     pub burst_bytes: u64,
 }
 
-/// What a flow group is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    #[default]
-    Tcp,
-    Cbr,
-    #[serde(rename = "udp-prague")]
-    UdpPrague,
-    /// Requests, each over a TCP connection of its own.
-    Web,
-    /// Frames over one TCP connection.
-    Video,
-}
-
-impl Kind {
-    /// As the experiment file has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Tcp => "tcp",
-            Kind::Cbr => "cbr",
-            Kind::UdpPrague => "udp-prague",
-            Kind::Web => "web",
-            Kind::Video => "video",
-        }
-    }
-    /// Its flows are TCP connections that are there from the start.
-    pub fn is_tcp_flow(self) -> bool {
-        matches!(self, Kind::Tcp | Kind::Video)
-    }
-    /// Its flows are not TCP.
-    pub fn is_source(self) -> bool {
-        matches!(self, Kind::Cbr | Kind::UdpPrague)
-    }
-}
-
-/// `ecn` of a flow: what a TCP host asks for, or the codepoint of a CBR source.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum EcnSetting {
-    Support(EcnSupport),
-    Codepoint(Ecn),
-}
-
 /// A flow group.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Keys")]
 pub struct FlowSpec {
     pub name: String,
-    #[serde(default)]
-    pub kind: Kind,
-    #[serde(default)]
-    pub cc: Option<String>,
-    #[serde(default = "one")]
     pub count: u32,
     pub rtt_ns: u64,
-    #[serde(default)]
     pub dscp: u8,
-    #[serde(default)]
     pub start_ns: u64,
-    #[serde(default)]
     pub stop_ns: Option<u64>,
-    #[serde(default)]
-    pub bytes: Option<u64>,
-    #[serde(default)]
-    pub ecn: Option<EcnSetting>,
-    #[serde(default)]
-    pub peer_ecn: Option<EcnSupport>,
     pub path: Vec<String>,
-    #[serde(default)]
     pub reverse_path: Vec<String>,
-    #[serde(default)]
-    pub pace_bps: Option<u64>,
-    #[serde(default)]
-    pub receive_window_bytes: Option<u64>,
-    #[serde(default)]
-    pub options: BTreeMap<String, String>,
-    #[serde(default)]
-    pub rate_bps: Option<u64>,
-    #[serde(default)]
-    pub packet_bytes: Option<u32>,
-    #[serde(default)]
-    pub batch: Option<u32>,
-    /// Web: mean time between requests. Video: time between frames.
-    #[serde(default)]
-    pub interval_ns: Option<u64>,
-    /// Sizes of a web source.
-    #[serde(default)]
-    pub size_alpha: Option<f64>,
-    #[serde(default)]
-    pub size_min_bytes: Option<u64>,
-    #[serde(default)]
-    pub size_max_bytes: Option<u64>,
-    /// Of a video's frames: standard deviation of their sizes over the mean.
-    #[serde(default)]
-    pub spread: Option<f64>,
-    /// Mean time between a viewer's messages; none by default.
-    #[serde(default)]
-    pub control_interval_ns: Option<u64>,
-    /// What `cc` and `options` say; `None` for what has no TCP.
-    #[serde(skip)]
-    pub controller: Option<ControllerConfig>,
+    /// What its flows are made by.
+    pub traffic: Box<dyn Traffic>,
 }
 
-impl FlowSpec {
-    fn resolve(&mut self) -> Result<(), Refused> {
-        if matches!(self.kind, Kind::Tcp | Kind::Web | Kind::Video) {
-            let given: Vec<_> =
-                self.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-            self.controller =
-                Some(controllers::parse(self.cc.as_deref().unwrap_or("cubic"), &given)?);
-        }
-        Ok(())
-    }
+/// A flow group as it is written: `kind` tells whose the other keys are.
+#[derive(Deserialize)]
+struct Keys {
+    name: String,
+    #[serde(default = "tcp")]
+    kind: String,
+    #[serde(default = "one")]
+    count: u32,
+    rtt_ns: u64,
+    #[serde(default)]
+    dscp: u8,
+    #[serde(default)]
+    start_ns: u64,
+    #[serde(default)]
+    stop_ns: Option<u64>,
+    path: Vec<String>,
+    #[serde(default)]
+    reverse_path: Vec<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
 
-    /// Sizes of a web source.
-    pub fn sizes(&self) -> BoundedPareto {
-        BoundedPareto {
-            alpha: self.size_alpha.unwrap_or(web::ALPHA),
-            smallest: self.size_min_bytes.unwrap_or(web::SMALLEST),
-            largest: self.size_max_bytes.unwrap_or(web::LARGEST),
-        }
+fn tcp() -> String {
+    "tcp".to_owned()
+}
+
+impl TryFrom<Keys> for FlowSpec {
+    type Error = ScenarioError;
+    fn try_from(keys: Keys) -> Result<FlowSpec, ScenarioError> {
+        let mut others = keys.others;
+        // What is not set is as good as absent.
+        others.retain(|_, value| !value.is_null() && *value != Value::Object(Map::new()));
+        let traffic = traffic::read(&keys.kind, others)
+            .map_err(|e| ScenarioError(format!("flow \"{}\": {e}", keys.name)))?;
+        Ok(FlowSpec {
+            name: keys.name,
+            count: keys.count,
+            rtt_ns: keys.rtt_ns,
+            dscp: keys.dscp,
+            start_ns: keys.start_ns,
+            stop_ns: keys.stop_ns,
+            path: keys.path,
+            reverse_path: keys.reverse_path,
+            traffic,
+        })
     }
 }
 
@@ -253,11 +186,8 @@ impl Run {
     /// # Errors
     /// One sentence that names the part and the fix.
     pub fn from_json(text: &str) -> Result<Run, ScenarioError> {
-        let mut run: Run = serde_json::from_str(text)
+        let run: Run = serde_json::from_str(text)
             .map_err(|e| ScenarioError(format!("the run's description is not valid: {e}")))?;
-        for f in &mut run.flows {
-            f.resolve().map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
-        }
         run.check()?;
         Ok(run)
     }
@@ -269,14 +199,7 @@ impl Run {
         for qdisc in self.links.iter().map(|link| &link.qdisc).chain(later) {
             all.extend(parse_qdisc(qdisc)?.gauges());
         }
-        for flow in &self.flows {
-            match (flow.kind, &flow.controller) {
-                (Kind::UdpPrague, _) => all.extend(udp_prague::GAUGES),
-                // Connections that come and go are not looked into.
-                (Kind::Web, _) | (_, None) => {}
-                (_, Some(controller)) => all.extend(controller.gauges()),
-            }
-        }
+        all.extend(self.flows.iter().flat_map(|flow| flow.traffic.gauges()));
         Ok(all)
     }
 
@@ -345,60 +268,6 @@ impl Run {
         }
         for name in f.path.iter().chain(&f.reverse_path) {
             self.link(name)?;
-        }
-        if matches!(f.kind, Kind::Web | Kind::Video) && f.interval_ns.unwrap_or(0) == 0 {
-            return wrong("requests and frames come one after the other: interval must be above 0");
-        }
-        match f.kind {
-            Kind::Tcp | Kind::Web | Kind::Video => {
-                if let Some(EcnSetting::Codepoint(_)) = f.ecn {
-                    return wrong("ecn of a TCP flow is \"off\", \"classic\" or \"accecn\"");
-                }
-                let sizes = f.sizes();
-                if sizes.smallest == 0 || sizes.largest < sizes.smallest {
-                    return wrong("the smallest size must be above 0 and not above the largest");
-                }
-                if !(sizes.alpha > 0.0 && sizes.alpha.is_finite()) {
-                    return wrong("alpha must be above 0");
-                }
-                if !f.spread.is_none_or(|s| (0.0..=10.0).contains(&s)) {
-                    return wrong("spread must be between 0 and 10");
-                }
-                if f.kind == Kind::Video && f.rate_bps.unwrap_or(0) == 0 {
-                    return wrong("a video needs a rate above 0");
-                }
-                if f.control_interval_ns == Some(0) {
-                    return wrong("the time between controls must be above 0");
-                }
-            }
-            Kind::Cbr => {
-                if f.rate_bps.unwrap_or(0) == 0 {
-                    return wrong("a cbr flow needs a rate above 0");
-                }
-                if let Some(EcnSetting::Support(_)) = f.ecn {
-                    return wrong("ecn of a cbr flow is \"not-ect\", \"ect0\" or \"ect1\"");
-                }
-                let size = f.packet_bytes.unwrap_or(crate::units::MTU_FRAME);
-                if !(64..=9014).contains(&size) {
-                    return wrong("packet must be between 64B and 9014B");
-                }
-                if f.batch == Some(0) {
-                    return wrong("batch must be at least 1");
-                }
-            }
-            Kind::UdpPrague => {
-                if f.ecn.is_some() || f.peer_ecn.is_some() {
-                    return wrong(
-                        "a udp-prague flow has no ecn: it sends ECT(1) until that is bleached",
-                    );
-                }
-                let size = f.packet_bytes.unwrap_or(udp_prague::FRAME);
-                if !(SMALLEST_UDP_PRAGUE..=9014).contains(&size) {
-                    return wrong(format!(
-                        "packet must be between {SMALLEST_UDP_PRAGUE}B and 9014B: packets shrink from there"
-                    ));
-                }
-            }
         }
         Ok(())
     }

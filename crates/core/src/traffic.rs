@@ -1,74 +1,112 @@
-//! Traffic: what is not TCP, and what applications ask of TCP.
+//! What flows are made by: one file for each kind, with its description, its elements and its law.
 
 pub mod cbr;
 pub mod poisson;
+pub mod tcp;
 pub mod udp_prague;
 pub mod video;
 pub mod web;
 
-use self::cbr::Cbr;
-use self::udp_prague::UdpPrague;
-use crate::packet::{GroupId, Outbox, Packet};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::element::Flow;
+use crate::packet::{FlowId, GroupId};
+use crate::params::Gauge;
+use crate::scenario::ScenarioError;
 use crate::time::Time;
 
-/// A source, with its receiver where it has one.
-#[derive(Clone, Debug)]
-pub enum Source {
-    Cbr(Cbr),
-    UdpPrague(Box<UdpPrague>),
+/// What a flow is told of its place in the run.
+#[derive(Copy, Clone, Debug)]
+pub struct Place<'a> {
+    pub seed: u64,
+    /// The group's name, its number, and which of its flows this is.
+    pub name: &'a str,
+    pub group: GroupId,
+    pub index: u64,
+    /// The flow's number in the run.
+    pub number: FlowId,
+    /// How many there are. Connections that a source opens have its number plus multiples of this.
+    pub flows: u32,
+    /// Nothing new is sent before `start`, or from `stop` on.
+    pub start: Time,
+    pub stop: Time,
+    pub dscp: u8,
 }
 
-impl Source {
-    pub fn group(&self) -> GroupId {
-        match self {
-            Source::Cbr(s) => s.group(),
-            Source::UdpPrague(s) => s.group(),
+#[cfg(test)]
+impl Place<'_> {
+    /// The first flow of a run.
+    pub fn first() -> Place<'static> {
+        Place {
+            seed: 1,
+            name: "f",
+            group: 0,
+            index: 0,
+            number: 0,
+            flows: 1,
+            start: Time::ZERO,
+            stop: Time::NEVER,
+            dscp: 0,
         }
     }
-    /// When [`Self::on_timer`] wants to be called.
-    pub fn deadline(&self) -> Time {
-        match self {
-            Source::Cbr(s) => s.deadline(),
-            Source::UdpPrague(s) => s.deadline(),
-        }
+}
+
+/// What the description of one kind of traffic provides.
+pub trait Traffic: std::fmt::Debug + Send + Sync {
+    /// # Errors
+    /// What is wrong with it, in one sentence.
+    fn check(&self) -> Result<(), ScenarioError> {
+        Ok(())
     }
-    pub fn start(&mut self, now: Time, out: &mut Outbox) {
-        match self {
-            Source::Cbr(s) => s.start(now, out),
-            Source::UdpPrague(s) => s.start(now, out),
-        }
+    /// What the results call its senders: the congestion control, or what else it is.
+    fn sender_name(&self) -> &str;
+    /// What travels on it, if its packets can be captured.
+    fn wire(&self) -> Option<WireKind> {
+        None
     }
-    pub fn stop(&mut self, now: Time) {
-        match self {
-            Source::Cbr(s) => s.stop(now),
-            Source::UdpPrague(s) => s.stop(),
-        }
+    /// What it sends depends on what comes back.
+    fn is_answered(&self) -> bool {
+        true
     }
-    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        match self {
-            Source::Cbr(s) => s.on_timer(now, out),
-            Source::UdpPrague(s) => s.on_timer(now, out),
-        }
+    /// It opens many connections, spread over time.
+    fn is_spread(&self) -> bool {
+        false
     }
-    /// A packet of the receiver arrives at the source.
-    pub fn on_feedback(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        match self {
-            Source::Cbr(_) => {}
-            Source::UdpPrague(s) => s.on_feedback(now, pkt, out),
-        }
+    /// The columns of the time series that it adds.
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
     }
-    /// A packet of the source arrives at its receiver.
-    pub fn on_data(&mut self, pkt: &Packet, out: &mut Outbox) {
-        match self {
-            Source::Cbr(_) => {}
-            Source::UdpPrague(s) => s.on_data(pkt, out),
-        }
+    fn build(&self, place: &Place) -> Box<dyn Flow>;
+}
+
+/// How packets of a flow look on the wire.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum WireKind {
+    Tcp,
+    Udp,
+}
+
+/// Reads the description of the traffic of this `kind`.
+///
+/// # Errors
+/// What is wrong with it, in one sentence.
+pub fn read(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Traffic>, ScenarioError> {
+    fn spec<T>(keys: Value) -> Result<Box<dyn Traffic>, ScenarioError>
+    where
+        T: Traffic + DeserializeOwned + 'static,
+    {
+        let spec: T = serde_json::from_value(keys).map_err(|e| ScenarioError(e.to_string()))?;
+        spec.check()?;
+        Ok(Box::new(spec))
     }
-    /// The sender that answers congestion, if it is one.
-    pub fn responsive(&self) -> Option<&UdpPrague> {
-        match self {
-            Source::Cbr(_) => None,
-            Source::UdpPrague(s) => Some(s),
-        }
+    let keys = Value::Object(keys);
+    match kind {
+        "tcp" => spec::<tcp::Spec>(keys),
+        "cbr" => spec::<cbr::Spec>(keys),
+        "udp-prague" => spec::<udp_prague::Spec>(keys),
+        "web" => spec::<web::Spec>(keys),
+        "video" => spec::<video::Spec>(keys),
+        _ => Err(ScenarioError(format!("there is no traffic of kind \"{kind}\""))),
     }
 }

@@ -8,7 +8,6 @@ mod passive;
 pub mod receiver;
 pub mod recovery;
 pub mod rtt;
-pub mod sack;
 pub mod scoreboard;
 pub mod sender;
 pub mod stream;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use l4slab_core::net::tap::{End, Tap};
 use l4slab_core::packet::Packet;
-use l4slab_core::scenario::{Kind, Run};
+use l4slab_core::sack::Blocks;
+use l4slab_core::scenario::Run;
 use l4slab_core::time::Time;
-use l4slab_core::transport::sack::Blocks;
+use l4slab_core::traffic::WireKind;
 
 use crate::frame::MAX_HEADERS;
 use crate::pcapng::{About, Writer};
@@ -45,7 +46,7 @@ impl Captures {
             failure: None,
         };
         for flow in &run.flows {
-            if matches!(flow.kind, Kind::Web | Kind::Video) {
+            if flow.traffic.wire().is_none() {
                 made.files.push(None);
                 continue;
             }
@@ -108,19 +109,15 @@ impl Tap for Captures {
     }
 }
 
-/// All flows by their number: TCP flows come first.
+/// All flows by their number.
 fn wires(run: &Run) -> Vec<Wire> {
-    let of_tcp = |tcp: bool| {
-        let groups =
-            run.flows.iter().enumerate().filter(move |(_, f)| (f.kind == Kind::Tcp) == tcp);
-        groups.flat_map(|(group, f)| (0..f.count).map(move |index| (group as u16, index)))
-    };
-    let flows = of_tcp(true).chain(of_tcp(false));
+    let groups = run.flows.iter().enumerate();
+    let flows = groups.flat_map(|(group, f)| (0..f.count).map(move |index| (group, f, index)));
     let numbered = flows.enumerate();
     numbered
-        .map(|(n, (group, index))| {
-            let udp = run.flows[usize::from(group)].kind.is_source();
-            Wire::new(run.seed, group, index, n as u32, udp)
+        .map(|(number, (group, flow, index))| {
+            let udp = flow.traffic.wire() == Some(WireKind::Udp);
+            Wire::new(run.seed, group as u16, index, number as u32, udp)
         })
         .collect()
 }

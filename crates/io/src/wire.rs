@@ -4,8 +4,8 @@
 use l4slab_core::net::tap::End;
 use l4slab_core::packet::{Flags, Packet, Stamp, TcpBits};
 use l4slab_core::rng::Rng;
+use l4slab_core::sack::Blocks;
 use l4slab_core::time::Time;
-use l4slab_core::transport::sack::Blocks;
 use l4slab_core::units::ETHERNET_HEADER;
 
 use crate::frame::{Endpoint, Headers, Ip, Options, Segment, flag};

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use l4slab_core::aqm::registry as qdiscs;
 use l4slab_core::cc::registry as controllers;
-use l4slab_core::probe::Series;
+use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
-use l4slab_core::sim::recording::Transfer;
 use l4slab_core::time::Span;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
@@ -26,7 +25,7 @@ fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py,
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
-/// {column: [value…]}, "transfers": {column: [value…]}, "delivered_packets": n, "events": n}`. A
+/// {column: [value…]}, "transfers": {column: [value…]}, "delivered_packets": n}`. A
 /// ValueError says in one sentence what is wrong with the run. With a folder `captures` each packet is
 /// written down there, in files that call the run `title`; an OSError says what the file system
 /// refused. Other Python threads go on meanwhile.
@@ -55,7 +54,6 @@ fn simulate<'py>(
     d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
     d.set_item("transfers", transfers(py, &r.transfers, &r.flow_names)?)?;
     d.set_item("delivered_packets", recording.delivered_packets)?;
-    d.set_item("events", recording.events)?;
     Ok(d)
 }
 

@@ -268,10 +268,6 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.packets, bytes: self.bytes }
     }
-    fn likely_next(&self) -> Option<&P> {
-        let tin = &self.tins[self.current];
-        tin.flows[tin.turn(false)?].queue.front()
-    }
     fn next_timer(&self) -> Time {
         self.shaper.wake()
     }

@@ -94,13 +94,6 @@ impl<P: Pkt> Cnq<P> {
     pub fn sparse_flows(&self) -> u64 {
         self.sparse.len() as u64
     }
-    pub fn likely_next(&self) -> Option<&P> {
-        self.sparse.front().or_else(|| match self.bulk.front() {
-            Some(Slot::Packet(pkt)) => Some(pkt),
-            _ => None,
-        })
-    }
-
     /// True if the packet is taken as sparse.
     #[inline]
     pub fn push(&mut self, pkt: P) -> bool {
@@ -305,9 +298,6 @@ impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         &["sparse", "bulk"]
-    }
-    fn likely_next(&self) -> Option<&P> {
-        self.queue.likely_next()
     }
     /// Counts and BLUE's probability (`cnq_codel_af`: of the flow served last), and the flows that
     /// wait in the bulk queue.

@@ -248,9 +248,6 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.queue.front()
-    }
     fn probe(&self, out: &mut dyn Gauges) {
         self.codel.probe(out);
     }

@@ -166,9 +166,6 @@ impl<P: Pkt + Send> Aqm<P> for CurvyRedQueue<P> {
     fn backlog(&self) -> Backlog {
         self.coupled.queues.backlog()
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.coupled.queues.likely_next()
-    }
     fn bands(&self) -> &'static [&'static str] {
         BANDS
     }

@@ -232,9 +232,6 @@ impl<P: Pkt + Send> Aqm<P> for Deltic<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.queue.front()
-    }
     /// Signals per second of each controller, and the jitter forgiven.
     fn probe(&self, out: &mut dyn Gauges) {
         self.controls.probe(out);

@@ -314,9 +314,6 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     fn backlog(&self) -> Backlog {
         self.queues.backlog()
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.queues.likely_next()
-    }
     fn next_timer(&self) -> Time {
         self.next_update.min(self.next_alignment)
     }

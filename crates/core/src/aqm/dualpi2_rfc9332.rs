@@ -177,9 +177,6 @@ impl<P: Pkt + Send> Aqm<P> for DualQ<P> {
     fn backlog(&self) -> Backlog {
         self.coupled.queues.backlog()
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.coupled.queues.likely_next()
-    }
     fn next_timer(&self) -> Time {
         self.next_update
     }

@@ -55,9 +55,6 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.queue.front()
-    }
 }
 
 /// The parameters of one of the three: they differ in name, default and unit.

@@ -290,9 +290,6 @@ impl<P: Pkt + Send> Aqm<P> for LfqCobalt<P> {
     fn bands(&self) -> &'static [&'static str] {
         &["sparse", "bulk"]
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.sparse.get(self.sparse.head).or_else(|| self.bulk.get(self.bulk.scan))
-    }
     /// Counts and BLUE's probability of the flow judged last.
     fn probe(&self, out: &mut dyn Gauges) {
         self.cobalt.probe(out);

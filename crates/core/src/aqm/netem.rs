@@ -260,9 +260,6 @@ impl<P: Pkt + Send> Aqm<P> for Netem<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.wake = Time::NEVER;
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.head.front().or_else(|| self.first()).map(|held| &held.pkt)
-    }
 }
 
 impl RateModel {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use super::Pkt;
-use crate::prefetch::{AHEAD, prefetch};
 
 /// Packets in order of arrival, and the sum of their lengths. The ring keeps its memory, so a warm
 /// queue does not allocate.
@@ -26,10 +25,6 @@ impl<P: Pkt> Queue<P> {
     pub fn pop(&mut self) -> Option<P> {
         let pkt = self.packets.pop_front()?;
         self.bytes -= u64::from(pkt.frame_len());
-        // A long queue's head has left the cache since it was written.
-        if let Some(later) = self.packets.get(AHEAD) {
-            prefetch(later);
-        }
         Some(pkt)
     }
     #[inline]

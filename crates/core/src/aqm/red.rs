@@ -299,9 +299,6 @@ impl<P: Pkt + Send> Aqm<P> for Red<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.queue.front()
-    }
     fn next_timer(&self) -> Time {
         self.next_adaptation
     }

@@ -48,10 +48,6 @@ impl<P: Pkt> Queues<P> {
     pub fn backlog(&self) -> Backlog {
         Backlog { packets: self.packets() as u64, bytes: self.bytes() }
     }
-    /// See [`super::Aqm::likely_next`].
-    pub fn likely_next(&self) -> Option<&P> {
-        self.l.front().or_else(|| self.c.front())
-    }
     /// The age of the older head.
     #[inline]
     pub fn longest_age(&self, now: Time) -> Span {

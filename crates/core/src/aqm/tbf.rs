@@ -158,9 +158,6 @@ impl<P: Pkt + Send> Aqm<P> for Tbf<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.wake = Time::NEVER;
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.queue.front()
-    }
 }
 
 /// The keywords that may be given once, with their other words.

@@ -144,9 +144,6 @@ impl<P: Pkt + Send> Aqm<P> for TwinCodelAf<P> {
     fn bands(&self) -> &'static [&'static str] {
         &["class0", "class1"]
     }
-    fn likely_next(&self) -> Option<&P> {
-        self.classes.iter().find_map(|class| class.queue.likely_next())
-    }
     /// Counts and BLUE's probability of the flow served last, and the flows of each class.
     fn probe(&self, out: &mut dyn Gauges) {
         self.flows.probe(out);

@@ -1,9 +1,11 @@
 //! An impairment: a netem of its own before a link, without a shaper behind it. Packets leave it as
 //! soon as it lets go of them.
 
+use super::inbox::Inbox;
+use super::link::Totals;
 use crate::aqm::netem::{Netem, NetemConfig};
 use crate::aqm::{Aqm, Dropped, QueueCx};
-use crate::net::link::Totals;
+use crate::element::{Node, Outbox};
 use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::time::Time;
@@ -14,12 +16,19 @@ pub struct Impair {
     rng: Rng,
     drops: Vec<Dropped<Packet>>,
     totals: Totals,
+    /// When the next packet may leave.
+    next: Time,
 }
 
 impl Impair {
     pub fn new(netem: NetemConfig, rng: Rng) -> Impair {
-        let netem = Netem::new(netem, Time::ZERO);
-        Impair { netem, rng, drops: Vec::new(), totals: Totals::default() }
+        Impair {
+            netem: Netem::new(netem, Time::ZERO),
+            rng,
+            drops: Vec::new(),
+            totals: Totals::default(),
+            next: Time::NEVER,
+        }
     }
     /// Packets that came (duplicates included), went and were lost since the start.
     pub fn totals(&self) -> Totals {
@@ -30,32 +39,50 @@ impl Impair {
         self.netem.backlog().packets
     }
 
-    /// A packet arrives. Returns how often it was duplicated.
-    pub fn arrive(&mut self, now: Time, mut pkt: Packet) -> u32 {
-        pkt.enqueued_at = now;
-        let before = self.drops.len();
-        let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
+    fn arrive(&mut self, pkt: Packet, out: &mut Outbox) {
+        let mut cx = QueueCx::new(pkt.enqueued_at, &mut self.rng, &mut self.drops);
         self.netem.enqueue(pkt, &mut cx);
         let duplicates = cx.duplicates();
         self.totals.arrived += 1 + u64::from(duplicates);
-        self.totals.dropped += (self.drops.len() - before) as u64;
-        duplicates
+        out.sacks.share(pkt.sack, duplicates);
     }
 
-    /// The next packet whose time has come.
-    pub fn depart(&mut self, now: Time) -> Option<Packet> {
-        let pkt = self.netem.dequeue(&mut QueueCx::new(now, &mut self.rng, &mut self.drops))?;
-        self.totals.sent += 1;
-        Some(pkt)
+    /// Passes on what the netem lets go of.
+    fn release(&mut self, now: Time, out: &mut Outbox) {
+        loop {
+            let pkt = self.netem.dequeue(&mut QueueCx::new(now, &mut self.rng, &mut self.drops));
+            self.totals.dropped += self.drops.len() as u64;
+            for lost in self.drops.drain(..) {
+                out.sacks.take(lost.pkt.sack);
+            }
+            let Some(mut pkt) = pkt else { break };
+            self.totals.sent += 1;
+            pkt.enqueued_at = now;
+            out.packets.push(pkt);
+        }
+        self.next = self.netem.next_timer();
     }
+}
 
-    /// When the next packet may leave, after `depart` gave none.
-    pub fn next(&self) -> Time {
-        self.netem.next_timer()
+impl Node for Impair {
+    fn next(&self) -> Time {
+        self.next
     }
-
-    /// Packets lost since the last call.
-    pub fn drain_drops(&mut self) -> impl Iterator<Item = Packet> + '_ {
-        self.drops.drain(..).map(|d| d.pkt)
+    fn run(&mut self, inbox: &mut Inbox, _now: Time, until: Time, out: &mut Outbox) {
+        loop {
+            let arrival = inbox.next_time();
+            let now = arrival.min(self.next);
+            if now >= until {
+                return;
+            }
+            if arrival <= self.next {
+                let pkt = inbox.take(until).expect("it arrives now");
+                self.arrive(pkt, out);
+            }
+            self.release(now, out);
+        }
+    }
+    fn as_impair(&self) -> Option<&Impair> {
+        Some(self)
     }
 }

@@ -2,8 +2,8 @@
 //! a run without one is compiled without it.
 
 use crate::packet::Packet;
+use crate::sack::Blocks;
 use crate::time::Time;
-use crate::transport::sack::Blocks;
 
 /// An end of a flow's path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -1,80 +1,155 @@
 //! Constant bit rate over UDP, unresponsive, with any ECN codepoint.
 
+use serde::Deserialize;
+
+use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
-use crate::packet::{Flags, FlowId, GroupId, Outbox, Packet, UDP_IP_HEADERS};
+use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::packet::{Flags, Packet, UDP_IP_HEADERS};
+use crate::probe::Totals;
+use crate::scenario::ScenarioError;
 use crate::time::{Span, Time};
-use crate::units::{ETHERNET_HEADER, Rate};
+use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
 /// A source that sends `batch` frames at once, evenly spaced in time.
-#[derive(Clone, Debug)]
-pub struct Cbr {
-    flow: FlowId,
-    group: GroupId,
-    rate: Rate,
-    frame_len: u32,
-    batch: u32,
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Of frames.
+    rate_bps: u64,
+    #[serde(default)]
     ecn: Ecn,
+    #[serde(default = "full_frame")]
+    packet_bytes: u32,
+    #[serde(default = "one")]
+    batch: u32,
+}
+
+fn full_frame() -> u32 {
+    MTU_FRAME
+}
+fn one() -> u32 {
+    1
+}
+
+impl Traffic for Spec {
+    fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
+        if self.rate_bps == 0 {
+            return wrong("a cbr flow needs a rate above 0");
+        }
+        if !(64..=9014).contains(&self.packet_bytes) {
+            return wrong("packet must be between 64B and 9014B");
+        }
+        if self.batch == 0 {
+            return wrong("batch must be at least 1");
+        }
+        Ok(())
+    }
+    fn sender_name(&self) -> &str {
+        "cbr"
+    }
+    fn wire(&self) -> Option<WireKind> {
+        Some(WireKind::Udp)
+    }
+    fn is_answered(&self) -> bool {
+        false
+    }
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let mut packet =
+            Packet::new(place.number, place.group, Flags::UDP, self.packet_bytes, self.ecn);
+        packet.payload = self.packet_bytes.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER) as u16;
+        packet.dscp = place.dscp;
+        let bits = u64::from(self.packet_bytes) * u64::from(self.batch) * 8_000_000_000;
+        let source = Source {
+            packet,
+            batch: self.batch,
+            interval: Span(bits / self.rate_bps),
+            rate_bps: self.rate_bps,
+            odd: bits % self.rate_bps,
+            next: place.start,
+            remainder: 0,
+            stop: place.stop,
+        };
+        Box::new(Cbr { source, sink: Sink::default() })
+    }
+}
+
+/// A source and what receives it.
+struct Cbr {
+    source: Source,
+    sink: Sink,
+}
+
+struct Source {
+    /// What it sends, but for its number and time.
+    packet: Packet,
+    batch: u32,
+    /// Between two batches, and what is left of the division.
+    interval: Span,
+    rate_bps: u64,
+    odd: u64,
     next: Time,
     /// Remainder of the divisions so far: the rate is exact in the long run.
     remainder: u64,
     stop: Time,
-    sequence: u32,
 }
 
-impl Cbr {
-    pub fn new(
-        flow: FlowId,
-        group: GroupId,
-        rate: Rate,
-        frame_len: u32,
-        batch: u32,
-        ecn: Ecn,
-    ) -> Cbr {
-        Cbr {
-            flow,
-            group,
-            rate,
-            frame_len,
-            batch,
-            ecn,
-            next: Time::NEVER,
-            remainder: 0,
-            stop: Time::NEVER,
-            sequence: 0,
-        }
-    }
+#[derive(Default)]
+struct Sink {
+    received_bytes: u64,
+}
 
-    pub fn start(&mut self, now: Time, out: &mut Outbox) {
-        self.next = now;
-        self.on_timer(now, out);
-    }
-    pub fn stop(&mut self, now: Time) {
-        self.stop = now;
-        self.next = Time::NEVER;
-    }
-    pub fn group(&self) -> GroupId {
-        self.group
-    }
-    pub fn deadline(&self) -> Time {
+impl End for Source {
+    #[inline(always)]
+    fn deadline(&self) -> Time {
         self.next
     }
-
-    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now < self.next || now >= self.stop {
+    #[inline(always)]
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if now >= self.stop {
+            self.next = Time::NEVER;
             return;
         }
+        self.packet.stamp = now;
         for _ in 0..self.batch {
-            let mut p = Packet::new(self.flow, self.group, Flags::UDP, self.frame_len, self.ecn);
-            p.payload = self.frame_len.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER) as u16;
-            p.seq = self.sequence;
-            p.stamp = now;
-            self.sequence = self.sequence.wrapping_add(1);
-            out.push_back(p);
+            out.push(self.packet);
+            self.packet.seq = self.packet.seq.wrapping_add(1);
         }
-        let bits = u64::from(self.frame_len) * u64::from(self.batch) * 8_000_000_000;
-        let (bits, rate) = (bits + self.remainder, self.rate.bps());
-        self.next = now + Span(bits / rate);
-        self.remainder = bits % rate;
+        self.next = now + self.interval;
+        self.remainder += self.odd;
+        if self.remainder >= self.rate_bps {
+            self.remainder -= self.rate_bps;
+            self.next += Span(1);
+        }
+    }
+    fn on_packet(&mut self, _now: Time, _pkt: &Packet, _out: &mut Outbox) {}
+}
+
+impl End for Sink {
+    #[inline(always)]
+    fn deadline(&self) -> Time {
+        Time::NEVER
+    }
+    fn on_timer(&mut self, _now: Time, _out: &mut Outbox) {}
+    #[inline(always)]
+    fn on_packet(&mut self, _now: Time, pkt: &Packet, _out: &mut Outbox) {
+        self.received_bytes += u64::from(pkt.payload);
+    }
+}
+
+impl Flow for Cbr {
+    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.source, mail, until, out)
+    }
+    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.sink, mail, until, out)
+    }
+    fn starts(&self) -> (Time, Time) {
+        (self.source.next, Time::NEVER)
+    }
+    fn totals(&self) -> Totals {
+        Totals { acked_bytes: self.sink.received_bytes, retransmitted: 0 }
     }
 }
 
@@ -84,14 +159,11 @@ mod tests {
 
     #[test]
     fn the_rate_is_exact_in_the_long_run() {
-        let rate = Rate::from_bps(70_000_003);
-        let mut c = Cbr::new(0, 0, rate, 1514, 1, Ecn::NotEct);
-        let mut out = Outbox::new();
-        c.start(Time::ZERO, &mut out);
-        while c.deadline() < Time(10_000_000_000) {
-            c.on_timer(c.deadline(), &mut out);
-        }
-        let bits = out.len() as f64 * 1514.0 * 8.0;
+        let spec = Spec { rate_bps: 70_000_003, ecn: Ecn::NotEct, packet_bytes: 1514, batch: 1 };
+        let mut cbr = spec.build(&Place::first());
+        let mut out = Outbox::default();
+        cbr.run_near(&mut Mail::in_a_row(&[], 0), Time(10_000_000_000), &mut out);
+        let bits = out.packets.len() as f64 * 1514.0 * 8.0;
         assert!((bits / 10.0 - 70_000_003.0).abs() < 1514.0 * 8.0 / 10.0);
     }
 }

@@ -15,17 +15,13 @@ pub struct Poisson {
 }
 
 impl Poisson {
-    /// One event per `mean`. It has yet to be started.
-    pub fn new(mean: Span, rng: Rng) -> Poisson {
-        Poisson { rng, mean, next: Time::NEVER, stop: Time::NEVER }
-    }
-    pub fn start(&mut self, now: Time) {
-        self.advance(now);
-    }
-    /// No event from `now` on.
-    pub fn stop(&mut self, now: Time) {
-        self.stop = now;
-        self.next = Time::NEVER;
+    /// One event per `mean`, between `start` ([`Time::NEVER`]: not yet) and `stop`.
+    pub fn new(mean: Span, rng: Rng, start: Time, stop: Time) -> Poisson {
+        let mut poisson = Poisson { rng, mean, next: Time::NEVER, stop };
+        if start < Time::NEVER {
+            poisson.advance(start);
+        }
+        poisson
     }
     /// When the next event is.
     pub fn next(&self) -> Time {
@@ -48,8 +44,7 @@ mod tests {
     #[test]
     fn times_between_events_are_exponential() {
         let mean = Span::from_millis(10);
-        let mut p = Poisson::new(mean, Rng::stream(1, "poisson", 0));
-        p.start(Time::ZERO);
+        let mut p = Poisson::new(mean, Rng::stream(1, "poisson", 0), Time::ZERO, Time::NEVER);
         let n = 200_000;
         let mut last = Time::ZERO;
         let mut waits = Vec::new();

@@ -5,50 +5,197 @@
 
 mod law;
 
-pub use law::MIN_PACKET;
-use law::{Law, Totals};
+use law::{Law, MIN_PACKET, Totals as Told};
+use serde::Deserialize;
 
-use crate::aqm::Gauges;
+use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
-use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Outbox, Packet, UDP_IP_HEADERS};
+use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
 use crate::params::{Gauge, gauge};
+use crate::probe::{SenderState, Totals};
+use crate::scenario::ScenarioError;
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
 /// Headers of a packet.
-pub const OVERHEAD: u32 = UDP_IP_HEADERS + ETHERNET_HEADER;
+const OVERHEAD: u32 = UDP_IP_HEADERS + ETHERNET_HEADER;
 /// The largest packet: 1400 bytes of payload.
-/// What it tells of itself.
-pub const GAUGES: &[Gauge] = &[
-    gauge("alpha", "", "estimate of the fraction of marks"),
-    gauge("packet_bytes", "B", "size of a packet"),
-];
-
-pub const FRAME: u32 = 1400 + OVERHEAD;
+const FRAME: u32 = 1400 + OVERHEAD;
+const SMALLEST_FRAME: u32 = MIN_PACKET as u32 + OVERHEAD;
 /// Two timestamps, three totals and a flag.
 const FEEDBACK_FRAME: u32 = 21 + OVERHEAD;
 /// A window that stays full so long is given up.
 const TIMEOUT: Span = Span::from_secs(1);
 
+/// What it tells of itself.
+const GAUGES: &[Gauge] = &[
+    gauge("alpha", "", "estimate of the fraction of marks"),
+    gauge("packet_bytes", "B", "size of a packet"),
+];
+
+/// A flow of UDP Prague.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Of the largest packets' frames.
+    #[serde(default = "full_frame")]
+    packet_bytes: u32,
+    /// Cap on the rate of frames.
+    pace_bps: Option<u64>,
+}
+
+fn full_frame() -> u32 {
+    FRAME
+}
+
+impl Traffic for Spec {
+    fn check(&self) -> Result<(), ScenarioError> {
+        if !(SMALLEST_FRAME..=9014).contains(&self.packet_bytes) {
+            return Err(ScenarioError(format!(
+                "packet must be between {SMALLEST_FRAME}B and 9014B: packets shrink from there"
+            )));
+        }
+        Ok(())
+    }
+    fn sender_name(&self) -> &str {
+        "udp-prague"
+    }
+    fn wire(&self) -> Option<WireKind> {
+        Some(WireKind::Udp)
+    }
+    fn gauges(&self) -> Vec<Gauge> {
+        GAUGES.to_vec()
+    }
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let sender = Sender::new(self, place);
+        let receiver = Receiver { flow: place.number, group: place.group, ..Receiver::default() };
+        Box::new(UdpPrague { sender, receiver })
+    }
+}
+
 /// A sender and its receiver.
+struct UdpPrague {
+    sender: Sender,
+    receiver: Receiver,
+}
+
 #[derive(Clone, Debug)]
-pub struct UdpPrague {
+struct Sender {
     flow: FlowId,
     group: GroupId,
+    dscp: u8,
     law: Law,
     codepoint: Ecn,
+    /// It has started.
     active: bool,
+    stop: Time,
     sent: u32,
     in_flight: u64,
     next_send: Time,
     deadline: Time,
-    receiver: Receiver,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Receiver {
-    totals: Totals,
+    flow: FlowId,
+    group: GroupId,
+    totals: Told,
     bleached: bool,
+    received_bytes: u64,
+}
+
+impl Sender {
+    fn new(spec: &Spec, place: &Place) -> Sender {
+        let payload = u64::from(spec.packet_bytes - OVERHEAD);
+        let max_rate = match spec.pace_bps {
+            Some(bps) => (bps / 8).saturating_mul(payload) / u64::from(spec.packet_bytes),
+            None => u64::MAX >> 24,
+        };
+        Sender {
+            flow: place.number,
+            group: place.group,
+            dscp: place.dscp,
+            law: Law::new(payload, max_rate, Time::ZERO),
+            codepoint: Ecn::Ect1,
+            active: false,
+            stop: place.stop,
+            sent: 0,
+            in_flight: 0,
+            next_send: Time::NEVER,
+            deadline: place.start,
+        }
+    }
+
+    fn send(&mut self, now: Time, out: &mut Outbox) {
+        let mut n = 0;
+        while self.next_send <= now
+            && n < self.law.burst()
+            && self.in_flight < self.law.packet_window()
+        {
+            let payload = self.law.packet();
+            let len = payload as u32 + OVERHEAD;
+            let mut p = Packet::new(self.flow, self.group, Flags::UDP, len, self.codepoint);
+            self.sent = self.sent.wrapping_add(1);
+            p.payload = payload as u16;
+            p.dscp = self.dscp;
+            p.seq = self.sent;
+            p.stamp = now;
+            out.push(p);
+            self.in_flight += 1;
+            n += 1;
+        }
+        if n > 0 {
+            let bytes = n * self.law.packet();
+            self.next_send = now + Span(bytes * 1_000_000_000 / self.law.pacing_rate(now).max(1));
+        }
+        let full = self.in_flight >= self.law.packet_window();
+        self.deadline = if full { now + TIMEOUT } else { self.next_send }.min(self.stop);
+    }
+
+    /// It sends nothing any more.
+    fn has_stopped(&mut self, now: Time) -> bool {
+        if now >= self.stop {
+            self.active = false;
+            self.deadline = Time::NEVER;
+        }
+        now >= self.stop
+    }
+}
+
+impl End for Sender {
+    fn deadline(&self) -> Time {
+        self.deadline
+    }
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if self.has_stopped(now) {
+            return;
+        }
+        if !self.active {
+            self.active = true;
+            self.law.start(now);
+            self.next_send = now;
+        } else if self.in_flight >= self.law.packet_window() {
+            // What is in flight may be lost without a trace, and would fill the window for ever.
+            self.law.restart(now);
+            self.in_flight = 0;
+        }
+        self.send(now, out);
+    }
+    /// Feedback.
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        let EcnBytes { ce, ect0: lost, ect1: bleached } = pkt.ecn_bytes;
+        let told = Told { received: pkt.seq, ce, lost };
+        if self.law.on_feedback(now, now.since(pkt.stamp), told, self.sent) {
+            self.in_flight = u64::from(self.sent.saturating_sub(told.received + told.lost));
+        }
+        if bleached > 0 {
+            self.codepoint = Ecn::NotEct;
+        }
+        if !self.has_stopped(now) {
+            self.send(now, out);
+        }
+    }
 }
 
 impl Receiver {
@@ -61,127 +208,53 @@ impl Receiver {
         }
         t.ce += u32::from(pkt.ecn == Ecn::Ce);
         self.bleached |= !matches!(pkt.ecn, Ecn::Ce | Ecn::Ect1);
+        self.received_bytes += u64::from(pkt.payload);
     }
 }
 
-impl UdpPrague {
-    /// `frame_len`: of the largest packets; `pace_bps`: cap on the rate of frames.
-    pub fn new(flow: FlowId, group: GroupId, frame_len: u32, pace_bps: Option<u64>) -> UdpPrague {
-        let payload = u64::from(frame_len - OVERHEAD);
-        let max_rate = match pace_bps {
-            Some(bps) => (bps / 8).saturating_mul(payload) / u64::from(frame_len),
-            None => u64::MAX >> 24,
-        };
-        UdpPrague {
-            flow,
-            group,
-            law: Law::new(payload, max_rate, Time::ZERO),
-            codepoint: Ecn::Ect1,
-            active: false,
-            sent: 0,
-            in_flight: 0,
-            next_send: Time::NEVER,
-            deadline: Time::NEVER,
-            receiver: Receiver::default(),
-        }
+impl End for Receiver {
+    fn deadline(&self) -> Time {
+        Time::NEVER
     }
-    pub fn group(&self) -> GroupId {
-        self.group
-    }
-    pub fn deadline(&self) -> Time {
-        self.deadline
-    }
-    /// It sends, and knows its RTT.
-    pub fn is_active(&self) -> bool {
-        self.active && self.law.srtt() > Span::ZERO
-    }
-    /// Packets that may be in flight.
-    pub fn window(&self) -> u32 {
-        self.law.packet_window() as u32
-    }
-    pub fn srtt(&self) -> Span {
-        self.law.srtt()
-    }
-    /// See [`GAUGES`].
-    pub fn probe(&self, out: &mut dyn Gauges) {
-        out.gauge("alpha", self.law.alpha());
-        out.gauge("packet_bytes", self.law.packet() as f64);
-    }
-
-    pub fn start(&mut self, now: Time, out: &mut Outbox) {
-        self.active = true;
-        self.law.start(now);
-        self.next_send = now;
-        self.send(now, out);
-    }
-    pub fn stop(&mut self) {
-        self.active = false;
-        self.deadline = Time::NEVER;
-    }
-
-    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now < self.deadline {
-            return;
-        }
-        // What is in flight may be lost without a trace, and would fill the window for ever.
-        if self.in_flight >= self.law.packet_window() {
-            self.law.restart(now);
-            self.in_flight = 0;
-        }
-        self.send(now, out);
-    }
-
-    fn send(&mut self, now: Time, out: &mut Outbox) {
-        if !self.active {
-            return;
-        }
-        let mut n = 0;
-        while self.next_send <= now
-            && n < self.law.burst()
-            && self.in_flight < self.law.packet_window()
-        {
-            let payload = self.law.packet();
-            let len = payload as u32 + OVERHEAD;
-            let mut p = Packet::new(self.flow, self.group, Flags::UDP, len, self.codepoint);
-            self.sent = self.sent.wrapping_add(1);
-            p.payload = payload as u16;
-            p.seq = self.sent;
-            p.stamp = now;
-            out.push_back(p);
-            self.in_flight += 1;
-            n += 1;
-        }
-        if n > 0 {
-            let bytes = n * self.law.packet();
-            self.next_send = now + Span(bytes * 1_000_000_000 / self.law.pacing_rate(now).max(1));
-        }
-        let full = self.in_flight >= self.law.packet_window();
-        self.deadline = if full { now + TIMEOUT } else { self.next_send };
-    }
-
-    /// The receiver's side.
-    pub fn on_data(&mut self, pkt: &Packet, out: &mut Outbox) {
-        self.receiver.count(pkt);
-        let Totals { received, ce, lost } = self.receiver.totals;
+    fn on_timer(&mut self, _now: Time, _out: &mut Outbox) {}
+    fn on_packet(&mut self, _now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.count(pkt);
+        let Told { received, ce, lost } = self.totals;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, FEEDBACK_FRAME, Ecn::Ect1);
         p.payload = (FEEDBACK_FRAME - OVERHEAD) as u16;
         p.stamp = pkt.stamp;
         p.seq = received;
         // The totals travel where an AccECN option has its counters.
-        p.ecn_bytes = EcnBytes { ce, ect0: lost, ect1: u32::from(self.receiver.bleached) };
-        out.push_back(p);
+        p.ecn_bytes = EcnBytes { ce, ect0: lost, ect1: u32::from(self.bleached) };
+        out.push(p);
     }
+}
 
-    pub fn on_feedback(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        let EcnBytes { ce, ect0: lost, ect1: bleached } = pkt.ecn_bytes;
-        let told = Totals { received: pkt.seq, ce, lost };
-        if self.law.on_feedback(now, now.since(pkt.stamp), told, self.sent) {
-            self.in_flight = u64::from(self.sent.saturating_sub(told.received + told.lost));
+impl Flow for UdpPrague {
+    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.sender, mail, until, out)
+    }
+    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.receiver, mail, until, out)
+    }
+    fn starts(&self) -> (Time, Time) {
+        (self.sender.deadline, Time::NEVER)
+    }
+    fn totals(&self) -> Totals {
+        Totals { acked_bytes: self.receiver.received_bytes, retransmitted: 0 }
+    }
+    fn senders(&self, each: &mut dyn FnMut(SenderState)) {
+        let law = &self.sender.law;
+        if self.sender.active && law.srtt() > Span::ZERO {
+            each(SenderState {
+                cwnd: law.packet_window() as u32,
+                srtt: law.srtt(),
+                controller: Some(&|out| {
+                    out.gauge("alpha", law.alpha());
+                    out.gauge("packet_bytes", law.packet() as f64);
+                }),
+            });
         }
-        if bleached > 0 {
-            self.codepoint = Ecn::NotEct;
-        }
-        self.send(now, out);
     }
 }
 
@@ -210,18 +283,19 @@ mod tests {
     /// At 100 kbit/s 156-byte packets leave every 12.1 ms; a full window is given up after a second.
     #[test]
     fn it_starts_slowly_and_gives_up_a_silent_window() {
-        let mut s = UdpPrague::new(0, 0, FRAME, None);
-        let mut out = Outbox::new();
-        s.start(Time::ZERO, &mut out);
-        assert_eq!((out.len(), s.deadline()), (1, Time(156 * 1_000_000_000 / 12_875)));
+        let spec = Spec { packet_bytes: FRAME, pace_bps: None };
+        let mut s = Sender::new(&spec, &Place::first());
+        let mut out = Outbox::default();
+        s.on_timer(s.deadline(), &mut out);
+        assert_eq!((out.packets.len(), s.deadline()), (1, Time(156 * 1_000_000_000 / 12_875)));
         while s.in_flight < s.law.packet_window() {
             s.on_timer(s.deadline(), &mut out);
         }
         // Ten full packets in small ones, and 3 % more.
-        assert_eq!(out.len(), 14_420 / 156 + 1);
-        let (last, silent) = (out[out.len() - 1].stamp, s.deadline());
+        assert_eq!(out.packets.len(), 14_420 / 156 + 1);
+        let (last, silent) = (out.packets[out.packets.len() - 1].stamp, s.deadline());
         assert_eq!(silent, last + TIMEOUT);
         s.on_timer(silent, &mut out);
-        assert_eq!((out[out.len() - 1].stamp, s.in_flight), (silent, 1));
+        assert_eq!((out.packets[out.packets.len() - 1].stamp, s.in_flight), (silent, 1));
     }
 }

@@ -7,14 +7,22 @@
 
 use std::collections::VecDeque;
 
+use serde::Deserialize;
+
 use super::poisson::Poisson;
+use super::tcp::{self, Hosts};
+use super::{Place, Traffic};
 use crate::ecn::Ecn;
+use crate::element::{self, End, Flow, Mail, Outbox};
 use crate::math;
 use crate::packet::{Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
+use crate::params::Gauge;
+use crate::probe::{SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
-use crate::scenario::FlowSpec;
-use crate::sim::recording::{Transfer, TransferKind};
+use crate::scenario::ScenarioError;
 use crate::time::{Span, Time};
+use crate::transport::receiver::Receiver;
+use crate::transport::sender::Sender;
 use crate::transport::stream::Mark;
 use crate::units::ETHERNET_HEADER;
 
@@ -22,6 +30,62 @@ use crate::units::ETHERNET_HEADER;
 pub const SPREAD: f64 = 0.15;
 /// Payload of a message upstream, bytes.
 const MESSAGE: u32 = 200;
+
+/// A video and its viewer.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Spec {
+    #[serde(flatten)]
+    hosts: Hosts,
+    rate_bps: u64,
+    /// Time between frames.
+    interval_ns: u64,
+    /// Standard deviation of the frames' sizes over their mean.
+    #[serde(default = "default_spread")]
+    spread: f64,
+    /// Mean time between the viewer's messages; none by default.
+    control_interval_ns: Option<u64>,
+}
+
+fn default_spread() -> f64 {
+    SPREAD
+}
+
+impl Traffic for Spec {
+    fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
+        if self.interval_ns == 0 {
+            return wrong("frames come one after the other: interval must be above 0");
+        }
+        if !(0.0..=10.0).contains(&self.spread) {
+            return wrong("spread must be between 0 and 10");
+        }
+        if self.rate_bps == 0 {
+            return wrong("a video needs a rate above 0");
+        }
+        if self.control_interval_ns == Some(0) {
+            return wrong("the time between controls must be above 0");
+        }
+        Ok(())
+    }
+    fn sender_name(&self) -> &str {
+        self.hosts.cc()
+    }
+    fn gauges(&self) -> Vec<Gauge> {
+        self.hosts.gauges()
+    }
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let (mut sender, receiver) = self.hosts.connect(place, place.number, None, true);
+        sender.start_at(place.start);
+        Box::new(Video { sender, receiver, frames: Frames::new(self, place) })
+    }
+}
+
+/// The connection, and what goes over it.
+struct Video {
+    sender: Sender,
+    receiver: Receiver,
+    frames: Frames,
+}
 
 /// A frame that has not been received in full.
 #[derive(Clone, Debug)]
@@ -44,9 +108,9 @@ struct Input {
     shown_at: Option<Time>,
 }
 
-/// The source of one flow.
-#[derive(Clone, Debug)]
-pub struct Video {
+/// What the server has written and the viewer has done. Each side reads of the other's only what has
+/// reached it in a packet.
+struct Frames {
     group: GroupId,
     flow: FlowId,
     interval: Span,
@@ -63,76 +127,57 @@ pub struct Video {
     begun: usize,
     sent: usize,
     seen: usize,
+    /// Mean time between movements, and what draws them, until the viewer starts.
+    control: Option<(Span, Rng)>,
     movements: Option<Poisson>,
     inputs: VecDeque<Input>,
     /// Number of the first of `inputs`.
     first_input: u64,
+    done: Vec<Transfer>,
 }
 
-impl Video {
-    /// The source of flow number `index` of a group.
-    pub fn new(seed: u64, spec: &FlowSpec, flow: FlowId, group: GroupId, index: u64) -> Video {
-        let stream = |what: &str| Rng::stream(seed, &format!("{what} {}", spec.name), index);
-        let interval = Span(spec.interval_ns.unwrap_or(u64::MAX));
-        let spread = spec.spread.unwrap_or(SPREAD);
-        let variance = math::ln(1.0 + spread * spread);
-        let mean_bytes = spec.rate_bps.unwrap_or(0) as f64 / 8.0 * interval.as_secs_f64();
-        let movements = spec.control_interval_ns.map(|mean| {
-            let rng = stream("video controls");
-            Poisson::new(Span(mean), rng)
-        });
-        Video {
-            group,
-            flow,
+impl Frames {
+    fn new(spec: &Spec, place: &Place) -> Frames {
+        let stream =
+            |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
+        let interval = Span(spec.interval_ns);
+        let variance = math::ln(1.0 + spec.spread * spec.spread);
+        Frames {
+            group: place.group,
+            flow: place.number,
             interval,
-            mean_bytes,
+            mean_bytes: spec.rate_bps as f64 / 8.0 * interval.as_secs_f64(),
             mu: -variance / 2.0,
             sigma: variance.sqrt(),
             rng: stream("video frames"),
             next_frame: Time::NEVER,
-            stop: Time::NEVER,
+            stop: place.stop,
             started: false,
             frames: VecDeque::new(),
             begun: 0,
             sent: 0,
             seen: 0,
-            movements,
+            control: spec.control_interval_ns.map(|mean| (Span(mean), stream("video controls"))),
+            movements: None,
             inputs: VecDeque::new(),
             first_input: 0,
+            done: Vec::new(),
         }
     }
 
-    pub fn flow(&self) -> FlowId {
-        self.flow
-    }
-    pub fn group(&self) -> GroupId {
-        self.group
-    }
-    pub fn has_started(&self) -> bool {
-        self.started
-    }
-
-    /// The connection is there.
-    pub fn start(&mut self, now: Time) {
+    /// The server has its connection.
+    fn start(&mut self, now: Time) {
         self.started = true;
         if now < self.stop {
             self.next_frame = now;
-            if let Some(movements) = &mut self.movements {
-                movements.start(now);
-            }
         }
     }
-    pub fn stop(&mut self, now: Time) {
-        self.stop = now;
-        self.next_frame = Time::NEVER;
-        if let Some(movements) = &mut self.movements {
-            movements.stop(now);
-        }
+    /// The viewer sees something for the first time.
+    fn begin_moving(&mut self, now: Time) {
+        let control = self.control.take();
+        self.movements = control.map(|(mean, rng)| Poisson::new(mean, rng, now, self.stop));
     }
-    pub fn next_frame(&self) -> Time {
-        self.next_frame
-    }
-    pub fn next_movement(&self) -> Time {
+    fn next_movement(&self) -> Time {
         self.movements.as_ref().map_or(Time::NEVER, Poisson::next)
     }
 
@@ -145,7 +190,7 @@ impl Video {
     }
 
     /// The encoder has a frame: its size, which the application writes at once.
-    pub fn frame(&mut self, now: Time) -> u64 {
+    fn frame(&mut self, now: Time) -> u64 {
         let bytes = self.size();
         for input in self.inputs.iter_mut().filter(|i| i.known_at.is_some()) {
             input.shown_at.get_or_insert(now);
@@ -153,12 +198,13 @@ impl Video {
         let known = self.inputs.iter().take_while(|i| i.known_at.is_some()).count() as u64;
         let shows = self.first_input + known;
         self.frames.push_back(Frame { written_at: now, bytes, first: None, last: None, shows });
-        self.next_frame = now + self.interval;
+        let next = now + self.interval;
+        self.next_frame = if next < self.stop { next } else { Time::NEVER };
         bytes
     }
 
     /// A movement: the message that tells of it.
-    pub fn movement(&mut self, now: Time) -> Packet {
+    fn movement(&mut self, now: Time) -> Packet {
         let number = self.first_input + self.inputs.len() as u64;
         self.inputs.push_back(Input { at: now, known_at: None, shown_at: None });
         if let Some(movements) = &mut self.movements {
@@ -173,7 +219,7 @@ impl Video {
     }
 
     /// A message has reached the server.
-    pub fn on_message(&mut self, now: Time, number: u32) {
+    fn on_message(&mut self, now: Time, number: u32) {
         let told = u64::from(number).saturating_sub(self.first_input) as usize + 1;
         if u64::from(number) < self.first_input {
             return; // overtaken by a newer one
@@ -184,7 +230,7 @@ impl Video {
     }
 
     /// Frames begin or end in segments that were sent.
-    pub fn on_sent(&mut self, mark: Mark) {
+    fn on_sent(&mut self, mark: Mark) {
         match mark {
             Mark::First(seq) => {
                 self.frames[self.begun].first = Some(seq);
@@ -198,19 +244,19 @@ impl Video {
     }
 
     /// The client has every segment before `next`.
-    pub fn on_received(&mut self, now: Time, next: u32, done: &mut Vec<Transfer>) {
+    fn on_received(&mut self, now: Time, next: u32) {
         let has = |seq: Option<u32>| seq.is_some_and(|s| s < next);
         while let Some(frame) = self.frames.get(self.seen)
             && has(frame.first)
         {
             self.seen += 1;
             let shows = frame.shows;
-            self.see_inputs(now, shows, done);
+            self.see_inputs(now, shows);
         }
         while let Some(frame) = self.frames.front()
             && has(frame.last)
         {
-            done.push(Transfer {
+            self.done.push(Transfer {
                 group: self.group,
                 kind: TransferKind::Frame,
                 start: frame.written_at,
@@ -228,7 +274,7 @@ impl Video {
     }
 
     /// The first byte of a frame is there that shows all inputs before this number.
-    fn see_inputs(&mut self, now: Time, before: u64, done: &mut Vec<Transfer>) {
+    fn see_inputs(&mut self, now: Time, before: u64) {
         while self.first_input < before
             && let Some(input) = self.inputs.pop_front()
         {
@@ -237,7 +283,7 @@ impl Video {
                 unreachable!("a frame shows only what the server knew");
             };
             let completion = now.since(input.at);
-            done.push(Transfer {
+            self.done.push(Transfer {
                 group: self.group,
                 kind: TransferKind::Input,
                 start: input.at,
@@ -251,7 +297,97 @@ impl Video {
     }
 
     /// Frames written from `since` on that have not arrived.
-    pub fn unfinished(&self, since: Time) -> u64 {
+    fn unfinished(&self, since: Time) -> u64 {
         self.frames.iter().filter(|f| f.written_at >= since).count() as u64
+    }
+}
+
+/// The sending end: what the sender does, and the application on top of it.
+struct Server<'a>(&'a mut Sender, &'a mut Frames);
+
+impl Server<'_> {
+    /// The sender was called: its first frame follows the handshake.
+    fn follow(&mut self, now: Time) {
+        let Server(sender, frames) = self;
+        while let Some(mark) = sender.take_mark() {
+            frames.on_sent(mark);
+        }
+        if sender.is_established() && !frames.started {
+            frames.start(now);
+        }
+    }
+}
+
+impl End for Server<'_> {
+    fn deadline(&self) -> Time {
+        self.0.deadline().min(self.1.next_frame)
+    }
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if self.1.next_frame <= now {
+            let bytes = self.1.frame(now);
+            self.0.write(now, bytes, out);
+        } else {
+            self.0.on_timer(now, out);
+        }
+        self.follow(now);
+    }
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if pkt.flags.has(Flags::MESSAGE) {
+            self.1.on_message(now, pkt.seq);
+        } else {
+            self.0.on_packet(now, pkt, out);
+            self.follow(now);
+        }
+    }
+}
+
+/// The receiving end, with the viewer.
+struct Viewer<'a>(&'a mut Receiver, &'a mut Frames);
+
+impl End for Viewer<'_> {
+    fn deadline(&self) -> Time {
+        self.0.deadline().min(self.1.next_movement())
+    }
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if self.1.next_movement() <= now {
+            let message = self.1.movement(now);
+            out.push(message);
+        } else {
+            self.0.on_timer(now, out);
+        }
+    }
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.0.on_packet(now, pkt, out);
+        if self.1.control.is_some() && pkt.flags.has(Flags::DATA) {
+            self.1.begin_moving(now);
+        }
+        self.1.on_received(now, self.0.next());
+    }
+}
+
+impl Flow for Video {
+    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut Server(&mut self.sender, &mut self.frames), mail, until, out)
+    }
+    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut Viewer(&mut self.receiver, &mut self.frames), mail, until, out)
+    }
+    fn starts(&self) -> (Time, Time) {
+        (self.sender.deadline(), Time::NEVER)
+    }
+    fn totals(&self) -> Totals {
+        tcp::totals(&self.sender)
+    }
+    fn senders(&self, each: &mut dyn FnMut(SenderState)) {
+        tcp::show(&self.sender, each);
+    }
+    fn ecn_mode(&self) -> Option<&'static str> {
+        Some(tcp::mode(&self.sender, &self.receiver))
+    }
+    fn transfers(&mut self, into: &mut Vec<Transfer>) {
+        into.append(&mut self.frames.done);
+    }
+    fn unfinished(&self, since: Time) -> u64 {
+        self.frames.unfinished(since)
     }
 }

@@ -4,13 +4,21 @@
 //! has a bounded Pareto size, and then it closes. When requests come and how much they get is drawn from
 //! streams of the source's own: in all runs of one seed it is the same, whatever the queue.
 
+use serde::Deserialize;
+
 use super::poisson::Poisson;
+use super::tcp::{self, Hosts};
+use super::{Place, Traffic};
 use crate::cc::INITIAL_WINDOW;
+use crate::element::{End, Flow, Mail, Outbox, PathState, catch_up, common_mode};
 use crate::math;
-use crate::packet::GroupId;
+use crate::packet::{FlowId, GroupId, Packet};
+use crate::probe::{SenderState, Totals, Transfer};
 use crate::rng::Rng;
-use crate::scenario::FlowSpec;
-use crate::time::Span;
+use crate::scenario::ScenarioError;
+use crate::time::{Span, Time};
+use crate::transport::receiver::Receiver;
+use crate::transport::sender::Sender;
 use crate::units::Rate;
 
 /// The sizes of web objects in the DualQ evaluations ("Dual Queue Coupled AQM", section V).
@@ -36,32 +44,266 @@ impl BoundedPareto {
     }
 }
 
-/// A source of requests.
-pub struct Web {
-    pub group: GroupId,
-    /// What each connection is like.
-    pub spec: FlowSpec,
-    pub requests: Poisson,
+/// A client that asks for something again and again.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Spec {
+    #[serde(flatten)]
+    hosts: Hosts,
+    /// Mean time between requests.
+    interval_ns: u64,
+    #[serde(default = "default_alpha")]
+    size_alpha: f64,
+    #[serde(default = "default_smallest")]
+    size_min_bytes: u64,
+    #[serde(default = "default_largest")]
+    size_max_bytes: u64,
+}
+
+fn default_alpha() -> f64 {
+    ALPHA
+}
+fn default_smallest() -> u64 {
+    SMALLEST
+}
+fn default_largest() -> u64 {
+    LARGEST
+}
+
+impl Traffic for Spec {
+    fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
+        if self.interval_ns == 0 {
+            return wrong("requests come one after the other: interval must be above 0");
+        }
+        if self.size_min_bytes == 0 || self.size_max_bytes < self.size_min_bytes {
+            return wrong("the smallest size must be above 0 and not above the largest");
+        }
+        if !(self.size_alpha > 0.0 && self.size_alpha.is_finite()) {
+            return wrong("alpha must be above 0");
+        }
+        Ok(())
+    }
+    fn sender_name(&self) -> &str {
+        self.hosts.cc()
+    }
+    fn is_spread(&self) -> bool {
+        true
+    }
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let stream =
+            |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
+        let requests = stream("web requests");
+        Box::new(Web {
+            hosts: self.hosts.clone(),
+            seed: place.seed,
+            group: place.group,
+            number: place.number,
+            flows: place.flows,
+            dscp: place.dscp,
+            path: PathState::default(),
+            requests: Poisson::new(Span(self.interval_ns), requests, place.start, place.stop),
+            sizes: BoundedPareto {
+                alpha: self.size_alpha,
+                smallest: self.size_min_bytes,
+                largest: self.size_max_bytes,
+            },
+            rng: stream("web sizes"),
+            places: Vec::new(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            closed: Totals::default(),
+            closed_mode: None,
+            transfers: Vec::new(),
+        })
+    }
+}
+
+/// A source of requests, with the connections that are open.
+///
+/// Each connection has a flow number of its own, so that a late packet finds nobody; its ends are in a
+/// place that serves one connection after the other.
+struct Web {
+    hosts: Hosts,
+    seed: u64,
+    group: GroupId,
+    number: FlowId,
+    flows: u32,
+    dscp: u8,
+    path: PathState,
+    requests: Poisson,
     sizes: BoundedPareto,
     rng: Rng,
+    /// Of each connection so far its place, or [`NOWHERE`].
+    places: Vec<u32>,
+    connections: Vec<Connection>,
+    free: Vec<u32>,
+    /// Of connections that are over.
+    closed: Totals,
+    closed_mode: Option<&'static str>,
+    transfers: Vec<Transfer>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+struct Connection {
+    server: Sender,
+    client: Receiver,
+    /// When the client hears of its end: its forward delay after the server has closed it.
+    closes: Time,
+    is_open: bool,
 }
 
 impl Web {
-    /// The source number `index` of a group.
-    pub fn new(seed: u64, spec: &FlowSpec, group: GroupId, index: u64) -> Web {
-        let stream = |what: &str| Rng::stream(seed, &format!("{what} {}", spec.name), index);
-        let mean = Span(spec.interval_ns.unwrap_or(u64::MAX));
-        Web {
-            group,
-            requests: Poisson::new(mean, stream("web requests")),
-            sizes: spec.sizes(),
-            rng: stream("web sizes"),
-            spec: spec.clone(),
+    /// The place of a packet's connection.
+    fn place(&self, pkt: &Packet) -> Option<usize> {
+        let connection = (pkt.flow / self.flows) as usize - 1;
+        let place = *self.places.get(connection)?;
+        (place != NOWHERE).then_some(place as usize)
+    }
+
+    /// A client opens a connection to ask for what is drawn next.
+    fn open(&mut self, now: Time, out: &mut Outbox) {
+        self.requests.advance(now);
+        let bytes = self.sizes.quantile(self.rng.unit());
+        let number = (self.places.len() as u32 + 1) * self.flows + self.number;
+        let place = Place {
+            seed: self.seed,
+            name: "",
+            group: self.group,
+            index: 0,
+            number,
+            flows: self.flows,
+            start: now,
+            stop: Time::NEVER,
+            dscp: self.dscp,
+        };
+        let (mut server, mut client) = self.hosts.connect(&place, number, Some(bytes), false);
+        server.listen(now);
+        out.set_clock(now);
+        client.connect(now, out);
+        let connection = Connection { server, client, closes: Time::NEVER, is_open: true };
+        match self.free.pop() {
+            Some(free) => {
+                self.connections[free as usize] = connection;
+                self.places.push(free);
+            }
+            None => {
+                self.places.push(self.connections.len() as u32);
+                self.connections.push(connection);
+            }
         }
     }
-    /// Bytes that the next request asks for.
-    pub fn size(&mut self) -> u64 {
-        self.sizes.quantile(self.rng.unit())
+
+    fn open_connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter().filter(|c| c.is_open && c.closes == Time::NEVER)
+    }
+
+    /// The server has sent everything, and has been told that it arrived.
+    fn close(&mut self, place: usize, now: Time) {
+        let c = &mut self.connections[place];
+        c.closes = now + self.path.forward;
+        self.transfers.extend(tcp::transfer(&c.server, &c.client, &self.path));
+        self.closed += tcp::totals(&c.server);
+        self.closed_mode = common_mode(self.closed_mode, tcp::mode(&c.server, &c.client));
+    }
+
+    /// The client's timers up to `until`, or its end.
+    fn catch_up_client(&mut self, place: usize, until: Time, out: &mut Outbox) -> Time {
+        let c = &mut self.connections[place];
+        let next = catch_up(&mut c.client, until.min(c.closes), out);
+        if c.closes < until {
+            c.is_open = false;
+            let number = c.server.flow() / self.flows - 1;
+            self.places[number as usize] = NOWHERE;
+            self.free.push(place as u32);
+            return Time::NEVER;
+        }
+        next.min(c.closes)
+    }
+}
+
+impl Flow for Web {
+    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        while let Some(pkt) = mail.next(until, out) {
+            let now = pkt.enqueued_at;
+            let place = self.place(pkt).filter(|p| self.connections[*p].closes == Time::NEVER);
+            let Some(place) = place else {
+                out.sacks.take(pkt.sack);
+                continue;
+            };
+            let server = &mut self.connections[place].server;
+            catch_up(server, now, out);
+            out.set_clock(now);
+            End::on_packet(server, now, pkt, out);
+            if server.is_done() {
+                self.close(place, now);
+            }
+        }
+        let mut next = Time::NEVER;
+        for c in self.connections.iter_mut().filter(|c| c.closes == Time::NEVER) {
+            next = next.min(catch_up(&mut c.server, until, out));
+        }
+        next
+    }
+
+    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        let before = out.packets.len();
+        while let Some(pkt) = mail.next(until, out) {
+            let now = pkt.enqueued_at;
+            let Some(place) = self.place(pkt) else { continue };
+            self.catch_up_client(place, now, out);
+            let c = &mut self.connections[place];
+            if c.is_open && now < c.closes {
+                out.set_clock(now);
+                End::on_packet(&mut c.client, now, pkt, out);
+            }
+        }
+        while self.requests.next() < until {
+            self.open(self.requests.next(), out);
+        }
+        let mut next = self.requests.next();
+        for place in 0..self.connections.len() {
+            if self.connections[place].is_open {
+                next = next.min(self.catch_up_client(place, until, out));
+            }
+        }
+        // Each connection's are in order.
+        out.packets[before..].sort_by_key(|p| p.enqueued_at);
+        next
+    }
+
+    fn starts(&self) -> (Time, Time) {
+        (Time::NEVER, self.requests.next())
+    }
+    fn set_path(&mut self, path: &PathState) {
+        self.path = *path;
+    }
+    fn totals(&self) -> Totals {
+        let mut all = self.closed;
+        self.open_connections().for_each(|c| all += tcp::totals(&c.server));
+        all
+    }
+    /// Connections come and go: their controllers' state is of no interest.
+    fn senders(&self, each: &mut dyn FnMut(SenderState)) {
+        for c in self.open_connections() {
+            tcp::show(&c.server, &mut |s| each(SenderState { controller: None, ..s }));
+        }
+    }
+    fn ecn_mode(&self) -> Option<&'static str> {
+        let mut mode = self.closed_mode;
+        for c in self.open_connections().filter(|c| c.server.is_established()) {
+            mode = common_mode(mode, tcp::mode(&c.server, &c.client));
+        }
+        mode
+    }
+    fn transfers(&mut self, into: &mut Vec<Transfer>) {
+        into.append(&mut self.transfers);
+        let open = self.open_connections();
+        into.extend(open.filter_map(|c| tcp::transfer(&c.server, &c.client, &self.path)));
+    }
+    fn unfinished(&self, since: Time) -> u64 {
+        let open = self.open_connections().filter(|c| c.server.started_at >= since);
+        open.filter(|c| c.client.completed_at.is_none()).count() as u64
     }
 }
 

@@ -7,7 +7,8 @@ use super::receiver::{Echo, Receiver};
 use super::rtt::{RTO_MAX, RttEstimator};
 use super::wheel;
 use crate::ecn::Ecn;
-use crate::packet::{ACK_FRAME, Flags, Outbox, Packet, Stamp};
+use crate::element::Outbox;
+use crate::packet::{ACK_FRAME, Flags, Packet, Stamp};
 use crate::time::Time;
 
 /// Payload of a request, bytes.
@@ -48,7 +49,7 @@ impl Receiver {
         let mut p = handshake::syn(now, self.flow, self.group, c.support, runs, c.tries);
         p.flags = p.flags.with(Flags::ACK);
         p.tsval = Stamp::of(now);
-        out.push_back(p);
+        out.push(p);
         c.syn_sent = now;
         self.client_at = handshake::expiry(now, c.tries);
         c.tries += 1;
@@ -70,13 +71,13 @@ impl Receiver {
         self.mode = ecn::read_syn_ack(c.support, pkt.bits);
         self.echo = self.echo.max(pkt.stamp);
         let third = self.to_server(now, 0);
-        out.push_back(third);
+        out.push(third);
         self.send_request(now, out);
     }
 
     fn send_request(&mut self, now: Time, out: &mut Outbox) {
         let request = self.to_server(now, REQUEST);
-        out.push_back(request);
+        out.push(request);
         let Some(c) = &mut self.client else { return };
         let wait = (c.rtt.rto() * (1 << c.tries.min(10))).min(RTO_MAX);
         self.client_at = wheel::expiry(now, wait);

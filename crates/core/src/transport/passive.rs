@@ -5,7 +5,8 @@ use super::handshake;
 use super::sender::{Phase, Push, Sender, Timer};
 use crate::cc::EcnWish;
 use crate::ecn::Ecn;
-use crate::packet::{Flags, Outbox, Packet, SYN_FRAME};
+use crate::element::Outbox;
+use crate::packet::{Flags, Packet, SYN_FRAME};
 use crate::time::Time;
 
 impl Sender {
@@ -55,7 +56,7 @@ impl Sender {
         let mut p = Packet::new(flow, group, Flags::SYN, SYN_FRAME, field);
         p.bits = self.answer;
         p.stamp = now;
-        out.push_back(p);
+        out.push(p);
         self.timer = Timer::Syn;
         self.timer_at = handshake::expiry(now, self.syn_tries);
         self.syn_tries += 1;

@@ -2,12 +2,13 @@
 
 use super::client::Client;
 use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
-use super::sack::{Block, Blocks, MAX_BLOCKS, SackStore};
 use super::wheel;
 use crate::ecn::Ecn;
+use crate::element::Outbox;
 use crate::packet::{
-    ACK_FRAME, Flags, FlowId, GroupId, Outbox, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
+    ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
 };
+use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
 /// Delayed ACK timer: lower and upper bound (Linux `TCP_DELACK_MIN`, `TCP_DELACK_MAX`).
@@ -244,9 +245,9 @@ impl Receiver {
 
     /// A packet of the flow arrives.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    pub fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if pkt.flags.has(Flags::DATA) {
-            self.on_data(now, pkt, sacks, out);
+            self.on_data(now, pkt, out);
         } else if pkt.flags.has(Flags::SYN) {
             if self.client.is_some() {
                 self.on_answer(now, pkt, out);
@@ -269,21 +270,21 @@ impl Receiver {
         reply.bits = bits;
         reply.stamp = pkt.stamp;
         reply.tsval = Stamp::of(now);
-        out.push_back(reply);
+        out.push(reply);
     }
 
     #[inline]
-    fn on_data(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    fn on_data(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         self.client_at = Time::NEVER;
         if self.is_unacceptable(pkt) {
-            self.refuse(now, pkt, sacks, out);
+            self.refuse(now, pkt, out);
             return;
         }
         if self.echoes_sce() {
-            self.note_sce(now, pkt.ecn, sacks, out);
+            self.note_sce(now, pkt.ecn, out);
         }
         if self.mode == EcnMode::Classic && self.echo_rule == Echo::Runs {
-            self.echo_run(now, pkt, sacks, out);
+            self.echo_run(now, pkt, out);
         } else {
             self.count_ecn(pkt);
         }
@@ -322,13 +323,13 @@ impl Receiver {
         } else {
             self.received_bytes += u64::from(pkt.payload);
             if self.compressed > 0 && self.crowds_out(pkt.seq) {
-                self.ack(now, sacks, out);
+                self.ack(now, out);
             }
             self.keep(pkt.seq);
             self.open_window();
         }
         if self.must_ack(now, in_order) {
-            self.ack(now, sacks, out);
+            self.ack(now, out);
         }
     }
 
@@ -345,11 +346,11 @@ impl Receiver {
 
     /// The answer to it: an ACK at once, with a D-SACK if the data was here before.
     #[cold]
-    fn refuse(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    fn refuse(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if pkt.seq < self.next {
             self.note_duplicate(pkt.seq);
         }
-        self.ack(now, sacks, out);
+        self.ack(now, out);
     }
 
     fn note_duplicate(&mut self, seq: u32) {
@@ -358,7 +359,7 @@ impl Receiver {
     }
 
     /// DCTCP's two states (RFC 8257, 3.2): the last segment was marked, or it was not.
-    fn echo_run(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    fn echo_run(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if pkt.bits.has(TcpBits::CWR) {
             self.ack_now = true;
         }
@@ -367,7 +368,7 @@ impl Receiver {
             return;
         }
         if self.ack_at != Time::NEVER {
-            self.ack(now, sacks, out);
+            self.ack(now, out);
         }
         self.demand_cwr = marked;
         self.ack_now = true;
@@ -376,14 +377,14 @@ impl Receiver {
     /// SCE marks: where they begin or end, a delayed ACK of the run before leaves first, and the next
     /// one is not delayed. CE and Not-ECT say nothing of SCE.
     #[inline]
-    fn note_sce(&mut self, now: Time, field: Ecn, sacks: &mut SackStore, out: &mut Outbox) {
+    fn note_sce(&mut self, now: Time, field: Ecn, out: &mut Outbox) {
         let marked = match field {
             Ecn::Ect1 => true,
             Ecn::Ect0 => false,
             Ecn::Ce | Ecn::NotEct => return,
         };
         if marked != self.last_sce && self.ack_at != Time::NEVER {
-            self.ack(now, sacks, out);
+            self.ack(now, out);
             self.quick = self.quick.max(1);
             self.ato = DELACK_MIN;
         }
@@ -505,17 +506,17 @@ impl Receiver {
     }
 
     /// The delayed or compressed ACK is due.
-    pub fn on_timer(&mut self, now: Time, sacks: &mut SackStore, out: &mut Outbox) {
+    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
         if now >= self.client_at {
             self.ask_again(now, out);
         }
         if now >= self.ack_at.min(self.compress_until) {
-            self.ack(now, sacks, out);
+            self.ack(now, out);
         }
     }
 
     #[inline]
-    fn ack(&mut self, now: Time, sacks: &mut SackStore, out: &mut Outbox) {
+    fn ack(&mut self, now: Time, out: &mut Outbox) {
         self.acked = self.next;
         self.ack_at = Time::NEVER;
         self.compress_until = Time::NEVER;
@@ -562,10 +563,10 @@ impl Receiver {
         if self.duplicate.is_some() || !self.recent.is_empty() {
             let blocks = self.blocks(room, &mut p.flags);
             len += 4 + 8 * blocks.as_slice().len() as u32;
-            p.sack = sacks.put(blocks);
+            p.sack = out.sacks.put(blocks);
         }
         p.frame_len = len as u16;
-        out.push_back(p);
+        out.push(p);
     }
 
     fn blocks(&mut self, room: usize, flags: &mut Flags) -> Blocks {
@@ -632,15 +633,15 @@ mod tests {
         p
     }
 
-    fn receiver() -> (Receiver, SackStore) {
-        (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct, Echo::UntilCwr), SackStore::default())
+    fn receiver() -> (Receiver, Outbox) {
+        (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct, Echo::UntilCwr), Outbox::default())
     }
 
     /// The ACK that a packet causes.
-    fn arrive(r: &mut Receiver, s: &mut SackStore, now: Time, p: Packet) -> Option<Packet> {
-        let mut out = Outbox::new();
-        r.on_packet(now, &p, s, &mut out);
-        out.pop_front()
+    fn arrive(r: &mut Receiver, out: &mut Outbox, now: Time, p: Packet) -> Option<Packet> {
+        out.packets.clear();
+        r.on_packet(now, &p, out);
+        out.packets.first().copied()
     }
 
     /// Sixteen segments, and as many as it takes to open the first window (six).
@@ -720,9 +721,9 @@ mod tests {
         // 63 ms, on the tick after it.
         assert_eq!(now + DELACK_MIN, Time::ZERO + Span::from_millis(63));
         assert_eq!(r.deadline(), Time::ZERO + Span::from_millis(64));
-        let mut out = Outbox::new();
-        r.on_timer(r.deadline(), &mut s, &mut out);
-        assert_eq!(out[0].seq, 23);
+        s.packets.clear();
+        r.on_timer(r.deadline(), &mut s);
+        assert_eq!(s.packets[0].seq, 23);
     }
 
     #[test]
@@ -734,13 +735,13 @@ mod tests {
         arrive(&mut r, &mut s, now, data(3));
         let ack = arrive(&mut r, &mut s, now, data(6)).unwrap();
         assert_eq!(ack.seq, 1);
-        assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7), Block::new(2, 4)]);
+        assert_eq!(s.sacks.take(ack.sack).as_slice(), [Block::new(6, 7), Block::new(2, 4)]);
         let ack = arrive(&mut r, &mut s, now, data(3)).unwrap();
         assert!(ack.flags.has(Flags::DSACK));
-        assert_eq!(s.take(ack.sack).as_slice()[0], Block::new(3, 4));
+        assert_eq!(s.sacks.take(ack.sack).as_slice()[0], Block::new(3, 4));
         let ack = arrive(&mut r, &mut s, now, data(1)).unwrap();
         assert_eq!(ack.seq, 4);
-        assert_eq!(s.take(ack.sack).as_slice(), [Block::new(6, 7)]);
+        assert_eq!(s.sacks.take(ack.sack).as_slice(), [Block::new(6, 7)]);
     }
 
     fn sent(seq: u32, ms: u64) -> Packet {
@@ -763,7 +764,7 @@ mod tests {
         assert_eq!((ack.seq, ack.sack, r.next), (2, SackSlot::NONE, 2));
         let ack = arrive(&mut r, &mut s, now, sent(1, 10)).unwrap();
         assert!(ack.flags.has(Flags::DSACK));
-        assert_eq!(s.take(ack.sack).as_slice(), [Block::new(1, 2)]);
+        assert_eq!(s.sacks.take(ack.sack).as_slice(), [Block::new(1, 2)]);
         // One millisecond is the clock's grain.
         let ack = arrive(&mut r, &mut s, now, sent(2, 59)).unwrap();
         assert_eq!((ack.seq, ack.stamp), (3, Time::ZERO + Span::from_millis(60)));
@@ -790,7 +791,7 @@ mod tests {
         }
         r.quick = 0;
         r.rtt = Span::from_millis(50);
-        let held = |r: &mut Receiver, s: &mut SackStore, seq| {
+        let held = |r: &mut Receiver, s: &mut Outbox, seq| {
             let mut p = data(seq);
             p.stamp = now;
             r.window.open = u64::MAX / 2;
@@ -834,10 +835,10 @@ mod tests {
             let mut p = data(n as u32);
             p.stamp = now;
             p.ecn = field;
-            let mut out = Outbox::new();
-            r.on_packet(now, &p, &mut s, &mut out);
+            s.packets.clear();
+            r.on_packet(now, &p, &mut s);
             if n >= start {
-                let bits = out.iter().map(|a| (a.seq - start as u32, a.bits));
+                let bits = s.packets.iter().map(|a| (a.seq - start as u32, a.bits));
                 acks.extend(bits.map(|(n, b)| (n, b.has(TcpBits::ESCE), b.has(TcpBits::ECE))));
             }
         }

@@ -2,12 +2,13 @@
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
 use super::ecn::{self, EcnMode};
-use super::sack::Blocks;
 use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
 use super::sender::{Push, Sender, TIMEOUT_MIN, Timer};
 use super::wheel;
 use crate::cc::{Ack, Congestion, Feedback, SSTHRESH_INFINITE};
-use crate::packet::{Flags, Outbox, Packet, TcpBits};
+use crate::element::Outbox;
+use crate::packet::{Flags, Packet, TcpBits};
+use crate::sack::Blocks;
 use crate::time::{Span, Time};
 
 /// Congestion state of a connection.

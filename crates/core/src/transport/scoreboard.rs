@@ -3,8 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::sack::{Block, Blocks, MAX_BLOCKS};
-use crate::prefetch::prefetch;
+use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
 /// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).
@@ -218,12 +217,6 @@ fn micros_between(later: Time, earlier: Time) -> u32 {
 }
 
 impl Scoreboard {
-    /// Brings the oldest and the newest segment towards the cache.
-    #[inline]
-    pub fn prefetch(&self) {
-        prefetch(self.peek(self.una));
-        prefetch(self.peek(self.nxt));
-    }
     #[inline]
     pub fn packets_out(&self) -> u32 {
         self.nxt - self.una

@@ -5,16 +5,15 @@ use super::ecn::{self, AccEcnSender, EcnMode, EcnSupport};
 use super::handshake;
 use super::recovery::{CaState, Recovery};
 use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
-use super::sack::SackStore;
 use super::scoreboard::Scoreboard;
 use super::stream::{Mark, Stream};
 use super::wheel;
 use crate::cc::{Ack, CongestionControl, EcnWish, INITIAL_WINDOW, Window};
 use crate::ecn::Ecn;
+use crate::element::Outbox;
 use crate::packet::{
-    ACK_FRAME, Flags, FlowId, GroupId, Outbox, PAWS_WINDOW, Packet, Stamp, TCP_IP_HEADERS, TcpBits,
+    ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, Stamp, TCP_IP_HEADERS, TcpBits,
 };
-use crate::prefetch::prefetch;
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
@@ -56,6 +55,10 @@ pub struct SenderConfig {
     pub receive_window: Option<u64>,
     /// Sends what the application [writes](Sender::write), instead.
     pub stream: bool,
+    /// Of its data.
+    pub dscp: u8,
+    /// The application sends nothing more from here on; what was sent is still repaired.
+    pub stop: Time,
 }
 
 /// Where a connection is in its life.
@@ -72,6 +75,8 @@ pub(super) enum Phase {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
     Off,
+    /// The connection is to be opened.
+    Start,
     Syn,
     Retransmit,
     /// Segments may still be reordered rather than lost.
@@ -109,6 +114,7 @@ pub struct Sender {
     // Timers.
     pub(super) timer: Timer,
     pub(super) timer_at: Time,
+    stop_at: Time,
     pub(super) backoff: u32,
     pub(super) retransmits: u32,
     pub(super) syn_tries: u32,
@@ -167,6 +173,7 @@ impl Sender {
             answer: TcpBits::default(),
             timer: Timer::Off,
             timer_at: Time::NEVER,
+            stop_at: config.stop,
             backoff: 0,
             retransmits: 0,
             syn_tries: 0,
@@ -205,16 +212,10 @@ impl Sender {
     pub fn bytes(&self) -> Option<u64> {
         self.config.bytes
     }
-    /// When [`Self::on_timer`] and [`Self::on_pacing`] want to be called.
-    #[inline]
-    pub fn deadlines(&self) -> (Time, Time) {
-        (self.timer_at, self.pacing_at)
-    }
-    /// Brings what the sender points to towards the cache.
-    #[inline]
-    pub fn prefetch(&self) {
-        self.board.prefetch();
-        prefetch(&*self.cc);
+    /// When [`Self::on_timer`] wants to be called.
+    #[inline(always)]
+    pub fn deadline(&self) -> Time {
+        self.timer_at.min(self.pacing_at).min(self.stop_at)
     }
     pub fn window(&self) -> &Window {
         &self.win
@@ -237,15 +238,21 @@ impl Sender {
         self.phase == Phase::Established && (self.has_data() || self.board.packets_out() > 0)
     }
 
+    /// The connection is to be opened at `at`.
+    pub fn start_at(&mut self, at: Time) {
+        self.timer = Timer::Start;
+        self.timer_at = at;
+    }
+
     /// Opens the connection.
-    pub fn start(&mut self, now: Time, out: &mut Outbox) {
+    fn start(&mut self, now: Time, out: &mut Outbox) {
         self.started_at = now;
         self.phase = Phase::SynSent;
         self.send_syn(now, out);
     }
 
-    /// The application sends nothing more; what was sent is still repaired.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
+        self.stop_at = Time::NEVER;
         self.endless = false;
         self.bytes_left = 0;
         if self.phase != Phase::Established {
@@ -257,7 +264,7 @@ impl Sender {
 
     fn send_syn(&mut self, now: Time, out: &mut Outbox) {
         let (c, runs) = (&self.config, self.cc.ecn() == EcnWish::Ect0Runs);
-        out.push_back(handshake::syn(now, c.flow, c.group, c.ecn, runs, self.syn_tries));
+        out.push(handshake::syn(now, c.flow, c.group, c.ecn, runs, self.syn_tries));
         self.timer = Timer::Syn;
         self.timer_at = handshake::expiry(now, self.syn_tries);
         self.syn_tries += 1;
@@ -276,7 +283,7 @@ impl Sender {
         }
         third.stamp = now;
         third.tsval = self.ts_recent;
-        out.push_back(third);
+        out.push(third);
         self.update_pacing_rate();
         self.transmit(now, Push::Normal, out);
     }
@@ -336,12 +343,12 @@ impl Sender {
 
     /// A packet from the receiver arrives.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    pub fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
-            self.on_opening(now, pkt, sacks, out);
+            self.on_opening(now, pkt, out);
             return;
         }
-        let blocks = sacks.take(pkt.sack);
+        let blocks = out.sacks.take(pkt.sack);
         if self.phase == Phase::Established && self.passes_paws(pkt) {
             if pkt.ecn == Ecn::Ce && self.mode == EcnMode::AccEcn {
                 self.ace = ecn::next_ace(self.ace);
@@ -352,11 +359,11 @@ impl Sender {
 
     /// What is no plain ACK of an open connection.
     #[cold]
-    fn on_opening(&mut self, now: Time, pkt: &Packet, sacks: &mut SackStore, out: &mut Outbox) {
+    fn on_opening(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         match self.phase {
             Phase::SynSent if pkt.flags.has(Flags::SYN) => self.on_syn_ack(now, pkt, out),
             Phase::SynSent | Phase::Closed => {
-                sacks.take(pkt.sack);
+                out.sacks.take(pkt.sack);
             }
             Phase::Listen | Phase::SynReceived | Phase::Established => {
                 self.on_client(now, pkt, out);
@@ -384,30 +391,30 @@ impl Sender {
         self.rto().as_micros() * 1200 / 1_000_000
     }
 
-    /// The transmission timer fires.
+    /// The deadline has come.
     pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now < self.timer_at {
-            return;
+        if now >= self.stop_at {
+            self.stop();
+        } else if now >= self.pacing_at {
+            self.pacing_at = Time::NEVER;
+            self.retransmit_lost(now, out);
+            self.transmit(now, Push::Normal, out);
+        } else {
+            self.on_transmission_timer(now, out);
         }
+    }
+
+    fn on_transmission_timer(&mut self, now: Time, out: &mut Outbox) {
         self.timer_at = Time::NEVER;
         match std::mem::replace(&mut self.timer, Timer::Off) {
             Timer::Off => {}
+            Timer::Start => self.start(now, out),
             Timer::Syn if self.phase == Phase::SynReceived => self.send_syn_ack(now, out),
             Timer::Syn => self.send_syn(now, out),
             Timer::Reordering => self.on_reordering_timeout(now, out),
             Timer::TailProbe => self.send_tail_probe(now, out),
             Timer::Retransmit => self.on_retransmission_timeout(now, out),
         }
-    }
-
-    /// The pacing timer fires.
-    pub fn on_pacing(&mut self, now: Time, out: &mut Outbox) {
-        if now < self.pacing_at {
-            return;
-        }
-        self.pacing_at = Time::NEVER;
-        self.retransmit_lost(now, out);
-        self.transmit(now, Push::Normal, out);
     }
 
     // --- transmission -----------------------------------------------------------------------
@@ -641,7 +648,7 @@ impl Sender {
             if n == quota && n > 1 {
                 p.bits = p.bits.with(TcpBits::PSH);
             }
-            out.push_back(p);
+            out.push(p);
         }
         self.chunk_left = self.chunk_left.saturating_sub(n);
         self.sent_segments = self.sent_segments.saturating_add(n);
@@ -661,6 +668,7 @@ impl Sender {
         p.stamp = now;
         p.tsval = self.ts_recent;
         p.bits = self.ace;
+        p.dscp = self.config.dscp;
         p
     }
 
@@ -684,7 +692,7 @@ impl Sender {
             p.ecn = self.data_codepoint;
         }
         self.retransmitted += 1;
-        out.push_back(p);
+        out.push(p);
         self.charge_pacing(now, u64::from(payload));
     }
 
@@ -878,6 +886,8 @@ mod tests {
             bytes: None,
             receive_window: None,
             stream: false,
+            dscp: 0,
+            stop: Time::NEVER,
         };
         let mut s = Sender::new(config, Box::new(Reno::plain()));
         s.board.una = 20;

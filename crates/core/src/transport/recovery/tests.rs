@@ -8,8 +8,8 @@ use super::*;
 use crate::cc::reno::Reno;
 use crate::ecn::Ecn;
 use crate::packet::{ACK_FRAME, Stamp};
+use crate::sack::Block;
 use crate::transport::ecn::EcnSupport;
-use crate::transport::sack::{Block, SackStore};
 use crate::transport::sender::SenderConfig;
 
 const RTT: u64 = 100;
@@ -18,7 +18,6 @@ const RTT: u64 = 100;
 struct Script {
     now: u64,
     sender: Sender,
-    sacks: SackStore,
     out: Outbox,
     /// When each segment was last sent.
     sent_at: Vec<u64>,
@@ -43,28 +42,30 @@ impl Script {
             bytes: Some(segments * 1448),
             receive_window: window.map(|n| n * 1448),
             stream: false,
+            dscp: 0,
+            stop: Time::NEVER,
         };
         let mut s = Script {
             now: 0,
             sender: Sender::new(config, Box::new(Reno::plain())),
-            sacks: SackStore::default(),
-            out: Outbox::new(),
+            out: Outbox::default(),
             sent_at: Vec::new(),
         };
-        s.sender.start(Time::ZERO, &mut s.out);
-        s.out.clear();
+        s.sender.start_at(Time::ZERO);
+        s.sender.on_timer(Time::ZERO, &mut s.out);
+        s.out.packets.clear();
         let mut answer = Packet::new(0, 0, Flags::SYN.with(Flags::ACK), ACK_FRAME, Ecn::NotEct);
         answer.bits = ecn::answer_syn(ecn, ecn::syn_bits(ecn), Ecn::NotEct).1;
         answer.tsval = Stamp::of(ms(RTT));
         s.now = RTT;
-        s.sender.on_packet(ms(RTT), &answer, &mut s.sacks, &mut s.out);
+        s.sender.on_packet(ms(RTT), &answer, &mut s.out);
         assert_eq!(s.sent(), (0..10).collect::<Vec<_>>());
         s
     }
 
     /// The segments that have left since the last look.
     fn sent(&mut self) -> Vec<u32> {
-        let data = self.out.drain(..).filter(|p| p.flags.has(Flags::DATA));
+        let data = self.out.packets.drain(..).filter(|p| p.flags.has(Flags::DATA));
         let sent: Vec<u32> = data.map(|p| p.seq).collect();
         for &seq in &sent {
             let seq = seq as usize;
@@ -78,7 +79,7 @@ impl Script {
     fn wait_until(&mut self, until: u64) -> Vec<(u64, u32)> {
         let mut all = Vec::new();
         loop {
-            let at = self.sender.deadlines().0;
+            let at = self.sender.deadline();
             if at > ms(until) {
                 break;
             }
@@ -107,9 +108,9 @@ impl Script {
         if !blocks.is_empty() {
             let mut b = Blocks::default();
             blocks.iter().for_each(|r| assert!(b.push(Block::new(r.start, r.end))));
-            p.sack = self.sacks.put(b);
+            p.sack = self.out.sacks.put(b);
         }
-        self.sender.on_packet(ms(self.now), &p, &mut self.sacks, &mut self.out);
+        self.sender.on_packet(ms(self.now), &p, &mut self.out);
         self.sent()
     }
 

@@ -1,0 +1,482 @@
+//! How a queue is served: by a token bucket with the burst behaviour of Linux HTB, over a window of time.
+//!
+//! As under `tc`, the queue is asked for a packet when the bucket has tokens, and the packet leaves at
+//! that instant: serialisation shows as the wait of the next one.
+
+use std::collections::VecDeque;
+
+use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
+use crate::ecn::Ecn;
+use crate::probe::{Distribution, Range};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+
+/// What a link does with a packet, beyond its queue.
+pub trait Carried: Pkt {
+    /// Number of the flow group in whose statistics it counts; `None`: in none's.
+    fn counted(&self) -> Option<usize>;
+    /// A queue has made it ECT(1): an SCE mark.
+    fn is_sce(&self) -> bool;
+    /// It leaves a link at `now`, where it has waited for `sojourn`.
+    fn depart(&mut self, now: Time, sojourn: Span);
+    /// Time in all queues so far.
+    fn queued(&self) -> Span;
+}
+
+/// Default burst (HTB's `burst` and `cburst`), bytes.
+pub const DEFAULT_BURST: u64 = 1600;
+
+/// Token bucket in units of time (single HTB class with rate = ceil). Tokens are `now - empty_at`,
+/// at most one burst; a packet may leave while they are not negative and then costs its own length.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    rate: Rate,
+    burst_bytes: u64,
+    burst: Span,
+    /// When the tokens are (or were) zero.
+    empty_at: Time,
+    /// Remainder of the divisions so far, in bits·ns below the rate: nothing is rounded away.
+    remainder: u64,
+    /// A length, what it costs, and the remainder of that: lengths repeat.
+    known: (u32, Span, u64),
+}
+
+impl TokenBucket {
+    pub fn new(rate: Rate, burst_bytes: u64) -> TokenBucket {
+        // HTB starts with a full bucket; time before zero does not exist, so the clock is shifted.
+        let mut bucket = TokenBucket {
+            rate,
+            burst_bytes,
+            burst: Span::ZERO,
+            empty_at: Time::ZERO,
+            remainder: 0,
+            known: (0, Span::ZERO, 0),
+        };
+        bucket.set_rate(rate);
+        bucket
+    }
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+    pub fn burst_bytes(&self) -> u64 {
+        self.burst_bytes
+    }
+    /// Takes effect with the next packet; the tokens at hand keep their time.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+        self.burst = rate.time_for(self.burst_bytes);
+        self.remainder = 0;
+        self.known = (0, Span::ZERO, 0);
+    }
+    /// When the next packet may leave.
+    #[inline(always)]
+    pub fn ready_at(&self) -> Time {
+        self.empty_at
+    }
+    /// A packet of `bytes` leaves.
+    #[inline(always)]
+    pub fn charge(&mut self, now: Time, bytes: u32) {
+        let floor = now.saturating_sub(self.burst);
+        if self.empty_at < floor {
+            self.empty_at = floor;
+            self.remainder = 0;
+        }
+        let rate = self.rate.bps();
+        if self.known.0 != bytes {
+            let bits = u64::from(bytes) * 8_000_000_000;
+            self.known = (bytes, Span(bits / rate), bits % rate);
+        }
+        self.empty_at += self.known.1;
+        self.remainder += self.known.2;
+        if self.remainder >= rate {
+            self.remainder -= rate;
+            self.empty_at += Span(1);
+        }
+    }
+}
+
+/// Totals of one queue since the start.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub arrived: u64,
+    pub sent: u64,
+    pub sent_bytes: u64,
+    pub dropped: u64,
+    /// Of which because the queue was full.
+    pub overflowed: u64,
+    pub marked: u64,
+    pub step_marked: u64,
+    /// ECT(0) made ECT(1) by an SCE queue.
+    pub sce_marked: u64,
+    /// Time in the queue of what was sent, ns.
+    pub sojourn_ns: u64,
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+    fn sub(self, before: Counts) -> Counts {
+        Counts {
+            arrived: self.arrived - before.arrived,
+            sent: self.sent - before.sent,
+            sent_bytes: self.sent_bytes - before.sent_bytes,
+            dropped: self.dropped - before.dropped,
+            overflowed: self.overflowed - before.overflowed,
+            marked: self.marked - before.marked,
+            step_marked: self.step_marked - before.step_marked,
+            sce_marked: self.sce_marked - before.sce_marked,
+            sojourn_ns: self.sojourn_ns - before.sojourn_ns,
+        }
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.arrived += other.arrived;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.dropped += other.dropped;
+        self.overflowed += other.overflowed;
+        self.marked += other.marked;
+        self.step_marked += other.step_marked;
+        self.sce_marked += other.sce_marked;
+        self.sojourn_ns += other.sojourn_ns;
+    }
+}
+
+impl Counts {
+    #[inline]
+    fn count_marks(&mut self, marks: Marks) {
+        self.marked += u64::from(marks.ce());
+        self.step_marked += u64::from(marks.step);
+        self.sce_marked += u64::from(marks.sce);
+    }
+}
+
+/// One of the queues inside.
+#[derive(Clone, Debug, Default)]
+pub struct Band {
+    pub counts: Counts,
+    pub backlog: u64,
+    /// The most packets that waited, since the last reset.
+    pub backlog_max: u64,
+    /// Time in the queue of what was sent since the last sample.
+    pub range: Range,
+}
+
+/// What is counted of a flow group's packets where they cross a link, or of all that belong to none.
+#[derive(Clone, Debug, Default)]
+pub struct Crossing {
+    /// This is the first link of their path, the last one, the only one.
+    pub first: bool,
+    pub last: bool,
+    pub only: bool,
+    pub passed: Passed,
+    /// By band: time in this queue. All packets of groups with more than one link are under nobody's.
+    pub sojourn: Vec<Distribution>,
+    /// Time in all queues, of a path of several links.
+    pub total: Distribution,
+}
+
+/// Packets of a flow group since the start.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// That reached the first link.
+    pub sent: u64,
+    /// That left the last link, their bytes, and those among them with CE, or made ECT(1) by a queue.
+    pub delivered: u64,
+    pub bytes: u64,
+    pub ce: u64,
+    pub sce: u64,
+    pub dropped: u64,
+}
+
+impl std::ops::Sub for Passed {
+    type Output = Passed;
+    fn sub(self, before: Passed) -> Passed {
+        Passed {
+            sent: self.sent - before.sent,
+            delivered: self.delivered - before.delivered,
+            bytes: self.bytes - before.bytes,
+            ce: self.ce - before.ce,
+            sce: self.sce - before.sce,
+            dropped: self.dropped - before.dropped,
+        }
+    }
+}
+
+impl std::ops::AddAssign for Passed {
+    fn add_assign(&mut self, other: Passed) {
+        self.sent += other.sent;
+        self.delivered += other.delivered;
+        self.bytes += other.bytes;
+        self.ce += other.ce;
+        self.sce += other.sce;
+        self.dropped += other.dropped;
+    }
+}
+
+/// What stands behind a queue, and what is counted there.
+#[derive(Debug)]
+pub struct Service<P> {
+    pub bucket: TokenBucket,
+    pub rng: Rng,
+    /// The queues of all that have been in force; those of the present one are the last ones.
+    pub bands: Vec<Band>,
+    /// The first band of the queue in force.
+    pub first_band: usize,
+    /// By flow group; the last one is for what belongs to none.
+    pub crossings: Vec<Crossing>,
+    pub backlog: u64,
+    pub backlog_max: u64,
+    /// What was told in the call at hand.
+    pub drops: Vec<Dropped<P>>,
+    /// Dropped, and not yet collected.
+    pub lost: Vec<P>,
+    /// Of which the queue has made so many copies, not yet collected.
+    pub copied: Vec<(P, u32)>,
+    /// The queue holds back what it has: it is asked again after its timer or an arrival.
+    pub holds_back: bool,
+    /// When the queue's timer is due, as it said when it was last asked.
+    pub timer: Time,
+}
+
+/// What arrives over a window, and where what leaves goes.
+#[derive(Debug)]
+pub struct Window<'a, P> {
+    pub begin: Time,
+    pub until: Time,
+    pub arrivals: Arrivals<'a, P>,
+    /// Packets that have left, with the instants at which they did.
+    pub departed: &'a mut Vec<P>,
+}
+
+/// Packets in the order of their arrival.
+#[derive(Debug)]
+pub struct Arrivals<'a, P> {
+    pub packets: &'a [P],
+    /// Of each packet the time since `base`, and below that its place; ascending. The last one belongs to
+    /// none and is later than all.
+    pub keys: &'a [u64],
+    pub base: Time,
+    pub next: &'a mut usize,
+    /// Come in from another link of a circle while the others wait.
+    pub passing: &'a mut VecDeque<P>,
+}
+
+/// Bits of a key for the packet's place.
+pub const PLACE_BITS: u32 = 24;
+
+impl<P: Carried> Arrivals<'_, P> {
+    #[inline(always)]
+    pub fn time(&self) -> Time {
+        let time = Time(self.base.0 + (self.keys[*self.next] >> PLACE_BITS));
+        match self.passing.front() {
+            None => time,
+            Some(p) => time.min(p.enqueued_at()),
+        }
+    }
+    #[inline(always)]
+    pub fn take(&mut self) -> P {
+        let key = self.keys[*self.next];
+        let time = Time(self.base.0 + (key >> PLACE_BITS));
+        if self.passing.front().is_some_and(|p| p.enqueued_at() < time) {
+            return self.passing.pop_front().expect("there is one");
+        }
+        *self.next += 1;
+        self.packets[key as usize & ((1 << PLACE_BITS) - 1)].clone()
+    }
+}
+
+/// Serves `queue` from `window.begin` up to `window.until`, exclusively.
+#[inline]
+pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w: &mut Window<P>) {
+    let mut now = w.begin;
+    let mut arrival = w.arrivals.time();
+    let mut limit = s.timer.min(w.until);
+    loop {
+        let service =
+            if s.backlog > 0 && !s.holds_back { s.bucket.ready_at().max(now) } else { Time::NEVER };
+        let first = service.min(arrival);
+        if first >= limit {
+            if s.timer >= w.until {
+                break;
+            }
+            now = s.timer;
+            queue.on_timer(&mut QueueCx::new(now, &mut s.rng, &mut s.drops));
+            s.holds_back = false;
+            s.timer = queue.next_timer();
+            limit = s.timer.min(w.until);
+        } else if service <= arrival {
+            now = service;
+            if !s.depart(now, queue, w.departed) {
+                // The queue tells by its timer when to ask again.
+                s.timer = queue.next_timer();
+                limit = s.timer.min(w.until);
+            }
+        } else {
+            now = arrival;
+            s.arrive(now, w.arrivals.take(), queue);
+            arrival = w.arrivals.time();
+        }
+        if !s.drops.is_empty() {
+            s.count_drops();
+        }
+    }
+}
+
+impl<P: Carried> Service<P> {
+    pub fn new(bucket: TokenBucket, rng: Rng) -> Service<P> {
+        Service {
+            bucket,
+            rng,
+            bands: Vec::new(),
+            first_band: 0,
+            crossings: vec![Crossing::default()],
+            backlog: 0,
+            backlog_max: 0,
+            drops: Vec::new(),
+            lost: Vec::new(),
+            copied: Vec::new(),
+            holds_back: false,
+            timer: Time::NEVER,
+        }
+    }
+
+    /// What is counted of a packet, and whether it is counted for a group.
+    #[inline(always)]
+    fn crossing(&mut self, pkt: &P) -> &mut Crossing {
+        let nobody = self.crossings.len() - 1;
+        &mut self.crossings[pkt.counted().unwrap_or(nobody).min(nobody)]
+    }
+
+    #[inline(always)]
+    fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: P, queue: &mut Q) {
+        let crossing = self.crossing(&pkt);
+        crossing.passed.sent += u64::from(crossing.first);
+        self.holds_back = false;
+        let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
+        queue.enqueue(pkt, &mut cx);
+        let (band, marks, duplicates) = (cx.current_band(), cx.marks(), cx.duplicates());
+        if duplicates > 0 {
+            self.copied.extend(cx.take_copied().map(|pkt| (pkt, duplicates)));
+        }
+        let arrived = 1 + u64::from(duplicates);
+        self.backlog += arrived;
+        let b = &mut self.bands[self.first_band + band];
+        b.counts.arrived += arrived;
+        b.backlog += arrived;
+        b.backlog_max = b.backlog_max.max(b.backlog);
+        if marks != Marks::default() {
+            b.counts.count_marks(marks);
+        }
+        // A packet that is dropped at once is not told apart from one that waits here: it is taken off
+        // when the drop is counted, and has been in the queue for no time.
+        if self.drops.is_empty() {
+            self.backlog_max = self.backlog_max.max(self.backlog);
+        }
+    }
+
+    /// Sends the next packet; false if the queue holds it back.
+    #[inline(always)]
+    fn depart<Q: Aqm<P> + ?Sized>(
+        &mut self,
+        now: Time,
+        queue: &mut Q,
+        departed: &mut Vec<P>,
+    ) -> bool {
+        let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
+        let pkt = queue.dequeue(&mut cx);
+        let (band, marks) = (cx.current_band(), cx.marks());
+        let Some(mut pkt) = pkt else {
+            self.holds_back = true;
+            return false;
+        };
+        let bytes = pkt.frame_len();
+        self.bucket.charge(now, bytes);
+        let sojourn = now.since(pkt.enqueued_at());
+        pkt.depart(now, sojourn);
+        self.backlog -= 1;
+        let b = &mut self.bands[self.first_band + band];
+        b.backlog -= 1;
+        b.counts.sent += 1;
+        b.counts.sent_bytes += u64::from(bytes);
+        b.counts.sojourn_ns += sojourn.0;
+        b.range.add(sojourn);
+        if marks != Marks::default() {
+            b.counts.count_marks(marks);
+        }
+        let band = self.first_band + band;
+        let crossing = self.crossing(&pkt);
+        if crossing.last {
+            crossing.passed.delivered += 1;
+            crossing.passed.bytes += u64::from(bytes);
+            crossing.passed.ce += u64::from(pkt.ecn() == Ecn::Ce);
+            crossing.passed.sce += u64::from(pkt.is_sce());
+        }
+        if crossing.only {
+            crossing.sojourn[band].record(sojourn);
+        } else {
+            if crossing.last {
+                crossing.total.record(pkt.queued());
+            }
+            let nobody =
+                self.crossings.last_mut().expect("the last one is for what belongs to none");
+            nobody.sojourn[band].record(sojourn);
+        }
+        departed.push(pkt);
+        true
+    }
+
+    #[cold]
+    pub fn count_drops(&mut self) {
+        let mut drops = std::mem::take(&mut self.drops);
+        for d in &drops {
+            self.backlog -= 1;
+            let b = &mut self.bands[self.first_band + d.band];
+            b.backlog -= 1;
+            b.counts.dropped += 1;
+            b.counts.overflowed += u64::from(d.why == DropReason::Overflow);
+            if d.pkt.counted().is_some() {
+                self.crossing(&d.pkt).passed.dropped += 1;
+            }
+        }
+        self.backlog_max = self.backlog_max.max(self.backlog);
+        self.lost.extend(drops.drain(..).map(|d| d.pkt));
+        self.drops = drops;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// laws.md 6: a packet every len·8/C; nothing is rounded away in a million packets.
+    #[test]
+    fn back_to_back_packets_leave_at_the_rate_exactly() {
+        let mut s = TokenBucket::new(Rate::from_bps(30_000_001), DEFAULT_BURST);
+        let start = Time(10_000_000_000);
+        let mut now = start;
+        for _ in 0..1_000_000 {
+            now = now.max(s.ready_at());
+            s.charge(now, 1514);
+        }
+        let bits = 1514.0 * 8.0 * 1e6 - 1600.0 * 8.0;
+        let expected = bits / 30_000_001.0;
+        let took = s.ready_at().since(start).as_secs_f64();
+        assert!((took - expected).abs() < 2e-9, "{took} s, expected {expected} s");
+    }
+
+    /// After idling, HTB's burst of 1600 B lets two packets go at once.
+    #[test]
+    fn after_idling_two_packets_leave_back_to_back() {
+        let mut s = TokenBucket::new(Rate::from_bps(10_000_000), DEFAULT_BURST);
+        let now = Time(1_000_000_000);
+        let mut left = 0;
+        while s.ready_at() <= now {
+            s.charge(now, 1514);
+            left += 1;
+        }
+        assert_eq!(left, 2);
+    }
+}

@@ -1,0 +1,183 @@
+//! What a run is made of: elements, each of which runs over a window of time on its own.
+//!
+//! A packet that leaves a host now comes back to it after its round trip at the earliest, so for that
+//! long no element depends on what another one does at the same time, only on what has been sent to it
+//! before. In each window first the sending ends of all flows run, then what is in the network, from the
+//! first link of the paths to the last, then the receiving ends. What an element sends carries the time
+//! at which it arrives at the next.
+//!
+//! Of two things at one instant, at a link the timer of the queue comes first, then what can leave, then
+//! what arrives; at a host packets come before timers; and of packets that arrive together those of the
+//! flow with the smaller number come first, and of one flow those that were sent first. So nothing
+//! depends on where windows begin and end.
+
+use crate::net::impair::Impair;
+use crate::net::inbox::Inbox;
+use crate::net::link::Link;
+use crate::packet::Packet;
+use crate::probe::{SenderState, Totals, Transfer};
+use crate::sack::SackStore;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+
+/// Where an element puts what it sends.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub packets: Vec<Packet>,
+    /// From here to the next element.
+    pub delay: Span,
+    /// When what is sent now arrives there.
+    arrival: Time,
+    /// The SACK blocks of all ACKs under way.
+    pub sacks: SackStore,
+}
+
+impl Outbox {
+    /// What follows is sent at `now`.
+    #[inline(always)]
+    pub fn set_clock(&mut self, now: Time) {
+        self.arrival = now + self.delay;
+    }
+    #[inline(always)]
+    pub fn push(&mut self, mut pkt: Packet) {
+        pkt.enqueued_at = self.arrival;
+        self.packets.push(pkt);
+    }
+}
+
+/// What has arrived for an end.
+#[derive(Debug)]
+pub struct Mail<'a> {
+    packets: &'a [Packet],
+    /// Of each packet, the place of the one after it; without, they follow each other.
+    links: Option<&'a [u32]>,
+    /// The place of the next one.
+    pub at: usize,
+    /// Of each packet that was taken, how many had been sent before; if somebody wants to know.
+    pub log: Option<Vec<usize>>,
+}
+
+/// The end of a chain of packets.
+pub const NOBODY: u32 = u32::MAX;
+
+impl<'a> Mail<'a> {
+    /// The packets that are still there.
+    pub fn rest(&self) -> Vec<Packet> {
+        let mut mail = Mail { packets: self.packets, links: self.links, at: self.at, log: None };
+        let out = Outbox::default();
+        std::iter::from_fn(|| mail.next(Time::NEVER, &out)).copied().collect()
+    }
+    /// `packets` from the place `at` on.
+    pub fn in_a_row(packets: &'a [Packet], at: usize) -> Mail<'a> {
+        Mail { packets, links: None, at, log: None }
+    }
+    /// The packets of `packets` that are chained by `links`, from the place `at` on.
+    pub fn chained(packets: &'a [Packet], links: &'a [u32], at: u32) -> Mail<'a> {
+        Mail { packets, links: Some(links), at: at as usize, log: None }
+    }
+    /// The next packet that arrives before `until`; `out` holds what has been sent so far.
+    #[inline(always)]
+    pub fn next(&mut self, until: Time, out: &Outbox) -> Option<&'a Packet> {
+        let pkt = self.packets.get(self.at).filter(|p| p.enqueued_at < until)?;
+        self.at = match self.links {
+            Some(links) => links[self.at] as usize,
+            None => self.at + 1,
+        };
+        if let Some(log) = &mut self.log {
+            log.push(out.packets.len());
+        }
+        Some(pkt)
+    }
+}
+
+/// An end of a flow's path.
+pub trait End {
+    /// When `on_timer` wants to be called; it may turn out to be too early.
+    fn deadline(&self) -> Time;
+    fn on_timer(&mut self, now: Time, out: &mut Outbox);
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox);
+}
+
+/// Lets `end` take its mail and its timers up to `until`, exclusively. Returns its next deadline.
+#[inline]
+pub fn run<E: End>(end: &mut E, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    while let Some(pkt) = mail.next(until, out) {
+        let now = pkt.enqueued_at;
+        catch_up(end, now, out);
+        out.set_clock(now);
+        end.on_packet(now, pkt, out);
+    }
+    catch_up(end, until, out)
+}
+
+/// Lets `end` take its timers up to `until`, exclusively. Returns its next deadline.
+#[inline]
+pub fn catch_up<E: End>(end: &mut E, until: Time, out: &mut Outbox) -> Time {
+    loop {
+        let now = end.deadline();
+        if now >= until {
+            return now;
+        }
+        out.set_clock(now);
+        end.on_timer(now, out);
+    }
+}
+
+/// A flow, or all that one source makes: both ends of a path.
+pub trait Flow: Send {
+    /// Runs the sending end, whose mail are ACKs. Returns its next deadline.
+    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time;
+    /// Runs the receiving end, whose mail is data. Returns its next deadline.
+    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time;
+    /// When the sending end wants to run for the first time, and the receiving one.
+    fn starts(&self) -> (Time, Time);
+    /// The path, before the run and whenever it has changed.
+    fn set_path(&mut self, _path: &PathState) {}
+
+    /// What was counted since the start.
+    fn totals(&self) -> Totals;
+    /// Shows each sender that answers congestion, while it sends.
+    fn senders(&self, _each: &mut dyn FnMut(SenderState)) {}
+    /// How ECN was negotiated; nothing without TCP.
+    fn ecn_mode(&self) -> Option<&'static str> {
+        None
+    }
+    /// Hands over what was transferred in full; at the end of the run.
+    fn transfers(&mut self, _into: &mut Vec<Transfer>) {}
+    /// What was begun at `since` or later and has not been transferred.
+    fn unfinished(&self, _since: Time) -> u64 {
+        0
+    }
+}
+
+/// What a flow knows of its path.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct PathState {
+    /// Delay before the links, and back.
+    pub forward: Span,
+    pub back: Span,
+    /// Rate and burst of the slowest link; none without links.
+    pub slowest: Option<(Rate, u64)>,
+}
+
+/// An element in the network: packets come, and go on in some order.
+pub trait Node: Send {
+    /// When it has something to do even if nothing comes.
+    fn next(&self) -> Time;
+    /// Runs from `now` to `until`, exclusively. What leaves is in `out` with the instant at which it did.
+    fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox);
+    fn as_link(&self) -> Option<&Link> {
+        None
+    }
+    fn as_link_mut(&mut self) -> Option<&mut Link> {
+        None
+    }
+    fn as_impair(&self) -> Option<&Impair> {
+        None
+    }
+}
+
+/// How a set of connections negotiated ECN, and one more; `mixed` where they differ.
+pub fn common_mode(so_far: Option<&'static str>, one: &'static str) -> Option<&'static str> {
+    Some(if so_far.is_none_or(|m| m == one) { one } else { "mixed" })
+}

@@ -1,0 +1,91 @@
+//! When each of many elements wants to run.
+
+use crate::time::Time;
+
+/// Elements whose earliest deadline is kept as one.
+const BLOCK: usize = 64;
+
+/// Deadlines by number. Finding those that are due costs a look per block of elements, and one per
+/// element in the blocks where something is.
+#[derive(Clone, Debug, Default)]
+pub struct Deadlines {
+    at: Vec<Time>,
+    /// Of each block, not later than the earliest.
+    earliest: Vec<Time>,
+}
+
+impl Deadlines {
+    pub fn push(&mut self, at: Time) {
+        if self.at.len() % BLOCK == 0 {
+            self.earliest.push(Time::NEVER);
+        }
+        self.at.push(Time::NEVER);
+        self.set(self.at.len() - 1, at);
+    }
+    #[inline]
+    pub fn set(&mut self, i: usize, at: Time) {
+        self.at[i] = at;
+        let earliest = &mut self.earliest[i / BLOCK];
+        *earliest = at.min(*earliest);
+    }
+    /// Brings a deadline forward.
+    #[inline]
+    pub fn advance(&mut self, i: usize, at: Time) {
+        if at < self.at[i] {
+            self.set(i, at);
+        }
+    }
+    /// Not later than the earliest of all.
+    #[inline]
+    pub fn earliest(&self) -> Time {
+        self.earliest.iter().copied().min().unwrap_or(Time::NEVER)
+    }
+    /// The first element from `i` on whose deadline is before `until`.
+    #[inline]
+    pub fn due(&mut self, mut i: usize, until: Time) -> Option<usize> {
+        while i < self.at.len() {
+            let block = i / BLOCK;
+            let end = self.at.len().min((block + 1) * BLOCK);
+            if self.earliest[block] < until {
+                if let Some(found) = self.at[i..end].iter().position(|at| *at < until) {
+                    return Some(i + found);
+                }
+                self.earliest[block] =
+                    self.at[block * BLOCK..end].iter().copied().min().unwrap_or(Time::NEVER);
+            }
+            i = end;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// Against looking at all of them.
+    #[test]
+    fn those_are_due_that_are() {
+        let mut rng = Rng::stream(1, "deadlines", 0);
+        let mut deadlines = Deadlines::default();
+        let mut plain: Vec<Time> = (0..200).map(|_| Time(rng.below(1000))).collect();
+        plain.iter().for_each(|at| deadlines.push(*at));
+        for now in 0..1500 {
+            let until = Time(now);
+            assert!(deadlines.earliest() <= *plain.iter().min().unwrap());
+            let mut i = 0;
+            while let Some(found) = deadlines.due(i, until) {
+                assert!(plain[i..found].iter().all(|at| *at >= until) && plain[found] < until);
+                let later = if rng.below(4) == 0 { Time::NEVER } else { Time(now + rng.below(90)) };
+                deadlines.set(found, later);
+                plain[found] = later;
+                i = found + 1;
+            }
+            assert!(plain[i..].iter().all(|at| *at >= until));
+            let any = rng.below(200) as usize;
+            deadlines.advance(any, Time(now + 5));
+            plain[any] = plain[any].min(Time(now + 5));
+        }
+    }
+}

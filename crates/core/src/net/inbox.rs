@@ -1,0 +1,229 @@
+//! What has been sent to an element in the network and waits for its time.
+
+use std::collections::VecDeque;
+
+use crate::aqm::service::{Arrivals, PLACE_BITS};
+use crate::packet::Packet;
+use crate::time::Time;
+
+/// Packets on their way to an element: those of hosts come in the order of flows, those of other elements
+/// after them, and are taken in the order of their arrival, together ones in that of flows.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// Not in order.
+    pub packets: Vec<Packet>,
+    /// See [`Arrivals`].
+    keys: Vec<u64>,
+    base: Time,
+    next: usize,
+    /// The keys are in order, and what comes now passes by them.
+    is_sorted: bool,
+    passing: VecDeque<Packet>,
+    /// Not all of the packets come from hosts in the window at hand, so that those that arrive together
+    /// may not be in the order of flows.
+    pub is_mixed: bool,
+    scratch: Vec<u64>,
+    counts: Vec<u32>,
+}
+
+impl Inbox {
+    /// From another element.
+    pub fn push(&mut self, pkt: Packet) {
+        if self.is_sorted {
+            self.passing.push_back(pkt);
+        } else {
+            self.is_mixed = true;
+            self.packets.push(pkt);
+        }
+    }
+
+    /// Puts what there is into order; nothing arrives before `now`.
+    pub fn sort(&mut self, now: Time) {
+        debug_assert!(!self.is_sorted && self.next == 0 && self.keys.is_empty());
+        debug_assert!(self.packets.len() < 1 << PLACE_BITS, "too many packets for one window");
+        self.base = now;
+        self.is_sorted = true;
+        let (mut ascending, mut last) = (true, 0);
+        self.keys.extend(self.packets.iter().enumerate().map(|(place, pkt)| {
+            debug_assert!(pkt.enqueued_at >= now, "a packet from the past");
+            let key = (pkt.enqueued_at.0 - now.0) << PLACE_BITS | place as u64;
+            ascending &= last <= key;
+            last = key;
+            key
+        }));
+        if !ascending {
+            sort(&mut self.keys, &mut self.scratch, &mut self.counts);
+        }
+        if self.is_mixed {
+            self.order_ties();
+        }
+        self.keys.push(u64::MAX);
+    }
+
+    /// Those that arrive together go by flow.
+    #[cold]
+    fn order_ties(&mut self) {
+        let packets = &self.packets;
+        let flow = |key: &u64| packets[place(*key)].flow;
+        for together in self.keys.chunk_by_mut(|a, b| a >> PLACE_BITS == b >> PLACE_BITS) {
+            together.sort_by_key(flow);
+        }
+    }
+
+    /// Between two windows: when the first packet arrives.
+    pub fn earliest(&self) -> Time {
+        self.packets.iter().map(|p| p.enqueued_at).min().unwrap_or(Time::NEVER)
+    }
+
+    /// In a window: when the next packet arrives.
+    pub fn next_time(&self) -> Time {
+        let sorted = match self.keys.get(self.next) {
+            Some(key) if *key != u64::MAX => Time(self.base.0 + (key >> PLACE_BITS)),
+            _ => Time::NEVER,
+        };
+        self.passing.front().map_or(sorted, |p| sorted.min(p.enqueued_at))
+    }
+
+    /// The packets in order.
+    pub fn arrivals(&mut self) -> Arrivals<'_, Packet> {
+        Arrivals {
+            packets: &self.packets,
+            keys: &self.keys,
+            base: self.base,
+            next: &mut self.next,
+            passing: &mut self.passing,
+        }
+    }
+
+    /// The next packet that arrives before `until`.
+    pub fn take(&mut self, until: Time) -> Option<Packet> {
+        (self.next_time() < until).then(|| self.arrivals().take())
+    }
+
+    /// The window is over: what has not been taken waits for the next one.
+    pub fn close(&mut self) {
+        debug_assert!(self.passing.is_empty());
+        self.keys.pop();
+        self.is_sorted = false;
+        self.is_mixed = self.next < self.keys.len();
+        if self.is_mixed {
+            let rest = &self.keys[self.next..];
+            self.packets = rest.iter().map(|key| self.packets[place(*key)]).collect();
+        } else {
+            self.packets.clear();
+        }
+        self.keys.clear();
+        self.next = 0;
+    }
+}
+
+#[inline]
+fn place(key: u64) -> usize {
+    key as usize & ((1 << PLACE_BITS) - 1)
+}
+
+/// Sorts keys. Those of a few flows are nearly in order: each flow's are in order, and its packets come
+/// one after the other. Keys of many flows are first spread over buckets of time.
+fn sort(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, counts: &mut Vec<u32>) {
+    let n = keys.len();
+    if insert(keys, 4 * n) {
+        return;
+    }
+    let longest = keys.iter().max().expect("there are some");
+    let buckets = n.next_power_of_two();
+    let shift = (u64::BITS - longest.leading_zeros()).saturating_sub(buckets.trailing_zeros());
+    counts.clear();
+    counts.resize(buckets + 1, 0);
+    for key in keys.iter() {
+        counts[(key >> shift) as usize + 1] += 1;
+    }
+    let mut sum = 0;
+    for count in counts.iter_mut() {
+        sum += *count;
+        *count = sum;
+    }
+    scratch.clear();
+    scratch.resize(n, 0);
+    for &key in keys.iter() {
+        let count = &mut counts[(key >> shift) as usize];
+        scratch[*count as usize] = key;
+        *count += 1;
+    }
+    std::mem::swap(keys, scratch);
+    if !insert(keys, 16 * n) {
+        keys.sort_unstable();
+    }
+}
+
+/// Insertion sort, given up after so many moves.
+fn insert(keys: &mut [u64], mut moves: usize) -> bool {
+    for i in 1..keys.len() {
+        let key = keys[i];
+        let mut j = i;
+        while j > 0 && keys[j - 1] > key {
+            keys[j] = keys[j - 1];
+            j -= 1;
+        }
+        keys[j] = key;
+        match moves.checked_sub(i - j) {
+            Some(left) => moves = left,
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ecn::Ecn;
+    use crate::packet::Flags;
+    use crate::rng::Rng;
+
+    #[test]
+    fn keys_are_sorted_however_they_come() {
+        let mut rng = Rng::stream(1, "keys", 0);
+        for n in [0, 1, 2, 10, 1000, 5000] {
+            for range in [1, 10, 1 << 20, u64::MAX >> 24] {
+                let mut keys: Vec<u64> =
+                    (0..n).map(|i| rng.below(range) << PLACE_BITS | i).collect();
+                let mut expected = keys.clone();
+                expected.sort_unstable();
+                sort(&mut keys, &mut Vec::new(), &mut Vec::new());
+                assert!(keys == expected, "{n} {range}");
+            }
+        }
+    }
+
+    /// However many windows there are, packets come by (time, flow, emission).
+    #[test]
+    fn the_order_does_not_depend_on_windows() {
+        let mut rng = Rng::stream(1, "inbox", 0);
+        let mut sent = Vec::new();
+        for flow in 0..5 {
+            let mut at = 0;
+            for seq in 0..50 {
+                at += rng.below(4);
+                let mut p = Packet::new(flow, 0, Flags::UDP, 100, Ecn::NotEct);
+                (p.enqueued_at, p.seq) = (Time(at), seq);
+                sent.push(p);
+            }
+        }
+        let mut expected = sent.clone();
+        expected.sort_by_key(|p| (p.enqueued_at, p.flow, p.seq));
+        for window in [1, 7, 100, 1000] {
+            let mut inbox = Inbox::default();
+            let mut taken = Vec::new();
+            let mut now = 0;
+            inbox.packets.clone_from(&sent);
+            while taken.len() < sent.len() {
+                inbox.sort(Time(now));
+                now += window;
+                taken.extend(std::iter::from_fn(|| inbox.take(Time(now))));
+                inbox.close();
+            }
+            let order = |p: &[Packet]| p.iter().map(|p| (p.flow, p.seq)).collect::<Vec<_>>();
+            assert_eq!(order(&taken), order(&expected), "windows of {window}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The elements between the hosts, in the order in which packets meet them.
+
+use crate::element::{Node, Outbox};
+use crate::net::impair::Impair;
+use crate::net::inbox::Inbox;
+use crate::net::link::Link;
+use crate::packet::Packet;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+
+/// An element with what comes to it and what leaves it.
+struct Station {
+    node: Box<dyn Node>,
+    inbox: Inbox,
+    /// Left in the window at hand, and of each packet the next one for the same end.
+    departed: Vec<Packet>,
+    links: Vec<u32>,
+}
+
+/// Elements that send to each other without delay, so that none can run for longer than until the next
+/// thing happens; or a single one, which can.
+struct Cluster {
+    members: Vec<usize>,
+    is_circle: bool,
+}
+
+/// See the module.
+pub struct Network {
+    stations: Vec<Station>,
+    clusters: Vec<Cluster>,
+    /// Flows have several connections: what they send is not in the order of flow numbers.
+    pub is_mixed: bool,
+}
+
+impl Network {
+    /// `hops`: which element is followed by which.
+    pub fn new(nodes: Vec<Box<dyn Node>>, hops: &[(usize, usize)]) -> Network {
+        let clusters = clusters(nodes.len(), hops);
+        let station = |node| Station {
+            node,
+            inbox: Inbox::default(),
+            departed: Vec::new(),
+            links: Vec::new(),
+        };
+        let stations = nodes.into_iter().map(station).collect();
+        Network { stations, clusters, is_mixed: false }
+    }
+
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.stations.iter().filter_map(|s| s.node.as_link())
+    }
+    pub fn impairs(&self) -> impl Iterator<Item = &Impair> {
+        self.stations.iter().filter_map(|s| s.node.as_impair())
+    }
+    pub fn link(&self, n: usize) -> Option<&Link> {
+        self.stations[n].node.as_link()
+    }
+    pub fn link_mut(&mut self, n: usize) -> &mut Link {
+        self.stations[n].node.as_link_mut().expect("the number of a link")
+    }
+    /// Rate and burst of the slowest link among these elements.
+    pub fn slowest(&self, nodes: &[usize]) -> Option<(Rate, u64)> {
+        let buckets = nodes.iter().filter_map(|n| self.link(*n)).map(Link::bucket);
+        let slowest = buckets.min_by_key(|b| b.rate().bps())?;
+        Some((slowest.rate(), slowest.burst_bytes()))
+    }
+
+    #[inline]
+    pub fn inbox(&mut self, n: usize) -> &mut Inbox {
+        &mut self.stations[n].inbox
+    }
+    /// What has left the element in the window at hand, and of each packet the next one for the same end.
+    pub fn departed(&self, n: usize) -> (&[Packet], &[u32]) {
+        (&self.stations[n].departed, &self.stations[n].links)
+    }
+    /// The same, to be changed, and how many of them are known.
+    pub fn take_departed(&mut self, n: usize) -> (Vec<Packet>, Vec<u32>, usize) {
+        let s = &mut self.stations[n];
+        let known = s.links.len();
+        (std::mem::take(&mut s.departed), std::mem::take(&mut s.links), known)
+    }
+    pub fn give_back(&mut self, n: usize, departed: Vec<Packet>, links: Vec<u32>) {
+        let s = &mut self.stations[n];
+        (s.departed, s.links) = (departed, links);
+    }
+
+    /// Between two windows: not later than the next thing that happens.
+    pub fn earliest(&self) -> Time {
+        self.stations.iter().map(|s| s.node.next().min(s.inbox.earliest())).min().expect("a link")
+    }
+    pub fn clusters(&self) -> usize {
+        self.clusters.len()
+    }
+    /// How many elements a cluster has.
+    pub fn size(&self, cluster: usize) -> usize {
+        self.clusters[cluster].members.len()
+    }
+    /// Puts what comes to a cluster into order, and tells for how long its elements may run.
+    pub fn begin(&mut self, cluster: usize, now: Time, until: Time) -> Option<(Time, Time)> {
+        for &n in &self.clusters[cluster].members {
+            let inbox = &mut self.stations[n].inbox;
+            inbox.is_mixed |= self.is_mixed;
+            inbox.sort(now);
+        }
+        match self.clusters[cluster].is_circle {
+            false => Some((now, until)),
+            true => self.next_step(cluster, now, until),
+        }
+    }
+    /// For how long they may run next, if they have run at `from`; `None`: up to `until` they have.
+    pub fn next_step(&self, cluster: usize, from: Time, until: Time) -> Option<(Time, Time)> {
+        let Cluster { members, is_circle } = &self.clusters[cluster];
+        if !is_circle {
+            return None;
+        }
+        let stations = members.iter().map(|n| &self.stations[*n]);
+        let next = stations.map(|s| s.node.next().min(s.inbox.next_time())).min();
+        let next = next.expect("a member").max(from);
+        (next < until).then_some((next, next + Span(1)))
+    }
+    /// Lets a member of a cluster run from `from` to `to`, exclusively; tells which element it is.
+    #[inline]
+    pub fn run(
+        &mut self,
+        cluster: usize,
+        member: usize,
+        from: Time,
+        to: Time,
+        out: &mut Outbox,
+    ) -> usize {
+        let n = self.clusters[cluster].members[member];
+        let s = &mut self.stations[n];
+        std::mem::swap(&mut out.packets, &mut s.departed);
+        s.node.run(&mut s.inbox, from, to, out);
+        std::mem::swap(&mut out.packets, &mut s.departed);
+        n
+    }
+    /// The window is over.
+    pub fn close(&mut self) {
+        for s in &mut self.stations {
+            s.inbox.close();
+            s.departed.clear();
+            s.links.clear();
+        }
+    }
+    /// What waits was not sent in the order of flows.
+    pub fn mix(&mut self) {
+        for s in &mut self.stations {
+            s.inbox.is_mixed |= !s.inbox.packets.is_empty();
+        }
+    }
+}
+
+/// Groups elements that reach each other, and puts the groups into an order in which packets meet them.
+fn clusters(n: usize, hops: &[(usize, usize)]) -> Vec<Cluster> {
+    let mut followers = vec![Vec::new(); n];
+    hops.iter().for_each(|&(from, to)| followers[from].push(to));
+    let reach: Vec<Vec<bool>> = (0..n)
+        .map(|start| {
+            let (mut seen, mut open) = (vec![false; n], vec![start]);
+            while let Some(at) = open.pop() {
+                for &next in &followers[at] {
+                    if !std::mem::replace(&mut seen[next], true) {
+                        open.push(next);
+                    }
+                }
+            }
+            seen
+        })
+        .collect();
+    let mut placed = vec![false; n];
+    let mut clusters = Vec::new();
+    while let Some(first) = (0..n).find(|&b| {
+        // All that come before it and not after it have their place.
+        !placed[b] && (0..n).all(|a| placed[a] || !reach[a][b] || reach[b][a])
+    }) {
+        let with = |m: &usize| *m == first || (reach[first][*m] && reach[*m][first]);
+        let members: Vec<usize> = (0..n).filter(with).collect();
+        members.iter().for_each(|m| placed[*m] = true);
+        clusters.push(Cluster { members, is_circle: reach[first][first] });
+    }
+    clusters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(n: usize, hops: &[(usize, usize)]) -> Vec<(Vec<usize>, bool)> {
+        clusters(n, hops).into_iter().map(|c| (c.members, c.is_circle)).collect()
+    }
+
+    #[test]
+    fn elements_stand_in_the_order_of_paths() {
+        assert_eq!(
+            order(3, &[(2, 0), (0, 1)]),
+            [(vec![2], false), (vec![0], false), (vec![1], false)]
+        );
+        // 1 and 3 feed each other; 0 comes before them, 2 after.
+        assert_eq!(
+            order(4, &[(0, 1), (1, 3), (3, 1), (3, 2)]),
+            [(vec![0], false), (vec![1, 3], true), (vec![2], false)]
+        );
+        assert_eq!(order(1, &[(0, 0)]), [(vec![0], true)]);
+        assert_eq!(order(2, &[]), [(vec![0], false), (vec![1], false)]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Collects what passes the ends of paths, and shows it in the order of time.
+
+use crate::element::{Mail, Outbox};
+use crate::net::tap::{End, Tap};
+use crate::packet::Packet;
+use crate::sack::{Blocks, SackStore};
+use crate::time::Time;
+
+/// See the module. The ends of flows do not run together, so what passes them is shown when all have come
+/// to the same time.
+pub struct Taps<T> {
+    tap: T,
+    seen: Vec<(Time, End, Packet, Blocks)>,
+}
+
+impl<T: Tap> Taps<T> {
+    pub fn new(tap: T) -> Taps<T> {
+        Taps { tap, seen: Vec::new() }
+    }
+    /// A packet that nobody takes arrives.
+    pub fn arrive(&mut self, pkt: &Packet, sacks: &SackStore) {
+        if T::ON {
+            let end = if pkt.is_ack() { End::Client } else { End::Server };
+            self.seen.push((pkt.enqueued_at, end, *pkt, sacks.get(pkt.sack)));
+        }
+    }
+
+    /// An end is going to take some of this mail, which is returned as it is now.
+    pub fn open(&self, mail: &mut Mail, sacks: &SackStore) -> Vec<(Packet, Blocks)> {
+        if !T::ON {
+            return Vec::new();
+        }
+        mail.log = Some(Vec::new());
+        mail.rest().into_iter().map(|p| (p, sacks.get(p.sack))).collect()
+    }
+
+    /// It has, and has sent what `out` holds beyond `before`.
+    pub fn close(
+        &mut self,
+        end: End,
+        shown: Vec<(Packet, Blocks)>,
+        mail: &Mail,
+        out: &Outbox,
+        before: usize,
+    ) {
+        let Some(log) = &mail.log else { return };
+        let left =
+            |p: &Packet| (Time(p.enqueued_at.0 - out.delay.0), end, *p, out.sacks.get(p.sack));
+        let mut done = before;
+        for ((pkt, blocks), sent) in shown.into_iter().zip(log) {
+            self.seen.extend(out.packets[done..*sent].iter().map(left));
+            self.seen.push((pkt.enqueued_at, end, pkt, blocks));
+            done = *sent;
+        }
+        self.seen.extend(out.packets[done..].iter().map(left));
+    }
+
+    /// Shows what has passed before `until`.
+    pub fn show_until(&mut self, until: Time) {
+        if !T::ON {
+            return;
+        }
+        self.seen.sort_by_key(|(at, end, pkt, _)| (*at, *end as u8, pkt.flow));
+        let passed = self.seen.partition_point(|(at, ..)| *at < until);
+        for (at, end, pkt, blocks) in self.seen.drain(..passed) {
+            self.tap.see(at, end, &pkt, &blocks);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! TCP in bulk, endless or of a size.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::web::ideal_transfer;
+use super::{Place, Traffic, WireKind};
+use crate::cc::EcnWish;
+use crate::cc::registry::{self as controllers, ControllerConfig};
+use crate::ecn::Ecn;
+use crate::element::{self, End, Flow, Mail, Outbox, PathState};
+use crate::packet::{FlowId, GroupId, Packet};
+use crate::params::{Gauge, Refused};
+use crate::probe::{SenderState, Totals, Transfer, TransferKind};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::transport::ecn::EcnSupport;
+use crate::transport::receiver::{Echo, Receiver};
+use crate::transport::sender::{Sender, SenderConfig};
+use crate::units::ETHERNET_HEADER;
+
+/// What the hosts of a connection are like.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Keys")]
+pub struct Hosts {
+    cc: String,
+    controller: ControllerConfig,
+    /// What the sender asks for, and what the receiver supports; by default what the controller wants.
+    ecn: Option<EcnSupport>,
+    peer_ecn: Option<EcnSupport>,
+    /// Cap on the sending rate, frame bits per second.
+    pace_bps: Option<u64>,
+    /// What the receiver lets be outstanding.
+    receive_window_bytes: Option<u64>,
+}
+
+/// The same as it is written.
+#[derive(Deserialize)]
+struct Keys {
+    cc: Option<String>,
+    #[serde(default)]
+    options: BTreeMap<String, String>,
+    ecn: Option<EcnSupport>,
+    peer_ecn: Option<EcnSupport>,
+    pace_bps: Option<u64>,
+    receive_window_bytes: Option<u64>,
+}
+
+impl TryFrom<Keys> for Hosts {
+    type Error = Refused;
+    fn try_from(keys: Keys) -> Result<Hosts, Refused> {
+        let cc = keys.cc.unwrap_or_else(|| "cubic".to_owned());
+        let given: Vec<_> = keys.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        Ok(Hosts {
+            controller: controllers::parse(&cc, &given)?,
+            cc,
+            ecn: keys.ecn,
+            peer_ecn: keys.peer_ecn,
+            pace_bps: keys.pace_bps,
+            receive_window_bytes: keys.receive_window_bytes,
+        })
+    }
+}
+
+impl Hosts {
+    pub fn cc(&self) -> &str {
+        &self.cc
+    }
+    pub fn gauges(&self) -> Vec<Gauge> {
+        self.controller.gauges()
+    }
+
+    /// The two ends of the connection with this `number`, for a transfer of so many bytes or what an
+    /// application writes.
+    pub fn connect(
+        &self,
+        place: &Place,
+        number: FlowId,
+        bytes: Option<u64>,
+        stream: bool,
+    ) -> (Sender, Receiver) {
+        let mut cc = self.controller.build();
+        cc.seed(Rng::stream(place.seed, "controller", u64::from(number)));
+        let support = self.ecn.unwrap_or_else(|| cc.ecn().support());
+        let peer = self.peer_ecn.unwrap_or(support);
+        // ACKs of an AccECN connection carry the codepoint of its data.
+        let ack_codepoint = match (support, cc.ecn()) {
+            (EcnSupport::AccEcn, EcnWish::Ect1AccEcn) => Ecn::Ect1,
+            _ => Ecn::Ect0,
+        };
+        // Only a peer with the same controller echoes runs. One with another setting is an ordinary host,
+        // and the handshake does not tell the sender.
+        let echo = match cc.ecn() {
+            EcnWish::Ect0Runs if peer == support => Echo::Runs,
+            _ => Echo::UntilCwr,
+        };
+        let config = SenderConfig {
+            flow: number,
+            group: place.group,
+            ecn: support,
+            pace_bps: self.pace_bps,
+            bytes,
+            receive_window: self.receive_window_bytes,
+            stream,
+            dscp: place.dscp,
+            stop: place.stop,
+        };
+        let receiver = Receiver::new(number, place.group, peer, ack_codepoint, echo);
+        (Sender::new(config, cc), receiver)
+    }
+}
+
+/// A flow in bulk.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Spec {
+    #[serde(flatten)]
+    hosts: Hosts,
+    /// Size of the transfer; endless by default.
+    bytes: Option<u64>,
+}
+
+impl Traffic for Spec {
+    fn sender_name(&self) -> &str {
+        self.hosts.cc()
+    }
+    fn wire(&self) -> Option<WireKind> {
+        Some(WireKind::Tcp)
+    }
+    fn gauges(&self) -> Vec<Gauge> {
+        self.hosts.gauges()
+    }
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, false);
+        sender.start_at(place.start);
+        Box::new(Tcp { sender, receiver, path: PathState::default() })
+    }
+}
+
+/// A connection.
+struct Tcp {
+    sender: Sender,
+    receiver: Receiver,
+    path: PathState,
+}
+
+impl End for Sender {
+    #[inline(always)]
+    fn deadline(&self) -> Time {
+        self.deadline()
+    }
+    #[inline]
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        self.on_timer(now, out);
+    }
+    #[inline(always)]
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.on_packet(now, pkt, out);
+    }
+}
+
+impl End for Receiver {
+    #[inline(always)]
+    fn deadline(&self) -> Time {
+        self.deadline()
+    }
+    #[inline]
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        self.on_timer(now, out);
+    }
+    #[inline(always)]
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.on_packet(now, pkt, out);
+    }
+}
+
+impl Flow for Tcp {
+    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.sender, mail, until, out)
+    }
+    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.receiver, mail, until, out)
+    }
+    fn starts(&self) -> (Time, Time) {
+        (self.sender.deadline(), Time::NEVER)
+    }
+    fn set_path(&mut self, path: &PathState) {
+        self.path = *path;
+    }
+    fn totals(&self) -> Totals {
+        totals(&self.sender)
+    }
+    fn senders(&self, each: &mut dyn FnMut(SenderState)) {
+        show(&self.sender, each);
+    }
+    fn ecn_mode(&self) -> Option<&'static str> {
+        Some(mode(&self.sender, &self.receiver))
+    }
+    fn transfers(&mut self, into: &mut Vec<Transfer>) {
+        into.extend(transfer(&self.sender, &self.receiver, &self.path));
+    }
+    fn unfinished(&self, _since: Time) -> u64 {
+        u64::from(self.sender.bytes().is_some() && self.receiver.completed_at.is_none())
+    }
+}
+
+/// What a sender has counted.
+pub(super) fn totals(sender: &Sender) -> Totals {
+    Totals { acked_bytes: sender.acked_bytes, retransmitted: sender.retransmitted }
+}
+
+/// Shows a sender, with its controller, if it sends and knows its RTT. (After a lost SYN it knows none
+/// until the first ACK of data.)
+pub(super) fn show(sender: &Sender, each: &mut dyn FnMut(SenderState)) {
+    if sender.is_active() && sender.srtt() > Span::ZERO {
+        each(SenderState {
+            cwnd: sender.window().cwnd,
+            srtt: sender.srtt(),
+            controller: Some(&|out| sender.controller().probe(out)),
+        });
+    }
+}
+
+/// How ECN was negotiated.
+pub(super) fn mode(sender: &Sender, receiver: &Receiver) -> &'static str {
+    // SCE is not negotiated: it is there where both ends have it.
+    let sce = sender.answers_sce() && receiver.echoes_sce();
+    if sce { "sce" } else { sender.mode().name() }
+}
+
+/// What the receiver of a flow with an end got, or the client of a connection; `None`: not all of it.
+pub(super) fn transfer(sender: &Sender, receiver: &Receiver, path: &PathState) -> Option<Transfer> {
+    let (bytes, done) = (sender.bytes()?, receiver.completed_at?);
+    let asked_at = receiver.asked_at();
+    let rtt = path.forward + path.back;
+    // Before the first byte of data leaves: the handshake, and of a client its request.
+    let before = if asked_at.is_some() { path.back + rtt } else { rtt };
+    let window = sender.window();
+    let frame = u64::from(window.mtu() + ETHERNET_HEADER);
+    let segments = bytes.div_ceil(u64::from(window.mss));
+    let ideal = path.slowest.map(|(rate, burst)| {
+        before + ideal_transfer(segments, frame, rtt, rate, burst) + path.forward
+    });
+    let group: GroupId = sender.group();
+    Some(Transfer {
+        group,
+        kind: if asked_at.is_some() { TransferKind::Request } else { TransferKind::Flow },
+        start: sender.started_at,
+        bytes: Some(bytes),
+        completion: done.since(sender.started_at),
+        response: Some(done.since(asked_at.unwrap_or(sender.established_at))),
+        ideal,
+        retransmits: Some(sender.retransmitted),
+    })
+}
