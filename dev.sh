@@ -2,7 +2,8 @@
 # Sets everything up in ./.venv (nothing is installed into the system) and does one thing:
 #
 #   ./dev.sh reproduce [STUDY]   build, reproduce a study on the simulator, end in a report
-#   ./dev.sh test [ARGS]         build, run the tests of both languages (ARGS go to pytest)
+#   ./dev.sh test [ARGS]         build, run the quick tests of both languages (ARGS go to pytest)
+#   ./dev.sh test --all [ARGS]   and the slow ones: whole studies, clusters, the kernel where it was built
 #   ./dev.sh lint                formatters, linters and type checker, as CI runs them
 #   ./dev.sh bench               packets per second and instructions per packet
 set -eu
@@ -13,7 +14,7 @@ fail() {
     exit 2
 }
 
-# setup [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
+# setup PROFILE [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
 setup() {
     python=${PYTHON:-python3}
     command -v "$python" >/dev/null || fail "$python is missing: install Python 3.11 or newer, or set PYTHON"
@@ -23,23 +24,46 @@ setup() {
     [ -x .venv/bin/python ] || "$python" -m venv .venv
     [ -x .venv/bin/maturin ] || .venv/bin/python -m pip install --quiet "maturin>=1.9,<2"
     VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
-        .venv/bin/maturin develop --release --quiet ${1:+--extras "$1"}
+        .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
+}
+
+# Both languages at once, as neither fills two cores. What the workspace is built with is what the package is built
+# with, so that the core is compiled once for both.
+run_tests() {
+    pythons=$1 rusts=$2
+    shift 2
+    log=.venv/rust-tests.log
+    cargo test --quiet --profile optimised --workspace --features pyo3/abi3-py311 --tests --no-run
+    cargo test --quiet --profile optimised --workspace --features pyo3/abi3-py311 --tests -- $rusts >"$log" 2>&1 &
+    rust=$!
+    trap 'kill "$rust" 2>/dev/null || :' EXIT
+    status=0
+    .venv/bin/python -m pytest ${pythons:+-m "$pythons"} "$@" || status=$?
+    wait "$rust" || status=$?
+    trap - EXIT
+    cat "$log"
+    exit "$status"
 }
 
 task=${1:-}
 [ $# -eq 0 ] || shift
 case $task in
 reproduce)
-    setup
+    setup release
     exec .venv/bin/l4slab reproduce "${1:-fast-lane}"
     ;;
 test)
-    setup dev
-    cargo test --quiet --profile optimised --package l4slab-core --package l4slab-io
-    exec .venv/bin/python -m pytest "$@"
+    setup optimised dev
+    case ${1:-} in
+    --all)
+        shift
+        run_tests "" --include-ignored "$@"
+        ;;
+    *) run_tests "not slow" "" "$@" ;;
+    esac
     ;;
 lint)
-    setup dev
+    setup optimised dev
     cargo fmt --check
     cargo clippy --quiet --workspace --all-targets -- -D warnings
     .venv/bin/ruff format --check

@@ -54,7 +54,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         memory.rm("/bucket", recursive=True)
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", pytest.param("file", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory://bucket/x" if request.param == "memory" else f"file://{tmp_path}/there/x"
 
@@ -155,8 +155,7 @@ def test_a_killed_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             stderr=subprocess.PIPE,
         )
         before = len(finished(url))
-        deadline = time.monotonic() + 60
-        while len(finished(url)) <= before and process.poll() is None and time.monotonic() < deadline:
+        while len(finished(url)) <= before and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         process.communicate()

@@ -181,6 +181,7 @@ def test_several_files_share_a_folder(tmp_path: Path) -> None:
     assert pl.read_parquet(out / "flows.parquet").group_by("experiment", "run").len()["len"].unique().to_list() == [2]
 
 
+@pytest.mark.slow
 def test_kill_at_random_moments(tmp_path: Path) -> None:
     """Twenty times kill -9: every run is there once, none is lost on the way, the tables are those of a clean run."""
     file = write(tmp_path, rtts=20, trials=5)
@@ -418,7 +419,9 @@ exit $status
 """
 
 
-@pytest.mark.parametrize("size", ["120k", "200k", "300k", "500k"])
+@pytest.mark.parametrize(
+    "size", [*(pytest.param(size, marks=pytest.mark.slow) for size in ("120k", "200k", "500k")), "300k"]
+)
 def test_a_disk_that_is_really_full(tmp_path: Path, size: str) -> None:
     """A small file system of our own: it fills while parts, tables or the report are written."""
     file = write(tmp_path, rtts=5, trials=8)
@@ -456,11 +459,10 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path, sent: signal.Signals) -> 
     process = subprocess.Popen(
         [sys.executable, "-m", "l4slab", "run", str(file), "--out", str(out)], stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while not list(out.glob("parts/*.parquet")) and time.monotonic() < deadline:
+    while process.poll() is None and not list(out.glob("parts/*.parquet")):
         time.sleep(0.05)
     process.send_signal(sent)
-    _, messages = process.communicate(timeout=30)
+    _, messages = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in messages
     assert "finished runs are kept" in messages.splitlines()[-1]

@@ -8,6 +8,8 @@ import pytest
 from l4slab import claims, spec
 from l4slab.studies import study
 
+pytestmark = pytest.mark.slow
+
 FILES = study("safer-dctcp")
 EXPERIMENTS = [spec.load(file) for file in FILES]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
