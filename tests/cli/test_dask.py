@@ -150,7 +150,7 @@ def test_the_scheduler_dies(tmp_path: Path) -> None:
         driver = start(file, out, cluster)
         until(lambda: len(finished(out)) >= 5, driver)
         cluster.scheduler.send_signal(signal.SIGKILL)
-        messages = end(driver, 60)
+        messages = end(driver)
     assert driver.returncode == 1, messages
     (sentence,) = sentences(messages)
     assert "the scheduler is gone; start it and its workers, and give the same command again" in sentence
