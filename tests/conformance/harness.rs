@@ -3,8 +3,9 @@
 
 use l4slab_core::aqm::LinkInfo;
 use l4slab_core::aqm::registry;
-use l4slab_core::aqm::{Aqm, DropReason, Dropped, Gauges, Marks, Pkt, QueueCx};
+use l4slab_core::aqm::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
 use l4slab_core::ecn::Ecn;
+use l4slab_core::probe::Gauges;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::{Span, Time};
 use l4slab_core::units::Rate;

@@ -42,6 +42,7 @@ pub mod twin_codel_af;
 use self::service::{Carried, Service, Window};
 use crate::ecn::Ecn;
 use crate::params::Described;
+use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::units::Rate;
@@ -114,12 +115,6 @@ pub struct LinkInfo {
 pub struct Backlog {
     pub packets: u64,
     pub bytes: u64,
-}
-
-/// Receives named values; a name is a column of the time series, so it ends in its unit (none for
-/// probabilities).
-pub trait Gauges {
-    fn gauge(&mut self, name: &'static str, value: f64);
 }
 
 /// Why a packet was dropped.

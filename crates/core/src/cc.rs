@@ -17,12 +17,11 @@ pub mod reno;
 pub mod reno_sce;
 pub mod sce;
 
-use crate::aqm::Gauges;
+use crate::ecn::EcnSupport;
 use crate::params::Described;
+use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::transport::ecn::EcnSupport;
-use crate::transport::scoreboard::{LostSegment, RateSample};
 
 /// A congestion control.
 pub trait CongestionControl: Send {
@@ -257,4 +256,31 @@ impl Ack {
     pub fn srtt(&self) -> Span {
         Span::from_micros(u64::from(self.srtt8 >> 3))
     }
+}
+
+/// Delivery rate over one ACK: `delivered` segments in `interval`.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct RateSample {
+    /// Segments delivered between the sending of the newest acknowledged segment and now.
+    pub delivered: u32,
+    /// The longer of the send phase and the ACK phase; zero if the sample is void.
+    pub interval: Span,
+    /// The connection's count of delivered segments when that segment was sent.
+    pub prior_delivered: u32,
+    pub app_limited: bool,
+    /// Segments in flight when that segment was sent, and since then found lost and reported as
+    /// marked. Zero unless the controller asks for it.
+    pub tx_in_flight: u32,
+    pub lost: u32,
+    pub delivered_ce: u32,
+}
+
+/// A segment newly found lost.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct LostSegment {
+    /// Segments in flight when it was sent, itself included.
+    pub tx_in_flight: u32,
+    /// Segments found lost since then, itself included.
+    pub lost: u32,
+    pub app_limited: bool,
 }

@@ -30,3 +30,14 @@ impl Ecn {
         self as u8 & 1 == 1
     }
 }
+
+/// What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EcnSupport {
+    Off,
+    Classic,
+    /// Classic, and its receivers echo SCE marks; nothing of that is negotiated (sysctl `tcp_sce`).
+    Sce,
+    AccEcn,
+}

@@ -11,9 +11,6 @@
 //! flow with the smaller number come first, and of one flow those that were sent first. So nothing
 //! depends on where windows begin and end.
 
-use crate::net::impair::Impair;
-use crate::net::inbox::Inbox;
-use crate::net::link::Link;
 use crate::packet::Packet;
 use crate::probe::{SenderState, Totals, Transfer};
 use crate::sack::SackStore;
@@ -158,23 +155,6 @@ pub struct PathState {
     pub back: Span,
     /// Rate and burst of the slowest link; none without links.
     pub slowest: Option<(Rate, u64)>,
-}
-
-/// An element in the network: packets come, and go on in some order.
-pub trait Node: Send {
-    /// When it has something to do even if nothing comes.
-    fn next(&self) -> Time;
-    /// Runs from `now` to `until`, exclusively. What leaves is in `out` with the instant at which it did.
-    fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox);
-    fn as_link(&self) -> Option<&Link> {
-        None
-    }
-    fn as_link_mut(&mut self) -> Option<&mut Link> {
-        None
-    }
-    fn as_impair(&self) -> Option<&Impair> {
-        None
-    }
 }
 
 /// How a set of connections negotiated ECN, and one more; `mixed` where they differ.

@@ -15,12 +15,16 @@
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.
 //! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] records.
-//! * [`time`], [`units`], [`ecn`], [`rng`], [`math`] are the small vocabulary of all of them.
+//! * [`time`], [`units`], [`ecn`], [`rng`], [`math`], [`windowed`], [`error`] are the small vocabulary of all
+//!   of them.
+//!
+//! The modules of one folder, these first, depend on each other without a circle.
 
 pub mod aqm;
 pub mod cc;
 pub mod ecn;
 pub mod element;
+pub mod error;
 pub mod math;
 pub mod net;
 pub mod packet;
@@ -35,3 +39,4 @@ pub mod time;
 pub mod traffic;
 pub mod transport;
 pub mod units;
+pub mod windowed;

@@ -4,5 +4,29 @@ pub mod deadlines;
 pub mod impair;
 pub mod inbox;
 pub mod link;
+mod packet;
 pub mod rewrite;
 pub mod tap;
+
+use self::impair::Impair;
+use self::inbox::Inbox;
+use self::link::Link;
+use crate::element::Outbox;
+use crate::time::Time;
+
+/// An element in the network: packets come, and go on in some order.
+pub trait Node: Send {
+    /// When it has something to do even if nothing comes.
+    fn next(&self) -> Time;
+    /// Runs from `now` to `until`, exclusively. What leaves is in `out` with the instant at which it did.
+    fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox);
+    fn as_link(&self) -> Option<&Link> {
+        None
+    }
+    fn as_link_mut(&mut self) -> Option<&mut Link> {
+        None
+    }
+    fn as_impair(&self) -> Option<&Impair> {
+        None
+    }
+}

@@ -1,10 +1,7 @@
 //! The packet of the simulator: a small `Copy` value that moves through ring buffers.
 
-use crate::aqm::Pkt;
-use crate::aqm::service::Carried;
 use crate::ecn::Ecn;
-use crate::rng::spread;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::units::ETHERNET_HEADER;
 
 /// Number of a flow within a run (a group of `count = n` flows has n of them).
@@ -188,79 +185,5 @@ impl Packet {
     #[inline(always)]
     pub fn is_ack(&self) -> bool {
         self.flags.has(Flags::ACK)
-    }
-}
-
-impl Packet {
-    /// A number for the sending or the receiving host: each flow group has a pair of its own.
-    #[inline]
-    fn host(&self, receiving: bool) -> u32 {
-        u32::from(self.group) << 1 | u32::from(receiving)
-    }
-}
-
-impl Pkt for Packet {
-    #[inline]
-    fn frame_len(&self) -> u32 {
-        u32::from(self.frame_len)
-    }
-    #[inline]
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    #[inline]
-    fn set_ecn(&mut self, ecn: Ecn) {
-        // Queues set ECT(1) as the SCE mark only.
-        self.sce |= ecn == Ecn::Ect1;
-        self.ecn = ecn;
-    }
-    #[inline]
-    fn enqueued_at(&self) -> Time {
-        self.enqueued_at
-    }
-    #[inline]
-    fn flow_hash(&self) -> u32 {
-        spread(self.flow)
-    }
-    #[inline]
-    fn source_hash(&self) -> u32 {
-        spread(self.host(self.flags.has(Flags::ACK)))
-    }
-    #[inline]
-    fn destination_hash(&self) -> u32 {
-        spread(self.host(!self.flags.has(Flags::ACK)))
-    }
-    #[inline]
-    fn dscp(&self) -> u8 {
-        self.dscp
-    }
-    #[inline]
-    fn set_dscp(&mut self, dscp: u8) {
-        self.dscp = dscp;
-    }
-    #[inline]
-    fn corrupt(&mut self) {
-        self.flags = self.flags.with(Flags::CORRUPT);
-    }
-}
-
-impl Carried for Packet {
-    #[inline(always)]
-    fn counted(&self) -> Option<usize> {
-        self.is_payload().then_some(usize::from(self.group))
-    }
-    #[inline(always)]
-    fn is_sce(&self) -> bool {
-        self.sce && self.ecn == Ecn::Ect1
-    }
-    #[inline(always)]
-    fn depart(&mut self, now: Time, sojourn: Span) {
-        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
-        self.queued_ns = self.queued_ns.saturating_add(ns);
-        self.enqueued_at = now;
-    }
-    #[inline(always)]
-    fn queued(&self) -> Span {
-        Span(u64::from(self.queued_ns))
     }
 }

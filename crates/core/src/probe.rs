@@ -1,6 +1,5 @@
 //! Recording: counters, distributions and time series. Nothing per packet is kept.
 
-use crate::aqm::Gauges;
 use crate::packet::GroupId;
 use crate::time::{Span, Time};
 
@@ -122,6 +121,12 @@ pub struct SenderState<'a> {
     pub srtt: Span,
     /// Tells its controller's inner state, if that is of interest.
     pub controller: Option<&'a Probe<'a>>,
+}
+
+/// Receives named values; a name is a column of the time series, so it ends in its unit (none for
+/// probabilities).
+pub trait Gauges {
+    fn gauge(&mut self, name: &'static str, value: f64);
 }
 
 /// Tells inner state.

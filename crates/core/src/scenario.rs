@@ -1,13 +1,14 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use crate::aqm::netem::NetemConfig;
-use crate::aqm::registry::{self as qdiscs, QdiscConfig};
+use crate::aqm::registry::QdiscConfig;
 use crate::ecn::Ecn;
-use crate::params::Gauge;
+use crate::error::ScenarioError;
+use crate::params::{self, Gauge};
 use crate::traffic::{self, Traffic};
 
 /// A run. Times are nanoseconds, rates bits per second, sizes bytes.
@@ -48,7 +49,7 @@ fn default_burst() -> u64 {
 pub struct LinkSpec {
     pub name: String,
     pub rate_bps: u64,
-    pub qdisc: String,
+    pub qdisc: QdiscConfig,
     #[serde(default = "default_burst")]
     pub burst_bytes: u64,
 }
@@ -126,7 +127,7 @@ pub struct Change {
     #[serde(default)]
     pub rate_bps: Option<u64>,
     #[serde(default)]
-    pub qdisc: Option<String>,
+    pub qdisc: Option<QdiscConfig>,
 }
 
 /// Which side of a link.
@@ -156,10 +157,16 @@ pub struct Rewrite {
 pub struct ImpairSpec {
     pub name: String,
     /// In `tc`'s words, without "netem" itself.
-    pub netem: String,
+    #[serde(deserialize_with = "netem")]
+    pub netem: NetemConfig,
     pub before: String,
     #[serde(default)]
     pub direction: Direction,
+}
+
+fn netem<'de, D: Deserializer<'de>>(from: D) -> Result<NetemConfig, D::Error> {
+    let words = String::deserialize(from)?;
+    params::read_words(words.split_whitespace()).map_err(D::Error::custom)
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -170,11 +177,6 @@ pub enum Direction {
     Reverse,
     Both,
 }
-
-/// What is wrong with a run, in one sentence.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct ScenarioError(pub String);
 
 fn wrong<T>(sentence: impl Into<String>) -> Result<T, ScenarioError> {
     Err(ScenarioError(sentence.into()))
@@ -193,14 +195,13 @@ impl Run {
     }
 
     /// The columns of the time series that its queues and controllers add.
-    pub fn gauges(&self) -> Result<Vec<Gauge>, ScenarioError> {
+    pub fn gauges(&self) -> Vec<Gauge> {
         let mut all = Vec::new();
         let later = self.at.iter().filter_map(|change| change.qdisc.as_ref());
-        for qdisc in self.links.iter().map(|link| &link.qdisc).chain(later) {
-            all.extend(parse_qdisc(qdisc)?.gauges());
-        }
+        let qdiscs = self.links.iter().map(|link| &link.qdisc).chain(later);
+        all.extend(qdiscs.flat_map(QdiscConfig::gauges));
         all.extend(self.flows.iter().flat_map(|flow| flow.traffic.gauges()));
-        Ok(all)
+        all
     }
 
     /// Finds a link by name.
@@ -225,16 +226,12 @@ impl Run {
             if l.rate_bps == 0 {
                 return wrong(format!("link \"{}\": rate must be above 0", l.name));
             }
-            parse_qdisc(&l.qdisc)?;
         }
         for f in &self.flows {
             self.check_flow(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
         }
         for c in &self.at {
             self.link(&c.link)?;
-            if let Some(q) = &c.qdisc {
-                parse_qdisc(q)?;
-            }
             if c.rate_bps == Some(0) {
                 return wrong(format!("link \"{}\": rate must be above 0", c.link));
             }
@@ -247,7 +244,6 @@ impl Run {
         }
         for i in &self.impairs {
             self.link(&i.before)
-                .and_then(|_| i.config())
                 .map_err(|e| ScenarioError(format!("impair \"{}\": {e}", i.name)))?;
         }
         if self.impairs.len() > 100 {
@@ -270,19 +266,5 @@ impl Run {
             self.link(name)?;
         }
         Ok(())
-    }
-}
-
-/// Reads a tc string.
-pub fn parse_qdisc(text: &str) -> Result<QdiscConfig, ScenarioError> {
-    qdiscs::parse(text).map_err(|e| ScenarioError(e.to_string()))
-}
-
-impl ImpairSpec {
-    pub fn config(&self) -> Result<NetemConfig, ScenarioError> {
-        match parse_qdisc(&format!("netem {}", self.netem))? {
-            QdiscConfig::Netem(config) => Ok(config),
-            other => unreachable!("netem was read as {}", other.canonical()),
-        }
     }
 }

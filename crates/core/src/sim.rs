@@ -14,13 +14,14 @@ use taps::Taps;
 
 use crate::aqm::registry::QdiscConfig;
 use crate::element::{Flow, Mail, NOBODY, Outbox, PathState};
+use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
 use crate::net::link::Link;
 use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, Packet};
 use crate::probe::Series;
-use crate::scenario::{Run, ScenarioError};
+use crate::scenario::Run;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 

@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::element::Flow;
+use crate::error::ScenarioError;
 use crate::packet::{FlowId, GroupId};
 use crate::params::Gauge;
-use crate::scenario::ScenarioError;
 use crate::time::Time;
 
 /// What a flow is told of its place in the run.

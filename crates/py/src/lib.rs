@@ -100,8 +100,8 @@ fn transfers<'py>(
 /// A ValueError says what is wrong with the run.
 #[pyfunction]
 fn gauges(run_json: &str) -> PyResult<Vec<&'static str>> {
-    let all = Run::from_json(run_json).and_then(|run| run.gauges()).map_err(refused)?;
-    Ok(all.iter().map(|gauge| gauge.name).collect())
+    let run = Run::from_json(run_json).map_err(refused)?;
+    Ok(run.gauges().iter().map(|gauge| gauge.name).collect())
 }
 
 /// All queue disciplines: name, summary, parameters, gauges, and what Linux has of them.

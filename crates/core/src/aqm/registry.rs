@@ -1,5 +1,7 @@
 //! All queue disciplines by name. To add one: write its file, add its line to [`qdiscs!`].
 
+use serde::Deserialize;
+
 use super::{
     Aqm, LinkInfo, Pkt, Qdisc, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2,
     dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, pi2, pie, red, tbf,
@@ -47,6 +49,13 @@ pub fn parse(text: &str) -> Result<QdiscConfig, Refused> {
     })
 }
 
+impl TryFrom<String> for QdiscConfig {
+    type Error = Refused;
+    fn try_from(text: String) -> Result<QdiscConfig, Refused> {
+        parse(&text)
+    }
+}
+
 /// A random string that [`parse`] reads, of the queue of this name.
 pub fn random_string(name: &str, rng: &mut Rng) -> String {
     let strings = std::iter::repeat_with(|| random_named(name, rng).expect("a registered queue"));
@@ -58,7 +67,8 @@ pub fn random_string(name: &str, rng: &mut Rng) -> String {
 macro_rules! qdiscs {
     ($($variant:ident($config:ty)),* $(,)?) => {
         /// The parameters of any queue.
-        #[derive(Clone, PartialEq, Debug)]
+        #[derive(Clone, PartialEq, Debug, Deserialize)]
+        #[serde(try_from = "String")]
         pub enum QdiscConfig {
             $($variant($config)),*
         }

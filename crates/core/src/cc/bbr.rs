@@ -10,12 +10,12 @@ use self::model::{
     GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
 use super::{Ack, Congestion, CongestionControl, Controller, INITIAL_WINDOW, Window};
-use crate::aqm::Gauges;
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge, gauge};
+use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::transport::windowed::WindowedMax;
+use crate::windowed::WindowedMax;
 
 /// Rounds over which the largest rate is taken: a gain cycle and two more.
 const RATE_ROUNDS: u32 = 10;

@@ -21,13 +21,13 @@ use super::bbr::model::{
     FULL_RATE_ROUNDS, GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
 use super::{
-    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, INITIAL_WINDOW, Window, bbr,
+    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, INITIAL_WINDOW, LostSegment,
+    Window, bbr,
 };
-use crate::aqm::Gauges;
 use crate::params::{Described, Gauge, gauge};
+use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::transport::scoreboard::LostSegment;
 
 /// 4 ln 2: the least gain that doubles the rate in each round with smooth growth.
 const STARTUP_PACING_GAIN: u32 = ONE * 277 / 100 + 1;

@@ -9,10 +9,10 @@
 //! the first loss the window grows at least 5 % per round trip.
 
 use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Window};
-use crate::aqm::Gauges;
 use crate::math;
 use crate::params::kinds::{Spec, choice, count, fraction, nested, params, switch};
 use crate::params::{Described, Gauge, gauge};
+use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
 /// beta = 717/1024 = 0.7 (RFC 9438, 4.6); also for ECN.

@@ -14,9 +14,9 @@
 use super::cubic::{self, BETA, Common, Cubic};
 use super::sce::{self, RecentSce, leave_slow_start};
 use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, MIN_WINDOW, Window};
-use crate::aqm::Gauges;
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge};
+use crate::probe::Gauges;
 use crate::time::Time;
 
 /// The factor on CE is 7/8 if SCE was seen lately.

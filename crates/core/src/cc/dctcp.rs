@@ -7,9 +7,9 @@ use super::reno::{self, Reno};
 use super::{
     Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, MIN_WINDOW, Window,
 };
-use crate::aqm::Gauges;
 use crate::params::kinds::{count, params};
 use crate::params::{Described, Gauge, gauge};
+use crate::probe::Gauges;
 use crate::time::Time;
 
 /// alpha = 1.

@@ -18,8 +18,8 @@ pub use self::options::Options;
 use self::options::{Config, Fraction, MTU_REFERENCE, Mode, Scaling};
 use super::reno::Reno;
 use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, Window};
-use crate::aqm::Gauges;
 use crate::packet::TCP_IP_HEADERS;
+use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
 /// Gain of the estimate: g = 1/16.

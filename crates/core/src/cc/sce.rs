@@ -13,8 +13,8 @@
 //! comments name are TCP's target in CWR. Marks that arrive while TCP reduces are not answered apart.
 
 use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
-use crate::aqm::Gauges;
 use crate::params::{Gauge, gauge};
+use crate::probe::Gauges;
 use crate::time::Time;
 
 /// A CE mark takes 1/2^2 of the window, 1/2^3 if there were SCE marks lately.

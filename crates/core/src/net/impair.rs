@@ -1,11 +1,12 @@
 //! An impairment: a netem of its own before a link, without a shaper behind it. Packets leave it as
 //! soon as it lets go of them.
 
+use super::Node;
 use super::inbox::Inbox;
 use super::link::Totals;
 use crate::aqm::netem::{Netem, NetemConfig};
 use crate::aqm::{Aqm, Dropped, QueueCx};
-use crate::element::{Node, Outbox};
+use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::time::Time;

@@ -1,10 +1,11 @@
 //! A link: a queue discipline, the token bucket behind it, and what is counted at both.
 
+use super::Node;
 use super::inbox::Inbox;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
 use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
-use crate::element::{Node, Outbox};
+use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::probe::{Distribution, Range};
 use crate::rng::Rng;

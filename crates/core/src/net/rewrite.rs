@@ -1,8 +1,9 @@
 //! Rewriting of the ECN field, at a place of one group's path.
 
+use super::Node;
 use super::inbox::Inbox;
 use crate::ecn::Ecn;
-use crate::element::{Node, Outbox};
+use crate::element::Outbox;
 use crate::time::Time;
 
 /// What carries `from` goes on with `to`; of several rules the first that fits.

@@ -1,6 +1,7 @@
 //! The elements between the hosts, in the order in which packets meet them.
 
-use crate::element::{Node, Outbox};
+use crate::element::Outbox;
+use crate::net::Node;
 use crate::net::impair::Impair;
 use crate::net::inbox::Inbox;
 use crate::net::link::Link;

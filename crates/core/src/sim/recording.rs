@@ -5,12 +5,11 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::{Path, Simulation};
-use crate::aqm::Gauges;
 use crate::aqm::service::Passed;
 use crate::element::common_mode;
 use crate::net::link::{Link, QueueReport, QueueSample};
 use crate::net::tap::Tap;
-use crate::probe::{Distribution, SenderState, Series, Totals, Transfer, TransferKind};
+use crate::probe::{Distribution, Gauges, SenderState, Series, Totals, Transfer, TransferKind};
 use crate::scenario::FlowSpec;
 use crate::time::Span;
 

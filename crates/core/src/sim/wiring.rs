@@ -4,7 +4,9 @@ use super::recording::Group;
 use super::taps::Taps;
 use super::{Deed, Network, Path, Seat, Simulation};
 use crate::aqm::service::TokenBucket;
-use crate::element::{NOBODY, Node, Outbox};
+use crate::element::{NOBODY, Outbox};
+use crate::error::ScenarioError;
+use crate::net::Node;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
 use crate::net::link::Link;
@@ -13,7 +15,7 @@ use crate::net::tap::Tap;
 use crate::packet::GroupId;
 use crate::probe::Series;
 use crate::rng::Rng;
-use crate::scenario::{Direction, FlowSpec, Run, ScenarioError, Side, parse_qdisc};
+use crate::scenario::{Direction, FlowSpec, Run, Side};
 use crate::time::{Span, Time};
 use crate::traffic::Place;
 use crate::units::{MTU_FRAME, Rate};
@@ -45,11 +47,10 @@ impl Wiring<'_> {
 
     fn add_impairs(&mut self) -> Result<(), ScenarioError> {
         for (i, spec) in self.run.impairs.iter().enumerate() {
-            let config = spec.config()?;
             let mut element = |not: Direction, stream: &str| {
                 (spec.direction != not).then(|| {
                     let rng = Rng::stream(self.run.seed, stream, i as u64);
-                    self.add(Box::new(Impair::new(config.clone(), rng)))
+                    self.add(Box::new(Impair::new(spec.netem.clone(), rng)))
                 })
             };
             let forward = element(Direction::Reverse, "impair");
@@ -93,7 +94,7 @@ impl Wiring<'_> {
     }
 
     /// The links. `groups` have their paths.
-    fn links(&self, groups: &[Group]) -> Result<Vec<Box<dyn Node>>, ScenarioError> {
+    fn links(&self, groups: &[Group]) -> Vec<Box<dyn Node>> {
         let mut nodes: Vec<Box<dyn Node>> = Vec::new();
         for (i, l) in self.run.links.iter().enumerate() {
             let crossings: Vec<_> = groups
@@ -106,10 +107,9 @@ impl Wiring<'_> {
                 .collect();
             let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
             let rng = Rng::stream(self.run.seed, "link", i as u64);
-            let qdisc = parse_qdisc(&l.qdisc)?;
-            nodes.push(Box::new(Link::new(l.name.clone(), bucket, &qdisc, rng, &crossings)));
+            nodes.push(Box::new(Link::new(l.name.clone(), bucket, &l.qdisc, rng, &crossings)));
         }
-        Ok(nodes)
+        nodes
     }
 }
 
@@ -175,7 +175,7 @@ impl<T: Tap> Simulation<T> {
                 first_and_last,
             ));
         }
-        let mut nodes = wiring.links(&groups)?;
+        let mut nodes = wiring.links(&groups);
         nodes.append(&mut wiring.others);
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =
@@ -218,7 +218,7 @@ fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
             agenda.push((at, Deed::Rate(link, Rate::from_bps(bps))));
         }
         if let Some(q) = &c.qdisc {
-            agenda.push((at, Deed::Qdisc(link, parse_qdisc(q)?)));
+            agenda.push((at, Deed::Qdisc(link, q.clone())));
         }
     }
     agenda.sort_by_key(|(at, _)| *at);

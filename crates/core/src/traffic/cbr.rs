@@ -5,9 +5,9 @@ use serde::Deserialize;
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
 use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::error::ScenarioError;
 use crate::packet::{Flags, Packet, UDP_IP_HEADERS};
 use crate::probe::Totals;
-use crate::scenario::ScenarioError;
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 

@@ -4,21 +4,19 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::web::ideal_transfer;
 use super::{Place, Traffic, WireKind};
-use crate::cc::EcnWish;
 use crate::cc::registry::{self as controllers, ControllerConfig};
-use crate::ecn::Ecn;
+use crate::cc::{EcnWish, INITIAL_WINDOW};
+use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, End, Flow, Mail, Outbox, PathState};
 use crate::packet::{FlowId, GroupId, Packet};
 use crate::params::{Gauge, Refused};
 use crate::probe::{SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::transport::ecn::EcnSupport;
 use crate::transport::receiver::{Echo, Receiver};
 use crate::transport::sender::{Sender, SenderConfig};
-use crate::units::ETHERNET_HEADER;
+use crate::units::{ETHERNET_HEADER, Rate};
 
 /// What the hosts of a connection are like.
 #[derive(Clone, Debug, Deserialize)]
@@ -252,4 +250,43 @@ pub(super) fn transfer(sender: &Sender, receiver: &Receiver, path: &PathState) -
         ideal,
         retransmits: Some(sender.retransmitted),
     })
+}
+
+/// How soon `segments` could be delivered from the start of the first on, if nothing but slow start and
+/// the rate limited them: a window of ten segments, which doubles each round trip until it fills the
+/// path. `frame` bytes each; the shaper lets `burst` bytes and one more packet go at once.
+fn ideal_transfer(segments: u64, frame: u64, rtt: Span, rate: Rate, burst: u64) -> Span {
+    let mut window = u64::from(INITIAL_WINDOW);
+    let (mut left, mut begun) = (segments.max(1), Span::ZERO);
+    while left > window && rate.time_for(frame * window) <= rtt {
+        begun += rtt;
+        left -= window;
+        window *= 2;
+    }
+    begun + rate.time_for((frame * (left - 1)).saturating_sub(burst))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ideal_times_by_hand() {
+        let (rtt, rate) = (Span::from_millis(10), Rate::from_bps(12_000_000)); // 1 ms per 1500 B
+        let ms = |segments| ideal_transfer(segments, 1500, rtt, rate, 0).as_millis_f64();
+        assert_eq!((ms(1), ms(10)), (0.0, 9.0));
+        // Ten segments fill 10 ms exactly.
+        assert_eq!((ms(11), ms(30), ms(31)), (10.0, 29.0, 30.0));
+        // At 100 ms, windows of 10, 20, 40 and 80; the next one fills the path.
+        let ms = |segments| {
+            ideal_transfer(segments, 1500, Span::from_millis(100), rate, 0).as_millis_f64()
+        };
+        assert_eq!((ms(10), ms(11), ms(30), ms(31), ms(70)), (9.0, 100.0, 119.0, 200.0, 239.0));
+        assert_eq!(
+            (ms(71), ms(150), ms(151), ms(310), ms(400)),
+            (300.0, 379.0, 400.0, 559.0, 649.0)
+        );
+        // The bucket holds one packet: the second leaves with the first.
+        assert_eq!(ideal_transfer(3, 1500, rtt, rate, 1500), Span::from_millis(1));
+    }
 }

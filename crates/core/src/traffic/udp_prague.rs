@@ -11,10 +11,10 @@ use serde::Deserialize;
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
 use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::error::ScenarioError;
 use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
 use crate::params::{Gauge, gauge};
 use crate::probe::{SenderState, Totals};
-use crate::scenario::ScenarioError;
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 

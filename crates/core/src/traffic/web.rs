@@ -9,17 +9,15 @@ use serde::Deserialize;
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Place, Traffic};
-use crate::cc::INITIAL_WINDOW;
 use crate::element::{End, Flow, Mail, Outbox, PathState, catch_up, common_mode};
+use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{FlowId, GroupId, Packet};
 use crate::probe::{SenderState, Totals, Transfer};
 use crate::rng::Rng;
-use crate::scenario::ScenarioError;
 use crate::time::{Span, Time};
 use crate::transport::receiver::Receiver;
 use crate::transport::sender::Sender;
-use crate::units::Rate;
 
 /// The sizes of web objects in the DualQ evaluations ("Dual Queue Coupled AQM", section V).
 pub const ALPHA: f64 = 0.9;
@@ -307,20 +305,6 @@ impl Flow for Web {
     }
 }
 
-/// How soon `segments` could be delivered from the start of the first on, if nothing but slow start and
-/// the rate limited them: a window of ten segments, which doubles each round trip until it fills the
-/// path. `frame` bytes each; the shaper lets `burst` bytes and one more packet go at once.
-pub fn ideal_transfer(segments: u64, frame: u64, rtt: Span, rate: Rate, burst: u64) -> Span {
-    let mut window = u64::from(INITIAL_WINDOW);
-    let (mut left, mut begun) = (segments.max(1), Span::ZERO);
-    while left > window && rate.time_for(frame * window) <= rtt {
-        begun += rtt;
-        left -= window;
-        window *= 2;
-    }
-    begun + rate.time_for((frame * (left - 1)).saturating_sub(burst))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,25 +346,5 @@ mod tests {
         for (q, size) in [(0.5, 2155.0), (0.9, 12_700.0), (0.99, 136_500.0), (0.999, 637_000.0)] {
             assert!((at(q) / size - 1.0).abs() < 0.02, "{q}: {}", at(q));
         }
-    }
-
-    #[test]
-    fn ideal_times_by_hand() {
-        let (rtt, rate) = (Span::from_millis(10), Rate::from_bps(12_000_000)); // 1 ms per 1500 B
-        let ms = |segments| ideal_transfer(segments, 1500, rtt, rate, 0).as_millis_f64();
-        assert_eq!((ms(1), ms(10)), (0.0, 9.0));
-        // Ten segments fill 10 ms exactly.
-        assert_eq!((ms(11), ms(30), ms(31)), (10.0, 29.0, 30.0));
-        // At 100 ms, windows of 10, 20, 40 and 80; the next one fills the path.
-        let ms = |segments| {
-            ideal_transfer(segments, 1500, Span::from_millis(100), rate, 0).as_millis_f64()
-        };
-        assert_eq!((ms(10), ms(11), ms(30), ms(31), ms(70)), (9.0, 100.0, 119.0, 200.0, 239.0));
-        assert_eq!(
-            (ms(71), ms(150), ms(151), ms(310), ms(400)),
-            (300.0, 379.0, 400.0, 559.0, 649.0)
-        );
-        // The bucket holds one packet: the second leaves with the first.
-        assert_eq!(ideal_transfer(3, 1500, rtt, rate, 1500), Span::from_millis(1));
     }
 }

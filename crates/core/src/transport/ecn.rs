@@ -1,21 +1,10 @@
 //! ECN between the ends: negotiation (RFC 3168, RFC 9768 section 3.1) and AccECN feedback
 //! (RFC 9768 section 3.2) as Linux 7.2 does them; SCE as its kernel tree does (github.com/chromi/sce).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, EcnSupport};
 use crate::packet::{EcnBytes, TcpBits};
-
-/// What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EcnSupport {
-    Off,
-    Classic,
-    /// Classic, and its receivers echo SCE marks; nothing of that is negotiated (sysctl `tcp_sce`).
-    Sce,
-    AccEcn,
-}
 
 /// What a connection ended up with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -289,8 +278,8 @@ impl AccEcnSender {
 
 #[cfg(test)]
 mod tests {
-    use super::EcnSupport::{AccEcn, Classic, Off, Sce};
     use super::*;
+    use crate::ecn::EcnSupport::{AccEcn, Classic, Off, Sce};
 
     /// What sender and receiver support, and what the connection ends up with (both sides).
     #[test]

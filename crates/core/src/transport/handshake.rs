@@ -1,8 +1,8 @@
 //! The SYN, of a sender that opens its connection itself and of a client.
 
-use super::ecn::{self, EcnSupport};
+use super::ecn;
 use super::wheel;
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, EcnSupport};
 use crate::packet::{Flags, FlowId, GroupId, Packet, SYN_FRAME};
 use crate::time::{Span, Time};
 

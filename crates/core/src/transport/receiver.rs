@@ -1,9 +1,11 @@
 //! The receiving end: reassembly, SACK, delayed and quick ACKs, ECN feedback.
 
-use super::client::Client;
-use super::ecn::{self, AccEcnReceiver, EcnMode, EcnSupport};
+mod client;
+
+use self::client::Client;
+use super::ecn::{self, AccEcnReceiver, EcnMode};
 use super::wheel;
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, EcnSupport};
 use crate::element::Outbox;
 use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
@@ -172,7 +174,7 @@ pub struct Receiver {
     ack_now: bool,
     window: WindowTuning,
     pub received_bytes: u64,
-    pub(super) client: Option<Client>,
+    client: Option<Client>,
     /// When the client asks again.
     pub(super) client_at: Time,
 }

@@ -1,8 +1,8 @@
 //! Round-trip time: the estimator of RFC 6298 in Linux's form, the retransmission timeout, and the
 //! windowed minimum.
 
-use super::windowed::WindowedMin;
 use crate::time::{Span, Time};
+use crate::windowed::WindowedMin;
 
 /// Floor of the deviation term, hence of the timeout above srtt (RFC 6298 says 1 s; Linux 200 ms).
 pub const RTO_MIN: Span = Span::from_millis(200);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::cc::{LostSegment, RateSample};
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
@@ -45,16 +46,6 @@ struct Sending {
     ce: u32,
 }
 
-/// A segment newly found lost.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct LostSegment {
-    /// Segments in flight when it was sent, itself included.
-    pub tx_in_flight: u32,
-    /// Segments found lost since then, itself included.
-    pub lost: u32,
-    pub app_limited: bool,
-}
-
 /// Longer than 4.29 s counts as this.
 fn short(span: Span) -> u32 {
     u32::try_from(span.0).unwrap_or(u32::MAX)
@@ -82,23 +73,6 @@ pub struct Delivery {
     pub first_sent_at: Time,
     /// Segments in flight, of the last one sent while the application had no data; 0: not limited.
     pub app_limited_until: u32,
-}
-
-/// Delivery rate over one ACK: `delivered` segments in `interval`.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct RateSample {
-    /// Segments delivered between the sending of the newest acknowledged segment and now.
-    pub delivered: u32,
-    /// The longer of the send phase and the ACK phase; zero if the sample is void.
-    pub interval: Span,
-    /// `Delivery::segments` when that segment was sent.
-    pub prior_delivered: u32,
-    pub app_limited: bool,
-    /// Segments in flight when that segment was sent, and since then found lost and reported as
-    /// marked. Zero unless the controller asks for it.
-    pub tx_in_flight: u32,
-    pub lost: u32,
-    pub delivered_ce: u32,
 }
 
 /// What an ACK told, gathered while segments are taken off.

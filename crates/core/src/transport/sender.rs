@@ -1,15 +1,18 @@
 //! The sending end: connection set-up, transmission under window and pacing, and the retransmission
-//! timer. What an ACK sets off is in [`super::recovery`].
+//! timer. What an ACK sets off is in `recovery`.
 
-use super::ecn::{self, AccEcnSender, EcnMode, EcnSupport};
+mod passive;
+mod recovery;
+
+use self::recovery::{CaState, Recovery};
+use super::ecn::{self, AccEcnSender, EcnMode};
 use super::handshake;
-use super::recovery::{CaState, Recovery};
 use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
 use super::scoreboard::Scoreboard;
 use super::stream::{Mark, Stream};
 use super::wheel;
 use crate::cc::{Ack, CongestionControl, EcnWish, INITIAL_WINDOW, Window};
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, EcnSupport};
 use crate::element::Outbox;
 use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, Stamp, TCP_IP_HEADERS, TcpBits,

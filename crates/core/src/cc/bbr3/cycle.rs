@@ -1,9 +1,8 @@
 //! Probing for more: the bound that it moves, and the cycle of phases.
 
 use super::{AckPhase, Bbr3, Flight, GAIN_BITS, ONE, Phase, UNSET, part};
-use crate::cc::{Ack, Window};
+use crate::cc::{Ack, LostSegment, Window};
 use crate::time::Time;
-use crate::transport::scoreboard::LostSegment;
 
 /// Until the next probe: 2 to 3 s, or as many rounds as Reno would need to come back, 62 to 63 at most.
 const PROBE_WAIT_US: u64 = 2_000_000;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::transport::scoreboard::RateSample;
+use crate::cc::RateSample;
 
 /// A path of `rate` segments per ms and `rtt_us`, as one ACK per round trip tells of it.
 struct Path {

@@ -1,15 +1,13 @@
 //! The receiving end as a client: it opens the connection and asks, and its request is repeated until
 //! data comes.
 
-use super::ecn::{self, EcnSupport};
-use super::handshake;
-use super::receiver::{Echo, Receiver};
-use super::rtt::{RTO_MAX, RttEstimator};
-use super::wheel;
-use crate::ecn::Ecn;
+use super::{Echo, Receiver};
+use crate::ecn::{Ecn, EcnSupport};
 use crate::element::Outbox;
 use crate::packet::{ACK_FRAME, Flags, Packet, Stamp};
 use crate::time::Time;
+use crate::transport::rtt::{RTO_MAX, RttEstimator};
+use crate::transport::{ecn, handshake, wheel};
 
 /// Payload of a request, bytes.
 const REQUEST: u32 = 200;

@@ -6,10 +6,9 @@ use std::ops::Range;
 
 use super::*;
 use crate::cc::reno::Reno;
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, EcnSupport};
 use crate::packet::{ACK_FRAME, Stamp};
 use crate::sack::Block;
-use crate::transport::ecn::EcnSupport;
 use crate::transport::sender::SenderConfig;
 
 const RTT: u64 = 100;

@@ -1,15 +1,15 @@
 //! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
-use super::ecn::{self, EcnMode};
-use super::scoreboard::{AckOutcome, REORDERING_DEFAULT};
-use super::sender::{Push, Sender, TIMEOUT_MIN, Timer};
-use super::wheel;
+use super::{Push, Sender, TIMEOUT_MIN, Timer};
 use crate::cc::{Ack, Congestion, Feedback, SSTHRESH_INFINITE};
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, TcpBits};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
+use crate::transport::ecn::{self, EcnMode};
+use crate::transport::scoreboard::{AckOutcome, REORDERING_DEFAULT};
+use crate::transport::wheel;
 
 /// Congestion state of a connection.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -1,13 +1,13 @@
 //! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
 
-use super::ecn::{self, EcnMode};
-use super::handshake;
-use super::sender::{Phase, Push, Sender, Timer};
+use super::{Phase, Push, Sender, Timer};
 use crate::cc::EcnWish;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, SYN_FRAME};
 use crate::time::Time;
+use crate::transport::ecn::{self, EcnMode};
+use crate::transport::handshake;
 
 impl Sender {
     /// Waits for a client that opens the connection at `now`.

@@ -1,0 +1,82 @@
+//! The simulator's packet as queues and links see it.
+
+use crate::aqm::Pkt;
+use crate::aqm::service::Carried;
+use crate::ecn::Ecn;
+use crate::packet::{Flags, Packet};
+use crate::rng::spread;
+use crate::time::{Span, Time};
+
+impl Packet {
+    /// A number for the sending or the receiving host: each flow group has a pair of its own.
+    #[inline]
+    fn host(&self, receiving: bool) -> u32 {
+        u32::from(self.group) << 1 | u32::from(receiving)
+    }
+}
+
+impl Pkt for Packet {
+    #[inline]
+    fn frame_len(&self) -> u32 {
+        u32::from(self.frame_len)
+    }
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    #[inline]
+    fn set_ecn(&mut self, ecn: Ecn) {
+        // Queues set ECT(1) as the SCE mark only.
+        self.sce |= ecn == Ecn::Ect1;
+        self.ecn = ecn;
+    }
+    #[inline]
+    fn enqueued_at(&self) -> Time {
+        self.enqueued_at
+    }
+    #[inline]
+    fn flow_hash(&self) -> u32 {
+        spread(self.flow)
+    }
+    #[inline]
+    fn source_hash(&self) -> u32 {
+        spread(self.host(self.flags.has(Flags::ACK)))
+    }
+    #[inline]
+    fn destination_hash(&self) -> u32 {
+        spread(self.host(!self.flags.has(Flags::ACK)))
+    }
+    #[inline]
+    fn dscp(&self) -> u8 {
+        self.dscp
+    }
+    #[inline]
+    fn set_dscp(&mut self, dscp: u8) {
+        self.dscp = dscp;
+    }
+    #[inline]
+    fn corrupt(&mut self) {
+        self.flags = self.flags.with(Flags::CORRUPT);
+    }
+}
+
+impl Carried for Packet {
+    #[inline(always)]
+    fn counted(&self) -> Option<usize> {
+        self.is_payload().then_some(usize::from(self.group))
+    }
+    #[inline(always)]
+    fn is_sce(&self) -> bool {
+        self.sce && self.ecn == Ecn::Ect1
+    }
+    #[inline(always)]
+    fn depart(&mut self, now: Time, sojourn: Span) {
+        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
+        self.queued_ns = self.queued_ns.saturating_add(ns);
+        self.enqueued_at = now;
+    }
+    #[inline(always)]
+    fn queued(&self) -> Span {
+        Span(u64::from(self.queued_ns))
+    }
+}
