@@ -180,7 +180,7 @@ def thresholds_series() -> list[dict[str, Any]]:
                     | {"link": "bottleneck", "queue": "all"}
                     | {"p_c": 0.11 if above else 0.09, "p_prime": 0.55 if above else 0.45}
                 )
-                swing = 0 if load > begins else 0.02 * (-1) ** (step + 1)
+                swing = 0 if load > begins else 0.02 * (-1) ** step
                 rows.append(label | {"flow": "udp", "sent_packets": 1e4, "dropped_packets": 1e4 * (excess + swing)})
     return rows
 
