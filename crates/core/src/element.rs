@@ -7,9 +7,9 @@
 //! at which it arrives at the next.
 //!
 //! Of two things at one instant, at a link the timer of the queue comes first, then what can leave, then
-//! what arrives; at a host packets come before timers; and of packets that arrive together those of the
-//! flow with the smaller number come first, and of one flow those that were sent first. So nothing
-//! depends on where windows begin and end.
+//! what arrives; at a host packets come before timers. Of packets that arrive together those of hosts come
+//! first, by the number of the flow, and of one flow those that were sent first; then those of other
+//! elements, in the order in which these let go of them. So nothing depends on where windows begin and end.
 
 use crate::packet::Packet;
 use crate::probe::{SenderState, Totals, Transfer};

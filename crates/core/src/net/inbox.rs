@@ -7,7 +7,8 @@ use crate::packet::Packet;
 use crate::time::Time;
 
 /// Packets on their way to an element: those of hosts come in the order of flows, those of other elements
-/// after them, and are taken in the order of their arrival, together ones in that of flows.
+/// after them, and are taken in the order of their arrival. Of those that arrive together the hosts' come
+/// first, in the order of flows, then those of other elements as these let go of them.
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Not in order.
@@ -60,13 +61,17 @@ impl Inbox {
         self.keys.push(u64::MAX);
     }
 
-    /// Those that arrive together go by flow.
+    /// Those of hosts that arrive together go by flow. An element's packets keep its order, such as that of
+    /// a netem that lets go of many at once.
     #[cold]
     fn order_ties(&mut self) {
         let packets = &self.packets;
-        let flow = |key: &u64| packets[place(*key)].flow;
+        let rank = |key: &u64| {
+            let pkt = &packets[place(*key)];
+            if pkt.hop == 0 { (false, pkt.flow) } else { (true, 0) }
+        };
         for together in self.keys.chunk_by_mut(|a, b| a >> PLACE_BITS == b >> PLACE_BITS) {
-            together.sort_by_key(flow);
+            together.sort_by_key(rank);
         }
     }
 
@@ -193,6 +198,24 @@ mod tests {
                 assert!(keys == expected, "{n} {range}");
             }
         }
+    }
+
+    /// What an element lets go of at once stays in its order, behind what hosts send.
+    #[test]
+    fn an_elements_packets_keep_their_order() {
+        let packet = |flow, hop| {
+            let mut p = Packet::new(flow, 0, Flags::UDP, 100, Ecn::NotEct);
+            (p.enqueued_at, p.hop) = (Time(5), hop);
+            p
+        };
+        let mut inbox = Inbox::default();
+        inbox.packets.push(packet(3, 0));
+        for flow in [2, 0, 1, 0] {
+            inbox.push(packet(flow, 1));
+        }
+        inbox.sort(Time(0));
+        let order: Vec<u32> = std::iter::from_fn(|| inbox.take(Time(9))).map(|p| p.flow).collect();
+        assert_eq!(order, [3, 2, 0, 1, 0]);
     }
 
     /// However many windows there are, packets come by (time, flow, emission).
