@@ -29,9 +29,23 @@ struct Scenario {
     rtt_ms: u64,
     cubic: u32,
     prague: u32,
+    /// Of one CBR source, or none.
+    cbr_mbit: u64,
 }
 
 const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "cbr",
+        what: "CBR at 90 %, pfifo, 1 Gbit/s",
+        seconds: 20.0,
+        short_seconds: 2.0,
+        rate_mbit: 1000,
+        qdisc: "pfifo limit 1000",
+        rtt_ms: 10,
+        cubic: 0,
+        prague: 0,
+        cbr_mbit: 900,
+    },
     Scenario {
         name: "pfifo-1",
         what: "1 CUBIC, pfifo, 1 Gbit/s, 10 ms",
@@ -42,6 +56,7 @@ const SCENARIOS: &[Scenario] = &[
         rtt_ms: 10,
         cubic: 1,
         prague: 0,
+        cbr_mbit: 0,
     },
     Scenario {
         name: "dualpi2-2",
@@ -53,6 +68,7 @@ const SCENARIOS: &[Scenario] = &[
         rtt_ms: 10,
         cubic: 1,
         prague: 1,
+        cbr_mbit: 0,
     },
     Scenario {
         name: "dualpi2-20",
@@ -64,6 +80,7 @@ const SCENARIOS: &[Scenario] = &[
         rtt_ms: 20,
         cubic: 10,
         prague: 10,
+        cbr_mbit: 0,
     },
     Scenario {
         name: "dualpi2-10000",
@@ -76,6 +93,7 @@ const SCENARIOS: &[Scenario] = &[
         rtt_ms: 20,
         cubic: 5000,
         prague: 5000,
+        cbr_mbit: 0,
     },
 ];
 
@@ -87,11 +105,17 @@ impl Scenario {
                 "rtt_ns": self.rtt_ms * 1_000_000, "path": ["bottleneck"],
             })
         };
-        let flows: Vec<_> = [("cubic", self.cubic), ("prague", self.prague)]
+        let mut flows: Vec<_> = [("cubic", self.cubic), ("prague", self.prague)]
             .into_iter()
             .filter(|(_, n)| *n > 0)
             .map(|(cc, n)| flow(cc, n))
             .collect();
+        if self.cbr_mbit > 0 {
+            flows.push(serde_json::json!({
+                "name": "cbr", "kind": "cbr", "rate_bps": self.cbr_mbit * 1_000_000,
+                "rtt_ns": self.rtt_ms * 1_000_000, "path": ["bottleneck"],
+            }));
+        }
         let run = serde_json::json!({
             "duration_ns": (seconds * 1e9) as u64,
             "seed": 1,

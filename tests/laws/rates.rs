@@ -4,7 +4,7 @@
 //! per round trip, the window averaged over time); then whole connections, in a queue that a large
 //! unresponsive load holds at a constant p'.
 
-use l4slab_core::cc::{Ack, Congestion, Feedback, Window, registry};
+use l4slab_core::cc::{Ack, Congestion, CongestionControl, Feedback, Window, registry};
 use l4slab_core::math;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;

@@ -1,7 +1,7 @@
 //! laws.md 1: the rates of SCE senders; and in the SCE queues what the marks are for, a short queue
 //! and a used link.
 
-use l4slab_core::cc::{Ack, Window, registry};
+use l4slab_core::cc::{Ack, CongestionControl, Window, registry};
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
 use serde_json::{Value, json};

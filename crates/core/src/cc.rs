@@ -93,7 +93,8 @@ pub trait CongestionControl: Send {
 
 /// The options of a controller, and how to make the controller from them.
 pub trait Controller: Described {
-    fn build(&self) -> Box<dyn CongestionControl>;
+    type Made: CongestionControl;
+    fn build(&self) -> Self::Made;
 }
 
 /// Codepoint and feedback that a controller wants (Linux flags `TCP_CONG_NEEDS_ECN` and

@@ -164,7 +164,7 @@ impl<T: Tap> Simulation<T> {
         while self.now < until {
             let ends = self.near.earliest().min(self.back.earliest()).min(self.far.earliest());
             self.now = self.now.max(ends.min(self.network.earliest())).min(until);
-            let end = (self.now + self.window).min(until);
+            let end = self.now.saturating_add(self.window).min(until);
             self.run_near(end);
             self.run_network(end);
             self.run_far(end);
@@ -211,7 +211,7 @@ impl<T: Tap> Simulation<T> {
         std::mem::swap(&mut self.out.packets, &mut inbox.packets);
         let next = seat.acks.get(seat.read).map_or(next, |ack| next.min(ack.enqueued_at));
         forget(&mut seat.acks, &mut seat.read);
-        self.near.set(i, next + path.delay);
+        self.near.set(i, next.saturating_add(path.delay));
     }
 
     /// Lets the elements of the network run, in the order of the paths.

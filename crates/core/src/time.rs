@@ -21,6 +21,11 @@ impl Time {
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+    /// The instant `span` later; never, if that is beyond all time.
+    #[inline]
+    pub const fn saturating_add(self, span: Span) -> Time {
+        Time(self.0.saturating_add(span.0))
+    }
     #[inline]
     pub const fn saturating_sub(self, span: Span) -> Time {
         Time(self.0.saturating_sub(span.0))
@@ -59,9 +64,9 @@ impl Span {
 
 impl Add<Span> for Time {
     type Output = Time;
-    #[inline]
+    #[inline(always)]
     fn add(self, s: Span) -> Time {
-        Time(self.0.saturating_add(s.0))
+        Time(self.0 + s.0)
     }
 }
 impl AddAssign<Span> for Time {
@@ -72,9 +77,9 @@ impl AddAssign<Span> for Time {
 }
 impl Add for Span {
     type Output = Span;
-    #[inline]
+    #[inline(always)]
     fn add(self, s: Span) -> Span {
-        Span(self.0.saturating_add(s.0))
+        Span(self.0 + s.0)
     }
 }
 impl AddAssign for Span {
@@ -93,9 +98,9 @@ impl Sub for Span {
 }
 impl Mul<u64> for Span {
     type Output = Span;
-    #[inline]
+    #[inline(always)]
     fn mul(self, k: u64) -> Span {
-        Span(self.0.saturating_mul(k))
+        Span(self.0 * k)
     }
 }
 impl Div<u64> for Span {

@@ -179,7 +179,7 @@ impl<P: Pkt> DualPi2<P> {
 
     /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332 A.2
     /// `dualpi2_dequeue`; for overload see Section 4.2.3).
-    #[inline]
+    #[inline(always)]
     fn verdict(&self, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
         // At p' = 0 a roll of Linux still hits once in 2^32; an idle controller that draws no
         // random numbers is worth the difference.
@@ -205,14 +205,14 @@ impl<P: Pkt> DualPi2<P> {
     }
 
     /// Two independent rolls hit: probability p'^2. One random number holds both.
-    #[inline]
+    #[inline(always)]
     fn roll_squared(&self, rng: &mut Rng) -> bool {
         let random = rng.u64();
         (random >> 32) as u32 <= self.p && random as u32 <= self.p
     }
 
     /// Is the head of L, about to leave, beyond the step? (RFC 9332 A.1 `laqm`)
-    #[inline]
+    #[inline(always)]
     fn beyond_step(&mut self, now: Time) -> bool {
         if self.config.min_qlen_step > 0 && self.apply_step.pop_front() == Some(false) {
             return false;
@@ -226,7 +226,7 @@ impl<P: Pkt> DualPi2<P> {
 }
 
 impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
         // RFC 9332 Section 2.3.
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
@@ -254,7 +254,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     }
 
     /// Looks at the head in place and moves it once: this is the simulator's hottest spot.
-    #[inline]
+    #[inline(always)]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
         loop {
             let turn = self.scheduler.pick(self.queues.l.is_empty(), self.queues.c.is_empty())?;

@@ -31,7 +31,7 @@ pub struct Fifo<P> {
 }
 
 impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let packets = self.queue.len() as u64;
         let full = match self.limit {
@@ -48,7 +48,7 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
         };
         if full { cx.drop(pkt, DropReason::Overflow) } else { self.queue.push(pkt) }
     }
-    #[inline]
+    #[inline(always)]
     fn dequeue(&mut self, _cx: &mut QueueCx<P>) -> Option<P> {
         self.queue.pop()
     }

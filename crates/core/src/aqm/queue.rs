@@ -16,34 +16,34 @@ impl<P: Pkt> Queue<P> {
     pub fn new() -> Self {
         Queue { packets: VecDeque::new(), bytes: 0 }
     }
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, pkt: P) {
         self.bytes += u64::from(pkt.frame_len());
         self.packets.push_back(pkt);
     }
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<P> {
         let pkt = self.packets.pop_front()?;
         self.bytes -= u64::from(pkt.frame_len());
         Some(pkt)
     }
-    #[inline]
+    #[inline(always)]
     pub fn front(&self) -> Option<&P> {
         self.packets.front()
     }
-    #[inline]
+    #[inline(always)]
     pub fn front_mut(&mut self) -> Option<&mut P> {
         self.packets.front_mut()
     }
-    #[inline]
+    #[inline(always)]
     pub fn len(&self) -> usize {
         self.packets.len()
     }
-    #[inline]
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -33,15 +33,15 @@ impl<P: Pkt> Default for Queues<P> {
 }
 
 impl<P: Pkt> Queues<P> {
-    #[inline]
+    #[inline(always)]
     pub fn of(&mut self, band: usize) -> &mut Queue<P> {
         if band == L { &mut self.l } else { &mut self.c }
     }
-    #[inline]
+    #[inline(always)]
     pub fn packets(&self) -> usize {
         self.l.len() + self.c.len()
     }
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self) -> u64 {
         self.l.bytes() + self.c.bytes()
     }
@@ -83,7 +83,7 @@ impl Wrr {
     }
     /// While both wait, L is charged with C's weight and C with L's, and the sign says whose turn
     /// it is: so the bytes leave in the ratio of the weights.
-    #[inline]
+    #[inline(always)]
     pub fn pick(&mut self, l_empty: bool, c_empty: bool) -> Option<Turn> {
         match (l_empty, c_empty) {
             (false, false) if self.credit <= 0 => Some(Turn { band: L, charge: self.weight_c }),
@@ -96,7 +96,7 @@ impl Wrr {
             }
         }
     }
-    #[inline]
+    #[inline(always)]
     pub fn sent(&mut self, turn: Turn, bytes: u64) {
         self.credit += turn.charge * bytes as i64;
     }
@@ -182,7 +182,7 @@ impl Scheduler {
         Some(Turn { band, charge: 0 })
     }
     /// The packet was sent. (A dropped one costs its queue nothing.)
-    #[inline]
+    #[inline(always)]
     pub fn sent(&mut self, turn: Turn, bytes: u64) {
         match self {
             Scheduler::Wrr(wrr) => wrr.sent(turn, bytes),

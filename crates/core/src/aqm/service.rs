@@ -347,7 +347,7 @@ impl<P: Carried> Service<P> {
     #[inline(always)]
     fn crossing(&mut self, pkt: &P) -> &mut Crossing {
         let nobody = self.crossings.len() - 1;
-        &mut self.crossings[pkt.counted().unwrap_or(nobody).min(nobody)]
+        &mut self.crossings[pkt.counted().unwrap_or(nobody)]
     }
 
     #[inline(always)]
@@ -388,16 +388,19 @@ impl<P: Carried> Service<P> {
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         let pkt = queue.dequeue(&mut cx);
         let (band, marks) = (cx.current_band(), cx.marks());
-        let Some(mut pkt) = pkt else {
+        let Some(pkt) = pkt else {
             self.holds_back = true;
             return false;
         };
+        departed.push(pkt);
+        let pkt = departed.last_mut().expect("just pushed");
         let bytes = pkt.frame_len();
         self.bucket.charge(now, bytes);
         let sojourn = now.since(pkt.enqueued_at());
         pkt.depart(now, sojourn);
         self.backlog -= 1;
-        let b = &mut self.bands[self.first_band + band];
+        let band = self.first_band + band;
+        let b = &mut self.bands[band];
         b.backlog -= 1;
         b.counts.sent += 1;
         b.counts.sent_bytes += u64::from(bytes);
@@ -406,8 +409,7 @@ impl<P: Carried> Service<P> {
         if marks != Marks::default() {
             b.counts.count_marks(marks);
         }
-        let band = self.first_band + band;
-        let crossing = self.crossing(&pkt);
+        let crossing = self.crossing(pkt);
         if crossing.last {
             crossing.passed.delivered += 1;
             crossing.passed.bytes += u64::from(bytes);
@@ -417,15 +419,19 @@ impl<P: Carried> Service<P> {
         if crossing.only {
             crossing.sojourn[band].record(sojourn);
         } else {
-            if crossing.last {
-                crossing.total.record(pkt.queued());
-            }
-            let nobody =
-                self.crossings.last_mut().expect("the last one is for what belongs to none");
-            nobody.sojourn[band].record(sojourn);
+            self.record_elsewhere(pkt, band, sojourn);
         }
-        departed.push(pkt);
         true
+    }
+
+    /// What is not all of the group's wait, or nobody's.
+    fn record_elsewhere(&mut self, pkt: &P, band: usize, sojourn: Span) {
+        let crossing = self.crossing(pkt);
+        if crossing.last {
+            crossing.total.record(pkt.queued());
+        }
+        let nobody = self.crossings.last_mut().expect("the last one is for what belongs to none");
+        nobody.sojourn[band].record(sojourn);
     }
 
     #[cold]

@@ -53,8 +53,9 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Bbr::new())
+    type Made = Bbr;
+    fn build(&self) -> Bbr {
+        Bbr::new()
     }
 }
 

@@ -64,8 +64,9 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Bbr3::new(self))
+    type Made = Bbr3;
+    fn build(&self) -> Bbr3 {
+        Bbr3::new(self)
     }
 }
 

@@ -90,8 +90,9 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn))
+    type Made = Cubic;
+    fn build(&self) -> Cubic {
+        Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn)
     }
 }
 

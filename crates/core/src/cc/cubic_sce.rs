@@ -36,14 +36,15 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(CubicSce::new(&self.common))
+    type Made = CubicSce;
+    fn build(&self) -> CubicSce {
+        CubicSce::new(&self.common)
     }
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
-struct CubicSce {
+pub struct CubicSce {
     cubic: Cubic,
     recent: RecentSce,
 }

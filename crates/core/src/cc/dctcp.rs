@@ -32,8 +32,9 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Dctcp::new(self.dctcp_shift_g, self.dctcp_alpha_on_init))
+    type Made = Dctcp;
+    fn build(&self) -> Dctcp {
+        Dctcp::new(self.dctcp_shift_g, self.dctcp_alpha_on_init)
     }
 }
 

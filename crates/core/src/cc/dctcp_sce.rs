@@ -5,8 +5,8 @@
 //! A threshold for slow start that never falls, which the kernel's latest version has, would let it go
 //! on through SCE marks; this one ends it, as the versions before do.
 
+use super::Controller;
 use super::sce::{self, Additive, Law};
-use super::{CongestionControl, Controller};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge};
 
@@ -22,13 +22,14 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Additive::new(HalfSegment))
+    type Made = Additive<HalfSegment>;
+    fn build(&self) -> Additive<HalfSegment> {
+        Additive::new(HalfSegment)
     }
 }
 
 #[derive(Clone, Debug)]
-struct HalfSegment;
+pub struct HalfSegment;
 
 impl Law for HalfSegment {
     fn cut(&self, cwnd: u32) -> u32 {

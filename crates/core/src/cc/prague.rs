@@ -46,8 +46,9 @@ const SLOW_SRTT_SHIFT: u32 = 7;
 const SRTT8_SECOND_SHIFT: u32 = 23;
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Prague::new(self))
+    type Made = Prague;
+    fn build(&self) -> Prague {
+        Prague::new(self)
     }
 }
 

@@ -4,11 +4,13 @@
 use serde::Serialize;
 
 use super::{
-    CongestionControl, Controller, EcnWish, bbr, bbr3, cubic, cubic_sce, dctcp, dctcp_sce, prague,
-    reno, reno_sce,
+    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, LostSegment, Window, bbr,
+    bbr3, cubic, cubic_sce, dctcp, dctcp_sce, prague, reno, reno_sce,
 };
 use crate::params::{self, Described, Gauge, Info, Refused};
+use crate::probe::Gauges;
 use crate::rng::Rng;
+use crate::time::Time;
 
 controllers! {
     Bbr(bbr::Options),
@@ -60,9 +62,9 @@ macro_rules! controllers {
                 }
             }
 
-            pub fn build(&self) -> Box<dyn CongestionControl> {
+            pub fn build(&self) -> Cc {
                 match self {
-                    $(ControllerConfig::$variant(options) => options.build()),*
+                    $(ControllerConfig::$variant(options) => Cc::$variant(options.build())),*
                 }
             }
 
@@ -70,6 +72,126 @@ macro_rules! controllers {
             pub fn gauges(&self) -> Vec<Gauge> {
                 match self {
                     $(ControllerConfig::$variant(options) => options.gauges()),*
+                }
+            }
+        }
+
+        /// A controller at work: those of this list are known to the compiler, which puts what they do
+        /// into the sender.
+        pub enum Cc {
+            $($variant(<$options as Controller>::Made),)*
+            Other(Box<dyn CongestionControl>),
+        }
+
+        impl CongestionControl for Cc {
+            #[inline(always)]
+            fn on_feedback(&mut self, feedback: &Feedback) {
+                match self {
+                    $(Cc::$variant(c) => c.on_feedback(feedback),)*
+                    Cc::Other(c) => c.on_feedback(feedback),
+                }
+            }
+            #[inline(always)]
+            fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+                match self {
+                    $(Cc::$variant(c) => c.on_ack(ack, w),)*
+                    Cc::Other(c) => c.on_ack(ack, w),
+                }
+            }
+            fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
+                match self {
+                    $(Cc::$variant(c) => c.on_congestion(why, at, w),)*
+                    Cc::Other(c) => c.on_congestion(why, at, w),
+                }
+            }
+            fn on_lost(&mut self, lost: &LostSegment, at: Time, w: &Window) {
+                match self {
+                    $(Cc::$variant(c) => c.on_lost(lost, at, w),)*
+                    Cc::Other(c) => c.on_lost(lost, at, w),
+                }
+            }
+            fn on_recovered(&mut self, w: &mut Window) {
+                match self {
+                    $(Cc::$variant(c) => c.on_recovered(w),)*
+                    Cc::Other(c) => c.on_recovered(w),
+                }
+            }
+            fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
+                match self {
+                    $(Cc::$variant(c) => c.on_undo(prior_cwnd, w),)*
+                    Cc::Other(c) => c.on_undo(prior_cwnd, w),
+                }
+            }
+            #[inline(always)]
+            fn governs_window(&self) -> bool {
+                match self {
+                    $(Cc::$variant(c) => c.governs_window(),)*
+                    Cc::Other(c) => c.governs_window(),
+                }
+            }
+            fn answers_loss_while_reducing(&self) -> bool {
+                match self {
+                    $(Cc::$variant(c) => c.answers_loss_while_reducing(),)*
+                    Cc::Other(c) => c.answers_loss_while_reducing(),
+                }
+            }
+            #[inline(always)]
+            fn pacing_rate(&self) -> Option<u64> {
+                match self {
+                    $(Cc::$variant(c) => c.pacing_rate(),)*
+                    Cc::Other(c) => c.pacing_rate(),
+                }
+            }
+            #[inline(always)]
+            fn burst(&self) -> Option<u32> {
+                match self {
+                    $(Cc::$variant(c) => c.burst(),)*
+                    Cc::Other(c) => c.burst(),
+                }
+            }
+            #[inline(always)]
+            fn min_burst(&self) -> u32 {
+                match self {
+                    $(Cc::$variant(c) => c.min_burst(),)*
+                    Cc::Other(c) => c.min_burst(),
+                }
+            }
+            #[inline(always)]
+            fn holds_back(&self) -> bool {
+                match self {
+                    $(Cc::$variant(c) => c.holds_back(),)*
+                    Cc::Other(c) => c.holds_back(),
+                }
+            }
+            fn judges_flights(&self) -> bool {
+                match self {
+                    $(Cc::$variant(c) => c.judges_flights(),)*
+                    Cc::Other(c) => c.judges_flights(),
+                }
+            }
+            fn seed(&mut self, rng: Rng) {
+                match self {
+                    $(Cc::$variant(c) => c.seed(rng),)*
+                    Cc::Other(c) => c.seed(rng),
+                }
+            }
+            #[inline(always)]
+            fn ecn(&self) -> EcnWish {
+                match self {
+                    $(Cc::$variant(c) => c.ecn(),)*
+                    Cc::Other(c) => c.ecn(),
+                }
+            }
+            fn on_established(&mut self, granted: bool, ack: &Ack, w: &mut Window) -> Option<Box<dyn CongestionControl>> {
+                match self {
+                    $(Cc::$variant(c) => c.on_established(granted, ack, w),)*
+                    Cc::Other(c) => c.on_established(granted, ack, w),
+                }
+            }
+            fn probe(&self, out: &mut dyn Gauges) {
+                match self {
+                    $(Cc::$variant(c) => c.probe(out),)*
+                    Cc::Other(c) => c.probe(out),
                 }
             }
         }

@@ -22,8 +22,9 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Reno::new(self.beta_ecn))
+    type Made = Reno;
+    fn build(&self) -> Reno {
+        Reno::new(self.beta_ecn)
     }
 }
 

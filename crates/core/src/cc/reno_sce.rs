@@ -5,8 +5,8 @@
 //!
 //! A later version of the module takes the whole root.
 
+use super::Controller;
 use super::sce::{self, Additive, Law};
-use super::{CongestionControl, Controller};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge};
 
@@ -23,14 +23,15 @@ impl Described for Options {
 }
 
 impl Controller for Options {
-    fn build(&self) -> Box<dyn CongestionControl> {
-        Box::new(Additive::new(HalfRoot { root: 1 }))
+    type Made = Additive<HalfRoot>;
+    fn build(&self) -> Additive<HalfRoot> {
+        Additive::new(HalfRoot { root: 1 })
     }
 }
 
 /// The root is rounded up on the way up and down on the way down.
 #[derive(Clone, Debug)]
-struct HalfRoot {
+pub struct HalfRoot {
     root: u32,
 }
 

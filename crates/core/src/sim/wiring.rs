@@ -149,7 +149,7 @@ impl<T: Tap> Simulation<T> {
                 };
                 let flow = spec.traffic.build(&place);
                 let (sends, receives) = flow.starts();
-                Deadlines::push(&mut near, sends + half);
+                Deadlines::push(&mut near, sends.saturating_add(half));
                 Deadlines::push(&mut back, Time::NEVER);
                 Deadlines::push(&mut far, receives);
                 seats.push(Seat {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
-use crate::cc::{EcnWish, INITIAL_WINDOW};
+use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, End, Flow, Mail, Outbox, PathState};
 use crate::packet::{FlowId, GroupId, Packet};

@@ -157,6 +157,8 @@ pub struct Scoreboard {
     pub undo_retrans: i64,
     /// `repair.retransmissions` may hold something.
     retransmissions_out: bool,
+    /// Segments from here on were sent once, and nothing else is known of them.
+    clean_from: u32,
 }
 
 impl Default for Scoreboard {
@@ -181,6 +183,7 @@ impl Default for Scoreboard {
             undo_marker: None,
             undo_retrans: 0,
             retransmissions_out: false,
+            clean_from: 0,
         }
     }
 }
@@ -243,19 +246,19 @@ impl Scoreboard {
         self.history.get(seq as usize & self.history.len().wrapping_sub(1))
     }
 
-    /// Records a new segment as sent.
+    /// Records `n` new segments of so many bytes as sent; returns the number of the first.
     #[inline]
-    pub fn sent(&mut self, now: Time, payload: u32) -> u32 {
-        let seq = self.nxt;
-        if self.packets_out() as usize == self.ring.len() {
+    pub fn sent(&mut self, now: Time, payload: u32, n: u32) -> u32 {
+        let first = self.nxt;
+        while (self.packets_out() + n) as usize > self.ring.len() {
             self.grow();
         }
         if self.una == self.nxt {
             self.delivery.first_sent_at = now;
             self.delivery.at = now;
         }
-        let d = self.delivery;
-        *self.seg(seq) = Segment {
+        let d = &self.delivery;
+        let segment = Segment {
             sent_at: now,
             flight_ns: short(now.since(d.first_sent_at)),
             since_delivery_ns: short(now.since(d.at)),
@@ -263,9 +266,19 @@ impl Scoreboard {
             payload: payload as u16,
             flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
         };
-        self.nxt += 1;
-        self.remember(seq, self.in_flight());
-        seq
+        let mask = self.ring.len() - 1;
+        for seq in first..first + n {
+            self.ring[seq as usize & mask] = segment;
+        }
+        if self.history.is_empty() {
+            self.nxt += n;
+        } else {
+            for seq in first..first + n {
+                self.nxt += 1;
+                self.remember(seq, self.in_flight());
+            }
+        }
+        first
     }
 
     #[cold]
@@ -304,6 +317,7 @@ impl Scoreboard {
     }
 
     fn sent_again(&mut self, now: Time, seq: u32) {
+        self.clean_from = self.nxt;
         let d = self.delivery;
         let seg = self.seg(seq);
         seg.flags |= EVER_RETRANS;
@@ -332,6 +346,7 @@ impl Scoreboard {
     }
 
     fn mark_lost(&mut self, seq: u32) {
+        self.clean_from = self.nxt;
         let seg = self.seg(seq);
         if seg.has(SACKED) {
             return;
@@ -390,6 +405,49 @@ impl Scoreboard {
 
     pub fn rack_reexamine(&mut self) {
         self.rack.advanced = true;
+    }
+
+    /// Nothing out has been SACKed, lost or sent again, and nobody wants histories.
+    #[inline(always)]
+    pub fn is_clean(&self) -> bool {
+        self.una >= self.clean_from && self.fack <= self.una && self.history.is_empty()
+    }
+
+    /// Takes in an ACK of new segments, and nothing else, while the board is [clean](Self::is_clean):
+    /// the same as [`Self::on_ack`], the short way.
+    #[inline(always)]
+    pub fn on_clean_ack(&mut self, now: Time, ack: u32) -> AckOutcome {
+        let mask = self.ring.len() - 1;
+        let first_sent_at = self.ring[self.una as usize & mask].sent_at;
+        let last = self.ring[(ack - 1) as usize & mask];
+        let delivered = ack - self.una;
+        let mut bytes = u32::from(last.payload);
+        for seq in self.una..ack - 1 {
+            bytes += u32::from(self.ring[seq as usize & mask].payload);
+        }
+        self.una = ack;
+        self.detect_from = self.detect_from.max(ack);
+        let newest = micros_between(now, last.sent_at);
+        self.rack.advanced = true;
+        self.rack.rtt_us = newest;
+        (self.rack.sent_at, self.rack.seq) = (last.sent_at, ack - 1);
+        let d = &mut self.delivery;
+        d.first_sent_at = last.sent_at;
+        d.segments += delivered;
+        d.bytes += u64::from(bytes);
+        d.at = now;
+        AckOutcome {
+            una_advanced: true,
+            original_acked: true,
+            delivered,
+            delivered_bytes: bytes,
+            acked_bytes: bytes,
+            rtt_oldest_us: Some(micros_between(now, first_sent_at)),
+            rtt_newest_us: Some(newest),
+            newest_prior: Some(last),
+            newest_seq: ack - 1,
+            ..AckOutcome::default()
+        }
     }
 
     /// Takes in an ACK: SACK blocks, then the cumulative part. `high_seq` is the end of the current
@@ -584,6 +642,7 @@ impl Scoreboard {
         times: &mut Option<(Time, Time)>,
         out: &mut AckOutcome,
     ) {
+        self.clean_from = self.nxt;
         let highest = self.fack;
         let seg = *self.peek(seq);
         if seg.has(SACKED) {
@@ -751,7 +810,7 @@ impl Scoreboard {
     }
 
     /// Closes the rate sample of an ACK.
-    #[inline]
+    #[inline(always)]
     pub fn rate_sample(&mut self, now: Time, out: &AckOutcome, min_rtt_us: u32) -> RateSample {
         let d = &mut self.delivery;
         if d.app_limited_until > 0 && d.segments > d.app_limited_until {

@@ -11,6 +11,7 @@ use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
 use super::scoreboard::Scoreboard;
 use super::stream::{Mark, Stream};
 use super::wheel;
+use crate::cc::registry::Cc;
 use crate::cc::{Ack, CongestionControl, EcnWish, INITIAL_WINDOW, Window};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::Outbox;
@@ -87,6 +88,20 @@ pub(super) enum Timer {
     TailProbe,
 }
 
+/// When a tail loss probe was scheduled last.
+#[derive(Copy, Clone, Debug, Default)]
+struct Probe {
+    scheduled_at: Time,
+    /// The timeout counts from then, not from when the head was sent.
+    from_now: bool,
+    /// Above this RTT (in eighths of a microsecond) the timer is early enough for any later schedule;
+    /// `u32::MAX`: it is exact.
+    least_srtt8: u32,
+}
+
+/// The timeout is later than an RTT by 200 ms at least ([`RTO_MIN`]): half of that.
+const PROBE_LATITUDE: Span = Span::from_millis(100);
+
 /// Why [`Sender::transmit`] was called.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Push {
@@ -101,7 +116,7 @@ pub struct Sender {
     pub(super) phase: Phase,
     pub(super) board: Scoreboard,
     pub(super) win: Window,
-    pub(super) cc: Box<dyn CongestionControl>,
+    pub(super) cc: Cc,
     pub(super) rtt: RttEstimator,
     pub(super) recovery: Recovery,
     // Data.
@@ -117,6 +132,7 @@ pub struct Sender {
     // Timers.
     pub(super) timer: Timer,
     pub(super) timer_at: Time,
+    probe: Probe,
     stop_at: Time,
     pub(super) backoff: u32,
     pub(super) retransmits: u32,
@@ -155,7 +171,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub fn new(config: SenderConfig, cc: Box<dyn CongestionControl>) -> Sender {
+    pub fn new(config: SenderConfig, cc: Cc) -> Sender {
         let mss = MTU_FRAME - ETHERNET_HEADER - TCP_IP_HEADERS;
         let mut board = Scoreboard::default();
         if cc.judges_flights() {
@@ -176,6 +192,7 @@ impl Sender {
             answer: TcpBits::default(),
             timer: Timer::Off,
             timer_at: Time::NEVER,
+            probe: Probe::default(),
             stop_at: config.stop,
             backoff: 0,
             retransmits: 0,
@@ -224,7 +241,7 @@ impl Sender {
         &self.win
     }
     pub fn controller(&self) -> &dyn CongestionControl {
-        &*self.cc
+        &self.cc
     }
     pub fn srtt(&self) -> Span {
         self.rtt.srtt()
@@ -334,7 +351,7 @@ impl Sender {
         }
         let ack = self.ack_info(now);
         if let Some(other) = self.cc.on_established(granted, &ack, &mut self.win) {
-            self.cc = other;
+            self.cc = Cc::Other(other);
         }
         self.paced = self.cc.pacing_rate().is_some() || self.config.pace_bps.is_some();
         if let Some(bps) = self.config.pace_bps {
@@ -349,14 +366,32 @@ impl Sender {
     pub fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
             self.on_opening(now, pkt, out);
-            return;
+        } else if pkt.seq > self.board.una
+            && !pkt.sack.is_some()
+            && self.is_undisturbed()
+            && pkt.tsval.older_than(self.ts_recent) <= 0
+        {
+            self.ts_recent = pkt.tsval;
+            self.count_marked_ack(pkt);
+            self.on_clean_ack(now, pkt, out);
+        } else {
+            self.on_any_ack(now, pkt, out);
         }
+    }
+
+    #[inline(never)]
+    fn on_any_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let blocks = out.sacks.take(pkt.sack);
-        if self.phase == Phase::Established && self.passes_paws(pkt) {
-            if pkt.ecn == Ecn::Ce && self.mode == EcnMode::AccEcn {
-                self.ace = ecn::next_ace(self.ace);
-            }
+        if self.passes_paws(pkt) {
+            self.count_marked_ack(pkt);
             self.on_ack(now, pkt, &blocks, out);
+        }
+    }
+
+    #[inline(always)]
+    fn count_marked_ack(&mut self, pkt: &Packet) {
+        if pkt.ecn == Ecn::Ce && self.mode == EcnMode::AccEcn {
+            self.ace = ecn::next_ace(self.ace);
         }
     }
 
@@ -408,6 +443,9 @@ impl Sender {
     }
 
     fn on_transmission_timer(&mut self, now: Time, out: &mut Outbox) {
+        if self.timer == Timer::TailProbe && self.probe_due() > now {
+            return self.arm_tail_probe(now);
+        }
         self.timer_at = Time::NEVER;
         match std::mem::replace(&mut self.timer, Timer::Off) {
             Timer::Off => {}
@@ -482,7 +520,7 @@ impl Sender {
     }
 
     /// Must the next segment wait for the pacing clock? If so, sets the timer.
-    #[inline]
+    #[inline(always)]
     fn pacing_blocks(&mut self, now: Time) -> bool {
         if !self.paced || self.stamp <= now {
             return false;
@@ -573,6 +611,13 @@ impl Sender {
         if self.phase != Phase::Established || !self.has_data() {
             return;
         }
+        // Most often it is the pacing clock that says no.
+        if self.pacing_blocks(now) {
+            if self.board.in_flight() >= self.win.cwnd {
+                self.validate_window(true);
+            }
+            return;
+        }
         let burst = self.burst();
         let mut sent = 0;
         let mut limited = false;
@@ -600,7 +645,7 @@ impl Sender {
                 limited = true;
                 break;
             }
-            sent += self.send_burst(now, quota, out);
+            sent += self.send_burst(now, quota, push, out);
             if push == Push::Probe {
                 break;
             }
@@ -618,49 +663,63 @@ impl Sender {
     }
 
     #[inline]
-    fn send_burst(&mut self, now: Time, quota: u32, out: &mut Outbox) -> u32 {
+    fn send_burst(&mut self, now: Time, quota: u32, push: Push, out: &mut Outbox) -> u32 {
         let nothing_out = self.board.packets_out() == 0;
-        let mut bytes = 0;
+        let mss = u64::from(self.win.mss);
+        let (whole, rest) = match self.endless || self.bytes_left >= u64::from(quota) * mss {
+            true => (quota, 0),
+            false => ((self.bytes_left / mss) as u32, (self.bytes_left % mss) as u32),
+        };
         let mut n = 0;
-        while n < quota && self.has_data() {
-            let payload = if self.endless {
-                self.win.mss
-            } else {
-                (u64::from(self.win.mss).min(self.bytes_left)) as u32
-            };
-            let mut p = self.segment(now, payload);
-            p.seq = self.board.sent(now, payload);
-            if !self.endless {
-                self.bytes_left -= u64::from(payload);
-                match &mut self.stream {
-                    Some(stream) => stream.cut(p.seq, payload),
-                    None if self.bytes_left == 0 => p.flags = p.flags.with(Flags::FIN),
-                    None => {}
-                }
-            }
-            p.ecn = self.data_codepoint;
-            if self.announce_cwr {
-                self.announce_cwr = false;
-                if self.mode == EcnMode::Classic {
-                    p.bits = TcpBits::CWR;
-                }
-            }
-            bytes += u64::from(payload);
+        if whole > 0 {
+            n += whole;
+            self.send_run(now, self.win.mss, whole, n == quota && n > 1, out);
+        }
+        if rest > 0 && n < quota {
             n += 1;
-            // Linux sets PSH on what it hands down in one piece, so on its last segment.
-            if n == quota && n > 1 {
-                p.bits = p.bits.with(TcpBits::PSH);
-            }
-            out.push(p);
+            self.send_run(now, rest, 1, n == quota && n > 1, out);
         }
         self.chunk_left = self.chunk_left.saturating_sub(n);
         self.sent_segments = self.sent_segments.saturating_add(n);
         self.sent_at = now;
-        self.charge_pacing(now, bytes);
-        if nothing_out || self.timer == Timer::TailProbe {
+        self.charge_pacing(now, u64::from(whole) * mss + u64::from(rest));
+        // Otherwise `transmit` schedules a probe when it is through.
+        let probes = push == Push::Normal && self.recovery.state.may_probe();
+        if !probes && (nothing_out || self.timer == Timer::TailProbe) {
             self.rearm_retransmission(now);
         }
         n
+    }
+
+    /// Sends segments of one size, and pushes the last one if they are the end of a burst.
+    #[inline(always)]
+    fn send_run(&mut self, now: Time, payload: u32, n: u32, push: bool, out: &mut Outbox) {
+        let mut p = self.segment(now, payload);
+        p.ecn = self.data_codepoint;
+        let plain = p.bits;
+        if std::mem::take(&mut self.announce_cwr) && self.mode == EcnMode::Classic {
+            p.bits = TcpBits::CWR;
+        }
+        p.seq = self.board.sent(now, payload, n);
+        if !self.endless {
+            self.bytes_left -= u64::from(payload) * u64::from(n);
+            if let Some(stream) = &mut self.stream {
+                (p.seq..p.seq + n).for_each(|seq| stream.cut(seq, payload));
+            }
+        }
+        for _ in 1..n {
+            out.push(p);
+            p.seq += 1;
+            p.bits = plain;
+        }
+        if !self.endless && self.bytes_left == 0 && self.stream.is_none() {
+            p.flags = p.flags.with(Flags::FIN);
+        }
+        // Linux sets PSH on what it hands down in one piece, so on its last segment.
+        if push {
+            p.bits = p.bits.with(TcpBits::PSH);
+        }
+        out.push(p);
     }
 
     #[inline]
@@ -808,11 +867,52 @@ impl Sender {
     }
 
     /// Tail loss probe (RFC 8985, 7.2): after two RTTs without an ACK. False if not applicable.
-    #[inline]
+    ///
+    /// It moves later with almost every ACK, so the timer is left at an instant before which it cannot be
+    /// due, and when that comes the probe's own is looked up. This holds as long as the RTT does not halve
+    /// and the timeout is not near.
+    #[inline(always)]
     pub(super) fn schedule_tail_probe(&mut self, now: Time, from_now: bool) -> bool {
         if !self.recovery.state.may_probe() || self.board.packets_out() == 0 {
             return false;
         }
+        self.probe = Probe { scheduled_at: now, from_now, ..self.probe };
+        if self.timer != Timer::TailProbe
+            || self.rtt.srtt8() <= self.probe.least_srtt8
+            || (!from_now && self.head_is_old(now))
+        {
+            self.arm_tail_probe(now);
+        }
+        true
+    }
+
+    /// The head was sent so long ago that its timeout may come before the probe.
+    #[inline(always)]
+    fn head_is_old(&self, now: Time) -> bool {
+        let head = self.board.head_sent_at().unwrap_or(now);
+        head + self.rtt.srtt() + PROBE_LATITUDE < now
+    }
+
+    fn arm_tail_probe(&mut self, now: Time) {
+        let srtt = self.rtt.srtt();
+        let (due, early) = (self.probe_due(), now + srtt.min(PROBE_LATITUDE));
+        self.timer = Timer::TailProbe;
+        let lax = srtt > Span::ZERO && due > early && !self.head_is_old(now);
+        (self.timer_at, self.probe.least_srtt8) =
+            if lax { (early, self.rtt.srtt8() / 2) } else { (due, u32::MAX) };
+    }
+
+    /// Puts the timer where the probe is due, before something else changes than time.
+    #[inline(always)]
+    pub(super) fn settle_probe(&mut self) {
+        if self.timer == Timer::TailProbe && self.probe.least_srtt8 != u32::MAX {
+            self.timer_at = self.probe_due();
+            self.probe.least_srtt8 = u32::MAX;
+        }
+    }
+
+    fn probe_due(&self) -> Time {
+        let Probe { scheduled_at, from_now, .. } = self.probe;
         let srtt = self.rtt.srtt();
         let mut wait = if srtt > Span::ZERO {
             let slack = if self.board.packets_out() == 1 { RTO_MIN } else { TIMEOUT_MIN };
@@ -824,15 +924,13 @@ impl Sender {
         let left = if from_now {
             rto
         } else {
-            let head = self.board.head_sent_at().unwrap_or(now);
-            (head + rto).since(now)
+            let head = self.board.head_sent_at().unwrap_or(scheduled_at);
+            (head + rto).since(scheduled_at)
         };
         if left > Span::ZERO {
             wait = wait.min(left);
         }
-        self.timer = Timer::TailProbe;
-        self.timer_at = wheel::expiry(now, wait);
-        true
+        wheel::expiry(scheduled_at, wait)
     }
 
     /// After progress: a probe if possible, else the retransmission timer.
@@ -892,7 +990,7 @@ mod tests {
             dscp: 0,
             stop: Time::NEVER,
         };
-        let mut s = Sender::new(config, Box::new(Reno::plain()));
+        let mut s = Sender::new(config, Cc::Reno(Reno::plain()));
         s.board.una = 20;
         assert!(s.passes_paws(&ack(20, 5000)));
         assert!(s.passes_paws(&ack(18, 4999)), "one millisecond older");

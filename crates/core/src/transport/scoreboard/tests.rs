@@ -455,7 +455,7 @@ impl Connection {
             Op::Send { segments, payload } => {
                 for i in 0..segments {
                     let at = now + Span(u64::from(i) * 1000);
-                    assert_eq!(board.sent(at, payload + i), model.nxt());
+                    assert_eq!(board.sent(at, payload + i, 1), model.nxt());
                     model.send(at, payload + i);
                     self.under_way.push(model.nxt() - 1);
                 }

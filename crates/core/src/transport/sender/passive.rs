@@ -1,7 +1,7 @@
 //! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
 
 use super::{Phase, Push, Sender, Timer};
-use crate::cc::EcnWish;
+use crate::cc::{CongestionControl, EcnWish};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, SYN_FRAME};

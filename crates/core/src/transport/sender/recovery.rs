@@ -2,7 +2,7 @@
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
 use super::{Push, Sender, TIMEOUT_MIN, Timer};
-use crate::cc::{Ack, Congestion, Feedback, SSTHRESH_INFINITE};
+use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE};
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, TcpBits};
 use crate::sack::Blocks;
@@ -95,6 +95,7 @@ impl Sender {
     #[inline]
     pub(super) fn on_ack(&mut self, now: Time, pkt: &Packet, blocks: &Blocks, out: &mut Outbox) {
         let prior_una = self.board.una;
+        self.settle_probe();
         if pkt.seq < prior_una {
             self.on_old_ack(now, pkt, blocks, out);
             return;
@@ -119,12 +120,7 @@ impl Sender {
         let ce = self.read_ecn(pkt, &outcome);
         let ece = ce > 0;
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
-        self.cc.on_feedback(&Feedback {
-            delivered: self.board.delivery.segments,
-            delivered_ce: self.board.delivery.ce,
-            snd_una: self.board.una,
-            snd_nxt: self.board.nxt,
-        });
+        self.tell_feedback();
         if self.recovery.probe_end.is_some() {
             self.on_probe_answered(now, pkt.seq, &outcome);
         }
@@ -146,6 +142,52 @@ impl Sender {
         self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         self.resend_as(resend, now, out);
         self.transmit(now, Push::Normal, out);
+    }
+
+    /// Nothing is missing, suspected or to be undone: an ACK of new segments can mean no more than marks.
+    #[inline(always)]
+    pub(super) fn is_undisturbed(&self) -> bool {
+        self.board.is_clean()
+            && self.recovery.state.may_probe()
+            && self.recovery.probe_end.is_none()
+            && (self.board.undo_marker.is_none() || self.board.undo_retrans != 0)
+    }
+
+    /// An ACK of new segments while nothing is missing: what [`Self::on_ack`] comes down to then.
+    #[inline(always)]
+    pub(super) fn on_clean_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        let prior_delivered = self.board.delivery.segments;
+        let (prior_lost, prior_in_flight) = (self.board.lost_total, self.board.in_flight());
+        let outcome = self.board.on_clean_ack(now, pkt.seq);
+        self.acked_bytes += u64::from(outcome.acked_bytes);
+        self.retransmits = 0;
+        self.update_rtt(now, pkt, &outcome);
+        self.board.update_reordering_window(prior_delivered);
+        let ce = self.read_ecn(pkt, &outcome);
+        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
+        self.tell_feedback();
+        self.recovery.retransmission_stamp = None;
+        if self.recovery.state == CaState::Cwr && self.board.una > self.recovery.high_seq {
+            self.end_reduction();
+            self.set_state(CaState::Open);
+        }
+        if ce > 0 {
+            self.enter_cwr(now);
+        }
+        self.set_transmission_timer(now);
+        let marks = Marks { ce, esce };
+        self.control(now, &outcome, marks, true, prior_lost, prior_in_flight);
+        self.transmit(now, Push::Normal, out);
+    }
+
+    #[inline(always)]
+    fn tell_feedback(&mut self) {
+        self.cc.on_feedback(&Feedback {
+            delivered: self.board.delivery.segments,
+            delivered_ce: self.board.delivery.ce,
+            snd_una: self.board.una,
+            snd_nxt: self.board.nxt,
+        });
     }
 
     /// An ACK that a newer one has overtaken. Its SACK blocks may still be news of losses; it is no
@@ -181,7 +223,7 @@ impl Sender {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn update_rtt(&mut self, now: Time, pkt: &Packet, outcome: &AckOutcome) {
         let (una, nxt) = (self.board.una, self.board.nxt);
         if let Some(us) = outcome.rtt_oldest_us {
@@ -200,7 +242,7 @@ impl Sender {
     }
 
     /// How many of the segments newly delivered were marked, as far as the feedback tells.
-    #[inline]
+    #[inline(always)]
     fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> u32 {
         let marks = match self.mode {
             EcnMode::Off => 0,
@@ -231,7 +273,7 @@ impl Sender {
     }
 
     /// Tells the controller, or reduces proportionally.
-    #[inline]
+    #[inline(always)]
     fn control(
         &mut self,
         now: Time,

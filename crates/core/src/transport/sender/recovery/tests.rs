@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::*;
+use crate::cc::registry::Cc;
 use crate::cc::reno::Reno;
 use crate::ecn::{Ecn, EcnSupport};
 use crate::packet::{ACK_FRAME, Stamp};
@@ -46,7 +47,7 @@ impl Script {
         };
         let mut s = Script {
             now: 0,
-            sender: Sender::new(config, Box::new(Reno::plain())),
+            sender: Sender::new(config, Cc::Reno(Reno::plain())),
             out: Outbox::default(),
             sent_at: Vec::new(),
         };
