@@ -20,9 +20,9 @@ use crate::time::{Span, Time};
 use crate::traffic::Place;
 use crate::units::{MTU_FRAME, Rate};
 
-/// A window is not longer than so many full packets of all links take: what they leave behind should
-/// stay in the cache.
-const PACKETS_PER_WINDOW: u64 = 4096;
+/// A window is not longer than so many full packets of all links take, whatever the delays: what it
+/// leaves behind is kept in memory.
+const PACKETS_PER_WINDOW: u64 = 65536;
 
 /// An `[impair]` table: its elements by direction.
 struct ImpairPlace {
