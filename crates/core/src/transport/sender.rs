@@ -435,7 +435,9 @@ impl Sender {
             self.stop();
         } else if now >= self.pacing_at {
             self.pacing_at = Time::NEVER;
-            self.retransmit_lost(now, out);
+            if self.board.lost_out > 0 {
+                self.retransmit_lost(now, out);
+            }
             self.transmit(now, Push::Normal, out);
         } else {
             self.on_transmission_timer(now, out);
