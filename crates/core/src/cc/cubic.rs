@@ -172,11 +172,13 @@ impl Cubic {
     }
 
     /// The kernel's coarse clock; exact by the RFC.
+    #[inline(always)]
     pub(super) fn clock(&self, now: Time) -> Time {
         if self.rfc { now } else { Time(now.0 - now.0 % self.tick.0) }
     }
 
     /// A recent start of epoch makes RTTs unrepresentative.
+    #[inline(always)]
     fn sample_rtt(&mut self, ack: &Ack, w: &mut Window) {
         let Some(rtt) = ack.rtt_us else { return };
         let now = self.clock(ack.now);
@@ -196,6 +198,7 @@ impl Cubic {
     }
 
     /// RFC 9438, 4.2: how many ACKed segments one segment of growth takes now.
+    #[inline(always)]
     fn update_count(&mut self, acked: u32, ack: &Ack, cwnd: u32) {
         let now = self.clock(ack.now);
         let window = u64::from(cwnd);
@@ -223,6 +226,7 @@ impl Cubic {
         self.count = self.count.max(COUNT_MIN);
     }
 
+    #[inline(always)]
     fn start_epoch(&self, now: Time, window: u64, acked: u32) -> Epoch {
         let (k, origin) = if self.w_max <= window {
             (0, window)
@@ -235,6 +239,7 @@ impl Cubic {
     }
 
     /// W(t + RTT), segments.
+    #[inline(always)]
     fn target(&self, now: Time, ack: &Ack, window: u64) -> u64 {
         let e = self.epoch.as_ref().expect("an epoch has begun");
         let ahead = if self.rfc {
@@ -249,6 +254,7 @@ impl Cubic {
     }
 
     /// RFC 9438, 4.3.
+    #[inline(always)]
     fn befriend_reno(&mut self, window: u64) {
         let (rfc, w_max) = (self.rfc, self.w_max);
         let Some(e) = &mut self.epoch else { return };
@@ -269,6 +275,7 @@ impl Cubic {
 }
 
 impl CongestionControl for Cubic {
+    #[inline(always)]
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         self.sample_rtt(ack, w);
         if !ack.may_grow || !ack.cwnd_limited {
@@ -327,6 +334,7 @@ struct HyStart {
 }
 
 impl HyStart {
+    #[inline(always)]
     fn should_exit(&mut self, ack: &Ack, rtt: u32, delay_min_us: u32, cwnd: u32) -> bool {
         if self.found {
             return false;

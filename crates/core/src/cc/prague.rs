@@ -163,6 +163,7 @@ impl Prague {
     }
     /// The whole window that stands for the fractional one. A carry moves it when a whole segment
     /// has come together.
+    #[inline(always)]
     fn whole_window(&self, cwnd: u32) -> u32 {
         let down = (self.frac_window >> WINDOW_BITS) as u32;
         let up = ((self.frac_window + ONE_SEGMENT - 1) >> WINDOW_BITS) as u32;
@@ -172,6 +173,7 @@ impl Prague {
 
     /// Growth per unmarked segment: 1/W, or (R/R_target)^2/W below the target, which is one
     /// segment per target RTT at a rate that is R_target/R times as high per segment of window.
+    #[inline(always)]
     fn update_increase(&mut self) {
         let rtt = self.counted_srtt8();
         let target = self.target_srtt8();
@@ -192,6 +194,7 @@ impl Prague {
 
     /// The per-ACK part: growth by the unmarked segments, then the whole window follows the
     /// fractional one in steps of one segment.
+    #[inline(always)]
     fn update_window(&mut self, ack: &Ack, w: &mut Window) {
         if ack.ce > 0 {
             if !self.saw_ce && !self.config.alpha_starts_at_one {
@@ -233,6 +236,7 @@ impl Prague {
         }
     }
 
+    #[inline(always)]
     fn grow(&mut self, acked: u64, w: &Window) {
         if self.steers_rate(w) {
             let rtt = self.virtual_srtt8();
@@ -258,11 +262,13 @@ impl Prague {
     }
 
     /// A round trip has passed, and the target RTT too if RTT-independent.
+    #[inline(always)]
     fn round_is_over(&self, ack: &Ack, w: &Window) -> bool {
         ack.snd_una >= self.round_end
             && (!self.is_rtt_independent(w) || ack.now.since(self.alpha_stamp) >= self.target())
     }
 
+    #[inline(always)]
     fn end_round(&mut self, ack: &Ack, w: &mut Window) {
         // Without a mark ever seen there may be no AQM; alpha then stays what it was.
         if self.saw_ce {
@@ -284,6 +290,7 @@ impl Prague {
         self.start_round(ack, w);
     }
 
+    #[inline(always)]
     fn start_round(&mut self, ack: &Ack, w: &Window) {
         self.round_end = ack.snd_nxt;
         self.round_delivered = ack.delivered;
@@ -295,6 +302,7 @@ impl Prague {
     }
 
     /// Shrinks or restores the segment size so that two packets fit into the virtual RTT.
+    #[inline(always)]
     fn fit_segment_size(&mut self, w: &mut Window) {
         let bytes = if self.mode == Mode::Rate {
             shifted_product(self.rate, self.virtual_srtt8(), SRTT8_SECOND_SHIFT)
@@ -326,6 +334,7 @@ impl Prague {
         }
     }
 
+    #[inline(always)]
     fn update_pacing(&mut self, ack: &Ack, w: &Window) {
         let mut rate;
         if self.steers_rate(w) {
@@ -357,6 +366,7 @@ impl Prague {
         }
     }
 
+    #[inline(always)]
     fn choose_mode(&mut self, w: &Window) {
         if self.config.fixed_mode.is_some() {
             return;
@@ -447,6 +457,7 @@ fn square(x: u64) -> u128 {
 }
 
 impl CongestionControl for Prague {
+    #[inline(always)]
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         self.srtt8 = ack.srtt8;
         if let (Some(detector), Some(rtt_us)) = (&mut self.detector, ack.rtt_us) {

@@ -209,6 +209,7 @@ impl AccEcnSender {
 
     /// Marked bytes that the ACK reports; `None` if that is uncertain: a counter went back (a
     /// reordered ACK), or several moved that had not moved before.
+    #[inline(always)]
     fn read_option(&mut self, option: Option<EcnBytes>, delivered_bytes: u32) -> Option<u32> {
         let expected = self.moving;
         let Some(o) = option else {
@@ -218,6 +219,15 @@ impl AccEcnSender {
         };
         let counters = [o.ect1.wrapping_sub(E1B_INIT), o.ce, o.ect0.wrapping_sub(E0B_INIT)];
         let ce_before = self.bytes[CE];
+        // Most often one counter moves, the same as before.
+        if let Some(place) = expected {
+            let delta = counters[place].wrapping_sub(self.bytes[place]) & BYTES_MASK;
+            let stays = |p: usize| p == place || counters[p] & BYTES_MASK == self.bytes[p];
+            if delta < 1 << 23 && stays(0) && stays(1) && stays(2) {
+                self.bytes[place] = counters[place] & BYTES_MASK;
+                return Some(if place == CE { delta } else { 0 });
+            }
+        }
         let mut certain = expected.is_some();
         let mut ambiguous = false;
         let mut moved = false;
