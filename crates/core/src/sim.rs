@@ -137,12 +137,14 @@ impl<T: Tap> Simulation<T> {
         while self.agenda.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, deed) = self.agenda.pop_front().expect("there is one");
             match deed {
-                Deed::Rate(link, rate) => self.network.link_mut(link).set_rate(self.now, rate),
+                Deed::Rate(link, rate) => {
+                    self.network.link_mut(link).set_rate(self.now, rate);
+                    self.tell_paths();
+                }
                 Deed::Qdisc(link, qdisc) => {
                     self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
                 }
             }
-            self.tell_paths();
         }
         if !self.is_measuring && self.warmup <= self.now {
             self.begin_measuring();

@@ -221,7 +221,7 @@ impl std::ops::AddAssign for Passed {
 pub struct Service<P> {
     pub bucket: TokenBucket,
     pub rng: Rng,
-    /// The queues of all that have been in force; those of the present one are the last ones.
+    /// The queues inside all disciplines that have been in force.
     pub bands: Vec<Band>,
     /// The first band of the queue in force.
     pub first_band: usize,

@@ -41,7 +41,7 @@ impl Inbox {
     /// Puts what there is into order; nothing arrives before `now`.
     pub fn sort(&mut self, now: Time) {
         debug_assert!(!self.is_sorted && self.next == 0 && self.keys.is_empty());
-        debug_assert!(self.packets.len() < 1 << PLACE_BITS, "too many packets for one window");
+        assert!(self.packets.len() < 1 << PLACE_BITS, "too many packets for one window");
         self.base = now;
         self.is_sorted = true;
         let (mut runs, mut last) = (1, 0);

@@ -35,7 +35,7 @@ pub struct Link {
     pub name: String,
     aqm: Box<dyn Aqm<Packet>>,
     service: Service<Packet>,
-    /// All that were in force; the last is the present one.
+    /// All that were in force, and which of them is now.
     sets: Vec<BandSet>,
     present: usize,
     /// Counts of the bands when measuring began, and at the last sample.

@@ -23,6 +23,8 @@ use crate::units::{MTU_FRAME, Rate};
 /// A window is not longer than so many full packets of all links take, whatever the delays: what it
 /// leaves behind is kept in memory.
 const PACKETS_PER_WINDOW: u64 = 65536;
+/// Nor than this: an inbox tells times in a window, and places in it, by a few bits.
+const LONGEST_WINDOW: Span = Span::from_millis(100);
 
 /// An `[impair]` table: its elements by direction.
 struct ImpairPlace {
@@ -236,5 +238,5 @@ fn window(run: &Run, groups: &[Group]) -> Span {
     });
     let rate: u64 = run.links.iter().map(|l| l.rate_bps).sum();
     let longest = Rate::from_bps(rate).time_for(u64::from(MTU_FRAME) * PACKETS_PER_WINDOW);
-    depends.min().unwrap_or(longest).min(longest).max(Span(1))
+    depends.min().unwrap_or(longest).min(longest).min(LONGEST_WINDOW).max(Span(1))
 }

@@ -9,7 +9,7 @@ use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, End, Flow, Mail, Outbox, PathState};
-use crate::packet::{FlowId, GroupId, Packet};
+use crate::packet::{FlowId, GroupId};
 use crate::params::{Gauge, Refused};
 use crate::probe::{SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
@@ -140,36 +140,6 @@ struct Tcp {
     sender: Sender,
     receiver: Receiver,
     path: PathState,
-}
-
-impl End for Sender {
-    #[inline(always)]
-    fn deadline(&self) -> Time {
-        self.deadline()
-    }
-    #[inline]
-    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        self.on_timer(now, out);
-    }
-    #[inline(always)]
-    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        self.on_packet(now, pkt, out);
-    }
-}
-
-impl End for Receiver {
-    #[inline(always)]
-    fn deadline(&self) -> Time {
-        self.deadline()
-    }
-    #[inline]
-    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        self.on_timer(now, out);
-    }
-    #[inline(always)]
-    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        self.on_packet(now, pkt, out);
-    }
 }
 
 impl Flow for Tcp {

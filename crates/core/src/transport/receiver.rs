@@ -6,7 +6,7 @@ use self::client::Client;
 use super::ecn::{self, AccEcnReceiver, EcnMode};
 use super::wheel;
 use crate::ecn::{Ecn, EcnSupport};
-use crate::element::Outbox;
+use crate::element::{End, Outbox};
 use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
 };
@@ -228,11 +228,6 @@ impl Receiver {
         }
     }
 
-    /// When [`Self::on_timer`] wants to be called.
-    #[inline]
-    pub fn deadline(&self) -> Time {
-        self.ack_at.min(self.compress_until).min(self.client_at)
-    }
     /// Segments before this one have all arrived.
     #[inline]
     pub fn next(&self) -> u32 {
@@ -246,25 +241,6 @@ impl Receiver {
     /// Its ACKs tell of SCE marks.
     pub fn echoes_sce(&self) -> bool {
         self.support == EcnSupport::Sce && self.mode == EcnMode::Classic
-    }
-
-    /// A packet of the flow arrives.
-    #[inline]
-    pub fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        if pkt.flags == Flags::DATA && pkt.seq == self.next && self.is_undisturbed(pkt) {
-            self.on_next(now, pkt, out);
-        } else if pkt.flags.has(Flags::DATA) {
-            self.on_data(now, pkt, out);
-        } else if pkt.flags.has(Flags::SYN) {
-            if self.client.is_some() {
-                self.on_answer(now, pkt, out);
-            } else {
-                self.on_syn(now, pkt, out);
-            }
-        } else {
-            // The third ACK of the handshake.
-            self.rtt = now.since(self.handshake_sent);
-        }
     }
 
     fn on_syn(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
@@ -561,19 +537,6 @@ impl Receiver {
         }
     }
 
-    /// The delayed or compressed ACK is due.
-    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now >= self.client_at {
-            self.ask_again(now, out);
-        }
-        if now >= self.ack_at {
-            self.settle_delay();
-        }
-        if now >= self.ack_at.min(self.compress_until) {
-            self.ack(now, out);
-        }
-    }
-
     #[inline(always)]
     fn ack(&mut self, now: Time, out: &mut Outbox) {
         self.acked = self.next;
@@ -677,6 +640,45 @@ impl Receiver {
         let next = self.next;
         self.recent.retain(|r| r.end > next);
         self.ack_now = true;
+    }
+}
+
+impl End for Receiver {
+    #[inline]
+    fn deadline(&self) -> Time {
+        self.ack_at.min(self.compress_until).min(self.client_at)
+    }
+
+    /// The delayed or compressed ACK is due.
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if now >= self.client_at {
+            self.ask_again(now, out);
+        }
+        if now >= self.ack_at {
+            self.settle_delay();
+        }
+        if now >= self.ack_at.min(self.compress_until) {
+            self.ack(now, out);
+        }
+    }
+
+    /// A packet of the flow arrives.
+    #[inline]
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if pkt.flags == Flags::DATA && pkt.seq == self.next && self.is_undisturbed(pkt) {
+            self.on_next(now, pkt, out);
+        } else if pkt.flags.has(Flags::DATA) {
+            self.on_data(now, pkt, out);
+        } else if pkt.flags.has(Flags::SYN) {
+            if self.client.is_some() {
+                self.on_answer(now, pkt, out);
+            } else {
+                self.on_syn(now, pkt, out);
+            }
+        } else {
+            // The third ACK of the handshake.
+            self.rtt = now.since(self.handshake_sent);
+        }
     }
 }
 

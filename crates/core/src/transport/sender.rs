@@ -14,7 +14,7 @@ use super::wheel;
 use crate::cc::registry::Cc;
 use crate::cc::{Ack, CongestionControl, EcnWish, INITIAL_WINDOW, Window};
 use crate::ecn::{Ecn, EcnSupport};
-use crate::element::Outbox;
+use crate::element::{End, Outbox};
 use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, Stamp, TCP_IP_HEADERS, TcpBits,
 };
@@ -232,11 +232,6 @@ impl Sender {
     pub fn bytes(&self) -> Option<u64> {
         self.config.bytes
     }
-    /// When [`Self::on_timer`] wants to be called.
-    #[inline(always)]
-    pub fn deadline(&self) -> Time {
-        self.timer_at.min(self.pacing_at).min(self.stop_at)
-    }
     pub fn window(&self) -> &Window {
         &self.win
     }
@@ -361,24 +356,6 @@ impl Sender {
         }
     }
 
-    /// A packet from the receiver arrives.
-    #[inline]
-    pub fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
-            self.on_opening(now, pkt, out);
-        } else if pkt.seq > self.board.una
-            && !pkt.sack.is_some()
-            && self.is_undisturbed()
-            && pkt.tsval.older_than(self.ts_recent) <= 0
-        {
-            self.ts_recent = pkt.tsval;
-            self.count_marked_ack(pkt);
-            self.on_clean_ack(now, pkt, out);
-        } else {
-            self.on_any_ack(now, pkt, out);
-        }
-    }
-
     #[inline(never)]
     fn on_any_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let blocks = out.sacks.take(pkt.sack);
@@ -427,21 +404,6 @@ impl Sender {
     /// A timeout in ticks of the fastest timestamp clock to be expected, 1200 Hz.
     fn replay_ms(&self) -> u64 {
         self.rto().as_micros() * 1200 / 1_000_000
-    }
-
-    /// The deadline has come.
-    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now >= self.stop_at {
-            self.stop();
-        } else if now >= self.pacing_at {
-            self.pacing_at = Time::NEVER;
-            if self.board.lost_out > 0 {
-                self.retransmit_lost(now, out);
-            }
-            self.transmit(now, Push::Normal, out);
-        } else {
-            self.on_transmission_timer(now, out);
-        }
     }
 
     fn on_transmission_timer(&mut self, now: Time, out: &mut Outbox) {
@@ -962,6 +924,46 @@ impl Sender {
             }
         }
         self.rearm_retransmission(now);
+    }
+}
+
+impl End for Sender {
+    #[inline(always)]
+    fn deadline(&self) -> Time {
+        self.timer_at.min(self.pacing_at).min(self.stop_at)
+    }
+
+    /// The deadline has come.
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if now >= self.stop_at {
+            self.stop();
+        } else if now >= self.pacing_at {
+            self.pacing_at = Time::NEVER;
+            if self.board.lost_out > 0 {
+                self.retransmit_lost(now, out);
+            }
+            self.transmit(now, Push::Normal, out);
+        } else {
+            self.on_transmission_timer(now, out);
+        }
+    }
+
+    /// A packet from the receiver arrives.
+    #[inline]
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
+            self.on_opening(now, pkt, out);
+        } else if pkt.seq > self.board.una
+            && !pkt.sack.is_some()
+            && self.is_undisturbed()
+            && pkt.tsval.older_than(self.ts_recent) <= 0
+        {
+            self.ts_recent = pkt.tsval;
+            self.count_marked_ack(pkt);
+            self.on_clean_ack(now, pkt, out);
+        } else {
+            self.on_any_ack(now, pkt, out);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::cc::registry::Cc;
 use crate::cc::reno::Reno;
 use crate::ecn::{Ecn, EcnSupport};
+use crate::element::End;
 use crate::packet::{ACK_FRAME, Stamp};
 use crate::sack::Block;
 use crate::transport::sender::SenderConfig;
