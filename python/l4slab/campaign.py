@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from l4slab import bars, claims, executors, figures, published, remote, spec, sweep
+from l4slab import bars, claims, executors, figures, published, references, remote, spec, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
@@ -102,6 +102,7 @@ def plan(
 
 def _check(plans: Sequence[Plan]) -> None:
     """What the files state about results."""
+    references.check([plan.experiment for plan in plans])
     claims.check(plans)
     published.check(plans)
     figures.check(plans)
@@ -217,7 +218,7 @@ def _run_in_store(
     others = _expand((file for file in store.experiment_files() if file.stem not in given), engine)
     _check([*plans, *others])
     for one in plans:
-        store.keep_experiment(one.experiment.name, one.experiment.source, one.runs)
+        store.keep_experiment(one.experiment, one.runs)
     finished = store.finished()
     chosen = _todo(plans)
     todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]

@@ -5,19 +5,15 @@ has a number per trial (or a single one), or from `flow` and `column`, short for
 `select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links`, `series` and `transfers` are what they are
 in a claim (`l4slab.claims`).
 
-A `[[published]]` table with `reference` names a CSV file of published figures; it is the table `reference` in `sql`,
-which gives a row per figure with the columns `quantity`, `published` and `measured`, and `unit` and `tolerance` where
-they differ.
-The files belong to the studies and are not part of this package: where the folder is not found, these tables are
-left out and the figures with a `value` remain.
+A `[[published]]` table with `reference` names a CSV file of published figures beside the experiment file
+(`l4slab.references`); it is the table `reference` in `sql`, which gives a row per figure with the columns `quantity`,
+`published` and `measured`, and `unit` and `tolerance` where they differ.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,13 +21,12 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from l4slab import metrics
+from l4slab import metrics, references
 from l4slab.claims import connect_empty, connect_to, select, show_experiment
 from l4slab.errors import InputError
 from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan
 
-REFERENCE_VARIABLE = "L4SLAB_REFERENCE"
 _ROWS = ("quantity", "published", "measured")
 
 
@@ -68,16 +63,6 @@ class Published(Table):
         return None
 
 
-def reference_folder() -> Path | None:
-    """The folder of reference files: $L4SLAB_REFERENCE, else `../shared/reference` beside a source checkout."""
-    named = os.environ.get(REFERENCE_VARIABLE)
-    if named:
-        return Path(named) if Path(named).is_dir() else None
-    checkout = Path(__file__).resolve().parents[2]
-    folder = checkout.parent / "shared" / "reference"
-    return folder if (checkout / "pyproject.toml").is_file() and folder.is_dir() else None
-
-
 def _sql(figure: Published) -> str:
     if figure.sql is not None:
         return figure.sql
@@ -86,24 +71,15 @@ def _sql(figure: Published) -> str:
     return f"""select "{column}" from flows where flow = '{flow}'"""
 
 
-def _register_reference(connection: duckdb.DuckDBPyConnection, figure: Published) -> bool:
-    """Make the figure's file the table `reference`; False where it is not there."""
-    folder = reference_folder()
-    if folder is None or figure.reference is None or not (folder / figure.reference).is_file():
-        return False
-    frame = pl.read_csv(folder / figure.reference, infer_schema_length=None)
-    connection.register("reference", frame.to_arrow())
-    return True
-
-
 def check(plans: Sequence[Plan]) -> None:
     """Prepare every figure's query. Raises InputError for the first that cannot run."""
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
             for figure in plan.experiment.tables(Published):
-                if figure.reference is None or _register_reference(connection, figure):
-                    _check_one(connection, plan.experiment, figure)
+                if figure.reference is not None:
+                    references.register(connection, plan.experiment, figure.reference)
+                _check_one(connection, plan.experiment, figure)
 
 
 def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> None:
@@ -152,7 +128,8 @@ def _compare(
         spread = {"measured_min": min(found, default=None), "measured_max": max(found, default=None)}
         unit = figure.unit or metrics.unit_of(figure.column or "")
         yield common | spread | _row(figure.quantity or figure.id, unit, figure.value, measured, figure.tolerance)
-    elif _register_reference(connection, figure):
+    else:
+        references.register(connection, experiment, figure.reference)
         cursor = connection.execute(_sql(figure))
         names = [column[0] for column in cursor.description or []]
         for cells in cursor.fetchall():

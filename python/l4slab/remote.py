@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
 from l4slab.errors import InputError, L4slabError, StoreError, one_line
+from l4slab.spec import Experiment
 from l4slab.store import ORDER, PART, SIGN, TABLES_OF, Store, refuse_foreign
 from l4slab.sweep import Run
 
@@ -215,11 +216,12 @@ class RemoteStore(Store):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
 
-    def keep_experiment(self, name: str, source: bytes, runs: Sequence[Run] = ()) -> None:
-        super().keep_experiment(name, source, runs)
+    def keep_experiment(self, experiment: Experiment, runs: Sequence[Run] = ()) -> list[str]:
+        kept = super().keep_experiment(experiment, runs)
         self._sign()
-        for kept in (f"experiments/{name}.toml", f"experiments/{name}.runs"):
-            self._location.put(self.folder / kept, kept)
+        for name in kept:
+            self._location.put(self.folder / name, name)
+        return kept
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
     DIR/.l4slab                whoever writes holds it with `flock`, which the kernel frees with the process
     DIR/parts/*.parquet        the finished runs
-    DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs)
+    DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs), and the
+                               tables of published figures that they name
     DIR/{flows,links,series,transfers}.parquet, {claims,published}.parquet, report.html: what follows from those
     DIR/captures/RUN/          packet captures, where the experiment file asks for them
 
@@ -43,10 +44,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from l4slab import metrics
+from l4slab import metrics, references
 from l4slab.engines import Recording, get_engine
 from l4slab.errors import InputError, StoreError
 from l4slab.executors import captures_of
+from l4slab.spec import Experiment
 from l4slab.sweep import Plan, Run
 
 # flows last: who sees them sees the others.
@@ -273,15 +275,20 @@ class Store:
 
     # -- experiment files ---------------------------------------------------------------------------------------------
 
-    def keep_experiment(self, name: str, source: bytes, runs: Sequence[Run] = ()) -> None:
-        """Copy an experiment file into the folder, so that the folder explains itself, and the ids of its runs."""
-        path = self.folder / "experiments" / f"{name}.toml"
+    def keep_experiment(self, experiment: Experiment, runs: Sequence[Run] = ()) -> list[str]:
+        """Copy an experiment file and the tables that it names into the folder, so that the folder explains itself, and
+        the ids of its runs. Returns their names in the folder.
+        """
         engines = sorted({(run.engine, run.version) for run in runs})
-        ids = json.dumps({"of": _mark(source), "engines": engines, "runs": [run.id for run in runs]}).encode()
-        for file, content in ((path, source), (path.with_suffix(".runs"), ids)):
+        ids = json.dumps({"of": _mark(experiment.source), "engines": engines, "runs": [run.id for run in runs]})
+        kept = {f"{experiment.name}.toml": experiment.source, f"{experiment.name}.runs": ids.encode()}
+        kept |= references.contents(experiment)
+        for name, content in kept.items():
+            file = self.folder / "experiments" / name
             if not file.is_file() or file.read_bytes() != content:
                 with self._disk():
                     _replace(file, partial(_write_bytes, content))
+        return [f"experiments/{name}" for name in kept]
 
     def planned(self, name: str) -> set[str] | None:
         """The ids of the runs of an experiment file in the folder; None where they have to be found out again."""

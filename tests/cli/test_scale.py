@@ -64,7 +64,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[s
     (plan,) = campaign.plan([file])
     ids = [run.id for run in plan.runs]
     with Store(folder / "out") as opened:
-        opened.keep_experiment("x", file.read_bytes(), plan.runs)
+        opened.keep_experiment(plan.experiment, plan.runs)
         for n, run in enumerate(ids[:-10]):
             opened.add(run, recording(float(n)))
             if n % 8 == 7:

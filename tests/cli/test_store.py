@@ -477,7 +477,7 @@ def test_report_finishes_what_a_kill_left(tmp_path: Path) -> None:
     plan = campaign.plan([file])[0]
     done = l4slab.run(file)
     with Store(out) as opened:
-        opened.keep_experiment("x", file.read_bytes())
+        opened.keep_experiment(plan.experiment)
         for run in plan.runs:
             mine = {name: getattr(done, name).filter(pl.col("run") == run.id) for name in metrics.TABLES}
             labels = ["experiment", "run", "trial", *plan.factors]

@@ -90,7 +90,7 @@ def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame])
     arrow = {name: tables[name].to_arrow() for name in metrics.TABLES}
     with Store(out) as store:
         for experiment in experiments:
-            store.keep_experiment(experiment.name, experiment.source)
+            store.keep_experiment(experiment)
         for name in metrics.TABLES:
             store.write(name, tables[name])
         store.write("claims", claims.evaluate(experiments, arrow))

@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from l4slab import published, spec
+from l4slab.cli import main
 from l4slab.errors import InputError
 from l4slab.sweep import expand
 
@@ -67,9 +68,8 @@ def test_without_a_tolerance_there_is_a_distance_and_no_verdict(tmp_path: Path) 
     assert (row["distance"], row["within"]) == (2.0, None)
 
 
-def test_a_file_of_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cells.csv").write_text("flow,rate\na,9.5\nb,3\n")
-    monkeypatch.setenv(published.REFERENCE_VARIABLE, str(tmp_path))
+def test_a_file_of_references(tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_text("# Source: a plot\nflow,rate\na,9.5\nb,3\n")
     sql = (
         "select flow as quantity, rate as published, rate_mbps as measured "
         "from reference left join flows using (flow) order by flow"
@@ -127,6 +127,52 @@ def test_a_mistake_in_the_query_is_found_before_anything_runs(tmp_path: Path, sq
         published.check([expand(spec.load(file), "sim")])
     assert all(name in str(caught.value) for name in names), str(caught.value)
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (None, ["there is no such file", "beside"]),
+        ("", ["not a CSV table"]),
+        ("a,b\n1,2,3\n", ["not a CSV table"]),
+        ("\xff", ["not a CSV table"]),
+        ("flow\na\n", ["rate", "published"]),
+    ],
+)
+def test_a_reference_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: str | None, names, capsys) -> None:
+    if content is not None:
+        (tmp_path / "cells.csv").write_bytes(content.encode("latin-1"))
+    sql = "select flow as quantity, rate as published, 1 as measured from reference"
+    file = write(tmp_path, f'[[published]]\nid = "c"\nreference = "cells.csv"\nsql = "{sql}"\n')
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert all(name in message for name in [str(file), *names]), message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_results_folder_keeps_the_references_and_needs_no_others(tmp_path: Path, capsys) -> None:
+    sql = "select flow as quantity, rate as published, rate_mbps as measured from reference join flows using (flow)"
+    table = f'[[published]]\nid = "c"\nreference = "cells.csv"\nsql = "{sql}"\n'
+    file = write(tmp_path, table)
+    cells = tmp_path / "cells.csv"
+    cells.write_text("flow,rate\na,9.5\n")
+    out = tmp_path / "out"
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    written = (out / "published.parquet").read_bytes()
+    cells.unlink()
+    (out / "published.parquet").unlink()
+    assert main(["report", str(out)]) == 0
+    assert (out / "published.parquet").read_bytes() == written
+    # Another file of that name would take its place.
+    other = tmp_path / "other" / "y.toml"
+    other.parent.mkdir()
+    other.write_text(EXPERIMENT + table)
+    (other.parent / "cells.csv").write_text("flow,rate\na,3\n")
+    capsys.readouterr()
+    assert main(["run", str(other), "--out", str(out)]) == 2
+    message = capsys.readouterr().err
+    assert all(name in message for name in ["cells.csv", "rename", str(out)]), message
 
 
 def test_a_study_file_describes_no_run(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""Tables of published figures: CSV files beside the experiment file that names them with `reference`.
+
+Lines that begin with `#` say where the figures are from and how exactly they could be read; the next has the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import polars as pl
+
+from l4slab.errors import InputError, one_line
+from l4slab.spec import Experiment, show
+
+
+def names(experiment: Experiment) -> list[str]:
+    """The files that the experiment's tables name."""
+    sections = (tables for tables in experiment.document.values() if isinstance(tables, list))
+    found = (table.get("reference") for tables in sections for table in tables if isinstance(table, dict))
+    return sorted({name for name in found if isinstance(name, str)})
+
+
+def contents(experiment: Experiment) -> dict[str, bytes]:
+    """Each of these files as it is. Raises InputError where one is not there."""
+    return {name: _read(experiment, name) for name in names(experiment)}
+
+
+def register(connection: duckdb.DuckDBPyConnection, experiment: Experiment, name: str) -> None:
+    """Make the file the table `reference`. Raises InputError."""
+    try:
+        text = _read(experiment, name).decode("utf-8-sig")
+        frame = pl.read_csv(text.encode(), comment_prefix="#", infer_schema_length=None)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        reason = one_line(str(error)).partition(". ")[0]
+        message = f"= {show(name)} is not a CSV table: {reason}; write a line of column names and a line per figure"
+        raise InputError(message, file=experiment.file, key="reference") from None
+    connection.register("reference", frame.to_arrow())
+
+
+def check(experiments: Sequence[Experiment]) -> None:
+    """Read every file. Raises InputError where one is missing, or two of one name differ: results keep one of each."""
+    seen: dict[str, tuple[Experiment, bytes]] = {}
+    for experiment in experiments:
+        for name, content in contents(experiment).items():
+            other, known = seen.setdefault(name, (experiment, content))
+            if known != content:
+                text = f"= {show(name)} is not the file of that name beside {other.file}; rename one of them"
+                raise InputError(text, file=experiment.file, key="reference")
+
+
+def _read(experiment: Experiment, name: str) -> bytes:
+    file = experiment.file.parent / name
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        reason = (
+            "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        )
+        text = f"= {show(name)}: {reason} beside the experiment file; put the table there as {file}"
+        raise InputError(text, file=experiment.file, key="reference") from None
