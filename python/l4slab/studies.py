@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -29,3 +30,8 @@ def study(name: str) -> list[Path]:
     if name not in known:
         raise InputError(f"{name} is not a study; {suggest(name, known)}")
     return known[name]
+
+
+def title_of(file: Path) -> str:
+    """The title of a packaged experiment file."""
+    return str(tomllib.loads(file.read_text(encoding="utf-8")).get("title", file.stem))

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Protocol
 
 from l4slab.errors import InputError, L4slabError, suggest
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ENGINES = ("sim", "linux")
 

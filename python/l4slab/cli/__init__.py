@@ -1,0 +1,82 @@
+"""The command line. Exit status: 0 done, 1 a run or claim failed, 2 the input is wrong, 130 interrupted.
+
+The modules of the commands import what takes long (polars, duckdb, pyarrow, pydantic, matplotlib, rich) where they use
+it: `--help`, `list` and the shell's completion answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+import click
+
+from l4slab import _core
+from l4slab.cli import agreeing, folders, listing, machine, running
+from l4slab.errors import L4slabError, one_line
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(_core.version(), prog_name="l4slab", message="%(prog)s %(version)s")
+def cli() -> None:
+    """What L4S does to a network, and a network to L4S, before anyone deploys it."""
+
+
+for _command in (
+    running.run,
+    folders.report,
+    running.reproduce,
+    folders.status,
+    agreeing.agree,
+    listing.list_,
+    machine.linux,
+    machine.doctor,
+):
+    cli.add_command(_command)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    try:
+        status = cli.main(args=arguments, prog_name="l4slab", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except click.ClickException as error:
+        print(f"l4slab: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except L4slabError as error:
+        print(f"l4slab: {error}", file=sys.stderr)
+        return error.status
+    except (KeyboardInterrupt, click.Abort):
+        print("l4slab: interrupted; finished runs are kept, and the same command does the rest", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 1
+
+
+def _sentence(error: click.ClickException) -> str:
+    text = one_line(error.format_message()).rstrip(".").replace(". Did you mean", "; did you mean")
+    if isinstance(error, click.UsageError) and ";" not in text:
+        command = error.ctx.command_path if error.ctx else "l4slab"
+        text += f'; see "{command} --help"'
+    return text
+
+
+def entry() -> None:
+    """The `l4slab` script."""
+    # What a batch system or a lost terminal sends ends a campaign as Ctrl-C does; nohup's SIG_IGN stays.
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) == signal.SIG_DFL:
+            signal.signal(name, signal.default_int_handler)
+    status = main()
+    if (machines := sys.modules.get("l4slab.engines.linux.machine")) is not None:
+        machines.stop_all()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # Not sys.exit: after an error or Ctrl-C it would wait for simulations that nobody wants any more.
+    os._exit(status)
