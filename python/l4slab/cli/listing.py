@@ -33,8 +33,6 @@ def list_(what: str | None, markdown: bool) -> int:
                 table.add_row(name, ", ".join(file.stem for file in files))
         elif kind == "comparisons":
             for name, file in comparisons().items():
-                from l4slab import spec
-
                 table.add_row(name, title_of(file))
         else:
             for entry in _core.qdiscs() if kind == "qdiscs" else _core.controllers():
