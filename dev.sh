@@ -66,6 +66,7 @@ lint)
     setup optimised dev
     cargo fmt --check
     cargo clippy --quiet --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
     .venv/bin/ruff format --check
     .venv/bin/ruff check
     .venv/bin/mypy

@@ -42,7 +42,7 @@ struct Word<T> {
     says: Box<dyn Fn(&T) -> bool>,
 }
 
-/// What [`params!`] knows of a field.
+/// What `params!` knows of a field.
 pub struct Meta {
     pub keyword: &'static str,
     pub help: &'static str,
@@ -296,7 +296,7 @@ where
         .fold(Spec::new(None), |spec, (keyword, value, help)| spec.or(keyword, value, help))
 }
 
-/// No words of its own: [`Described::finish`] sets it, or [`Spec::also`] does.
+/// No words of its own: [`Described::finish`](super::Described::finish) sets it, or [`Spec::also`] does.
 pub fn unsaid<T: 'static>() -> Spec<T> {
     Spec::new(None)
 }
