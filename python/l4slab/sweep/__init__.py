@@ -1,0 +1,190 @@
+"""From an experiment file to its runs: the full factorial, derived values, exclusions, trials.
+
+The order in which a combination is made: factors over dotted keys, bundles, `[let]`, `[[skip]]`, `{names}`
+filled in, then the checks of `l4slab.spec`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from l4slab import metrics
+from l4slab.engines import get_engine
+from l4slab.errors import InputError
+from l4slab.spec import Experiment, Level, Resolver
+from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
+from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
+
+__all__ = [
+    "Plan",
+    "Run",
+    "UnknownNameError",
+    "Where",
+    "canonical_json",
+    "expand",
+    "levels_of",
+    "sql_reason",
+    "trial_seed",
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulation: what the engine is told (`description`), its id, and how the file calls it."""
+
+    experiment: str
+    trial: int
+    factors: Mapping[str, Level | None]
+    description: Mapping[str, Any]
+    engine: str
+    version: str  # of the engine
+    captures: bool = False  # wanted; they are not part of the results, hence not of the id
+
+    @cached_property
+    def json(self) -> str:
+        """The description as canonical JSON, which is what engines take."""
+        return canonical_json(self.description)
+
+    @cached_property
+    def id(self) -> str:
+        """16 hex digits that depend on description and engine only: results of different builds never mix."""
+        text = f'{{"engine":"{self.engine}","version":"{self.version}","run":{self.json}}}'
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        levels = "".join(f", {name} = {level}" for name, level in self.factors.items() if level is not None)
+        return f"{self.experiment}{levels}, trial {self.trial}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of one experiment in sweep order, and what was left out."""
+
+    experiment: Experiment
+    runs: list[Run]
+    combinations: int
+    skipped: dict[str, int] = field(default_factory=dict)
+    collapsed: int = 0
+    without_effect: list[str] = field(default_factory=list)
+    lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
+    chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
+
+    @property
+    def factors(self) -> dict[str, list[Level]]:
+        """Every factor with its levels, as written."""
+        return levels_of(self.experiment)
+
+    @property
+    def todo(self) -> list[Run]:
+        """The runs that are to run now."""
+        return self.runs if self.chosen is None else [run for run in self.runs if run.id in self.chosen]
+
+    def notes(self) -> list[str]:
+        """What the user should know about the sweep, a sentence each."""
+        name = self.experiment.name
+        notes = [f"{name}: {len(self.todo)} of {len(self.runs)} runs are chosen."] if self.chosen is not None else []
+        notes += [
+            f"{name}: {count} of {self.combinations} combinations are left out: {why}."
+            for why, count in self.skipped.items()
+        ]
+        notes += [f"{name}: {count} runs are left out: {why}." for why, count in self.lacking.items()]
+        if self.collapsed:
+            what = ", ".join(self.without_effect)
+            notes.append(
+                f"{name}: {self.collapsed} of {self.combinations} combinations are the same experiment as another one "
+                f"and run only once ({what} has no effect there)."
+            )
+        return notes
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def trial_seed(seed: int, trial: int) -> int:
+    """The seed of a trial, the same for every combination of a sweep (common random numbers)."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{trial}".encode()).digest()[:8]) >> 1
+
+
+def expand(experiment: Experiment, engine: str, where: Where | None = None) -> Plan:
+    """Every run that the file describes, and which of them `where` chooses.
+
+    Raises InputError for anything wrong in it, UnknownNameError where `where` is about other factors than the file's.
+    """
+    if experiment.is_study:
+        return Plan(experiment, [], 0)
+    _check_factor_names(experiment)
+    levels = levels_of(experiment)
+    targets = targets_of(experiment)
+    combinations = [
+        set_levels(experiment, dict(zip(levels, choice, strict=True)), targets)
+        for choice in itertools.product(*levels.values())
+    ]
+    skipped: dict[str, int] = {}
+    kept = []
+    for combination, reason in evaluate(experiment, combinations, where):
+        if reason is None:
+            kept.append(combination)
+        else:
+            skipped[reason] = skipped.get(reason, 0) + 1
+    if not kept:
+        raise InputError("every combination is left out by [[skip]]; relax a condition", file=experiment.file)
+
+    resolver = Resolver(experiment.file)
+    groups: dict[str, tuple[dict[str, Any], list[Combination]]] = {}
+    for combination in kept:
+        fill_in(experiment, combination)
+        description = resolver.resolve(combination.document, combination.top, combination.origin)
+        groups.setdefault(canonical_json(description), (description, []))[1].append(combination)
+    runs = []
+    version = get_engine(engine).version()
+    chosen = set()
+    without_effect: dict[str, None] = {}
+    for text, (description, members) in groups.items():
+        labels = _labels(members, levels)
+        without_effect |= {name: None for name in levels if len({typed(m.levels[name]) for m in members}) > 1}
+        for trial in range(1, experiment.trials + 1):
+            seeded = description | {"seed": trial_seed(description["seed"], trial)}
+            captures = experiment.captures == "all trials" or (experiment.captures == "first trial" and trial == 1)
+            runs.append(Run(experiment.name, trial, labels, seeded, engine, version, captures))
+            # Tens of thousands of times: the trials of a combination differ in the seed only.
+            vars(runs[-1])["json"] = _with_seed(text, description["seed"], seeded)
+            if where is not None and any(trial in member.chosen for member in members):
+                chosen.add(runs[-1].id)
+    collapsed = len(kept) - len(groups)
+    subset = None if where is None else frozenset(chosen)
+    return Plan(experiment, runs, len(combinations), skipped, collapsed, list(without_effect), chosen=subset)
+
+
+def _with_seed(text: str, seed: int, seeded: Mapping[str, Any]) -> str:
+    """`canonical_json(seeded)`, from that of a description that has only another seed."""
+    before, *after = text.split(f'"seed":{seed},')
+    return f'{before}"seed":{seeded["seed"]},{after[0]}' if len(after) == 1 else canonical_json(seeded)
+
+
+def _labels(members: list[Combination], levels: dict[str, list[Level]]) -> dict[str, Level | None]:
+    """The levels by which a run is known: NULL where every level of a factor gives this same run."""
+    labels: dict[str, Level | None] = {}
+    for name, all_levels in levels.items():
+        found = {typed(member.levels[name]) for member in members}
+        labels[name] = None if 1 < len(found) == len(all_levels) else members[0].levels[name]
+    return labels
+
+
+def _check_factor_names(experiment: Experiment) -> None:
+    taken = {name.lower() for name in metrics.all_columns()}
+    for name in levels_of(experiment):
+        if name.lower() in taken:
+            raise InputError(
+                "is the name of a result column or of another factor; choose another name",
+                file=experiment.file,
+                key=f"sweep.{name}",
+            )
+        taken.add(name.lower())

@@ -1,0 +1,228 @@
+"""One combination of levels: where each dotted key leads, its levels set, `{names}` filled in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel
+
+from l4slab.errors import InputError, suggest
+from l4slab.spec import Experiment, Level, keys_of, show
+from l4slab.spec.tables import TOP_FACTORS, Impair, Link
+from l4slab.spec.traffic import Flow, flow_model
+from l4slab.spec.wording import told
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_FILLED = ("link", "flow", "at", "impair", "rewrite")
+# Sections whose keys may be swept, and their models; a flow's is that of its kind.
+_SETTABLE: dict[str, type[BaseModel]] = {"link": Link, "flow": Flow, "impair": Impair}
+
+Origin = dict[tuple[str, ...], str]
+
+
+@dataclass
+class Combination:
+    """The document and the top-level keys with these levels set, and which key of the sweep has set what."""
+
+    levels: dict[str, Level]
+    document: dict[str, Any]
+    top: dict[str, Any]
+    origin: Origin
+    values: dict[str, Any] = field(default_factory=dict)
+    chosen: set[int] = field(default_factory=set)  # trials
+
+
+def levels_of(experiment: Experiment) -> dict[str, list[Level]]:
+    """Every factor of the sweep with its levels, as written, in file order."""
+    order = list(experiment.document["sweep"])
+    bundles = {name: [level["level"] for level in levels] for name, levels in experiment.bundles.items()}
+    both = experiment.factors | bundles
+    return dict(sorted(both.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
+
+
+def typed(level: Level) -> tuple[str, Level]:
+    """What tells levels apart: to Python, 1 and true are equal."""
+    return type(level).__name__, level
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One place that a dotted key names: `("flow", "l4s")` and the keys below it."""
+
+    table: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+def targets_of(experiment: Experiment) -> dict[str, list[_Target]]:
+    """Where each dotted key of the sweep leads; free factors are absent."""
+    targets: dict[str, list[_Target]] = {}
+    for name in experiment.factors:
+        if "." in name or name in TOP_FACTORS:
+            targets[name] = _find(experiment, name, f'sweep."{name}"')
+        elif not _is_used(experiment, name):
+            keys = _settable(experiment)
+            same = [key for key in keys if key.endswith(f".*.{name}")]
+            remedy = (
+                f'did you mean "{same[0]}"?' if same else f"use it as {{{name}}} or in [let] or [[skip]], or remove it"
+            )
+            raise InputError(f"is a factor that changes nothing; {remedy}", file=experiment.file, key=f"sweep.{name}")
+    for factor, bundle in experiment.bundles.items():
+        for level in bundle:
+            for key in level:
+                if key != "level" and key not in targets:
+                    targets[key] = _find(experiment, key, f'sweep.{factor} level {show(level["level"])}: "{key}"')
+    return targets
+
+
+def _is_used(experiment: Experiment, name: str) -> bool:
+    expressions = [*experiment.let.values(), *(skip.when for skip in experiment.skips)]
+    if any(mentions(expression, name) for expression in expressions):
+        return True
+    written = json.dumps(
+        [experiment.document[section] for section in (*_FILLED, "sweep")] + [experiment.top], default=str
+    )
+    return f"{{{name}}}" in written
+
+
+def mentions(expression: str, name: str) -> bool:
+    """Whether SQL may be about this name."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", expression, re.IGNORECASE) is not None
+
+
+def _settable(experiment: Experiment) -> list[str]:
+    """The dotted keys a sweep may set."""
+    keys = list(TOP_FACTORS)
+    for section in _SETTABLE:
+        tables = {name: sweepable(section, name, table) for name, table in experiment.document[section].items()}
+        keys += [f"{section}.*.{key}" for key in dict.fromkeys(key for names in tables.values() for key in names)]
+        keys += [f"{section}.{name}.{key}" for name, names in tables.items() for key in names]
+    return keys
+
+
+def model_of(section: str, name: str, table: Mapping[str, Any]) -> type[BaseModel]:
+    """The model of a table of the file."""
+    return flow_model(table, name) if section == "flow" else _SETTABLE[section]
+
+
+def sweepable(section: str, name: str, table: Mapping[str, Any]) -> list[str]:
+    """The keys that a table may have, but for its name."""
+    return [key for key in keys_of(model_of(section, name, table)) if key != "name"]
+
+
+def _find(experiment: Experiment, key: str, place: str) -> list[_Target]:
+    document = experiment.document
+    if key in TOP_FACTORS:
+        return [_Target(("",), (key,))]
+    section, _, rest = key.partition(".")
+    name, _, setting = rest.partition(".")
+    path = tuple(setting.split("."))
+    tables = document.get(section) if section in _SETTABLE else None
+    if tables is None or not setting or (len(path) > 1 and path[0] != "options"):
+        remedy = suggest(key, _settable(experiment))
+        raise InputError(f"is not a key that can be swept; {remedy}", file=experiment.file, key=place)
+    if name != "*" and name not in tables:
+        remedy = suggest(name, tables) if tables else f"the file has no [{section}.NAME]"
+        raise InputError(f"names no {section} {show(name)}; {remedy}", file=experiment.file, key=place)
+    named = {name: tables[name]} if name != "*" else tables
+    found = []
+    for one, table in named.items():
+        if path[0] in sweepable(section, one, table):
+            found.append(_Target((section, one), path))
+    if not found:
+        valid = [k.rpartition(".")[2] for k in _settable(experiment) if k.startswith(f"{section}.{name}.")]
+        raise InputError(
+            f"sets an unknown key {show(path[0])}; {suggest(path[0], valid)}", file=experiment.file, key=place
+        )
+    return found
+
+
+def set_levels(experiment: Experiment, levels: dict[str, Level], targets: dict[str, list[_Target]]) -> Combination:
+    """The document with the levels of one combination set; `experiment.document` is not changed."""
+    combination = Combination(levels, dict(experiment.document), dict(experiment.top), {})
+    # A key for all flows comes before one for a single flow, wherever they stand in the file.
+    for name in sorted(experiment.factors, key=lambda name: "*" not in name):
+        for target in targets.get(name, []):
+            _set(combination, target, levels[name], f'sweep."{name}"')
+    for factor, bundle in experiment.bundles.items():
+        chosen = next(level for level in bundle if typed(level["level"]) == typed(levels[factor]))
+        for key, value in chosen.items():
+            for target in targets[key] if key != "level" else []:
+                _set(combination, target, value, f"sweep.{factor} level {show(chosen['level'])}")
+    with told(experiment.file, combination.origin):
+        for name, flow in combination.document["flow"].items():
+            flow_model(flow, name)
+    return combination
+
+
+def _set(combination: Combination, target: _Target, value: object, origin: str) -> None:
+    section, *name = target.table
+    if not section:
+        combination.top[target.path[0]] = value
+        combination.origin[target.path] = origin
+        return
+    tables = dict(combination.document[section])
+    table = tables[name[0]] = dict(tables[name[0]])
+    for part in target.path[:-1]:
+        inner = table.get(part)
+        table[part] = dict(inner) if isinstance(inner, dict) else {}
+        table = table[part]
+    table[target.path[-1]] = value
+    combination.document[section] = tables
+    combination.origin[(*target.table, target.path[0])] = origin
+
+
+def fill_in(experiment: Experiment, combination: Combination) -> None:
+    """Put levels and [let] values into the {names} of the document's strings."""
+    for section in _FILLED:
+        combination.document[section] = _filled(experiment, combination, combination.document[section], section)
+    combination.top = {
+        key: value if key == "title" else _filled(experiment, combination, value, key)
+        for key, value in combination.top.items()
+    }
+
+
+def _filled(experiment: Experiment, combination: Combination, value: Any, place: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(experiment, combination, inner, f"{place}.{key}") for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(experiment, combination, inner, place) for inner in value]
+    if not isinstance(value, str) or "{" not in value:
+        return value
+    names = {**combination.levels, **combination.values}
+
+    def text_of(match: re.Match[str]) -> str:
+        name = match[1].strip()
+        if name not in names:
+            remedy = suggest(name, names) if names else "no factor or [let] value exists"
+            raise InputError(
+                f"= {show(value)} has {{{name}}}, which is neither a factor nor in [let]; {remedy}",
+                file=experiment.file,
+                key=place,
+            )
+        if names[name] is None:
+            levels = ", ".join(f"{factor} = {level}" for factor, level in combination.levels.items())
+            raise InputError(
+                f"= {show(experiment.let[name])} is NULL where it is needed ({levels}); correct the expression",
+                file=experiment.file,
+                key=f"let.{name}",
+            )
+        return _plain_text(names[name])
+
+    return _PLACEHOLDER.sub(text_of, value)
+
+
+def _plain_text(value: Any) -> str:
+    """A value as it would be typed: no exponent, no trailing ".0"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    if not isinstance(value, float | Decimal):
+        return str(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() else format(Decimal(repr(number)), "f")
