@@ -2,6 +2,8 @@
 
 results = l4slab.run("experiment.toml")
 results.flows            # a polars DataFrame, a row per run and flow group; see l4slab.metrics
+
+An experiment may also be made here, `l4slab.Experiment(...)`: docs/python.md.
 """
 
 from importlib import import_module
@@ -11,13 +13,34 @@ from l4slab import _core
 from l4slab.errors import InputError, L4slabError, StoreError
 
 if TYPE_CHECKING:
+    from l4slab.bars import Cause
     from l4slab.campaign import Results, run
+    from l4slab.claims import Claim
+    from l4slab.experiment import Experiment
+    from l4slab.figures import Figure, RunTable
+    from l4slab.published import Published
+    from l4slab.spec.tables import Impair, Link, Rewrite, Skip
+    from l4slab.spec.traffic import CbrFlow, Flow, UdpPragueFlow, VideoFlow, WebFlow
 
 __version__ = _core.version()
-__all__ = ["InputError", "L4slabError", "Results", "StoreError", "__version__", "run"]
+__all__ = [
+    "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
+    "Published", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow", "WebFlow",
+    "__version__", "run",
+]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
-_LAZY = {"Results": "l4slab.campaign", "run": "l4slab.campaign"}
+_MODULES = {
+    "bars": ["Cause"],
+    "campaign": ["Results", "run"],
+    "claims": ["Claim"],
+    "experiment": ["Experiment"],
+    "figures": ["Figure", "RunTable"],
+    "published": ["Published"],
+    "spec.tables": ["Impair", "Link", "Rewrite", "Skip"],
+    "spec.traffic": ["CbrFlow", "Flow", "UdpPragueFlow", "VideoFlow", "WebFlow"],
+}
+_LAZY = {name: f"l4slab.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

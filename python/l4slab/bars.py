@@ -21,12 +21,12 @@ class Bar(Table):
     `relative` times the kernel's value, in the part `cells` of them. It is measured over `at_least` so many cells.
     """
 
-    median: float | None = Field(None, ge=0, examples=["0.03"])
-    p90: float | None = Field(None, ge=0, examples=["0.08"])
-    absolute: float | None = Field(None, ge=0, examples=["0.3"])
-    relative: float | None = Field(None, ge=0, examples=["0.1"])
-    cells: float | None = Field(None, ge=0, le=1, examples=["0.9"])
-    at_least: int = Field(1, ge=1, examples=["8"])
+    median: float | None = Field(default=None, ge=0, examples=["0.03"])
+    p90: float | None = Field(default=None, ge=0, examples=["0.08"])
+    absolute: float | None = Field(default=None, ge=0, examples=["0.3"])
+    relative: float | None = Field(default=None, ge=0, examples=["0.1"])
+    cells: float | None = Field(default=None, ge=0, le=1, examples=["0.9"])
+    at_least: int = Field(default=1, ge=1, examples=["8"])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
         tolerance = self.absolute is not None or self.relative is not None
@@ -40,8 +40,8 @@ class Bar(Table):
 class Agree(Table):
     """How `l4slab agree` compares an experiment on both engines; bars stand in tables of their own."""
 
-    set: str = Field("", examples=['"tcp"'])
-    simulator_trials: int | None = Field(None, ge=1, le=1_000_000, examples=["10"])
+    set: str = Field(default="", examples=['"tcp"'])
+    simulator_trials: int | None = Field(default=None, ge=1, le=1_000_000, examples=["10"])
     bars: Mapping[str, Bar] = {}
 
 

@@ -16,10 +16,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from l4slab import bars, claims, executors, figures, published, references, remote, spec, sweep
+from l4slab import bars, claims, executors, figures, published, references, remote, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
+from l4slab.experiment import Described, listed, load
 from l4slab.progress import Reporter, Silent, reporting
 from l4slab.spec import Experiment
 from l4slab.store import Store, label
@@ -83,13 +84,13 @@ class Results:
 
 
 def plan(
-    files: Iterable[Path | str],
+    files: Iterable[Described],
     engine: str = "sim",
     trials: Mapping[str, int] | None = None,
     where: str | None = None,
     subset: bool = False,
 ) -> list[Plan]:
-    """Read and expand experiment files, and check everything that can be checked before a run.
+    """Read and expand experiments, and check everything that can be checked before a run.
 
     `trials` has other numbers of trials than the files, by the file's name without .toml. `where` chooses the runs to
     do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does.
@@ -110,7 +111,7 @@ def _check(plans: Sequence[Plan]) -> None:
 
 
 def _expand(
-    files: Iterable[Path | str],
+    files: Iterable[Described],
     engine: Engine,
     trials: Mapping[str, int] | None = None,
     where: str | None = None,
@@ -118,7 +119,7 @@ def _expand(
 ) -> list[Plan]:
     experiments: dict[str, Experiment] = {}
     for file in files:
-        experiment = spec.load(file, (trials or {}).get(Path(file).stem))
+        experiment = load(file, trials or {})
         if (other := experiments.get(experiment.name)) is not None:
             raise InputError(
                 f"has the name of another file of this campaign ({other.file}); rename one of them",
@@ -160,7 +161,7 @@ def _expand(
 
 
 def run(
-    files: Path | str | Sequence[Path | str],
+    files: Described | Sequence[Described],
     out: Path | str | None = None,
     engine: str = "sim",
     workers: int | None = None,
@@ -170,7 +171,7 @@ def run(
     where: str | None = None,
     subset: bool = False,
 ) -> Results:
-    """Run one or several experiment files.
+    """Run one or several experiments: files, `Experiment`s, or dicts that have what a file has.
 
     With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and
     `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's
@@ -178,8 +179,7 @@ def run(
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    names = [files] if isinstance(files, Path | str) else list(files)
-    plans = plan(names, engine, trials, where, subset)
+    plans = plan(listed(files), engine, trials, where, subset)
     pool = executors.dask(dask) if dask else executors.local(workers)
     if out is None:
         results = _run_in_memory(plans, pool, console)

@@ -33,7 +33,7 @@ class Claim(Table):
     says: str = ""
     source: str = ""
     sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])
-    expect: bool = Field(True, examples=["true"])
+    expect: bool = Field(default=True, examples=["true"])
 
 
 def connect() -> duckdb.DuckDBPyConnection:

@@ -43,9 +43,9 @@ class Figure(Table):
     caption: str = ""
     source: str = ""
     sql: str = Field(examples=['"select flow as part, flow as bar, 100 * share as value from flows"'])
-    label: str = Field("", examples=['"queue delay (ms)"'])
-    x_label: str = Field("", examples=['"size (kB)"'])
-    limits: list[float] | None = Field(None, min_length=2, max_length=2, examples=["[99, 100]"])
+    label: str = Field(default="", examples=['"queue delay (ms)"'])
+    x_label: str = Field(default="", examples=['"size (kB)"'])
+    limits: list[float] | None = Field(default=None, min_length=2, max_length=2, examples=["[99, 100]"])
     log: bool = False
     x_log: bool = False
 

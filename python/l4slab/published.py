@@ -37,12 +37,12 @@ class Published(Table):
     id: str = Field(min_length=1, examples=['"A-cubic-rate"'])
     quantity: str = ""
     unit: str = ""
-    value: float | None = Field(None, examples=["43.6"])
-    tolerance: float | None = Field(None, ge=0, examples=["2.0"])
-    flow: str | None = Field(None, examples=['"cubic"'])
-    column: str | None = Field(None, examples=['"rate_mbps"'])
-    sql: str | None = Field(None, examples=["\"select rate_mbps from flows where flow = 'cubic'\""])
-    reference: str | None = Field(None, examples=['"fast_lane_summary.csv"'])
+    value: float | None = Field(default=None, examples=["43.6"])
+    tolerance: float | None = Field(default=None, ge=0, examples=["2.0"])
+    flow: str | None = Field(default=None, examples=['"cubic"'])
+    column: str | None = Field(default=None, examples=['"rate_mbps"'])
+    sql: str | None = Field(default=None, examples=["\"select rate_mbps from flows where flow = 'cubic'\""])
+    reference: str | None = Field(default=None, examples=['"fast_lane_summary.csv"'])
     source: str = ""
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002

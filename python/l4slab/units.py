@@ -17,7 +17,7 @@ _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\
 _LARGEST = 2**63 - 1  # what Parquet and the core hold
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dimension:
     """A kind of quantity: its name, an example, its suffixes and the integers per SI unit."""
 

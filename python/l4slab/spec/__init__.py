@@ -7,8 +7,8 @@ code that evaluates them (`claims`, `published`, `figures`, `bars`) and get thei
 `wording` makes one sentence of what is wrong.
 """
 
-from l4slab.spec.file import SECTIONS, Experiment, Level, load
+from l4slab.spec.file import SECTIONS, Experiment, Level, load, parse
 from l4slab.spec.resolution import Resolver
 from l4slab.spec.wording import Table, keys_of, show
 
-__all__ = ["SECTIONS", "Experiment", "Level", "Resolver", "Table", "keys_of", "load", "show"]
+__all__ = ["SECTIONS", "Experiment", "Level", "Resolver", "Table", "keys_of", "load", "parse", "show"]

@@ -69,15 +69,6 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
     Raises InputError.
     """
     file = Path(path)
-    document, source = _read(file)
-    if trials is not None and document.get("trials", 1) != trials:
-        source = _with_trials(source, trials)
-        document["trials"] = trials
-    with told(file):
-        return _structure(file, document, source)
-
-
-def _read(file: Path) -> tuple[dict[str, Any], bytes]:
     try:
         source = file.read_bytes()
     except FileNotFoundError:
@@ -87,6 +78,20 @@ def _read(file: Path) -> tuple[dict[str, Any], bytes]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be read ({reason}); check its permissions", file=file) from None
+    return parse(source, file, trials)
+
+
+def parse(source: bytes, file: Path, trials: int | None = None) -> Experiment:
+    """As `load`, from the text of a file."""
+    document = _document(source, file)
+    if trials is not None and document.get("trials", 1) != trials:
+        source = _with_trials(source, trials)
+        document["trials"] = trials
+    with told(file):
+        return _structure(file, document, source)
+
+
+def _document(source: bytes, file: Path) -> dict[str, Any]:
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,7 +108,7 @@ def _read(file: Path) -> tuple[dict[str, Any], bytes]:
     if (found := _with_nul(document)) is not None:
         place, written = found
         raise InputError(f"has {show(written)} with a NUL character; remove it", file=file, key=place)
-    return document, source
+    return document
 
 
 def _with_nul(value: object, place: str = "") -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from l4slab.errors import suggest
 from l4slab.spec.tables import AT_KEYS, TOP_FACTORS, At, Impair, Link, Rewrite, Top
 from l4slab.spec.traffic import flow_model
 from l4slab.spec.wording import Place, Problem, check, numbered, show, told
+from l4slab.units import RATE, TIME
 
 
 @dataclass
@@ -41,7 +42,8 @@ class Resolver:
         return self._seen[key]
 
     def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
-        top: Top = self._once("top", "", raw_top, partial(check, Top, raw_top, ()))
+        top = self._once("top", "", raw_top, partial(_top, raw_top))
+        duration_ns = top["duration_ns"]
         links = {
             name: self._once("link", name, raw, partial(_link, name, raw)) for name, raw in document["link"].items()
         }
@@ -52,19 +54,19 @@ class Resolver:
         }
         end = f"is not before the end of the run, duration = {show(raw_top['duration'])}"
         for name, flow in flows.items():
-            if flow["start_ns"] >= top.duration:
+            if flow["start_ns"] >= duration_ns:
                 start = show(document["flow"][name]["start"])
                 raise Problem(("flow", name), "start", f"= {start} {end}; start it earlier")
-            if flow["stop_ns"] is not None and flow["stop_ns"] >= top.duration:
+            if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
                 flows[name] = flow | {"stop_ns": None}
         changes = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
-            time = check(At, {"time": raw["time"]} if "time" in raw else {}, place).time
-            if time >= top.duration:
+            time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
+            if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
             changes += [{"time_ns": time} | change for change in _changes(raw, place, names)]
-        description: dict[str, Any] = top.model_dump(by_alias=True, include=set(TOP_FACTORS)) | {
+        description: dict[str, Any] = top | {
             "links": list(links.values()),
             "flows": list(flows.values()),
             "at": sorted(changes, key=lambda change: change["time_ns"]),
@@ -73,6 +75,11 @@ class Resolver:
         if document["impair"]:
             description["impairs"] = [_impair(name, raw, names) for name, raw in document["impair"].items()]
         return description
+
+
+def _top(raw: Mapping[str, Any]) -> dict[str, Any]:
+    top: Top = check(Top, raw, ())
+    return top.model_dump(by_alias=True, include=set(TOP_FACTORS))
 
 
 def _qdisc(text: str, place: Place, key: str) -> str:
@@ -129,7 +136,7 @@ def _changes(raw: Mapping[str, Any], place: Place, links: list[str]) -> list[dic
         change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
         if "rate" in settings:
             checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
-            change["rate_bps"] = checked.rate
+            change["rate_bps"] = RATE.parse(checked.rate)
         if "qdisc" in settings:
             key = f"link.{link}.qdisc"
             if not isinstance(settings["qdisc"], str):

@@ -6,38 +6,61 @@ A field's `serialization_alias` is its name in a run's description.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
-from l4slab.spec.wording import Table, show
+from l4slab.spec.wording import Table, checked_by, show
 from l4slab.units import FREQUENCY, RATE, SIZE, TIME, Dimension
 
 
-def _quantity(dimension: Dimension, *, zero: bool = False) -> BeforeValidator:
-    def parse(text: object) -> int:
-        value = dimension.parse(text)
-        if value < 0 or (value == 0 and not zero):
-            least = "must not be negative" if zero else "must be more than 0"
-            raise ValueError(f'{least}; write a {dimension.name} such as "{dimension.example}"')
+@dataclass(frozen=True)
+class Quantity:
+    """Marks a text with a unit ("100Mbit"), which a run's description has as an integer in the base unit."""
+
+    dimension: Dimension
+    least: int = 1
+    most: int | None = None
+
+    def parse(self, text: object) -> int:
+        """The integer. Raises ValueError with the remedy."""
+        value = self.dimension.parse(text)
+        if value < self.least and self.least <= 1:
+            least = "must not be negative" if self.least == 0 else "must be more than 0"
+            raise ValueError(f'{least}; write a {self.dimension.name} such as "{self.dimension.example}"')
+        if value < self.least:
+            raise ValueError(f"must be at least {self.least}{self._unit()}")
+        if self.most is not None and value > self.most:
+            raise ValueError(f"must be at most {self.most}{self._unit()}")
         return value
 
-    return BeforeValidator(parse)
+    def _unit(self) -> str:
+        return next(iter(self.dimension.units))
+
+    def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        described = core_schema.plain_serializer_function_ser_schema(self.parse)
+        return core_schema.no_info_before_validator_function(
+            checked_by(self.parse), handler(source), serialization=described
+        )
 
 
-def _interval(frequency: int) -> int:
-    interval = round(FREQUENCY.per_si * 10**9 / frequency)
-    if interval < 1_000:
-        raise ValueError('is more than once per microsecond; "1000000/s" is the most')
-    return interval
+class _Often(Quantity):
+    """Written as a frequency, described as the mean time between events in ns."""
+
+    def parse(self, text: object) -> int:
+        interval = round(FREQUENCY.per_si * 10**9 / super().parse(text))
+        if interval < 1_000:
+            raise ValueError('is more than once per microsecond; "1000000/s" is the most')
+        return interval
 
 
-Rate = Annotated[int, _quantity(RATE)]  # bit/s
-Size = Annotated[int, _quantity(SIZE)]  # bytes
-Duration = Annotated[int, _quantity(TIME)]  # ns
-TimeOrZero = Annotated[int, _quantity(TIME, zero=True)]
-# Written as a frequency: the mean time between events, ns.
-Interval = Annotated[int, BeforeValidator(_interval), _quantity(FREQUENCY)]
+Rate = Annotated[str, Quantity(RATE)]  # bit/s
+Size = Annotated[str, Quantity(SIZE)]  # bytes
+Duration = Annotated[str, Quantity(TIME)]  # ns
+TimeOrZero = Annotated[str, Quantity(TIME, least=0)]
+Interval = Annotated[str, _Often(FREQUENCY)]
 Codepoint = Literal["not-ect", "ect0", "ect1", "ce"]
 Captured = Literal["none", "first trial", "all trials"]
 
@@ -48,32 +71,32 @@ TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
 
 
 class Top(Table):
-    """The top-level keys. Times in ns."""
+    """The top-level keys."""
 
     title: str = ""
     about: str = ""
     duration: Duration = Field(examples=['"60s"'], serialization_alias="duration_ns")
-    warmup: TimeOrZero = Field("0s", validate_default=True, serialization_alias="warmup_ns")
-    seed: int = Field(1, ge=0, lt=2**63, examples=["1"])
-    trials: int = Field(1, ge=1, le=1_000_000, examples=["5"])
-    captures: Captured = Field("none", examples=['"first trial"'])
-    sample: Duration = Field("100ms", validate_default=True, serialization_alias="sample_ns")
-    start_jitter: TimeOrZero = Field("100ms", validate_default=True, serialization_alias="start_jitter_ns")
-    subset: str = Field("", examples=['"rate <= 100e6"'])
+    warmup: TimeOrZero = Field(default="0s", serialization_alias="warmup_ns")
+    seed: int = Field(default=1, ge=0, lt=2**63, examples=["1"])
+    trials: int = Field(default=1, ge=1, le=1_000_000, examples=["5"])
+    captures: Captured = Field(default="none", examples=['"first trial"'])
+    sample: Duration = Field(default="100ms", serialization_alias="sample_ns")
+    start_jitter: TimeOrZero = Field(default="100ms", serialization_alias="start_jitter_ns")
+    subset: str = Field(default="", examples=['"rate <= 100e6"'])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
-        if self.warmup < self.duration:
+        if TIME.parse(self.warmup) < TIME.parse(self.duration):
             return None
         text = f"= {show(raw['warmup'])} is not shorter than duration = {show(raw['duration'])}"
         return "warmup", f"{text}; shorten the warmup or lengthen the duration"
 
 
 class Link(Table):
-    """A shaped link with one queue discipline. Rate in bit/s, burst in bytes."""
+    """A shaped link with one queue discipline."""
 
     rate: Rate = Field(examples=['"100Mbit"'], serialization_alias="rate_bps")
     qdisc: str = Field(examples=['"dualpi2"'])
-    burst: Size = Field("1600B", validate_default=True, serialization_alias="burst_bytes")
+    burst: Size = Field(default="1600B", serialization_alias="burst_bytes")
 
 
 class At(Table):
@@ -95,7 +118,7 @@ class Rewrite(Table):
 
     flow: str = Field(examples=['"tweaked"'])
     where: str = Field(examples=['"before:bottleneck"'])
-    from_: Codepoint = Field(alias="from", examples=['"ect0"'])
+    from_: Codepoint = Field(validation_alias="from", examples=['"ect0"'])
     to: Codepoint = Field(examples=['"ect1"'])
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from l4slab import _core
 from l4slab.errors import suggest
-from l4slab.spec.tables import Duration, Interval, Rate, Size, TimeOrZero
-from l4slab.spec.wording import Problem, Table, show
+from l4slab.spec.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
+from l4slab.spec.wording import Problem, Table, checked_by, show
+from l4slab.units import SIZE, TIME
+
+_LARGEST_FRAME = 9014  # of jumbo frames
 
 TcpEcn = Literal["accecn", "classic", "sce", "off"]
 
@@ -47,18 +50,23 @@ def _option_text(value: object) -> str:
     raise ValueError("is not an option value; write text or a number")
 
 
-class Flow(Table):
-    """What every flow has. Times in ns, sizes in bytes, rates in bit/s."""
+Dscp = Annotated[int | str, BeforeValidator(checked_by(_dscp)), PlainSerializer(_dscp)]
+Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_text)), PlainSerializer(_option_text)]
+
+
+class AnyFlow(Table):
+    """What every flow has."""
 
     name: str = Field(examples=['"l4s"'])
-    count: int = Field(1, ge=1, le=1_000_000, examples=["1"])
-    start: TimeOrZero = Field("0s", validate_default=True, serialization_alias="start_ns")
-    stop: Duration | None = Field(None, serialization_alias="stop_ns")
-    dscp: Annotated[int, BeforeValidator(_dscp)] = Field(0, examples=['"ef"'])
-    path: list[str] | None = Field(None, examples=['["bottleneck"]'])
+    kind: str = "tcp"
+    count: int = Field(default=1, ge=1, le=1_000_000, examples=["1"])
+    start: TimeOrZero = Field(default="0s", serialization_alias="start_ns")
+    stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
+    dscp: Dscp = Field(default=0, examples=['"ef"'])
+    path: list[str] | None = Field(default=None, examples=['["bottleneck"]'])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
-        if self.stop is None or self.stop > self.start:
+        if self.stop is None or TIME.parse(self.stop) > TIME.parse(self.start):
             return None
         return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
 
@@ -66,18 +74,22 @@ class Flow(Table):
         """The flow as engines take it; without `path`, all links. Raises Problem."""
         return self.model_dump(by_alias=True)
 
+    def written(self) -> dict[str, Any]:
+        written = super().written()
+        return written if self.kind == "tcp" else {"name": self.name, "kind": self.kind} | written
 
-class Tcp(Flow):
+
+class Tcp(AnyFlow):
     """What connections are like."""
 
     cc: str = Field(examples=['"cubic"'])
     rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
     ecn: TcpEcn | None = None
     peer_ecn: TcpEcn | None = None
-    reverse_path: list[str] = Field([], examples=['["bottleneck"]'])
-    pace: Rate | None = Field(None, serialization_alias="pace_bps")
-    receive_window: Size | None = Field(None, examples=['"3MB"'], serialization_alias="receive_window_bytes")
-    options: dict[str, Annotated[str, BeforeValidator(_option_text)]] = Field({}, examples=['{ version = "0.7" }'])
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
+    receive_window: Size | None = Field(default=None, examples=['"3MB"'], serialization_alias="receive_window_bytes")
+    options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
 
     def described(self) -> dict[str, Any]:
         """With the options in their canonical form."""
@@ -86,13 +98,14 @@ class Tcp(Flow):
         if self.cc not in valid:
             raise Problem(place, "cc", f"= {show(self.cc)} is not a congestion control; {suggest(self.cc, valid)}")
         try:
-            options = _core.canonical_controller(self.cc, self.options)
+            written = {name: _option_text(value) for name, value in self.options.items()}
+            options = _core.canonical_controller(self.cc, written)
         except ValueError as error:
             raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
         return super().described() | {"options": options}
 
 
-class TcpFlow(Tcp):
+class Flow(Tcp):
     """`count` TCP connections."""
 
     kind: Literal["tcp"] = "tcp"
@@ -104,12 +117,12 @@ class WebFlow(Tcp):
 
     kind: Literal["web"] = "web"
     requests: Interval = Field(examples=['"10/s"'], serialization_alias="interval_ns")
-    size_alpha: float = Field(0.9, gt=0, le=100, examples=["0.9"])
-    size_min: Size = Field("1kB", validate_default=True, serialization_alias="size_min_bytes")
-    size_max: Size = Field("1MB", validate_default=True, serialization_alias="size_max_bytes")
+    size_alpha: float = Field(default=0.9, gt=0, le=100, examples=["0.9"])
+    size_min: Size = Field(default="1kB", serialization_alias="size_min_bytes")
+    size_max: Size = Field(default="1MB", serialization_alias="size_max_bytes")
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
-        if self.size_min <= self.size_max:
+        if SIZE.parse(self.size_min) <= SIZE.parse(self.size_max):
             return super().mistake(raw)
         least, most = (show(raw.get(key, type(self).model_fields[key].default)) for key in ("size_min", "size_max"))
         return "size_min", f"= {least} is above size_max = {most}; make it smaller"
@@ -120,39 +133,43 @@ class VideoFlow(Tcp):
 
     kind: Literal["video"] = "video"
     rate: Rate = Field(examples=['"4Mbit"'], serialization_alias="rate_bps")
-    frames: Interval = Field("60/s", validate_default=True, serialization_alias="interval_ns")
-    frame_spread: float = Field(0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
-    controls: Interval | None = Field(None, serialization_alias="control_interval_ns")
+    frames: Interval = Field(default="60/s", serialization_alias="interval_ns")
+    frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
+    controls: Interval | None = Field(default=None, serialization_alias="control_interval_ns")
 
 
-class CbrFlow(Flow):
+class CbrFlow(AnyFlow):
     """`count` unresponsive UDP sources; `packet` is the Ethernet frame, `batch` frames leave back to back."""
 
     kind: Literal["cbr"] = "cbr"
     rate: Rate = Field(examples=['"50Mbit"'], serialization_alias="rate_bps")
     rtt: TimeOrZero = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
     ecn: Literal["not-ect", "ect0", "ect1"] = "not-ect"
-    packet: Size = Field("1514B", validate_default=True, ge=64, le=9014, serialization_alias="packet_bytes")
-    batch: int = Field(1, ge=1, le=65_536, examples=["1"])
+    packet: Annotated[str, Quantity(SIZE, least=64, most=9014)] = Field(
+        default="1514B", serialization_alias="packet_bytes"
+    )
+    batch: int = Field(default=1, ge=1, le=65_536, examples=["1"])
 
 
-class UdpPragueFlow(Flow):
+class UdpPragueFlow(AnyFlow):
     """`count` bulk senders of UDP Prague; `packet` is the largest Ethernet frame, `pace` a cap on the rate."""
 
     kind: Literal["udp-prague"] = "udp-prague"
     rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
-    packet: Size = Field("1442B", validate_default=True, ge=192, le=9014, serialization_alias="packet_bytes")
-    reverse_path: list[str] = Field([], examples=['["bottleneck"]'])
-    pace: Rate | None = Field(None, serialization_alias="pace_bps")
+    packet: Annotated[str, Quantity(SIZE, least=192, most=9014)] = Field(
+        default="1442B", serialization_alias="packet_bytes"
+    )
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
 
 
 # The registry: a kind of traffic is a model and its line here.
-KINDS: dict[str, type[Flow]] = {
-    model.model_fields["kind"].default: model for model in (TcpFlow, WebFlow, VideoFlow, CbrFlow, UdpPragueFlow)
+KINDS: dict[str, type[AnyFlow]] = {
+    model.model_fields["kind"].default: model for model in (Flow, WebFlow, VideoFlow, CbrFlow, UdpPragueFlow)
 }
 
 
-def flow_model(table: Mapping[str, Any], name: str) -> type[Flow]:
+def flow_model(table: Mapping[str, Any], name: str) -> type[AnyFlow]:
     """The model for a flow's `kind`. Raises Problem."""
     kind = table.get("kind", "tcp")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from l4slab.errors import InputError, suggest
 
@@ -17,11 +25,45 @@ from l4slab.errors import InputError, suggest
 Place = tuple[str, ...]
 
 
+# A {name} in a value, which a sweep fills in: only then can it be checked.
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_INCOMPLETE = {"complete": False}
+
+
 class Table(BaseModel):
-    """A table of the file. Its defaults are what a person would write."""
+    """A table of the file. Its values, and its defaults, are what a person would write.
+
+    A field's `validation_alias` is its key in the file where Python cannot have that name, its `serialization_alias`
+    its name in a run's description, which `model_dump(by_alias=True)` gives in ns, bit/s and bytes.
+    """
 
     section: ClassVar[str] = ""  # of models whose tables are the whole of a [[section]]
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def __init__(self, /, **values: Any):
+        """From Python. Raises InputError."""
+        raw = {_key(type(self), name): value for name, value in values.items()}
+        try:
+            self.__pydantic_validator__.validate_python(raw, self_instance=self, context=_INCOMPLETE)
+        except ValidationError as error:
+            problem = _problem(type(self), _first(error), raw, (type(self).__name__,))
+            raise InputError(problem.sentence({})) from None
+
+    # As RootModel does: without it, `model_validate` would come here, too.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_written(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if info.context is _INCOMPLETE and isinstance(value, str) and PLACEHOLDER.search(value):
+            return value
+        return handler(value)
+
+    def written(self) -> dict[str, Any]:
+        """What was set, by the keys of the file."""
+        names = [name for name in type(self).model_fields if name in self.model_fields_set]
+        values = {_key(type(self), name): getattr(self, name) for name in names}
+        return {key: value for key, value in values.items() if value is not None}
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
         """What is wrong about several keys together: the one to name, or "", and a text that continues `key = value`.
@@ -71,7 +113,23 @@ def show(value: object) -> str:
 
 def keys_of(model: type[BaseModel]) -> list[str]:
     """The keys a table of this model may have, as written in the file."""
-    return [info.alias or name for name, info in model.model_fields.items()]
+    return [_key(model, name) for name in model.model_fields]
+
+
+def _key(model: type[BaseModel], name: str) -> str:
+    """The key in the file of a field."""
+    info = model.model_fields.get(name)
+    return str(info.validation_alias or name) if info else name
+
+
+def checked_by(parse: Callable[[object], object]) -> Callable[[object], object]:
+    """A validator that leaves a value as it is written when `parse` takes it."""
+
+    def check(value: object) -> object:
+        parse(value)
+        return value
+
+    return check
 
 
 _TYPES = {
@@ -82,6 +140,9 @@ _TYPES = {
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a table",
+    "mapping_type": "a table",
+    "sequence_str": "a list",
+    "sequence_type": "a list",
 }
 _BOUNDS = {
     "greater_than_equal": "must be at least",
@@ -101,8 +162,6 @@ def check(model: type[Table], raw: object, place: Place) -> Any:
 
 def check_written(model: type[Table], raw: object, place: Place) -> None:
     """Check the keys that are written so far: placeholders and missing ones come with a sweep. Raises Problem."""
-    if isinstance(raw, dict):
-        raw = {key: value for key, value in raw.items() if not (isinstance(value, str) and "{" in value)}
     _validated(model, raw, place, complete=False)
 
 
@@ -110,19 +169,22 @@ def _validated(model: type[Table], raw: object, place: Place, *, complete: bool 
     if not isinstance(raw, dict):
         raise Problem(place, "", "is not a table of keys and values")
     try:
-        return model.model_validate(raw)
+        return model.model_validate(raw, context=None if complete else _INCOMPLETE)
     except ValidationError as error:
-        mistakes = error.errors(include_url=False)
-        # A misspelt key is also missing under its right name: the misspelling is what to tell.
-        for mistake in sorted(mistakes, key=lambda mistake: mistake["type"] == "missing"):
-            if complete or mistake["type"] != "missing":
-                raise _problem(model, mistake, raw, place) from None
+        mistake = _first(error)
+        if complete or mistake["type"] != "missing":
+            raise _problem(model, mistake, raw, place) from None
+
+
+def _first(error: ValidationError) -> Any:
+    """The mistake to tell: a misspelt key is also missing under its right name, and the misspelling is it."""
+    return min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
 
 
 def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place) -> Problem:
     path = [str(part) for part in mistake["loc"]]
     key, kind, context = ".".join(path), mistake["type"], mistake.get("ctx", {})
-    info = next((i for n, i in model.model_fields.items() if path[0] in (n, i.alias)), None)
+    info = next((i for n, i in model.model_fields.items() if path[0] == _key(model, n)), None)
     example = info.examples[0] if info and info.examples else None
     remedy = f"; write it such as {path[0]} = {example}" if example else ""
     if kind == "missing":
@@ -138,6 +200,9 @@ def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place
         text = f"is none of {', '.join(values)}"
         if isinstance(given, str):
             text += f"; {suggest(given, values)}"
+    elif kind == "is_instance_of":
+        wanted = context["class"].removeprefix("Any")
+        text = "is not a list" if wanted == "Sequence" else f"is not a {wanted}; write l4slab.{wanted}(...)"
     elif kind in _TYPES:
         text = f"is not {_TYPES[kind]}{remedy}"
     elif kind in _BOUNDS:

@@ -14,13 +14,12 @@ from pydantic import BaseModel
 from l4slab.errors import InputError, suggest
 from l4slab.spec import Experiment, Level, keys_of, show
 from l4slab.spec.tables import TOP_FACTORS, Impair, Link
-from l4slab.spec.traffic import Flow, flow_model
-from l4slab.spec.wording import told
+from l4slab.spec.traffic import AnyFlow, flow_model
+from l4slab.spec.wording import PLACEHOLDER, told
 
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FILLED = ("link", "flow", "at", "impair", "rewrite")
 # Sections whose keys may be swept, and their models; a flow's is that of its kind.
-_SETTABLE: dict[str, type[BaseModel]] = {"link": Link, "flow": Flow, "impair": Impair}
+_SETTABLE: dict[str, type[BaseModel]] = {"link": Link, "flow": AnyFlow, "impair": Impair}
 
 Origin = dict[tuple[str, ...], str]
 
@@ -213,7 +212,7 @@ def _filled(experiment: Experiment, combination: Combination, value: Any, place:
             )
         return _plain_text(names[name])
 
-    return _PLACEHOLDER.sub(text_of, value)
+    return PLACEHOLDER.sub(text_of, value)
 
 
 def _plain_text(value: Any) -> str:
