@@ -21,8 +21,9 @@ from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.experiment import Described, listed, load
+from l4slab.hints import unmatched
 from l4slab.progress import Reporter, Silent, reporting
-from l4slab.spec import Experiment
+from l4slab.spec import Experiment, show
 from l4slab.store import Store, label
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
 
@@ -89,16 +90,34 @@ def plan(
     trials: Mapping[str, int] | None = None,
     where: str | None = None,
     subset: bool = False,
+    captures: bool = True,
+    at_most: int | None = None,
 ) -> list[Plan]:
     """Read and expand experiments, and check everything that can be checked before a run.
 
     `trials` has other numbers of trials than the files, by the file's name without .toml. `where` chooses the runs to
-    do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does.
+    do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does. Without
+    `captures`, none are written, whatever the files say. `at_most` is of `sweep.expand`.
     Raises InputError.
     """
-    plans = _expand(files, get_engine(engine), trials, where, subset)
+    plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most)
+    if where is not None and not any(plan.todo for plan in plans) and all(plan.is_whole for plan in plans):
+        raise _none_chosen(where, plans)
     _check(plans)
     return plans
+
+
+def _none_chosen(where: str, plans: Sequence[Plan]) -> InputError:
+    levels: dict[str, list[str]] = {}
+    for one in plans:
+        for name, texts in one.factors.items() if not one.experiment.is_study else ():
+            levels.setdefault(name, []).extend(map(str, texts))
+    total = sum(len(one.runs) for one in plans)
+    remedy = unmatched(where, {name: list(dict.fromkeys(texts)) for name, texts in levels.items()})
+    if remedy is None:
+        names = ", ".join([*levels, "trial"])
+        remedy = f"relax it; the factors are {names}, and numbers are in SI units (bit/s, s, bytes)"
+    return InputError(f"= {show(where)} chooses none of the {total} runs; {remedy}", key="--where")
 
 
 def _check(plans: Sequence[Plan]) -> None:
@@ -116,6 +135,8 @@ def _expand(
     trials: Mapping[str, int] | None = None,
     where: str | None = None,
     subset: bool = False,
+    captures: bool = True,
+    at_most: int | None = None,
 ) -> list[Plan]:
     experiments: dict[str, Experiment] = {}
     for file in files:
@@ -125,7 +146,7 @@ def _expand(
                 f"has the name of another file of this campaign ({other.file}); rename one of them",
                 file=experiment.file,
             )
-        experiments[experiment.name] = experiment
+        experiments[experiment.name] = experiment if captures else replace(experiment, captures="none")
     plans = []
     elsewhere: list[UnknownNameError] = []
     for experiment in experiments.values():
@@ -133,13 +154,13 @@ def _expand(
         if chosen is None and subset and experiment.subset:
             chosen = Where(experiment.subset, "subset")
         try:
-            expanded = sweep.expand(experiment, engine.name, chosen)
+            expanded = sweep.expand(experiment, engine.name, chosen, at_most)
         except UnknownNameError as error:
             if where is None:
                 raise
             # Of a study's files, the condition is about those that have its factors.
             elsewhere.append(error)
-            expanded = replace(sweep.expand(experiment, engine.name), chosen=frozenset())
+            expanded = replace(sweep.expand(experiment, engine.name, at_most=at_most), chosen=frozenset())
         possible = []
         for run in expanded.runs:
             try:
@@ -170,16 +191,17 @@ def run(
     trials: Mapping[str, int] | None = None,
     where: str | None = None,
     subset: bool = False,
+    captures: bool = True,
 ) -> Results:
     """Run one or several experiments: files, `Experiment`s, or dicts that have what a file has.
 
     With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and
     `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's
-    address; progress goes to `console`; `trials`, `where` and `subset` are as in `plan`.
+    address; progress goes to `console`; `trials`, `where`, `subset` and `captures` are as in `plan`.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    plans = plan(listed(files), engine, trials, where, subset)
+    plans = plan(listed(files), engine, trials, where, subset, captures)
     pool = executors.dask(dask) if dask else executors.local(workers)
     if out is None:
         results = _run_in_memory(plans, pool, console)

@@ -21,8 +21,12 @@ from pydantic import Field
 from l4slab import metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line
+from l4slab.hints import unmatched, unquoted
 from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan, levels_of, sql_reason
+
+# In the evidence of a claim: what may be wrong with its query.
+HINT = "hint"
 
 
 class Claim(Table):
@@ -121,7 +125,8 @@ def select(
             raise InputError(f"sql = {show(sql)} is not one SELECT query; write one", file=file, key=place)
         relation = connection.sql(sql)
     except duckdb.Error as error:
-        text = f"sql = {show(sql)} is not valid SQL for these tables: {sql_reason(error)}"
+        reason = unquoted(sql, connection.table("all_flows").columns) or sql_reason(error)
+        text = f"sql = {show(sql)} is not valid SQL for these tables: {reason}"
         raise InputError(text, file=file, key=place) from None
     if missing := [name for name in columns if name not in relation.columns]:
         text = f"sql = {show(sql)} gives no column {missing[0]}; name the columns {', '.join(columns)}"
@@ -138,8 +143,11 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
     with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)
+            names = _names(experiments if experiment.is_study else [experiment])
             for claim in experiment.tables(Claim):
                 verdict, evidence = _verdict(connection, claim)
+                if verdict in ("fails", "undecided") and (hint := unmatched(claim.sql, names)) is not None:
+                    evidence[HINT] = hint
                 rows.append(
                     {
                         "experiment": experiment.name,
@@ -152,6 +160,17 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
                     }
                 )
     return pl.DataFrame(rows, schema=metrics.CLAIMS)
+
+
+def _names(experiments: Iterable[Experiment]) -> dict[str, list[str]]:
+    """The texts that flows, links and factors have in the results of these experiments, by column."""
+    names: dict[str, list[str]] = {}
+    for experiment in experiments:
+        for section in ("flow", "link"):
+            names.setdefault(section, []).extend(experiment.document[section])
+        for name, levels in levels_of(experiment).items():
+            names.setdefault(name, []).extend(map(metrics.level_text, levels))
+    return {name: list(dict.fromkeys(texts)) for name, texts in names.items()}
 
 
 def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, dict[str, Any]]:

@@ -36,6 +36,10 @@ class Estimate:
     size: float
     captures: float = 0
 
+    def times(self, factor: float) -> Estimate:
+        """Of `factor` times as many runs."""
+        return Estimate(self.seconds * factor, self.size * factor, self.captures * factor)
+
     def __str__(self) -> str:
         captures = f" and {_size(self.captures)} of captures" if self.captures else ""
         tables = f"{_size(self.size)} of tables and as much again of parts"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from l4slab.errors import InputError, suggest
+from l4slab.errors import InputError, one_line, suggest
 
 _AGREE = "agree"
 
@@ -32,6 +33,19 @@ def study(name: str) -> list[Path]:
     return known[name]
 
 
-def title_of(file: Path) -> str:
-    """The title of a packaged experiment file."""
-    return str(tomllib.loads(file.read_text(encoding="utf-8")).get("title", file.stem))
+@dataclass(frozen=True)
+class About:
+    """What an experiment file says about itself."""
+
+    title: str
+    about: str
+    stated: str  # how much it states about results
+
+
+def about(file: Path | str) -> About:
+    """What a packaged experiment file says about itself."""
+    path = Path(file)
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    counts = {"claims": len(document.get("claim", ())), "published figures": len(document.get("published", ()))}
+    stated = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return About(document.get("title", path.stem), one_line(document.get("about", "")), stated)

@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("where", "count"),
-    [("aqm = 'CoDel'", 4), ("trial = 2", 4), ("rate > 4e6 and packets > 10 and trial = 1", 2), ("false", 0)],
+    [("aqm = 'CoDel'", 4), ("trial = 2", 4), ("rate > 4e6 and packets > 10 and trial = 1", 2)],
 )
 def test_a_condition_chooses_runs(file: Path, where: str, count: int) -> None:
     (plan,) = campaign.plan([file], where=where)
@@ -81,6 +81,39 @@ def test_a_condition_is_about_the_files_that_have_its_factors(file: Path, tmp_pa
         campaign.plan([file, other], where="qdisc_kind = 'FIFO'")
 
 
+def test_a_dry_run_of_a_million_combinations_looks_at_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    factors = "".join(f"{name} = {list(range(10))}\n" for name in "abcdef")
+    path = tmp_path / "many.toml"
+    path.write_text(
+        EXPERIMENT.replace("[sweep]\n", f"[sweep]\n{factors}").replace(
+            "+ 5", "+ a + 10*b + 100*c + 1000*d + 10000*e + 100000*f"
+        )
+    )
+    (plan,) = campaign.plan([path], at_most=300)
+    assert (plan.combinations, plan.tried, plan.is_whole) == (4 * 10**6, 300, False)
+    for name, levels in plan.factors.items():
+        assert {run.factors[name] for run in plan.runs} >= set(levels), name
+    with pytest.raises(InputError, match="describes 4000000 combinations, more than 2000000; leave out levels"):
+        campaign.plan([path])
+    assert main(["run", str(path), "--dry-run"]) == 0
+    assert "of 4000000 combinations were looked at" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("where", "mention"),
+    [
+        ("aqm = 'FIF0'", "aqm is never 'FIF0'; it is one of FIFO, CoDel"),
+        ("rate > 1e9", "relax it; the factors are link.l.rate, aqm, trial"),
+        ("link.l.rate > 1", 'only in double quotes: write "link.l.rate"'),
+    ],
+)
+def test_a_condition_that_chooses_nothing_says_why(
+    file: Path, where: str, mention: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(file), "--where", where]) == 2
+    assert mention in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("where", "mention"), [("aqn = 'FIFO'", 'did you mean "aqm"'), ("aqm =", "syntax error"), ("1); drop table x", "")]
 )
@@ -115,7 +148,7 @@ def test_status_is_told_by_the_command(file: Path, tmp_path: Path, capsys: pytes
     (tmp_path / "out" / "experiments" / "two.runs").unlink()
     assert main(["status", str(tmp_path / "out")]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[1].split() == ["two", "4", "8", "4"]
-    assert told[2].endswith(f"MB in {tmp_path / 'out'}")
+    assert told[2].split() == ["two", "4", "8", "4"]
+    assert told[3].endswith(f"MB in {tmp_path / 'out'}")
     assert main(["status", str(tmp_path)]) == 2
     assert "is not a results folder" in capsys.readouterr().err

@@ -32,8 +32,18 @@ def claim(sql: str, expect: str = "", name: str = "c") -> str:
     [
         ("select count(*) = 2 from flows", "holds", {}),
         ("select count(*) = 3, count(*) as rows from flows", "fails", {"rows": 2}),
-        ("select avg(share) < 0.25 from flows where flow = 'none'", "undecided", {}),
-        ("select true from flows where flow = 'none'", "undecided", {"error": "the query gives no row"}),
+        (
+            "select avg(share) < 0.25 from flows where flow = 'none'",
+            "undecided",
+            {"hint": "no flow is called 'none'; the flows are a"},
+        ),
+        ("select avg(share) < 0.25 from flows where share < 0", "undecided", {}),
+        (
+            "select count(*) = 9 from flows where flow in ('a', 'it''s')",
+            "fails",
+            {"hint": "no flow is called 'it's'; the flows are a"},
+        ),
+        ("select true from flows where share < 0", "undecided", {"error": "the query gives no row"}),
         ("select true from flows", "error", {"error": "the query gives more than one row"}),
         ("select null, 'text' as t", "undecided", {"t": "text"}),
         ("select error('no') is null", "error", None),

@@ -231,6 +231,18 @@ ADDED = {
     ),
     "broken let": ('[let]\nx = "1 +"', ["let.x", '"1 +"', "syntax"]),
     "let of an unknown name": ('[let]\nx = "rt * 2"', ["let.x", '"rt * 2"', '"rt"', '"rtt"']),
+    "dotted key without quotes": (
+        '[let]\nx = "flow.a.rtt * 2"',
+        ["let.x", '"flow.a.rtt * 2"', 'double quotes: write "flow.a.rtt"'],
+    ),
+    "dotted key with the words of a message": (
+        '[let]\nx = "flow.a.rtt in full"',
+        ["let.x", '"flow.a.rtt in full"', 'double quotes: write "flow.a.rtt"'],
+    ),
+    "dotted key in a claim": (
+        '[sweep]\n"flow.a.rtt" = ["5ms"]\n[[claim]]\nid = "x"\nsql = "select max(flow.a.rtt = \'5ms\') from flows"',
+        ['claim "x"', 'double quotes: write "flow.a.rtt"'],
+    ),
     "let of an ambiguous name": (
         '[[flow]]\nname = "b"\ncc = "cubic"\nrtt = "20ms"\n[let]\nx = "rtt * 2"',
         ["let.x", '"rtt"', "flow.a.rtt"],
@@ -358,7 +370,7 @@ def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 ARGUMENTS = {
-    "no out": (["run", "FILE"], ["--out"]),
+    "no out": (["run", "FILE", "FILE2"], ["--out", "several files"]),
     "no file": (["run", "--out", "OUT"], ["FILE", "--help"]),
     "unknown option": (["run", "FILE", "--ouT", "OUT"], ["--ouT", "--out"]),
     "unknown command": (["runn", "FILE"], ["runn", "did you mean 'run'?"]),
@@ -372,6 +384,7 @@ ARGUMENTS = {
     "no kernel for a study": (["reproduce", "overload", "--engine", "linux"], ["--engine linux", "l4slab linux build"]),
     "unknown study": (["reproduce", "fast-line"], ["fast-line", "fast-lane"]),
     "unknown list": (["list", "qdisc"], ["qdisc", '"qdiscs"']),
+    "nothing that can be listed": (["list", "zzz"], ["zzz", '"l4slab list"', "qdiscs"]),
 }
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
-from l4slab.cli import terminal
+from l4slab.cli import options, terminal
+from l4slab.cli.terminal import Column
 
 
 @click.command()
@@ -19,18 +22,24 @@ def report(folder: str) -> int:
 
 @click.command()
 @click.argument("folder", metavar="DIR")
-def status(folder: str) -> int:
+@options.as_json
+def status(folder: str, as_json: bool) -> int:
     """How much of the campaign in DIR is done."""
-    from rich.table import Table
-
     from l4slab import campaign
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("experiment", "finished", "of", "to go"):
-        table.add_column(name, justify="left" if name == "experiment" else "right")
     state = campaign.status(folder)
-    for row in state.experiments:
-        table.add_row(row.name, str(row.finished), str(row.planned), str(row.planned - row.finished))
-    terminal.out().print(table)
-    terminal.out().print(f"{state.size / 1e6:.1f} MB in {folder}", soft_wrap=True, markup=False)
+    if as_json:
+        terminal.as_json(
+            {"folder": folder, "bytes": state.size, "experiments": [asdict(row) for row in state.experiments]}
+        )
+        return 0
+    numbers = {
+        "finished": [row.finished for row in state.experiments],
+        "of": [row.planned for row in state.experiments],
+        "to go": [row.planned - row.finished for row in state.experiments],
+    }
+    names = Column("experiment", [row.name for row in state.experiments], stays=True)
+    columns = [Column(name, [str(number) for number in column], True, stays=True) for name, column in numbers.items()]
+    terminal.show("Runs", [names, *columns])
+    terminal.say(f"{state.size / 1e6:.1f} MB in {folder}")
     return 0

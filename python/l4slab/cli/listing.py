@@ -2,51 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import click
 
-from l4slab.cli import terminal
+from l4slab import _core, parameters
+from l4slab.cli import options, terminal
 from l4slab.errors import suggest
+from l4slab.studies import about, comparisons, studies
 
-_LISTS = ("qdiscs", "controllers", "studies", "comparisons")
+_KINDS = ("qdiscs", "controllers", "studies", "comparisons")
+Entry = dict[str, Any]
 
 
 @click.command("list")
-@click.argument("what", required=False, metavar="[qdiscs|controllers|studies|comparisons]")
+@click.argument("what", required=False, metavar=f"[{'|'.join(_KINDS)}|NAME]", shell_complete=options.listed_names)
 @click.option("--markdown", is_flag=True, help="Queues and controllers with all that is known, as Markdown.")
-def list_(what: str | None, markdown: bool) -> int:
-    """What experiments can use: queue disciplines, congestion controls, studies, comparisons with the kernel."""
-    from rich.markup import escape
-    from rich.table import Table
+@options.as_json
+def list_(what: str | None, markdown: bool, as_json: bool) -> int:
+    """What experiments can use: queue disciplines, congestion controls, studies, comparisons with the kernel.
 
-    from l4slab import _core, parameters
-    from l4slab.studies import comparisons, studies, title_of
-
+    With a NAME, everything about that one: parameters with defaults and ranges, the columns it adds to the results.
+    """
     if markdown:
         click.echo(parameters.markdown(), nl=False)
         return 0
-    if what is not None and what not in _LISTS:
-        raise click.UsageError(f"cannot list {what}; {suggest(what, _LISTS)}")
-    for kind in _LISTS if what is None else (what,):
-        table = Table(title=kind, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
-        if kind == "studies":
-            for name, files in studies().items():
-                table.add_row(name, ", ".join(file.stem for file in files))
-        elif kind == "comparisons":
-            for name, file in comparisons().items():
-                table.add_row(name, title_of(file))
-        else:
-            for entry in _core.qdiscs() if kind == "qdiscs" else _core.controllers():
-                table.add_row(f"[bold]{entry['name']}[/]", entry["summary"])
-                if what and entry["required"]:
-                    table.add_row("  [i]required[/]", f"for example {entry['required']}")
-                for parameter in entry["parameters"] if what else ():
-                    words, meaning = parameters.described(parameter)
-                    table.add_row(f"  {escape(words)}", escape(meaning))
-                for gauge in entry["gauges"] if what else ():
-                    table.add_row(f"  [i]{gauge['name']}[/]", escape(f"gauge: {gauge['help']}"))
-                for preset in entry["presets"] if what else ():
-                    sets = ", ".join(f"{name} {value}" for name, value in preset["sets"])
-                    table.add_row(f"  {preset['keyword']} {preset['value']}", f"makes the defaults {sets}")
-        terminal.out().print(table)
-        terminal.out().print()
+    everything = _everything()
+    kinds = {kind: entries for kind, entries in everything.items() if what in (None, kind)}
+    if not kinds:
+        named = {kind: [one for one in entries if one["name"] == what] for kind, entries in everything.items()}
+        kinds = {kind: entries for kind, entries in named.items() if entries}
+        if not kinds:
+            names = [*_KINDS, *(entry["name"] for entries in everything.values() for entry in entries)]
+            raise click.UsageError(f"cannot list {what}; {_known(str(what), names)}")
+    if as_json:
+        terminal.as_json(kinds)
+        return 0
+    for number, (kind, entries) in enumerate(kinds.items()):
+        if number:
+            terminal.say("")
+        _show(kind, entries, in_full=what not in (None, "studies", "comparisons"), alone=what not in (None, *_KINDS))
     return 0
+
+
+def _known(what: str, names: list[str]) -> str:
+    remedy = suggest(what, names)
+    return remedy if remedy.startswith("did") else f'"l4slab list" shows the names, or give {", ".join(_KINDS)}'
+
+
+def _everything() -> dict[str, list[Entry]]:
+    return {
+        "qdiscs": _core.qdiscs(),
+        "controllers": _core.controllers(),
+        "studies": [
+            {"name": name, "files": {file.stem: str(file) for file in files}} for name, files in studies().items()
+        ],
+        "comparisons": [{"name": name, "file": str(file)} for name, file in comparisons().items()],
+    }
+
+
+def _show(kind: str, entries: list[Entry], in_full: bool, alone: bool) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = None if alone else f"[bold]{kind}[/]"
+    if title:
+        terminal.out().print(title)
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, max_width=44, overflow="fold")
+    table.add_column(overflow="fold")
+    for entry in entries:
+        table.add_row(f"[bold]{entry['name']}[/]", escape(_summary(kind, entry, alone)))
+        for left, right in _details(kind, entry) if in_full else ():
+            table.add_row(f"  {escape(left)}", escape(right))
+    terminal.out().print(table)
+
+
+def _summary(kind: str, entry: Entry, alone: bool) -> str:
+    if kind == "studies":
+        return (
+            ", ".join(entry["files"])
+            if not alone
+            else f"published study; run it with: l4slab reproduce {entry['name']}"
+        )
+    if kind == "comparisons":
+        return about(entry["file"]).title
+    return str(entry["summary"]) + ("" if entry["in_linux"] or not alone else " (no Linux kernel has it)")
+
+
+def _details(kind: str, entry: Entry) -> Iterator[tuple[str, str]]:
+    if kind == "studies":
+        for name, file in entry["files"].items():
+            found = about(file)
+            yield name, found.title
+            yield from (("", text) for text in (found.about, found.stated) if text)
+    elif kind == "comparisons":
+        yield "file", entry["file"]
+    else:
+        if entry["required"]:
+            yield "required", f"for example {entry['required']}"
+        for parameter in entry["parameters"]:
+            yield parameters.described(parameter)
+        for preset in entry["presets"]:
+            sets = ", ".join(f"{name} {value}" for name, value in preset["sets"])
+            yield f"{preset['keyword']} {preset['value']}", f"makes the defaults {sets}"
+        for gauge in entry["gauges"]:
+            yield gauge["name"], f"column of series: {gauge['help']}"
+        for name, why in entry["not_modelled"]:
+            yield name, f"not modelled: {why}"

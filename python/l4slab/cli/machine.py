@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from l4slab.cli import terminal
+from l4slab.cli import options, terminal
 
 
 @click.group()
@@ -29,15 +30,21 @@ def build(kernel: Path | None, jobs: int | None) -> int:
 
 
 @click.command()
-def doctor() -> int:
+@options.as_json
+def doctor(as_json: bool) -> int:
     """Look whether this machine can run experiments."""
+    from rich.markup import escape
     from rich.table import Table
 
     from l4slab.doctor import examine
 
     findings = list(examine())
+    status = 0 if all(finding.ok for finding in findings) else 1
+    if as_json:
+        terminal.as_json({"findings": [asdict(finding) for finding in findings], "exit_status": status})
+        return status
     table = Table(box=None, pad_edge=False, show_header=False)
     for finding in findings:
-        table.add_row("ok" if finding.ok else "[red]no[/]", finding.what, finding.text)
+        table.add_row("ok" if finding.ok else "[red]no[/]", finding.what, escape(finding.text))
     terminal.out().print(table)
-    return 0 if all(finding.ok for finding in findings) else 1
+    return status

@@ -1,13 +1,60 @@
-"""Options that several commands have."""
+"""Options that several commands have, and what the shell completes."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+from click.shell_completion import CompletionItem
 
+from l4slab import _core
 from l4slab.engines import ENGINES
+from l4slab.studies import comparisons, studies
 
-engine = click.option("--engine", default="sim", show_default=True, metavar="|".join(ENGINES), help="What runs it.")
+
+def _engines(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+def study_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes the name of a study."""
+    return [CompletionItem(name) for name in studies() if name.startswith(incomplete)]
+
+
+def comparison_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes the name of a packaged comparison, or a file."""
+    found = [CompletionItem(name) for name in comparisons() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
+
+
+def listed_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes what `l4slab list` takes."""
+    kinds = [CompletionItem(name) for name in ("qdiscs", "controllers", "studies", "comparisons")]
+    described = [
+        CompletionItem(entry["name"], help=entry["summary"]) for entry in (*_core.qdiscs(), *_core.controllers())
+    ]
+    named = [CompletionItem(name) for name in (*studies(), *comparisons())]
+    return [item for item in (*kinds, *described, *named) if item.value.startswith(incomplete)]
+
+
+def results_folder(stem: str, engine: str) -> str:
+    """Where results go that are not told where to go."""
+    return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine}"))
+
+
+engine = click.option(
+    "--engine",
+    default="sim",
+    show_default=True,
+    metavar="|".join(ENGINES),
+    shell_complete=_engines,
+    help="What runs it.",
+)
 where = click.option("--where", metavar="SQL", help="Only these runs, such as \"aqm = 'DualPI2' and trial = 1\".")
 dask = click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
 dry_run = click.option("--dry-run", is_flag=True, help="Check the files; say what would run, how long and how large.")
 workers = click.option("--workers", type=int, metavar="N", help="Runs computed at once; default: one per core.")
+captures = click.option(
+    "--captures/--no-captures", default=True, help="Write the packet captures that the files ask for."
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for scripts.")

@@ -11,12 +11,14 @@ from l4slab.cli import options, terminal
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--out", metavar="DIR", help="Folder for the results, or a URL such as s3://bucket/name.")
+@click.option("--out", metavar="DIR", help="Folder or URL (s3://bucket/name); default of one file: results/NAME.")
 @options.engine
 @options.workers
 @options.dask
 @options.where
+@options.captures
 @options.dry_run
+@options.as_json
 def run(
     files: tuple[Path, ...],
     out: str | None,
@@ -24,31 +26,29 @@ def run(
     workers: int | None,
     dask: str | None,
     where: str | None,
+    captures: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Run experiment files; finished runs in DIR are not repeated."""
-    from l4slab import campaign
-    from l4slab.cli import summary
-
-    if dry_run:
-        summary.show_plans(campaign.plan(files, engine, where=where), out)
-        return 0
-    _require(engine)
-    if out is None:
-        raise click.UsageError("--out is missing; give a folder for the results, such as --out results")
-    _either(workers, dask)
-    return summary.show_results(campaign.run(files, out, engine, workers, dask, console=terminal.err(), where=where))
+    if out is None and len(files) == 1:
+        out = options.results_folder(files[0].stem, engine)
+    if out is None and not dry_run:
+        raise click.UsageError("--out is missing; give several files one folder for the results, such as --out results")
+    return _run(files, out, engine, workers, dask, where, captures, dry_run, as_json)
 
 
 @click.command()
-@click.argument("name", metavar="STUDY")
+@click.argument("name", metavar="STUDY", shell_complete=options.study_names)
 @click.option("--out", metavar="DIR", help="Folder or URL; default: results/STUDY, or results/STUDY-linux.")
 @options.engine
 @options.workers
 @options.dask
 @options.where
 @click.option("--full", is_flag=True, help="All runs of a study that by default does a part of them.")
+@options.captures
 @options.dry_run
+@options.as_json
 def reproduce(
     name: str,
     out: str | None,
@@ -57,23 +57,51 @@ def reproduce(
     dask: str | None,
     where: str | None,
     full: bool,
+    captures: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Run a published study and check every statement it makes."""
-    from l4slab import campaign
-    from l4slab.cli import summary
     from l4slab.studies import study
 
     files = study(name)
-    folder = out or str(Path("results") / (name if engine == "sim" else f"{name}-{engine}"))
+    out = out or options.results_folder(name, engine)
+    return _run(files, out, engine, workers, dask, where, captures, dry_run, as_json, subset=not full)
+
+
+def _run(
+    files: tuple[Path, ...] | list[Path],
+    out: str | None,
+    engine: str,
+    workers: int | None,
+    dask: str | None,
+    where: str | None,
+    captures: bool,
+    dry_run: bool,
+    as_json: bool,
+    subset: bool = False,
+) -> int:
+    from l4slab import campaign
+    from l4slab.cli import summary
+
+    _either(workers, dask)
     if dry_run:
-        summary.show_plans(campaign.plan(files, engine, where=where, subset=not full), folder)
+        plans = campaign.plan(files, engine, where=where, subset=subset, captures=captures, at_most=summary.LOOKED_AT)
+        summary.show_plans(plans, out, as_json)
         return 0
     _require(engine)
-    _either(workers, dask)
-    return summary.show_results(
-        campaign.run(files, folder, engine, workers, dask, console=terminal.err(), where=where, subset=not full)
+    results = campaign.run(
+        files,
+        out,
+        engine,
+        workers,
+        dask,
+        console=terminal.err(),
+        where=where,
+        subset=subset,
+        captures=captures,
     )
+    return summary.show_results(results, as_json)
 
 
 def _either(workers: int | None, dask: str | None) -> None:

@@ -1,10 +1,14 @@
-"""What a campaign gave, or would give, on the terminal."""
+"""What a campaign gave, or would give: tables on the terminal, or JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from l4slab.cli import terminal
+from l4slab.cli.terminal import Column
 
 if TYPE_CHECKING:
     import polars as pl
@@ -12,46 +16,88 @@ if TYPE_CHECKING:
     from l4slab.campaign import Results
     from l4slab.sweep import Plan
 
-_SUMMARY = ("goodput_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "ce_pct", "drop_pct")
+# Combinations of a file that a dry run looks at: a few seconds.
+LOOKED_AT = 20_000
+
+# Columns of `flows`, how they are headed, and their weight where the terminal is narrow.
+_SUMMARY = {
+    "goodput_mbps": ("goodput\nMb/s", 4),
+    "share": ("share\n", 5),
+    "rtt_ms_mean": ("RTT\nms", 3),
+    "sojourn_ms_mean": ("queue\nms", 4),
+    "ce_pct": ("CE\n%", 3),
+    "drop_pct": ("drop\n%", 4),
+}
 
 
-def show_plans(plans: list[Plan], out: str | None = None) -> None:
+def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
     """The sweeps, and what of them is to be done in the results folder `out`."""
-    from l4slab import campaign, claims
+    from l4slab import campaign
     from l4slab.estimate import estimate
 
-    for plan in plans:
-        experiment = plan.experiment
-        if experiment.is_study:
-            terminal.out().print(
-                f"{experiment.name}: {len(experiment.tables(claims.Claim))} claims about the other files, no runs"
-            )
-            continue
-        trials = f", {experiment.trials} trials each" if experiment.trials > 1 else ""
-        terminal.out().print(
-            f"{experiment.name}: {len(plan.runs)} runs of {plan.combinations} combinations{trials}", soft_wrap=True
-        )
-        for name, levels in plan.factors.items():
-            terminal.out().print(f"  {name}: {', '.join(map(str, levels))}", soft_wrap=True, markup=False)
-        for note in plan.notes():
-            terminal.out().print(note, soft_wrap=True, markup=False)
     todo = campaign.left_to_do(plans, out)
+    looked_at = sum(len(plan.todo) for plan in plans)
+    every = sum(len(plan.todo) * plan.combinations // (plan.tried or plan.combinations) for plan in plans if plan.runs)
+    factor = every / looked_at if looked_at else 1.0
+    if as_json:
+        terminal.as_json(
+            {
+                "experiments": [_plan(plan) for plan in plans],
+                "folder": out,
+                "runs_to_do": round(len(todo) * factor),
+                "estimate": asdict(estimate(todo).times(factor)),
+            }
+        )
+        return
+    for plan in plans:
+        _show_plan(plan)
     if todo:
-        terminal.out().print(f"{len(todo)} runs to do, {estimate(todo)}.", soft_wrap=True, markup=False)
+        about = "" if factor == 1 else "at most about "
+        terminal.say(f"{about}{round(len(todo) * factor)} runs to do, {estimate(todo).times(factor)}.")
     else:
-        terminal.out().print("No run is to be done.")
+        terminal.say("No run is to be done.")
 
 
-def show_results(results: Results) -> int:
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "experiment": plan.experiment.name,
+        "title": plan.experiment.title,
+        "runs": len(plan.runs) if plan.is_whole else None,
+        "combinations": plan.combinations,
+        "trials": plan.experiment.trials,
+        "factors": plan.factors if not plan.experiment.is_study else {},
+        "notes": plan.notes(),
+    }
+
+
+def _show_plan(plan: Plan) -> None:
+    from l4slab.claims import Claim
+
+    experiment = plan.experiment
+    if experiment.is_study:
+        terminal.say(f"{experiment.name}: {len(experiment.tables(Claim))} claims about the other files, no runs")
+        return
+    trials = f", {experiment.trials} trials each" if experiment.trials > 1 else ""
+    runs = f"{len(plan.runs)} runs of " if plan.is_whole else ""
+    terminal.say(f"{experiment.name}: {runs}{plan.combinations} combinations{trials}")
+    for name, levels in plan.factors.items():
+        terminal.say(f"  {name}: {', '.join(map(str, levels))}")
+    for note in plan.notes():
+        terminal.say(note)
+
+
+def show_results(results: Results, as_json: bool = False) -> int:
     """The tables of a campaign in short; the exit status."""
     from l4slab.campaign import LEFT_OUT
     from l4slab.claims import unexpected
 
+    status = 1 if results.failures or len(unexpected(results.claims)) else 0
+    if as_json:
+        terminal.as_json(_results(results) | {"exit_status": status})
+        return status
     _show_flows(results.flows)
-    claims = results.claims
-    failed = unexpected(claims)
-    if len(claims):
-        _show_claims(claims)
+    if len(results.claims):
+        _show_claims(results.claims)
     if len(results.published):
         _show_published(results.published)
     for run, reason in results.failures[:10]:
@@ -62,54 +108,113 @@ def show_results(results: Results) -> int:
         if LEFT_OUT in note:
             terminal.err().print(note, markup=False)
     if results.report is not None:
-        terminal.out().print(f"\nReport: {results.report}", soft_wrap=True, markup=False)
-    return 1 if results.failures or len(failed) else 0
+        terminal.say(f"\nReport: {results.report}")
+    if len(results.claims):
+        terminal.say(_verdict(results.claims, status))
+    return status
 
 
-def _show_flows(flows: pl.DataFrame) -> None:
+def _results(results: Results) -> dict[str, Any]:
+    means, _ = _means(results.flows)
+    claims = [row | {"evidence": json.loads(row["evidence"])} for row in results.claims.to_dicts()]
+    return {
+        "folder": None if results.folder is None else str(results.folder),
+        "report": results.report,
+        "runs": results.flows["run"].n_unique(),
+        "failures": [{"run": str(run), "id": run.id, "reason": reason} for run, reason in results.failures],
+        "notes": results.notes,
+        "flows": means.to_dicts(),
+        "claims": claims,
+        "published": results.published.to_dicts(),
+    }
+
+
+def _means(flows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """`flows` as means over trials, and the factors among the columns."""
     import polars as pl
-    from rich.table import Table
 
     position = {name: index for index, name in enumerate(flows.columns)}
     factors = flows.columns[position["trial"] + 1 : position["flow"]]
-    keys = ["experiment", *factors, "flow", "cc"]
-    means = flows.group_by(keys, maintain_order=True).agg(
+    means = flows.group_by(["experiment", *factors, "flow", "cc"], maintain_order=True).agg(
         pl.col("trial").n_unique().alias("trials"), *(pl.col(name).mean() for name in _SUMMARY)
     )
-    table = Table(title="Flows, mean over trials", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in means.columns:
-        table.add_column(name, justify="right" if means[name].dtype.is_numeric() else "left")
-    for row in means.head(terminal.ROWS_SHOWN).iter_rows():
-        table.add_row(*(terminal.cell(value) for value in row))
-    terminal.out().print(table)
+    return means, factors
+
+
+def _show_flows(flows: pl.DataFrame) -> None:
+    means, factors = _means(flows)
+    shown = means.head(terminal.ROWS_SHOWN)
+
+    def column(name: str, heading: str, weight: int) -> Column:
+        cells = [terminal.cell(value) for value in shown[name]]
+        return Column(heading, cells, means[name].dtype.is_numeric(), weight)
+
+    columns = [
+        column("experiment", "experiment", 6),
+        *(column(name, heading, 7) for name, heading in zip(factors, _short(factors), strict=True)),
+        column("flow", "flow", 8),
+        column("cc", "cc", 2),
+        column("trials", "trials", 1),
+        *(column(name, *how) for name, how in _SUMMARY.items()),
+    ]
+    terminal.show("Flows, mean over trials", columns, more="; flows.parquet has all")
     if len(means) > terminal.ROWS_SHOWN:
-        terminal.out().print(f"... {len(means) - terminal.ROWS_SHOWN} more rows in flows.parquet")
+        terminal.say(f"... {len(means) - terminal.ROWS_SHOWN} more rows in flows.parquet")
+
+
+def _short(factors: Sequence[str]) -> list[str]:
+    """Dotted keys without what they need not: "rate" for "link.bottleneck.rate" where no other factor ends so."""
+    ends = [name.rpartition(".")[2] for name in factors]
+    return [end if ends.count(end) == 1 else name for name, end in zip(factors, ends, strict=True)]
 
 
 def _show_claims(claims: pl.DataFrame) -> None:
-    from rich.table import Table
+    rows = claims.to_dicts()
+    stated = ["holds" if row["expect"] else "fails" for row in rows]
+    columns = [
+        Column("verdict", [row["verdict"] for row in rows], weight=9, stays=True),
+        *([Column("stated", stated, weight=1)] if "fails" in stated else []),
+        Column("experiment", [row["experiment"] for row in rows]),
+        Column("id", [row["id"] for row in rows], weight=5),
+        Column("says", [_says(row) for row in rows], weight=4, folds=True),
+    ]
+    styles = ["" if row["verdict"] == state else "red" for row, state in zip(rows, stated, strict=True)]
+    terminal.say("")
+    terminal.show("Claims", columns, styles)
 
-    table = Table(title="\nClaims", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in ("verdict", "expected", "experiment", "id", "says"):
-        table.add_column(name)
-    for row in claims.iter_rows(named=True):
-        expected = "holds" if row["expect"] else "fails"
-        style = "" if row["verdict"] == expected else "red"
-        table.add_row(row["verdict"], expected, row["experiment"], row["id"], row["says"], style=style)
-    terminal.out().print(table)
+
+def _says(claim: dict[str, Any]) -> str:
+    """The statement, and what may be wrong with its query."""
+    from l4slab.claims import HINT
+
+    evidence = json.loads(claim["evidence"]) if claim["verdict"] != "holds" else {}
+    reasons = [str(evidence[key]) for key in ("error", HINT) if key in evidence]
+    return str(claim["says"] or claim["id"]) + (f" [{'; '.join(reasons)}]" if reasons else "")
+
+
+def _verdict(claims: pl.DataFrame, status: int) -> str:
+    from l4slab.claims import unexpected
+
+    missed = len(unexpected(claims))
+    return f"{len(claims) - missed} of {len(claims)} claims as stated; {missed} not (exit status {status})"
 
 
 def _show_published(published: pl.DataFrame) -> None:
     import polars as pl
-    from rich.table import Table
 
-    columns = ["experiment", "quantity", "unit", "published", "measured", "distance", "tolerance"]
-    table = Table(
-        title="\nMeasured against published", title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
-    for name in columns:
-        table.add_column(name, justify="right" if published[name].dtype.is_numeric() else "left")
-    for row in published.filter(pl.col("reference").is_null()).iter_rows(named=True):
-        style = "red" if row["within"] is False else ""
-        table.add_row(*(terminal.cell(row[name]) for name in columns), style=style)
-    terminal.out().print(table)
+    found = published.filter(pl.col("reference").is_null())
+    rows = found.to_dicts()
+    if not rows:
+        return
+    numbers = ("published", "measured", "distance", "tolerance")
+    columns = [
+        Column("experiment", [row["experiment"] for row in rows]),
+        Column("quantity", [row["quantity"] for row in rows], weight=9, folds=True),
+        Column("unit", [row["unit"] or "" for row in rows], weight=5),
+        *(
+            Column(name, [terminal.cell(row[name]) for row in rows], True, 1 if name == "tolerance" else 6)
+            for name in numbers
+        ),
+    ]
+    terminal.say("")
+    terminal.show("Measured against published", columns, ["red" if row["within"] is False else "" for row in rows])

@@ -7,8 +7,9 @@ filled in, then the checks of `l4slab.spec`.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
+import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +33,9 @@ __all__ = [
     "sql_reason",
     "trial_seed",
 ]
+
+# Combinations of one file that are expanded, some 100 µs and 2 kB each.
+_MOST = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,12 @@ class Plan:
     without_effect: list[str] = field(default_factory=list)
     lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
     chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
+    tried: int | None = None  # combinations that were looked at, evenly chosen, where not all were
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `runs` are all runs of the experiment."""
+        return self.tried is None
 
     @property
     def factors(self) -> dict[str, list[Level]]:
@@ -88,6 +98,11 @@ class Plan:
     def notes(self) -> list[str]:
         """What the user should know about the sweep, a sentence each."""
         name = self.experiment.name
+        if self.tried is not None:
+            return [
+                f"{name}: {self.tried} of {self.combinations} combinations were looked at, evenly chosen; "
+                f"they make {len(self.todo)} runs."
+            ]
         notes = [f"{name}: {len(self.todo)} of {len(self.runs)} runs are chosen."] if self.chosen is not None else []
         notes += [
             f"{name}: {count} of {self.combinations} combinations are left out: {why}."
@@ -113,9 +128,10 @@ def trial_seed(seed: int, trial: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{trial}".encode()).digest()[:8]) >> 1
 
 
-def expand(experiment: Experiment, engine: str, where: Where | None = None) -> Plan:
+def expand(experiment: Experiment, engine: str, where: Where | None = None, at_most: int | None = None) -> Plan:
     """Every run that the file describes, and which of them `where` chooses.
 
+    Of more than `at_most` combinations, so many are looked at, evenly chosen.
     Raises InputError for anything wrong in it, UnknownNameError where `where` is about other factors than the file's.
     """
     if experiment.is_study:
@@ -123,10 +139,15 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
     _check_factor_names(experiment)
     levels = levels_of(experiment)
     targets = targets_of(experiment)
-    combinations = [
-        set_levels(experiment, dict(zip(levels, choice, strict=True)), targets)
-        for choice in itertools.product(*levels.values())
-    ]
+    count = math.prod(map(len, levels.values()))
+    if count > _MOST and at_most is None:
+        raise InputError(
+            f"describes {count} combinations, more than {_MOST}; leave out levels, or make several files of it",
+            file=experiment.file,
+            key="sweep",
+        )
+    tried = count if at_most is None else min(count, at_most)
+    combinations = [set_levels(experiment, _choice(levels, number), targets) for number in _spread(count, tried)]
     skipped: dict[str, int] = {}
     kept = []
     for combination, reason in evaluate(experiment, combinations, where):
@@ -134,7 +155,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
             kept.append(combination)
         else:
             skipped[reason] = skipped.get(reason, 0) + 1
-    if not kept:
+    if not kept and tried == count:
         raise InputError("every combination is left out by [[skip]]; relax a condition", file=experiment.file)
 
     resolver = Resolver(experiment.file)
@@ -160,7 +181,33 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None) -> P
                 chosen.add(runs[-1].id)
     collapsed = len(kept) - len(groups)
     subset = None if where is None else frozenset(chosen)
-    return Plan(experiment, runs, len(combinations), skipped, collapsed, list(without_effect), chosen=subset)
+    return Plan(
+        experiment,
+        runs,
+        count,
+        skipped,
+        collapsed,
+        list(without_effect),
+        chosen=subset,
+        tried=None if tried == count else tried,
+    )
+
+
+def _spread(count: int, wanted: int) -> list[int]:
+    """So many different ones of the numbers below `count`, in order."""
+    if wanted == count:
+        return list(range(count))
+    # At random, for even steps would meet the same levels of the last factors again and again.
+    return sorted(random.Random(0).sample(range(count), wanted))  # noqa: S311
+
+
+def _choice(levels: Mapping[str, list[Level]], number: int) -> dict[str, Level]:
+    """A combination by its number; the last factor changes first."""
+    chosen: dict[str, Level] = {}
+    for name in reversed(list(levels)):
+        number, position = divmod(number, len(levels[name]))
+        chosen[name] = levels[name][position]
+    return {name: chosen[name] for name in levels}
 
 
 def _with_seed(text: str, seed: int, seeded: Mapping[str, Any]) -> str:

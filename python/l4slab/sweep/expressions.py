@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from l4slab import metrics
 from l4slab.errors import InputError, one_line, suggest
+from l4slab.hints import unquoted
 from l4slab.spec import Experiment, show
 from l4slab.spec.tables import TOP_FACTORS, Top
 from l4slab.sweep.combination import Combination, levels_of, mentions, model_of, sweepable, typed
@@ -91,8 +92,12 @@ def _not_evaluated(
     unknown = re.match(r'Referenced column "([^"]*)" not found', reason)
     ambiguous = next((name for name in differing if mentions(expression, name)), None)
     kind = InputError
-    if ambiguous:
-        reason = f'"{ambiguous}" differs between links or flows; write it in full, such as "{differing[ambiguous]}"'
+    dotted = [".".join((*where, key)) for where, key in _scalar_keys(combination)]
+    if (remedy := unquoted(expression, [*dotted, *levels_of(experiment)])) is not None:
+        reason = remedy
+    elif ambiguous:
+        full = differing[ambiguous]
+        reason = f'"{ambiguous}" differs between links or flows; write which one, with double quotes: "{full}"'
     elif unknown:
         kind = UnknownNameError
         keys = {key: None for _, key in _scalar_keys(combination)}
