@@ -1,4 +1,6 @@
-"""Claims: statements of a study, checked by SQL over the result tables.
+"""Claims: statements checked by SQL over the result tables, in lists that are counted apart.
+
+What a study says, what it disputes and what is found here besides are three lists (`Kind`): `tally` counts each.
 
 In a claim, `flows`, `links`, `series` and `transfers` are the rows of the experiment it stands in; `all_flows`,
 `all_links`, `all_series` and `all_transfers` those of every experiment in the results folder. In a study file, both are
@@ -9,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import duckdb
 import polars as pl
@@ -20,24 +23,83 @@ from pydantic import Field
 
 from l4slab import metrics
 from l4slab.engines import get_engine
-from l4slab.errors import InputError, one_line
+from l4slab.errors import InputError, one_line, suggest
 from l4slab.hints import unmatched, unquoted
 from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan, levels_of, sql_reason
 
 # In the evidence of a claim: what may be wrong with its query.
 HINT = "hint"
+# In the order in which the lists are shown.
+Kind = Literal["statement", "disputed", "found", "claim"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_COUNTED: dict[Kind, str] = {
+    "statement": "{} of {} statements of the study found here",
+    "disputed": "{} of {} disputed statements refuted",
+    "found": "{} of {} further findings hold",
+    "claim": "{} of {} claims hold",
+}
 
 
 class Claim(Table):
-    """A statement of the study and the SQL that checks it; `expect` is the verdict the study states."""
+    """A statement and the SQL that checks it."""
 
     section = "claim"
     id: str = Field(min_length=1, examples=['"A-smaller-share"'])
     says: str = ""
     source: str = ""
+    kind: Literal["statement", "disputed", "found"] | None = Field(default=None, examples=['"found"'])
+    beside: str | None = Field(default=None, examples=['"A-smaller-share"'])
     sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])
-    expect: bool = Field(default=True, examples=["true"])
+
+    @property
+    def listed(self) -> Kind:
+        """The list in which it counts: without a kind, what has a source is a statement of it."""
+        return self.kind or ("statement" if self.source else "claim")
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
+        if self.beside is not None and self.kind != "found":
+            text = f'= {show(self.beside)} stands in a claim that is no finding; add kind = "found", or remove it'
+            return "beside", text
+        return None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How the claims of one list came out: as expected, to the contrary, or neither."""
+
+    kind: Kind
+    expected: int
+    contrary: int
+    undecided: int
+
+    @property
+    def text(self) -> str:
+        """The count in words."""
+        total = self.expected + self.contrary + self.undecided
+        others = [f"{self.contrary} not"] if self.contrary else []
+        others += [f"{self.undecided} undecided"] if self.undecided else []
+        return "; ".join([_COUNTED[self.kind].format(self.expected, total), *others])
+
+
+def tally(claims: pl.DataFrame) -> list[Tally]:
+    """The lists that have claims, each counted."""
+    counts = claims.group_by("kind").agg(
+        as_expected().sum().alias("expected"),
+        pl.col("verdict").is_in(["holds", "fails"]).sum().alias("decided"),
+        pl.len(),
+    )
+    found = {row["kind"]: row for row in counts.iter_rows(named=True)}
+    return [
+        Tally(kind, row["expected"], row["decided"] - row["expected"], row["len"] - row["decided"])
+        for kind in KINDS
+        if (row := found.get(kind)) is not None
+    ]
+
+
+def as_expected() -> pl.Expr:
+    """Whether a claim's verdict is the one of its list: a disputed statement is expected to fail, any other to hold."""
+    return pl.col("verdict") == pl.when(pl.col("kind") == "disputed").then(pl.lit("fails")).otherwise(pl.lit("holds"))
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -59,8 +121,12 @@ def check(plans: Sequence[Plan]) -> None:
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
-            for claim in plan.experiment.tables(Claim):
+            claims = plan.experiment.tables(Claim)
+            for claim in claims:
                 _check_one(connection, plan.experiment, claim)
+                if claim.beside is not None and claim.beside not in (others := [one.id for one in claims]):
+                    text = f"= {show(claim.beside)} is not a claim of this file; {suggest(claim.beside, others)}"
+                    raise InputError(f"beside {text}", file=plan.experiment.file, key=f'claim "{claim.id}":')
 
 
 def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
@@ -154,7 +220,8 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
                         "id": claim.id,
                         "says": one_line(claim.says),
                         "source": claim.source,
-                        "expect": claim.expect,
+                        "kind": claim.listed,
+                        "beside": claim.beside,
                         "verdict": verdict,
                         "evidence": json.dumps(evidence, ensure_ascii=False),
                     }
@@ -209,6 +276,5 @@ def _plain(value: Any) -> Any:
 
 
 def unexpected(claims: pl.DataFrame) -> pl.DataFrame:
-    """The claims whose verdict differs from what the study states."""
-    expected = pl.when(pl.col("expect")).then(pl.lit("holds")).otherwise(pl.lit("fails"))
-    return claims.filter(pl.col("verdict") != expected)
+    """The claims whose verdict is not that of their list."""
+    return claims.filter(~as_expected())

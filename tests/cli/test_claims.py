@@ -1,4 +1,4 @@
-"""Verdicts, expectations and the exit status."""
+"""Verdicts, the lists in which they count, and the exit status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import l4slab
+import polars as pl
 import pytest
+from l4slab import claims
 from l4slab.cli import main
 
 BASE = """
@@ -23,8 +25,8 @@ rtt = "10ms"
 """
 
 
-def claim(sql: str, expect: str = "", name: str = "c") -> str:
-    return f"[[claim]]\nid = \"{name}\"\nsays = \"s\"\nsource = \"o\"\nsql = '''{sql}'''\n{expect}\n"
+def claim(sql: str, keys: str = "", name: str = "c") -> str:
+    return f"[[claim]]\nid = \"{name}\"\nsays = \"s\"\nsource = \"o\"\nsql = '''{sql}'''\n{keys}\n"
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,12 @@ def test_verdict(tmp_path: Path, sql: str, verdict: str, evidence: dict[str, obj
     file = tmp_path / "x.toml"
     file.write_text(BASE + claim(sql))
     (row,) = l4slab.run(file).claims.rows(named=True)
-    assert {key: row[key] for key in ("experiment", "id", "says", "source", "expect")} == {
+    assert {key: row[key] for key in ("experiment", "id", "says", "source", "kind")} == {
         "experiment": "x",
         "id": "c",
         "says": "s",
         "source": "o",
-        "expect": True,
+        "kind": "statement",
     }
     assert row["verdict"] == verdict
     if evidence is not None:
@@ -70,24 +72,65 @@ def test_verdict(tmp_path: Path, sql: str, verdict: str, evidence: dict[str, obj
 
 
 @pytest.mark.parametrize(
-    ("sql", "expect", "status"),
+    ("sql", "keys", "status"),
     [
         ("select true", "", 0),
         ("select false", "", 1),
-        ("select true", "expect = false", 1),
-        ("select false", "expect = false", 0),
+        ("select true", 'kind = "disputed"', 1),
+        ("select false", 'kind = "disputed"', 0),
         ("select null", "", 1),
-        ("select null", "expect = false", 1),
-        ("select error('no') is null", "expect = false", 1),
+        ("select null", 'kind = "disputed"', 1),
+        ("select error('no') is null", 'kind = "disputed"', 1),
     ],
 )
 def test_exit_status_counts_what_was_not_expected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], sql: str, expect: str, status: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sql: str, keys: str, status: int
 ) -> None:
     file = tmp_path / "x.toml"
-    file.write_text(BASE + claim("select true", name="first") + claim(sql, expect))
+    file.write_text(BASE + claim("select true", name="first") + claim(sql, keys))
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == status
-    assert "fails" in capsys.readouterr().out or "false" not in sql + expect
+    assert "fails" in capsys.readouterr().out or "false" not in sql
+
+
+def test_three_lists_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = "[[claim]]\nid = \"mine\"\nsql = 'select true'\n"
+    of_a_study = [
+        claim("select true", name="said"),
+        claim("select false", name="not-found"),
+        claim("select null", name="undecided"),
+        claim("select false", 'kind = "disputed"', name="refuted"),
+        claim("select true", 'kind = "disputed"', name="not-refuted"),
+        claim("select true", 'kind = "found"\nbeside = "not-found"', name="instead"),
+    ]
+    (tmp_path / "x.toml").write_text(BASE + mine + "".join(of_a_study))
+    assert main(["run", str(tmp_path / "x.toml"), "--out", str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().out
+    found = claims.tally(pl.read_parquet(tmp_path / "out" / "claims.parquet"))
+    assert [counted.text for counted in found] == [
+        "1 of 3 statements of the study found here; 1 not; 1 undecided",
+        "1 of 2 disputed statements refuted; 1 not",
+        "1 of 1 further findings hold",
+        "1 of 1 claims hold",
+    ]
+    assert all(f"{counted.text}\n" in told for counted in found[:-1])
+    assert f"{found[-1].text} (exit status 1)\n" in told
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ('kind = "finding"', ["kind", '"finding"', "found"]),
+        ('beside = "first"', ["beside", '"first"', 'kind = "found"']),
+        ('kind = "found"\nbeside = "firts"', ["beside", '"firts"', '"first"']),
+    ],
+)
+def test_a_mistake_about_the_list_is_one_sentence(tmp_path: Path, capsys, keys: str, names: list[str]) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(BASE + claim("select true", name="first") + claim("select true", keys))
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert all(name in message for name in [str(file), *names]), message
 
 
 def test_a_claim_sees_its_own_experiment_and_may_ask_for_all(tmp_path: Path) -> None:

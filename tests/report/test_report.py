@@ -120,8 +120,8 @@ def test_the_study_is_all_there(study_page: str) -> None:
     for part in [
         "Does DualPI2 offer a fast lane?",
         "Which of the two camps",
-        "26 of 26 hold",
-        "0 of 2 hold",
+        "22 of 22 statements of the study found here",
+        "2 of 2 disputed statements refuted",
         "l4slab reproduce fast-lane",
         "The control to B: the tweaked flow",
         "start jitter",
@@ -134,13 +134,16 @@ def test_the_study_is_all_there(study_page: str) -> None:
 def test_a_verdict_that_differs_from_the_study_stands_out(make_tables, make_folder) -> None:
     folder = make_folder(make_tables({"A": {"cubic": 10, "tweaked": 40}}))
     text = write_report(folder).read_text("utf-8")
-    camps = {camp["expect"]: camp for camp in tables.camps(tables.verdicts(load(folder)))}
-    surprising = {row["id"] for row in camps[True]["unexpected"]}
+    loaded = load(folder)
+    lists = {one["kind"]: one for one in tables.lists(loaded, tables.verdicts(loaded))}
+    surprising = {row["id"] for row in lists["statement"]["unexpected"]}
     assert "A-smaller-share" in surprising
     assert "summary-same-throughput" not in surprising
-    assert {row["id"] for row in camps[False]["hold"]} == {"objection-fast-lane", "objection-easily-exploited"}
-    assert "Not as the study states" in text
-    assert "2</strong> of 2 hold" in text
+    assert {row["id"] for row in lists["disputed"]["unexpected"]} == {
+        "objection-fast-lane",
+        "objection-easily-exploited",
+    }
+    assert "0 of 2 disputed statements refuted; 2 not" in text
 
 
 def test_agreement_shows_the_distance(make_tables, make_folder) -> None:

@@ -29,7 +29,7 @@ SWAPS = {
     "rtts-prague-does-not": ("sender", "dctcp", "prague"),
     "long-path-prague-uses-more": ("sender", "dctcp", "prague"),
     "long-path-neither-fills-it": ("flow.l4s.rtt", "20ms", "160ms"),
-    "prague-has-them-by-default": ("sender", "prague", "prague with fallback"),
+    "prague-has-four-by-default": ("sender", "prague", "prague with fallback"),
 }
 
 
@@ -45,13 +45,14 @@ def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
     return dict(found.select("id", "verdict").iter_rows())
 
 
-def test_each_verdict_is_as_stated(tables: dict[str, pl.DataFrame]) -> None:
-    assert verdicts(tables) == {name: "holds" if claim.expect else "fails" for name, claim in CLAIMS.items()}
+def test_each_claim_holds(tables: dict[str, pl.DataFrame]) -> None:
+    assert set(verdicts(tables).values()) == {"holds"}
 
 
 def test_every_claim_has_a_case_that_turns_it() -> None:
     assert set(SWAPS) == set(CLAIMS)
-    assert all(claim.says and claim.source for claim in CLAIMS.values())
+    # The slide asks for things and states nothing.
+    assert all(claim.says and claim.kind == "found" for claim in CLAIMS.values())
 
 
 @pytest.mark.parametrize("name", SWAPS)
@@ -62,7 +63,7 @@ def test_a_claim_turns(name: str, tables: dict[str, pl.DataFrame]) -> None:
     there = pl.col("experiment").is_in(both)
     exchange = pl.when(there).then(pl.col(column).replace({one: other, other: one})).otherwise(pl.col(column))
     swapped = {table: rows.with_columns(exchange.alias(column)) for table, rows in tables.items()}
-    assert verdicts(swapped)[name] == ("fails" if CLAIMS[name].expect else "holds")
+    assert verdicts(swapped)[name] == "fails"
 
 
 def test_no_claim_holds_about_nothing(tables: dict[str, pl.DataFrame]) -> None:

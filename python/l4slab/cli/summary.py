@@ -89,7 +89,7 @@ def _show_plan(plan: Plan) -> None:
 def show_results(results: Results, as_json: bool = False) -> int:
     """The tables of a campaign in short; the exit status."""
     from l4slab.campaign import LEFT_OUT
-    from l4slab.claims import unexpected
+    from l4slab.claims import tally, unexpected
 
     status = 1 if results.failures or len(unexpected(results.claims)) else 0
     if as_json:
@@ -109,12 +109,17 @@ def show_results(results: Results, as_json: bool = False) -> int:
             terminal.err().print(note, markup=False)
     if results.report is not None:
         terminal.say(f"\nReport: {results.report}")
-    if len(results.claims):
-        terminal.say(_verdict(results.claims, status))
+    counted = [one.text for one in tally(results.claims)]
+    for text in counted[:-1]:
+        terminal.say(text)
+    for text in counted[-1:]:
+        terminal.say(f"{text} (exit status {status})" if status else text)
     return status
 
 
 def _results(results: Results) -> dict[str, Any]:
+    from l4slab.claims import tally
+
     means, _ = _means(results.flows)
     claims = [row | {"evidence": json.loads(row["evidence"])} for row in results.claims.to_dicts()]
     return {
@@ -125,6 +130,7 @@ def _results(results: Results) -> dict[str, Any]:
         "notes": results.notes,
         "flows": means.to_dicts(),
         "claims": claims,
+        "counts": [asdict(one) for one in tally(results.claims)],
         "published": results.published.to_dicts(),
     }
 
@@ -169,16 +175,18 @@ def _short(factors: Sequence[str]) -> list[str]:
 
 
 def _show_claims(claims: pl.DataFrame) -> None:
-    rows = claims.to_dicts()
-    stated = ["holds" if row["expect"] else "fails" for row in rows]
+    from l4slab.claims import as_expected
+
+    rows = claims.with_columns(expected=as_expected()).to_dicts()
+    kinds = [row["kind"] for row in rows]
     columns = [
         Column("verdict", [row["verdict"] for row in rows], weight=9, stays=True),
-        *([Column("stated", stated, weight=1)] if "fails" in stated else []),
+        *([Column("kind", kinds, weight=1)] if len(set(kinds)) > 1 else []),
         Column("experiment", [row["experiment"] for row in rows]),
         Column("id", [row["id"] for row in rows], weight=5),
         Column("says", [_says(row) for row in rows], weight=4, folds=True),
     ]
-    styles = ["" if row["verdict"] == state else "red" for row, state in zip(rows, stated, strict=True)]
+    styles = ["" if row["expected"] else "red" for row in rows]
     terminal.say("")
     terminal.show("Claims", columns, styles)
 
@@ -190,13 +198,6 @@ def _says(claim: dict[str, Any]) -> str:
     evidence = json.loads(claim["evidence"]) if claim["verdict"] != "holds" else {}
     reasons = [str(evidence[key]) for key in ("error", HINT) if key in evidence]
     return str(claim["says"] or claim["id"]) + (f" [{'; '.join(reasons)}]" if reasons else "")
-
-
-def _verdict(claims: pl.DataFrame, status: int) -> str:
-    from l4slab.claims import unexpected
-
-    missed = len(unexpected(claims))
-    return f"{len(claims) - missed} of {len(claims)} claims as stated; {missed} not (exit status {status})"
 
 
 def _show_published(published: pl.DataFrame) -> None:

@@ -52,7 +52,7 @@ def render(folder: Folder) -> str:
             about=folder.about,
             version=__version__,
             verdicts=verdicts,
-            camps=tables.camps(verdicts),
+            lists=tables.lists(folder, verdicts),
             agreement=tables.agreement(folder),
             references=tables.references(folder),
             figures=drawn,

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
-from l4slab.claims import Claim
+from l4slab.claims import Claim, Kind, as_expected, tally
 from l4slab.published import Published
 from l4slab.report.results import Case, Folder
 
@@ -62,23 +62,27 @@ def heading(column: str) -> str:
 
 
 def verdicts(folder: Folder) -> list[dict[str, Any]]:
-    """A row per claim: verdict, whether the study states so, evidence, query."""
+    """A row per claim: its list, verdict, whether that is the one of its list, evidence, query, findings beside it."""
     sql = {(e.name, claim.id): claim.sql.strip() for e in folder.files for claim in e.tables(Claim)}
     study = folder.study.name if folder.study else ""
-    rows = []
     # The study's file first: it compares, the others go into detail.
-    for claim in folder.claims.sort(pl.col("experiment") != study, maintain_order=True).iter_rows(named=True):
+    ordered = folder.claims.with_columns(as_expected=as_expected()).sort(
+        pl.col("experiment") != study, maintain_order=True
+    )
+    rows = []
+    for claim in ordered.iter_rows(named=True):
         evidence = json.loads(claim["evidence"] or "{}")
-        as_stated = claim["verdict"] == ("holds" if claim["expect"] else "fails")
         rows.append(
             claim
             | {
                 "evidence": [_evidence(name, value) for name, value in evidence.items()],
                 "mark": _VERDICT_MARKS.get(claim["verdict"], ""),
-                "as_stated": as_stated,
                 "sql": sql.get((claim["experiment"], claim["id"]), ""),
             }
         )
+    for row in rows:
+        place = (row["experiment"], row["id"])
+        row["findings"] = [other for other in rows if (other["experiment"], other["beside"]) == place]
     return rows
 
 
@@ -90,32 +94,37 @@ def _evidence(name: str, value: Any) -> tuple[str, str]:
     return " ".join(words) or name, f"{number(value)} {unit}".strip()
 
 
-def camps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The two sides: statements the study makes, and statements it disputes; how many of each hold."""
-    sides = [(True, "The study's own statements"), (False, "Statements the study disputes")]
+_LISTS: dict[Kind, str] = {
+    "statement": "What the study says",
+    "disputed": "What the study disputes",
+    "found": "Found here besides",
+    "claim": "Claims",
+}
+
+
+def lists(folder: Folder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lists of claims, of the rows of `verdicts`: each with its count in words, and what is not as expected."""
     found = []
-    for expect, name in sides:
-        claims = [row for row in rows if row["expect"] is expect]
-        if claims:
-            hold = [row for row in claims if row["verdict"] == "holds"]
-            found.append(
-                {
-                    "name": name,
-                    "expect": expect,
-                    "claims": claims,
-                    "hold": hold,
-                    "unexpected": [row for row in claims if not row["as_stated"]],
-                    "by_source": _by_source(claims),
-                }
-            )
+    for counted in tally(folder.claims):
+        claims = [row for row in rows if row["kind"] == counted.kind]
+        found.append(
+            {
+                "kind": counted.kind,
+                "name": _LISTS[counted.kind],
+                "count": counted.text,
+                "claims": claims,
+                "unexpected": [row for row in claims if not row["as_expected"]],
+                "by_source": _by_source(claims),
+            }
+        )
     return found
 
 
 def _by_source(claims: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
-    """Each source with how many of its statements hold, and how many there are."""
+    """Each source with how many of its claims came out as expected, and how many there are."""
     sources = sorted({row["source"] for row in claims})
     return [
-        (source, sum(row["verdict"] == "holds" for row in claims if row["source"] == source), len(of_source))
+        (source, sum(row["as_expected"] for row in of_source), len(of_source))
         for source in sources
         if (of_source := [row for row in claims if row["source"] == source])
     ]
