@@ -2,6 +2,8 @@
 
 In its SQL, `flows`, `links`, `series` and `transfers` are what they are in a claim (`l4slab.claims`). The query gives
 a row per mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be left out.
+With a column `published`, and `error` for how exactly it could be read, the published values stand in the figure, too;
+a file of them named by `reference` is the table `reference` (`l4slab.references`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from l4slab import references
 from l4slab.claims import connect_empty, connect_to, select, show_experiment
 from l4slab.spec import Experiment, Table
 from l4slab.sweep import Plan
@@ -22,12 +25,14 @@ from l4slab.sweep import Plan
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-Kind = Literal["shares", "spread", "lines", "heatmap", "runs"]
+Kind = Literal["shares", "spread", "lines", "cdf", "grid", "heatmap", "runs"]
 # What the query of each kind has to give.
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     "shares": ("bar", "part", "value"),
     "spread": ("bar", "part", "mean", "low", "high"),
     "lines": ("x", "y"),
+    "cdf": ("part", "value"),
+    "grid": ("row", "column", "x", "y"),
     "heatmap": ("row", "column", "value"),
     "runs": ("run",),
 }
@@ -46,8 +51,11 @@ class Figure(Table):
     label: str = Field(default="", examples=['"queue delay (ms)"'])
     x_label: str = Field(default="", examples=['"size (kB)"'])
     limits: list[float] | None = Field(default=None, min_length=2, max_length=2, examples=["[99, 100]"])
+    x_limits: list[float] | None = Field(default=None, min_length=2, max_length=2, examples=["[0, 100]"])
+    neutral: float | None = Field(default=None, examples=["0.5"])
     log: bool = False
     x_log: bool = False
+    reference: str | None = Field(default=None, examples=['"fast_lane_summary.csv"'])
 
 
 class RunTable(Table):
@@ -68,23 +76,29 @@ def check(plans: Sequence[Plan]) -> None:
             show_experiment(connection, plan.experiment)
             for figure in plan.experiment.tables(Figure):
                 place = f'figure "{figure.id}":'
+                if figure.reference is not None:
+                    references.register(connection, plan.experiment, figure.reference)
                 select(connection, figure.sql, plan.experiment.file, place, COLUMNS[figure.kind])
             for table in plan.experiment.tables(RunTable):
                 select(connection, table.sql, plan.experiment.file, f'table "{table.id}":', ("row", "column", "run"))
 
 
 def draw(
-    experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset], flows: Sequence[str] = ()
+    experiments: Sequence[Experiment],
+    tables: Mapping[str, pa.Table | pa.dataset.Dataset],
+    flows: Mapping[str, str | None],
 ) -> Iterator[tuple[Figure, Drawing | None]]:
     """Every figure with its drawing, None where there is nothing to draw.
 
     `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets; `flows`
-    orders the colours of the kind "runs".
+    has every flow with its congestion control, of which the looks of the kind "runs" follow.
     """
     with connect_to(tables) as connection:
         for experiment in experiments:
             show_experiment(connection, experiment)
             for figure in experiment.tables(Figure):
+                if figure.reference is not None:
+                    references.register(connection, experiment, figure.reference)
                 data = connection.sql(figure.sql).pl()
                 text = [pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns]
                 data = data.with_columns(text)
@@ -94,7 +108,7 @@ def draw(
 def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
     from l4slab import plot
 
-    limits = (figure.limits[0], figure.limits[1]) if figure.limits else None
+    limits, x_limits = ((ends[0], ends[1]) if ends else None for ends in (figure.limits, figure.x_limits))
     match figure.kind:
         case "shares":
             return plot.shares(data, label=figure.label, limits=limits)
@@ -102,14 +116,23 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
             return plot.spread(data, label=figure.label, limits=limits, log=figure.log)
         case "lines":
             return plot.lines(
-                data, label=figure.label, x_label=figure.x_label, limits=limits, log=figure.log, x_log=figure.x_log
+                data, label=figure.label, x_label=figure.x_label, limits=limits, x_limits=x_limits, log=figure.log,
+                x_log=figure.x_log,
+            )  # fmt: skip
+        case "cdf":
+            return plot.cdf(
+                data, label=figure.label, x_label=figure.x_label, limits=limits, x_limits=x_limits, x_log=figure.x_log
             )
+        case "grid":
+            return plot.grid(data, label=figure.label, x_label=figure.x_label, limits=limits, x_limits=x_limits)
         case "heatmap":
-            return plot.heatmap(data, label=figure.label, x_label=figure.x_label, limits=limits)
+            return plot.heatmap(
+                data, label=figure.label, x_label=figure.x_label, limits=limits, neutral=figure.neutral, log=figure.log
+            )
     return None
 
 
-def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Sequence[str]) -> Drawing | None:
+def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Mapping[str, str | None]) -> Drawing | None:
     """The time series of the runs that a query names: trials of one case, or of one in each panel."""
     from l4slab import plot
 
@@ -118,4 +141,4 @@ def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Sequ
     connection.register("chosen", chosen.to_arrow())
     rows = connection.sql("select * from series join chosen using (run) order by place, time_s").pl()
     present = set(rows["flow"])
-    return plot.time_series(rows, flows=[name for name in flows if name in present] or None)
+    return plot.time_series(rows, flows={name: cc for name, cc in flows.items() if name in present})

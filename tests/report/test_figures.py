@@ -37,7 +37,7 @@ def test_a_spread_is_drawn_at_its_bar() -> None:
         | {"mean": [2.0, 3.0, 4.0], "low": [1.0, 2.0, 4.0], "high": [5.0, 6.0, 7.0]}
     )
     first, second = plot.spread(data, label="delay (ms)").axes
-    means = next(line for line in first.lines if line.get_marker() == "o")
+    means = next(line for line in first.lines if line.get_marker() == plot.looks(["a"])["a"].marker)
     assert list(means.get_ydata()) == [2, 3]
     assert list(means.get_xdata()) == list(first.get_xticks())
     assert (first.get_title(loc="left"), second.get_title(loc="left")) == ("p", "q")
@@ -65,7 +65,7 @@ def test_a_heatmap_has_a_number_in_each_cell() -> None:
         {"group": ["5 ms", "5 ms", "10 ms"], "panel": ["1 ms", "5 ms", "5 ms"]}
         | {"row": ["FIFO", "CoDel", "CoDel"], "column": ["1", "2", "1"], "value": [0.25, -0.5, 1.0]}
     )
-    axes = [axis for axis in plot.heatmap(data, limits=(-1, 1)).axes if axis.texts]
+    axes = [axis for axis in plot.heatmap(data, neutral=0, limits=(-1, 1)).axes if axis.texts]
     assert {axis.get_title(loc="left"): axis.texts[0].get_text() for axis in axes} == {
         "5 ms, 1 ms": "0.25",
         "5 ms, 5 ms": "\u22120.50",
@@ -75,7 +75,98 @@ def test_a_heatmap_has_a_number_in_each_cell() -> None:
     assert axes[1].texts[0].get_position() == (1, 1)
 
 
-@pytest.mark.parametrize("kind", [plot.shares, plot.spread, plot.lines, plot.heatmap])
+def colour_of(figure, value: float) -> tuple[float, ...]:
+    """Of the cell with this number in it."""
+    for axis in figure.axes:
+        for text in axis.texts:
+            if text.get_text() == f"{value:.2f}":
+                mesh = axis.collections[0]
+                column, row = text.get_position()
+                return tuple(mesh.to_rgba(mesh.get_array()[int(row), int(column)]))
+    raise AssertionError(value)
+
+
+def test_a_ratio_of_one_a_half_share_and_no_difference_have_the_neutral_colour() -> None:
+    def of(values: list[float], **changes) -> object:
+        cells = {"row": ["a"] * len(values), "column": [str(v) for v in values], "value": values}
+        return plot.heatmap(pl.DataFrame(cells), **changes)
+
+    def chroma(colour: tuple[float, ...]) -> float:
+        return max(colour[:3]) - min(colour[:3])
+
+    ratio = of([0.5, 1.0, 2.0, 8.0], neutral=1, log=True)
+    share = of([0.1, 0.5, 0.6], neutral=0.5, limits=(0, 1))
+    for figure, neutral in ((ratio, 1.0), (share, 0.5), (of([-3.0, 0.0, 1.0], neutral=0), 0.0)):
+        assert chroma(colour_of(figure, neutral)) < 0.02
+    # Twice and half are equally far from one, and on different sides.
+    assert sum(colour_of(ratio, 2.0)[:3]) == pytest.approx(sum(colour_of(ratio, 0.5)[:3]), abs=0.25)
+    assert chroma(colour_of(ratio, 2.0)) > 0.1 < chroma(colour_of(ratio, 0.5))
+
+
+def test_a_heatmap_with_published_values_is_three() -> None:
+    data = pl.DataFrame({"row": ["a", "b"], "column": ["1", "1"], "value": [0.5, 0.75], "published": [0.25, None]})
+    axes = [axis for axis in plot.heatmap(data, neutral=0.5, limits=(0, 1)).axes if axis.texts]
+    assert [axis.get_title(loc="left") for axis in axes] == ["published", "here", "here \u2212 published"]
+    assert [[text.get_text() for text in axis.texts] for axis in axes] == [["0.25"], ["0.50", "0.75"], ["+0.25"]]
+
+
+def diamonds(axis) -> list[float]:
+    return [float(y) for line in axis.lines if line.get_marker() == "D" for y in line.get_ydata()]
+
+
+def test_published_values_stand_in_bars_points_and_lines() -> None:
+    bars = pl.DataFrame({"bar": ["1"] * 3, "part": ["a", "b", "c"], "value": [60.0, 30.0, 10.0]})
+    drawn = plot.shares(bars.with_columns(published=pl.Series([50.0, 20.0, 30.0]), error=2.0))
+    assert diamonds(drawn.axes[0]) == [50, 70]
+    points = pl.DataFrame(
+        {"bar": ["1", "2"], "part": ["a", "a"], "mean": [2.0, 3.0], "low": [1.0, 2.0], "high": [4.0, 5.0]}
+    )
+    spread = plot.spread(points.with_columns(published=pl.Series([2.5, None])))
+    assert diamonds(spread.axes[0]) == [2.5]
+    line = plot.lines(pl.DataFrame({"x": [1.0, 2.0], "y": [5.0, 6.0], "published": [None, 6.5]}))
+    assert diamonds(line.axes[0]) == [6.5]
+    for figure in (drawn, spread, line):
+        assert "published" in [text.get_text() for text in figure.legends[0].get_texts()]
+    without = plot.spread(points.with_columns(published=pl.lit(None, pl.Float64)))
+    assert diamonds(without.axes[0]) == []
+
+
+def test_a_distribution_leaves_through_the_side() -> None:
+    data = pl.DataFrame({"part": ["CUBIC"] * 4, "value": [1.0, 2.0, 30.0, 400.0]})
+    axis = plot.cdf(data, x_limits=(0, 50)).axes[0]
+    x, y = axis.lines[0].get_data()
+    assert list(x) == [1, 1, 2, 30, 400]
+    assert list(y) == [0, 25, 50, 75, 100]
+    assert axis.get_xlim() == (0, 50)
+    # At the axis' end it is level at what is below it, and nothing else ends there.
+    assert max(x[y < 100]) < 50 < min(x[y == 100])
+
+
+def test_a_histogram_and_a_fraction_are_the_same_distribution() -> None:
+    values = pl.DataFrame({"part": ["a"] * 4, "value": [1.0, 1.0, 3.0, 4.0]})
+    histogram = pl.DataFrame({"part": ["a"] * 3, "value": [1.0, 3.0, 4.0], "count": [2, 1, 1]})
+    fraction = pl.DataFrame({"part": ["a"] * 3, "value": [1.0, 3.0, 4.0], "fraction": [0.5, 0.75, 1.0]})
+    drawn = [plot.cdf(one).axes[0].lines[0].get_xydata().tolist() for one in (values, histogram, fraction)]
+    assert drawn[0] == drawn[1] == drawn[2] == [[1, 0], [1, 50], [3, 75], [4, 100]]
+
+
+def test_a_grid_has_a_panel_per_cell_with_its_own_end() -> None:
+    data = pl.DataFrame(
+        {"row": ["D1", "D1", "D2"], "column": ["C1", "C2", "C1"], "x": [0.0, 0.0, 250.0], "y": [1.0, 2.0, 3.0]}
+        | {"part": ["DCTCP"] * 3, "top": [40.0, 26.0, 26.0]}
+    )
+    axes = plot.grid(data).axes
+    assert [axis.get_ylim()[1] for axis in axes[:3]] == [40, 26, 26]
+    assert [axis.get_title(loc="center") for axis in axes[:2]] == ["C1", "C2"]
+    assert not axes[3].axison
+
+
+def test_whole_numbers_have_no_ticks_between() -> None:
+    axis = plot.lines(pl.DataFrame({"x": [0, 1, 2, 3], "y": [1.0, 2.0, 3.0, 2.0]})).axes[0]
+    assert all(float(tick).is_integer() for tick in axis.get_xticks())
+
+
+@pytest.mark.parametrize("kind", [plot.shares, plot.spread, plot.lines, plot.cdf, plot.grid, plot.heatmap])
 def test_nothing_to_draw(kind) -> None:
     columns = ("bar", "part", "value", "mean", "low", "high", "x", "y", "row", "column")
     assert kind(pl.DataFrame(schema=dict.fromkeys(columns, pl.Float64))) is None

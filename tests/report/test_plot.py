@@ -1,9 +1,10 @@
 """Figures show what is in the tables."""
 
+import re
+
 import polars as pl
 import pytest
 from l4slab import plot
-from l4slab.plot.style import COLOURS, DASHES
 from matplotlib.colors import to_rgb
 
 
@@ -108,8 +109,8 @@ def test_comparison_marks_mean_range_and_published(page) -> None:
     for line in rate.lines:
         marks[line.get_marker()] += list(line.get_xdata())
     assert marks["D"] == [41.5]
-    assert marks["o"] == pytest.approx([43.6, 9.7, 9.7, 26.0])
-    assert marks["s"] == pytest.approx([6.1, 40.0, 40.0, 23.8])
+    assert marks["s"] == pytest.approx([43.6, 9.7, 9.7, 26.0])
+    assert marks["P"] == pytest.approx([6.1, 40.0, 40.0, 23.8])
     assert not [line for line in rtt.lines if line.get_marker() == "D"]
     bars = [segment for bar in rate.collections for segment in bar.get_segments()]
     assert min(x for (x, _), _ in bars) == pytest.approx(6.08)
@@ -136,17 +137,90 @@ def test_svg_is_the_same_every_time_and_names_no_date(page) -> None:
     svg = svgs.pop()
     assert "dc:date" not in svg
     assert "Matplotlib v" not in svg
-    # Glyphs are scaled by 0.01 and less; rounding such a factor would spoil every letter.
-    assert "scale(0.0" in svg
+    assert "Verdana" in svg  # beside the font that matplotlib brings
 
 
-def test_neighbouring_lines_differ_in_grey_or_in_style() -> None:
-    def grey(colour: str) -> float:
-        red, green, blue = to_rgb(colour)
-        return 0.299 * red + 0.587 * green + 0.114 * blue
+def grey(colour: str) -> float:
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    looks = [(grey(COLOURS[n % len(COLOURS)]), str(DASHES[n % len(DASHES)])) for n in range(8)]
-    for number, (first, style) in enumerate(looks):
-        for second, other in looks[number + 1 :]:
-            assert style != other or abs(first - second) > 0.05
-    assert len(set(COLOURS)) == len(COLOURS)
+
+def test_looks_differ_in_grey_or_in_dash_and_in_marker() -> None:
+    senders = ["prague", "dctcp", "cubic", "reno", "bbr", "bbr3", "cubic-sce", "reno-sce", "dctcp-sce"]
+    found = list(plot.looks({name: name for name in senders} | {"background": None}).values())
+    for number, first in enumerate(found):
+        for second in found[number + 1 :]:
+            assert first.colour != second.colour
+            assert first.dash != second.dash or abs(grey(first.colour) - grey(second.colour)) > 0.1
+            assert first.marker != second.marker
+
+
+def test_a_controller_looks_the_same_in_any_company_and_order() -> None:
+    alone = plot.looks({"x": "cubic"})["x"]
+    assert plot.looks({"a": "prague", "b": "reno", "c": "cubic"})["c"] == alone
+    assert plot.looks({"c": "cubic", "b": "reno", "a": "prague"})["c"] == alone
+    # What has no controller of its own among the figure's yields to what has.
+    assert plot.looks({"tweaked": "cubic", "r": "reno"})["r"] == plot.looks({"r": "reno"})["r"]
+
+
+def test_flows_of_one_controller_share_the_hue_and_can_be_told_apart() -> None:
+    found = plot.looks({f"flow {n}": "prague" for n in range(9)} | {"other": "cubic"})
+    other = found.pop("other")
+    assert len({(look.colour, look.dash, look.marker) for look in found.values()}) == len(found)
+    assert other.colour not in {look.colour for look in found.values()}
+
+
+@pytest.mark.parametrize(
+    ("names", "controller"),
+    [
+        (("Prague", "L4S", "L queue", "L", "prague 2"), "prague"),
+        (("5 Not-ECT CUBIC", "CUBIC", "C queue", "Classic"), "cubic"),
+        (("DCTCP", "marks of DCTCP"), "dctcp"),
+        (("BBR", "a bbr flow"), "bbr"),
+        (("cubic-sce", "SCE"), "cubic-sce"),
+    ],
+)
+def test_a_name_that_tells_the_sender_looks_like_it(names: tuple[str, ...], controller: str) -> None:
+    for name in names:
+        assert plot.looks([name])[name].colour == plot.looks({"x": controller})["x"].colour, name
+
+
+def test_queues_and_probabilities_look_like_their_senders(page) -> None:
+    figure = plot.inside(of(page, "B"), trial=1)
+    lines = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
+    assert lines["Classic"] == plot.looks({"x": "cubic"})["x"].colour
+    assert lines["coupled L4S"] == plot.looks({"x": "prague"})["x"].colour
+
+
+def test_a_page_gives_a_figure_its_ink(page) -> None:
+    figure = plot.time_series(of(page, "A"), warmup_s=5)
+    saved, shown = plot.to_svg(figure), plot.to_page(figure)
+    assert "#ffffff" in saved
+    for colour in ("#000000", "#ffffff", "#e3e3e3"):
+        assert not re.search(rf"{colour}(?!\))", shown)  # but for what holds where the page has no variable
+    assert 'fill="currentColor"' in shown
+    assert "stroke: currentColor" in shown
+    assert "var(--figure-grid" in shown
+    assert "TCP RTT (ms)</text>" in saved
+
+
+def test_published_means_stand_in_the_time_series(page) -> None:
+    published = pl.DataFrame({"flow": ["cubic"], "column": ["rate_mbps"], "published": [41.5]})
+    figure = plot.time_series(of(page, "A"), warmup_s=20, published=published)
+    marks = [list(line.get_ydata()) for line in figure.axes[0].lines if line.get_marker() == "D"]
+    assert marks == [[41.5]]
+    assert "published" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert not [line for line in figure.axes[1].lines if line.get_marker() == "D"]
+
+
+def test_the_overview_has_a_row_per_flow(page) -> None:
+    figure = plot.overview(page["flows"].filter(experiment="B"), page["links"].filter(experiment="B"))
+    rate, delay, signals = figure.axes
+    assert [text.get_text() for text in rate.get_yticklabels()] == ["cubic", "tweaked"]
+    assert [bar.get_width() for bar in rate.patches] == pytest.approx([9.7, 40.0])
+    capacity = rate.collections[-1].get_segments()[0]
+    assert capacity[0][0] == pytest.approx(50)
+    drawn = {round(float(x), 6) for line in delay.lines for x in line.get_xdata()}
+    assert drawn == {round(float(x), 6) for x in page["flows"].filter(experiment="B")["sojourn_ms_mean"].unique()}
+    assert max(bar.get_width() for bar in signals.patches) == pytest.approx(6.1)
+    assert plot.overview(page["flows"].clear(), page["links"]) is None

@@ -3,24 +3,28 @@
     figure = plot.time_series(results.series.filter(experiment="A"))
     Path("a.svg").write_text(plot.to_svg(figure))
 
-`time_series` and `inside` draw one case: an experiment at one level of every factor, all trials. A flow has the same
-colour and line style in every figure of a report, and lines differ in style as well as colour. `shares`, `spread`,
-`lines` and `heatmap` draw what a query gives, such as that of a study's `[[figure]]`. Where the table has nothing to
-draw, the result is None.
+`time_series` and `inside` draw one case: an experiment at one level of every factor, all trials. `overview` draws who
+gets which rate and who waits how long. A sender has the colour, dash and marker of its role in every figure
+(`l4slab.plot.roles`). `shares`, `spread`, `lines`, `cdf`, `grid` and `heatmap` draw what a query gives, such as that of
+a study's `[[figure]]`. Where the table has nothing to draw, the result is None.
 """
 
 from l4slab.plot.agreement import agreement
+from l4slab.plot.cdf import cdf
 from l4slab.plot.comparison import comparison
+from l4slab.plot.grid import grid
 from l4slab.plot.heatmap import heatmap
 from l4slab.plot.inside import inside
 from l4slab.plot.lines import lines
+from l4slab.plot.overview import overview
+from l4slab.plot.roles import looks
 from l4slab.plot.shares import shares
 from l4slab.plot.spread import spread
-from l4slab.plot.style import to_svg
+from l4slab.plot.style import to_page, to_svg
 from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
 __all__ = [
-    "agreement", "comparison", "heatmap", "inside", "lines", "median_trial", "shares", "spread", "time_series",
-    "to_svg",
+    "agreement", "cdf", "comparison", "grid", "heatmap", "inside", "lines", "looks", "median_trial", "overview",
+    "shares", "spread", "time_series", "to_page", "to_svg",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from l4slab.bars import Bar
-from l4slab.plot.style import WIDTH_IN, styled
+from l4slab.plot.roles import INK
+from l4slab.plot.style import DIM, WIDTH_IN, styled
 
 # (quantity, the place its points are about, title, smallest value that the axis tells from 0; None: a linear axis)
 _PANELS: tuple[tuple[str, str, str, float | None], ...] = (
@@ -25,9 +26,9 @@ _PANELS: tuple[tuple[str, str, str, float | None], ...] = (
     ("ce_pct", "flow", "CE marked (%)", 0.01),
     ("drop_pct", "flow", "dropped (%)", 0.01),
 )
-_RANGE: Any = {"color": "#b8b8b8", "linewidth": 0.6, "zorder": 1}
+_RANGE: Any = {"color": DIM, "alpha": 0.45, "linewidth": 0.6, "zorder": 1}
 _POINT: Any = {"linestyle": "", "marker": "o", "markersize": 3.2, "fillstyle": "none", "markeredgewidth": 0.6}
-_BEYOND: Any = {"linestyle": "", "marker": "x", "markersize": 4.6, "markeredgewidth": 1.1, "color": "#000000"}
+_BEYOND: Any = {"linestyle": "", "marker": "x", "markersize": 4.6, "markeredgewidth": 1.1, "color": INK}
 
 
 def agreement(rows: pl.DataFrame, bars: Mapping[str, Bar]) -> Figure | None:
@@ -51,10 +52,10 @@ def agreement(rows: pl.DataFrame, bars: Mapping[str, Bar]) -> Figure | None:
         figure.supxlabel("kernel", fontsize=9)
         figure.supylabel("simulator", fontsize=9)
         handles = [
-            *axes[0].plot([], [], **_POINT, color="#555555", label="a flow or queue of a cell"),
+            *axes[0].plot([], [], **_POINT, color=DIM, label="a flow or queue of a cell"),
             *axes[0].plot([], [], **_BEYOND, label="beyond the bar"),
             *axes[0].plot([], [], **_RANGE, label="range over the trials"),
-            *axes[0].plot([], [], color="#000000", linewidth=0.6, linestyle=(0, (4, 2)), label="bar"),
+            *axes[0].plot([], [], color=INK, linewidth=0.6, linestyle=(0, (4, 2)), label="bar"),
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=4)
     return figure
@@ -79,11 +80,11 @@ def _panel(axis: Axes, rows: pl.DataFrame, least: float | None, bar: Bar | None)
         constant = bar.absolute or 0.0 if bar.cells is not None else bar.p90 or bar.median or 0.0
         allowed = np.maximum(constant, (bar.relative or 0.0) * line)
         for edge in (line - allowed, line + allowed):
-            axis.plot(line, edge, color="#000000", linewidth=0.6, linestyle=(0, (4, 2)), zorder=2)
-    axis.plot(line, line, color="#000000", linewidth=0.5, zorder=2)
+            axis.plot(line, edge, color=INK, linewidth=0.6, linestyle=(0, (4, 2)), zorder=2)
+    axis.plot(line, line, color=INK, linewidth=0.5, zorder=2)
     _ranges(axis, rows)
     beyond = (~pl.col("within")).fill_null(value=False)
-    for chosen, look in ((rows.filter(~beyond), {**_POINT, "color": "#555555"}), (rows.filter(beyond), _BEYOND)):
+    for chosen, look in ((rows.filter(~beyond), {**_POINT, "color": DIM}), (rows.filter(beyond), _BEYOND)):
         axis.plot(chosen["kernel"], chosen["simulator"], zorder=3, **look)
     for scale, limit in ((axis.set_xscale, axis.set_xlim), (axis.set_yscale, axis.set_ylim)):
         if least is not None:

@@ -14,6 +14,8 @@ from l4slab.plot.style import WIDTH_IN
 
 _GAP = 0.8  # between groups, in widths of a bar
 _HEIGHT_IN = 1.75  # of a panel
+_AXIS_IN = 6.4  # width of the axes, about
+_LETTER_IN = 0.082  # of the ticks' font, about
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,20 @@ def lay_out(figure: Figure, data: pl.DataFrame, label: str) -> list[Panel]:
     names = list(data["panel"].unique(maintain_order=True))
     figure.set_size_inches(WIDTH_IN, 0.75 + len(names) * (_HEIGHT_IN + 0.25 * (len(names) > 1)))
     axes = figure.subplots(len(names), 1, squeeze=False)[:, 0]
-    panels = [
-        _panel(axis, name, data.filter(pl.col("panel") == name), label) for axis, name in zip(axes, names, strict=True)
-    ]
-    widest = max(panel.axis.get_xlim()[1] for panel in panels)
-    for panel in panels:
-        panel.axis.set_xlim(-0.7, widest)
-    return panels
+    of_panel = [data.filter(pl.col("panel") == name) for name in names]
+    widest = max(_width(rows) for rows in of_panel)
+    return [_panel(axis, name, rows, label, widest) for axis, name, rows in zip(axes, names, of_panel, strict=True)]
 
 
-def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str) -> Panel:
+def _width(rows: pl.DataFrame) -> float:
+    """In bars."""
+    return rows.select("group", "bar").n_unique() + _GAP * (rows["group"].n_unique() - 1)
+
+
+def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str, widest: float) -> Panel:
     places: dict[tuple[str, str], float] = {}
     ticks: list[str] = []
+    groups: list[tuple[str, float, int]] = []
     x = 0.0
     for number, group in enumerate(rows["group"].unique(maintain_order=True)):
         x += _GAP if number else 0.0
@@ -57,16 +61,22 @@ def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str) -> Panel:
             places[group, bar] = x
             ticks.append(bar)
             x += 1
-        if group:
-            text = textwrap.fill(group, 22)
-            middle = x - (len(bars) + 1) / 2
-            axis.annotate(
-                text, (middle, 0), (0, -18), xycoords=("data", "axes fraction"), textcoords="offset points",
-                ha="center", va="top",
-            )  # fmt: skip
+        groups.append((group, x - (len(bars) + 1) / 2, len(bars)))
+    room = _AXIS_IN / (widest + 0.4) / _LETTER_IN  # letters above each other's bar
+    longest = max((len(line) for tick in ticks for line in tick.split("\n")), default=0)
+    upright = longest > room
     axis.set_xticks(list(places.values()), ticks)
-    axis.tick_params(axis="x", length=0)
-    axis.set_xlim(-0.7, x - 0.3)
+    axis.tick_params(axis="x", length=0, rotation=90 if upright else 0)
+    below = 18 + 10 * max((tick.count("\n") for tick in ticks), default=0)
+    if upright:
+        below = 12 + round(longest * _LETTER_IN * 72)
+    for group, middle, count in groups:
+        if group:
+            axis.annotate(
+                textwrap.fill(group, max(8, int((count + _GAP) * room))), (middle, 0), (0, -below),
+                xycoords=("data", "axes fraction"), textcoords="offset points", ha="center", va="top",
+            )  # fmt: skip
+    axis.set_xlim(-0.7, widest - 0.3)
     axis.grid(visible=False, axis="x")
     axis.set_axisbelow(True)
     axis.set_title(name)
@@ -77,8 +87,3 @@ def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str) -> Panel:
 def parts_of(data: pl.DataFrame) -> Sequence[str]:
     """The parts of the bars, in order."""
     return list(data["part"].unique(maintain_order=True))
-
-
-def legend_columns(parts: Sequence[str]) -> int:
-    """How many names of this length stand side by side above the figure."""
-    return max(1, min(len(parts), 118 // (8 + max(map(len, parts)))))

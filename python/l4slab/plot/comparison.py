@@ -10,20 +10,13 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from l4slab.plot.style import WIDTH_IN, look, marker, styled
+from l4slab.plot.roles import Look, looks
+from l4slab.plot.style import GRID, WIDTH_IN, legend, mark_published, published_handle, styled
 
 _PANELS = (
     (("rate_mbps", "goodput_mbps"), "rate (Mb/s)"),
     (("rtt_ms_mean", "sojourn_ms_mean"), "TCP RTT (ms)"),
 )
-_DIAMOND: Any = {
-    "marker": "D",
-    "markersize": 8.5,
-    "fillstyle": "none",
-    "markeredgewidth": 1.1,
-    "color": "#333333",
-    "linestyle": "",
-}
 _AXIS_OF = {"goodput_mbps": "goodput (Mb/s)", "sojourn_ms_mean": "queue delay (ms)"}
 
 
@@ -32,18 +25,20 @@ def comparison(
     *,
     cases: Sequence[Mapping[str, object]] | None = None,
     labels: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
+    names: Sequence[str] | Mapping[str, str | None] | None = None,
     published: pl.DataFrame | None = None,
 ) -> Figure | None:
     """A row per case and in it a mark per flow, panels for rate and delay; None without data.
 
-    A case is a value for each of some columns of `flows` (default: each experiment); `labels` name them and `names`
-    orders the flows. A mark is the mean over the trials and its bar their range. `published` (`Results.published`)
-    adds the figures that belong to a flow's column, as hollow diamonds; of sweeps it is not drawn.
+    A case is a value for each of some columns of `flows` (default: each experiment); `labels` name them. `names` are
+    the flows, where possible with the congestion control of each, of which their looks follow. A mark is the mean over
+    the trials and its bar their range. `published` (`Results.published`) adds the figures that belong to a flow's
+    column, as hollow diamonds; of sweeps it is not drawn.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
     labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
-    names = list(names or flows["flow"].unique(maintain_order=True))
+    look = looks(names or dict(flows.select("flow", "cc").unique("flow", maintain_order=True).rows()))
+    names = list(look)
     panels = []
     for columns, label in _PANELS:
         column = next((c for c in columns if c in flows.columns and flows[c].count()), None)
@@ -60,26 +55,26 @@ def comparison(
             for number, (case, of_case) in enumerate(zip(cases, rows, strict=True)):
                 for position, name in enumerate(names):
                     y = number + (position - (len(names) - 1) / 2) * 0.22 / step
-                    _mark(axis, of_case.filter(pl.col("flow") == name)[column].drop_nulls(), y, names, name)
+                    _mark(axis, of_case.filter(pl.col("flow") == name)[column].drop_nulls(), y, look[name])
                     value = _published(published, case, name, column)
                     if value is not None:
-                        axis.plot([value], [y], zorder=2, **_DIAMOND)
+                        mark_published(axis, [value], [y], markersize=8.5)
             axis.set_xlabel(label)
             axis.margins(x=0.08)
             axis.set_xlim(left=0)
             axis.tick_params(axis="y", length=0)
             axis.grid(visible=False, axis="y")
             for number in range(1, len(cases)):
-                axis.axhline(number - 0.5, color="#e3e3e3", linewidth=0.6)
+                axis.axhline(number - 0.5, color=GRID, linewidth=0.6)
         axes[0].set_yticks(range(len(cases)), [textwrap.fill(label, 30) for label in labels])
         axes[0].set_ylim(len(cases) - 0.5, -0.5)
-        handles = [
-            axes[0].errorbar([], [], xerr=[], fmt=marker(names, n), color=look(names, n)["color"], capsize=2.5, label=n)
-            for n in names
+        handles: list[Any] = [
+            axes[0].errorbar([], [], xerr=[], fmt=style.marker, color=style.colour, capsize=2.5, label=name)
+            for name, style in look.items()
         ]
         if published is not None and any(_any_published(published, case) for case in cases):
-            handles += axes[0].plot([], [], label="published", **_DIAMOND)
-        figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 5))
+            handles.append(published_handle(markersize=8.5))
+        legend(figure, handles)
     return figure
 
 
@@ -87,7 +82,7 @@ def _of_case(flows: pl.DataFrame, case: Mapping[str, object]) -> pl.DataFrame:
     return flows.filter(*(pl.col(name).eq_missing(pl.lit(value)) for name, value in case.items()))
 
 
-def _mark(axis: Axes, values: pl.Series, y: float, names: Sequence[str], name: str) -> None:
+def _mark(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
     if values.is_empty():
         return
     mean = float(values.mean())  # type: ignore[arg-type]
@@ -97,11 +92,11 @@ def _mark(axis: Axes, values: pl.Series, y: float, names: Sequence[str], name: s
         [mean],
         [y],
         xerr=spread,
-        fmt=marker(names, name),
+        fmt=look.marker,
         zorder=3,
         markersize=4.5,
         capsize=2.5,
-        color=look(names, name)["color"],
+        color=look.colour,
     )
 
 

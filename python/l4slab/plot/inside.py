@@ -5,15 +5,12 @@ from __future__ import annotations
 import polars as pl
 from matplotlib.figure import Figure
 
-from l4slab.plot.style import WIDTH_IN, limit_y, look, shade_warmup, styled
+from l4slab.plot.roles import looks
+from l4slab.plot.style import WIDTH_IN, legend, limit_y, shade_warmup, styled
 from l4slab.plot.trials import median_trial
 
-# Colours as in the published plots: Classic red, coupled blue, native green and dashed.
-_LINES = {
-    "p_c": "Classic, $p_C$",
-    "p_l_coupled": "coupled L4S, $k \\sqrt{p_C}$",
-    "p_l_native": "native L4S",
-}
+# The published plots have these hues, too: those of the senders that the signals are for.
+_LINES = {"p_c": "Classic", "p_l_coupled": "coupled L4S", "p_l_native": "native L4S"}
 _ORDER = ("p_c", "p_l_coupled", "p_l_native")
 # Below this part of the panel's height a line would look like zero.
 _TOO_SMALL = 0.08
@@ -40,6 +37,7 @@ def inside(
     measured = rows.filter(pl.col("time_s") >= warmup_s)
     largest = {name: 100 * float(measured[name].max() or 0) for name in columns}  # type: ignore[arg-type]
     classic_apart = len(columns) > 1 and 0 < largest.get("p_c", 0) < _TOO_SMALL * max(largest.values())
+    look = looks(list(_LINES.values()))
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 2.7 + 1.1 * classic_apart))
         heights = [2.2, 1] if classic_apart else [1]
@@ -48,9 +46,7 @@ def inside(
             for number in [n for n in rows["trial"].unique().sort() if n != trial] + [trial]:
                 one = rows.filter(pl.col("trial") == number).sort("time_s")
                 for name in shown:
-                    style = look(_ORDER, name)
-                    if name != "p_l_native":
-                        style["linestyle"] = "-" if name == "p_l_coupled" else (0, (4, 0.8))
+                    style = look[_LINES[name]].line
                     if number != trial:
                         style |= {"alpha": 0.16, "linewidth": 0.6, "linestyle": "-"}
                     label = _LINES[name] if number == trial else None
@@ -61,9 +57,8 @@ def inside(
             limit_y(axis, rows["time_s"].to_numpy(), highest, warmup_s, below=0.03)
         axes[0].set_ylabel("probability (%)")
         if classic_apart:
-            axes[1].set_ylabel("$p_C$ alone (%)")
+            axes[1].set_ylabel("Classic alone (%)")
         axes[-1].set_xlabel("time (s)")
         axes[-1].set_xlim(0, float(series["time_s"].max() or 0))  # type: ignore[arg-type]
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=3, handlelength=3)
+        legend(figure, axes[0].get_legend_handles_labels()[0])
     return figure

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from l4slab.plot.style import COLOURS, DASHES, WIDTH_IN, plain_log, styled
+from l4slab.plot.roles import Look, looks
+from l4slab.plot.style import WIDTH_IN, legend, mark_published, plain_log, published_handle, styled, whole_ticks
 
 _HEIGHT_IN = 1.6
 _MAX_COLUMNS = 3
+# Up to so many points of a line are marked.
+_MARKED = 25
 
 
 def lines(
@@ -18,31 +24,39 @@ def lines(
     label: str = "",
     x_label: str = "",
     limits: tuple[float, float] | None = None,
+    x_limits: tuple[float, float] | None = None,
     log: bool = False,
     x_log: bool = False,
+    steps: bool = False,
 ) -> Figure | None:
     """A line of `y` over `x` for each `part`, with a light area from `low` to `high` where there are these columns.
 
-    A panel for each `panel`, below each other; with a column `group`, a row of panels for each. None without data.
+    With `published` (and its reading `error`), diamonds at the published values. A panel for each `panel`, below each
+    other; with a column `group`, a row of panels for each. What is beyond the axes' `limits` is cut off by them.
+    `steps`: each y holds up to the next x. None without data.
     """
-    data = data.drop_nulls(["x", "y"])
+    compared = "published" in data.columns
+    data = data.drop_nulls("x").filter(pl.any_horizontal(pl.col("y", *["published"] * compared).is_not_null()))
     if data.is_empty():
         return None
     for name in ("group", "panel", "part"):
         if name not in data.columns:
             data = data.with_columns(pl.lit("").alias(name))
-    parts = list(data["part"].unique(maintain_order=True))
+    look = looks(list(data["part"].unique(maintain_order=True)))
     places = _places(data)
     rows, columns = (1 + max(place[i] for place in places.values()) for i in (0, 1))
+    ends = x_limits or (float(data["x"].min()) if x_log else min(0.0, float(data["x"].min())), float(data["x"].max()))  # type: ignore[arg-type]
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 0.75 + rows * (_HEIGHT_IN + 0.5 * (columns > 1))))
         axes = figure.subplots(rows, columns, sharex=True, sharey=columns > 1, squeeze=False)
         for axis in axes.flat:
             axis.set_visible(False)
+        handles: dict[str, Any] = {}
         for (group, panel), (row, column) in places.items():
             axis = axes[row, column]
             axis.set_visible(True)
-            _panel(axis, data.filter(pl.col("group") == group, pl.col("panel") == panel), parts)
+            mine = data.filter(pl.col("group") == group, pl.col("panel") == panel)
+            handles |= _panel(axis, mine, look, steps=steps)
             axis.set_title(", ".join(name for name in (group, panel) if name))
             axis.set_yscale("log" if log else "linear")
             axis.set_xscale("log" if x_log else "linear")
@@ -50,14 +64,16 @@ def lines(
                 plain_log(axis.yaxis)
             if x_log:
                 plain_log(axis.xaxis)
-            axis.set_ylim(*(limits or (None if log else 0, None)))
-            axis.set_xlim(float(data["x"].min()) if x_log else 0, float(data["x"].max()))  # type: ignore[arg-type]
+            else:
+                whole_ticks(axis.xaxis, data["x"])
+            axis.set_ylim(*(limits or (None if log else min(0.0, float(data["y"].min() or 0)), None)))  # type: ignore[arg-type]
+            axis.set_xlim(*ends)
             axis.set_ylabel(label if column == 0 else "")
             axis.tick_params(labelbottom=(row + 1, column) not in places.values())
         figure.supxlabel(x_label, fontsize=9)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        if labels:
-            figure.legend(handles, labels, loc="outside upper left", ncols=4)
+        order = [name for name in look if name in handles]
+        shown = [handles[name] for name in [*order, *(name for name in handles if name not in look)]]
+        legend(figure, [*shown, *([published_handle()] if compared and data["published"].count() else [])])
     return figure
 
 
@@ -72,16 +88,30 @@ def _places(data: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     return {place: divmod(number, columns) for number, place in enumerate(found)}
 
 
-def _panel(axis: Axes, rows: pl.DataFrame, parts: list[str]) -> None:
-    for number, part in enumerate(parts):
+def _panel(axis: Axes, rows: pl.DataFrame, look: dict[str, Look], *, steps: bool) -> dict[str, Any]:
+    """Draw the panel's lines; what the legend needs of them, by name."""
+    handles: dict[str, Any] = {}
+    for part, style in look.items():
         mine = rows.filter(pl.col("part") == part).sort("x", maintain_order=True)
-        x, y = mine["x"].to_numpy(), mine["y"].to_numpy()
-        colour = COLOURS[(number + 1) % len(COLOURS)]
-        ranged = {"low", "high"} <= set(mine.columns) and mine["low"].count() > 0
-        if ranged:
+        drawn = mine.drop_nulls("y")
+        if {"low", "high"} <= set(mine.columns) and mine["low"].count():
             axis.fill_between(
-                x, mine["low"].to_numpy(), mine["high"].to_numpy(), color=colour, alpha=0.3, linewidth=0,
-                label="lowest to highest" if len(parts) == 1 else None,
+                drawn["x"], drawn["low"].to_numpy(), drawn["high"].to_numpy(), color=style.colour, alpha=0.25,
+                linewidth=0,
             )  # fmt: skip
-        name = part or ("mean" if ranged else None)
-        axis.plot(x, y, color=colour, linewidth=1.2, linestyle=DASHES[number % len(DASHES)], label=name)
+            if not part:
+                handles["lowest to highest"] = Patch(facecolor=style.colour, alpha=0.25, label="lowest to highest")
+        if len(drawn):
+            marker = style.marker if part and len(drawn) <= _MARKED and not steps else ""
+            name = part or ("mean" if handles else "")
+            (line,) = axis.plot(
+                drawn["x"].to_numpy(), drawn["y"].to_numpy(), linewidth=1.2, marker=marker, markersize=3.5,
+                drawstyle="steps-post" if steps else "default", label=name or None, **style.line,
+            )  # fmt: skip
+            if name:
+                handles[name] = line
+        if "published" in mine.columns and mine["published"].count():
+            known = mine.drop_nulls("published")
+            error = known["error"].to_numpy() if "error" in known.columns else None
+            mark_published(axis, known["x"].to_numpy(), known["published"].to_numpy(), error)
+    return handles

@@ -1,4 +1,4 @@
-"""What all figures share: size, fonts, colours, line styles, and SVG output that is the same bytes every time."""
+"""What all figures share: size, fonts, the mark of published values, and SVG that is the same bytes every time."""
 
 from __future__ import annotations
 
@@ -13,41 +13,74 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
+
+from l4slab.plot.roles import INK
 
 WIDTH_IN = 7.2  # two columns of a paper, and the width of the report
 
-# Okabe and Ito's colours, safe for colour-blind readers, in an order whose greys differ from neighbour to neighbour.
-COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.2)), (0, (1.2, 0.8)), (0, (6, 1.2, 1.2, 1.2)))
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# These colours mean something: on a page they are its own (`to_page`). What has to stay black or white is nearly so.
+DIM = "#595959"
+GRID = "#e3e3e3"
+PLATE = "#f2f2f2"
+PAGE = "#ffffff"
+_OF_A_PAGE = {
+    INK: "currentColor",
+    DIM: "var(--figure-dim, #595959)",
+    GRID: "var(--figure-grid, #e3e3e3)",
+    PLATE: "var(--figure-plate, #f2f2f2)",
+    PAGE: "var(--figure-page, #ffffff)",
+}
+
+# matplotlib brings the first, and measures with it; the others are as wide or narrower, so nothing outgrows its place.
+_FONT = "DejaVu Sans"
+_FONTS = f"'{_FONT}', 'Bitstream Vera Sans', Verdana, 'Liberation Sans', Arial, sans-serif"
+
+# The mark of what a study published, the same in all figures; its whiskers are the reading error.
+PUBLISHED: Any = {
+    "marker": "D",
+    "markersize": 6.5,
+    "markerfacecolor": "none",
+    "markeredgecolor": INK,
+    "markeredgewidth": 0.9,
+    "linestyle": "",
+    "color": INK,
+}
 
 # A peak before the measured interval ends the axis only up to this multiple of what was measured.
 _PEAK = 1.6
 
 _RC: Any = {
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
     "axes.grid": True,
+    "axes.labelcolor": INK,
     "axes.labelsize": 9,
+    "axes.linewidth": 0.7,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
     "axes.titlesize": 9,
     "figure.constrained_layout.use": True,
-    "figure.facecolor": "white",
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine has it
+    "figure.facecolor": PAGE,
+    "font.family": _FONT,
     "font.size": 8.5,
-    "grid.color": "#e3e3e3",
+    "grid.color": GRID,
     "grid.linewidth": 0.6,
     "hatch.linewidth": 0.5,
     "legend.fontsize": 8.5,
     "legend.frameon": False,
     "lines.linewidth": 1.1,
     "path.simplify": True,
-    "svg.fonttype": "path",
+    "savefig.facecolor": PAGE,
+    "svg.fonttype": "none",
     "svg.hashsalt": "l4slab",
+    "text.color": INK,
+    "xtick.color": INK,
     "xtick.labelsize": 8.5,
+    "ytick.color": INK,
     "ytick.labelsize": 8.5,
 }
 
@@ -61,15 +94,28 @@ def styled() -> Iterator[None]:
         yield
 
 
-def look(names: Sequence[str], name: str) -> dict[str, Any]:
-    """Colour and line style of one of `names`, the same in every figure with the same names."""
-    number = list(names).index(name)
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
+def mark_published(
+    axis: Axes, x: ArrayLike, y: ArrayLike, error: ArrayLike | None = None, *, across: bool = False, **changes: Any
+) -> None:
+    """Hollow diamonds at published values, with the reading error as whiskers (`across`: of x, not of y)."""
+    look = {**PUBLISHED, **changes}
+    if error is not None:
+        bars = {"xerr" if across else "yerr": np.nan_to_num(np.asarray(error, dtype=float))}
+        axis.errorbar(x, y, fmt="none", ecolor=INK, elinewidth=0.8, zorder=3.4, **bars)
+    axis.plot(x, y, zorder=3.5, clip_on=False, **look)
 
 
-def marker(names: Sequence[str], name: str) -> str:
-    """The marker of one of `names`."""
-    return MARKERS[list(names).index(name) % len(MARKERS)]
+def published_handle(**changes: Any) -> Line2D:
+    """The legend's entry for published values."""
+    return Line2D([], [], label="published", **{**PUBLISHED, **changes})
+
+
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """The legend above the panels, with as many names side by side as fit."""
+    if handles:
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        columns = max(1, min(len(handles), 112 // (9 + longest)))
+        figure.legend(handles=list(handles), loc="outside upper left", ncols=columns, handlelength=3)
 
 
 def limit_y(axis: Axes, times: ArrayLike, values: ArrayLike, warmup_s: float, below: float = 0) -> None:
@@ -86,7 +132,7 @@ def limit_y(axis: Axes, times: ArrayLike, values: ArrayLike, warmup_s: float, be
     axis.set_ylim(-below * top, top * 1.05)
     if top < largest:
         text = f"peak before: {largest:.3g}"
-        axis.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="bottom", fontsize=7.5, color="#555555")
+        axis.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="bottom", fontsize=7.5, color=DIM)
 
 
 def plain_log(axis: Axis) -> None:
@@ -95,19 +141,41 @@ def plain_log(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def whole_ticks(axis: Axis, values: ArrayLike) -> None:
+    """No ticks between whole numbers where all values are whole, such as packets."""
+    found = np.asarray(values, dtype=float)
+    if found.size and np.all(found == np.round(found)):
+        axis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+
+
 def shade_warmup(axis: Axes, warmup_s: float) -> None:
     """Shade the time before the measured interval."""
     if warmup_s > 0:
-        axis.axvspan(0, warmup_s, color="#000000", alpha=0.045, linewidth=0, zorder=0)
+        axis.axvspan(0, warmup_s, color=INK, alpha=0.05, linewidth=0, zorder=0)
 
 
 def to_svg(figure: Figure) -> str:
-    """The figure as SVG: no date, no version, coordinates to a hundredth of a point."""
+    """The figure as SVG: black on white, text as text, no date, no version, coordinates to a hundredth of a point."""
     text = io.StringIO()
     with styled():
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = text.getvalue().replace(f"'{_FONT}'", _FONTS)
     # Only the lines' points: the factors of transformations need their digits.
-    return re.sub(r'(?<= d=")[^"]+', _rounded, text.getvalue())
+    return re.sub(r'(?<= d=")[^"]+', _rounded, svg)
+
+
+def to_page(figure: Figure) -> str:
+    """The figure as an `<svg>` element for a web page, which gives it background and ink.
+
+    Text and axes have the CSS `color` of the place; `--figure-dim`, `--figure-grid`, `--figure-plate` (behind empty
+    cells) and `--figure-page` (gaps between bars) are light unless the page sets them. Without a background.
+    """
+    svg = to_svg(figure)
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :].strip(), flags=re.DOTALL)
+    svg = re.sub(r'<g id="patch_1">.*?</g>\s*', "", svg, count=1, flags=re.DOTALL)  # matplotlib's background
+    # matplotlib leaves out black where it is SVG's own choice, which is no page's.
+    svg = svg.replace("<svg ", '<svg fill="currentColor" ', 1)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda colour: _OF_A_PAGE.get(colour[0], colour[0]), svg)
 
 
 def _rounded(points: re.Match[str]) -> str:

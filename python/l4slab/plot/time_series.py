@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from l4slab.plot.style import WIDTH_IN, limit_y, look, shade_warmup, styled
+from l4slab.plot.roles import INK, Look, looks
+from l4slab.plot.style import WIDTH_IN, legend, limit_y, mark_published, published_handle, shade_warmup, styled
 from l4slab.plot.trials import median_trial
 
 # Prague's detector (arXiv:1911.00710): below the shaded scores the queue is taken for L4S, above for classic.
@@ -20,19 +21,26 @@ _UNSEEN = 0.005
 
 
 def time_series(
-    series: pl.DataFrame, *, flows: Sequence[str] | None = None, warmup_s: float = 0, trial: int | None = None
+    series: pl.DataFrame,
+    *,
+    flows: Sequence[str] | Mapping[str, str | None] | None = None,
+    warmup_s: float = 0,
+    trial: int | None = None,
+    published: pl.DataFrame | None = None,
 ) -> Figure | None:
     """Panels over one time axis: rate (Mb/s), smoothed RTT (ms) and, where a sender has it, the score of its
     detector of classic ECN queues.
 
     `series` has the rows of one case; with a column `panel`, of several cases, which stand beside each other on the
     same scales. One trial of each, the median one unless given, is drawn in full, the others faintly; the time before
-    `warmup_s` is shaded. `flows` orders the colours (default: as they come). None without data.
+    `warmup_s` is shaded. `flows` are all flows, where possible with the congestion control of each (the column `cc`),
+    of which the looks follow. `published` (rows of `Results.published`) adds published means, in the middle of the
+    measured interval. None without data.
     """
     of_flows = _without_probes(series.filter(pl.col("flow").is_not_null()))
     if of_flows.is_empty():
         return None
-    names = list(flows or of_flows["flow"].unique(maintain_order=True))
+    look = looks(flows or list(of_flows["flow"].unique(maintain_order=True)))
     cases = of_flows.partition_by("panel", maintain_order=True) if "panel" in series.columns else [of_flows]
     wanted = [(_rate_column(of_flows), "delivery rate (Mb/s)"), ("srtt_ms", "TCP RTT (ms)"), (_SCORE, "classic score")]
     panels = [(name, label) for name, label in wanted if name in of_flows.columns and of_flows[name].count()]
@@ -41,13 +49,15 @@ def time_series(
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 1.15 + 1.55 * len(panels)))
         grid = figure.subplots(len(panels), len(cases), sharex="col", sharey="row", squeeze=False)
+        marked = False
         for axes, case in zip(grid.T, cases, strict=True):
             drawn = median_trial(case, warmup_s) if trial is None else trial
             lowest = axes[-1]
             for axis, (column, _) in zip(axes, panels, strict=True):
-                _panel(axis, case, names, column, drawn, warmup_s)
+                _panel(axis, case, look, column, drawn, warmup_s)
+                marked |= _mark_means(axis, published, look, column, warmup_s, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
                 if column == _SCORE and case[_SCORE].count():
-                    axis.axhspan(*_TRANSITION, color="#000000", alpha=0.12, linewidth=0, zorder=0)
+                    axis.axhspan(*_TRANSITION, color=INK, alpha=0.12, linewidth=0, zorder=0)
                 elif column == _SCORE:  # a case without a detector beside one that has it
                     axis.set_axis_off()
                     lowest = axes[-2]
@@ -66,9 +76,7 @@ def time_series(
                 measured = of_flows.drop_nulls(column)
                 limit_y(axis, measured["time_s"].to_numpy(), measured[column].to_numpy(), warmup_s)
         known = {text: line for axis in grid[0] for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-        labels = [name for name in names if name in known]
-        handles = [known[name] for name in labels]
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 4), handlelength=3)
+        legend(figure, [known[name] for name in look if name in known] + [published_handle()] * marked)
     return figure
 
 
@@ -84,16 +92,37 @@ def _rate_column(of_flows: pl.DataFrame) -> str:
     return "rate_mbps" if of_flows["rate_mbps"].count() else "goodput_mbps"
 
 
-def _panel(axis: Axes, of_flows: pl.DataFrame, names: Sequence[str], column: str, trial: int, warmup_s: float) -> None:
+def _panel(
+    axis: Axes, of_flows: pl.DataFrame, look: Mapping[str, Look], column: str, trial: int, warmup_s: float
+) -> None:
     for number in [n for n in of_flows["trial"].unique().sort() if n != trial] + [trial]:
-        for name in names:
+        for name in look:
             rows = of_flows.filter((pl.col("trial") == number) & (pl.col("flow") == name)).sort("time_s")
             if rows.is_empty():
                 continue
             values = rows[column].to_numpy()
             if number == trial:
-                axis.plot(rows["time_s"].to_numpy(), values, label=name, zorder=3, **look(names, name))
+                axis.plot(rows["time_s"].to_numpy(), values, label=name, zorder=3, **look[name].line)
             else:
-                colour = look(names, name)["color"]
+                colour = look[name].colour
                 axis.plot(rows["time_s"].to_numpy(), values, color=colour, alpha=0.16, linewidth=0.6, zorder=2)
     shade_warmup(axis, warmup_s)
+
+
+# What is published is the mean of the interval.
+_MEANS = {"rate_mbps": "rate_mbps", "goodput_mbps": "goodput_mbps", "srtt_ms": "rtt_ms_mean"}
+
+
+def _mark_means(
+    axis: Axes, published: pl.DataFrame | None, look: Mapping[str, Look], column: str, warmup_s: float, end_s: float
+) -> bool:
+    """Mark the published means of this panel; whether there is one."""
+    if published is None or column not in _MEANS:
+        return False
+    means = published.filter(
+        pl.col("column") == _MEANS[column], pl.col("flow").is_in(list(look)), pl.col("published").is_not_null()
+    )
+    for flow, value in means.select("flow", "published").iter_rows():
+        axis.hlines(value, warmup_s, end_s, color=look[flow].colour, linewidth=0.8, linestyle=(0, (1, 3)), zorder=3.2)
+        mark_published(axis, [(warmup_s + end_s) / 2], [value])
+    return len(means) > 0

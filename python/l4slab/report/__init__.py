@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
@@ -103,7 +104,7 @@ class _Figures:
             return []
         drawn = []
         files = sorted(self.folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-        for figure, drawing in study_figures.draw(files, self.folder.arrow(), self.folder.flow_names):
+        for figure, drawing in study_figures.draw(files, self.folder.arrow(), self.folder.senders):
             svg = self._svg(drawing, figure.caption or figure.id)
             if svg is not None:
                 drawn.append({"id": figure.id, "svg": svg, "caption": figure.caption, "source": figure.source})
@@ -120,7 +121,7 @@ class _Figures:
             folder.flows,
             cases=[case.levels if folder.factors else {"experiment": case.experiment} for case in folder.cases],
             labels=[case.label(folder) for case in folder.cases],
-            names=folder.flow_names,
+            names=folder.senders,
             published=folder.published,
         )
         many = f"{len(folder.cases)} cases"
@@ -130,7 +131,14 @@ class _Figures:
         self.cases += 1
         series, warmup_s = self.folder.series_of(case), self.folder.warmup_s(case)
         trial = plot.median_trial(series, warmup_s)
-        over_time = plot.time_series(series, flows=self.folder.flow_names, warmup_s=warmup_s, trial=trial)
+        known = self.folder.published
+        over_time = plot.time_series(
+            series,
+            flows=self.folder.senders_of(case),
+            warmup_s=warmup_s,
+            trial=trial,
+            published=None if self.folder.factors else known.filter(pl.col("experiment") == case.experiment),
+        )
         inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
         name = case.label(self.folder)
         return {
@@ -152,9 +160,7 @@ class _Figures:
 
 def element(figure: Figure, alternative: str, number: int = 1) -> Markup:
     """The figure as part of a page, with a text for those who cannot see it; `number` tells its ids from others'."""
-    svg = plot.to_svg(figure)
-    svg = svg[svg.index("<svg") :].strip()
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = plot.to_page(figure)
     own = f"f{number}-"
     svg = re.sub(r'(?<= id=")|(?<=url\(#)|(?<=href="#)', own, svg)
     opening = f'<svg role="img" aria-label="{escape(alternative)}" '

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import plot
+from l4slab.plot.roles import INK, Look
 from l4slab.report.results import Case, Folder
 
 # Numbers in the page at most: some 4 MB. The median trial of each case comes first, then the others.
@@ -54,11 +55,13 @@ def _run(folder: Folder, case: Case, trial: int, of_case: pl.DataFrame) -> dict[
     series = of_case.filter(pl.col("trial") == trial)
     times = series["time_s"].unique().sort()
     panels = []
+    senders = folder.senders_of(case)
+    looks = plot.looks(senders)
     of_flows = series.filter(pl.col("flow").is_not_null())
     for column, title, unit, scale in _FLOW_PANELS:
         lines = [
-            {"name": flow, "style": folder.flow_names.index(flow), "y": y}
-            for flow in folder.flow_names
+            _styled(flow, looks[flow], y)
+            for flow in senders
             if (y := _line(of_flows.filter(pl.col("flow") == flow), column, times, scale))
         ]
         panels.append({"title": title, "unit": unit, "lines": lines})
@@ -68,19 +71,22 @@ def _run(folder: Folder, case: Case, trial: int, of_case: pl.DataFrame) -> dict[
     inner = [(link, queue) for link, queue in queues.iter_rows() if _shown(queues, link, queue)]
     for column, title, unit, scale in _LINK_PANELS:
         lines = []
-        for number, (link, queue) in enumerate(inner):
+        named = {(link, queue): _queue_name(link, queue, several=several) for link, queue in inner}
+        of_queues = plot.looks(list(named.values()))
+        for link, queue in inner:
             rows = of_links.filter((pl.col("link") == link) & (pl.col("queue") == queue))
             if y := _line(rows, column, times, scale):
-                name = " ".join([link] * several + ["queue" if queue == "all" else f"{queue} queue"])
-                # Classic and L4S look as their probabilities do.
-                lines.append({"name": name, "style": {"C": 0, "L": 1}.get(queue, number), "y": y})
+                lines.append(_styled(named[link, queue], of_queues[named[link, queue]], y))
         panels.append({"title": title, "unit": unit, "lines": lines})
     lines = []
-    for link in queues["link"].unique(maintain_order=True):
-        for number, (column, name) in enumerate(_PROBABILITIES):
+    links = list(queues["link"].unique(maintain_order=True))
+    names = {(link, name): f"{link} {name}" if several else name for link in links for _, name in _PROBABILITIES}
+    of_probabilities = plot.looks(list(names.values()))
+    for link in links:
+        for column, name in _PROBABILITIES:
             rows = of_links.filter((pl.col("link") == link) & pl.col(column).is_not_null())
             if y := _line(rows, column, times, 100):
-                lines.append({"name": f"{link} {name}" if several else name, "style": number, "y": y})
+                lines.append(_styled(names[link, name], of_probabilities[names[link, name]], y))
     panels.append({"title": "marking probability", "unit": "%", "lines": lines})
     return {
         "case": case.label(folder),
@@ -89,6 +95,16 @@ def _run(folder: Folder, case: Case, trial: int, of_case: pl.DataFrame) -> dict[
         "time": [round(t, 3) for t in times],
         "panels": [panel for panel in panels if panel["lines"]],
     }
+
+
+def _queue_name(link: str, queue: str, *, several: bool) -> str:
+    return " ".join([link] * several + ["queue" if queue == "all" else f"{queue} queue"])
+
+
+def _styled(name: str, look: Look, y: list[float | None]) -> dict[str, Any]:
+    """A line with its colour and dashes (in pixels), the same as in the figures; ink where it has that of text."""
+    colour = None if look.colour == INK else look.colour
+    return {"name": name, "colour": colour, "dash": [round(1.5 * part, 1) for part in look.dash], "y": y}
 
 
 def _shown(queues: pl.DataFrame, link: str, queue: str) -> bool:

@@ -69,9 +69,22 @@ class Folder:
         return [e.name for e in self.files if not e.is_study]
 
     @cached_property
+    def senders(self) -> dict[str, str | None]:
+        """Every flow with its congestion control, in the order of the files, of which its look in figures follows.
+
+        Of a flow whose controller is swept, the first.
+        """
+        return dict(self.flows.select("flow", "cc").unique("flow", maintain_order=True).drop_nulls("flow").rows())
+
+    @property
     def flow_names(self) -> list[str]:
-        """Every flow, in the order of the files: it has the same colour throughout."""
-        return list(self.flows["flow"].unique(maintain_order=True).drop_nulls())
+        """Every flow, in the order of the files."""
+        return list(self.senders)
+
+    def senders_of(self, case: Case) -> dict[str, str | None]:
+        """The flows of a case with their congestion controls there."""
+        rows = self.flows.filter(case.rows())
+        return dict(rows.select("flow", "cc").unique("flow", maintain_order=True).drop_nulls("flow").rows())
 
     @cached_property
     def study(self) -> Experiment | None:

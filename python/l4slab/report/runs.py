@@ -110,12 +110,11 @@ def _write_files(folder: Folder, ids: Sequence[str]) -> None:
 
 def draw(out: Path, ids: Sequence[str]) -> None:
     """Write `runs/RUN.svg` of these runs of a results folder."""
-    flows = pl.read_parquet(out / "flows.parquet", columns=["run", "flow"])
-    names = list(flows["flow"].unique(maintain_order=True))
+    flows = pl.read_parquet(out / "flows.parquet", columns=["run", "flow", "cc"])
     series = pl.scan_parquet(out / "series.parquet").filter(pl.col("run").is_in(ids)).collect()
     for (run,), rows in series.group_by("run"):
-        present = set(rows["flow"])
-        figure = plot.time_series(rows, flows=[name for name in names if name in present])
+        senders = dict(flows.filter(pl.col("run") == run).select("flow", "cc").iter_rows())
+        figure = plot.time_series(rows, flows=senders)
         if figure is not None:
             _write(out / "runs" / f"{run}.svg", plot.to_svg(figure))
 

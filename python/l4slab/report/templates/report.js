@@ -30,9 +30,6 @@ for (const button of document.querySelectorAll("button.save")) {
     omitted.textContent = data.omitted + " more runs are in series.parquet.";
   }
 
-  // The figures' colours and line styles.
-  const COLOURS = ["#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"];
-  const DASHES = [[], [8, 2], [2, 2], [10, 2, 2, 2]];
   const sync = uPlot.sync("time");
   let shown = [];
 
@@ -63,7 +60,7 @@ for (const button of document.querySelectorAll("button.save")) {
         cursor: { sync: { key: sync.key }, drag: { x: true, y: false } },
         axes: [{ ...axis, size: 30, ...(last && { label: "time (s)", labelSize: 22 }) }, { ...axis, size: 58 }],
         series: [{ label: "time (s)" }].concat(panel.lines.map((line) => ({
-          label: line.name, stroke: COLOURS[line.style % COLOURS.length], dash: DASHES[line.style % DASHES.length], width: 1.3,
+          label: line.name, stroke: line.colour || style.getPropertyValue("--text"), dash: line.dash, width: 1.3,
           points: { show: false },
         }))),
       }, [run.time].concat(panel.lines.map((line) => line.y)), holder);

@@ -1,0 +1,169 @@
+"""Who gets which rate, who waits how long, and what is marked or lost: the first figure of one's own experiment."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from l4slab.plot.roles import INK, Look, looks
+from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, legend, plain_log, styled
+
+_ROW_IN = 0.26
+_BAR = 0.72
+# From this ratio of the longest to the shortest delay on, a linear axis would hide the short one.
+_LOG_FROM = 30.0
+_MIN_DELAY_MS = 0.01
+# A number may stand on the line of the capacity.
+_BEHIND: Any = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6}
+
+
+def overview(
+    flows: pl.DataFrame,
+    links: pl.DataFrame,
+    *,
+    cases: Sequence[Mapping[str, object]] | None = None,
+    labels: Sequence[str] | None = None,
+) -> Figure | None:
+    """A row per flow of each case, and panels for its rate, its queue delay, and its marks and drops.
+
+    `flows` and `links` are result tables; a case is a value for each of some of their columns (default: each
+    experiment), and `labels` name them. Of the trials, the mean; a thin line is their range (of the rate). A dashed
+    line stands at the capacity of the narrowest link that is in use. The delay is the mean (marker) up to P99 (end of
+    the line), on a log axis where delays differ much. Flows without a delay have none drawn. None without data.
+    """
+    cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
+    labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
+    rows = [_of_case(flows, case) for case in cases]
+    if not any(map(len, rows)):
+        return None
+    rate = "rate_mbps" if flows["rate_mbps"].count() else "goodput_mbps"
+    look = looks({str(name): cc for name, cc in flows.select("flow", "cc").unique("flow", maintain_order=True).rows()})
+    ticks: list[tuple[float, str]] = []
+    y = 0.0
+    with styled():
+        figure = Figure()
+        axes = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1.1, 1))
+        for case, label, mine in zip(cases, labels, rows, strict=True):
+            top = y
+            if len(cases) > 1:
+                axes[0].annotate(
+                    textwrap.shorten(label, 110, placeholder=" …"), (0, y), (2, 0), ("axes fraction", "data"),
+                    "offset points", fontsize=8.5, fontweight="bold", va="center",
+                )  # fmt: skip
+                y += 1
+            for name in mine["flow"].unique(maintain_order=True):
+                one = mine.filter(pl.col("flow") == name)
+                count = int(one["count"][0] or 1)
+                ticks.append((y, f"{name} × {count}" if count > 1 else str(name)))
+                _rate(axes[0], one[rate].drop_nulls(), y, look[str(name)])
+                _delay(axes[1], one, y, look[str(name)])
+                _signals(axes[2], one, y, look[str(name)])
+                y += 1
+            capacity = _capacity(_of_case(links, case))
+            if capacity is not None:
+                axes[0].vlines(
+                    capacity, top - 0.5 + (len(cases) > 1), y - 0.5, color=INK, linewidth=1, linestyle=(0, (4, 2))
+                )
+            y += 0.35 * (len(cases) > 1)
+        figure.set_size_inches(WIDTH_IN, 0.95 + _ROW_IN * y)
+        _axes(axes, y, ticks)
+        legend(figure, _handles())
+    return figure
+
+
+def _of_case(table: pl.DataFrame, case: Mapping[str, object]) -> pl.DataFrame:
+    return table.filter(*(pl.col(name).eq_missing(pl.lit(value)) for name, value in case.items()))
+
+
+def _rate(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
+    if values.is_empty():
+        return
+    mean, low, high = (float(value) for value in (values.mean(), values.min(), values.max()))  # type: ignore[arg-type]
+    axis.barh(y, mean, height=_BAR, **look.bar)
+    if high > low:
+        axis.hlines(y, low, high, color=INK, linewidth=0.9)
+    _write(axis, max(mean, high), y, f"{mean:.3g}")
+
+
+def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
+    mean, p99 = rows["sojourn_ms_mean"].mean(), rows["sojourn_ms_p99"].mean()
+    if mean is None:
+        return
+    mean = max(float(mean), _MIN_DELAY_MS)  # type: ignore[arg-type]
+    end = max(float(p99), mean) if p99 is not None else mean  # type: ignore[arg-type]
+    axis.hlines(y, mean, end, color=look.colour, linewidth=1.6)
+    axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
+    axis.plot([mean], [y], marker=look.marker, markersize=5, color=look.colour)
+    _write(axis, end, y, f"{_short(mean)} … {_short(end)}" if end > mean else _short(mean))
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value >= 1 else f"{value:.2g}"
+
+
+def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
+    """Marks above drops, each a bar of half the height."""
+    texts = []
+    longest = 0.0
+    for column, offset, style in (
+        ("ce_pct", -0.25, {}),
+        ("drop_pct", 0.25, {"facecolor": "none", "edgecolor": look.colour}),
+    ):
+        value = rows[column].mean()
+        number = float(value) if value is not None else 0.0  # type: ignore[arg-type]
+        longest = max(longest, number)
+        texts.append(f"{number:.2g}" if number else "0")
+        axis.barh(y + offset * _BAR, number, height=_BAR / 2, **{**look.bar, "hatch": "", "linewidth": 0.9, **style})
+    _write(axis, longest, y, " / ".join(texts))
+
+
+def _write(axis: Axes, x: float, y: float, text: str) -> None:
+    axis.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=7, color=DIM, bbox=_BEHIND)
+
+
+def _capacity(links: pl.DataFrame) -> float | None:
+    """Of the link that leaves least room: what went through by the part of the time in use."""
+    used = links.filter(pl.col("queue") == "all", pl.col("utilisation") > 0)
+    if used.is_empty():
+        return None
+    return used.group_by("link").agg((pl.col("rate_mbps") / pl.col("utilisation")).mean())["rate_mbps"].min()  # type: ignore[return-value]
+
+
+def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
+    rate, delay, signals = axes
+    rate.set_title("rate (Mb/s)")
+    delay.set_title("queue delay (ms)")
+    signals.set_title("CE marked / dropped (%)")
+    rate.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
+    rate.set_ylim(y - 0.35, -0.65)
+    ends = [x for line in delay.lines for x in line.get_xdata()]
+    if ends and max(ends) > _LOG_FROM * min(ends):
+        delay.set_xscale("log")
+        plain_log(delay.xaxis)
+        delay.set_xlim(min(ends) / 1.6, max(ends) * (max(ends) / min(ends)) ** 0.5)
+    else:
+        delay.set_xlim(0, 1.5 * max(ends, default=1.0))
+    rate.set_xlim(0, 1.18 * rate.dataLim.x1)
+    signals.set_xlim(0, 1.5 * signals.dataLim.x1 if signals.dataLim.x1 > 0 else 1)
+    signals.set_xticks([tick for tick in signals.get_xticks() if tick <= min(100, signals.get_xlim()[1])])
+    for axis in axes:
+        axis.tick_params(axis="y", length=0)
+        axis.grid(visible=False, axis="y")
+        axis.set_axisbelow(True)
+        axis.spines["left"].set_color(GRID)
+
+
+def _handles() -> list[Any]:
+    return [
+        Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity"),
+        Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label="mean, up to P99"),
+        Patch(facecolor=DIM, label="CE marked"),
+        Patch(facecolor="none", edgecolor=DIM, label="dropped"),
+    ]

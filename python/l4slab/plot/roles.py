@@ -1,0 +1,154 @@
+"""Who looks like what, in every figure and in the interactive view: a hue, a line and a marker per role.
+
+A role is what a sender is to the others: scalable (L4S), classic, BBR, SCE, unresponsive. It follows from the
+congestion control, or from a name that stands for one ("L queue", "5 Not-ECT CUBIC"), never from the order of
+appearance. The hues are Okabe and Ito's; what shares a role differs in shade, dash, marker and hatching, so that prints
+in grey can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+Dash = tuple[float, ...]  # on, off, on, off, … in widths of the line; empty: solid
+
+SOLID: Dash = ()
+DOTS: Dash = (1.2, 0.8)
+INK = "#000000"  # the colour of text: on a page it follows the text there (`style.to_page`)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a sender or queue is drawn."""
+
+    colour: str
+    dash: Dash
+    marker: str
+    hatch: str = ""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Settings of matplotlib for a line."""
+        return {"color": self.colour, "linestyle": (0, self.dash) if self.dash else "-"}
+
+    @property
+    def bar(self) -> dict[str, Any]:
+        """Settings of matplotlib for a bar; the edges and hatches have the colour of the page."""
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "#ffffff", "linewidth": 0.4}
+
+
+# The first look of a role is its own, the others are for more of its kind in one figure.
+ROLES: dict[str, tuple[Look, ...]] = {
+    "scalable": (
+        Look("#0072B2", SOLID, "o"),
+        Look("#3A9AD9", (9, 1.5), "h", "...."),
+        Look("#5B5FC7", (3, 1), "8", "oooo"),
+    ),
+    "classic": (
+        Look("#D55E00", (5, 1.2), "s", "////"),
+        Look("#E69F00", (2.2, 1), "P", "xxxx"),
+        Look("#A84A00", (7, 1.2, 1.2, 1.2), "X", "\\\\\\\\"),
+    ),
+    "bbr": (
+        Look("#009E73", (6, 1.2, 1.2, 1.2), "^", "++++"),
+        Look("#4CC29C", (4, 1, 1, 1, 1, 1), "<", "||||"),
+        Look("#00735A", (1.5, 1.5), ">", "----"),
+    ),
+    "sce": (
+        Look("#CC79A7", DOTS, "v", "oooo"),
+        Look("#A4508B", (3, 1, 1, 1), "p", "...."),
+        Look("#E3A9C8", (6, 2), "H", "xx"),
+    ),
+    "unresponsive": (
+        Look("#808080", (10, 1.2, 1.2, 1.2, 1.2, 1.2), "*"),
+        Look("#A9A9A9", (4, 2), "x", "////"),
+        Look("#626262", (1, 1.6), "+", "...."),
+    ),
+    # Names that stand for no sender: a whole queue, a probability, a case of one's own.
+    "other": (
+        Look(INK, SOLID, "X"),
+        Look("#009E73", (6, 1.2, 1.2, 1.2), "^", "////"),
+        Look("#CC79A7", DOTS, "v", "...."),
+        Look("#E69F00", (5, 1.2), "<", "xxxx"),
+        Look("#56B4E9", (9, 1.5), "P", "\\\\\\\\"),
+    ),
+}
+
+# Role, and the place in it that a controller has wherever it is drawn.
+CONTROLLERS: dict[str, tuple[str, int]] = {
+    "prague": ("scalable", 0), "dctcp": ("scalable", 1), "cubic": ("classic", 0), "reno": ("classic", 2),
+    "bbr": ("bbr", 0), "bbr3": ("bbr", 1), "cubic-sce": ("sce", 0), "reno-sce": ("sce", 1), "dctcp-sce": ("sce", 2),
+}  # fmt: skip
+
+# Words in the names of flows, queues and classes; the first that is found decides.
+_NAMES: tuple[tuple[str, tuple[str, int]], ...] = (
+    (r"(?i)reno.sce", ("sce", 1)),
+    (r"(?i)dctcp.sce", ("sce", 2)),
+    (r"(?i)\bsce\b", ("sce", 0)),
+    (r"(?i)udp.prague", ("scalable", 2)),
+    (r"(?i)\budp\b|unresponsive|\bcbr\b|\bping\b", ("unresponsive", 0)),
+    (r"(?i)\bbbr3", ("bbr", 1)),
+    (r"(?i)\bbbr", ("bbr", 0)),
+    (r"(?i)dctcp", ("scalable", 1)),
+    (r"(?i)prague|l4s|scalable|\bL queue\b", ("scalable", 0)),
+    (r"(?i)(?<!not-)\bec[nt] cubic|cubic (with|and) ecn", ("classic", 1)),
+    (r"(?i)reno", ("classic", 2)),
+    (r"(?i)cubic|classic|not-ect|\bC queue\b", ("classic", 0)),
+    (r"^L$", ("scalable", 0)),
+    (r"^C$", ("classic", 0)),
+)
+_LAW = re.compile(r"\b(law|ideal)\b", re.IGNORECASE)
+
+
+def place_of(name: str, controller: str | None = None) -> tuple[str, int]:
+    """Role, and the place in it, of a sender with this controller, or of what has this name."""
+    if controller in CONTROLLERS:
+        return CONTROLLERS[controller]
+    for pattern, place in _NAMES:
+        if re.search(pattern, name):
+            return place
+    return "other", 0
+
+
+def looks(names: Sequence[str] | Mapping[str, str | None]) -> dict[str, Look]:
+    """How each name is drawn in a figure with all of them.
+
+    A mapping gives each flow's congestion control (the column `cc`); None is a flow without one, which is
+    unresponsive unless its name says more. Several of one place get further looks of their role, in their order. A
+    name with the word "law" or "ideal" is dotted and has no marker.
+    """
+    places: dict[str, tuple[str, int]] = {}
+    for name in names:
+        role, number = place_of(name, names[name] if isinstance(names, Mapping) else None)
+        if role == "other" and isinstance(names, Mapping) and names[name] is None:
+            role = "unresponsive"
+        places[name] = role, number
+    free = {role: _free([place for place in places.values() if place[0] == role]) for role in ROLES}
+    found: dict[str, Look] = {}
+    taken: set[tuple[str, int]] = set()
+    for name, place in places.items():
+        if _LAW.search(name):
+            found[name] = replace(ROLES[place[0]][place[1]], dash=DOTS, marker="")
+            continue
+        if place in taken:
+            place = place[0], next(free[place[0]])
+        taken.add(place)
+        found[name] = _look(*place)
+    return found
+
+
+def _free(wanted: Iterable[tuple[str, int]]) -> Iterator[int]:
+    """Places of a role that no controller of the figure has for itself, without end."""
+    own = {number for _, number in wanted}
+    return (number for number in range(10**6) if number not in own)
+
+
+def _look(role: str, number: int) -> Look:
+    """The look of a place; beyond those of the role, shades come again with the dashes and markers of the next."""
+    of_role = ROLES[role]
+    turn, place = divmod(number, len(of_role))
+    other = of_role[(place + turn) % len(of_role)]
+    return Look(of_role[place].colour, other.dash, other.marker, other.hatch)
