@@ -14,11 +14,12 @@ from l4slab.errors import InputError, L4slabError, StoreError
 
 if TYPE_CHECKING:
     from l4slab.bars import Cause
-    from l4slab.campaign import Results, run
+    from l4slab.campaign import run
     from l4slab.claims import Claim
     from l4slab.experiment import Experiment
     from l4slab.figures import Figure, RunTable
     from l4slab.published import Published
+    from l4slab.results import Results, open  # noqa: A004
     from l4slab.spec.tables import Impair, Link, Rewrite, Skip
     from l4slab.spec.traffic import CbrFlow, Flow, UdpPragueFlow, VideoFlow, WebFlow
 
@@ -26,17 +27,18 @@ __version__ = _core.version()
 __all__ = [
     "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
     "Published", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow", "WebFlow",
-    "__version__", "run",
+    "__version__", "open", "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
 _MODULES = {
     "bars": ["Cause"],
-    "campaign": ["Results", "run"],
+    "campaign": ["run"],
     "claims": ["Claim"],
     "experiment": ["Experiment"],
     "figures": ["Figure", "RunTable"],
     "published": ["Published"],
+    "results": ["Results", "open"],
     "spec.tables": ["Impair", "Link", "Rewrite", "Skip"],
     "spec.traffic": ["CbrFlow", "Flow", "UdpPragueFlow", "VideoFlow", "WebFlow"],
 }

@@ -6,12 +6,10 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
@@ -23,6 +21,7 @@ from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.experiment import Described, listed, load
 from l4slab.hints import unmatched
 from l4slab.progress import Reporter, Silent, reporting
+from l4slab.results import Results, no_results, require_results
 from l4slab.spec import Experiment, show
 from l4slab.store import Store, label
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
@@ -36,52 +35,6 @@ class Interrupted(L4slabError):
     """Ctrl-C."""
 
     status = 130
-
-
-@dataclass(frozen=True)
-class Results:
-    """The tables of a campaign as polars DataFrames (columns: `l4slab.metrics`), and the runs that failed."""
-
-    folder: Path | None
-    tables: dict[str, pl.DataFrame]
-    failures: list[tuple[Run, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    report: str | None = None  # where report.html is
-
-    def _table(self, name: str) -> pl.DataFrame:
-        if self.folder is None:
-            return self.tables[name]
-        return pl.read_parquet(self.folder / f"{name}.parquet")
-
-    @cached_property
-    def flows(self) -> pl.DataFrame:
-        """A row per run and flow group."""
-        return self._table("flows")
-
-    @cached_property
-    def links(self) -> pl.DataFrame:
-        """A row per run and link queue."""
-        return self._table("links")
-
-    @cached_property
-    def series(self) -> pl.DataFrame:
-        """A row per run, sample time and flow or link queue."""
-        return self._table("series")
-
-    @cached_property
-    def transfers(self) -> pl.DataFrame:
-        """A row per run and completed transfer."""
-        return self._table("transfers")
-
-    @cached_property
-    def claims(self) -> pl.DataFrame:
-        """A row per claim with its verdict."""
-        return self._table("claims")
-
-    @cached_property
-    def published(self) -> pl.DataFrame:
-        """A row per published figure with what is measured here."""
-        return self._table("published")
 
 
 def plan(
@@ -230,7 +183,7 @@ def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], consol
     notes = _notes(plans)
     if any(run.captures for run in runs):
         notes.append("Captures are not written without a results folder.")
-    return Results(None, tables, failures, notes)
+    return Results(None, tables, failures, notes, _experiments=experiments)
 
 
 def _run_in_store(
@@ -275,7 +228,7 @@ def _run_in_store(
         raise
     store.flush()
     notes += _finish(store, [*plans, *others])
-    return Results(store.folder, {}, failures, notes, store.report)
+    return Results(store.folder, failures=failures, notes=notes, report=store.report)
 
 
 def _finish(store: Store, plans: list[Plan]) -> list[str]:
@@ -335,7 +288,7 @@ class Status:
 def status(out: Path | str) -> Status:
     """How much of a campaign is done; also while another process works on it. Raises InputError."""
     with _glance(out) as store:
-        _require_results(store.folder, out)
+        require_results(store.folder, out)
         return Status(_progress(store, store.finished()), store.size())
 
 
@@ -358,10 +311,10 @@ def report(out: Path | str) -> str:
     Raises InputError where `out` is not a results folder.
     """
     if not remote.is_url(out):
-        _require_results(Path(out), out)
+        require_results(Path(out), out)
     with _store(out) as store:
         if not store.experiment_files():
-            raise _no_results(out)
+            raise no_results(out)
         finished = store.finished()
         plans = _plans_of(store.experiment_files(), finished)
         if finished and finished.isdisjoint(run.id for run in _unique(plans)):
@@ -372,15 +325,6 @@ def report(out: Path | str) -> str:
             )
         _finish(store, plans)
         return store.report
-
-
-def _require_results(folder: Path, out: Path | str) -> None:
-    if not (folder / "experiments").is_dir():
-        raise _no_results(out)
-
-
-def _no_results(out: Path | str) -> InputError:
-    return InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=out)
 
 
 def _plans_of(files: Sequence[Path], finished: set[str]) -> list[Plan]:

@@ -170,6 +170,14 @@ def glance(url: str) -> Iterator[Glance]:
         yield Glance(url, Path(folder))
 
 
+def fetch_tables(url: str, folder: Path) -> None:
+    """Bring the tables and the experiment files of a location into a folder. Raises InputError and StoreError."""
+    location = _Location(url)
+    for name in location.list():
+        if name.startswith("experiments/") or ("/" not in name and name.endswith(".parquet")):
+            location.get(name, folder / name)
+
+
 class RemoteStore(Store):
     """A results folder whose files go to a location as well; `folder` is the working copy."""
 

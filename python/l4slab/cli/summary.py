@@ -13,7 +13,7 @@ from l4slab.cli.terminal import Column
 if TYPE_CHECKING:
     import polars as pl
 
-    from l4slab.campaign import Results
+    from l4slab.results import Results
     from l4slab.sweep import Plan
 
 # Combinations of a file that a dry run looks at: a few seconds.

@@ -1,0 +1,86 @@
+"""`Results.plot`: the figures of a campaign, with the rows, the names and the warm-up that belong to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+from matplotlib.figure import Figure as Drawing
+
+from l4slab import plot
+from l4slab.errors import InputError
+from l4slab.report.results import Case
+from l4slab.units import TIME
+
+if TYPE_CHECKING:
+    from l4slab.results import Results
+
+# Side by side, more could not be read.
+_MOST_CASES = 4
+
+
+class Plots:
+    """Each method gives a matplotlib figure, or None where there is nothing to draw.
+
+    `where` says of which runs, by an SQL condition over the columns of `flows`: `"aqm = 'DualPI2' and trial = 1"`. A
+    case is an experiment at one level of every factor. A notebook shows a figure, `savefig("x.pdf")` keeps it. Raises
+    InputError.
+    """
+
+    def __init__(self, results: Results):
+        self._results = results
+
+    def overview(self, where: str | None = None, *, cases: int | None = None) -> Drawing | None:
+        """Who gets which rate and who waits how long, a row for each case; of more than `cases`, the first ones."""
+        flows = self._rows("flows", where)
+        found = _cases(flows)[:cases]
+        labels = [_label(case) for case in found]
+        return plot.comparison(flows, cases=[case.levels for case in found], labels=labels)
+
+    def time_series(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
+        """Rates and round-trip times over time, of at most four cases beside each other.
+
+        `trial` is drawn in full (default: the median one), the others faintly.
+        """
+        cases = self._few(where, _MOST_CASES)
+        series = self._rows("series", where)
+        if len(cases) > 1:
+            series = pl.concat(series.filter(case.rows()).with_columns(panel=pl.lit(_label(case))) for case in cases)
+        flows = list(self._results.flows["flow"].unique(maintain_order=True))
+        return plot.time_series(series, flows=flows, warmup_s=self._warmup_s(cases), trial=trial)
+
+    def marking(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
+        """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
+        cases = self._few(where, 1)
+        return plot.inside(self._rows("series", where), warmup_s=self._warmup_s(cases), trial=trial)
+
+    def _rows(self, table: str, where: str | None) -> pl.DataFrame:
+        if where is None:
+            found: pl.DataFrame = getattr(self._results, table)
+            return found
+        self._results.sql(f"select run from flows where ({where})")  # says what is wrong with it, and nothing else
+        runs = f"select experiment, run from flows where ({where})"
+        return self._results.sql(f"select * from {table} where (experiment, run) in ({runs})")
+
+    def _few(self, where: str | None, most: int) -> list[Case]:
+        cases = _cases(self._rows("flows", where))
+        if len(cases) > most:
+            chosen = "one" if most == 1 else f"at most {most}"
+            raise InputError(f"{len(cases)} cases are too many for one figure; choose {chosen} of them by where=")
+        return cases
+
+    def _warmup_s(self, cases: list[Case]) -> float:
+        """What the figures leave out, where it is the same in all cases."""
+        names = {case.experiment for case in cases}
+        written = {one.top.get("warmup", "0s") for one in self._results.experiments if one.name in names}
+        (warmup,) = written if len(written) == 1 else ("0s",)
+        return TIME.si(warmup) if "{" not in warmup else 0.0
+
+
+def _cases(flows: pl.DataFrame) -> list[Case]:
+    factors = flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
+    return [Case(row) for row in flows.select("experiment", *factors).unique(maintain_order=True).iter_rows(named=True)]
+
+
+def _label(case: Case) -> str:
+    return case.level_text or case.experiment

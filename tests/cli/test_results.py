@@ -1,0 +1,145 @@
+"""Results from Python: opened again, asked by SQL, drawn, and shown by a notebook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import l4slab
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+LOW_DELAY = "select max(sojourn_ms_mean) < 5, 1.5 as x_ms from flows where flow = 'l4s'"
+
+
+def experiment(name: str = "mine", **changes: Any) -> l4slab.Experiment:
+    return l4slab.Experiment(
+        **{
+            "name": name,
+            "duration": "2s",
+            "warmup": "500ms",
+            "links": {"bottleneck": l4slab.Link(rate="10Mbit", qdisc="dualpi2")},
+            "flows": [
+                l4slab.Flow(name="l4s", cc="prague", rtt="10ms"),
+                l4slab.Flow(name="classic", cc="cubic", rtt="10ms"),
+            ],
+            "sweep": {"link.bottleneck.rate": ["10Mbit", "20Mbit"]},
+            "claims": [
+                l4slab.Claim(
+                    id="low delay", sql="select max(sojourn_ms_mean) < 5, 1.5 as x_ms from flows where flow='l4s'"
+                ),
+                l4slab.Claim(id="never", says="L4S <waits>", sql="select false"),
+            ],
+        }
+        | changes
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    l4slab.run(experiment(), out=folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["folder", "memory", "url"])
+def results(request: pytest.FixtureRequest, folder: Path) -> l4slab.Results:
+    match request.param:
+        case "folder":
+            return l4slab.open(folder)
+        case "url":
+            return l4slab.open(folder.as_uri())
+    return l4slab.run(experiment())
+
+
+def test_what_is_opened_is_what_was_run(results: l4slab.Results, folder: Path) -> None:
+    kept = l4slab.open(folder)
+    for table in ("flows", "links", "series", "transfers", "claims", "published"):
+        assert getattr(results, table).equals(getattr(kept, table)), table
+    assert [one.name for one in results.experiments] == ["mine"]
+
+
+def test_opening_writes_nothing(folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert len(l4slab.open(str(folder)).sql("from flows")) == 4
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_sql_gives_a_polars_table(results: l4slab.Results) -> None:
+    found = results.sql(
+        """select "link.bottleneck.rate" as rate, sum(share) as total from flows group by all order by all"""
+    )
+    assert isinstance(found, pl.DataFrame)
+    assert found["rate"].to_list() == ["10Mbit", "20Mbit"]
+    assert found["total"].to_list() == pytest.approx([1, 1])
+    assert results.sql("select count(*) as n from series join claims using (experiment)")["n"].item() > 0
+    assert results.sql("select count(*) as n from all_flows, published")["n"].item() == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("select goodput from flows", ["goodput", "not valid SQL", "goodput_mbps"]),
+        ("select * from flow", ["flow", "not valid SQL", "flows"]),
+        ("select cast(flow as int) from flows", ["cannot be evaluated", "l4s"]),
+        ("drop table flows", ["not one SELECT"]),
+        ("select 1; select 2", ["not one SELECT"]),
+        ("select * from 'x.csv'", ["not valid SQL"]),
+    ],
+)
+def test_wrong_sql_is_a_sentence(folder: Path, query: str, words: list[str]) -> None:
+    with pytest.raises(l4slab.InputError) as caught:
+        l4slab.open(folder).sql(query)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(word in message for word in words), message
+
+
+def test_a_place_without_results_is_a_sentence(tmp_path: Path, folder: Path) -> None:
+    for place in (tmp_path, tmp_path / "no", tmp_path.as_uri()):
+        with pytest.raises(l4slab.InputError, match=r"is not a results folder; give a DIR"):
+            l4slab.open(place)
+    (tmp_path / "experiments").mkdir()
+    with pytest.raises(l4slab.InputError, match=r"has no flows.parquet; write the tables with \"l4slab report"):
+        l4slab.open(tmp_path)
+
+
+def test_a_notebook_shows_verdicts_and_a_figure(results: l4slab.Results) -> None:
+    page = results._repr_html_()
+    assert page.count("<svg") == 1
+    assert "1 of 2 claims hold; 1 not" in page
+    assert "✓ holds" in page
+    assert "✗ fails" in page
+    assert "x_ms = 1.5" in page
+    assert "L4S &lt;waits&gt;" in page
+    assert "2 runs of mine" in repr(results)
+
+
+def test_every_figure_draws(results: l4slab.Results) -> None:
+    one = "\"link.bottleneck.rate\" = '10Mbit'"
+    for figure in (
+        results.plot.overview(),
+        results.plot.overview(one),
+        results.plot.time_series(),
+        results.plot.time_series(one, trial=1),
+        results.plot.marking(one),
+    ):
+        assert isinstance(figure, Figure)
+    labels = [axes.get_title(loc="left") for axes in results.plot.time_series().axes]
+    assert [label for label in labels if label] == ["rate = 10Mbit", "rate = 20Mbit"]
+
+
+def test_the_warm_up_is_shaded(results: l4slab.Results) -> None:
+    figure = results.plot.time_series("\"link.bottleneck.rate\" = '10Mbit'")
+    (shade,) = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    assert (shade.get_x(), shade.get_width()) == (0, 0.5)
+
+
+def test_too_many_cases_and_wrong_conditions_are_sentences(results: l4slab.Results) -> None:
+    with pytest.raises(l4slab.InputError, match="2 cases are too many for one figure; choose one of them by where="):
+        results.plot.marking()
+    with pytest.raises(l4slab.InputError, match=r"aqm.*not valid SQL"):
+        results.plot.time_series("aqm = 'x'")
+    assert results.plot.time_series("trial = 9") is None
