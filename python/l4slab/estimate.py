@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from l4slab.engines import get_engine
+from l4slab.engines import Recording, get_engine
 from l4slab.sweep import Run, canonical_json
 
 # Runs that are tried, shortened to so many packets that their links could carry, but not to less than two seconds: a
 # queue may shape below its link.
 _TRIED = 12
-_PACKETS = 60_000
+_PACKETS = 30_000
 _SHORTEST_NS = 2 * 10**9
 # So many that what a file takes besides its rows counts for little, as in the tables.
 _SAMPLES = 200
@@ -47,30 +47,59 @@ class Estimate:
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:
-    """From short versions of a few of the runs, scaled by their durations and samples."""
-    if not runs:
-        return Estimate(0, 0)
-    tried = [run.description for run in runs[:: max(1, len(runs) // _TRIED)][:_TRIED]]
+    """From short versions of some of the runs, scaled by their durations and samples."""
     seconds = packets = samples = 0.0
     series = []
-    for description in tried:
+    for description, alike in _tried(runs):
         short = _shortened(description)
         started = time.thread_time()
         recording = get_engine("sim").execute(canonical_json(short))
-        longer = description["duration_ns"] / short["duration_ns"]
-        seconds += (time.thread_time() - started) * longer
-        packets += sum(recording.links.filter(queue="all")["sent_packets"]) * longer
+        took = time.thread_time() - started
+        longer = _longer(recording, description["duration_ns"] / short["duration_ns"])
+        seconds += took * longer * alike
+        packets += sum(recording.links.filter(queue="all")["arrived_packets"]) * longer * alike
         series.append(recording.series)
         samples += _samples(short)
+    if not series:
+        return Estimate(0, 0)
     together = pl.concat(series, how="diagonal_relaxed")
     size = _stored(together) - _stored(together.clear())
     # Of the other tables, a run has a few rows.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     if runs[0].engine == "linux":
-        seconds = _KERNEL_START_S * len(tried) + _KERNEL_PACKET_S * packets
-    captured = sum(run.captures for run in runs)
-    captures = _CAPTURED_BYTES * packets / len(tried) * captured
-    return Estimate(seconds / len(tried) * len(runs), tables, captures)
+        seconds = _KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * packets
+    captures = _CAPTURED_BYTES * packets * sum(run.captures for run in runs) / len(runs)
+    return Estimate(seconds, tables, captures)
+
+
+def _tried(runs: Sequence[Run]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Descriptions that stand for all runs, and for how many each: at least one of every set of senders, as few runs of
+    one that ignores losses may cost more than all others.
+    """
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        senders = [(flow.get("cc"), flow.get("options")) for flow in run.description["flows"]]
+        alike.setdefault(str(senders), []).append(run)
+    # Many sets differ by a parameter that is swept: not each is worth a try.
+    groups = list(alike.values()) if len(alike) <= 2 * _TRIED else [list(runs)]
+    for group in groups:
+        few = min(len(group), max(1, round(_TRIED * len(group) / len(runs))))
+        for n in range(few):
+            yield group[(2 * n + 1) * len(group) // (2 * few)].description, len(group) / few
+
+
+def _longer(recording: Recording, longer: float) -> float:
+    """How many times as much work the whole run is that lasts `longer` times as long as this one.
+
+    The packets that links deliver go with the time, those that they drop may not: who ignores losses sends ever more.
+    What was lost in the second half beyond the first is taken for a rate that grows on.
+    """
+    flows = recording.series.filter(pl.col("flow").is_not_null())
+    time_s, dropped = flows["time_s"].to_numpy(), flows["dropped_packets"].to_numpy()
+    late = 2 * time_s > time_s.max(initial=0)
+    growth = max(dropped[late].sum() - dropped[~late].sum(), 0)
+    sent = max(flows["sent_packets"].to_numpy().sum(), 1)
+    return longer + float(2 * growth * (longer**2 - longer) / sent)
 
 
 def _samples(description: Mapping[str, Any]) -> float:

@@ -97,7 +97,7 @@ def test_list_studies_and_their_files_are_right(capsys: pytest.CaptureFixture[st
     assert "fast-lane" in studies()
     for name, files in studies().items():
         assert name in shown
-        assert main(["run", *map(str, files), "--dry-run"]) == 0
+        assert l4slab.campaign.plan(files)
 
 
 def test_list_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,67 @@
+"""What a campaign costs is told from short versions of a few of its runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from l4slab import estimate, spec, sweep
+from l4slab.engines import Recording, get_engine
+
+FILE = """
+duration = "15s"
+sample = "50ms"
+start_jitter = "0s"
+[link.bottleneck]
+rate = "5Mbit"
+qdisc = "pfifo limit 20"
+[[flow]]
+name = "a"
+{sender}
+rtt = "20ms"
+[[flow]]
+name = "b"
+cc = "cubic"
+rtt = "20ms"
+"""
+SENDERS = {
+    "answers": 'cc = "prague"',
+    "ignores losses": 'cc = "prague"\noptions = { version = "0.6", fallback = "correct", ignore_loss_in_l4s = "on" }',
+    "constant": 'kind = "cbr"\nrate = "10Mbit"',
+}
+
+
+def sent(recording: Recording) -> float:
+    return float(recording.series["sent_packets"].sum())
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+def test_packets_that_are_lost_count_too(tmp_path: Path, sender: str) -> None:
+    """The work of a run goes with the packets that are sent, of which who ignores losses sends ever more."""
+    (tmp_path / "x.toml").write_text(FILE.format(sender=SENDERS[sender]))
+    (run,) = sweep.expand(spec.load(tmp_path / "x.toml"), "sim").runs
+
+    def simulated(seconds: int) -> Recording:
+        return get_engine("sim").execute(sweep.canonical_json(dict(run.description) | {"duration_ns": seconds * 10**9}))
+
+    short, whole = simulated(5), simulated(15)
+    longer = sent(whole) / sent(short)
+    assert estimate._longer(short, 3) == pytest.approx(longer, rel=0.2)
+    assert (longer > 6) == (sender == "ignores losses")
+
+
+def test_every_sender_is_tried(tmp_path: Path) -> None:
+    levels = [f'[[sweep.sender]]\nlevel = "{name}"\n' for name in ("as it is", "another")]
+    text = (
+        "trials = 30\n"
+        + FILE.format(sender=SENDERS["answers"])
+        + "".join(levels)
+        + '"flow.a.options.version" = "0.6"\n'
+    )
+    (tmp_path / "x.toml").write_text(text)
+    runs = sweep.expand(spec.load(tmp_path / "x.toml"), "sim").runs
+    few = runs[:30] + runs[-1:]
+    tried: list[tuple[Any, float]] = list(estimate._tried(few))
+    assert sum(alike for _, alike in tried) == pytest.approx(len(few))
+    assert [alike for description, alike in tried if description == runs[-1].description] == [1]
