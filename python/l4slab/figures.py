@@ -8,10 +8,9 @@ a file of them named by `reference` is the table `reference` (`l4slab.references
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 from pydantic import Field
@@ -23,7 +22,7 @@ from l4slab.sweep import Plan
 
 # matplotlib takes half a second to load, and most commands draw nothing.
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from l4slab.plot.style import Figure as Drawing
 
 Kind = Literal["shares", "spread", "lines", "cdf", "grid", "heatmap", "runs"]
 # What the query of each kind has to give.
@@ -99,10 +98,14 @@ def draw(
             for figure in experiment.tables(Figure):
                 if figure.reference is not None:
                     references.register(connection, experiment, figure.reference)
-                data = connection.sql(figure.sql).pl()
-                text = [pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns]
-                data = data.with_columns(text)
-                yield figure, _runs(connection, data, flows) if figure.kind == "runs" else _draw(figure, data)
+                yield figure, draw_one(figure, lambda sql: connection.sql(sql).pl(), flows)
+
+
+def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame], flows: Mapping[str, str | None]) -> Drawing | None:
+    """What one figure draws; `query` gives what SQL finds, `flows` are as in `draw`."""
+    data = query(figure.sql)
+    data = data.with_columns(pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns)
+    return _runs(query, data, flows) if figure.kind == "runs" else _draw(figure, data)
 
 
 def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
@@ -132,13 +135,16 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
     return None
 
 
-def _runs(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame, flows: Mapping[str, str | None]) -> Drawing | None:
+def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame, flows: Mapping[str, str | None]) -> Drawing | None:
     """The time series of the runs that a query names: trials of one case, or of one in each panel."""
     from l4slab import plot
 
     chosen = data.select("run", *(["panel"] if "panel" in data.columns else [])).unique(maintain_order=True)
-    chosen = chosen.with_row_index("place")
-    connection.register("chosen", chosen.to_arrow())
-    rows = connection.sql("select * from series join chosen using (run) order by place, time_s").pl()
+    if chosen.is_empty():
+        return None
+    names = ", ".join("'" + str(run).replace("'", "''") + "'" for run in chosen["run"])
+    series = query(f"select * from series where run in ({names}) order by time_s")
+    # In the order of the query, which is that of the panels.
+    rows = chosen.with_row_index("place").join(series, on="run").sort("place", "time_s", maintain_order=True)
     present = set(rows["flow"])
     return plot.time_series(rows, flows={name: cc for name, cc in flows.items() if name in present})

@@ -87,10 +87,10 @@ class Results:
             return self._experiments
         return [spec.load(file) for file in sorted((self.folder / "experiments").glob("*.toml"))]
 
-    def sql(self, query: str) -> pl.DataFrame:
-        """One SELECT over these tables, of all experiments, by their names.
+    def sql(self, query: str, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """One SELECT, in DuckDB's SQL, over these tables, of all experiments.
 
-        The SQL is DuckDB's. Raises InputError.
+        Raises InputError, also where the query does not give these columns.
         """
         with claims.connect_to({name: self._arrow(name) for name in metrics.TABLES}) as connection:
             for name in metrics.TABLES:
@@ -98,7 +98,7 @@ class Results:
             for name in ("claims", "published"):
                 connection.register(name, self._arrow(name))
             try:
-                found: pl.DataFrame = claims.select(connection, query, self.folder or Path("results"), "").pl()
+                found: pl.DataFrame = claims.select(connection, query, self.folder or Path("results"), "", columns).pl()
                 return found
             except duckdb.Error as error:
                 raise InputError(f"sql = {show(query)} cannot be evaluated: {sql_reason(error)}") from None

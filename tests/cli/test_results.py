@@ -131,6 +131,18 @@ def test_every_figure_draws(results: l4slab.Results) -> None:
     assert [label for label in labels if label] == ["rate = 10Mbit", "rate = 20Mbit"]
 
 
+def test_a_figure_table_draws_what_it_draws_in_a_report(results: l4slab.Results) -> None:
+    shares = 'select "link.bottleneck.rate" as bar, flow as part, 100 * share as value from flows order by all'
+    figure = results.plot.figure(l4slab.Figure(id="x", kind="shares", sql=shares, label="part (%)"))
+    assert figure.axes[0].get_ylabel() == "part (%)"
+    runs = 'select run, "link.bottleneck.rate" as panel from flows order by panel'
+    figure = results.plot.figure(l4slab.Figure(id="x", kind="runs", sql=runs))
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["10Mbit", "20Mbit"]
+    assert figure._repr_svg_().startswith("<svg")
+    with pytest.raises(l4slab.InputError, match="gives no column part"):
+        results.plot.figure(l4slab.Figure(id="x", kind="shares", sql="select flow as bar from flows"))
+
+
 def test_the_warm_up_is_shaded(results: l4slab.Results) -> None:
     figure = results.plot.time_series("\"link.bottleneck.rate\" = '10Mbit'")
     (shade,) = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from l4slab.plot.style import WIDTH_IN
+from l4slab.plot.style import WIDTH_IN, Figure
 
 _GAP = 0.8  # between groups, in widths of a bar
 _HEIGHT_IN = 1.75  # of a panel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
-from matplotlib.figure import Figure
 
 from l4slab.plot.lines import lines
+from l4slab.plot.style import Figure
 
 # A line of more steps could not be told from one of so many.
 _STEPS = 1000

@@ -8,10 +8,9 @@ from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from l4slab.plot.roles import Look, looks
-from l4slab.plot.style import GRID, WIDTH_IN, legend, mark_published, published_handle, styled
+from l4slab.plot.style import GRID, WIDTH_IN, Figure, legend, mark_published, published_handle, styled
 
 _PANELS = (
     (("rate_mbps", "goodput_mbps"), "rate (Mb/s)"),

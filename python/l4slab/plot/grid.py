@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import polars as pl
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from l4slab.plot.roles import looks
-from l4slab.plot.style import DIM, GRID, WIDTH_IN, legend, styled
+from l4slab.plot.style import DIM, GRID, WIDTH_IN, Figure, legend, styled
 
 _PANEL_IN = 0.62
 _TALL_IN = 1.0

@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, styled
+from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, styled
 
 _CELL_IN = 0.25
 _MAX_COLUMNS = 3

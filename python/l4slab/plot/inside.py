@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import polars as pl
-from matplotlib.figure import Figure
 
 from l4slab.plot.roles import looks
-from l4slab.plot.style import WIDTH_IN, legend, limit_y, shade_warmup, styled
+from l4slab.plot.style import WIDTH_IN, Figure, legend, limit_y, shade_warmup, styled
 from l4slab.plot.trials import median_trial
 
 # The published plots have these hues, too: those of the senders that the signals are for.

@@ -6,11 +6,10 @@ from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from l4slab.plot.roles import Look, looks
-from l4slab.plot.style import WIDTH_IN, legend, mark_published, plain_log, published_handle, styled, whole_ticks
+from l4slab.plot.style import WIDTH_IN, Figure, legend, mark_published, plain_log, published_handle, styled, whole_ticks
 
 _HEIGHT_IN = 1.6
 _MAX_COLUMNS = 3

@@ -8,12 +8,11 @@ from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from l4slab.plot.roles import INK, Look, looks
-from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, legend, plain_log, styled
+from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, Figure, legend, plain_log, styled
 
 _ROW_IN = 0.26
 _BAR = 0.72

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
-from matplotlib.figure import Figure as Drawing
 
-from l4slab import plot
+from l4slab import figures, plot
 from l4slab.errors import InputError
+from l4slab.plot.style import Figure as Drawing
 from l4slab.report.results import Case
 from l4slab.units import TIME
 
@@ -31,11 +31,11 @@ class Plots:
         self._results = results
 
     def overview(self, where: str | None = None, *, cases: int | None = None) -> Drawing | None:
-        """Who gets which rate and who waits how long, a row for each case; of more than `cases`, the first ones."""
-        flows = self._rows("flows", where)
+        """Who gets which rate, who waits how long, what is marked or lost; at most the first `cases` cases."""
+        flows, links = self._rows("flows", where), self._rows("links", where)
         found = _cases(flows)[:cases]
         labels = [_label(case) for case in found]
-        return plot.comparison(flows, cases=[case.levels for case in found], labels=labels)
+        return plot.overview(flows, links, cases=[case.levels for case in found], labels=labels)
 
     def time_series(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """Rates and round-trip times over time, of at most four cases beside each other.
@@ -46,13 +46,21 @@ class Plots:
         series = self._rows("series", where)
         if len(cases) > 1:
             series = pl.concat(series.filter(case.rows()).with_columns(panel=pl.lit(_label(case))) for case in cases)
-        flows = list(self._results.flows["flow"].unique(maintain_order=True))
-        return plot.time_series(series, flows=flows, warmup_s=self._warmup_s(cases), trial=trial)
+        return plot.time_series(series, flows=self._senders(), warmup_s=self._warmup_s(cases), trial=trial)
 
     def marking(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
         cases = self._few(where, 1)
         return plot.inside(self._rows("series", where), warmup_s=self._warmup_s(cases), trial=trial)
+
+    def figure(self, figure: figures.Figure) -> Drawing | None:
+        """What a `[[figure]]` of an experiment draws: `l4slab.Figure(id="x", kind="heatmap", sql="select ...")`."""
+        columns = figures.COLUMNS[figure.kind]
+        return figures.draw_one(figure, lambda sql: self._results.sql(sql, columns), self._senders())
+
+    def _senders(self) -> dict[str, str | None]:
+        """Every flow with its congestion control, of which its look follows."""
+        return dict(self._results.flows.select("flow", "cc").unique("flow", maintain_order=True).iter_rows())
 
     def _rows(self, table: str, where: str | None) -> pl.DataFrame:
         if where is None:

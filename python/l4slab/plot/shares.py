@@ -6,12 +6,11 @@ from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from l4slab.plot.bars import lay_out, parts_of
 from l4slab.plot.roles import looks
-from l4slab.plot.style import PAGE, legend, mark_published, published_handle, styled
+from l4slab.plot.style import PAGE, Figure, legend, mark_published, published_handle, styled
 
 _MARK: Any = {"markerfacecolor": PAGE, "markersize": 5.0}
 

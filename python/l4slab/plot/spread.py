@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from l4slab.plot.bars import lay_out, parts_of
 from l4slab.plot.roles import looks
-from l4slab.plot.style import GRID, legend, mark_published, plain_log, published_handle, styled
+from l4slab.plot.style import GRID, Figure, legend, mark_published, plain_log, published_handle, styled
 
 
 def spread(

@@ -10,9 +10,9 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib import figure as mpl_figure
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
@@ -85,6 +85,14 @@ _RC: Any = {
 }
 
 
+class Figure(mpl_figure.Figure):
+    """A figure of matplotlib, which a notebook shows without `pyplot`."""
+
+    def _repr_svg_(self) -> str:
+        svg = to_svg(self)
+        return svg[svg.index("<svg") :]
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """The figures' settings, whatever the caller's matplotlibrc says."""
@@ -154,7 +162,7 @@ def shade_warmup(axis: Axes, warmup_s: float) -> None:
         axis.axvspan(0, warmup_s, color=INK, alpha=0.05, linewidth=0, zorder=0)
 
 
-def to_svg(figure: Figure) -> str:
+def to_svg(figure: mpl_figure.Figure) -> str:
     """The figure as SVG: black on white, text as text, no date, no version, coordinates to a hundredth of a point."""
     text = io.StringIO()
     with styled():
@@ -164,7 +172,7 @@ def to_svg(figure: Figure) -> str:
     return re.sub(r'(?<= d=")[^"]+', _rounded, svg)
 
 
-def to_page(figure: Figure) -> str:
+def to_page(figure: mpl_figure.Figure) -> str:
     """The figure as an `<svg>` element for a web page, which gives it background and ink.
 
     Text and axes have the CSS `color` of the place; `--figure-dim`, `--figure-grid`, `--figure-plate` (behind empty

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from l4slab.plot.roles import INK, Look, looks
-from l4slab.plot.style import WIDTH_IN, legend, limit_y, mark_published, published_handle, shade_warmup, styled
+from l4slab.plot.style import WIDTH_IN, Figure, legend, limit_y, mark_published, published_handle, shade_warmup, styled
 from l4slab.plot.trials import median_trial
 
 # Prague's detector (arXiv:1911.00710): below the shaded scores the queue is taken for L4S, above for classic.
