@@ -14,7 +14,7 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
-from l4slab.cli import agreeing, folders, listing, machine, running
+from l4slab.cli import agreeing, folders, listing, machine, outcomes, running, start
 from l4slab.errors import L4slabError, one_line
 
 
@@ -25,10 +25,13 @@ def cli() -> None:
 
 
 for _command in (
+    start.init,
     running.run,
     folders.report,
     running.reproduce,
     folders.status,
+    outcomes.compare,
+    outcomes.export,
     agreeing.agree,
     listing.list_,
     machine.linux,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +156,7 @@ def _show_flows(flows: pl.DataFrame) -> None:
 
     columns = [
         column("experiment", "experiment", 6),
-        *(column(name, heading, 7) for name, heading in zip(factors, _short(factors), strict=True)),
+        *(column(name, heading, 7) for name, heading in zip(factors, terminal.short(factors), strict=True)),
         column("flow", "flow", 8),
         column("cc", "cc", 2),
         column("trials", "trials", 1),
@@ -166,12 +165,6 @@ def _show_flows(flows: pl.DataFrame) -> None:
     terminal.show("Flows, mean over trials", columns, more="; flows.parquet has all")
     if len(means) > terminal.ROWS_SHOWN:
         terminal.say(f"... {len(means) - terminal.ROWS_SHOWN} more rows in flows.parquet")
-
-
-def _short(factors: Sequence[str]) -> list[str]:
-    """Dotted keys without what they need not: "rate" for "link.bottleneck.rate" where no other factor ends so."""
-    ends = [name.rpartition(".")[2] for name in factors]
-    return [end if ends.count(end) == 1 else name for name, end in zip(factors, ends, strict=True)]
 
 
 def _show_claims(claims: pl.DataFrame) -> None:

@@ -90,6 +90,12 @@ def cell(value: Any) -> str:
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
+def short(factors: Sequence[str]) -> list[str]:
+    """Dotted keys without what they need not: "rate" for "link.bottleneck.rate" where no other factor ends so."""
+    ends = [name.rpartition(".")[2] for name in factors]
+    return [end if ends.count(end) == 1 else name for name, end in zip(factors, ends, strict=True)]
+
+
 def show(title: str, columns: Sequence[Column], styles: Sequence[str] = (), more: str = "") -> None:
     """Print a table. What is the same in every row stands in the title; what has no room is told by name.
 
