@@ -4,6 +4,7 @@
 #   ./dev.sh reproduce [STUDY]   build, reproduce a study on the simulator, end in a report
 #   ./dev.sh test [ARGS]         build, run the quick tests of both languages (ARGS go to pytest)
 #   ./dev.sh test --all [ARGS]   and the slow ones: whole studies, clusters, the kernel where it was built
+#   ./dev.sh studies [STUDY...]  run studies and write README's table of them
 #   ./dev.sh lint                formatters, linters and type checker, as CI runs them
 #   ./dev.sh bench               packets per second and instructions per packet
 set -eu
@@ -61,6 +62,10 @@ test)
         ;;
     *) run_tests "not slow" "" "$@" ;;
     esac
+    ;;
+studies)
+    setup release
+    exec .venv/bin/python docs/studies.py "$@"
     ;;
 lint)
     setup optimised dev

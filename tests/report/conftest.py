@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
@@ -101,6 +104,24 @@ def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame])
 def _run_ids(table: pl.DataFrame, ids: Mapping[tuple[str, int], str]) -> pl.Series:
     rows = zip(table["experiment"], table["trial"], table["run"], strict=True)
     return pl.Series("run", [ids.get((experiment, trial), run) for experiment, trial, run in rows], dtype=pl.String)
+
+
+@pytest.fixture(scope="session")
+def readme() -> ModuleType:
+    """What writes README's table of studies."""
+    file = Path(__file__).parents[2] / "docs" / "studies.py"
+    found = importlib.util.spec_from_file_location("studies", file)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def in_readme(readme: ModuleType) -> Any:
+    """`in_readme(study)`: of each list of its claims, how many README says to be as expected, of how many."""
+    return lambda name: json.loads(readme.SUMMARY.read_text())[name]["counts"]
 
 
 @pytest.fixture(scope="session")

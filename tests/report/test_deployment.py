@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import l4slab
@@ -219,10 +220,11 @@ def test_the_default_is_every_published_cell() -> None:
 
 
 @pytest.mark.slow
-def test_the_study(tmp_path: Path) -> None:
+def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
     results = l4slab.run(study("deployment"), out=tmp_path / "r", subset=True)
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(NOT_FOUND)
+    assert readme.counts(results.claims) == in_readme("deployment")
     assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.tables(Figure)]) == 12
     distances = results.published.with_columns(off=pl.col("distance").abs())
     shares = distances.filter(pl.col("id") == "prague-share")

@@ -106,7 +106,7 @@ TURNS: dict[str, tuple[str, pl.Expr, dict[str, pl.Expr | float]]] = {
     "law-dctcp-step": ("flows", at("step"), {"ce_pct": 100 * (2 / WINDOW).sqrt()}),
     "law-dctcp-step-between": ("flows", at("step"), {"ce_pct": c("ce_pct") / 5}),
     "signals-reno-45": ("series", at("sawtooth"), {"time_s": c("time_s") * 1.5}),
-    "signals-reno-5600": ("series", at("sawtooth"), {"time_s": c("time_s") * 1.5}),
+    "signals-reno-5600": ("series", at("sawtooth-1g"), {"time_s": c("time_s") * 1.5}),
     "signals-reno-worse": ("series", at("sawtooth"), {"time_s": c("time_s") * c("mbps")}),
     "signals-cubic-worse": ("flows", at("law", sender="CUBIC"), {RATE: 100 / c("percent")}),
     "signals-dctcp-2": ("flows", at("grid", cc="dctcp"), {"ce_pct": c("ce_pct") * 2}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import l4slab
@@ -439,10 +440,11 @@ def test_no_claim_holds_about_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_study(tmp_path: Path) -> None:
+def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
     results = l4slab.run(study("overload"), out=tmp_path / "r")
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(NOT_FOUND)
+    assert readme.counts(results.claims) == in_readme("overload")
     assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.tables(Figure)]) == 9
     judged = results.published.filter(pl.col("within").is_not_null())
     parts = judged.group_by("id").agg(pl.col("within").mean())
