@@ -303,15 +303,20 @@ def _progress(store: Store, finished: set[str]) -> list[Progress]:
     return found
 
 
-def report(out: Path | str) -> str:
+def report(out: Path | str, figures: str | None = None) -> str:
     """Rebuild tables, claims and `report.html` of a results folder; where the report is.
 
-    The engine is the one whose runs the folder has.
+    The engine is the one whose runs the folder has. With `figures` ("png", "pdf" or "svg"), every figure of the report
+    is written into the folder's `figures/`, too.
 
     Raises InputError where `out` is not a results folder.
     """
     if not remote.is_url(out):
         require_results(Path(out), out)
+    elif figures is not None:
+        raise InputError(
+            "is a URL; figures are written into a folder of this machine, so fetch the results first", file=out
+        )
     with _store(out) as store:
         if not store.experiment_files():
             raise no_results(out)
@@ -324,6 +329,10 @@ def report(out: Path | str) -> str:
                 file=out,
             )
         _finish(store, plans)
+        if figures is not None:
+            from l4slab.report import save_figures
+
+            save_figures(store.folder, figures, {plan.experiment.name: plan for plan in plans})
         return store.report
 
 

@@ -58,7 +58,7 @@ class Figure(Table):
 
 
 class RunTable(Table):
-    """A table of the study's report whose cells are runs, and the SQL that says which (see `l4slab.report.runs`)."""
+    """A table of the study's report whose cells are runs, and the SQL that says which (see `l4slab.report.grids`)."""
 
     section = "table"
     id: str = Field(min_length=1, examples=['"scenario-1"'])

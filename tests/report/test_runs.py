@@ -1,13 +1,16 @@
-"""Tables of runs: what a cell shows, and that everything it links to is there."""
+"""Every run can be opened: from the page itself or from files beside it, and it has everything that was measured."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import l4slab
+import polars as pl
 import pytest
 from l4slab.errors import InputError
+from l4slab.report import grids, runs, write_report
+
+from .pages import Report
 
 EXPERIMENT = """
 title = "Two queues"
@@ -27,41 +30,93 @@ level = "CoDel"
 "link.l.qdisc" = "codel"
 [[table]]
 id = "t"
+title = "A table"
+sql = "select aqm as 'group', trial as row, aqm as column, run, rtt_ms_mean from flows order by aqm desc, trial"
 """
 
 
-def write(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "two.toml"
-    file.write_text(EXPERIMENT + text)
-    return file
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> l4slab.Results:
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "two.toml").write_text(EXPERIMENT)
+    return l4slab.run(folder / "two.toml", out=folder / "out")
 
 
-def test_each_cell_links_to_a_plot_and_a_log(tmp_path: Path) -> None:
-    sql = "select trial as row, aqm as column, run, rtt_ms_mean from flows order by all"
-    file = write(tmp_path, f'title = "A table"\nsql = "{sql}"')
-    results = l4slab.run(file, out=tmp_path / "out")
-    page = (tmp_path / "out" / "report.html").read_text()
-    section = page[page.index('<section aria-labelledby="runs">') :]
-    section = section[: section.index("</section>")]
-    assert "A table" in section
+@pytest.fixture(scope="module", params=["in the page", "in files"])
+def report(results: l4slab.Results, request: pytest.FixtureRequest) -> Report:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in files":
+            patch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
+            patch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)
+        write_report(results.folder)
+    return Report(results.folder)
+
+
+def test_a_run_has_its_set_up_its_numbers_and_its_curves(results: l4slab.Results, report: Report) -> None:
+    for run, aqm in results.flows.select("run", "aqm").iter_rows():
+        opened = report.run(run)
+        assert {"FIFO": "pfifo limit 20", "CoDel": "codel limit"}[aqm] in dict(opened["setup"])["link l"]
+        flows, links = opened["measured"]
+        assert flows["heads"] == ["a (cubic)"]
+        assert links["heads"] == ["l"]
+        (sent,) = results.links.filter(run=run, queue="all")["sent_packets"]
+        assert dict(links["rows"])["sent packets"].replace("\u202f", "") == str(sent)
+        series = results.series.filter(pl.col("run") == run, pl.col("flow") == "a").sort("time_s")
+        panels = {panel["title"]: panel for panel in opened["panels"]}
+        assert opened["time"] == pytest.approx(series["time_s"].to_list())
+        (line,) = panels["delivery rate"]["lines"]
+        assert (line["name"], panels["delivery rate"]["unit"]) == ("a", "Mb/s")
+        assert line["y"] == pytest.approx(series["rate_mbps"].to_list(), rel=1e-3, nan_ok=True)
+        assert {"TCP RTT", "queue delay", "backlog"} <= set(panels)
+
+
+def test_the_tables_have_every_row_and_every_column(results: l4slab.Results, report: Report) -> None:
+    for name in ("flows", "links"):
+        frame = getattr(results, name)
+        rows = report.table(name)
+        assert [row["run"] for row in rows] == frame["run"].to_list()
+        assert set(rows[0]) == {column for column in frame.columns if frame[column].count()}
+        shown = [row["rate_mbps"] for row in rows]
+        assert shown == pytest.approx(frame["rate_mbps"].to_list(), rel=1e-5)
+
+
+def test_each_cell_of_a_table_opens_its_run(results: l4slab.Results, report: Report) -> None:
+    links = [str(a["href"]) for a in report.page.all("a")]
+    assert sorted(link for link in links if link.startswith("#run=")) == sorted(
+        f"#run={run}" for run in results.flows["run"]
+    )
+    section = report.source[report.source.index('<section id="runs">') : report.source.index('<section id="results">')]
+    assert section.index("<h3>FIFO</h3>") < section.index("<h3>CoDel</h3>")
     assert section.count("rtt mean (ms)") == 4
-    links = re.findall(r'<a href="(runs/\w+\.(?:svg|txt))">', section)
-    assert len(set(links)) == 8
-    for run, aqm, sent in results.links.filter(queue="all").select("run", "aqm", "sent_packets").iter_rows():
-        assert f"runs/{run}.svg" in links
-        assert "</svg>" in (tmp_path / "out" / "runs" / f"{run}.svg").read_text()
-        log = (tmp_path / "out" / "runs" / f"{run}.txt").read_text()
-        assert {"FIFO": "pfifo limit 20", "CoDel": "codel limit"}[aqm] in log
-        assert f"sent_packets {sent}\n" in log
 
 
-def test_a_group_has_a_table_of_its_own(tmp_path: Path) -> None:
-    sql = "select aqm as 'group', flow as row, trial as column, run from flows order by aqm desc, trial"
-    l4slab.run(write(tmp_path, f'sql = "{sql}"'), out=tmp_path / "out")
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert page.index("<h4>FIFO</h4>") < page.index("<h4>CoDel</h4>")
+def test_a_report_of_files_is_the_same_again_and_leaves_what_is_there(
+    results: l4slab.Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
+    monkeypatch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)
+    first = write_report(results.folder).read_bytes()
+    place = results.folder / "runs"
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.iterdir()}
+    assert write_report(results.folder).read_bytes() == first
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.iterdir()} == before
+    (one, *_) = results.flows["run"]
+    # Of another form, or cut off at its beginning: it is written anew.
+    (place / f"{one}.js").write_text("l4slab.run(0,")
+    write_report(results.folder)
+    assert (place / f"{one}.js").read_bytes() == before[f"{one}.js"][0]
+
+
+def test_captures_can_be_fetched_from_the_run(results: l4slab.Results) -> None:
+    (run, *_) = results.flows["run"]
+    captures = results.folder / "captures" / run
+    captures.mkdir(parents=True, exist_ok=True)
+    (captures / "a.pcapng").touch()
+    write_report(results.folder)
+    assert Report(results.folder).index["files"] == {run: [["a.pcapng", f"captures/{run}/a.pcapng"]]}
 
 
 def test_a_missing_column_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "two.toml").write_text(EXPERIMENT.replace("run, rtt_ms_mean", "rtt_ms_mean"))
     with pytest.raises(InputError, match=r"table \"t\".* no column run"):
-        l4slab.run(write(tmp_path, 'sql = "select aqm as row, trial as column from flows"'), out=tmp_path / "out")
+        l4slab.run(tmp_path / "two.toml", out=tmp_path / "out")

@@ -10,7 +10,8 @@ import polars as pl
 from l4slab import __version__, metrics, plot
 from l4slab.agreement import compare
 from l4slab.bars import Bar, agree_of
-from l4slab.report import element, environment, text_of
+from l4slab.report import environment, text_of
+from l4slab.report.drawings import element
 from l4slab.report.results import replace
 from l4slab.report.tables import heading, number
 from l4slab.spec import Experiment
@@ -38,7 +39,7 @@ def write(result: Agreement, experiments: Sequence[Experiment]) -> None:
         .render(
             title="Simulator and kernel",
             version=__version__,
-            style=text_of("templates/report.css"),
+            style=text_of("templates/page.css"),
             met=result.met,
             bars=bars(result.bars),
             figure=drawn,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
@@ -12,11 +13,28 @@ from l4slab.cli.terminal import Column
 
 @click.command()
 @click.argument("folder", metavar="DIR")
-def report(folder: str) -> int:
+@click.option(
+    "--open", "browse", is_flag=True, help="Show it in the browser until Ctrl-C, from a server on this machine."
+)
+@click.option(
+    "--figures",
+    type=click.Choice(["png", "pdf", "svg"]),
+    metavar="png|pdf|svg",
+    help="Write its figures into DIR/figures.",
+)
+def report(folder: str, browse: bool, figures: str | None) -> int:
     """Write DIR/report.html again from the results in DIR."""
     from l4slab import campaign
 
-    terminal.out().print(campaign.report(folder), soft_wrap=True, markup=False)
+    terminal.out().print(campaign.report(folder, figures), soft_wrap=True, markup=False)
+    if figures is not None:
+        terminal.out().print(f"{Path(folder) / 'figures'}", soft_wrap=True, markup=False)
+    if browse:
+        from l4slab.report.serve import serve
+
+        serve(
+            Path(folder), "report.html", lambda address: terminal.err().print(f"{address} until Ctrl-C", markup=False)
+        )
     return 0
 
 

@@ -149,7 +149,7 @@ def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
         delay.set_xlim(min(ends) / 1.6, max(ends) * (max(ends) / min(ends)) ** 0.5)
     else:
         delay.set_xlim(0, 1.5 * max(ends, default=1.0))
-    rate.set_xlim(0, 1.18 * rate.dataLim.x1)
+    rate.set_xlim(0, 1.18 * rate.dataLim.x1 if rate.dataLim.x1 > 0 else 1)
     signals.set_xlim(0, 1.5 * signals.dataLim.x1 if signals.dataLim.x1 > 0 else 1)
     signals.set_xticks([tick for tick in signals.get_xticks() if tick <= min(100, signals.get_xlim()[1])])
     for axis in axes:

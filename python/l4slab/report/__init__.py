@@ -1,35 +1,33 @@
-"""report.html: one self-contained page from a results folder."""
+"""report.html: one page from a results folder, with what it loads on demand in `runs/`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from functools import cache
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import polars as pl
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from l4slab import __version__, plot
-from l4slab import figures as study_figures
-from l4slab.report import explorer, runs, tables
-from l4slab.report.results import Case, Folder, load, replace
+from l4slab import __version__
+from l4slab.report import drawings, grids, runs, summary, tables
+from l4slab.report.drawings import Drawn
+from l4slab.report.results import Folder, load, replace
 from l4slab.sweep import Plan
 
-# Static figures of at most so many cases; the interactive view and the tables go on.
-MAX_FIGURE_CASES = 12
-MAX_COMPARED_CASES = 60
+# Figures are unfolded up to this height of the page; the others show their caption.
+_UNFOLDED_PX = 4000
+_WIDTH_PX = 1000  # of the figures, on a large screen
 
 
 def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -> Path:
     """Write `report.html` from the tables and experiment files in `out_dir`; its path.
 
-    `plans` are those of the experiment files, by name, where the caller has them.
+    `plans` are those of the experiment files, by name, where the caller has them. Of large results, the runs are
+    written into `runs/`.
 
     The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
     in the folder cannot be read, OSError where the page cannot be written.
@@ -40,11 +38,44 @@ def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -
     return path
 
 
+def save_figures(out_dir: Path | str, kind: str, plans: Mapping[str, Plan] | None = None) -> list[Path]:
+    """Write every figure of the report into `figures/`, as "png", "pdf" or "svg"; the paths."""
+    return drawings.save(load(Path(out_dir), plans or {}), kind)
+
+
 def render(folder: Folder) -> str:
-    """The page as text."""
-    figures = _Figures(folder)
-    drawn = figures.of_the_study()
-    verdicts = tables.verdicts(folder)
+    """The page as text; writes what it loads on demand."""
+    embedded = runs.embedded(folder)
+    if embedded is None:
+        runs.write(folder)
+    results = grids.results(folder)
+    index = {
+        "tables": [{"name": grid["name"], "file": grid["file"]} for grid in results],
+        "runs": embedded,
+        "files": runs.other_files(folder),
+    }
+    is_own, are_chosen = folder.is_own, drawings.are_chosen(folder)
+    shown = _Shown()
+    # In the order of the page, so that the first are unfolded.
+    overview = drawings.overview(folder) if is_own else None
+    first = [shown.one(overview)] if overview else []
+    experiments = [_experiment(folder, name, shown) for name in folder.experiments] if is_own else []
+    comparison = None if is_own or are_chosen else drawings.comparison(folder)
+    figures = shown.all([comparison] if comparison else [])
+    figures += shown.all(drawings.of_the_study(folder)) if are_chosen else []
+    experiments = experiments or [_experiment(folder, name, shown) for name in folder.experiments]
+    parts = {
+        "is_own": is_own,
+        "overall": summary.over_the_cases(folder) if is_own else [],
+        "overview": first,
+        "figures": figures,
+        "lists": tables.lists(folder, tables.verdicts(folder)),
+        "agreement": tables.agreement(folder),
+        "references": tables.references(folder),
+        "run_tables": grids.of_the_study(folder),
+        "experiments": experiments,
+        "grids": [grid | {"text": _script_safe(grid["text"])} for grid in results],
+    }
     return (
         environment()
         .get_template("report.html.j2")
@@ -52,128 +83,89 @@ def render(folder: Folder) -> str:
             title=folder.title,
             about=folder.about,
             version=__version__,
-            verdicts=verdicts,
-            lists=tables.lists(folder, verdicts),
-            agreement=tables.agreement(folder),
-            references=tables.references(folder),
-            figures=drawn,
-            run_tables=runs.of_the_study(folder),
-            comparison=None if drawn else figures.comparison(),
-            sections=[_section(folder, experiment, figures) for experiment in folder.experiments],
-            explorer=_json(explorer.data(folder)),
-            flows=tables.results(folder, "flows"),
-            links=tables.results(folder, "links"),
+            contents=_contents(parts),
             command=folder.command,
+            part=folder.part,
             shortfall=folder.shortfall,
             files=[(e.file.name, e.source.decode("utf-8-sig")) for e in folder.files],
-            style=text_of("templates/report.css"),
-            chart_style=text_of("vendor/uPlot.min.css"),
-            chart_library=text_of("vendor/uPlot.iife.min.js"),
-            script=text_of("templates/report.js"),
+            index=_script_safe(json.dumps(index, separators=(",", ":"), ensure_ascii=False, allow_nan=False)),
+            text_of=text_of,
+            **parts,
         )
     )
 
 
-def _section(folder: Folder, experiment: str, figures: _Figures) -> dict[str, Any]:
-    cases = [case for case in folder.cases if case.experiment == experiment]
-    drawn = [] if figures.chosen else [figures.case(case) for case in cases if figures.room()]
+def _contents(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The sections that the page has, as (id, name)."""
+    sections = [
+        ("what-happened", "What happened", parts["is_own"]),
+        ("verdict", "Verdict", parts["lists"]),
+        ("figures", "Figures", parts["figures"]),
+        ("claims", "Statements", parts["lists"]),
+        ("published", "Measured against published", parts["agreement"] or parts["references"]),
+        ("experiments", "Experiments", not parts["is_own"]),
+        ("runs", "Runs of the study", parts["run_tables"]),
+        ("results", "Results", parts["grids"]),
+        ("reproduce", "How to reproduce", True),
+    ]
+    return [(id_, name) for id_, name, there in sections if there]
+
+
+def _experiment(folder: Folder, experiment: str, shown: _Shown) -> dict[str, Any]:
+    """An experiment with its cases in words and figures; of a study that chooses figures, only what it is about."""
+    is_own = folder.is_own
+    of_it = [case for case in folder.cases if case.experiment == experiment]
+    drawn = of_it[: max(drawings.MAX_CASES - shown.cases, 0)] if is_own or not drawings.are_chosen(folder) else []
+    shown.cases += len(drawn)
+    cases: list[dict[str, Any]] = []
+    for case in drawn:
+        figures = shown.all(drawings.of_case(folder, case))
+        cases.append(
+            {
+                "label": case.level_text or "Over time",
+                "words": summary.of_case(folder, case),
+                "figures": figures,
+                "open": len(of_it) == 1 or not cases or (any(figure["open"] for figure in figures) and not is_own),
+            }
+        )
+    file = folder.file(experiment)
     return {
         "name": experiment,
-        "title": folder.file(experiment).title,
-        "about": folder.file(experiment).about,
-        "cases": drawn,
-        "omitted": 0 if figures.chosen else len(cases) - len(drawn),
-        "set_up": tables.set_up(folder, experiment),
-        "set_up_omitted": max(len(cases) - tables.MAX_SET_UPS, 0),
-        "runs": tables.runs(folder, experiment),
+        "title": file.title,
+        "about": file.about,
+        "file": file.file.name,
+        "runs": folder.flows.filter(experiment=experiment)["run"].n_unique(),
+        "cases": cases,
+        "omitted": len(of_it) - len(drawn) if drawn else 0,
+        "open": any(figure["open"] for case in cases for figure in case["figures"]),
     }
 
 
-class _Figures:
-    """Draws the page's figures, each once, with ids that differ from every other's.
+class _Shown:
+    """Turns figures into elements of the page, each with ids that differ from every other's."""
 
-    Figures that the files choose take the place of those of every case.
-    """
+    def __init__(self) -> None:
+        self.number, self.cases, self._left_px = 0, 0, float(_UNFOLDED_PX)
 
-    def __init__(self, folder: Folder):
-        self.folder, self.number, self.cases = folder, 0, 0
-        self.chosen = any(experiment.tables(study_figures.Figure) for experiment in folder.files)
+    def all(self, drawn: Iterable[Drawn]) -> list[dict[str, Any]]:
+        return [self.one(figure) for figure in drawn]
 
-    def of_the_study(self) -> list[dict[str, Any]]:
-        if not self.chosen:
-            return []
-        drawn = []
-        files = sorted(self.folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-        for figure, drawing in study_figures.draw(files, self.folder.arrow(), self.folder.senders):
-            svg = self._svg(drawing, figure.caption or figure.id)
-            if svg is not None:
-                drawn.append({"id": figure.id, "svg": svg, "caption": figure.caption, "source": figure.source})
-        return drawn
-
-    def room(self) -> bool:
-        return self.cases < MAX_FIGURE_CASES
-
-    def comparison(self) -> Markup | None:
-        folder = self.folder
-        if not 1 < len(folder.cases) <= MAX_COMPARED_CASES:
-            return None
-        figure = plot.comparison(
-            folder.flows,
-            cases=[case.levels if folder.factors else {"experiment": case.experiment} for case in folder.cases],
-            labels=[case.label(folder) for case in folder.cases],
-            names=folder.senders,
-            published=folder.published,
-        )
-        many = f"{len(folder.cases)} cases"
-        return self._svg(figure, f"Rate and delay of every flow, {many} side by side. The numbers are under Results.")
-
-    def case(self, case: Case) -> dict[str, Any]:
-        self.cases += 1
-        series, warmup_s = self.folder.series_of(case), self.folder.warmup_s(case)
-        trial = plot.median_trial(series, warmup_s)
-        known = self.folder.published
-        over_time = plot.time_series(
-            series,
-            flows=self.folder.senders_of(case),
-            warmup_s=warmup_s,
-            trial=trial,
-            published=None if self.folder.factors else known.filter(pl.col("experiment") == case.experiment),
-        )
-        inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
-        name = case.label(self.folder)
+    def one(self, drawn: Drawn) -> dict[str, Any]:
+        self.number += 1
+        self._left_px -= drawn.aspect * _WIDTH_PX
         return {
-            "label": case.level_text,
-            "trial": trial,
-            "trials": series["trial"].n_unique(),
-            "warmup_s": warmup_s,
-            "over_time": self._svg(over_time, f"{name}: delivery rate and round-trip time of each flow over time."),
-            "inside": self._svg(inside, f"{name}: Classic, coupled and native marking probability over time."),
+            "id": drawn.id,
+            "svg": drawings.element(drawn.figure, drawn.caption or drawn.id, self.number),
+            "caption": drawn.caption,
+            "summary": drawn.summary,
+            "source": drawn.source,
+            "open": self._left_px > 0 or self.number == 1,
         }
 
-    def _svg(self, figure: Figure | None, alternative: str) -> Markup | None:
-        """The figure as an element of the page, with a text for those who cannot see it."""
-        if figure is None:
-            return None
-        self.number += 1
-        return element(figure, alternative, self.number)
 
-
-def element(figure: Figure, alternative: str, number: int = 1) -> Markup:
-    """The figure as part of a page, with a text for those who cannot see it; `number` tells its ids from others'."""
-    svg = plot.to_page(figure)
-    own = f"f{number}-"
-    svg = re.sub(r'(?<= id=")|(?<=url\(#)|(?<=href="#)', own, svg)
-    opening = f'<svg role="img" aria-label="{escape(alternative)}" '
-    svg = re.sub(r"<svg (?=[^>]*>)", opening, svg, count=1)
-    return Markup(re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2))  # noqa: S704  (our own drawing)
-
-
-def _json(value: object) -> Markup:
-    import json
-
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    # Inside a script element nothing is escaped, and only this could end it.
-    return Markup(text.replace("<", "\\u003c"))  # noqa: S704
+def _script_safe(text: str | None) -> Markup | None:
+    """JSON inside a script element, where nothing is escaped and only this could end it."""
+    return None if text is None else Markup(text.replace("<", "\\u003c"))  # noqa: S704
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,7 @@ class Case:
     @property
     def level_text(self) -> str:
         """The factors' levels, or "" where there are none; of a dotted key the last part, where that is unique."""
-        short = [name.rpartition(".")[2] for name in self.levels]
-        names = [last if short.count(last) == 1 else name for name, last in zip(self.levels, short, strict=True)]
-        levels = zip(names, self.levels.values(), strict=True)
+        levels = zip(short_names(list(self.levels)), self.levels.values(), strict=True)
         return ", ".join(f"{name} = {level}" for name, level in levels if name != "experiment" and level is not None)
 
     def label(self, folder: Folder) -> str:
@@ -93,6 +91,11 @@ class Folder:
         if named:
             return named[0]
         return self.files[0] if len(self.files) == 1 else None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether these are experiments of one's own, not a study about experiments."""
+        return not any(file.is_study for file in self.files)
 
     @property
     def title(self) -> str:
@@ -160,13 +163,48 @@ class Folder:
         return float(run.description["warmup_ns"]) / 1e9 if run else 0.0
 
     @cached_property
+    def run_ids(self) -> list[str]:
+        """The runs that have results, in the order of the tables."""
+        return list(self.flows["run"].unique(maintain_order=True))
+
+    @cached_property
     def shortfall(self) -> str:
-        """A sentence where runs are missing, else ""."""
-        planned = sum(len(self.plan(e).runs) for e in self.experiments)
-        present = self.flows.select(pl.struct("experiment", "run").n_unique()).item() if len(self.flows) else 0
-        if present >= planned:
+        """A sentence where runs are missing that were asked for, else ""."""
+        wanted, _, present = self._counts
+        if present >= wanted:
             return ""
-        return f"{planned - present} of {planned} runs are missing; everything below is about the others."
+        return f"{wanted - present} of {wanted} runs are missing; everything below is about the others."
+
+    @cached_property
+    def part(self) -> str:
+        """A sentence where these are the runs that a study does by default, and there are more; else ""."""
+        wanted, planned, _ = self._counts
+        if wanted == planned:
+            return ""
+        whole = f"; {self.command} --full does all {planned}" if self.command.startswith("l4slab reproduce") else ""
+        return f"This is the part of the study that is done by default, {wanted} of {planned} runs{whole}."
+
+    @cached_property
+    def _counts(self) -> tuple[int, int, int]:
+        """Runs that are wanted, runs that the files describe, and runs of those wanted that there are.
+
+        Where nothing is there beyond a study's default part, that part is what is wanted.
+        """
+        planned = {(name, run.id) for name in self.experiments for run in self.plan(name).runs}
+        present = set(self.flows.select("experiment", "run").unique().iter_rows())
+        if present >= planned:
+            return len(planned), len(planned), len(planned)
+        part = {(name, run.id) for name in self.experiments for run in self._default(name)}
+        wanted = part if present <= part else planned
+        return len(wanted), len(planned), len(present & wanted)
+
+    def _default(self, experiment: str) -> list[sweep.Run]:
+        """The runs that a study does of this file when it is not asked for all."""
+        plan = self.plan(experiment)
+        condition = plan.experiment.subset
+        if not condition or not plan.runs:
+            return plan.runs
+        return sweep.expand(plan.experiment, plan.runs[0].engine, sweep.Where(condition, "subset")).todo
 
     @cached_property
     def command(self) -> str:
@@ -176,6 +214,12 @@ class Folder:
             if {path.name: path.read_bytes() for path in shipped} == mine:
                 return f"l4slab reproduce {name}"
         return f"l4slab run {' '.join(shlex.quote(name) for name in mine)} --out results"
+
+
+def short_names(factors: Sequence[str]) -> list[str]:
+    """Of each dotted key the last part, where that is unique."""
+    short = [name.rpartition(".")[2] for name in factors]
+    return [last if short.count(last) == 1 else name for name, last in zip(factors, short, strict=True)]
 
 
 def replace(path: Path, write_to: Any) -> None:

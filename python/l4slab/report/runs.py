@@ -1,149 +1,221 @@
-"""The tables of a study whose cells are runs, and what a cell links to.
+"""Every run as the page opens it: what was set up, what was measured, and its time series.
 
-    runs/RUN.svg    delivery rate and round-trip time over time
-    runs/RUN.txt    what the queues were and what they counted
-    captures/RUN/   the packets of each flow, where the experiment asks for them
+A run is a JSON object, packed (deflate, then base64). Those of small results stand in the page. Otherwise each has a
+file, which the page loads when the run is opened:
 
-The query of a `[[table]]` gives a row per run with the columns `row`, `column` and `run`. With a column `group`, each
-of its values has a table of its own. All other columns stand in the cell, under their name.
+    runs/RUN.js    a script, because a page that comes from a disk can load nothing else
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import base64
+import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
+from polars import selectors as cs
 
-from l4slab import plot
-from l4slab.claims import connect_to, show_experiment
-from l4slab.figures import RunTable
-from l4slab.report import tables
+from l4slab import metrics, plot
+from l4slab.plot.roles import INK, Look
+from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
 
-_PLACES = ("group", "row", "column", "run")
-_COUNTERS = (
-    "arrived_packets", "sent_packets", "dropped_packets", "dropped_overflow_packets", "marked_packets",
-    "step_marked_packets", "backlog_packets_max", "sojourn_ms_mean", "sojourn_ms_p99", "sojourn_ms_max", "utilisation",
-)  # fmt: skip
+# Rows of `series` up to which all runs stand in the page: some 2 MB.
+MAX_EMBEDDED_ROWS = 150_000
+# What a run's file begins with; another form of its contents wants another number.
+_OPENING = 'l4slab.run(1,"'
+
+_FLOW_PANELS = (
+    ("rate_mbps", "delivery rate", "Mb/s"),
+    ("srtt_ms", "TCP RTT", "ms"),
+    ("cwnd_packets", "congestion window", "packets"),
+)
+_LINK_PANELS = (("sojourn_ms", "queue delay", "ms"), ("backlog_packets", "backlog", "packets"))
+_PROBABILITIES = (("p_c", "Classic"), ("p_l_coupled", "coupled L4S"), ("p_l_native", "native L4S"))
 
 
-def of_the_study(folder: Folder) -> list[dict[str, Any]]:
-    """Every `[[table]]` of the folder's files as the template shows it; writes what its cells link to."""
-    shown = []
-    with connect_to(folder.arrow()) as connection:
-        for file in folder.files:
-            show_experiment(connection, file)
-            for table in file.tables(RunTable):
-                cells = connection.sql(table.sql).pl().filter(pl.col("run").is_not_null())
-                if not cells.is_empty():
-                    shown.append((table, _as_text(cells)))
-    ids = list(dict.fromkeys(run for _, cells in shown for run in cells["run"]))
-    _write_files(folder, ids)
-    links = {run: list(_links(folder.folder, run)) for run in ids}
-    return [
-        {"id": table.id, "title": table.title or table.id, "about": table.about, "source": table.source}
-        | {"groups": list(_groups(cells, links))}
-        for table, cells in shown
-    ]
+def embedded(folder: Folder) -> dict[str, str] | None:
+    """Every run that has results, packed, by its id; None where they have to be files (see `write`)."""
+    file = folder.folder / "series.parquet"
+    if file.is_file() and pq.ParquetFile(file).metadata.num_rows > MAX_EMBEDDED_ROWS:
+        return None
+    return dict(_packed(folder, folder.run_ids))
 
 
-def _as_text(cells: pl.DataFrame) -> pl.DataFrame:
-    if "group" not in cells.columns:
-        cells = cells.with_columns(pl.lit("").alias("group"))
-    return cells.with_columns(pl.col(name).cast(pl.String).fill_null("") for name in _PLACES)
-
-
-def _groups(cells: pl.DataFrame, links: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[dict[str, Any]]:
-    """A grid of cells for each group: runs with their numbers and links."""
-    columns = list(cells["column"].unique(maintain_order=True))
-    numbers = [name for name in cells.columns if name not in _PLACES]
-    for (group,), part in cells.group_by("group", maintain_order=True):
-        rows = []
-        for (row,), mine in part.group_by("row", maintain_order=True):
-            found: dict[str, list[dict[str, Any]]] = {column: [] for column in columns}
-            for cell in mine.iter_rows(named=True):
-                values = [(tables.heading(name), _shown(cell[name])) for name in numbers if cell[name] is not None]
-                found[cell["column"]].append({"values": values, "links": links[cell["run"]]})
-            rows.append({"name": row, "cells": list(found.values())})
-        yield {"name": group, "columns": columns, "rows": rows}
-
-
-def _shown(value: Any) -> str:
-    return tables.number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def _links(out: Path, run: str) -> Iterator[tuple[str, str]]:
-    """Name and address of everything that there is of a run."""
-    yield "plot", f"runs/{run}.svg"
-    for file in sorted((out / "captures" / run).glob("*.pcapng*")):
-        yield file.name.partition(".")[0], f"captures/{run}/{file.name}"
-    yield "teardown", f"lab/{run}/teardown.txt" if (out / "lab" / run).is_dir() else f"runs/{run}.txt"
-
-
-def _write_files(folder: Folder, ids: Sequence[str]) -> None:
-    """Plot and log of each run. What is there stays: a run's id stands for everything that determines it."""
+def write(folder: Folder) -> None:
+    """A file for each run. What is there stays: a run's id stands for everything that determines it."""
     place = folder.folder / "runs"
-    if not ids:
-        return
     place.mkdir(exist_ok=True)
-    planned = {run.id: run.description for name in folder.experiments for run in folder.plan(name).runs}
-    for run in ids:
-        if not (place / f"{run}.txt").is_file():
-            _write(place / f"{run}.txt", log(folder, run, planned.get(run)))
-    missing = [run for run in ids if not (place / f"{run}.svg").is_file()]
-    workers = min(os.cpu_count() or 1, -(-len(missing) // 8))
-    if workers <= 1:
-        draw(folder.folder, missing)
+    missing = [run for run in folder.run_ids if not _is_there(place / f"{run}.js")]
+    for run, packed in _packed(folder, missing):
+        text = f'{_OPENING}{run}","{packed}")\n'
+        replace(place / f"{run}.js", lambda path, text=text: path.write_text(text, encoding="ascii"))
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        with file.open(encoding="ascii") as opened:
+            return opened.read(len(_OPENING)) == _OPENING
+    except FileNotFoundError:
+        return False
+
+
+def other_files(folder: Folder) -> dict[str, list[tuple[str, str]]]:
+    """Names and addresses of what else there is of a run: captures, and what a kernel's queues told at the end."""
+    found = {}
+    for run in folder.run_ids:
+        captures = sorted((folder.folder / "captures" / run).glob("*.pcapng*"))
+        files = [(file.name, f"captures/{run}/{file.name}") for file in captures]
+        if (folder.folder / "lab" / run / "teardown.txt").is_file():
+            files.append(("teardown.txt", f"lab/{run}/teardown.txt"))
+        if files:
+            found[run] = files
+    return found
+
+
+def _packed(folder: Folder, wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if not wanted:
         return
-    # matplotlib draws on one core; processes of our own, so that nothing of the caller's program runs in them.
-    command = [sys.executable, "-c", "from l4slab.report import runs; runs.main()", str(folder.folder)]
-    drawing = [subprocess.Popen([*command, *missing[n::workers]]) for n in range(workers)]  # noqa: S603  (ourselves)
-    for process in drawing:
-        if process.wait():
-            raise subprocess.CalledProcessError(process.returncode, command)
+    planned = {run.id: run.description for name in folder.experiments for run in folder.plan(name).runs}
+    measured = {name: _by_run(getattr(folder, name), wanted) for name in ("flows", "links")}
+    series = dict.fromkeys(wanted, pl.DataFrame())
+    for run, rows in _series(folder, set(wanted)):
+        series.pop(run)
+        yield run, _pack(_run(planned.get(run), measured, run, rows))
+    for run in series:
+        yield run, _pack(_run(planned.get(run), measured, run, None))
 
 
-def draw(out: Path, ids: Sequence[str]) -> None:
-    """Write `runs/RUN.svg` of these runs of a results folder."""
-    flows = pl.read_parquet(out / "flows.parquet", columns=["run", "flow", "cc"])
-    series = pl.scan_parquet(out / "series.parquet").filter(pl.col("run").is_in(ids)).collect()
-    for (run,), rows in series.group_by("run"):
-        senders = dict(flows.filter(pl.col("run") == run).select("flow", "cc").iter_rows())
-        figure = plot.time_series(rows, flows=senders)
-        if figure is not None:
-            _write(out / "runs" / f"{run}.svg", plot.to_svg(figure))
+def _pack(value: object) -> str:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode("ascii")
 
 
-def _write(path: Path, text: str) -> None:
-    replace(path, lambda file: file.write_text(text, encoding="utf-8"))
+def _by_run(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[Any, pl.DataFrame]:
+    return frame.filter(pl.col("run").is_in(wanted)).partition_by("run", as_dict=True, maintain_order=True)
 
 
-def log(folder: Folder, run: str, description: Mapping[str, Any] | None) -> str:
-    """What was set up, where it is known, and what every queue counted in the measured interval."""
-    rows = folder.links.filter(pl.col("run") == run)
-    lines = [f"run {run}: {rows['experiment'][0]}, trial {rows['trial'][0]}" if len(rows) else f"run {run}"]
-    if description is not None:
-        lines += [f"  {name}: {value}" for name, value in tables.settings(description)]
-    for row in rows.iter_rows(named=True):
-        lines += ["", f"link {row['link']} queue {row['queue']}"]
-        lines += [f"  {name} {_plain(row[name])}" for name in _COUNTERS if row.get(name) is not None]
-    flows = folder.flows.filter(pl.col("run") == run)
-    for row in flows.iter_rows(named=True):
-        lines += ["", f"flow {row['flow']} {row['cc']} ecn {row['ecn_mode']}"]
-        names = ("goodput_mbps", "sent_packets", "dropped_packets", "ce_packets", "retransmits", "rtt_ms_mean")
-        lines += [f"  {name} {_plain(row[name])}" for name in names if row.get(name) is not None]
-    return "\n".join(lines) + "\n"
+def _series(folder: Folder, wanted: set[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The time series of each run, of which the file has the rows together; a few row groups at once in memory."""
+    path = folder.folder / "series.parquet"
+    if not path.is_file():
+        return
+    file = pq.ParquetFile(path)
+    rest = pl.DataFrame()
+    for group in range(file.metadata.num_row_groups):
+        rows = pl.DataFrame(file.read_row_group(group))
+        rows = rows.filter(pl.col("run").is_in(wanted))
+        parts = pl.concat([rest, rows], how="diagonal_relaxed").partition_by("run", maintain_order=True)
+        for part in parts[:-1]:
+            yield part["run"][0], part
+        rest = parts[-1] if parts else rest
+    if len(rest):
+        yield rest["run"][0], rest
 
 
-def _plain(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.6g}"
+def _run(
+    description: Mapping[str, Any] | None,
+    measured: Mapping[str, Mapping[Any, pl.DataFrame]],
+    run: str,
+    series: pl.DataFrame | None,
+) -> dict[str, Any]:
+    of_run = {name: parts.get((run,)) for name, parts in measured.items()}
+    flows = of_run["flows"]
+    senders = {} if flows is None else dict(flows.select("flow", "cc").drop_nulls("flow").iter_rows())
+    return {
+        "setup": [] if description is None else setup.settings(description),
+        "warmup_s": 0 if description is None else description["warmup_ns"] / 1e9,
+        "measured": [_numbers(rows, name) for name, rows in of_run.items() if rows is not None],
+        **({"time": [], "panels": []} if series is None else _curves(series, senders)),
+    }
 
 
-def main() -> None:
-    """Draw the runs that the arguments name, after the folder."""
-    draw(Path(sys.argv[1]), sys.argv[2:])
+def _numbers(rows: pl.DataFrame, table: str) -> dict[str, Any]:
+    """Every quantity of a run's flows or queues: a row per quantity, a column per flow or queue."""
+    if table == "flows":
+        heads = [f"{flow} ({cc})" if cc else flow for flow, cc in rows.select("flow", "cc").iter_rows()]
+    else:
+        heads = [link if queue == "all" else f"{link}, {queue}" for link, queue in rows.select("link", "queue").rows()]
+    quantities = metrics.TABLES[table].keys() - {"flow", "cc", "link", "queue"}
+    others = [name for name in rows.columns if name in quantities and rows[name].count()]
+    return {
+        "heads": heads,
+        "rows": [[tables.heading(name), *map(tables.shown, rows[name])] for name in others],
+    }
+
+
+def _curves(series: pl.DataFrame, senders: Mapping[str, str | None]) -> dict[str, Any]:
+    """Panels of a title, a unit and lines over one time axis."""
+    series = series.with_columns(cs.float().exclude("time_s").fill_nan(None).round_sig_figs(4))
+    times = series.select(pl.col("time_s").unique().sort())
+    flows = _parts(series.filter(pl.col("flow").is_not_null()), ["flow"], times)
+    links = _parts(series.filter(pl.col("link").is_not_null()), ["link", "queue"], times)
+    several = len({link for link, _ in links}) > 1
+    panels = [
+        _panel(title, unit, {name: _line(part, column) for (name,), part in flows.items()}, senders)
+        for column, title, unit in _FLOW_PANELS
+    ]
+    queues = {key: _queue(several, *key) for key in links if _shown(links, *key)}
+    panels += [
+        _panel(title, unit, {label: _line(links[key], column) for key, label in queues.items()})
+        for column, title, unit in _LINK_PANELS
+    ]
+    probabilities = {
+        f"{key[0]} {name}" if several else name: _line(links[key], column, 100)
+        for key in links
+        if key[1] == "all"
+        for column, name in _PROBABILITIES
+    }
+    panels.append(_panel("marking probability", "%", probabilities))
+    return {
+        "time": [round(time, 4) for time in times["time_s"]],
+        "panels": [panel for panel in panels if panel["lines"]],
+    }
+
+
+def _parts(rows: pl.DataFrame, keys: list[str], times: pl.DataFrame) -> dict[Any, pl.DataFrame]:
+    """The rows of each flow or queue, one per time."""
+    parts = rows.partition_by(keys, as_dict=True, maintain_order=True)
+    return {
+        key: times.join(part.unique("time_s", keep="first"), on="time_s", how="left", maintain_order="left")
+        for key, part in parts.items()
+    }
+
+
+def _panel(
+    title: str, unit: str, lines: Mapping[str, list[float | None]], senders: Mapping[str, str | None] | None = None
+) -> dict[str, Any]:
+    """A panel with lines that look as in the figures; a line without a value is left out."""
+    looks = plot.looks(senders or list(lines))
+    return {
+        "title": title,
+        "unit": unit,
+        "lines": [{"name": name, "y": y} | _look(looks[name]) for name, y in lines.items() if y],
+    }
+
+
+def _look(look: Look) -> dict[str, Any]:
+    """Colour and dashes of a line in pixels; the colour of text is the page's."""
+    colour = None if look.colour == INK else look.colour
+    return {"colour": colour, "dash": [round(1.5 * part, 1) for part in look.dash]}
+
+
+def _queue(several: bool, link: str, queue: str) -> str:
+    return " ".join([link] * several + ["queue" if queue == "all" else f"{queue} queue"])
+
+
+def _shown(links: Mapping[Any, Any], link: str, queue: str) -> bool:
+    """The queues inside where there are any, else the whole."""
+    return queue != "all" or not any(other == link and inside != "all" for other, inside in links)
+
+
+def _line(rows: pl.DataFrame, column: str, scale: float = 1) -> list[float | None]:
+    """A value per time, None where there is none; empty where there is none at all."""
+    if column not in rows.columns or not rows[column].count():
+        return []
+    values = rows[column] if scale == 1 else (rows[column] * scale).round_sig_figs(4)
+    return [int(v) if v is not None and float(v).is_integer() else v for v in values]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -12,26 +11,10 @@ import polars as pl
 from l4slab import metrics
 from l4slab.claims import Claim, Kind, as_expected, tally
 from l4slab.published import Published
-from l4slab.report.results import Case, Folder
-
-MAX_ROWS = 400
-MAX_SET_UPS = 100
+from l4slab.report.results import Folder
 
 _VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
 _PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "packets": "packets", "s": ""}
-
-# What people compare first; every column is in the Parquet files.
-_SHOWN = {
-    "flows": [
-        "rate_mbps", "goodput_mbps", "share", "rtt_ms_mean", "rtt_ms_p99", "sojourn_ms_mean", "sojourn_ms_p99",
-        "ce_pct", "drop_pct", "retransmits", "completion_ms_p50", "completion_ms_p99",
-    ],
-    "links": [
-        "rate_mbps", "utilisation", "sojourn_ms_mean", "sojourn_ms_p99", "sojourn_ms_max", "ce_pct", "drop_pct",
-        "backlog_packets_max",
-    ],
-}  # fmt: skip
-_KEYS = {"flows": ["flow", "cc"], "links": ["link", "queue"]}
 
 
 def number(value: float | None) -> str:
@@ -51,6 +34,13 @@ def number(value: float | None) -> str:
 def given(value: float | None) -> str:
     """A number as a person wrote it."""
     return "" if value is None else f"{value:g}".replace("-", "\u2212")
+
+
+def shown(value: Any) -> str:
+    """A value of a result table as text, "" for None."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return number(value)
+    return str(value)
 
 
 def heading(column: str) -> str:
@@ -94,11 +84,12 @@ def _evidence(name: str, value: Any) -> tuple[str, str]:
     return " ".join(words) or name, f"{number(value)} {unit}".strip()
 
 
-_LISTS: dict[Kind, str] = {
-    "statement": "What the study says",
-    "disputed": "What the study disputes",
-    "found": "Found here besides",
-    "claim": "Claims",
+# The name of each list, and what stands above those of its claims that came out otherwise.
+_LISTS: dict[Kind, tuple[str, str]] = {
+    "statement": ("What the study says", "Said by the study, and not found here"),
+    "disputed": ("What the study disputes", "Disputed by the study, and not refuted here"),
+    "found": ("Found here besides", "Found before, and not found in these results"),
+    "claim": ("Claims", "Claims that do not hold"),
 }
 
 
@@ -107,11 +98,15 @@ def lists(folder: Folder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for counted in tally(folder.claims):
         claims = [row for row in rows if row["kind"] == counted.kind]
+        name, but = _LISTS[counted.kind]
+        *figure, words = counted.text.split(" ", 3)  # "36 of 43 statements ..."
         found.append(
             {
                 "kind": counted.kind,
-                "name": _LISTS[counted.kind],
-                "count": counted.text,
+                "name": name,
+                "but": but,
+                "figure": " ".join(figure),
+                "count": words,
                 "claims": claims,
                 "unexpected": [row for row in claims if not row["as_expected"]],
                 "by_source": _by_source(claims),
@@ -193,127 +188,3 @@ def _to_the_tolerance(value: float | None, tolerance: float | None) -> str:
         return number(value)
     text = f"{value:.{max(0, 2 - math.floor(math.log10(tolerance)))}f}"
     return "0" if not text.strip("-0.") else text.replace("-", "\u2212")
-
-
-def results(folder: Folder, table: str) -> dict[str, Any]:
-    """Means over trials, a row per case and flow or queue, with the range where trials differ."""
-    frame: pl.DataFrame = getattr(folder, table)
-    keys = ["experiment", *folder.factors, *_KEYS[table]]
-    columns = [name for name in _SHOWN[table] if frame[name].count()]
-    means = frame.group_by(keys, maintain_order=True).agg(
-        *(pl.col(name).mean().alias(name) for name in columns),
-        *(pl.col(name).min().alias(f"{name} min") for name in columns),
-        *(pl.col(name).max().alias(f"{name} max") for name in columns),
-    )
-    rows = []
-    for row in means.head(MAX_ROWS).iter_rows(named=True):
-        cells = [
-            {"text": number(row[name]), "range": _range(row[f"{name} min"], row[f"{name} max"])} for name in columns
-        ]
-        rows.append({"keys": [_text(row[key]) for key in keys], "cells": cells})
-    return {
-        "keys": keys,
-        "columns": [heading(name) for name in columns],
-        "rows": rows,
-        "omitted": len(means) - len(rows),
-    }
-
-
-def _range(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None or number(low) == number(high) else f"{number(low)}\u2013{number(high)}"
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else number(value) if isinstance(value, float) else str(value)
-
-
-def set_up(folder: Folder, experiment: str) -> list[dict[str, Any]]:
-    """What each case of an experiment runs, every default filled in: rows of (setting, value)."""
-    cases = [case for case in folder.cases if case.experiment == experiment]
-    return [shown for case in cases[:MAX_SET_UPS] if (shown := _set_up(folder, case))]
-
-
-def _set_up(folder: Folder, case: Case) -> dict[str, Any] | None:
-    run = folder.run_of(case)
-    return None if run is None else {"label": case.level_text, "rows": settings(run.description)}
-
-
-def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a run's description says, as (setting, value)."""
-    rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
-    rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
-    for link in told["links"]:
-        settings = [_rate(link["rate_bps"]), link["qdisc"], f"burst {link['burst_bytes']} B"]
-        rows.append((f"link {link['name']}", ", ".join(settings)))
-    rows += [(f"flow {flow['name']}", _flow(flow)) for flow in told["flows"]]
-    for rewrite in told["rewrites"]:
-        where = f"{rewrite['where']} {rewrite['link']}"
-        rows.append((f"rewrite on {rewrite['flow']}", f"{rewrite['from']} to {rewrite['to']}, {where}"))
-    for change in told["at"]:
-        changed = [_rate(change["rate_bps"])] if change["rate_bps"] else []
-        changed += [change["qdisc"]] if change["qdisc"] else []
-        rows.append((f"at {_time(change['time_ns'])}", f"{change['link']}: {', '.join(changed)}"))
-    for impair in told.get("impairs", []):
-        where = f"before {impair['before']}, {impair['direction']}"
-        rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
-    return rows
-
-
-def _flow(flow: dict[str, Any]) -> str:
-    parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
-    parts += [flow.get("cc", flow["kind"])]
-    if "rate_bps" in flow:
-        parts += [_rate(flow["rate_bps"])]
-    if "packet_bytes" in flow:
-        parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
-    parts += [f"RTT {_time(flow['rtt_ns'])}"]
-    if "ecn" in flow:
-        parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
-    if flow.get("peer_ecn"):
-        parts += [f"peer ECN {flow['peer_ecn']}"]
-    if flow["start_ns"]:
-        parts += [f"from {_time(flow['start_ns'])}"]
-    if flow["stop_ns"]:
-        parts += [f"until {_time(flow['stop_ns'])}"]
-    if flow.get("bytes"):
-        parts += [f"{flow['bytes']} B"]
-    if flow.get("pace_bps"):
-        parts += [f"paced at {_rate(flow['pace_bps'])}"]
-    if flow.get("receive_window_bytes"):
-        parts += [f"receive window {flow['receive_window_bytes']} B"]
-    parts += [f"{key} {value}" for key, value in flow.get("options", {}).items()]
-    parts += [f"over {' '.join(flow['path'])}"]
-    if flow.get("reverse_path"):
-        parts += [f"ACKs over {' '.join(flow['reverse_path'])}"]
-    return ", ".join(parts).replace("×,", "×")
-
-
-def runs(folder: Folder, experiment: str) -> dict[str, Any]:
-    """The identity of every run: levels, trial, seed, id."""
-    present = set(folder.flows.filter(pl.col("experiment") == experiment)["run"])
-    planned = folder.plan(experiment).runs
-    rows = [
-        [*(_text(run.factors.get(name)) for name in folder.factors), run.trial, run.id, run.description["seed"]]
-        for run in planned[:MAX_ROWS]
-    ]
-    return {
-        "columns": [*folder.factors, "trial", "run", "seed"],
-        "rows": rows,
-        "omitted": len(planned) - len(rows),
-        "present": sum(run.id in present for run in planned),
-        "planned": len(planned),
-    }
-
-
-def _rate(bps: int) -> str:
-    for factor, unit in ((10**9, "Gbit"), (10**6, "Mbit"), (10**3, "kbit")):
-        if bps >= factor:
-            return f"{bps / factor:g}{unit}"
-    return f"{bps}bit"
-
-
-def _time(ns: int) -> str:
-    for factor, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
-        if ns >= factor:
-            return f"{ns / factor:g}{unit}"
-    return f"{ns}ns" if ns else "0s"

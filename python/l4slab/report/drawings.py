@@ -1,0 +1,164 @@
+"""The report's figures: which there are, as elements of the page and as files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from pathlib import Path
+
+import polars as pl
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from l4slab import figures as study_figures
+from l4slab import plot
+from l4slab.report.results import Case, Folder, replace
+
+# Cases drawn at most, and side by side; every run can be opened beyond these.
+MAX_CASES = 12
+MAX_COMPARED_CASES = 60
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure of the report; `id` is its file's name, too."""
+
+    id: str
+    figure: Figure
+    caption: str
+    source: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The caption's first sentence."""
+        return re.split(r"(?<=[.:;]) ", self.caption, maxsplit=1)[0].rstrip(".:;") or self.id
+
+    @property
+    def aspect(self) -> float:
+        """Height over width."""
+        width, height = self.figure.get_size_inches()
+        return float(height / width)
+
+
+def of_the_study(folder: Folder) -> Iterator[Drawn]:
+    """The figures that the files choose; they take the place of all others."""
+    files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
+    for figure, drawing in study_figures.draw(files, folder.arrow(), folder.senders):
+        if drawing is not None:
+            yield Drawn(figure.id, drawing, figure.caption, figure.source)
+
+
+def are_chosen(folder: Folder) -> bool:
+    """Whether the files choose figures."""
+    return any(experiment.tables(study_figures.Figure) for experiment in folder.files)
+
+
+def comparison(folder: Folder) -> Drawn | None:
+    """All cases side by side, where there are some, but not too many."""
+    if not 1 < len(folder.cases) <= MAX_COMPARED_CASES:
+        return None
+    figure = plot.comparison(
+        folder.flows,
+        cases=[case.levels if folder.factors else {"experiment": case.experiment} for case in folder.cases],
+        labels=[case.label(folder) for case in folder.cases],
+        names=folder.senders,
+        published=folder.published,
+    )
+    if figure is None:
+        return None
+    published = "; diamonds are the published values" if len(folder.published) else ""
+    caption = (
+        f"{len(folder.cases)} cases side by side: rate and delay, mean over the trials of each flow; the bar is the "
+        f"range over the trials{published}."
+    )
+    return Drawn("side-by-side", figure, caption)
+
+
+def overview(folder: Folder) -> Drawn | None:
+    """All cases of one's own files: who gets which rate, who waits how long, what is marked and lost."""
+    cases = folder.cases[:MAX_CASES]
+    figure = plot.overview(
+        folder.flows,
+        folder.links,
+        cases=[case.levels for case in cases],
+        labels=[case.label(folder) for case in cases],
+    )
+    if figure is None:
+        return None
+    first = f", of the first {len(cases)} of {len(folder.cases)} cases" if len(cases) < len(folder.cases) else ""
+    caption = (
+        f"Rate, queue delay, marks and drops of every flow{first}. Means over the trials; a thin line is the range of "
+        "the rate over them."
+    )
+    return Drawn("overview", figure, caption)
+
+
+def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
+    """A case over time, and inside its queue."""
+    series, warmup_s = folder.series_of(case), folder.warmup_s(case)
+    if series.is_empty():
+        return
+    trial, trials = plot.median_trial(series, warmup_s), series["trial"].n_unique()
+    which = f"trial {trial}" + (f", the median of {trials}; the others faint" if trials > 1 else "")
+    shaded = "; shaded: before the measured interval" if warmup_s else ""
+    stem = f"{case.experiment}-{folder.cases.index(case) + 1}"
+    known = folder.published
+    over_time = plot.time_series(
+        series,
+        flows=folder.senders_of(case),
+        warmup_s=warmup_s,
+        trial=trial,
+        published=None if folder.factors else known.filter(pl.col("experiment") == case.experiment),
+    )
+    if over_time is not None:
+        yield Drawn(f"{stem}-over-time", over_time, f"Delivery rate and round-trip time of each flow, {which}{shaded}.")
+    inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
+    if inside is not None:
+        yield Drawn(f"{stem}-inside", inside, f"Inside the queue: marking probabilities, {which}{shaded}.")
+
+
+def all_of(folder: Folder) -> Iterator[Drawn]:
+    """Every figure of the page."""
+    is_own = folder.is_own
+    first = overview(folder) if is_own else None if are_chosen(folder) else comparison(folder)
+    if first is not None:
+        yield first
+    if are_chosen(folder):
+        yield from of_the_study(folder)
+        if not is_own:
+            return
+    for case in folder.cases[:MAX_CASES]:
+        yield from of_case(folder, case)
+
+
+def save(folder: Folder, kind: str) -> list[Path]:
+    """Write every figure of the page as `figures/ID.KIND` ("png", "pdf" or "svg"); the paths."""
+    place = folder.folder / "figures"
+    place.mkdir(exist_ok=True)
+    paths = []
+    for drawn in all_of(folder):
+        name = re.sub(r"[^\w.-]+", "-", drawn.id)
+        paths.append(place / f"{name}.{kind}")
+        replace(paths[-1], partial(_save, drawn.figure, kind))
+    return paths
+
+
+def _save(figure: Figure, kind: str, path: Path) -> None:
+    if kind == "svg":
+        path.write_text(plot.to_svg(figure), encoding="utf-8")
+    else:
+        # Without a date, so that the same results give the same bytes.
+        figure.savefig(path, format=kind, dpi=200, metadata={"CreationDate" if kind == "pdf" else "Software": None})
+
+
+def element(figure: Figure, alternative: str, number: int = 1) -> Markup:
+    """The figure as part of a page, with a text for those who cannot see it; `number` tells its ids from others'."""
+    svg = plot.to_page(figure)
+    own = f"f{number}-"
+    svg = re.sub(r'(?<= id=")|(?<=url\(#)|(?<=href="#)', own, svg)
+    opening = f'<svg role="img" aria-label="{escape(alternative)}" '
+    svg = re.sub(r"<svg (?=[^>]*>)", opening, svg, count=1)
+    return Markup(re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2))  # noqa: S704  (our own drawing)

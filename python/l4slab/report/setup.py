@@ -1,0 +1,70 @@
+"""What a run was, every default filled in, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a run's description says, as (setting, value)."""
+    rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
+    rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
+    for link in told["links"]:
+        settings = [_rate(link["rate_bps"]), link["qdisc"], f"burst {link['burst_bytes']} B"]
+        rows.append((f"link {link['name']}", ", ".join(settings)))
+    rows += [(f"flow {flow['name']}", _flow(flow)) for flow in told["flows"]]
+    for rewrite in told["rewrites"]:
+        where = f"{rewrite['where']} {rewrite['link']}"
+        rows.append((f"rewrite on {rewrite['flow']}", f"{rewrite['from']} to {rewrite['to']}, {where}"))
+    for change in told["at"]:
+        changed = [_rate(change["rate_bps"])] if change["rate_bps"] else []
+        changed += [change["qdisc"]] if change["qdisc"] else []
+        rows.append((f"at {_time(change['time_ns'])}", f"{change['link']}: {', '.join(changed)}"))
+    for impair in told.get("impairs", []):
+        where = f"before {impair['before']}, {impair['direction']}"
+        rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
+    return rows
+
+
+def _flow(flow: dict[str, Any]) -> str:
+    parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
+    parts += [flow.get("cc", flow["kind"])]
+    if "rate_bps" in flow:
+        parts += [_rate(flow["rate_bps"])]
+    if "packet_bytes" in flow:
+        parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
+    parts += [f"RTT {_time(flow['rtt_ns'])}"]
+    if "ecn" in flow:
+        parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
+    if flow.get("peer_ecn"):
+        parts += [f"peer ECN {flow['peer_ecn']}"]
+    if flow["start_ns"]:
+        parts += [f"from {_time(flow['start_ns'])}"]
+    if flow["stop_ns"]:
+        parts += [f"until {_time(flow['stop_ns'])}"]
+    if flow.get("bytes"):
+        parts += [f"{flow['bytes']} B"]
+    if flow.get("pace_bps"):
+        parts += [f"paced at {_rate(flow['pace_bps'])}"]
+    if flow.get("receive_window_bytes"):
+        parts += [f"receive window {flow['receive_window_bytes']} B"]
+    parts += [f"{key} {value}" for key, value in flow.get("options", {}).items()]
+    parts += [f"over {' '.join(flow['path'])}"]
+    if flow.get("reverse_path"):
+        parts += [f"ACKs over {' '.join(flow['reverse_path'])}"]
+    return ", ".join(parts).replace("×,", "×")
+
+
+def _rate(bps: int) -> str:
+    for factor, unit in ((10**9, "Gbit"), (10**6, "Mbit"), (10**3, "kbit")):
+        if bps >= factor:
+            return f"{bps / factor:g}{unit}"
+    return f"{bps}bit"
+
+
+def _time(ns: int) -> str:
+    for factor, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
+        if ns >= factor:
+            return f"{ns / factor:g}{unit}"
+    return f"{ns}ns" if ns else "0s"

@@ -1,0 +1,146 @@
+"""What happened, in words: who got which rate, who waited how long, what was marked and lost, what took how long.
+
+A number is the mean over the trials of a case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from l4slab.report.results import Case, Folder
+from l4slab.report.tables import number
+
+_MEANS = (
+    "count", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct", "transfers",
+    "completion_ms_p50", "completion_ms_p99", "unfinished",
+)  # fmt: skip
+_LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_max", "drop_pct")
+
+
+def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
+    """A sentence for each flow and link of a case, as (name, what it says about it)."""
+    run = folder.run_of(case)
+    described = run.description if run is not None else {"links": [], "flows": [], "at": []}
+    rates = _capacities(described)
+    paths = {flow["name"]: flow["path"] for flow in described["flows"]}
+    flows = _means(folder.flows.filter(case.rows()), ["flow", "cc"], _MEANS)
+    links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), ["link"], _LINK_MEANS)
+    used = [[rates[name] for name in paths.get(row["flow"], []) if name in rates] for row in flows]
+    told = [(_name(row), _flow(row, places)) for row, places in zip(flows, used, strict=True)]
+    return told + [(row["link"], _link(row, rates.get(row["link"]))) for row in links]
+
+
+def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
+    """A sentence for each flow over all cases, with where the least and the most are."""
+    if len(folder.cases) < 2:
+        return []
+    levels = ["experiment", *folder.factors]
+    labels = {tuple(case.levels.values()): case.label(folder) for case in folder.cases}
+    frame = _means(folder.flows, [*levels, "flow"], _MEANS)
+    told = []
+    for name in folder.flow_names:
+        rows = [row | {"at": labels[tuple(row[key] for key in levels)]} for row in frame if row["flow"] == name]
+        parts = [
+            _range(rows, "rate_mbps", "got {} Mb/s"),
+            _range(rows, "share", "a share of {}", min, "least"),
+            _range(rows, "sojourn_ms_p99", "99 % of its packets waited less than {} ms", max, "longest"),
+            _range(rows, "ce_pct", "{} % were marked"),
+            _range(rows, "drop_pct", "{} % were lost"),
+            _range(rows, "completion_ms_p50", "half of its transfers took less than {} ms", max, "longest"),
+        ]
+        told.append((name, "; ".join(filter(None, parts)) + "."))
+    return told
+
+
+def _range(
+    rows: Sequence[Mapping[str, Any]], column: str, words: str, extreme: Callable[..., Any] = max, its_name: str = ""
+) -> str:
+    """The least and the most over the cases, and where the `extreme` one is; "" where it is zero everywhere."""
+    found = [row for row in rows if row[column] is not None]
+    values = [row[column] for row in found]
+    if not any(values):
+        return ""
+    low, high = number(min(values)), number(max(values))
+    if low == high:
+        return words.format(high)
+    at = extreme(found, key=lambda row: row[column])["at"]
+    return words.format(f"{low} to {high}") + (f" ({its_name} at {at})" if its_name else "")
+
+
+def _means(rows: pl.DataFrame, keys: list[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+    there = [name for name in columns if name in rows.columns]
+    means = rows.group_by(keys, maintain_order=True).agg(pl.col(there).mean())
+    return [dict.fromkeys(columns) | row for row in means.rows(named=True)]
+
+
+def _capacities(described: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The rates of each link over the run, in Mb/s: at first, and after each change."""
+    rates = {link["name"]: [link["rate_bps"] / 1e6] for link in described["links"]}
+    for change in described["at"]:
+        if change["rate_bps"]:
+            rates[change["link"]].append(change["rate_bps"] / 1e6)
+    return rates
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['flow']} ({row['cc']})" if row["cc"] and row["cc"] != row["flow"] else row["flow"]
+
+
+def _flow(row: Mapping[str, Any], capacities: Sequence[Sequence[float]]) -> str:
+    together = f" together by its {row['count']:g} flows" if (row["count"] or 1) > 1 else ""
+    told = []
+    if row["rate_mbps"] is not None:
+        told.append(f"got {number(row['rate_mbps'])} Mb/s{together}{_of(row, capacities)}")
+    if (waits := _waits(row, "of its packets")) is not None:
+        told.append(waits)
+    if row["ce_pct"] is not None:
+        told.append(_marked(row))
+    if row["transfers"] and row["completion_ms_p50"] is not None:
+        told.append(
+            f"half of its {number(round(row['transfers']))} transfers took less than "
+            f"{number(row['completion_ms_p50'])} ms, 99 % less than {number(row['completion_ms_p99'])} ms"
+        )
+    if row["unfinished"]:
+        told.append(f"{number(row['unfinished'])} transfers were not complete at the end")
+    return "; ".join(told) + "."
+
+
+def _of(row: Mapping[str, Any], capacities: Sequence[Sequence[float]]) -> str:
+    """Of which capacity, and which share of all goodput."""
+    share = f"a share of {row['share']:.2f}" if row["share"] is not None else ""
+    if not capacities:
+        return f" ({share})" * bool(share)
+    slowest = min(capacities, key=min)
+    capacity = number(slowest[0]) if len(set(slowest)) == 1 else f"{number(min(slowest))} to {number(max(slowest))}"
+    return f" of {capacity}" + f" ({share})" * bool(share)
+
+
+def _waits(row: Mapping[str, Any], whose: str) -> str | None:
+    if row["sojourn_ms_p50"] is None:
+        return None
+    return (
+        f"half {whose} waited less than {number(row['sojourn_ms_p50'])} ms, "
+        f"99 % less than {number(row['sojourn_ms_p99'])} ms"
+    )
+
+
+def _marked(row: Mapping[str, Any]) -> str:
+    marked = "none were marked" if not row["ce_pct"] else f"{number(row['ce_pct'])} % were marked"
+    sce = f", {number(row['sce_pct'])} % got an SCE mark" if row["sce_pct"] else ""
+    lost = "none lost" if not row["drop_pct"] else f"{number(row['drop_pct'])} % lost"
+    return f"{marked}{sce}, {lost}"
+
+
+def _link(row: Mapping[str, Any], rates: Sequence[float] | None) -> str:
+    told = [f"was used to {number(100 * row['utilisation'])} %"] if row["utilisation"] is not None else []
+    if rates and len(set(rates)) > 1:
+        told.append(f"its capacity went {' → '.join(number(rate) for rate in rates)} Mb/s")
+    if row["sojourn_ms_max"] is not None:
+        told.append(f"the longest wait in its queue was {number(row['sojourn_ms_max'])} ms")
+    if row["drop_pct"] is not None:
+        dropped = "dropped nothing" if not row["drop_pct"] else f"dropped {number(row['drop_pct'])} % of what arrived"
+        told.append(f"it {dropped}")
+    return "; ".join(told) + "."
