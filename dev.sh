@@ -71,7 +71,7 @@ lint)
     setup optimised dev
     cargo fmt --check
     cargo clippy --quiet --workspace --all-targets -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
     .venv/bin/ruff format --check
     .venv/bin/ruff check
     .venv/bin/mypy

@@ -15,6 +15,8 @@ const JITTER_MAX: Span = Span(i32::MAX as u64);
 
 params! {
     /// The parameters, by their names in `tc`. What has no effect is not said.
+    // The comments are lines of help, with tc's brackets.
+    #[allow(rustdoc::broken_intra_doc_links)]
     pub struct NetemConfig {
         /// what it holds at most, in packets
         limit: u32 = 1000, size(0..=u32::MAX).shown("PACKETS").takes(SIZE), "tc";
