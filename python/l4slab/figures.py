@@ -83,14 +83,11 @@ def check(plans: Sequence[Plan]) -> None:
 
 
 def draw(
-    experiments: Sequence[Experiment],
-    tables: Mapping[str, pa.Table | pa.dataset.Dataset],
-    flows: Mapping[str, str | None],
+    experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]
 ) -> Iterator[tuple[Figure, Drawing | None]]:
     """Every figure with its drawing, None where there is nothing to draw.
 
-    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets; `flows`
-    has every flow with its congestion control, of which the looks of the kind "runs" follow.
+    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets.
     """
     with connect_to(tables) as connection:
         for experiment in experiments:
@@ -98,14 +95,14 @@ def draw(
             for figure in experiment.tables(Figure):
                 if figure.reference is not None:
                     references.register(connection, experiment, figure.reference)
-                yield figure, draw_one(figure, lambda sql: connection.sql(sql).pl(), flows)
+                yield figure, draw_one(figure, lambda sql: connection.sql(sql).pl())
 
 
-def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame], flows: Mapping[str, str | None]) -> Drawing | None:
-    """What one figure draws; `query` gives what SQL finds, `flows` are as in `draw`."""
+def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame]) -> Drawing | None:
+    """What one figure draws; `query` gives what SQL finds."""
     data = query(figure.sql)
     data = data.with_columns(pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns)
-    return _runs(query, data, flows) if figure.kind == "runs" else _draw(figure, data)
+    return _runs(query, data) if figure.kind == "runs" else _draw(figure, data)
 
 
 def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
@@ -135,7 +132,7 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
     return None
 
 
-def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame, flows: Mapping[str, str | None]) -> Drawing | None:
+def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame) -> Drawing | None:
     """The time series of the runs that a query names: trials of one case, or of one in each panel."""
     from l4slab import plot
 
@@ -146,5 +143,5 @@ def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame, flows: Mappi
     series = query(f"select * from series where run in ({names}) order by time_s")
     # In the order of the query, which is that of the panels.
     rows = chosen.with_row_index("place").join(series, on="run").sort("place", "time_s", maintain_order=True)
-    present = set(rows["flow"])
-    return plot.time_series(rows, flows={name: cc for name, cc in flows.items() if name in present})
+    senders = query(f"select run, flow, cc from flows where run in ({names})").unique("flow", maintain_order=True)
+    return plot.time_series(rows, flows=dict(senders.select("flow", "cc").iter_rows()))

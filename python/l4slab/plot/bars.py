@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.axes import Axes
 
-from l4slab.plot.style import WIDTH_IN, Figure
+from l4slab.plot.style import WIDTH_IN, Figure, named
 
 _GAP = 0.8  # between groups, in widths of a bar
 _HEIGHT_IN = 1.75  # of a panel
 _AXIS_IN = 6.4  # width of the axes, about
 _LETTER_IN = 0.082  # of the ticks' font, about
+_TICK_PT, _LEAST_PT = 8.5, 6.5  # where names are wider at the least, they stand upright
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,7 @@ class Panel:
 
 def lay_out(figure: Figure, data: pl.DataFrame, label: str) -> list[Panel]:
     """Panels below each other with bars and groups named; the columns `panel` and `group` may be missing."""
-    for name in ("panel", "group"):
-        if name not in data.columns:
-            data = data.with_columns(pl.lit("").alias(name))
+    data = named(data, "panel", "group")
     names = list(data["panel"].unique(maintain_order=True))
     figure.set_size_inches(WIDTH_IN, 0.75 + len(names) * (_HEIGHT_IN + 0.25 * (len(names) > 1)))
     axes = figure.subplots(len(names), 1, squeeze=False)[:, 0]
@@ -63,9 +62,10 @@ def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str, widest: float)
         groups.append((group, x - (len(bars) + 1) / 2, len(bars)))
     room = _AXIS_IN / (widest + 0.4) / _LETTER_IN  # letters above each other's bar
     longest = max((len(line) for tick in ticks for line in tick.split("\n")), default=0)
-    upright = longest > room
+    size = min(_TICK_PT, _TICK_PT * room / max(longest, 1))
+    upright = size < _LEAST_PT
     axis.set_xticks(list(places.values()), ticks)
-    axis.tick_params(axis="x", length=0, rotation=90 if upright else 0)
+    axis.tick_params(axis="x", length=0, rotation=90 if upright else 0, labelsize=_TICK_PT if upright else size)
     below = 18 + 10 * max((tick.count("\n") for tick in ticks), default=0)
     if upright:
         below = 12 + round(longest * _LETTER_IN * 72)

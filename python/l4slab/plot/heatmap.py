@@ -14,10 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, styled
+from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, named, styled
 
 _CELL_IN = 0.25
 _MAX_COLUMNS = 3
+_TITLE_IN = 0.3  # between the panels and the bar of colours, where titles stand
 # Both ends are dark and the middle is light: a colour-blind reader tells the ends apart, and each cell has its number.
 _DIVERGING, _SEQUENTIAL = "PuOr", "cividis"
 # Not quite black and white, which are the page's ink and background.
@@ -52,7 +53,8 @@ class _Colours:
     def bar(self, figure: Figure, axes: Any, *, beyond: bool, shrink: float) -> None:
         """A colour bar above these axes."""
         bar = figure.colorbar(
-            mpl.cm.ScalarMappable(self.scale, self.map), ax=axes, location="top", aspect=40, shrink=shrink, pad=0.03,
+            mpl.cm.ScalarMappable(self.scale, self.map), ax=axes, location="top", aspect=40, shrink=shrink,
+            pad=_TITLE_IN / figure.get_figheight(),
             extend="both" if beyond else "neither",
         )  # fmt: skip
         bar.set_label(self.label)
@@ -95,9 +97,7 @@ def heatmap(
     data = data.filter(pl.any_horizontal(pl.col("value", *["published"] * compared).is_not_null()))
     if data.is_empty():
         return None
-    for name in ("group", "panel"):
-        if name not in data.columns:
-            data = data.with_columns(pl.lit("").alias(name))
+    data = named(data, "group", "panel")
     rows, columns = (list(data[name].unique(maintain_order=True)) for name in ("row", "column"))
     with styled():
         if compared:
@@ -147,7 +147,10 @@ def _three(
     colours = _Colours.of(label, known, limits, neutral, log=log)
     off = both["value"] / both["published"] if log else both["value"] - both["published"]
     what = _THREE[2] if not log else "here / published"
-    differences = _Colours.of(what, off, None, 1.0 if log else 0.0, log=log)
+    # A few cells far off would leave all others without colour.
+    reach = (limits[1] - limits[0]) / 2 if limits and not log else None
+    least = min(reach or np.inf, float(np.nanmax(np.abs(off)))) if not log else None
+    differences = _Colours.of(what, off, (-least, least) if least else None, 1.0 if log else 0.0, log=log)
     figure, axes = _axes((len(panels), 6) if beside else (len(cases), 3), len(rows))
     for number, (group, panel) in enumerate(cases):
         mine = data.filter(pl.col("group") == group, pl.col("panel") == panel)
@@ -159,9 +162,10 @@ def _three(
             axis = axes[i, first + j]
             _panel(axis, cells, "", rows, columns, colours if j < 2 else differences, small=beside, sign=j == 2)
             axis.set_title(f"{name}\n{text}" if j == 0 and name else text, fontsize=8)
-    upper = [axes[0, j] for j in range(axes.shape[1])]
-    colours.bar(figure, [a for j, a in enumerate(upper) if j % 3 < 2][:2], beyond=colours.outside(known), shrink=0.9)
-    differences.bar(figure, [upper[2]], beyond=False, shrink=0.9)
+    # Each bar stands above what it is about, or, where that is narrow, above half of all.
+    above = (list(axes[0, :3]), list(axes[0, 3:])) if beside else (list(axes[0, :2]), [axes[0, 2]])
+    colours.bar(figure, above[0], beyond=colours.outside(known), shrink=0.9)
+    differences.bar(figure, above[1], beyond=differences.outside(off), shrink=0.9)
     return figure
 
 
@@ -198,7 +202,15 @@ def _panel(
             continue
         red, green, blue, _ = colours.map(colours.scale(value))
         ink = _DARK_INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else _LIGHT_INK
-        axis.text(j, i, _number(value, sign=sign), ha="center", va="center", color=ink, fontsize=5.8 if small else 7.6)
+        axis.text(
+            j,
+            i,
+            _number(value, sign=sign, small=small),
+            ha="center",
+            va="center",
+            color=ink,
+            fontsize=5.8 if small else 7.6,
+        )
     axis.set_xticks(range(len(columns)), columns)
     axis.set_yticks(range(len(rows)), rows)
     axis.tick_params(length=0, labelsize=7.5 if small else 8.5)
@@ -207,7 +219,10 @@ def _panel(
         side.set_visible(False)
 
 
-def _number(value: float, *, sign: bool) -> str:
+def _number(value: float, *, sign: bool, small: bool) -> str:
+    """Two digits after the point below ten; in small cells without the zero before it."""
     digits = 2 if abs(value) < 10 else 0
     text = f"{round(value, digits) + 0.0:{'+' if sign and round(value, digits) else ''}.{digits}f}"
+    if small and text.lstrip("+-").startswith("0."):
+        text = text.replace("0.", ".", 1)
     return text.replace("-", "\u2212")

@@ -9,10 +9,23 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from l4slab.plot.roles import Look, looks
-from l4slab.plot.style import WIDTH_IN, Figure, legend, mark_published, plain_log, published_handle, styled, whole_ticks
+from l4slab.plot.style import (
+    WIDTH_IN,
+    Figure,
+    legend,
+    mark_published,
+    named,
+    plain_log,
+    published_handle,
+    styled,
+    whole_ticks,
+)
 
 _HEIGHT_IN = 1.6
+_MAX_ROWS = 3  # of this height; of more, each is
+_LOW_IN = 1.15
 _MAX_COLUMNS = 3
+_BEYOND = 1.12
 # Up to so many points of a line are marked.
 _MARKED = 25
 
@@ -38,15 +51,14 @@ def lines(
     data = data.drop_nulls("x").filter(pl.any_horizontal(pl.col("y", *["published"] * compared).is_not_null()))
     if data.is_empty():
         return None
-    for name in ("group", "panel", "part"):
-        if name not in data.columns:
-            data = data.with_columns(pl.lit("").alias(name))
+    data = named(data, "group", "panel", "part")
     look = looks(list(data["part"].unique(maintain_order=True)))
     places = _places(data)
     rows, columns = (1 + max(place[i] for place in places.values()) for i in (0, 1))
-    ends = x_limits or (float(data["x"].min()) if x_log else min(0.0, float(data["x"].min())), float(data["x"].max()))  # type: ignore[arg-type]
+    ends = x_limits or _ends(data["x"], log=x_log)
+    height = _HEIGHT_IN if rows <= _MAX_ROWS else _LOW_IN
     with styled():
-        figure = Figure(figsize=(WIDTH_IN, 0.75 + rows * (_HEIGHT_IN + 0.5 * (columns > 1))))
+        figure = Figure(figsize=(WIDTH_IN, 0.75 + rows * (height + 0.35 * (columns > 1))))
         axes = figure.subplots(rows, columns, sharex=True, sharey=columns > 1, squeeze=False)
         for axis in axes.flat:
             axis.set_visible(False)
@@ -74,6 +86,12 @@ def lines(
         shown = [handles[name] for name in [*order, *(name for name in handles if name not in look)]]
         legend(figure, [*shown, *([published_handle()] if compared and data["published"].count() else [])])
     return figure
+
+
+def _ends(x: pl.Series, *, log: bool) -> tuple[float, float]:
+    """Ends of the x axis: zero and the last value; on a log axis a little beyond both, so that markers are whole."""
+    low, high = float(x.min()), float(x.max())  # type: ignore[arg-type]
+    return (low / _BEYOND, high * _BEYOND) if log else (min(0.0, low), high)
 
 
 def _places(data: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:

@@ -56,7 +56,7 @@ class Plots:
     def figure(self, figure: figures.Figure) -> Drawing | None:
         """What a `[[figure]]` of an experiment draws: `l4slab.Figure(id="x", kind="heatmap", sql="select ...")`."""
         columns = figures.COLUMNS[figure.kind]
-        return figures.draw_one(figure, lambda sql: self._results.sql(sql, columns), self._senders())
+        return figures.draw_one(figure, lambda sql: self._results.sql(sql, columns))
 
     def _senders(self) -> dict[str, str | None]:
         """Every flow with its congestion control, of which its look follows."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from l4slab.plot.bars import lay_out, parts_of
@@ -13,6 +12,10 @@ from l4slab.plot.roles import looks
 from l4slab.plot.style import PAGE, Figure, legend, mark_published, published_handle, styled
 
 _MARK: Any = {"markerfacecolor": PAGE, "markersize": 5.0}
+
+
+# Shares of a whole, but for the rounding.
+_ALIKE = 0.01
 
 
 def shares(data: pl.DataFrame, *, label: str = "share (%)", limits: tuple[float, float] | None = None) -> Figure | None:
@@ -45,26 +48,26 @@ def shares(data: pl.DataFrame, *, label: str = "share (%)", limits: tuple[float,
                 )
                 for key, value in zip(keys, values, strict=True):
                     top[key] += value
-            low, high = limits or (0, max(top.values()))
+            ends = _published_ends(panel.rows) if compared else []
+            low, high = limits or (0, max([*top.values(), *(end for _, end, _ in ends)]))
             panel.axis.set_ylim(low, high)
-            if compared:
-                _mark(panel.axis, panel.rows, panel.places, low, high)
+            shown = [(panel.places[key], end, error) for key, end, error in ends if low <= end <= high]
+            if shown:
+                x, y, errors = zip(*shown, strict=True)
+                mark_published(panel.axis, x, y, errors, **_MARK)
         handles = [Patch(label=part, **look[part].bar) for part in parts]
         legend(figure, [*handles, *([published_handle(**_MARK)] if compared else [])])
     return figure
 
 
-def _mark(axis: Axes, rows: pl.DataFrame, places: dict[tuple[str, str], float], low: float, high: float) -> None:
-    """The published sums from the first part up, but for the last, which ends with the whole."""
-    for (group, bar), x in places.items():
-        mine = rows.filter(pl.col("group") == group, pl.col("bar") == bar)
-        if mine["published"].null_count() or len(mine) < 2:
-            continue
-        ends = mine["published"].cum_sum()[:-1]
-        errors = mine["error"][:-1] if "error" in mine.columns else None
-        shown = [low <= end <= high for end in ends]
-        if any(shown):
-            mark_published(
-                axis, [x] * sum(shown), ends.filter(pl.Series(shown)).to_numpy(),
-                errors.filter(pl.Series(shown)).to_numpy() if errors is not None else None, **_MARK,
-            )  # fmt: skip
+def _published_ends(rows: pl.DataFrame) -> list[tuple[tuple[str, str], float, float]]:
+    """(group, bar), where a published part ends, and its reading error; without the last where all bars end alike."""
+    found = []
+    for key, mine in rows.group_by("group", "bar", maintain_order=True):
+        if not mine["published"].null_count():
+            errors = mine["error"] if "error" in mine.columns else [0.0] * len(mine)
+            ends = zip(mine["published"].cum_sum(), errors, strict=True)
+            found.append([(key, float(end), float(error)) for end, error in ends])
+    wholes = [bar[-1][1] for bar in found]
+    alike = bool(wholes) and max(wholes) - min(wholes) < _ALIKE * max(wholes)
+    return [end for bar in found for end in (bar[:-1] if alike else bar)]

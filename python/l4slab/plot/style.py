@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import polars as pl
 from matplotlib import figure as mpl_figure
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -100,6 +101,11 @@ def styled() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update(_RC)
         yield
+
+
+def named(data: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The rows with all of these columns of names, empty where the query gives none."""
+    return data.with_columns(pl.lit("").alias(name) for name in names if name not in data.columns)
 
 
 def mark_published(

@@ -46,7 +46,7 @@ class Drawn:
 def of_the_study(folder: Folder) -> Iterator[Drawn]:
     """The figures that the files choose; they take the place of all others."""
     files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-    for figure, drawing in study_figures.draw(files, folder.arrow(), folder.senders):
+    for figure, drawing in study_figures.draw(files, folder.arrow()):
         if drawing is not None:
             yield Drawn(figure.id, drawing, figure.caption, figure.source)
 
