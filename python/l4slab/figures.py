@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 from pydantic import Field
 
@@ -102,6 +103,7 @@ def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame]) -> Drawing | 
     """What one figure draws; `query` gives what SQL finds."""
     data = query(figure.sql)
     data = data.with_columns(pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns)
+    data = data.with_columns(cs.decimal().cast(pl.Float64))  # what SQL makes of a number such as 1.0
     return _runs(query, data) if figure.kind == "runs" else _draw(figure, data)
 
 

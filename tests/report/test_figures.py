@@ -44,6 +44,25 @@ def test_a_spread_is_drawn_at_its_bar() -> None:
     assert first.get_xlim() == second.get_xlim()
 
 
+def test_a_bar_without_a_value_keeps_its_place_and_a_mean_below_the_axis_is_an_arrow() -> None:
+    data = pl.DataFrame(
+        {"bar": ["50", "70", "100"], "part": ["UDP"] * 3, "mean": [None, 0.01, 5.0], "low": [None, 0.0, 4.0]}
+        | {"high": [None, 0.5, 6.0]}
+    )
+    axis = plot.spread(data, limits=(0.1, 100), log=True).axes[0]
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["50", "70", "100"]
+    marks = {line.get_marker(): line.get_xydata().tolist() for line in axis.lines if line.get_marker() in (7, "P")}
+    assert marks == {7: [[1, 0.1]], "P": [[2, 5]]}
+
+
+def test_long_names_of_bars_stand_upright() -> None:
+    names = [f"CUBIC beside a long flow {n}" for n in range(8)]
+    data = pl.DataFrame({"bar": names, "part": ["a"] * 8, "value": [1.0] * 8})
+    assert {tick.get_rotation() for tick in plot.shares(data).axes[0].get_xticklabels()} == {90.0}
+    short = data.with_columns(bar=pl.col("bar").str.slice(-1))
+    assert {tick.get_rotation() for tick in plot.shares(short).axes[0].get_xticklabels()} == {0.0}
+
+
 def test_a_line_has_its_range() -> None:
     data = pl.DataFrame({"x": [1.0, 2.0], "y": [5.0, 6.0], "low": [4.0, 4.5], "high": [9.0, 8.0]})
     axis = plot.lines(data, label="queue delay (ms)", x_label="time (s)").axes[0]
@@ -55,7 +74,8 @@ def test_lines_stand_in_panels_of_one_scale() -> None:
     data = pl.DataFrame({"panel": ["p", "q"] * 2, "part": ["a", "a", "b", "b"], "x": [1.0, 100.0] * 2, "y": [2.0] * 4})
     figure = plot.lines(data, x_log=True, log=True)
     first, second = figure.axes
-    assert first.get_xlim() == second.get_xlim() == (1, 100)
+    assert first.get_xlim() == second.get_xlim()
+    assert 0.5 < first.get_xlim()[0] < 1 < 100 < first.get_xlim()[1] < 200
     assert first.get_xscale() == first.get_yscale() == "log"
     assert len({(line.get_color(), line.get_linestyle()) for line in first.lines}) == 2
 
@@ -170,6 +190,19 @@ def test_whole_numbers_have_no_ticks_between() -> None:
 def test_nothing_to_draw(kind) -> None:
     columns = ("bar", "part", "value", "mean", "low", "high", "x", "y", "row", "column")
     assert kind(pl.DataFrame(schema=dict.fromkeys(columns, pl.Float64))) is None
+
+
+def test_a_figure_may_ask_its_file_of_published_values(tmp_path: Path) -> None:
+    (tmp_path / "known.csv").write_text("# Source: a page\nname,goodput\na,7.5\n")
+    sql = (
+        "select flow as bar, flow as part, 1.0 as value, goodput as published from flows join reference on name = flow"
+    )
+    plan = expand(write(tmp_path, f'kind = "shares"\nreference = "known.csv"\nsql = "{sql}"'), "sim")
+    figures.check([plan])
+    rows = {"experiment": ["x"], "run": ["r"], "trial": [1], "flow": ["a"]}
+    empty = {name: pl.DataFrame(rows).to_arrow() for name in ("flows", "links", "series", "transfers")}
+    ((_, drawing),) = figures.draw([plan.experiment], empty)
+    assert diamonds(drawing.axes[0]) == [7.5]
 
 
 @pytest.mark.parametrize(

@@ -70,4 +70,4 @@ def _published_ends(rows: pl.DataFrame) -> list[tuple[tuple[str, str], float, fl
             found.append([(key, float(end), float(error)) for end, error in ends])
     wholes = [bar[-1][1] for bar in found]
     alike = bool(wholes) and max(wholes) - min(wholes) < _ALIKE * max(wholes)
-    return [end for bar in found for end in (bar[:-1] if alike else bar)]
+    return [end for bar in found for end in (bar[:-1] if alike and len(bar) > 1 else bar)]
