@@ -94,7 +94,9 @@ def _expand(
     experiments: dict[str, Experiment] = {}
     for file in files:
         experiment = load(file, trials or {})
-        if (other := experiments.get(experiment.name)) is not None:
+        if (other := experiments.get(experiment.name)) is not None and other.file == experiment.file:
+            raise InputError("is given twice; give it once", file=experiment.file)
+        if other is not None:
             raise InputError(
                 f"has the name of another file of this campaign ({other.file}); rename one of them",
                 file=experiment.file,
@@ -202,7 +204,7 @@ def _run_in_store(
         notes.append(f"{already} runs are in {store.place} already and are not repeated.")
     if console is not None:
         for note in notes:
-            console.print(note)
+            console.print(note, markup=False)
 
     last_flush = time.monotonic()
 

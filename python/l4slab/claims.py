@@ -24,7 +24,7 @@ from pydantic import Field
 from l4slab import metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line, suggest
-from l4slab.hints import unmatched, unquoted
+from l4slab.hints import as_text, unmatched, unquoted
 from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan, levels_of, sql_reason
 
@@ -191,7 +191,7 @@ def select(
             raise InputError(f"sql = {show(sql)} is not one SELECT query; write one", file=file, key=place)
         relation = connection.sql(sql)
     except duckdb.Error as error:
-        reason = unquoted(sql, connection.table("all_flows").columns) or sql_reason(error)
+        reason = unquoted(sql, connection.table("all_flows").columns) or as_text(sql, sql_reason(error))
         text = f"sql = {show(sql)} is not valid SQL for these tables: {reason}"
         raise InputError(text, file=file, key=place) from None
     if missing := [name for name in columns if name not in relation.columns]:

@@ -20,6 +20,17 @@ def unquoted(sql: str, dotted: Iterable[str]) -> str | None:
     return None
 
 
+def as_text(sql: str, reason: str) -> str:
+    """The reason that a query cannot run, with the remedy where a text stands in the quotes of names."""
+    found = re.match(r'Referenced column "([^"]*)" not found', reason)
+    if found is None:
+        return reason
+    if re.search(rf"""[=(,]\s*"{re.escape(found[1])}"(?!\w)""", sql):
+        return f"there is no column {found[1]}; if it is a text, write single quotes, '{found[1]}'"
+    near = re.search(r'Candidate bindings: "([^"]*)"', reason)
+    return f'there is no column "{found[1]}"' + (f'; did you mean "{near[1]}"?' if near else "")
+
+
 def unmatched(sql: str, values: Mapping[str, Iterable[str]]) -> str | None:
     """What is wrong where `sql` compares a name with a text that it never has: NAME = 'text', or NAME in ('text', ...).
 

@@ -29,7 +29,9 @@ def study(name: str) -> list[Path]:
     """The experiment files of one study. Raises InputError."""
     known = studies()
     if name not in known:
-        raise InputError(f"{name} is not a study; {suggest(name, known)}")
+        is_file = name.endswith(".toml")
+        remedy = f"run a file of your own with: l4slab run {name}" if is_file else suggest(name, known)
+        raise InputError(f"{name} is not a study; {remedy}")
     return known[name]
 
 

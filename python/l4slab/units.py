@@ -68,6 +68,11 @@ class Dimension:
                 f'is ambiguous (bits or bytes?); write "{number}{prefix}bit" for bits per second, '
                 "and multiply by 8 if you mean bytes per second"
             )
+        if self.name == "rate" and (found := re.fullmatch(r"([kKmMgG]?)i?[bB]ytes?(?:ps|/s)?", unit)):
+            prefix = found[1].upper().replace("K", "k")
+            return f'is in bytes, and a rate is in bits; multiply by 8 and write such as "80{prefix}bit"'
+        if re.fullmatch(r",\d+.*", unit):
+            return f'has a comma; write a point, "{number}.{unit[1:]}"'
         if self.name == "size" and unit in ("K", "KB", "kb", "k"):
             return f'is ambiguous; write "{number}kB" for 1000s or "{number}KiB" for 1024s of bytes'
         if self.name == "time" and unit in ("m", "M"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from l4slab import campaign
 from l4slab.cli import main
 
 GOOD = """
@@ -151,6 +152,45 @@ CHANGED = {
     "tiny packet": (('cc = "cubic"', 'kind = "cbr"\nrate = "1Mbit"\npacket = "10B"'), ["packet", '"10B"', "64"]),
     "ambiguous size": (('rtt = "10ms"', 'rtt = "10ms"\nbytes = "10KB"'), ["bytes", '"10KB"', '"10kB"', '"10KiB"']),
     "time that is text": (('rtt = "10ms"', 'rtt = "soon"'), ["rtt", '"soon"', '"15ms"']),
+    "quantity without quotes": (('rtt = "10ms"', "rtt = 10ms"), ["line 11", 'in quotes, "10ms"']),
+    "typographic quotes": (('"10ms"', "“10ms”"), ["line 11", "straight quotes"]),
+    "rate in bytes": (('"10Mbit"', '"10MByte"'), ["link.bottleneck.rate", '"10MByte"', "multiply by 8", '"80Mbit"']),
+    "comma": (('"10Mbit"', '"10,5Mbit"'), ["link.bottleneck.rate", '"10,5Mbit"', '"10.5Mbit"']),
+    "delay of a link": (
+        ('rate = "10Mbit"', 'rate = "10Mbit"\ndelay = "5ms"'),
+        ["link.bottleneck.delay", '"5ms"', "rtt"],
+    ),
+    "loss of a link": (('rate = "10Mbit"', 'rate = "10Mbit"\nloss = "1%"'), ["link.bottleneck.loss", "[impair.NAME]"]),
+    "buffer of a link": (('rate = "10Mbit"', 'rate = "10Mbit"\nbuffer = 9'), ["link.bottleneck.buffer", "pfifo limit"]),
+    "controller of a link": (('rate = "10Mbit"', 'rate = "10Mbit"\ncc = "reno"'), ["link.bottleneck.cc", "[[flow]]"]),
+    "rate of a TCP flow": (('rtt = "10ms"', 'rtt = "10ms"\nrate = "5Mbit"'), ['flow "a"', "rate", "pace", '"cbr"']),
+    "qdisc of a flow": (('rtt = "10ms"', 'rtt = "10ms"\nqdisc = "pie"'), ['flow "a"', "qdisc", "[link.NAME]"]),
+    "captures are true": (
+        ('duration = "1s"', 'duration = "1s"\ncaptures = true'),
+        ["captures = true", '"first trial"'],
+    ),
+    "link without a name": (("[link.bottleneck]", "[link]"), ["link.rate", '"10Mbit"', "[link.NAME]"]),
+    "links as a list": (("[link.bottleneck]", "[[link]]"), ["link", "[link.NAME]"]),
+    "shaper in classes": (
+        ('"pfifo limit 100"', '"htb rate 10mbit"'),
+        [
+            "link.bottleneck.qdisc",
+            '"htb rate 10mbit"',
+            "the link itself is the shaper",
+            "the link's rate",
+            '"fq_codel"',
+        ],
+    ),
+    "qdisc that is not modelled": (('"pfifo limit 100"', '"sfq"'), ['"sfq"', "not modelled", "l4slab list qdiscs"]),
+    "a whole command": (
+        ('"pfifo limit 100"', '"tc qdisc add dev eth0 root pie limit 9"'),
+        ["link.bottleneck.qdisc", 'behind root: "pie limit 9"'],
+    ),
+    "space before a unit": (('"pfifo limit 100"', '"pie target 5 ms"'), ['"pie target 5 ms"', 'write "5ms"']),
+    "ACK filter": (
+        ('"pfifo limit 100"', '"cake ack-filter"'),
+        ["ack-filter", "not modelled; leave it out", "[impair.NAME]", '"reverse"'],
+    ),
     "huge": (('rtt = "10ms"', 'rtt = "99999999999999s"'), ["rtt", "too large"]),
 }
 
@@ -243,6 +283,19 @@ ADDED = {
         '[sweep]\n"flow.a.rtt" = ["5ms"]\n[[claim]]\nid = "x"\nsql = "select max(flow.a.rtt = \'5ms\') from flows"',
         ['claim "x"', 'double quotes: write "flow.a.rtt"'],
     ),
+    "let of a later value": ('[let]\nx = "y"\ny = "1"', ["let.x", '"y"', "move it above"]),
+    "netem said twice": (
+        '[impair.wifi]\nnetem = "netem delay 1ms"\nbefore = "bottleneck"',
+        ["impair.wifi.netem", '"netem delay 1ms"', 'write "delay 1ms"'],
+    ),
+    "text of a claim in the quotes of names": (
+        "[[claim]]\nid = 'x'\nsql = 'select min(share) > 0 from flows where flow = \"a\"'",
+        ['claim "x"', "single quotes, 'a'"],
+    ),
+    "claim with expect": (
+        '[[claim]]\nid = "x"\nexpect = false\nsql = "select true"',
+        ["expect = false", '"disputed"'],
+    ),
     "let of an ambiguous name": (
         '[[flow]]\nname = "b"\ncc = "cubic"\nrtt = "20ms"\n[let]\nx = "rtt * 2"',
         ["let.x", '"rtt"', "flow.a.rtt"],
@@ -333,6 +386,9 @@ FILES = {
     "only comments": (b"# nothing\n", ["no link", "[link.NAME]"]),
     "not TOML": (b"duration = \n", ["not valid TOML", "line 1", "correct"]),
     "NUL": (b"\0\0\0", ["not valid TOML", "correct"]),
+    "JSON": (b'{"duration": "1s"}\n', ["not valid TOML", "looks like JSON", "[link.bottleneck]"]),
+    "YAML": (b"duration: 1s\n", ["not valid TOML", "write key = value"]),
+    "UTF-16": (GOOD.encode("utf-16"), ["line 1", "not UTF-8", "save"]),
     "key twice": (b'duration = "1s"\nduration = "2s"\n', ["not valid TOML", "its own name"]),
 }
 
@@ -382,10 +438,43 @@ ARGUMENTS = {
     "out is a file": (["run", "FILE", "--out", "FILE"], ["is a file", "--out"]),
     "report on no results": (["report", "OUT"], ["OUT", "not a results folder"]),
     "no kernel for a study": (["reproduce", "overload", "--engine", "linux"], ["--engine linux", "l4slab linux build"]),
+    "empty out": (["run", "FILE", "--out", ""], ["--out is empty"]),
+    "empty where": (["run", "FILE", "--where", " "], ["--where is empty"]),
+    "a study is no file": (["run", "fast-lane"], ["fast-lane", "l4slab reproduce fast-lane"]),
+    "a file is no study": (["reproduce", "x.toml"], ["x.toml", "l4slab run x.toml"]),
+    "one file twice": (["run", "FILE", "FILE", "--out", "OUT"], ["FILE", "given twice"]),
+    "init on a folder": (["init", "."], ["is a folder", "l4slab init mine"]),
+    "init nowhere": (["init", "no/where"], ["no/where.toml", "cannot be written"]),
+    "compare with nothing": (["compare", "OUT", "OUT"], ["OUT", "not a results folder"]),
+    "compare at a URL": (["compare", "s3://a/b", "OUT"], ["s3://a/b", "copy the .parquet files"]),
+    "export of nothing": (["export", "OUT"], ["OUT", "l4slab report OUT"]),
+    "export to a format": (["export", "OUT", "--xlsx"], ["--xlsx", "l4slab export --help"]),
     "unknown study": (["reproduce", "fast-line"], ["fast-line", "fast-lane"]),
     "unknown list": (["list", "qdisc"], ["qdisc", '"qdiscs"']),
     "nothing that can be listed": (["list", "zzz"], ["zzz", '"l4slab list"', "qdiscs"]),
 }
+
+
+REMARKS = {
+    "fq_codel target 5": 'link.bottleneck.qdisc = "fq_codel target 5" means target 5us, as tc takes a number without a',
+    "cake bandwidth 1000000": "means bandwidth 1000000bit",
+    "dualpi2 step_thresh 5": "means step_thresh 5us",
+}
+
+
+@pytest.mark.parametrize("qdisc", REMARKS)
+def test_a_number_without_a_unit_is_told(qdisc: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(GOOD.replace("pfifo limit 100", qdisc))
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+    assert REMARKS[qdisc] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("qdisc", ["fq_codel target 5ms", "dualpi2 step_thresh 5p", "pfifo limit 5", "codel ecn"])
+def test_a_unit_needs_no_remark(qdisc: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(GOOD.replace("pfifo limit 100", qdisc))
+    assert campaign.plan([file])[0].notes() == []
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)

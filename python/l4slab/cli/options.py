@@ -37,6 +37,13 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
     return [item for item in (*kinds, *described, *named) if item.value.startswith(incomplete)]
 
 
+def refuse_empty(**given: str | None) -> None:
+    """Of options that a script's empty variable has made empty."""
+    for name, value in given.items():
+        if value is not None and not value.strip():
+            raise click.UsageError(f"--{name} is empty; give it a value, or leave it out")
+
+
 def results_folder(stem: str, engine: str) -> str:
     """Where results go that are not told where to go."""
     return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine}"))

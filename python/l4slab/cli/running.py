@@ -31,6 +31,7 @@ def run(
     as_json: bool,
 ) -> int:
     """Run experiment files; finished runs in DIR are not repeated."""
+    options.refuse_empty(out=out, where=where)
     if out is None and len(files) == 1:
         out = options.results_folder(files[0].stem, engine)
     if out is None and not dry_run:
@@ -65,6 +66,7 @@ def reproduce(
     from l4slab.studies import study
 
     files = study(name)
+    options.refuse_empty(out=out, where=where)
     out = out or options.results_folder(name, engine)
     return _run(files, out, engine, workers, dask, where, captures, dry_run, as_json, subset=not full)
 

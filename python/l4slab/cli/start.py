@@ -15,6 +15,8 @@ from l4slab.errors import InputError
 @click.argument("name", default="experiment", metavar="[NAME]")
 def init(name: str) -> int:
     """Write NAME.toml, a commented experiment that runs as it stands; default: experiment.toml."""
+    if Path(name).is_dir() or not Path(name).name:
+        raise InputError("is a folder; give the name of a file, such as: l4slab init mine", file=name)
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
     text = (files("l4slab.cli") / "template.toml").read_text(encoding="utf-8")
     text = text.replace("FILE", str(file)).replace("results/NAME", f"results/{file.stem}")

@@ -13,6 +13,7 @@ from l4slab.errors import InputError, one_line, suggest
 from l4slab.spec.tables import Captured, Impair, Link, Rewrite, Skip, Top
 from l4slab.spec.traffic import flow_model
 from l4slab.spec.wording import Place, Problem, Table, check, check_written, keys_of, numbered, show, told
+from l4slab.studies import studies
 
 Level = str | int | float | bool
 AnyTable = TypeVar("AnyTable", bound=Table)
@@ -72,7 +73,7 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
     try:
         source = file.read_bytes()
     except FileNotFoundError:
-        raise InputError("there is no such file; give the path of an experiment file", file=file) from None
+        raise InputError(f"there is no such file; {_instead_of(file)}", file=file) from None
     except IsADirectoryError:
         raise InputError("is a directory; give the path of an experiment file (.toml)", file=file) from None
     except OSError as error:
@@ -103,12 +104,36 @@ def _document(source: bytes, file: Path) -> dict[str, Any]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         twice = "Cannot declare" in str(error) or "overwrite" in str(error)
-        remedy = "give each table and key its own name" if twice else "correct the line"
+        remedy = "give each table and key its own name" if twice else _toml_remedy(text, str(error))
         raise InputError(f"is not valid TOML: {error}; {remedy}", file=file) from None
     if (found := _with_nul(document)) is not None:
         place, written = found
         raise InputError(f"has {show(written)} with a NUL character; remove it", file=file, key=place)
     return document
+
+
+def _instead_of(file: Path) -> str:
+    """What may be meant by a path where nothing is."""
+    if str(file) in studies():
+        return f"it is a study, run it with: l4slab reproduce {file}"
+    if (with_suffix := file.with_name(f"{file.name}.toml")).is_file():
+        return f'did you mean "{with_suffix}"?'
+    return "give the path of an experiment file, or make one with: l4slab init"
+
+
+def _toml_remedy(text: str, error: str) -> str:
+    """What to write instead of the line that is no TOML."""
+    if text.lstrip().startswith("{"):
+        return 'this looks like JSON, and an experiment is TOML, such as duration = "60s" and [link.bottleneck]'
+    found = re.search(r"at line (\d+)", error)
+    line = text.splitlines()[int(found[1]) - 1] if found and int(found[1]) <= len(text.splitlines()) else ""
+    if re.search("[“”„‘’]", line):
+        return 'write straight quotes, "..."'
+    if (value := re.fullmatch(r"\s*[\w.\"*-]+\s*=\s*([^\"'\[{\s][^\"'#]*?)\s*(?:#.*)?", line)) is not None:
+        return f'text and quantities stand in quotes, "{value[1]}"'
+    if re.fullmatch(r"\s*\w+\s*:.*", line):
+        return "write key = value"
+    return "correct the line"
 
 
 def _with_nul(value: object, place: str = "") -> tuple[str, str] | None:
@@ -142,7 +167,8 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
             raise Problem((), key, f"= {show(value)} is not a key here; {suggest(key, others)}")
     for key in _TABLES:
         if not isinstance(document.setdefault(key, {}), dict):
-            raise Problem((), key, f"= {show(document[key])} is not a table; write [{key}...]")
+            name = f"[{key}.NAME]" if key in ("link", "impair") else f"[{key}]"
+            raise Problem((), key, f"= {show(document[key])} is not a table; write {name}")
     for key in _LISTS:
         if not isinstance(document.setdefault(key, []), list):
             raise Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
@@ -154,6 +180,12 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
         raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")
     if not document["flow"] and not study:
         raise Problem((), "", 'has no flow; add a [[flow]] such as name = "a", cc = "cubic", rtt = "10ms"')
+    for section in ("link", "impair"):
+        for name, table in document[section].items():
+            if not isinstance(table, dict):
+                raise Problem(
+                    (section,), name, f"= {show(table)} stands in a table without a name; write [{section}.NAME]"
+                )
     for name, table in document["link"].items():
         _name_ok(name, ("link", name))
         check_written(Link, table, ("link", name))

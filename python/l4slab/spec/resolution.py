@@ -12,6 +12,7 @@ from typing import Any
 from l4slab import _core
 from l4slab.errors import suggest
 from l4slab.spec.tables import AT_KEYS, TOP_FACTORS, At, Impair, Link, Rewrite, Top
+from l4slab.spec.tc import remedy, without_units
 from l4slab.spec.traffic import flow_model
 from l4slab.spec.wording import Place, Problem, check, numbered, show, told
 from l4slab.units import RATE, TIME
@@ -22,6 +23,7 @@ class Resolver:
     """Turns complete documents of one file into run descriptions; equal tables are checked only once."""
 
     file: Path
+    remarks: dict[str, None] = field(default_factory=dict)  # of what is valid and perhaps not meant, a sentence each
     _seen: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     def resolve(
@@ -41,6 +43,14 @@ class Resolver:
             self._seen[key] = make()
         return self._seen[key]
 
+    def _remark(self, key: str, text: str, before: str = "") -> None:
+        def look() -> None:
+            for meant in without_units(before + text, _core.canonical_qdisc(before + text)):
+                remark = f"{key} = {show(text)} means {meant}, as tc takes a number without a unit; write the unit"
+                self.remarks[remark] = None
+
+        self._once("remark", key, text, look)
+
     def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
         top = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
@@ -48,6 +58,8 @@ class Resolver:
             name: self._once("link", name, raw, partial(_link, name, raw)) for name, raw in document["link"].items()
         }
         names = list(links)
+        for name, raw in document["link"].items():
+            self._remark(f"link.{name}.qdisc", raw["qdisc"])
         flows = {
             name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names))
             for name, raw in document["flow"].items()
@@ -66,6 +78,9 @@ class Resolver:
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
             changes += [{"time_ns": time} | change for change in _changes(raw, place, names)]
+            for key, value in raw.items():
+                if key.endswith(".qdisc"):
+                    self._remark(f"{place[0]}: {key}", value)
         description: dict[str, Any] = top | {
             "links": list(links.values()),
             "flows": list(flows.values()),
@@ -74,6 +89,8 @@ class Resolver:
         }
         if document["impair"]:
             description["impairs"] = [_impair(name, raw, names) for name, raw in document["impair"].items()]
+            for name, raw in document["impair"].items():
+                self._remark(f"impair.{name}.netem", raw["netem"], "netem ")
         return description
 
 
@@ -86,7 +103,8 @@ def _qdisc(text: str, place: Place, key: str) -> str:
     try:
         return _core.canonical_qdisc(text)
     except ValueError as error:
-        raise Problem(place, key, f"= {show(text)}: {error}") from None
+        wrong = remedy(text) or f": {error}"
+        raise Problem(place, key, f"= {show(text)}{wrong}") from None
 
 
 def _link(name: str, raw: dict[str, Any]) -> dict[str, Any]:
@@ -165,6 +183,9 @@ def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[s
 
 def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
     impair: Impair = check(Impair, raw, ("impair", name))
+    if impair.netem.split()[:1] == ["netem"]:
+        text = f'= {show(impair.netem)} needs no word netem; write "{impair.netem.split(maxsplit=1)[-1]}"'
+        raise Problem(("impair", name), "netem", text)
     if impair.before not in links:
         text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
         raise Problem(("impair", name), "before", text)

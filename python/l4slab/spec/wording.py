@@ -19,7 +19,8 @@ from pydantic import (
     field_validator,
 )
 
-from l4slab.errors import InputError, suggest
+from l4slab.errors import InputError, nearest, suggest
+from l4slab.spec.misplaced import instead
 
 # Where a table stands: ("link", its name), ("flow", its name), or what `numbered` gives.
 Place = tuple[str, ...]
@@ -191,15 +192,16 @@ def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place
         return Problem(place, "", f"has no {key}{remedy.replace('write it', 'add it', 1)}")
     if kind == "extra_forbidden":
         others = [name for name in keys_of(model) if name not in raw]
-        text = f"is not a key here; {suggest(path[-1], others)}"
+        section = model.section or place[0] if place else ""
+        text = f"is not a key here; {instead(section, path[-1]) or suggest(path[-1], others)}"
     elif kind == "value_error":
         text = str(context["error"])
     elif kind == "literal_error":
         values = [v.strip("' ") for v in context["expected"].replace(" or ", ", ").split(",")]
         given = mistake["input"]
-        text = f"is none of {', '.join(values)}"
-        if isinstance(given, str):
-            text += f"; {suggest(given, values)}"
+        close = nearest(given, values) if isinstance(given, str) else None
+        text = "is none of " + ", ".join(f'"{value}"' for value in values)
+        text += f'; did you mean "{close}"?' if close else "; write one of them"
     elif kind == "is_instance_of":
         wanted = context["class"].removeprefix("Any")
         text = "is not a list" if wanted == "Sequence" else f"is not a {wanted}; write l4slab.{wanted}(...)"

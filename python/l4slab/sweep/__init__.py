@@ -78,6 +78,7 @@ class Plan:
     without_effect: list[str] = field(default_factory=list)
     lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
     chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
+    remarks: list[str] = field(default_factory=list)  # on what is valid and perhaps not meant
     tried: int | None = None  # combinations that were looked at, evenly chosen, where not all were
 
     @property
@@ -100,8 +101,9 @@ class Plan:
         name = self.experiment.name
         if self.tried is not None:
             return [
+                *(f"{name}: {remark}." for remark in self.remarks),
                 f"{name}: {self.tried} of {self.combinations} combinations were looked at, evenly chosen; "
-                f"they make {len(self.todo)} runs."
+                f"they make {len(self.todo)} runs.",
             ]
         notes = [f"{name}: {len(self.todo)} of {len(self.runs)} runs are chosen."] if self.chosen is not None else []
         notes += [
@@ -109,6 +111,7 @@ class Plan:
             for why, count in self.skipped.items()
         ]
         notes += [f"{name}: {count} runs are left out: {why}." for why, count in self.lacking.items()]
+        notes += [f"{name}: {remark}." for remark in self.remarks]
         if self.collapsed:
             what = ", ".join(self.without_effect)
             notes.append(
@@ -189,6 +192,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
         collapsed,
         list(without_effect),
         chosen=subset,
+        remarks=list(resolver.remarks),
         tried=None if tried == count else tried,
     )
 

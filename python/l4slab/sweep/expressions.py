@@ -103,7 +103,11 @@ def _not_evaluated(
         keys = {key: None for _, key in _scalar_keys(combination)}
         own = place.removeprefix("let.")
         known = [*levels_of(experiment), *(name for name in experiment.let if name != own), *keys]
-        reason = f'there is no "{unknown[1]}" here; {suggest(unknown[1], known)}'
+        known = [name for name in known if name != unknown[1]]
+        if unknown[1] in experiment.let:
+            reason = f'"{unknown[1]}" is no value yet; move it above'
+        else:
+            reason = f'there is no "{unknown[1]}" here; {suggest(unknown[1], known)}'
     return kind(f"= {show(expression)} cannot be evaluated: {reason}", file=experiment.file, key=place)
 
 

@@ -1,0 +1,56 @@
+"""What a person may have meant by the words of a qdisc that `tc` takes otherwise, or that are not here."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from l4slab import _core
+
+_COMMAND = re.compile(r"(?:(?:sudo\s+)?tc\s+)?(?:qdisc\s+(?:add|replace|change)\s+)?(?:dev\s+\S+\s+)?root\s+(\S.*)")
+_APART = re.compile(r"\b(\d+(?:\.\d+)?)\s+(ns|us|ms|s|%|[kmgKMG]?bit|[kKmMgG]i?[bB])(?!\S)")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?", re.IGNORECASE)
+_TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit)")
+# Of Linux: classes in which others stand, and queues that are not modelled.
+_SHAPERS = ("htb", "hfsc", "cbq", "drr", "ets", "qfq", "prio", "mq", "mqprio", "multiq", "taprio", "cbs")
+_OTHERS = ("pfifo_fast", "noqueue", "sfq", "sfb", "choke", "gred", "hhf", "etf", "plug", "skbprio", "ingress", "clsact")
+
+
+def remedy(text: str) -> str | None:
+    """What to write instead of a qdisc that cannot be read; None where the core's own words say it. It continues
+    `key = value`.
+    """
+    words = text.split()
+    if (command := _COMMAND.fullmatch(" ".join(words))) is not None:
+        return f' is a command; write what stands behind root: "{command[1]}"'
+    if words and words[0] in _SHAPERS:
+        return (
+            f" cannot be: {words[0]} holds classes, and here the link itself is the shaper; set the link's rate, and "
+            'as its qdisc the queue that stands in the class, such as "fq_codel"'
+        )
+    if words and words[0] in _OTHERS:
+        return (
+            f"cannot be: {words[0]} is a qdisc of Linux that is not modelled; l4slab list qdiscs shows those that are"
+        )
+    if words[:1] == ["cake"] and (found := {"ack-filter", "ack-filter-aggressive"} & set(words)):
+        return (
+            f" cannot be: {next(iter(found))} is not modelled; leave it out, or let an [impair.NAME] with "
+            'netem = "loss 50%" and direction = "reverse" thin the ACKs at random'
+        )
+    if (apart := _APART.search(text)) is not None:
+        return f' has a space before a unit; write "{apart[1]}{apart[2]}"'
+    return None
+
+
+def without_units(text: str, canonical: str) -> Iterator[str]:
+    """How tc takes each time and rate of a valid qdisc that has no unit: "target 5us"."""
+    words, taken = text.split(), canonical.split()
+    kind = next((entry for entry in _core.qdiscs() if entry["name"] == words[0]), None)
+    parameters = kind["parameters"] if kind else ()
+    keywords = {one["keyword"] for one in parameters if one["value"].startswith(("TIME", "RATE"))}
+    for keyword, value in itertools.pairwise(words):
+        if keyword in keywords and _NUMBER.fullmatch(value) and float(value) > 0 and keyword in taken[:-1]:
+            meant = taken[taken.index(keyword) + 1]
+            if _TAKEN_AS.fullmatch(meant):
+                yield f"{keyword} {meant}"
