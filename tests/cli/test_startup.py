@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from click.shell_completion import BashComplete
+from l4slab.cli import cli
 
 HEAVY = ("duckdb", "matplotlib", "numpy", "polars", "pyarrow", "pydantic")
 PROGRAM = """
@@ -35,3 +38,30 @@ def test_what_only_tells_imports_nothing_heavy(arguments: list[str]) -> None:
 def test_the_package_fetches_a_name_when_it_is_asked_for() -> None:
     program = "import sys, l4slab; assert 'polars' not in sys.modules; l4slab.run; assert 'polars' in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("l4slab rep", ["plain,report", "plain,reproduce"]),
+        ("l4slab reproduce fast", ["plain,fast-lane"]),
+        ("l4slab run --engine l", ["plain,linux"]),
+        ("l4slab list dualpi2_", ["plain,dualpi2_rfc9332"]),
+        ("l4slab list pragu", ["plain,prague"]),
+        ("l4slab agree red-", ["plain,red-tcp", "plain,red-udp"]),
+    ],
+)
+def test_the_shell_completes(words: str, found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    completion = BashComplete(cli, {}, "l4slab", "_L4SLAB_COMPLETE")
+    assert set(found) <= set(completion.complete().split("\n"))
+
+
+def test_every_command_and_option_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+    for name, command in cli.commands.items():
+        assert f"`{name}" in page, name
+        for option in command.params if name in ("run", "reproduce", "export", "compare") else ():
+            long = next((one for one in option.opts if one.startswith("--")), None)
+            assert long in (None, "--engine", "--full", "--captures") or f"`{long}" in page, (name, long)

@@ -16,7 +16,7 @@ _CAUSE_SHOWN = 60
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=options.comparison_names)
 @click.option("--out", metavar="DIR", help="Folder for the results.")
 @click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: what the files say.")
 @options.workers
