@@ -222,3 +222,14 @@ def test_a_mistake_is_found_before_anything_runs(tmp_path: Path, text: str, name
     message = str(caught.value)
     assert "figure" in message
     assert all(name in message for name in names), message
+
+
+def test_bars_that_their_ticks_name_look_alike_by_sender_and_need_no_legend() -> None:
+    names = ["CUBIC\nDualPI2", "CUBIC\ndrop-tail", "Prague\nDualPI2"]
+    data = pl.DataFrame({"bar": names, "part": [name.replace("\n", ", ") for name in names], "mean": [1.0, 2.0, 3.0]})
+    figure = plot.spread(data.with_columns(low=pl.col("mean"), high=pl.col("mean")))
+    drawn = {
+        line.get_color() for line in figure.axes[0].lines if line.get_marker() == plot.looks(["CUBIC"])["CUBIC"].marker
+    }
+    assert drawn == {plot.looks(["CUBIC"])["CUBIC"].colour}
+    assert not figure.legends

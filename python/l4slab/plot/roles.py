@@ -63,9 +63,9 @@ ROLES: dict[str, tuple[Look, ...]] = {
         Look("#E3A9C8", (6, 2), "1", "xx"),
     ),
     "unresponsive": (
-        Look("#808080", (10, 1.2, 1.2, 1.2, 1.2, 1.2), "P"),
-        Look("#A9A9A9", (4, 2), "x", "////"),
-        Look("#626262", (1, 1.6), "+", "...."),
+        Look("#9A9A9A", (10, 1.2, 1.2, 1.2, 1.2, 1.2), "P"),
+        Look("#6B6B6B", (4, 2), "x", "////"),
+        Look("#C2C2C2", (1, 1.6), "+", "...."),
     ),
     # Names that stand for no sender: a whole queue, a probability, a case of one's own.
     "other": (

@@ -31,11 +31,13 @@ def spread(
     if drawn.is_empty():
         return None
     parts = parts_of(drawn)
-    look = looks(parts)
     compared = "published" in data.columns and data["published"].count() > 0
     beside = {
         key: list(rows["part"].unique(maintain_order=True)) for key, rows in drawn.group_by(_PLACE, maintain_order=True)
     }
+    # Names below the bars tell them apart, so that all of one sender look alike, and there is no legend.
+    told = all(map(_said_by_the_tick, beside.items()))
+    look = {part: looks([part])[part] for part in parts} if told else looks(parts)
     width = 0.85 / max(map(len, beside.values()))
     with styled():
         figure = Figure()
@@ -72,9 +74,7 @@ def spread(
             Line2D([], [], linestyle="", marker=look[part].marker, markersize=5, color=look[part].colour, label=part)
             for part in parts
         ]
-        if all(map(_said_by_the_tick, beside.items())):
-            handles = []
-        legend(figure, [*handles, *([published_handle()] if compared else [])])
+        legend(figure, [*([] if told else handles), *([published_handle()] if compared else [])])
     return figure
 
 
