@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from l4slab.cli import options, terminal
+from l4slab.cli.terminal import Column
 from l4slab.engines import ENGINES
 
 if TYPE_CHECKING:
     from l4slab.agreement import Agreement
-
-_CAUSE_SHOWN = 60
 
 
 @click.command()
@@ -41,18 +40,21 @@ def agree(names: tuple[str, ...], out: str | None, trials: int | None, workers: 
 
 
 def _show_agreement(result: Agreement) -> int:
-    from rich.table import Table
-
     from l4slab.agreement import page
 
-    table = Table(title="Bars", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    names = ("set", "quantity", "bar", "wanted", "measured", "by_chance", "cells")
-    for name in (*names, "met"):
-        table.add_column(name, justify="right" if name in ("wanted", "measured", "by_chance", "cells") else "left")
-    for row in page.bars(result.bars):
-        met = "" if row["met"] is None else "yes" if row["met"] else "no"
-        table.add_row(*(str(row[n]) for n in names), met, style="red" if row["met"] is False else "")
-    terminal.out().print(table)
+    bars = page.bars(result.bars)
+    met = ["" if row["met"] is None else "yes" if row["met"] else "no" for row in bars]
+    columns = [
+        Column("set", [row["set"] for row in bars], weight=7),
+        Column("quantity", [row["quantity"] for row in bars], weight=8),
+        Column("bar", [row["bar"] for row in bars], weight=4, folds=True),
+        Column("wanted", [row["wanted"] for row in bars], True, 5),
+        Column("measured", [row["measured"] for row in bars], True, 6, stays=True),
+        Column("by\nchance", [row["by_chance"] for row in bars], True, 3),
+        Column("cells", [str(row["cells"]) for row in bars], True, 2),
+        Column("met", met, weight=9, stays=True),
+    ]
+    terminal.show("Bars", columns, ["red" if one == "no" else "" for one in met], "; agreement.html has all")
     beyond = page.beyond(result.rows)
     if beyond:
         _show_beyond(beyond)
@@ -62,30 +64,25 @@ def _show_agreement(result: Agreement) -> int:
         terminal.err().print(note, markup=False)
     if len(result.missing):
         terminal.err().print(f"{len(result.missing)} cells have not run on both engines", markup=False)
-    terminal.out().print(f"\nReport: {result.folder / 'agreement.html'}", soft_wrap=True, markup=False)
-    return 0 if result.met else 1
+    terminal.say(f"\nReport: {result.folder / 'agreement.html'}")
+    judged = [one for one in met if one]
+    status = 0 if result.met else 1
+    terminal.say(f"{judged.count('yes')} of {len(judged)} bars met" + (f" (exit status {status})" if status else ""))
+    return status
 
 
 def _show_beyond(rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
     from l4slab.agreement.page import NOT_EXPLAINED
 
-    table = Table(title="\nCells beyond", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in ("cell", "quantity", "kernel", "simulator", "cause"):
-        table.add_column(name, justify="right" if name in ("kernel", "simulator") else "left")
-    for row in rows[: terminal.ROWS_SHOWN]:
-        table.add_row(
-            row["cell"],
-            f"{row['quantity']}, {row['place']}",
-            row["kernel"],
-            row["simulator"],
-            _shortened(row["cause"] or NOT_EXPLAINED),
-        )
-    terminal.out().print(table)
-    if len(rows) > terminal.ROWS_SHOWN:
-        terminal.out().print(f"... {len(rows) - terminal.ROWS_SHOWN} more in agreement.html")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _CAUSE_SHOWN else text[: _CAUSE_SHOWN - 3].rstrip() + "..."
+    shown = rows[: terminal.ROWS_SHOWN]
+    columns = [
+        Column("cell", [row["cell"] for row in shown], weight=9, folds=True),
+        Column("quantity", [f"{row['quantity']}, {row['place']}" for row in shown], weight=8),
+        Column("kernel", [row["kernel"] for row in shown], True, 6),
+        Column("simulator", [row["simulator"] for row in shown], True, 6),
+        Column("cause", [row["cause"] or NOT_EXPLAINED for row in shown], weight=2, folds=True),
+    ]
+    terminal.say("")
+    terminal.show("Cells beyond", columns, more="; agreement.html has all")
+    if len(rows) > len(shown):
+        terminal.say(f"... {len(rows) - len(shown)} more in agreement.html")
