@@ -6,6 +6,7 @@
 #   ./dev.sh test --all [ARGS]   and the slow ones: whole studies, clusters, the kernel where it was built
 #   ./dev.sh studies [STUDY...]  run studies and write README's table of them
 #   ./dev.sh lint                formatters, linters and type checker, as CI runs them
+#   ./dev.sh wheel               a wheel in dist/, for Linux without Rust (glibc 2.28 or newer)
 #   ./dev.sh bench               packets per second and instructions per packet
 set -eu
 cd "$(dirname "$0")"
@@ -15,8 +16,8 @@ fail() {
     exit 2
 }
 
-# setup PROFILE [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
-setup() {
+# The environment, with what builds the package.
+environment() {
     python=${PYTHON:-python3}
     command -v "$python" >/dev/null || fail "$python is missing: install Python 3.11 or newer, or set PYTHON"
     command -v cargo >/dev/null || fail "cargo is missing: install Rust 1.88 or newer"
@@ -24,6 +25,11 @@ setup() {
         fail "$python is older than 3.11: set PYTHON to a newer one"
     [ -x .venv/bin/python ] || "$python" -m venv .venv
     [ -x .venv/bin/maturin ] || .venv/bin/python -m pip install --quiet "maturin>=1.9,<2"
+}
+
+# setup PROFILE [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
+setup() {
+    environment
     VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
         .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
 }
@@ -75,6 +81,13 @@ lint)
     .venv/bin/ruff format --check
     .venv/bin/ruff check
     .venv/bin/mypy
+    ;;
+wheel)
+    environment
+    # zig links against an older glibc than this machine's; the libraries that l4slab needs ask for 2.28, too.
+    .venv/bin/python -m pip install --quiet "ziglang>=0.15"
+    VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
+        .venv/bin/maturin build --release --strip --locked --zig --compatibility manylinux_2_28 --out dist
     ;;
 bench)
     exec cargo bench --package l4slab-core --bench simulator -- --instructions

@@ -34,8 +34,7 @@ class Plots:
         """Who gets which rate, who waits how long, what is marked or lost; at most the first `cases` cases."""
         flows, links = self._rows("flows", where), self._rows("links", where)
         found = _cases(flows)[:cases]
-        labels = [_label(case) for case in found]
-        return plot.overview(flows, links, cases=[case.levels for case in found], labels=labels)
+        return plot.overview(flows, links, cases=[case.levels for case in found], labels=_labels(found))
 
     def time_series(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """Rates and round-trip times over time, of at most four cases beside each other.
@@ -45,8 +44,9 @@ class Plots:
         cases = self._few(where, _MOST_CASES)
         series = self._rows("series", where)
         if len(cases) > 1:
-            series = pl.concat(series.filter(case.rows()).with_columns(panel=pl.lit(_label(case))) for case in cases)
-        return plot.time_series(series, flows=self._senders(), warmup_s=self._warmup_s(cases), trial=trial)
+            named = zip(cases, _labels(cases), strict=True)
+            series = pl.concat(series.filter(case.rows()).with_columns(panel=pl.lit(label)) for case, label in named)
+        return plot.time_series(series, flows=self._senders(where), warmup_s=self._warmup_s(cases), trial=trial)
 
     def marking(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
@@ -58,9 +58,9 @@ class Plots:
         columns = figures.COLUMNS[figure.kind]
         return figures.draw_one(figure, lambda sql: self._results.sql(sql, columns))
 
-    def _senders(self) -> dict[str, str | None]:
+    def _senders(self, where: str | None = None) -> dict[str, str | None]:
         """Every flow with its congestion control, of which its look follows."""
-        return dict(self._results.flows.select("flow", "cc").unique("flow", maintain_order=True).iter_rows())
+        return dict(self._rows("flows", where).select("flow", "cc").unique("flow", maintain_order=True).iter_rows())
 
     def _rows(self, table: str, where: str | None) -> pl.DataFrame:
         if where is None:
@@ -90,5 +90,13 @@ def _cases(flows: pl.DataFrame) -> list[Case]:
     return [Case(row) for row in flows.select("experiment", *factors).unique(maintain_order=True).iter_rows(named=True)]
 
 
-def _label(case: Case) -> str:
-    return case.level_text or case.experiment
+def _labels(cases: list[Case]) -> list[str]:
+    """What tells these cases from each other."""
+    names = cases[0].levels if cases else ()
+    varied = [name for name in names if len({case.levels[name] for case in cases}) > 1]
+    told = [Case({name: case.levels[name] for name in varied}).level_text for case in cases]
+    several = "experiment" in varied
+    return [
+        ": ".join(filter(None, (case.experiment if several or not text else "", text)))
+        for case, text in zip(cases, told, strict=True)
+    ]

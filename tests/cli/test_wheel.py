@@ -1,0 +1,84 @@
+"""The wheel (`./dev.sh wheel`) on a machine without Rust: what is in it, and that it gives the same bits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import l4slab
+import polars as pl
+import pytest
+from l4slab.studies import study
+
+ROOT = Path(__file__).parents[2]
+FIRST_PLOT = """
+import l4slab
+links = {"bottleneck": l4slab.Link(rate="100Mbit", qdisc="dualpi2")}
+flows = [l4slab.Flow(name="l4s", cc="prague", rtt="10ms"), l4slab.Flow(name="classic", cc="cubic", rtt="10ms")]
+l4slab.run(l4slab.Experiment(duration="10s", links=links, flows=flows)).plot.overview().savefig("first.png")
+"""
+
+
+def sources() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "python", "crates", "Cargo.lock", "pyproject.toml"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    built = sorted((ROOT / "dist").glob("l4slab-*.whl"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        pytest.skip("no wheel was built: ./dev.sh wheel")
+    if built[-1].stat().st_mtime < max(path.stat().st_mtime for path in sources()):
+        pytest.skip("the wheel is older than its sources: ./dev.sh wheel")
+    return built[-1]
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A clean environment with the wheel, and variables that lead to no cargo."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    kept = [part for part in os.environ["PATH"].split(os.pathsep) if not (Path(part) / "cargo").exists()]
+    outside = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    variables = outside | {"PATH": os.pathsep.join([str(folder / "bin"), *kept])}
+    assert shutil.which("cargo", path=variables["PATH"]) is None
+    subprocess.run([folder / "bin/pip", "install", "--quiet", str(wheel)], check=True, env=variables)
+    return folder / "bin", variables
+
+
+@pytest.mark.slow
+def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = ROOT / "python"
+    wanted = {str(path.relative_to(package)) for path in sources() if package in path.parents}
+    assert wanted <= names
+    assert {"l4slab/py.typed", "l4slab/_core.abi3.so"} <= names
+    assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE-APACHE", "LICENSE-MIT"}
+    others = {name for name in names - wanted if ".dist-info/" not in name}
+    assert others == {"l4slab/_core.abi3.so"}
+    assert "-abi3-manylinux_2_28_" in wheel.name
+
+
+@pytest.mark.slow
+def test_it_draws_and_reproduces_a_study(environment: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    programs, variables = environment
+    subprocess.run([programs / "python", "-c", FIRST_PLOT], check=True, cwd=tmp_path, env=variables)
+    assert (tmp_path / "first.png").read_bytes().startswith(b"\x89PNG")
+    out = tmp_path / "out"
+    subprocess.run(
+        [programs / "l4slab", "reproduce", "fast-lane", "--out", str(out)], check=True, cwd=tmp_path, env=variables
+    )
+    assert "<svg" in (out / "report.html").read_text("utf-8")
+    theirs = l4slab.open(out).flows.filter(pl.col("experiment") == "A")
+    ours = l4slab.run([file for file in study("fast-lane") if file.stem == "A"]).flows
+    # Run ids say the build, which a test need not have; the columns are the study's.
+    common = [name for name in ours.columns if name != "run" and name in theirs.columns]
+    assert theirs.select(common).equals(ours.select(common))
