@@ -27,6 +27,9 @@ from l4slab.store import Store, label
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
 
 LEFT_OUT = "finished runs that no experiment file describes any more, or of another build of l4slab, are left out"
+# Combinations that are expanded without a word, and the time for one.
+_MANY = 50_000
+_EXPANDED_S = 100e-6
 # A finished run is on the disk at most this long after it ended.
 _FLUSH_S = 1.0
 
@@ -45,15 +48,17 @@ def plan(
     subset: bool = False,
     captures: bool = True,
     at_most: int | None = None,
+    console: Console | None = None,
 ) -> list[Plan]:
     """Read and expand experiments, and check everything that can be checked before a run.
 
     `trials` has other numbers of trials than the files, by the file's name without .toml. `where` chooses the runs to
     do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does. Without
-    `captures`, none are written, whatever the files say. `at_most` is of `sweep.expand`.
+    `captures`, none are written, whatever the files say. `at_most` is of `sweep.expand`; `console` is told of so many
+    combinations that they take long.
     Raises InputError.
     """
-    plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most)
+    plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most, console)
     if where is not None and not any(plan.todo for plan in plans) and all(plan.is_whole for plan in plans):
         raise _none_chosen(where, plans)
     _check(plans)
@@ -90,6 +95,7 @@ def _expand(
     subset: bool = False,
     captures: bool = True,
     at_most: int | None = None,
+    console: Console | None = None,
 ) -> list[Plan]:
     experiments: dict[str, Experiment] = {}
     for file in files:
@@ -105,6 +111,10 @@ def _expand(
     plans = []
     elsewhere: list[UnknownNameError] = []
     for experiment in experiments.values():
+        count = min(sweep.combinations_of(experiment), at_most or sweep.MOST)
+        if console is not None and count > _MANY:
+            seconds = round(count * _EXPANDED_S)
+            console.print(f"{experiment.name}: {count} combinations are being expanded, for about {seconds} s.")
         chosen = Where(where, "--where") if where is not None else None
         if chosen is None and subset and experiment.subset:
             chosen = Where(experiment.subset, "subset")
@@ -156,7 +166,7 @@ def run(
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    plans = plan(listed(files), engine, trials, where, subset, captures)
+    plans = plan(listed(files), engine, trials, where, subset, captures, console=console)
     pool = executors.dask(dask) if dask else executors.local(workers)
     if out is None:
         results = _run_in_memory(plans, pool, console)

@@ -23,11 +23,13 @@ from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
 
 __all__ = [
+    "MOST",
     "Plan",
     "Run",
     "UnknownNameError",
     "Where",
     "canonical_json",
+    "combinations_of",
     "expand",
     "levels_of",
     "sql_reason",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 # Combinations of one file that are expanded, some 100 µs and 2 kB each.
-_MOST = 2_000_000
+MOST = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Plan:
     lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
     chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
     remarks: list[str] = field(default_factory=list)  # on what is valid and perhaps not meant
-    tried: int | None = None  # combinations that were looked at, evenly chosen, where not all were
+    tried: int | None = None  # combinations that were looked at, chosen at random, where not all were
 
     @property
     def is_whole(self) -> bool:
@@ -102,7 +104,7 @@ class Plan:
         if self.tried is not None:
             return [
                 *(f"{name}: {remark}." for remark in self.remarks),
-                f"{name}: {self.tried} of {self.combinations} combinations were looked at, evenly chosen; "
+                f"{name}: {self.tried} of {self.combinations} combinations were looked at, chosen at random; "
                 f"they make {len(self.todo)} runs.",
             ]
         notes = [f"{name}: {len(self.todo)} of {len(self.runs)} runs are chosen."] if self.chosen is not None else []
@@ -131,10 +133,15 @@ def trial_seed(seed: int, trial: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{trial}".encode()).digest()[:8]) >> 1
 
 
+def combinations_of(experiment: Experiment) -> int:
+    """How many combinations of levels the file describes, before [[skip]]."""
+    return math.prod(map(len, levels_of(experiment).values()))
+
+
 def expand(experiment: Experiment, engine: str, where: Where | None = None, at_most: int | None = None) -> Plan:
     """Every run that the file describes, and which of them `where` chooses.
 
-    Of more than `at_most` combinations, so many are looked at, evenly chosen.
+    Of more than `at_most` combinations, so many are looked at, chosen at random.
     Raises InputError for anything wrong in it, UnknownNameError where `where` is about other factors than the file's.
     """
     if experiment.is_study:
@@ -142,10 +149,10 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
     _check_factor_names(experiment)
     levels = levels_of(experiment)
     targets = targets_of(experiment)
-    count = math.prod(map(len, levels.values()))
-    if count > _MOST and at_most is None:
+    count = combinations_of(experiment)
+    if count > MOST and at_most is None:
         raise InputError(
-            f"describes {count} combinations, more than {_MOST}; leave out levels, or make several files of it",
+            f"describes {count} combinations, more than {MOST}; leave out levels, or make several files of it",
             file=experiment.file,
             key="sweep",
         )
