@@ -154,7 +154,11 @@ def _claim_row(claim: Mapping[str, Any]) -> str:
     decided = claim["verdict"] in ("holds", "fails")
     mark = "✓" if claim["as expected"] else "✗" if decided else "?"
     cells = (f"{mark} {claim['verdict']}", claim["kind"], claim["says"] or claim["id"], numbers)
-    return "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in cells) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(f'<td style="text-align:left;padding-right:1em">{escape(cell)}</td>' for cell in cells)
+        + "</tr>"
+    )
 
 
 def _short(value: Any) -> str:

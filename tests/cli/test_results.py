@@ -149,6 +149,12 @@ def test_the_warm_up_is_shaded(results: l4slab.Results) -> None:
     assert (shade.get_x(), shade.get_width()) == (0, 0.5)
 
 
+def test_a_warm_up_that_is_swept_is_not_shaded() -> None:
+    swept = l4slab.run(experiment(duration="1s", sweep={"warmup": ["100ms", "200ms"]}, claims=[]))
+    figure = swept.plot.time_series()
+    assert not [patch for axes in figure.axes for patch in axes.patches if isinstance(patch, Rectangle)]
+
+
 def test_too_many_cases_and_wrong_conditions_are_sentences(results: l4slab.Results) -> None:
     with pytest.raises(l4slab.InputError, match="2 cases are too many for one figure; choose one of them by where="):
         results.plot.marking()

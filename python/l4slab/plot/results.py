@@ -80,9 +80,11 @@ class Plots:
     def _warmup_s(self, cases: list[Case]) -> float:
         """What the figures leave out, where it is the same in all cases."""
         names = {case.experiment for case in cases}
-        written = {one.top.get("warmup", "0s") for one in self._results.experiments if one.name in names}
-        (warmup,) = written if len(written) == 1 else ("0s",)
-        return TIME.si(warmup) if "{" not in warmup else 0.0
+        of_cases = [one for one in self._results.experiments if one.name in names]
+        written = {one.top.get("warmup", "0s") for one in of_cases}
+        if len(written) != 1 or any("warmup" in one.factors or "{" in str(written) for one in of_cases):
+            return 0.0
+        return TIME.si(written.pop())
 
 
 def _cases(flows: pl.DataFrame) -> list[Case]:
