@@ -87,5 +87,5 @@ class Report:
         packed = (self.index["runs"] or {}).get(id_)
         if packed is None:
             script = (self.folder / "runs" / f"{id_}.js").read_text("ascii")
-            packed = re.fullmatch(rf'l4slab\.run\(1,"{id_}","([\w+/=]*)"\)\n', script)[1]
+            packed = re.fullmatch(rf'l4slab\.run\("\w+","{id_}","([\w+/=]*)"\)\n', script)[1]
         return json.loads(zlib.decompress(base64.b64decode(packed)))

@@ -9,9 +9,11 @@ file, which the page loads when the run is opened:
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,13 @@ import pyarrow.parquet as pq
 from polars import selectors as cs
 
 from l4slab import metrics, plot
+from l4slab.plot import roles
 from l4slab.plot.roles import INK, Look
 from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
 
 # Rows of `series` up to which all runs stand in the page: some 2 MB.
 MAX_EMBEDDED_ROWS = 150_000
-# What a run's file begins with; another form of its contents wants another number.
-_OPENING = 'l4slab.run(1,"'
-
 _FLOW_PANELS = (
     ("rate_mbps", "delivery rate", "Mb/s"),
     ("srtt_ms", "TCP RTT", "ms"),
@@ -50,18 +50,27 @@ def write(folder: Folder) -> None:
     """A file for each run. What is there stays: a run's id stands for everything that determines it."""
     place = folder.folder / "runs"
     place.mkdir(exist_ok=True)
-    missing = [run for run in folder.run_ids if not _is_there(place / f"{run}.js")]
+    opening = f'l4slab.run("{_form()}","'
+    missing = [run for run in folder.run_ids if not _begins(place / f"{run}.js", opening)]
     for run, packed in _packed(folder, missing):
-        text = f'{_OPENING}{run}","{packed}")\n'
+        text = f'{opening}{run}","{packed}")\n'
         replace(place / f"{run}.js", lambda path, text=text: path.write_text(text, encoding="ascii"))
 
 
-def _is_there(file: Path) -> bool:
+def _begins(file: Path, opening: str) -> bool:
     try:
         with file.open(encoding="ascii") as opened:
-            return opened.read(len(_OPENING)) == _OPENING
+            return opened.read(len(opening)) == opening
     except FileNotFoundError:
         return False
+
+
+@cache
+def _form() -> str:
+    """Of the modules that say what is told of a run, and how: a file of another form is written anew."""
+    sources = [Path(__file__), *(Path(str(module.__file__)) for module in (metrics, roles, setup, tables))]
+    text = b"".join(source.read_bytes() for source in sources)
+    return hashlib.sha256(text).hexdigest()[:8]
 
 
 def other_files(folder: Folder) -> dict[str, list[tuple[str, str]]]:

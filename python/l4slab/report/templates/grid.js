@@ -1,7 +1,8 @@
 // The result tables: sorted, filtered, with the columns that are wanted; a row opens its run.
 {
   const holder = document.getElementById("grid");
-  const printed = 200;  // rows on paper at most
+  const experiments = document.getElementById("of-experiment");
+  const printed = 60;  // rows on paper at most
 
   // "> 5", "2..4", "= 3", else a part of the text.
   function matches(wanted, value, row, { number }) {
@@ -20,15 +21,15 @@
   }
 
   // Rows of runs, or of their means over the trials with the least and the most.
-  function rowsOf(table, means) {
+  function rowsOf(table, wanted, means) {
     const run = table.columns.find((column) => column.id === "run");
     if (!means) {
-      return Array.from({ length: table.rows }, (_, row) => Object.fromEntries(
+      return wanted.map((row) => Object.fromEntries(
         table.columns.map((column, place) => [`c${place}`, valueOf(column, row)]).concat([["id", row], ["run", valueOf(run, row)]])));
     }
     const keys = table.columns.filter((column) => column.key && column.id !== "run" && column.id !== "trial");
     const groups = new Map();
-    for (let row = 0; row < table.rows; row++) {
+    for (const row of wanted) {
       const key = JSON.stringify(keys.map((column) => valueOf(column, row)));
       groups.get(key)?.push(row) ?? groups.set(key, [row]);
     }
@@ -62,11 +63,28 @@
     return text;
   }
 
-  function columnsOf(table, means) {
-    return table.columns.map((column, place) => {
+  // Of the factors, those that tell the rows of an experiment apart; of all experiments, one column has the levels.
+  function isShown(table, column, wanted, means) {
+    if (!column.shown || (means && column.id === "trial")) return false;
+    if (!column.key || ["trial", "flow", "cc", "link", "queue"].includes(column.id)) return true;
+    const values = wanted.map((row) => valueOf(column, row));
+    if (experiments.value) return new Set(values).size > 1;
+    return !severalExperiments() || column.id === "experiment";
+  }
+
+  const severalExperiments = () => !experiments.parentElement.hidden && !experiments.value;
+
+  function levelsOf(table) {
+    const factors = table.columns.map((column, place) => [column.title, `c${place}`, column])
+      .filter(([, , column]) => column.key && !["experiment", "trial", "flow", "cc", "link", "queue", "run"].includes(column.id));
+    return (row) => factors.filter(([, field]) => row[field] !== null).map(([title, field]) => `${title} = ${row[field]}`).join(", ");
+  }
+
+  function columnsOf(table, wanted, means) {
+    const columns = table.columns.map((column, place) => {
       const number = !column.levels;
       return {
-        title: column.title, headerTooltip: column.id, field: `c${place}`, visible: column.shown && !(means && column.id === "trial"),
+        title: column.title, headerTooltip: column.id, field: `c${place}`, visible: isShown(table, column, wanted, means),
         headerFilter: "input", headerFilterLiveFilter: true, headerFilterFunc: matches, headerFilterFuncParams: { number },
         headerFilterPlaceholder: number && !column.key ? "> …" : "", sorter: number ? "number" : "alphanum",
         hozAlign: number && !column.key ? "right" : "left", headerHozAlign: number && !column.key ? "right" : "left",
@@ -74,6 +92,14 @@
         minWidth: 70, headerSortTristate: true,
       };
     });
+    if (severalExperiments()) {
+      const levels = levelsOf(table);
+      columns.splice(1, 0, {
+        title: "levels", field: "levels", mutatorData: (_, row) => levels(row), headerFilter: "input", headerFilterFunc: matches,
+        headerFilterFuncParams: { number: false }, sorter: "alphanum", maxInitialWidth: 420, tooltip: true,
+      });
+    }
+    return columns;
   }
 
   let grid = null;
@@ -83,9 +109,15 @@
     const box = document.querySelector("#means input");
     document.getElementById("means").hidden = !several;
     const means = several && box.checked;
+    const experiment = table.columns.find((column) => column.id === "experiment");
+    const wanted = Array.from({ length: table.rows }, (_, row) => row)
+      .filter((row) => !experiments.value || valueOf(experiment, row) === experiments.value);
+    const data = rowsOf(table, wanted, means);
+    const columns = columnsOf(table, wanted, means);
     grid?.destroy();
+    // Only a table of fixed height renders no more rows than are in sight.
     grid = new Tabulator(holder, {
-      data: rowsOf(table, means), columns: columnsOf(table, means), layout: "fitDataFill", maxHeight: "min(40rem, 80vh)",
+      data, columns, layout: "fitDataFill", height: data.length > 15 ? "min(40rem, 80vh)" : false,
       placeholder: "No row passes the filters.", printAsHtml: true, printStyled: false, printRowRange: () => grid.getRows("active").slice(0, printed),
     });
     const count = () => {
@@ -96,24 +128,32 @@
     grid.on("dataFiltered", () => setTimeout(count));
     grid.on("tableBuilt", count);
     grid.on("rowClick", (_, row) => { location.hash = `run=${row.getData().run}`; });
-    chooser(table, means);
+    chooser(table, columns);
     for (const button of document.querySelectorAll("button[data-table]")) {
       button.setAttribute("aria-pressed", String(button.dataset.table === name));
     }
     window.l4slab.order = () => [...new Set(grid.getData("active").map((row) => row.run))];
   }
 
-  function chooser(table, means) {
+  function chooser(table, columns) {
     document.getElementById("columns").replaceChildren(...table.columns.map((column, place) => {
       const box = document.createElement("input");
       box.type = "checkbox";
-      box.checked = column.shown && !(means && column.id === "trial");
+      box.checked = columns.find((one) => one.field === `c${place}`).visible;
       box.addEventListener("change", () => grid.toggleColumn(`c${place}`));
       const label = document.createElement("label");
       label.append(box, ` ${column.title}`);
       label.title = column.id;
       return label;
     }));
+  }
+
+  async function chooseExperiments() {
+    const table = await tableOf(chosen());
+    const { levels } = table.columns.find((column) => column.id === "experiment");
+    if (levels.length < 2) return;
+    experiments.append(...levels.map((name) => new Option(name, name)));
+    experiments.parentElement.hidden = false;
   }
 
   const chosen = () => document.querySelector('button[data-table][aria-pressed="true"]').dataset.table;
@@ -123,13 +163,14 @@
     for (const button of document.querySelectorAll("button[data-table]")) {
       button.addEventListener("click", () => show(button.dataset.table).catch(said));
     }
+    experiments.addEventListener("change", () => show(chosen()).catch(said));
     document.querySelector("#means input").addEventListener("change", () => show(chosen()).catch(said));
     document.getElementById("csv").addEventListener("click", () => grid?.download("csv", `${chosen()}.csv`));
     // A large table is loaded when it comes near.
     new IntersectionObserver((seen, observer) => {
       if (!seen.some((one) => one.isIntersecting)) return;
       observer.disconnect();
-      show(chosen()).catch(said);
+      chooseExperiments().then(() => show(chosen())).catch(said);
     }, { rootMargin: "1000px" }).observe(holder);
   }
 }

@@ -24,9 +24,10 @@ foldButton.addEventListener("click", () => {
   foldButton.textContent = unfold ? "Fold" : "Unfold all";
 });
 
+// On paper everything is unfolded but long tables and files.
 let closed = [];
 addEventListener("beforeprint", () => {
-  closed = folds.filter((details) => !details.open);
+  closed = folds.filter((details) => !details.open && !details.matches(".bulk"));
   closed.forEach((details) => { details.open = true; });
 });
 addEventListener("afterprint", () => closed.forEach((details) => { details.open = false; }));

@@ -1,0 +1,158 @@
+"""The report as a person sees it: Chromium opens it from the disk, at the width of a desk and of a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from l4slab import metrics, spec, sweep
+from l4slab.report import grids, runs, write_report
+from l4slab.store import Store
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium on this machine", allow_module_level=True)
+
+DESK, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+CASES, TRIALS = 500, 2
+FILE = """
+title = "A thousand runs"
+duration = "2s"
+trials = 2
+[link.l]
+rate = "10Mbit"
+qdisc = "pfifo limit {{n}}"
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+[sweep]
+n = [{levels}]
+"""
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a thousand runs, which are files."""
+    place = tmp_path_factory.mktemp("thousand")
+    file = place / "x.toml"
+    file.write_text(FILE.format(levels=", ".join(map(str, range(1, CASES + 1)))))
+    experiment = spec.load(file)
+    plan = sweep.expand(experiment, "sim")
+    labels = [{"experiment": "x", "run": run.id, "trial": run.trial, **run.factors} for run in plan.runs]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "flows": [one | {"flow": "a", "cc": "cubic", "rate_mbps": one["n"] / 50} for one in labels],
+        "links": [one | {"link": "l", "queue": "all", "rate_mbps": one["n"] / 50} for one in labels],
+        "series": [one | {"flow": "a", "time_s": t, "rate_mbps": t + one["n"]} for one in labels for t in (1.0, 2.0)],
+    }
+    order = {"experiment": pl.String, "run": pl.String, "trial": pl.Int64, "n": pl.Int64}
+    with Store(place / "out") as store:
+        store.keep_experiment(experiment)
+        for name, schema in metrics.TABLES.items():
+            store.write(name, pl.DataFrame(rows.get(name, []), schema=order | schema, strict=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
+        patch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)
+        return write_report(place / "out", {"x": plan})
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """`visit(report, viewport, scheme)` opens a page; it must not ask for anything but files, nor fail."""
+    opened, wrong = [], []
+
+    def open_(report: Path, viewport: dict[str, int] = DESK, scheme: str = "light") -> Any:
+        page = browser.new_page(viewport=viewport, color_scheme=scheme)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith(("file:", "blob:")) or wrong.append(asked.url))
+        page.goto(report.as_uri())
+        opened.append(page)
+        return page
+
+    yield open_
+    for page in opened:
+        page.close()
+    assert not wrong
+
+
+def test_the_tables_come_within_a_dozen_screens(thousand: Path, visit: Any) -> None:
+    assert thousand.stat().st_size < 2_000_000
+    for viewport in (DESK, PHONE):
+        page = visit(thousand, viewport)
+        top = page.evaluate("document.getElementById('results').getBoundingClientRect().top + scrollY")
+        assert top < 12 * viewport["height"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_the_contents_list_stays_in_sight_and_is_a_menu_on_a_phone(thousand: Path, visit: Any) -> None:
+    page = visit(thousand)
+    page.get_by_role("navigation").get_by_text("How to reproduce").click()
+    assert page.get_by_role("navigation").get_by_text("Results").is_visible()
+    page = visit(thousand, PHONE)
+    link = page.get_by_role("navigation").get_by_text("Results")
+    assert not link.is_visible()
+    page.get_by_text("Contents").click()
+    link.click()
+    assert page.evaluate("document.getElementById('results').getBoundingClientRect().top") < PHONE["height"] / 2
+
+
+def test_any_run_opens_in_three_clicks(thousand: Path, visit: Any) -> None:
+    page = visit(thousand)
+    page.get_by_role("navigation").get_by_text("Results").click()
+    page.locator(".tabulator-row").first.wait_for()
+    assert page.locator("#shown").inner_text() == f"{CASES} rows"
+    page.locator(".tabulator-header-filter input:visible").first.press_sequentially("= 321")
+    page.wait_for_function("document.getElementById('shown').textContent.startsWith('1 of')")
+    page.locator(".tabulator-row").first.click()
+    page.locator("#charts canvas").first.wait_for()
+    assert page.locator("#run-title").inner_text() == "n = 321"
+    first = page.locator("#run-note").inner_text()
+    page.locator("#trial").select_option(label="2")
+    page.wait_for_function("(first) => document.getElementById('run-note').textContent !== first", arg=first)
+    page.get_by_role("button", name="Close").click()
+    assert not page.locator("#run").is_visible()
+
+
+def test_rows_sort_and_columns_hide(thousand: Path, visit: Any) -> None:
+    page = visit(thousand)
+    page.evaluate("document.getElementById('results').scrollIntoView()")
+    heading = page.locator(".tabulator-col", has_text="rate (Mb/s)")
+    heading.first.wait_for()
+    heading.locator(".tabulator-col-title").click()
+    heading.locator(".tabulator-col-title").click()
+    assert str(CASES) in page.locator(".tabulator-row").first.inner_text()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("rate (Mb/s)", exact=True).uncheck()
+    assert not heading.is_visible()
+
+
+def test_ink_follows_the_page_in_dark_mode_and_on_paper(thousand: Path, visit: Any) -> None:
+    ink = "getComputedStyle(document.querySelector('figure svg text, figure svg use')).fill"
+    colours = [visit(thousand, DESK, scheme).evaluate(ink) for scheme in ("light", "dark")]
+    assert colours[0] != colours[1]
+    page = visit(thousand, DESK, "dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.get_by_role("navigation").is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('main details:not([open]):not(.bulk):not(.columns)').length") == 0
+
+
+def test_a_run_whose_file_is_gone_says_so(thousand: Path, visit: Any) -> None:
+    page = visit(thousand)
+    page.evaluate("location.hash = 'run=ffffffffffffffff'")
+    page.wait_for_function("document.getElementById('run-note').textContent.includes('cannot be opened')")
+    assert "runs/ffffffffffffffff.js is not beside this page" in page.locator("#run-note").inner_text()
