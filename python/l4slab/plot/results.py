@@ -82,9 +82,10 @@ class Plots:
         names = {case.experiment for case in cases}
         of_cases = [one for one in self._results.experiments if one.name in names]
         written = {one.top.get("warmup", "0s") for one in of_cases}
-        if len(written) != 1 or any("warmup" in one.factors or "{" in str(written) for one in of_cases):
+        if len(written) != 1 or any("warmup" in one.factors for one in of_cases):
             return 0.0
-        return TIME.si(written.pop())
+        (warmup,) = written
+        return 0.0 if "{" in warmup else TIME.si(warmup)
 
 
 def _cases(flows: pl.DataFrame) -> list[Case]:
