@@ -220,10 +220,10 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
     }
 
     /// Gives a packet up: the new one, the head, or any other.
-    #[inline]
+    #[inline(always)]
     pub fn drop(&mut self, pkt: P, why: DropReason) {
         self.marks = Marks::default();
-        self.drops.push(Dropped { pkt, why, band: self.band });
+        give_up(self.drops, Dropped { pkt, why, band: self.band });
     }
 
     /// The band that was set last.
@@ -249,4 +249,11 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
     pub fn marks(&self) -> Marks {
         self.marks
     }
+}
+
+/// Apart, so that the packets of the usual way need not be where a call finds them.
+#[cold]
+#[inline(never)]
+fn give_up<P>(drops: &mut Vec<Dropped<P>>, dropped: Dropped<P>) {
+    drops.push(dropped);
 }

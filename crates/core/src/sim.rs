@@ -250,11 +250,11 @@ impl<T: Tap> Simulation<T> {
     /// Sends on what has left an element of the network: to the next one, or to an end.
     fn hand_on(&mut self, n: usize) {
         let (mut departed, mut links, handed_on) = self.network.take_departed(n);
+        links.resize(departed.len(), NOBODY);
         for (place, pkt) in departed.iter_mut().enumerate().skip(handed_on) {
             pkt.hop += 1;
             let group = &self.groups[usize::from(pkt.group)];
             let path = if pkt.is_ack() { &group.back } else { &group.forward };
-            links.push(NOBODY);
             if let Some(next) = path.nodes.get(usize::from(pkt.hop)) {
                 self.network.inbox(*next).push(*pkt);
                 continue;

@@ -8,11 +8,13 @@ type Sample = (u32, u32);
 #[derive(Clone, Copy, Debug)]
 pub struct WindowedMin {
     best: [Sample; 3],
+    /// Before this a sample above all three changes nothing.
+    quiet_until: u32,
 }
 
 impl Default for WindowedMin {
     fn default() -> Self {
-        WindowedMin { best: [(0, u32::MAX); 3] }
+        WindowedMin { best: [(0, u32::MAX); 3], quiet_until: 0 }
     }
 }
 
@@ -23,8 +25,20 @@ impl WindowedMin {
         self.best[0].1
     }
     /// Takes a sample and forgets what is older than `window`.
-    #[inline]
+    #[inline(always)]
     pub fn update(&mut self, window: u32, now: u32, v: u32) {
+        if v <= self.best[2].1 || now >= self.quiet_until {
+            self.take(window, now, v);
+            let [first, second, third] = self.best.map(|(at, _)| at);
+            let age = match (second == first, third == second) {
+                (true, _) => window / 4,
+                (_, true) => window / 2,
+                _ => window,
+            };
+            self.quiet_until = first.saturating_add(age);
+        }
+    }
+    fn take(&mut self, window: u32, now: u32, v: u32) {
         let s = (now, v);
         if v <= self.best[0].1 || now - self.best[2].0 > window {
             self.best = [s; 3];

@@ -176,26 +176,28 @@ impl<P: Pkt> DualPi2<P> {
             *p = (*p).min(MAX_PROB / u32::from(self.config.coupling_factor));
         }
     }
+}
 
+impl DualPi2Config {
     /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332 A.2
     /// `dualpi2_dequeue`; for overload see Section 4.2.3).
     #[inline(always)]
-    fn verdict(&self, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
+    fn verdict(&self, p: u32, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
         // At p' = 0 a roll of Linux still hits once in 2^32; an idle controller that draws no
         // random numbers is worth the difference.
-        if self.p == 0 || backlog < MIN_BACKLOG {
+        if p == 0 || backlog < MIN_BACKLOG {
             return Verdict::Pass;
         }
-        let p_l = u64::from(self.p) * u64::from(self.config.coupling_factor);
+        let p_l = u64::from(p) * u64::from(self.coupling_factor);
         let overload = p_l > u64::from(MAX_PROB);
         let if_hit = |hit, verdict| if hit { verdict } else { Verdict::Pass };
         if band == C {
             // Under overload marks no longer help: whoever is hit is dropped.
             let verdict = if overload { Verdict::Drop } else { Verdict::Signal };
-            if_hit(self.roll_squared(rng), verdict)
+            if_hit(roll_squared(p, rng), verdict)
         } else if !overload {
             if_hit(u64::from(rng.u32()) <= p_l, Verdict::Signal)
-        } else if self.config.drop_on_overload && self.roll_squared(rng) {
+        } else if self.drop_on_overload && roll_squared(p, rng) {
             // L shares the drops of C …
             Verdict::Drop
         } else {
@@ -204,25 +206,21 @@ impl<P: Pkt> DualPi2<P> {
         }
     }
 
-    /// Two independent rolls hit: probability p'^2. One random number holds both.
+    /// Is the head of L, about to leave so many others behind, beyond the step? (RFC 9332 A.1 `laqm`)
     #[inline(always)]
-    fn roll_squared(&self, rng: &mut Rng) -> bool {
-        let random = rng.u64();
-        (random >> 32) as u32 <= self.p && random as u32 <= self.p
-    }
-
-    /// Is the head of L, about to leave, beyond the step? (RFC 9332 A.1 `laqm`)
-    #[inline(always)]
-    fn beyond_step(&mut self, now: Time) -> bool {
-        if self.config.min_qlen_step > 0 && self.apply_step.pop_front() == Some(false) {
-            return false;
-        }
-        let Some(head) = self.queues.l.front() else { return false };
-        match self.config.step_thresh {
+    fn beyond_step<P: Pkt>(&self, head: &P, behind: usize, now: Time) -> bool {
+        match self.step_thresh {
             StepThresh::Time(thresh) => now.since(head.enqueued_at()) > thresh,
-            StepThresh::Packets(thresh) => self.queues.l.len() - 1 > thresh as usize,
+            StepThresh::Packets(thresh) => behind > thresh as usize,
         }
     }
+}
+
+/// Two independent rolls hit: probability p'^2. One random number holds both.
+#[inline(always)]
+fn roll_squared(p: u32, rng: &mut Rng) -> bool {
+    let random = rng.u64();
+    (random >> 32) as u32 <= p && random as u32 <= p
 }
 
 impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
@@ -239,7 +237,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             return cx.drop(pkt, DropReason::Overflow);
         }
         if self.config.drop_enqueue {
-            let verdict = self.verdict(band, self.queues.bytes(), cx.rng);
+            let verdict = self.config.verdict(self.p, band, self.queues.bytes(), cx.rng);
             if verdict.drops(&mut pkt, cx) {
                 return cx.drop(pkt, DropReason::Aqm);
             }
@@ -256,19 +254,23 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     /// Looks at the head in place and moves it once: this is the simulator's hottest spot.
     #[inline(always)]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        let DualPi2 { queues, config, .. } = self;
         loop {
-            let turn = self.scheduler.pick(self.queues.l.is_empty(), self.queues.c.is_empty())?;
+            let turn = self.scheduler.pick(queues.l.is_empty(), queues.c.is_empty())?;
             let band = turn.band;
             cx.band(band);
-            let head = self.queues.of(band).front()?;
-            let len = u64::from(head.frame_len());
-            let verdict = match self.config.drop_enqueue {
-                true => Verdict::Pass,
-                false => self.verdict(band, self.queues.bytes() - len, cx.rng),
-            };
-            let beyond_step = band == L && self.beyond_step(cx.now);
-            let queue = self.queues.of(band);
+            let bytes = queues.bytes();
+            let queue = queues.of(band);
+            let behind = queue.len() - 1;
             let head = queue.front_mut()?;
+            let len = u64::from(head.frame_len());
+            let verdict = match config.drop_enqueue {
+                true => Verdict::Pass,
+                false => config.verdict(self.p, band, bytes - len, cx.rng),
+            };
+            let may_step = band == L
+                && (config.min_qlen_step == 0 || self.apply_step.pop_front() != Some(false));
+            let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
             let dropped =
                 verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
             let pkt = queue.pop()?;

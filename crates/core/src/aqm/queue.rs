@@ -23,9 +23,8 @@ impl<P: Pkt> Queue<P> {
     }
     #[inline(always)]
     pub fn pop(&mut self) -> Option<P> {
-        let pkt = self.packets.pop_front()?;
-        self.bytes -= u64::from(pkt.frame_len());
-        Some(pkt)
+        self.bytes -= u64::from(self.packets.front()?.frame_len());
+        self.packets.pop_front()
     }
     #[inline(always)]
     pub fn front(&self) -> Option<&P> {

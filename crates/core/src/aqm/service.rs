@@ -3,8 +3,6 @@
 //! As under `tc`, the queue is asked for a packet when the bucket has tokens, and the packet leaves at
 //! that instant: serialisation shows as the wait of the next one.
 
-use std::collections::VecDeque;
-
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
 use crate::ecn::Ecn;
 use crate::probe::{Distribution, Range};
@@ -18,10 +16,10 @@ pub trait Carried: Pkt {
     fn counted(&self) -> Option<usize>;
     /// A queue has made it ECT(1): an SCE mark.
     fn is_sce(&self) -> bool;
-    /// It leaves a link at `now`, where it has waited for `sojourn`.
-    fn depart(&mut self, now: Time, sojourn: Span);
-    /// Time in all queues so far.
-    fn queued(&self) -> Span;
+    /// It leaves a link at `now`.
+    fn depart(&mut self, now: Time);
+    /// It has waited for `sojourn`; returns its time in all queues so far.
+    fn add_wait(&mut self, sojourn: Span) -> Span;
 }
 
 /// Default burst (HTB's `burst` and `cburst`), bytes.
@@ -255,36 +253,31 @@ pub struct Window<'a, P> {
 #[derive(Debug)]
 pub struct Arrivals<'a, P> {
     pub packets: &'a [P],
-    /// Of each packet the time since `base`, and below that its place; ascending. The last one belongs to
-    /// none and is later than all.
+    /// Of each packet the time since `base`, and below that its place; ascending.
     pub keys: &'a [u64],
     pub base: Time,
-    pub next: &'a mut usize,
-    /// Come in from another link of a circle while the others wait.
-    pub passing: &'a mut VecDeque<P>,
 }
 
 /// Bits of a key for the packet's place.
 pub const PLACE_BITS: u32 = 24;
 
-impl<P: Carried> Arrivals<'_, P> {
+/// The place that a key names.
+#[inline(always)]
+pub fn place(key: u64) -> usize {
+    key as usize & ((1 << PLACE_BITS) - 1)
+}
+
+impl<'a, P> Arrivals<'a, P> {
+    /// When the next packet arrives.
     #[inline(always)]
     pub fn time(&self) -> Time {
-        let time = Time(self.base.0 + (self.keys[*self.next] >> PLACE_BITS));
-        match self.passing.front() {
-            None => time,
-            Some(p) => time.min(p.enqueued_at()),
-        }
+        self.keys.first().map_or(Time::NEVER, |key| Time(self.base.0 + (key >> PLACE_BITS)))
     }
     #[inline(always)]
-    pub fn take(&mut self) -> P {
-        let key = self.keys[*self.next];
-        let time = Time(self.base.0 + (key >> PLACE_BITS));
-        if self.passing.front().is_some_and(|p| p.enqueued_at() < time) {
-            return self.passing.pop_front().expect("there is one");
-        }
-        *self.next += 1;
-        self.packets[key as usize & ((1 << PLACE_BITS) - 1)].clone()
+    pub fn take(&mut self) -> Option<&'a P> {
+        let (key, rest) = self.keys.split_first()?;
+        self.keys = rest;
+        Some(&self.packets[place(*key)])
     }
 }
 
@@ -293,12 +286,10 @@ impl<P: Carried> Arrivals<'_, P> {
 pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w: &mut Window<P>) {
     let mut now = w.begin;
     let mut arrival = w.arrivals.time();
+    let mut service = s.ready(now);
     let mut limit = s.timer.min(w.until);
     loop {
-        let service =
-            if s.backlog > 0 && !s.holds_back { s.bucket.ready_at().max(now) } else { Time::NEVER };
-        let first = service.min(arrival);
-        if first >= limit {
+        if service.min(arrival) >= limit {
             if s.timer >= w.until {
                 break;
             }
@@ -307,6 +298,7 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w:
             s.holds_back = false;
             s.timer = queue.next_timer();
             limit = s.timer.min(w.until);
+            service = s.ready(now);
         } else if service <= arrival {
             now = service;
             if !s.depart(now, queue, w.departed) {
@@ -314,13 +306,18 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w:
                 s.timer = queue.next_timer();
                 limit = s.timer.min(w.until);
             }
-        } else {
+            service = s.ready(now);
+        } else if let Some(pkt) = w.arrivals.take() {
             now = arrival;
-            s.arrive(now, w.arrivals.take(), queue);
+            s.arrive(now, pkt, queue);
             arrival = w.arrivals.time();
+            if service == Time::NEVER {
+                service = s.ready(now);
+            }
         }
         if !s.drops.is_empty() {
             s.count_drops();
+            service = s.ready(now);
         }
     }
 }
@@ -343,6 +340,13 @@ impl<P: Carried> Service<P> {
         }
     }
 
+    /// When the next packet may leave; never, if there is none or the queue holds it back.
+    #[inline(always)]
+    pub fn ready(&self, now: Time) -> Time {
+        let waits = self.backlog > 0 && !self.holds_back;
+        if waits { self.bucket.ready_at().max(now) } else { Time::NEVER }
+    }
+
     /// What is counted of a packet, and whether it is counted for a group.
     #[inline(always)]
     fn crossing(&mut self, pkt: &P) -> &mut Crossing {
@@ -351,12 +355,12 @@ impl<P: Carried> Service<P> {
     }
 
     #[inline(always)]
-    fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: P, queue: &mut Q) {
-        let crossing = self.crossing(&pkt);
+    fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: &P, queue: &mut Q) {
+        let crossing = self.crossing(pkt);
         crossing.passed.sent += u64::from(crossing.first);
         self.holds_back = false;
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
-        queue.enqueue(pkt, &mut cx);
+        queue.enqueue(pkt.clone(), &mut cx);
         let (band, marks, duplicates) = (cx.current_band(), cx.marks(), cx.duplicates());
         if duplicates > 0 {
             self.copied.extend(cx.take_copied().map(|pkt| (pkt, duplicates)));
@@ -397,7 +401,7 @@ impl<P: Carried> Service<P> {
         let bytes = pkt.frame_len();
         self.bucket.charge(now, bytes);
         let sojourn = now.since(pkt.enqueued_at());
-        pkt.depart(now, sojourn);
+        pkt.depart(now);
         self.backlog -= 1;
         let band = self.first_band + band;
         let b = &mut self.bands[band];
@@ -425,10 +429,11 @@ impl<P: Carried> Service<P> {
     }
 
     /// What is not all of the group's wait, or nobody's.
-    fn record_elsewhere(&mut self, pkt: &P, band: usize, sojourn: Span) {
+    fn record_elsewhere(&mut self, pkt: &mut P, band: usize, sojourn: Span) {
+        let queued = pkt.add_wait(sojourn);
         let crossing = self.crossing(pkt);
         if crossing.last {
-            crossing.total.record(pkt.queued());
+            crossing.total.record(queued);
         }
         let nobody = self.crossings.last_mut().expect("the last one is for what belongs to none");
         nobody.sojourn[band].record(sojourn);

@@ -33,6 +33,26 @@ pub struct ControllerInfo {
     pub ecn: &'static str,
 }
 
+/// Knows what an ACK told. It is put together for each controller apart, so that what this one does not
+/// ask for is not looked up.
+pub trait News {
+    fn ack(&self, w: &Window) -> Ack;
+}
+
+/// What a controller has to say after an ACK.
+pub struct Answer {
+    pub holds_back: bool,
+    pub pacing_rate: Option<u64>,
+}
+
+impl Answer {
+    #[inline(always)]
+    fn to<C: CongestionControl + ?Sized>(cc: &mut C, news: &impl News, w: &mut Window) -> Answer {
+        cc.on_ack(&news.ack(w), w);
+        Answer { holds_back: cc.holds_back(), pacing_rate: cc.pacing_rate() }
+    }
+}
+
 /// Finds a controller and reads its options.
 ///
 /// # Errors
@@ -81,6 +101,17 @@ macro_rules! controllers {
         pub enum Cc {
             $($variant(<$options as Controller>::Made),)*
             Other(Box<dyn CongestionControl>),
+        }
+
+        impl Cc {
+            /// Tells the controller of an ACK.
+            #[inline(always)]
+            pub fn answer(&mut self, news: &impl News, w: &mut Window) -> Answer {
+                match self {
+                    $(Cc::$variant(c) => Answer::to(c, news, w),)*
+                    Cc::Other(c) => Answer::to(&mut **c, news, w),
+                }
+            }
         }
 
         impl CongestionControl for Cc {

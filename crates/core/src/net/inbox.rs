@@ -1,8 +1,6 @@
 //! What has been sent to an element in the network and waits for its time.
 
-use std::collections::VecDeque;
-
-use crate::aqm::service::{Arrivals, PLACE_BITS};
+use crate::aqm::service::{Arrivals, PLACE_BITS, place};
 use crate::packet::Packet;
 use crate::time::Time;
 
@@ -17,9 +15,8 @@ pub struct Inbox {
     keys: Vec<u64>,
     base: Time,
     next: usize,
-    /// The keys are in order, and what comes now passes by them.
+    /// The keys are in order, and what comes now is put between them.
     is_sorted: bool,
-    passing: VecDeque<Packet>,
     /// Not all of the packets come from hosts in the window at hand, so that those that arrive together
     /// may not be in the order of flows.
     pub is_mixed: bool,
@@ -31,10 +28,28 @@ impl Inbox {
     /// From another element.
     pub fn push(&mut self, pkt: Packet) {
         if self.is_sorted {
-            self.passing.push_back(pkt);
+            self.insert(pkt);
         } else {
             self.is_mixed = true;
             self.packets.push(pkt);
+        }
+    }
+
+    /// Puts a packet behind those that arrive at the same time: it comes from another link of a circle.
+    fn insert(&mut self, pkt: Packet) {
+        let (time, place) = (pkt.enqueued_at.0 - self.base.0, self.packets.len());
+        assert!(place < 1 << PLACE_BITS, "too many packets for one window");
+        self.packets.push(pkt);
+        let before = |k: &u64| k >> PLACE_BITS <= time;
+        let at = self.next + self.keys[self.next..].partition_point(before);
+        let key = time << PLACE_BITS | place as u64;
+        if self.next == 0 {
+            self.keys.insert(at, key);
+        } else {
+            // There is room where packets have been taken, and most often it is next to it.
+            self.keys.copy_within(self.next..at, self.next - 1);
+            self.next -= 1;
+            self.keys[at - 1] = key;
         }
     }
 
@@ -57,10 +72,10 @@ impl Inbox {
             2..=FEW_RUNS => merge(&mut self.keys, &mut self.scratch),
             _ => sort(&mut self.keys, &mut self.scratch, &mut self.counts),
         }
-        if self.is_mixed {
+        let are_together = |k: &[u64]| k[0] >> PLACE_BITS == k[1] >> PLACE_BITS;
+        if self.is_mixed && self.keys.windows(2).any(are_together) {
             self.order_ties();
         }
-        self.keys.push(u64::MAX);
     }
 
     /// Those of hosts that arrive together go by flow. An element's packets keep its order, such as that of
@@ -84,33 +99,30 @@ impl Inbox {
 
     /// In a window: when the next packet arrives.
     pub fn next_time(&self) -> Time {
-        let sorted = match self.keys.get(self.next) {
-            Some(key) if *key != u64::MAX => Time(self.base.0 + (key >> PLACE_BITS)),
-            _ => Time::NEVER,
-        };
-        self.passing.front().map_or(sorted, |p| sorted.min(p.enqueued_at))
+        self.arrivals().time()
     }
 
     /// The packets in order.
-    pub fn arrivals(&mut self) -> Arrivals<'_, Packet> {
-        Arrivals {
-            packets: &self.packets,
-            keys: &self.keys,
-            base: self.base,
-            next: &mut self.next,
-            passing: &mut self.passing,
-        }
+    pub fn arrivals(&self) -> Arrivals<'_, Packet> {
+        Arrivals { packets: &self.packets, keys: &self.keys[self.next..], base: self.base }
+    }
+    /// Of which so many are left.
+    pub fn leave(&mut self, left: usize) {
+        self.next = self.keys.len() - left;
     }
 
     /// The next packet that arrives before `until`.
     pub fn take(&mut self, until: Time) -> Option<Packet> {
-        (self.next_time() < until).then(|| self.arrivals().take())
+        if self.next_time() >= until {
+            return None;
+        }
+        let pkt = self.arrivals().take().copied();
+        self.next += 1;
+        pkt
     }
 
     /// The window is over: what has not been taken waits for the next one.
     pub fn close(&mut self) {
-        debug_assert!(self.passing.is_empty());
-        self.keys.pop();
         self.is_sorted = false;
         self.is_mixed = self.next < self.keys.len();
         if self.is_mixed {
@@ -122,11 +134,6 @@ impl Inbox {
         self.keys.clear();
         self.next = 0;
     }
-}
-
-#[inline]
-fn place(key: u64) -> usize {
-    key as usize & ((1 << PLACE_BITS) - 1)
 }
 
 /// Up to so many ascending runs are merged; more are spread over buckets.
@@ -260,6 +267,28 @@ mod tests {
         inbox.sort(Time(0));
         let order: Vec<u32> = std::iter::from_fn(|| inbox.take(Time(9))).map(|p| p.flow).collect();
         assert_eq!(order, [3, 2, 0, 1, 0]);
+    }
+
+    /// What comes from another link of a circle is taken behind what arrives at the same time.
+    #[test]
+    fn what_comes_in_a_window_finds_its_place() {
+        let packet = |flow, at| {
+            let mut p = Packet::new(flow, 0, Flags::UDP, 100, Ecn::NotEct);
+            p.enqueued_at = Time(at);
+            p
+        };
+        let mut inbox = Inbox::default();
+        inbox.packets.extend([packet(0, 5), packet(1, 7), packet(2, 9)]);
+        inbox.sort(Time(0));
+        inbox.push(packet(3, 4));
+        inbox.push(packet(4, 5));
+        let mut order = vec![inbox.take(Time(9)).unwrap().flow];
+        inbox.push(packet(5, 7));
+        inbox.push(packet(6, 5));
+        order.extend(std::iter::from_fn(|| inbox.take(Time(9))).map(|p| p.flow));
+        assert_eq!(order, [3, 0, 4, 6, 1, 5]);
+        inbox.close();
+        assert_eq!(inbox.packets.iter().map(|p| p.flow).collect::<Vec<_>>(), [2]);
     }
 
     /// However many windows there are, packets come by (time, flow, emission).

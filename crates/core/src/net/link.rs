@@ -297,13 +297,14 @@ impl Link {
 
 impl Node for Link {
     fn next(&self) -> Time {
-        let s = &self.service;
-        if s.backlog > 0 && !s.holds_back { s.timer.min(s.bucket.ready_at()) } else { s.timer }
+        self.service.timer.min(self.service.ready(Time::ZERO))
     }
     fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox) {
         let arrivals = inbox.arrivals();
-        let departed = &mut out.packets;
-        self.aqm.run(&mut self.service, &mut Window { begin: now, until, arrivals, departed });
+        let mut window = Window { begin: now, until, arrivals, departed: &mut out.packets };
+        self.aqm.run(&mut self.service, &mut window);
+        let left = window.arrivals.keys.len();
+        inbox.leave(left);
         if !self.service.lost.is_empty() || !self.service.copied.is_empty() {
             self.collect(out);
         }

@@ -70,13 +70,12 @@ impl Carried for Packet {
         self.sce && self.ecn == Ecn::Ect1
     }
     #[inline(always)]
-    fn depart(&mut self, now: Time, sojourn: Span) {
-        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
-        self.queued_ns = self.queued_ns.saturating_add(ns);
+    fn depart(&mut self, now: Time) {
         self.enqueued_at = now;
     }
-    #[inline(always)]
-    fn queued(&self) -> Span {
+    fn add_wait(&mut self, sojourn: Span) -> Span {
+        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
+        self.queued_ns = self.queued_ns.saturating_add(ns);
         Span(u64::from(self.queued_ns))
     }
 }

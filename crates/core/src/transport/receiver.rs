@@ -152,6 +152,8 @@ pub struct Receiver {
     recent: Vec<Block>,
     duplicate: Option<Block>,
     fin: Option<u32>,
+    /// Nothing is missing, repeated or near its end, and no marks are echoed run by run.
+    is_undisturbed: bool,
     /// When everything up to the FIN had arrived.
     pub completed_at: Option<Time>,
     quick: u32,
@@ -203,6 +205,7 @@ impl Receiver {
             recent: Vec::new(),
             duplicate: None,
             fin: None,
+            is_undisturbed: false,
             completed_at: None,
             quick: 0,
             ato: Span::ZERO,
@@ -256,19 +259,8 @@ impl Receiver {
         out.push(reply);
     }
 
-    /// Nothing is missing, repeated or near its end, and the segment is not older than what came before.
-    #[inline(always)]
-    fn is_undisturbed(&self, pkt: &Packet) -> bool {
-        self.ranges.is_empty()
-            && self.recent.is_empty()
-            && self.duplicate.is_none()
-            && self.fin.is_none()
-            && pkt.stamp >= self.echo
-            && self.echo_rule == Echo::UntilCwr
-            && self.support != EcnSupport::Sce
-    }
-
-    /// The next segment while nothing is missing: what [`Self::on_data`] comes down to then.
+    /// The next segment, not older than what came before, while nothing disturbs: what
+    /// [`Self::on_data`] comes down to then.
     #[inline(always)]
     fn on_next(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         self.client_at = Time::NEVER;
@@ -293,6 +285,16 @@ impl Receiver {
     }
 
     fn on_data(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.take_data(now, pkt, out);
+        self.is_undisturbed = self.ranges.is_empty()
+            && self.recent.is_empty()
+            && self.duplicate.is_none()
+            && self.fin.is_none()
+            && self.echo_rule == Echo::UntilCwr
+            && self.support != EcnSupport::Sce;
+    }
+
+    fn take_data(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         self.client_at = Time::NEVER;
         if self.is_unacceptable(pkt) {
             self.refuse(now, pkt, out);
@@ -665,7 +667,11 @@ impl End for Receiver {
     /// A packet of the flow arrives.
     #[inline]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        if pkt.flags == Flags::DATA && pkt.seq == self.next && self.is_undisturbed(pkt) {
+        if self.is_undisturbed
+            && pkt.flags == Flags::DATA
+            && pkt.seq == self.next
+            && pkt.stamp >= self.echo
+        {
             self.on_next(now, pkt, out);
         } else if pkt.flags.has(Flags::DATA) {
             self.on_data(now, pkt, out);

@@ -247,7 +247,7 @@ impl Scoreboard {
     }
 
     /// Records `n` new segments of so many bytes as sent; returns the number of the first.
-    #[inline]
+    #[inline(always)]
     pub fn sent(&mut self, now: Time, payload: u32, n: u32) -> u32 {
         let first = self.nxt;
         while (self.packets_out() + n) as usize > self.ring.len() {
@@ -809,13 +809,18 @@ impl Scoreboard {
         }
     }
 
-    /// Closes the rate sample of an ACK.
+    /// What was sent while the application had no data may all have been delivered.
     #[inline(always)]
-    pub fn rate_sample(&mut self, now: Time, out: &AckOutcome, min_rtt_us: u32) -> RateSample {
+    pub fn update_app_limit(&mut self) {
         let d = &mut self.delivery;
         if d.app_limited_until > 0 && d.segments > d.app_limited_until {
             d.app_limited_until = 0;
         }
+    }
+
+    /// The rate sample of an ACK.
+    #[inline(always)]
+    pub fn rate_sample(&self, now: Time, out: &AckOutcome, min_rtt_us: u32) -> RateSample {
         let Some(p) = &out.newest_prior else {
             return RateSample::default();
         };
@@ -825,7 +830,7 @@ impl Scoreboard {
         // Faster than the smallest RTT: ACK compression or an ambiguous retransmission.
         let void = interval.as_micros() < u64::from(min_rtt_us);
         let sample = RateSample {
-            delivered: d.segments - p.delivered,
+            delivered: self.delivery.segments - p.delivered,
             interval: if void { Span::ZERO } else { interval },
             prior_delivered: p.delivered,
             app_limited: p.has(APP_LIMITED),

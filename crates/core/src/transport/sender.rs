@@ -27,6 +27,8 @@ const UNPACED_START: u32 = 10;
 /// `tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
 const PACING_SLOW_START: u64 = 200;
 const PACING_AVOIDANCE: u64 = 120;
+/// More payload than a run can send, and room to count with it.
+const ENDLESS: u64 = 1 << 62;
 /// What the application writes is queued in chunks of at most this many bytes (Linux
 /// `sk_gso_max_size`: 64 KiB less room for headers).
 const GSO_MAX_BYTES: u64 = 65_536 - 321;
@@ -63,6 +65,13 @@ pub struct SenderConfig {
     pub dscp: u8,
     /// The application sends nothing more from here on; what was sent is still repaired.
     pub stop: Time,
+}
+
+impl SenderConfig {
+    /// What there is to send from the start, bytes.
+    pub(super) fn payload(&self) -> u64 {
+        self.bytes.unwrap_or(if self.stream { 0 } else { ENDLESS })
+    }
 }
 
 /// Where a connection is in its life.
@@ -102,6 +111,68 @@ struct Probe {
 /// The timeout is later than an RTT by 200 ms at least ([`RTO_MIN`]): half of that.
 const PROBE_LATITUDE: Span = Span::from_millis(100);
 
+/// Congestion window validation (RFC 7661 in Linux's form).
+#[derive(Clone, Debug, Default)]
+struct Usage {
+    /// The window limited this round trip.
+    limited: bool,
+    max_out: u32,
+    end: u32,
+}
+
+impl Usage {
+    #[inline(always)]
+    fn update(&mut self, limited: bool, board: &Scoreboard) {
+        let out = board.packets_out();
+        if board.una >= self.end || limited || (!self.limited && out > self.max_out) {
+            *self = Usage { limited, max_out: out, end: board.nxt };
+        }
+    }
+    /// The window, not the application or pacing, is what limits.
+    #[inline(always)]
+    fn is_limited(&self, win: &Window) -> bool {
+        self.limited || (win.in_slow_start() && win.cwnd < 2 * self.max_out)
+    }
+}
+
+/// What a controller may know of the rest of the sender.
+struct View<'a> {
+    board: &'a Scoreboard,
+    rtt: &'a RttEstimator,
+    state: CaState,
+    usage: &'a Usage,
+    stamp: Time,
+    paced: bool,
+    pacing_rate: u64,
+}
+
+impl View<'_> {
+    /// What it is told when there is no ACK at hand.
+    #[inline(always)]
+    fn ack_info(&self, now: Time, win: &Window) -> Ack {
+        Ack {
+            now,
+            delivered: self.board.delivery.segments,
+            delivered_ce: self.board.delivery.ce,
+            srtt8: self.rtt.srtt8(),
+            min_rtt_us: self.rtt.min_us(),
+            snd_una: self.board.una,
+            snd_nxt: self.board.nxt,
+            in_flight: self.board.in_flight(),
+            lost_total: self.board.lost_total,
+            recovering: self.state == CaState::Recovery,
+            repairing: self.state.is_repairing(),
+            next_departure: self.stamp.max(now),
+            cwnd_limited: self.usage.is_limited(win),
+            window_used_up: self.usage.limited,
+            open: self.state == CaState::Open,
+            paced: self.paced,
+            pacing_rate: self.pacing_rate,
+            ..Ack::default()
+        }
+    }
+}
+
 /// Why [`Sender::transmit`] was called.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Push {
@@ -120,8 +191,8 @@ pub struct Sender {
     pub(super) rtt: RttEstimator,
     pub(super) recovery: Recovery,
     // Data.
+    /// Payload not yet sent; of an endless transfer more than a run can send.
     pub(super) bytes_left: u64,
-    endless: bool,
     /// The application writes piece by piece: more may follow what is there.
     stream: Option<Box<Stream>>,
     sent_at: Time,
@@ -149,10 +220,7 @@ pub struct Sender {
     chunk_left: u32,
     /// Segments it has taken from the next one.
     chunk_borrowed: u32,
-    // Congestion window validation (RFC 7661 in Linux's form).
-    window_limited: bool,
-    max_out: u32,
-    usage_end: u32,
+    usage: Usage,
     /// Newest timestamp of the receiver.
     pub(super) ts_recent: Stamp,
     // ECN.
@@ -184,8 +252,7 @@ impl Sender {
             cc,
             rtt: RttEstimator::default(),
             recovery: Recovery::default(),
-            bytes_left: config.bytes.unwrap_or(0),
-            endless: config.bytes.is_none() && !config.stream,
+            bytes_left: config.payload(),
             stream: config.stream.then(Box::default),
             sent_at: Time::ZERO,
             asked: false,
@@ -205,9 +272,7 @@ impl Sender {
             sent_segments: 0,
             chunk_left: 0,
             chunk_borrowed: 0,
-            window_limited: false,
-            max_out: 0,
-            usage_end: 0,
+            usage: Usage::default(),
             ts_recent: Stamp::default(),
             mode: EcnMode::Off,
             data_codepoint: Ecn::NotEct,
@@ -268,7 +333,6 @@ impl Sender {
 
     fn stop(&mut self) {
         self.stop_at = Time::NEVER;
-        self.endless = false;
         self.bytes_left = 0;
         if self.phase != Phase::Established {
             self.phase = Phase::Closed;
@@ -299,7 +363,7 @@ impl Sender {
         third.stamp = now;
         third.tsval = self.ts_recent;
         out.push(third);
-        self.update_pacing_rate();
+        self.update_pacing_rate(self.cc.pacing_rate());
         self.transmit(now, Push::Normal, out);
     }
 
@@ -344,8 +408,9 @@ impl Sender {
             self.win.mss -= ecn::OPTION_LEN;
             self.win.header += ecn::OPTION_LEN;
         }
-        let ack = self.ack_info(now);
-        if let Some(other) = self.cc.on_established(granted, &ack, &mut self.win) {
+        let (view, cc, win) = self.parts();
+        let ack = view.ack_info(now, win);
+        if let Some(other) = cc.on_established(granted, &ack, win) {
             self.cc = Cc::Other(other);
         }
         self.paced = self.cc.pacing_rate().is_some() || self.config.pace_bps.is_some();
@@ -426,7 +491,7 @@ impl Sender {
 
     #[inline]
     pub(super) fn has_data(&self) -> bool {
-        self.endless || self.bytes_left > 0
+        self.bytes_left > 0
     }
 
     /// Segments that still fit into the receiver's window. It counts what it has out of order, too.
@@ -538,7 +603,7 @@ impl Sender {
 
     /// All that is left to send fits into the chunk at the head.
     fn is_last_chunk(&self) -> bool {
-        !self.endless && self.bytes_left <= u64::from(self.chunk_left) * u64::from(self.win.mss)
+        self.bytes_left <= u64::from(self.chunk_left) * u64::from(self.win.mss)
     }
 
     /// Would it be better to wait for the rest of a burst?
@@ -555,10 +620,7 @@ impl Sender {
             return false;
         }
         // The rest of a transfer is all that will ever be sent.
-        if !self.endless
-            && self.stream.is_none()
-            && self.bytes_left <= u64::from(open) * u64::from(self.win.mss)
-        {
+        if self.stream.is_none() && self.bytes_left <= u64::from(open) * u64::from(self.win.mss) {
             return false;
         }
         let Some(oldest) = self.board.head_sent_at() else {
@@ -578,7 +640,7 @@ impl Sender {
         // Most often it is the pacing clock that says no.
         if self.pacing_blocks(now) {
             if self.board.in_flight() >= self.win.cwnd {
-                self.validate_window(true);
+                self.usage.update(true, &self.board);
             }
             return;
         }
@@ -604,7 +666,7 @@ impl Sender {
                 break;
             }
             self.fill_chunk(quota);
-            let many = self.endless || self.bytes_left > u64::from(self.win.mss);
+            let many = self.bytes_left > u64::from(self.win.mss);
             if many && push == Push::Normal && self.should_defer(now, burst) {
                 limited = true;
                 break;
@@ -616,7 +678,7 @@ impl Sender {
         }
         limited |= self.board.in_flight() >= self.win.cwnd;
         if sent > 0 || limited {
-            self.validate_window(limited);
+            self.usage.update(limited, &self.board);
         }
         if sent > 0 {
             self.recovery.count_sent(sent);
@@ -630,7 +692,7 @@ impl Sender {
     fn send_burst(&mut self, now: Time, quota: u32, push: Push, out: &mut Outbox) -> u32 {
         let nothing_out = self.board.packets_out() == 0;
         let mss = u64::from(self.win.mss);
-        let (whole, rest) = match self.endless || self.bytes_left >= u64::from(quota) * mss {
+        let (whole, rest) = match self.bytes_left >= u64::from(quota) * mss {
             true => (quota, 0),
             false => ((self.bytes_left / mss) as u32, (self.bytes_left % mss) as u32),
         };
@@ -641,7 +703,7 @@ impl Sender {
         }
         if rest > 0 && n < quota {
             n += 1;
-            self.send_run(now, rest, 1, n == quota && n > 1, out);
+            self.send_rest(now, rest, n == quota && n > 1, out);
         }
         self.chunk_left = self.chunk_left.saturating_sub(n);
         self.sent_segments = self.sent_segments.saturating_add(n);
@@ -655,6 +717,12 @@ impl Sender {
         n
     }
 
+    /// Sends the end of a transfer, which is not a full segment.
+    #[cold]
+    fn send_rest(&mut self, now: Time, payload: u32, push: bool, out: &mut Outbox) {
+        self.send_run(now, payload, 1, push, out);
+    }
+
     /// Sends segments of one size, and pushes the last one if they are the end of a burst.
     #[inline(always)]
     fn send_run(&mut self, now: Time, payload: u32, n: u32, push: bool, out: &mut Outbox) {
@@ -665,18 +733,16 @@ impl Sender {
             p.bits = TcpBits::CWR;
         }
         p.seq = self.board.sent(now, payload, n);
-        if !self.endless {
-            self.bytes_left -= u64::from(payload) * u64::from(n);
-            if let Some(stream) = &mut self.stream {
-                (p.seq..p.seq + n).for_each(|seq| stream.cut(seq, payload));
-            }
+        self.bytes_left -= u64::from(payload) * u64::from(n);
+        if let Some(stream) = &mut self.stream {
+            (p.seq..p.seq + n).for_each(|seq| stream.cut(seq, payload));
         }
         for _ in 1..n {
             out.push(p);
             p.seq += 1;
             p.bits = plain;
         }
-        if !self.endless && self.bytes_left == 0 && self.stream.is_none() {
+        if self.bytes_left == 0 && self.stream.is_none() {
             p.flags = p.flags.with(Flags::FIN);
         }
         // Linux sets PSH on what it hands down in one piece, so on its last segment.
@@ -741,31 +807,11 @@ impl Sender {
         }
     }
 
-    /// Remembers whether the window limited this round trip.
-    #[inline]
-    fn validate_window(&mut self, limited: bool) {
-        let out = self.board.packets_out();
-        if self.board.una >= self.usage_end
-            || limited
-            || (!self.window_limited && out > self.max_out)
-        {
-            self.window_limited = limited;
-            self.max_out = out;
-            self.usage_end = self.board.nxt;
-        }
-    }
-
-    /// The window, not the application or pacing, is what limits.
-    #[inline]
-    pub(super) fn is_window_limited(&self) -> bool {
-        self.window_limited || (self.win.in_slow_start() && self.win.cwnd < 2 * self.max_out)
-    }
-
     /// The pacing rate after an ACK: the controller's, or Linux's from window and RTT; always
     /// computed (burst size and HyStart use it), enforced only if someone asked for pacing.
-    #[inline]
-    pub(super) fn update_pacing_rate(&mut self) {
-        let rate = match self.cc.pacing_rate() {
+    #[inline(always)]
+    pub(super) fn update_pacing_rate(&mut self, of_controller: Option<u64>) {
+        let rate = match of_controller {
             Some(rate) => rate,
             None => {
                 let percent = if self.win.cwnd < self.win.ssthresh / 2 {
@@ -782,28 +828,19 @@ impl Sender {
         self.pacing_rate = rate.min(self.pace_limit);
     }
 
-    /// What a controller may know when there is no ACK at hand.
-    pub(super) fn ack_info(&self, now: Time) -> Ack {
-        Ack {
-            now,
-            delivered: self.board.delivery.segments,
-            delivered_ce: self.board.delivery.ce,
-            srtt8: self.rtt.srtt8(),
-            min_rtt_us: self.rtt.min_us(),
-            snd_una: self.board.una,
-            snd_nxt: self.board.nxt,
-            in_flight: self.board.in_flight(),
-            lost_total: self.board.lost_total,
-            recovering: self.recovery.state == CaState::Recovery,
-            repairing: self.recovery.state.is_repairing(),
-            next_departure: self.stamp.max(now),
-            cwnd_limited: self.is_window_limited(),
-            window_used_up: self.window_limited,
-            open: self.recovery.state == CaState::Open,
+    /// The controller, with what it may know and what it moves.
+    #[inline(always)]
+    fn parts(&mut self) -> (View<'_>, &mut Cc, &mut Window) {
+        let view = View {
+            board: &self.board,
+            rtt: &self.rtt,
+            state: self.recovery.state,
+            usage: &self.usage,
+            stamp: self.stamp,
             paced: self.paced,
             pacing_rate: self.pacing_rate,
-            ..Ack::default()
-        }
+        };
+        (view, &mut self.cc, &mut self.win)
     }
 
     // --- timers -----------------------------------------------------------------------------

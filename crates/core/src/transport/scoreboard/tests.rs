@@ -562,6 +562,7 @@ impl Connection {
         model.widen(prior_delivered);
         model.delivery.ce += ce;
         board.delivery.ce += ce;
+        board.update_app_limit();
         let sample = board.rate_sample(now, &out, MIN_RTT_US);
         let mut expected = model.sample(now, newest, MIN_RTT_US);
         if !self.histories {

@@ -38,11 +38,11 @@ impl Sender {
         }
         if self.phase == Phase::SynReceived {
             self.establish(now, pkt, self.mode);
-            self.update_pacing_rate();
+            self.update_pacing_rate(self.cc.pacing_rate());
         }
         if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
             self.asked = true;
-            self.bytes_left = self.config.bytes.unwrap_or(0);
+            self.bytes_left = self.config.payload();
             self.transmit(now, Push::Normal, out);
         }
     }

@@ -1,8 +1,9 @@
 //! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
-use super::{Push, Sender, TIMEOUT_MIN, Timer};
-use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE};
+use super::{Push, Sender, TIMEOUT_MIN, Timer, View};
+use crate::cc::registry::{Answer, News};
+use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, TcpBits};
 use crate::sack::Blocks;
@@ -76,6 +77,37 @@ impl Recovery {
 struct Marks {
     ce: u32,
     esce: bool,
+}
+
+/// An ACK, as a controller may want to know it.
+struct Told<'a> {
+    view: View<'a>,
+    now: Time,
+    outcome: &'a AckOutcome,
+    marks: Marks,
+    may_grow: bool,
+    reducing: bool,
+    prior_lost: u64,
+    prior_in_flight: u32,
+}
+
+impl News for Told<'_> {
+    #[inline(always)]
+    fn ack(&self, win: &Window) -> Ack {
+        let Told { view, now, outcome, .. } = self;
+        Ack {
+            acked: outcome.delivered,
+            ce: self.marks.ce,
+            esce: self.marks.esce,
+            rtt_us: outcome.rtt_newest_us,
+            may_grow: self.may_grow,
+            reducing: self.reducing,
+            prior_in_flight: self.prior_in_flight,
+            lost: (view.board.lost_total - self.prior_lost) as u32,
+            rate: view.board.rate_sample(*now, outcome, view.rtt.min_us()),
+            ..view.ack_info(*now, win)
+        }
+    }
 }
 
 /// What to send after an ACK has been digested.
@@ -291,21 +323,13 @@ impl Sender {
         } else {
             outcome.una_advanced
         };
-        let min_rtt_us = self.rtt.min_us();
-        let ack = Ack {
-            acked: outcome.delivered,
-            ce: marks.ce,
-            esce: marks.esce,
-            rtt_us: outcome.rtt_newest_us,
-            may_grow: growth && !reducing,
-            reducing,
-            prior_in_flight,
-            lost: (self.board.lost_total - prior_lost) as u32,
-            rate: self.board.rate_sample(now, outcome, min_rtt_us),
-            ..self.ack_info(now)
-        };
-        self.cc.on_ack(&ack, &mut self.win);
-        if self.cc.holds_back() {
+        self.board.update_app_limit();
+        let may_grow = growth && !reducing;
+        let (view, cc, win) = self.parts();
+        let told =
+            Told { view, now, outcome, marks, may_grow, reducing, prior_lost, prior_in_flight };
+        let Answer { holds_back, pacing_rate } = cc.answer(&told, win);
+        if holds_back {
             let mark = self.board.delivery.segments + self.board.in_flight();
             self.board.delivery.app_limited_until = mark.max(1);
         }
@@ -313,7 +337,7 @@ impl Sender {
             let newly_lost = self.board.lost_total > prior_lost;
             self.reduce(outcome.delivered, newly_lost, outcome.una_advanced);
         }
-        self.update_pacing_rate();
+        self.update_pacing_rate(pacing_rate);
     }
 
     /// Proportional rate reduction: per segment delivered, ssthresh/prior_cwnd segments may leave;
