@@ -24,8 +24,12 @@ from l4slab.cli.terminal import Column
 )
 def report(folder: str, browse: bool, figures: str | None) -> int:
     """Write DIR/report.html again from the results in DIR."""
-    from l4slab import campaign
+    from l4slab import campaign, remote
 
+    if browse and remote.is_url(folder):
+        raise click.UsageError(
+            f"--open shows a folder of this machine, and {folder} is a URL; open its report.html there"
+        )
     terminal.out().print(campaign.report(folder, figures), soft_wrap=True, markup=False)
     if figures is not None:
         terminal.out().print(f"{Path(folder) / 'figures'}", soft_wrap=True, markup=False)
