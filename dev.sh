@@ -7,6 +7,7 @@
 #   ./dev.sh studies [STUDY...]  run studies and write README's table of them
 #   ./dev.sh lint                formatters, linters and type checker, as CI runs them
 #   ./dev.sh wheel               a wheel in dist/, for Linux without Rust (glibc 2.28 or newer)
+#   ./dev.sh docs [--draft]      the documentation site, in results/site; a draft leaves out studies of minutes
 #   ./dev.sh bench               packets per second and instructions per packet
 set -eu
 cd "$(dirname "$0")"
@@ -88,6 +89,15 @@ wheel)
     .venv/bin/python -m pip install --quiet "ziglang>=0.15"
     VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
         .venv/bin/maturin build --release --strip --locked --zig --compatibility manylinux_2_28 --out dist
+    ;;
+docs)
+    setup release docs
+    case ${1:-} in
+    --draft) set -- -t draft ;;
+    "") ;;
+    *) fail "docs takes --draft or nothing, not $1" ;;
+    esac
+    exec .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going "$@" docs results/site
     ;;
 bench)
     exec cargo bench --package l4slab-core --bench simulator -- --instructions

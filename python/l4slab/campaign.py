@@ -158,7 +158,7 @@ def run(
     subset: bool = False,
     captures: bool = True,
 ) -> Results:
-    """Run one or several experiments: files, `Experiment`s, or dicts that have what a file has.
+    """Run one or several experiments: files, objects of the class `Experiment`, or dicts that have what a file has.
 
     With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and
     `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's

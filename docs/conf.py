@@ -1,0 +1,27 @@
+"""The documentation site: `./dev.sh docs` (Sphinx, MyST, Furo)."""
+
+import sys
+from pathlib import Path
+
+import l4slab
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+project = "l4slab"
+author = "the l4slab authors"
+version = release = l4slab.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "laboratory"]
+exclude_patterns = ["_extensions"]
+html_theme = "furo"
+html_title = f"l4slab {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+# The pages are read from a folder as well as from a server, and need no other host.
+html_theme_options = {"footer_icons": []}
+html_copy_source = False
+html_show_copyright = False
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
