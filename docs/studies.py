@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / "docs" / "studies.json"
 BEGIN, END = "<!-- written by ./dev.sh studies -->\n", "<!-- end -->\n"
 # Of a claim, what its verdict and its list follow from; of a file, what no verdict follows from.
-_OF_A_CLAIM = ("id", "kind", "source", "sql")
+_OF_A_CLAIM = ("id", "kind", "expect", "source", "sql")
 _BESIDE_THE_CLAIMS = ("title", "about", "published", "figure", "table", "cause", "bar")
 _HEADINGS = {
     "statement": "its statements: found here",

@@ -48,16 +48,21 @@ class Claim(Table):
     id: str = Field(min_length=1, examples=['"A-smaller-share"'])
     says: str = ""
     source: str = ""
-    kind: Literal["statement", "disputed", "found"] | None = Field(default=None, examples=['"found"'])
+    kind: Literal["statement", "found"] | None = Field(default=None, examples=['"found"'])
+    expect: bool = Field(default=True, examples=["false"])
     beside: str | None = Field(default=None, examples=['"A-smaller-share"'])
     sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])
 
     @property
     def listed(self) -> Kind:
         """The list in which it counts: without a kind, what has a source is a statement of it."""
+        if not self.expect:
+            return "disputed"
         return self.kind or ("statement" if self.source else "claim")
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
+        if not self.expect and self.kind == "found":
+            return "expect", "= false stands in a finding, which is to hold; remove it, or kind"
         if self.beside is not None and self.kind != "found":
             text = f'= {show(self.beside)} stands in a claim that is no finding; add kind = "found", or remove it'
             return "beside", text

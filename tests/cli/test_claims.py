@@ -76,11 +76,11 @@ def test_verdict(tmp_path: Path, sql: str, verdict: str, evidence: dict[str, obj
     [
         ("select true", "", 0),
         ("select false", "", 1),
-        ("select true", 'kind = "disputed"', 1),
-        ("select false", 'kind = "disputed"', 0),
+        ("select true", "expect = false", 1),
+        ("select false", "expect = false", 0),
         ("select null", "", 1),
-        ("select null", 'kind = "disputed"', 1),
-        ("select error('no') is null", 'kind = "disputed"', 1),
+        ("select null", "expect = false", 1),
+        ("select error('no') is null", "expect = false", 1),
     ],
 )
 def test_exit_status_counts_what_was_not_expected(
@@ -98,8 +98,8 @@ def test_three_lists_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFix
         claim("select true", name="said"),
         claim("select false", name="not-found"),
         claim("select null", name="undecided"),
-        claim("select false", 'kind = "disputed"', name="refuted"),
-        claim("select true", 'kind = "disputed"', name="not-refuted"),
+        claim("select false", "expect = false", name="refuted"),
+        claim("select true", "expect = false", name="not-refuted"),
         claim("select true", 'kind = "found"\nbeside = "not-found"', name="instead"),
     ]
     (tmp_path / "x.toml").write_text(BASE + mine + "".join(of_a_study))

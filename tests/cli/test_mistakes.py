@@ -292,9 +292,9 @@ ADDED = {
         "[[claim]]\nid = 'x'\nsql = 'select min(share) > 0 from flows where flow = \"a\"'",
         ['claim "x"', "single quotes, 'a'"],
     ),
-    "claim with expect": (
-        '[[claim]]\nid = "x"\nexpect = false\nsql = "select true"',
-        ["expect = false", '"disputed"'],
+    "finding expected to fail": (
+        '[[claim]]\nid = "x"\nkind = "found"\nexpect = false\nsql = "select true"',
+        ["expect = false", "finding"],
     ),
     "let of an ambiguous name": (
         '[[flow]]\nname = "b"\ncc = "cubic"\nrtt = "20ms"\n[let]\nx = "rtt * 2"',

@@ -47,7 +47,7 @@ def test_a_mark_changes_with_claims_and_runs_alone(readme: ModuleType, tmp_path:
     as_it_is = marked()
     assert as_it_is == readme.mark("fast-lane")
     assert marked(study=text["study.toml"].replace("No evidence", "None") + "# A comment.\n") == as_it_is
-    assert marked(study=text["study.toml"].replace('kind   = "disputed"', "", 1)) != as_it_is
+    assert marked(study=text["study.toml"].replace("expect = false", "", 1)) != as_it_is
     assert marked(A=text["A.toml"].replace("max(share) <= 0.5", "max(share) <= 0.6")) != as_it_is
     assert marked(A=text["A.toml"].replace("seed", "seed ") + "") == as_it_is
     assert marked(A=text["A.toml"].replace("40Mbit", "41Mbit")) != as_it_is

@@ -59,7 +59,7 @@ def test_every_statement_says_where_it_stands() -> None:
 
 
 def test_the_page_itself_gives_every_verdict_that_it_states(page: dict[str, pl.DataFrame]) -> None:
-    stated = {name: "fails" if claim.kind == "disputed" else "holds" for name, claim in CLAIMS.items()}
+    stated = {name: "fails" if claim.listed == "disputed" else "holds" for name, claim in CLAIMS.items()}
     assert verdicts(page) == stated
 
 
@@ -69,7 +69,7 @@ def test_every_claim_has_a_case_that_turns_it() -> None:
 
 @pytest.mark.parametrize("name", TURNS)
 def test_a_claim_turns(name: str, make_tables) -> None:
-    turned = "holds" if CLAIMS[name].kind == "disputed" else "fails"
+    turned = "holds" if CLAIMS[name].listed == "disputed" else "fails"
     assert verdicts(make_tables(TURNS[name]))[name] == turned
 
 

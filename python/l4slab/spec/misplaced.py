@@ -9,7 +9,6 @@ _LINK = "a [link.NAME] has it"
 _FLOW = "a [[flow]] has it"
 _RATE = 'a TCP flow takes what it gets; pace = "5Mbit" caps it, and kind = "cbr" sends at a rate'
 _CC = 'write it as cc = "cubic"'
-_EXPECT = 'a statement that the study disputes has kind = "disputed"'
 
 # By the section, which is the first part of a table's place.
 _INSTEAD = {
@@ -32,7 +31,6 @@ _INSTEAD = {
         **dict.fromkeys(("n", "number", "flows"), "write the number of such flows as count = 2"),
     },
     "claim": {
-        "expect": _EXPECT,
         **dict.fromkeys(("expr", "when", "condition", "query"), "write the query as sql"),
     },
 }
