@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from rich.console import Console
 
-from l4slab import bars, claims, executors, figures, published, references, remote, sweep
+from l4slab import bars, claims, executors, figures, metrics, published, references, remote, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
@@ -248,8 +247,9 @@ def _finish(store: Store, plans: list[Plan]) -> list[str]:
     from l4slab.report import write_report
 
     unused = store.consolidate(plans)
-    tables: dict[str, Any] = {name: pq.read_table(store.folder / f"{name}.parquet") for name in ("flows", "links")}
-    tables |= {name: ds.dataset(store.folder / f"{name}.parquet") for name in ("series", "transfers")}
+    # `flows` and `links` are small and read by nearly every query.
+    tables: dict[str, Any] = {name: ds.dataset(store.folder / f"{name}.parquet") for name in metrics.TABLES}
+    tables |= {name: tables[name].to_table() for name in ("flows", "links")}
     experiments = [plan.experiment for plan in plans]
     store.write("claims", claims.evaluate(experiments, tables))
     store.write("published", published.evaluate(experiments, tables))

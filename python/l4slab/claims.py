@@ -2,9 +2,9 @@
 
 What a study says, what it disputes and what is found here besides are three lists (`Kind`): `tally` counts each.
 
-In a claim, `flows`, `links`, `series` and `transfers` are the rows of the experiment it stands in; `all_flows`,
-`all_links`, `all_series` and `all_transfers` those of every experiment in the results folder. In a study file, both are
-the latter.
+In a claim, `flows`, `links` and the other tables of `metrics.TABLES` are the rows of the experiment it stands in;
+`all_flows`, `all_links` and so on those of every experiment in the results folder. In a study file, both are the
+latter.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
-    """Make `flows`, `links`, `series` and `transfers` the rows that a claim of this file is about."""
+    """Make `flows`, `links` and the other tables the rows that a claim of this file is about."""
     name = experiment.name.replace("'", "''")
     rows = "true" if experiment.is_study else f"experiment = '{name}'"
     for table in metrics.TABLES:
@@ -208,7 +208,7 @@ def select(
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
     """A row per claim with its verdict and evidence (see `metrics.CLAIMS`).
 
-    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets.
+    `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
     """
     rows = []
     with connect_to(tables) as connection:

@@ -1,6 +1,6 @@
 """The figures that a study draws: what each shows is a query over the result tables, how it looks is its kind.
 
-In its SQL, `flows`, `links`, `series` and `transfers` are what they are in a claim (`l4slab.claims`). The query gives
+In its SQL, `flows`, `links` and the other tables are what they are in a claim (`l4slab.claims`). The query gives
 a row per mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be left out.
 With a column `published`, and `error` for how exactly it could be read, the published values stand in the figure, too;
 a file of them named by `reference` is the table `reference` (`l4slab.references`).
@@ -88,7 +88,7 @@ def draw(
 ) -> Iterator[tuple[Figure, Drawing | None]]:
     """Every figure with its drawing, None where there is nothing to draw.
 
-    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets.
+    `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
     """
     with connect_to(tables) as connection:
         for experiment in experiments:

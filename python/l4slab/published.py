@@ -2,7 +2,7 @@
 
 A `[[published]]` table with `value` gives one figure. What it is compared with comes from `sql`, whose first column
 has a number per trial (or a single one), or from `flow` and `column`, short for
-`select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links`, `series` and `transfers` are what they are
+`select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links` and the other tables are what they are
 in a claim (`l4slab.claims`).
 
 A `[[published]]` table with `reference` names a CSV file of published figures beside the experiment file
@@ -99,7 +99,7 @@ def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, fi
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
     """A row per published figure with what is measured (see `metrics.PUBLISHED`).
 
-    `tables` are `flows`, `links`, `series` and `transfers` of all experiments, as Arrow tables or datasets.
+    `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
     """
     rows: list[dict[str, Any]] = []
     with connect_to(tables) as connection:

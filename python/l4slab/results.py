@@ -71,6 +71,11 @@ class Results:
         return self._table("transfers")
 
     @cached_property
+    def histograms(self) -> pl.DataFrame:
+        """A row per run, distribution and bin that is not empty."""
+        return self._table("histograms")
+
+    @cached_property
     def claims(self) -> pl.DataFrame:
         """A row per claim with its verdict."""
         return self._table("claims")

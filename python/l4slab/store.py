@@ -4,7 +4,7 @@
     DIR/parts/*.parquet        the finished runs
     DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs), and the
                                tables of published figures that they name
-    DIR/{flows,links,series,transfers}.parquet, {claims,published}.parquet, report.html: what follows from those
+    DIR/TABLE.parquet          (`metrics.TABLES`), {claims,published}.parquet, report.html: what follows from those
     DIR/captures/RUN/          packet captures, where the experiment file asks for them
 
 A part has a row for each of its runs: the id, and each table as an Arrow stream. It is written to the side, synced and
@@ -52,7 +52,7 @@ from l4slab.spec import Experiment
 from l4slab.sweep import Plan, Run
 
 # flows last: who sees them sees the others.
-ORDER = ("links", "series", "transfers", "flows")
+ORDER = (*(name for name in metrics.TABLES if name != "flows"), "flows")
 # Runs per row group: some 10 MB, so that memory does not grow with the campaign.
 _CHUNK = 64
 # Parts of one level are merged into one of the next when there are this many, so that opening never reads thousands.

@@ -53,6 +53,7 @@ def recording(value: float) -> Recording:
         metrics.table_of("links", [{"link": "bottleneck", "queue": "all", "rate_mbps": value}]),
         metrics.table_of("series", of_flows + of_queue),
         metrics.table_of("transfers", []),
+        metrics.table_of("histograms", []),
     )
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from l4slab.engines.linux import lab, recording
+from l4slab.engines.sim import SimEngine
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
 
@@ -284,6 +286,30 @@ def test_empty_tables_have_the_columns_of_full_ones(describe: Describe, left: An
     assert full.flows.schema == empty.flows.schema
     assert full.links.schema == empty.links.schema
     assert full.series.schema == empty.series.schema
+    assert full.histograms.schema == empty.histograms.schema
+
+
+def test_histograms_hold_what_the_percentiles_come_from(describe: Describe, left: Any) -> None:
+    packets = [packet(1000 + n, 1000 + n + 0.05 * n, id=n) for n in range(100)]
+    tables = recording.tables(left(describe(ONE_LINK + CUBIC), [packets], [sample(n) for n in range(1, 5)]))
+    rows = {
+        (row["quantity"], row["flow"], row["queue"]): row["count"]
+        for row in tables.histograms.group_by("quantity", "flow", "queue").sum().iter_rows(named=True)
+    }
+    assert rows == {("rtt_ms", "a", None): 3, ("sojourn_ms", "a", None): 100, ("sojourn_ms", None, "all"): 100}
+    median = tables.flows["sojourn_ms_p50"][0]
+    inside = tables.histograms.filter(pl.col("low_ms") <= median, pl.col("high_ms") > median, flow="a")
+    assert inside["quantity"].to_list() == ["sojourn_ms"]
+
+
+def test_bins_have_the_edges_of_the_simulator(describe: Describe) -> None:
+    """Whatever lies in a bin of the core lies in the same one here."""
+    told = SimEngine().execute(json.dumps(describe(ONE_LINK + CUBIC, duration='"20s"'))).histograms
+    assert len(told) > 100
+    for edge in ("low_ms", "high_ms"):
+        ns = (told[edge] * 1e6).round().cast(pl.Int64).to_numpy() - (edge == "high_ms")
+        mine = {(row["low_ms"], row["high_ms"]) for row in recording.bins(ns)}
+        assert mine == set(told.select("low_ms", "high_ms").iter_rows())
 
 
 def full_queue(count: int = 40) -> list[tuple[Any, ...]]:

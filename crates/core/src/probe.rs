@@ -6,13 +6,13 @@ use crate::time::{Span, Time};
 /// Bins are 1.024 us wide, and above 2.1 ms a 1024th to a 2048th of the time.
 const UNIT_SHIFT: u32 = 10;
 const BINS_PER_OCTAVE: u64 = 1 << 10;
-/// The last bin begins at 137 s and takes all that is longer.
-const BINS: usize = 18 * BINS_PER_OCTAVE as usize;
+/// Those of the results: 1.024 us, and above 131 us a 64th to a 128th of the time.
+const TOLD_PER_OCTAVE: u64 = 1 << 6;
 
 /// Distribution of a time: exact mean and maximum, percentiles within 0.1 % (1.024 us at the least).
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// Empty until there is something to count.
+    /// Whole octaves, up to that of the longest time.
     bins: Vec<u32>,
     sum_ns: u64,
     max: Span,
@@ -33,17 +33,14 @@ impl Distribution {
     }
     #[cold]
     fn extend(&mut self, bin: usize) {
-        self.bins.resize(BINS, 0);
-        self.bins[bin.min(BINS - 1)] += 1;
+        self.bins.resize((bin + 1).next_multiple_of(BINS_PER_OCTAVE as usize), 0);
+        self.bins[bin] += 1;
     }
     pub fn merge(&mut self, other: &Distribution) {
         self.sum_ns += other.sum_ns;
         self.max = self.max.max(other.max);
-        if self.bins.is_empty() {
-            self.bins.clone_from(&other.bins);
-        } else {
-            self.bins.iter_mut().zip(&other.bins).for_each(|(a, b)| *a += b);
-        }
+        self.bins.resize(self.bins.len().max(other.bins.len()), 0);
+        self.bins.iter_mut().zip(&other.bins).for_each(|(a, b)| *a += b);
     }
     pub fn count(&self) -> u64 {
         self.bins.iter().map(|&n| u64::from(n)).sum()
@@ -60,18 +57,46 @@ impl Distribution {
         let bin = self.bins.iter().position(|&n| {
             seen += u64::from(n);
             seen >= rank
-        })? as u64;
-        if bin == BINS as u64 - 1 {
-            return self.max_ms();
-        }
-        let octave = (bin / BINS_PER_OCTAVE).saturating_sub(1);
-        let end = (bin - octave * BINS_PER_OCTAVE + 1) << octave << UNIT_SHIFT;
+        })?;
+        let end = units_of(bin).end << UNIT_SHIFT;
         // No value was above the maximum.
         Some(Span(end - 1).min(self.max).as_millis_f64())
+    }
+    /// How many times lie in each bin of the results, in ascending order and without the empty ones.
+    /// The edges are the same for all distributions, so those of several runs add up.
+    pub fn bins(&self) -> Vec<Bin> {
+        let mut told: Vec<Bin> = Vec::new();
+        for (bin, &n) in self.bins.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let units = units_of(bin).start;
+            let octave = (units | TOLD_PER_OCTAVE).ilog2() - TOLD_PER_OCTAVE.ilog2();
+            let low = units >> octave << octave;
+            let (low, high) = (Span(low << UNIT_SHIFT), Span((low + (1 << octave)) << UNIT_SHIFT));
+            match told.last_mut().filter(|last| last.low == low) {
+                Some(last) => last.count += u64::from(n),
+                None => told.push(Bin { low, high, count: u64::from(n) }),
+            }
+        }
+        told
     }
     pub fn max_ms(&self) -> Option<f64> {
         (!self.bins.is_empty()).then(|| self.max.as_millis_f64())
     }
+}
+
+/// The times in a bin, in units of 1.024 us.
+fn units_of(bin: usize) -> std::ops::Range<u64> {
+    let bin = bin as u64;
+    let octave = (bin / BINS_PER_OCTAVE).saturating_sub(1);
+    let place = bin - octave * BINS_PER_OCTAVE;
+    place << octave..(place + 1) << octave
+}
+
+/// How many of a distribution's times lie from `low` up to `high`, exclusively.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Bin {
+    pub low: Span,
+    pub high: Span,
+    pub count: u64,
 }
 
 /// The shortest and the longest of some times; of none, they are the wrong way round.
@@ -254,6 +279,27 @@ mod tests {
         long.record(Span::from_secs(1000));
         assert_eq!((long.quantile_ms(0.5), long.max_ms()), (Some(1e6), Some(1e6)));
         assert_eq!(Distribution::default().quantile_ms(0.5), None);
+    }
+
+    /// The bins of the results hold every value, between their edges, and are as narrow as the docs say.
+    #[test]
+    fn bins_partition_the_values() {
+        let mut rng = crate::rng::Rng::stream(1, "bins", 0);
+        let mut d = Distribution::default();
+        let mut values: Vec<u64> = (0..20_000)
+            .map(|i| rng.below(1_000 << (i % 30)) + 5_000_000_000_000 * (i / 19_999))
+            .collect();
+        values.iter().for_each(|&v| d.record(Span(v)));
+        values.sort_unstable();
+        let bins = d.bins();
+        for b in &bins {
+            let inside = values.iter().filter(|v| (b.low.0..b.high.0).contains(v)).count();
+            assert_eq!(inside as u64, b.count);
+            assert!(b.high.0 - b.low.0 == 1024 || (b.high.0 - b.low.0) * 64 <= b.low.0);
+        }
+        assert_eq!(bins.iter().map(|b| b.count).sum::<u64>(), 20_000);
+        assert!(bins.windows(2).all(|b| b[0].high <= b[1].low));
+        assert_eq!(Distribution::default().bins(), []);
     }
 
     #[test]

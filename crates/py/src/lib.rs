@@ -7,6 +7,7 @@ use l4slab_core::cc::registry as controllers;
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
+use l4slab_core::sim::recording::Histogram;
 use l4slab_core::time::Span;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
@@ -25,7 +26,8 @@ fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py,
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
-/// {column: [value…]}, "transfers": {column: [value…]}, "delivered_packets": n}`. A
+/// {column: [value…]}, "transfers": {column: [value…]}, "histograms": {column: [value…]},
+/// "delivered_packets": n}`. A
 /// ValueError says in one sentence what is wrong with the run. With a folder `captures` each packet is
 /// written down there, in files that call the run `title`; an OSError says what the file system
 /// refused. Other Python threads go on meanwhile.
@@ -53,6 +55,7 @@ fn simulate<'py>(
     let r = &recording;
     d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
     d.set_item("transfers", transfers(py, &r.transfers, &r.flow_names)?)?;
+    d.set_item("histograms", histograms(py, &r.histograms, &r.flow_names, &r.link_names)?)?;
     d.set_item("delivered_packets", recording.delivered_packets)?;
     Ok(d)
 }
@@ -93,6 +96,26 @@ fn transfers<'py>(
     d.set_item("response_ms", PyList::new(py, rows.iter().map(|t| ms(t.response)))?)?;
     d.set_item("ideal_ms", PyList::new(py, rows.iter().map(|t| ms(t.ideal)))?)?;
     d.set_item("retransmits", PyList::new(py, rows.iter().map(|t| t.retransmits))?)?;
+    Ok(d)
+}
+
+/// A row per bin.
+fn histograms<'py>(
+    py: Python<'py>,
+    all: &[Histogram],
+    flows: &[String],
+    links: &[String],
+) -> PyResult<Bound<'py, PyDict>> {
+    let rows = || all.iter().flat_map(|h| h.bins.iter().map(move |bin| (h, bin)));
+    let name = |names: &[String], i: Option<usize>| names.get(i?).cloned();
+    let d = PyDict::new(py);
+    d.set_item("quantity", rows().map(|(h, _)| h.quantity).collect::<Vec<_>>())?;
+    d.set_item("flow", rows().map(|(h, _)| name(flows, h.flow)).collect::<Vec<_>>())?;
+    d.set_item("link", rows().map(|(h, _)| name(links, h.link)).collect::<Vec<_>>())?;
+    d.set_item("queue", rows().map(|(h, _)| h.queue).collect::<Vec<_>>())?;
+    d.set_item("low_ms", rows().map(|(_, bin)| bin.low.as_millis_f64()).collect::<Vec<_>>())?;
+    d.set_item("high_ms", rows().map(|(_, bin)| bin.high.as_millis_f64()).collect::<Vec<_>>())?;
+    d.set_item("count", rows().map(|(_, bin)| bin.count).collect::<Vec<_>>())?;
     Ok(d)
 }
 

@@ -32,6 +32,7 @@ class Recording:
     links: pl.DataFrame
     series: pl.DataFrame
     transfers: pl.DataFrame
+    histograms: pl.DataFrame
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class Folder:
     def arrow(self) -> dict[str, pa.Table | ds.Dataset]:
         """The result tables for queries."""
         tables: dict[str, pa.Table | ds.Dataset] = {"flows": self.flows.to_arrow(), "links": self.links.to_arrow()}
-        for name in ("series", "transfers"):
+        for name in metrics.TABLES.keys() - tables.keys():
             file = self.folder / f"{name}.parquet"
             empty = pl.DataFrame(schema=metrics.TABLES[name])
             tables[name] = ds.dataset(file) if file.is_file() else empty.to_arrow()

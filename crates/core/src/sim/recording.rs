@@ -9,7 +9,9 @@ use crate::aqm::service::Passed;
 use crate::element::common_mode;
 use crate::net::link::{Link, QueueReport, QueueSample};
 use crate::net::tap::Tap;
-use crate::probe::{Distribution, Gauges, SenderState, Series, Totals, Transfer, TransferKind};
+use crate::probe::{
+    Bin, Distribution, Gauges, SenderState, Series, Totals, Transfer, TransferKind,
+};
 use crate::scenario::FlowSpec;
 use crate::time::Span;
 
@@ -21,6 +23,7 @@ pub struct Recording {
     pub series: Series,
     /// In order of their start.
     pub transfers: Vec<Transfer>,
+    pub histograms: Vec<Histogram>,
     pub flow_names: Vec<String>,
     pub link_names: Vec<String>,
     /// Packets delivered to receivers over the whole run.
@@ -87,6 +90,17 @@ pub struct LinkRow {
     pub sce_pct: Option<f64>,
     pub drop_pct: Option<f64>,
     pub backlog_packets_max: u64,
+}
+
+/// The distribution behind the percentiles of a row: of a flow group, or of a queue of a link.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// What the columns of its percentiles begin with.
+    pub quantity: &'static str,
+    pub flow: Option<usize>,
+    pub link: Option<usize>,
+    pub queue: Option<&'static str>,
+    pub bins: Vec<Bin>,
 }
 
 fn percent(part: u64, whole: u64) -> Option<f64> {
@@ -276,19 +290,45 @@ pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
     let mut transfers = Vec::new();
     sim.seats.iter_mut().for_each(|seat| seat.flow.transfers(&mut transfers));
     transfers.sort_by_key(|t| (t.start, t.group, t.bytes));
-    let mut flows: Vec<FlowRow> =
-        (0..sim.groups.len()).map(|i| flow_row(&sim, i, &transfers, seconds)).collect();
+    let times: Vec<Times> = (0..sim.groups.len()).map(|i| times(&sim, i, &transfers)).collect();
+    let rows = times.iter().enumerate().map(|(i, times)| flow_row(&sim, i, times, seconds));
+    let mut flows: Vec<FlowRow> = rows.collect();
     let total: f64 = flows.iter().map(|f| f.goodput_mbps).sum();
     if total > 0.0 {
         for f in &mut flows {
             f.share = Some(f.goodput_mbps / total);
         }
     }
+    let mut histograms = Vec::new();
+    for (i, times) in times.iter().enumerate() {
+        let of_flow = |(quantity, distribution): (_, &Distribution)| Histogram {
+            quantity,
+            flow: Some(i),
+            link: None,
+            queue: None,
+            bins: distribution.bins(),
+        };
+        let quantities = [
+            ("rtt_ms", &sim.groups[i].srtt),
+            ("sojourn_ms", &times.sojourn),
+            ("completion_ms", &times.completion),
+            ("view_ms", &times.view),
+        ];
+        histograms.extend(quantities.map(of_flow));
+    }
     let mut links = Vec::new();
     for i in 0..sim.network.links().count() {
         let link = sim.network.link_mut(i);
-        let reports = link.report(sim.end);
-        links.extend(reports.iter().map(|queue| link_row(&link.name, queue)));
+        for queue in link.report(sim.end) {
+            links.push(link_row(&link.name, &queue));
+            histograms.push(Histogram {
+                quantity: "sojourn_ms",
+                flow: None,
+                link: Some(i),
+                queue: Some(queue.name),
+                bins: queue.sojourn.bins(),
+            });
+        }
     }
     Recording {
         flows,
@@ -297,20 +337,21 @@ pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
         link_names: sim.network.links().map(|l| l.name.clone()).collect(),
         series: sim.series,
         transfers,
+        histograms,
         delivered_packets: sim.delivered_packets,
     }
 }
 
-fn flow_row<T: Tap>(
-    sim: &Simulation<T>,
-    i: usize,
-    transfers: &[Transfer],
-    seconds: f64,
-) -> FlowRow {
-    let (g, counted) = (&sim.groups[i], sim.counted(i));
-    let packets = counted.packets - g.base.packets;
-    let acked = counted.totals.acked_bytes - g.base.totals.acked_bytes;
-    let sojourn = sim.network.link(g.first_and_last.1).and_then(|link| link.sojourn(i));
+/// Of a flow group over the measured interval.
+struct Times {
+    /// Of each packet in the queues.
+    sojourn: Distribution,
+    completion: Distribution,
+    view: Distribution,
+}
+
+fn times<T: Tap>(sim: &Simulation<T>, i: usize, transfers: &[Transfer]) -> Times {
+    let sojourn = sim.network.link(sim.groups[i].first_and_last.1).and_then(|link| link.sojourn(i));
     let sojourn = sojourn.expect("the last link of the group's path");
     let (mut completion, mut view) = (Distribution::default(), Distribution::default());
     // What began in the warm-up does not count, but for flows with an end: many a run is such a flow.
@@ -321,6 +362,14 @@ fn flow_row<T: Tap>(
             _ => completion.record(t.completion),
         }
     }
+    Times { sojourn, completion, view }
+}
+
+fn flow_row<T: Tap>(sim: &Simulation<T>, i: usize, times: &Times, seconds: f64) -> FlowRow {
+    let (g, counted) = (&sim.groups[i], sim.counted(i));
+    let packets = counted.packets - g.base.packets;
+    let acked = counted.totals.acked_bytes - g.base.totals.acked_bytes;
+    let Times { sojourn, completion, view } = times;
     let flows = || sim.seats[g.seats.clone()].iter().map(|seat| &seat.flow);
     FlowRow {
         flow: g.name.clone(),

@@ -38,6 +38,7 @@ PAYLOAD, BACKWARD = 1, 2
 NEVER = 0  # out_ns of a packet that did not leave
 _FOR_EVER = 1 << 62
 ECT1, CE = 1, 3
+_NOTHING = np.empty(0, np.int64)
 ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
 ECN_MODES = ("off", "classic", "accecn", "pending")
 UDP_HEADERS = 42
@@ -292,7 +293,7 @@ def parse_counters(text: str) -> dict[str, dict[str, int]]:
 
 
 def tables(observed: Observed) -> Recording:
-    """The three result tables."""
+    """The result tables."""
     flows = [_flow_row(observed, flow) for flow in observed.lab.flows]
     total = sum(row["goodput_mbps"] for row in flows)
     for row in flows:
@@ -303,12 +304,14 @@ def tables(observed: Observed) -> Recording:
         _frame(links, LINKS),
         _frame(_series(observed), SERIES),
         _frame(_transfers(observed), metrics.TRANSFERS),
+        _frame(_histograms(observed), metrics.HISTOGRAMS),
     )
 
 
 def empty_tables() -> Recording:
     """The tables without rows."""
-    return Recording(_frame([], FLOWS), _frame([], LINKS), _frame([], SERIES), _frame([], metrics.TRANSFERS))
+    schemas = metrics.TABLES | {"flows": FLOWS, "links": LINKS, "series": SERIES}
+    return Recording(**{name: _frame([], schema) for name, schema in schemas.items()})
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], schema: metrics.Schema) -> pl.DataFrame:
@@ -355,10 +358,7 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
     run, spec = observed.run, flow.spec
     seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
     path = observed.path(flow)
-    delivered = _delivered(path, flow)
-    delivered = delivered.filter(
-        pl.col("out_ns").is_between(run["warmup_ns"], run["duration_ns"]),
-    )
+    delivered = _measured(observed, flow)
     first = _payload_of(path[0], flow)
     sent = int(_window(observed, path[0].packets["in_ns"][first]).sum())
     dropped = 0
@@ -387,15 +387,29 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
     samples = observed.of_flow(flow)
     row["goodput_mbps"] = _gained(observed, samples, "bytes_acked") * 8e-6 / seconds
     row["retransmits"] = _gained(observed, samples, "retrans")
-    counted = samples[_active(samples) & (samples["t_ns"] > run["warmup_ns"])]
-    counted = counted[counted["t_ns"] % run["sample_ns"] == 0]
-    row |= _distribution(counted["srtt_us"], "rtt_ms", 1e-3)
+    row |= _distribution(_smoothed_rtts(observed, flow), "rtt_ms", 1e-3)
     modes = samples[samples["state"] != 2]["ecn_mode"]
     row["ecn_mode"] = ECN_MODES[int(modes[-1])] if len(modes) else None
     times = [end - start for start, end in _completed(observed, flow)]
     row["transfers"] = len(times)
     finished = _distribution(np.array(times), "completion_ms", 1e-6)
     return row | {name: value for name, value in finished.items() if not name.endswith("mean")}
+
+
+def _measured(observed: Observed, flow: Flow) -> pl.DataFrame:
+    """Of `_delivered`, what left within the measured interval."""
+    run = observed.run
+    return _delivered(observed.path(flow), flow).filter(
+        pl.col("out_ns").is_between(run["warmup_ns"], run["duration_ns"])
+    )
+
+
+def _smoothed_rtts(observed: Observed, flow: Flow) -> Array:
+    """The smoothed RTT of each connection at each sample of the measured interval, us."""
+    samples = observed.of_flow(flow)
+    counted = samples[_active(samples) & (samples["t_ns"] > observed.run["warmup_ns"])]
+    rtts: Array = counted["srtt_us"][counted["t_ns"] % observed.run["sample_ns"] == 0]
+    return rtts
 
 
 def _completed(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
@@ -420,6 +434,36 @@ def _transfers(observed: Observed) -> list[dict[str, Any]]:
         for start, end in _completed(observed, flow)
     ]
     return sorted(rows, key=lambda row: (row["start_s"], row["flow"]))
+
+
+def _histograms(observed: Observed) -> list[dict[str, Any]]:
+    """A row per distribution and bin: of the flows, then of the queues."""
+    rows = []
+    for flow in observed.lab.flows:
+        times = [end - start for start, end in _completed(observed, flow)]
+        found = {
+            "rtt_ms": _smoothed_rtts(observed, flow).astype(np.int64) * 1000 if flow.is_tcp else _NOTHING,
+            "sojourn_ms": _measured(observed, flow)["queued_ns"].to_numpy(),
+            "completion_ms": np.array(times, np.int64),
+        }
+        name = flow.spec["name"]
+        rows += [{"quantity": quantity, "flow": name} | one for quantity, ns in found.items() for one in bins(ns)]
+    for link in observed.links:
+        for queue, which in _queues(observed, link).items():
+            of_queue = {"quantity": "sojourn_ms", "link": link.name, "queue": queue}
+            rows += [of_queue | one for one in bins(link.sojourn_ns[_sent(observed, link, which)])]
+    return rows
+
+
+def bins(ns: Array) -> list[dict[str, Any]]:
+    """How many times lie in each bin that is not empty, as the simulator's core has them (`metrics.HISTOGRAMS`)."""
+    units = ns >> 10
+    # frexp gives the number of binary digits.
+    octave = np.maximum(np.frexp(units.astype(np.float64))[1] - 7, 0)
+    low, first, count = np.unique(units >> octave << octave, return_index=True, return_counts=True)
+    high = low + (1 << octave[first].astype(np.int64))
+    edges = (((edge << 10).astype(np.float64) * 1e-6).tolist() for edge in (low, high))
+    return [{"low_ms": a, "high_ms": b, "count": n} for a, b, n in zip(*edges, count.tolist(), strict=True)]
 
 
 def _payload_of(link: Link, flow: Flow) -> Array:
@@ -456,13 +500,26 @@ def _delivered(path: list[Link], flow: Flow) -> pl.DataFrame:
 def _link_rows(observed: Observed, link: Link) -> list[dict[str, Any]]:
     run = observed.run
     rows = []
-    for queue, which in {"all": np.ones(len(link.packets), bool), **link.bands}.items():
-        if spans := link.in_force(queue, run["warmup_ns"], run["duration_ns"]):
-            rows.append(_link_row(observed, link, queue, which, spans))
+    for queue, which in _queues(observed, link).items():
+        spans = link.in_force(queue, run["warmup_ns"], run["duration_ns"])
+        rows.append(_link_row(observed, link, queue, which, spans))
     steps = _gained_tc(link, "step-mark", run["warmup_ns"])
     for row in rows:
         row["step_marked_packets"] = steps if row["queue"] in ("all", "L") else 0
     return rows
+
+
+def _queues(observed: Observed, link: Link) -> dict[str, Array]:
+    """The queues in force at some time of the measured interval, and which packets each got."""
+    run = observed.run
+    queues = {"all": np.ones(len(link.packets), bool), **link.bands}
+    return {name: got for name, got in queues.items() if link.in_force(name, run["warmup_ns"], run["duration_ns"])}
+
+
+def _sent(observed: Observed, link: Link, which: Array) -> Array:
+    """Which of these left within the measured interval."""
+    result: Array = which & link.left & _window(observed, link.packets["out_ns"])
+    return result
 
 
 def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: list[Span]) -> dict[str, Any]:
@@ -470,7 +527,7 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: l
     packets = link.packets
     seconds = sum(end - begin for begin, end in spans) * 1e-9
     came = which & _window(observed, packets["in_ns"])
-    sent = which & link.left & _window(observed, packets["out_ns"])
+    sent = _sent(observed, link, which)
     sent_bytes = int(packets["len"][sent].astype(np.int64).sum())
     capacity = sum(link.capacity_bits(begin, end) for begin, end in spans)
     dropped = int((came & link.dropped).sum())
