@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 def simulate(run_json: str, captures: Path | None = None, title: str = "") -> dict[str, Any]:
-    """Run a resolved description: {"flows": [rows], "links": [rows], "series": {column: values}}.
+    """Run a resolved description: {"flows": [rows], "members": [rows], "links": [rows],
+    "series": {column: values}, "transfers": {column: values}, "histograms": {column: values}}.
 
     With a folder `captures`, packets are written down there, in files that call the run `title`.
     Releases the GIL. Raises ValueError with one sentence, and OSError where captures cannot be written.
@@ -12,6 +13,11 @@ def simulate(run_json: str, captures: Path | None = None, title: str = "") -> di
 
 def gauges(run_json: str) -> list[str]:
     """Columns of the time series that the queues and controllers of a run add. Raises ValueError."""
+
+def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes: int) -> float:
+    """How long a TCP transfer takes on an idle path whose slowest link has this rate and burst: the handshake, slow
+    start, and the rate.
+    """
 
 def qdiscs() -> list[dict[str, Any]]:
     """Queue disciplines: name, summary, in_linux, required, gauges (name, unit, help), not_modelled (keyword, reason)

@@ -26,6 +26,8 @@ FLOWS: Schema = {
     "goodput_mbps": _FLOAT,  # payload bytes acknowledged in the measured interval, all flows of the group
     "rate_mbps": _FLOAT,  # Ethernet frames that left the last link
     "share": _FLOAT,  # of the total goodput of the run
+    "jain": _FLOAT,  # Jain's index of the goodputs of its flows
+    "jain_run": _FLOAT,  # of all flows in bulk of the run
     "rtt_ms_mean": _FLOAT,  # what the sender's TCP measures, like srtt in ss
     "rtt_ms_p50": _FLOAT,
     "rtt_ms_p99": _FLOAT,
@@ -40,7 +42,12 @@ FLOWS: Schema = {
     "transfers": _INT,  # completed ones: flows with `bytes`, web requests, video frames
     "completion_ms_p50": _FLOAT,
     "completion_ms_p99": _FLOAT,
+    "slowdown_p50": _FLOAT,  # completion time over that on an idle path
+    "slowdown_p99": _FLOAT,
 }
+
+# A row per run and single flow, where the file asks for them.
+MEMBERS: Schema = {"flow": _TEXT, "member": _INT} | FLOWS
 
 # A row per run and link queue: `all`, and `L` and `C` where the qdisc has them.
 LINKS: Schema = {
@@ -88,7 +95,8 @@ TRANSFERS: Schema = {
     "size_bytes": _INT,
     "completion_ms": _FLOAT,
     "response_ms": _FLOAT,  # without the handshake; of an input, without the wait for the next frame
-    "ideal_ms": _FLOAT,  # completion on an empty path
+    "ideal_ms": _FLOAT,  # completion on an idle path
+    "slowdown": _FLOAT,  # completion over that
     "retransmits": _INT,
 }
 
@@ -107,6 +115,7 @@ HISTOGRAMS: Schema = {
 
 TABLES: dict[str, Schema] = {
     "flows": FLOWS,
+    "members": MEMBERS,
     "links": LINKS,
     "series": SERIES,
     "transfers": TRANSFERS,

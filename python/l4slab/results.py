@@ -56,6 +56,11 @@ class Results:
         return self._table("flows")
 
     @cached_property
+    def members(self) -> pl.DataFrame:
+        """A row per run and single flow, where the file says `per_flow = true`."""
+        return self._table("members")
+
+    @cached_property
     def links(self) -> pl.DataFrame:
         """A row per run and link queue."""
         return self._table("links")

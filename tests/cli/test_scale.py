@@ -50,6 +50,7 @@ def recording(value: float) -> Recording:
     of_queue = [{"time_s": t, "link": "bottleneck", "queue": "all", "sojourn_ms": 2.5} for t in times]
     return Recording(
         metrics.table_of("flows", [flow | {"flow": "a", "cc": "cubic"}, flow | {"flow": "b", "cc": "reno"}]),
+        metrics.table_of("members", []),
         metrics.table_of("links", [{"link": "bottleneck", "queue": "all", "rate_mbps": value}]),
         metrics.table_of("series", of_flows + of_queue),
         metrics.table_of("transfers", []),

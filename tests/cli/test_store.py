@@ -212,6 +212,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
 def recording(value: float, rows: int = 3) -> Recording:
     return Recording(
         metrics.table_of("flows", [{"flow": "a", "goodput_mbps": value, "further_ms": value}]),
+        metrics.table_of("members", []),
         metrics.table_of("links", [{"link": "l", "queue": "all"}]),
         metrics.table_of("series", {"time_s": [float(n) for n in range(rows)], "flow": ["a"] * rows}),
         metrics.table_of("transfers", {"flow": ["a"], "kind": ["flow"], "completion_ms": [value]}),

@@ -13,6 +13,7 @@ mod pie_family;
 mod prague;
 mod queueing;
 mod rates;
+mod recording;
 mod sce;
 mod sce_senders;
 mod step;

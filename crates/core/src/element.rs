@@ -15,7 +15,6 @@ use crate::packet::Packet;
 use crate::probe::{SenderState, Totals, Transfer};
 use crate::sack::SackStore;
 use crate::time::{Span, Time};
-use crate::units::Rate;
 
 /// Where an element puts what it sends.
 #[derive(Debug, Default)]
@@ -128,7 +127,7 @@ pub trait Flow: Send {
     fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time;
     /// When the sending end wants to run for the first time, and the receiving one.
     fn starts(&self) -> (Time, Time);
-    /// The path, before the run and whenever it has changed.
+    /// The path, before the run.
     fn set_path(&mut self, _path: &PathState) {}
 
     /// What was counted since the start.
@@ -153,8 +152,6 @@ pub struct PathState {
     /// Delay before the links, and back.
     pub forward: Span,
     pub back: Span,
-    /// Rate and burst of the slowest link; none without links.
-    pub slowest: Option<(Rate, u64)>,
 }
 
 /// How a set of connections negotiated ECN, and one more; `mixed` where they differ.

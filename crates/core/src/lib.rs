@@ -14,7 +14,8 @@
 //! * [`aqm`] is the interface of a queue discipline, one file per queue below it, and how a link serves
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.
-//! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] records.
+//! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] and
+//!   [`distribution`] record.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`], [`windowed`], [`error`] are the small vocabulary of all
 //!   of them.
 //!
@@ -22,6 +23,7 @@
 
 pub mod aqm;
 pub mod cc;
+pub mod distribution;
 pub mod ecn;
 pub mod element;
 pub mod error;

@@ -6,8 +6,14 @@ use crate::units::ETHERNET_HEADER;
 
 /// Number of a flow within a run (a group of `count = n` flows has n of them).
 pub type FlowId = u32;
-/// Number of a flow group: one `[[flow]]` table of the experiment file.
-pub type GroupId = u16;
+/// Whose a packet is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupId {
+    /// Number of the flow group: one `[[flow]]` table of the experiment file.
+    pub number: u16,
+    /// Where it is counted: with what the group has in common, or with its flow only.
+    pub account: u16,
+}
 
 /// IP and TCP headers with the timestamp option: every data segment and ACK carries them.
 pub const TCP_IP_HEADERS: u32 = 20 + 20 + 12;

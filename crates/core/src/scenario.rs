@@ -23,6 +23,9 @@ pub struct Run {
     pub sample_ns: u64,
     #[serde(default)]
     pub start_jitter_ns: u64,
+    /// Each flow of a group is counted apart.
+    #[serde(default)]
+    pub per_flow: bool,
     pub links: Vec<LinkSpec>,
     pub flows: Vec<FlowSpec>,
     #[serde(default)]
@@ -221,6 +224,10 @@ impl Run {
         }
         if self.links.len() > 1000 || self.flows.len() > 60_000 {
             return wrong("at most 1000 links and 60 000 flow groups are supported");
+        }
+        let flows: u64 = self.flows.iter().map(|f| u64::from(f.count)).sum();
+        if self.per_flow && flows > 60_000 {
+            return wrong(format!("per_flow is for at most 60 000 flows, not {flows}"));
         }
         for l in &self.links {
             if l.rate_bps == 0 {

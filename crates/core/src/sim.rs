@@ -1,19 +1,22 @@
 //! A run: elements wired by their paths, and the loop over windows of time.
 
+mod accounts;
+mod closing;
 mod network;
 pub mod recording;
+mod sampling;
 mod taps;
 mod wiring;
 
 use std::collections::VecDeque;
 
+use accounts::{Account, Group};
 use network::Network;
-use recording::Group;
 pub use recording::Recording;
 use taps::Taps;
 
 use crate::aqm::registry::QdiscConfig;
-use crate::element::{Flow, Mail, NOBODY, Outbox, PathState};
+use crate::element::{Flow, Mail, NOBODY, Outbox};
 use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
@@ -67,7 +70,11 @@ pub struct Simulation<T = NoTap> {
     window: Span,
     longest_delay: Span,
     groups: Vec<Group>,
+    accounts: Vec<Account>,
+    per_flow: bool,
     seats: Vec<Seat>,
+    /// By flow: what was acknowledged when measuring began, bytes.
+    acked_before: Vec<u64>,
     /// By flow: when the next thing that its sending end does arrives in the network, when what its
     /// receiving end has sent arrives there, and when the receiving end has something to do.
     near: Deadlines,
@@ -94,7 +101,7 @@ impl<T: Tap> Simulation<T> {
     /// Runs to the end and returns what was recorded.
     pub fn run(mut self) -> Recording {
         self.run_until(self.end);
-        recording::finish(self)
+        closing::finish(self)
     }
 
     /// Runs up to and including `until`.
@@ -139,7 +146,7 @@ impl<T: Tap> Simulation<T> {
             match deed {
                 Deed::Rate(link, rate) => {
                     self.network.link_mut(link).set_rate(self.now, rate);
-                    self.tell_paths();
+                    self.note_rates();
                 }
                 Deed::Qdisc(link, qdisc) => {
                     self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
@@ -151,13 +158,11 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Tells the flows of their paths.
-    fn tell_paths(&mut self) {
-        for seat in &mut self.seats {
-            let group = &self.groups[seat.group];
-            let (forward, back) = (group.forward.delay, group.back.delay);
-            let slowest = self.network.slowest(&group.forward.nodes);
-            seat.flow.set_path(&PathState { forward, back, slowest });
+    /// From now on the slowest link of each path is as fast as it is.
+    fn note_rates(&mut self) {
+        for group in &mut self.groups {
+            let (rate, burst) = self.network.slowest(&group.forward.nodes);
+            group.rates.push((self.now, rate, burst));
         }
     }
 
@@ -253,7 +258,7 @@ impl<T: Tap> Simulation<T> {
         links.resize(departed.len(), NOBODY);
         for (place, pkt) in departed.iter_mut().enumerate().skip(handed_on) {
             pkt.hop += 1;
-            let group = &self.groups[usize::from(pkt.group)];
+            let group = &self.groups[usize::from(pkt.group.number)];
             let path = if pkt.is_ack() { &group.back } else { &group.forward };
             if let Some(next) = path.nodes.get(usize::from(pkt.hop)) {
                 self.network.inbox(*next).push(*pkt);

@@ -41,7 +41,7 @@ impl Place<'_> {
         Place {
             seed: 1,
             name: "f",
-            group: 0,
+            group: GroupId::default(),
             index: 0,
             number: 0,
             flows: 1,
@@ -71,6 +71,10 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     }
     /// It opens many connections, spread over time.
     fn is_spread(&self) -> bool {
+        false
+    }
+    /// It takes what the path gives as long as it lasts, and answers congestion.
+    fn is_bulk(&self) -> bool {
         false
     }
     /// The columns of the time series that it adds.

@@ -99,7 +99,7 @@ impl Tap for Captures {
         if self.failure.is_some() {
             return;
         }
-        let Some(files) = &mut self.files[usize::from(pkt.group)] else {
+        let Some(files) = &mut self.files[usize::from(pkt.group.number)] else {
             return;
         };
         let headers = self.wires[pkt.flow as usize].headers(now, end, pkt, blocks);

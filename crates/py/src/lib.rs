@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use l4slab_core::aqm::registry as qdiscs;
 use l4slab_core::cc::registry as controllers;
+use l4slab_core::element::PathState;
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 use l4slab_core::sim::recording::Histogram;
 use l4slab_core::time::Span;
+use l4slab_core::traffic::tcp::idle;
+use l4slab_core::units::Rate;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,7 +29,7 @@ fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py,
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
-/// {column: [value…]}, "transfers": {column: [value…]}, "histograms": {column: [value…]},
+/// {column: [value…]}, "members": [row…], "transfers": {column: [value…]}, "histograms": {column: [value…]},
 /// "delivered_packets": n}`. A
 /// ValueError says in one sentence what is wrong with the run. With a folder `captures` each packet is
 /// written down there, in files that call the run `title`; an OSError says what the file system
@@ -51,6 +54,7 @@ fn simulate<'py>(
     })?;
     let d = PyDict::new(py);
     d.set_item("flows", to_python(py, &recording.flows)?)?;
+    d.set_item("members", to_python(py, &recording.members)?)?;
     d.set_item("links", to_python(py, &recording.links)?)?;
     let r = &recording;
     d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
@@ -95,6 +99,7 @@ fn transfers<'py>(
     d.set_item("completion_ms", PyList::new(py, completion)?)?;
     d.set_item("response_ms", PyList::new(py, rows.iter().map(|t| ms(t.response)))?)?;
     d.set_item("ideal_ms", PyList::new(py, rows.iter().map(|t| ms(t.ideal)))?)?;
+    d.set_item("slowdown", PyList::new(py, rows.iter().map(Transfer::slowdown))?)?;
     d.set_item("retransmits", PyList::new(py, rows.iter().map(|t| t.retransmits))?)?;
     Ok(d)
 }
@@ -117,6 +122,15 @@ fn histograms<'py>(
     d.set_item("high_ms", rows().map(|(_, bin)| bin.high.as_millis_f64()).collect::<Vec<_>>())?;
     d.set_item("count", rows().map(|(_, bin)| bin.count).collect::<Vec<_>>())?;
     Ok(d)
+}
+
+/// How long a TCP transfer of so many bytes takes on an idle path whose slowest link has this rate and
+/// burst, in ms: the handshake, slow start, and the rate.
+#[pyfunction]
+fn idle_completion_ms(size_bytes: u64, rtt_ns: u64, rate_bps: u64, burst_bytes: u64) -> f64 {
+    let forward = Span(rtt_ns / 2);
+    let path = PathState { forward, back: Span(rtt_ns) - forward };
+    idle(size_bytes, &path, false).time(Rate::from_bps(rate_bps), burst_bytes).as_millis_f64()
 }
 
 /// Names of the columns of the time series that the queues and controllers of a run, given as JSON, add.
@@ -176,6 +190,7 @@ fn source_hash() -> &'static str {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate, m)?)?;
     m.add_function(wrap_pyfunction!(gauges, m)?)?;
+    m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;

@@ -29,6 +29,7 @@ class Recording:
     """What one run gave: the result tables without their label columns (see `l4slab.metrics`)."""
 
     flows: pl.DataFrame
+    members: pl.DataFrame
     links: pl.DataFrame
     series: pl.DataFrame
     transfers: pl.DataFrame

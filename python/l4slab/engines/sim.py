@@ -71,5 +71,5 @@ def _version() -> str:
 
 def _columns(run_json: str) -> dict[str, pl.Schema]:
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(run_json)}
-    more: dict[str, metrics.Schema] = {"flows": _FLOWS, "links": _LINKS, "series": _SERIES | gauges}
+    more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": _SERIES | gauges}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}

@@ -96,7 +96,8 @@ class Resolver:
 
 def _top(raw: Mapping[str, Any]) -> dict[str, Any]:
     top: Top = check(Top, raw, ())
-    return top.model_dump(by_alias=True, include=set(TOP_FACTORS))
+    described = top.model_dump(by_alias=True, include=set(TOP_FACTORS))
+    return described | ({"per_flow": True} if top.per_flow else {})
 
 
 def _qdisc(text: str, place: Place, key: str) -> str:

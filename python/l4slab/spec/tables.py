@@ -82,6 +82,7 @@ class Top(Table):
     captures: Captured = Field(default="none", examples=['"first trial"'])
     sample: Duration = Field(default="100ms", serialization_alias="sample_ns")
     start_jitter: TimeOrZero = Field(default="100ms", serialization_alias="start_jitter_ns")
+    per_flow: bool = Field(default=False, examples=["true"])
     subset: str = Field(default="", examples=['"rate <= 100e6"'])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -4,15 +4,15 @@
 //! that instant: serialisation shows as the wait of the next one.
 
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
+use crate::distribution::{Distribution, Range};
 use crate::ecn::Ecn;
-use crate::probe::{Distribution, Range};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
 /// What a link does with a packet, beyond its queue.
 pub trait Carried: Pkt {
-    /// Number of the flow group in whose statistics it counts; `None`: in none's.
+    /// Number of the account in which it counts; `None`: in none's.
     fn counted(&self) -> Option<usize>;
     /// A queue has made it ECT(1): an SCE mark.
     fn is_sce(&self) -> bool;
@@ -162,7 +162,8 @@ pub struct Band {
     pub range: Range,
 }
 
-/// What is counted of a flow group's packets where they cross a link, or of all that belong to none.
+/// What is counted of the packets of an account (a flow group, or a flow) where they cross a link, or of
+/// all that belong to none.
 #[derive(Clone, Debug, Default)]
 pub struct Crossing {
     /// This is the first link of their path, the last one, the only one.
@@ -170,13 +171,13 @@ pub struct Crossing {
     pub last: bool,
     pub only: bool,
     pub passed: Passed,
-    /// By band: time in this queue. All packets of groups with more than one link are under nobody's.
+    /// By band: time in this queue. All packets of paths with more than one link are under nobody's.
     pub sojourn: Vec<Distribution>,
     /// Time in all queues, of a path of several links.
     pub total: Distribution,
 }
 
-/// Packets of a flow group since the start.
+/// Packets of an account since the start.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
     /// That reached the first link.
@@ -223,7 +224,7 @@ pub struct Service<P> {
     pub bands: Vec<Band>,
     /// The first band of the queue in force.
     pub first_band: usize,
-    /// By flow group; the last one is for what belongs to none.
+    /// By account; the last one is for what belongs to none.
     pub crossings: Vec<Crossing>,
     pub backlog: u64,
     pub backlog_max: u64,

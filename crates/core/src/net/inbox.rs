@@ -229,7 +229,7 @@ fn insert(keys: &mut [u64], mut moves: usize) -> bool {
 mod tests {
     use super::*;
     use crate::ecn::Ecn;
-    use crate::packet::Flags;
+    use crate::packet::{Flags, GroupId};
     use crate::rng::Rng;
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_elements_packets_keep_their_order() {
         let packet = |flow, hop| {
-            let mut p = Packet::new(flow, 0, Flags::UDP, 100, Ecn::NotEct);
+            let mut p = Packet::new(flow, GroupId::default(), Flags::UDP, 100, Ecn::NotEct);
             (p.enqueued_at, p.hop) = (Time(5), hop);
             p
         };
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn what_comes_in_a_window_finds_its_place() {
         let packet = |flow, at| {
-            let mut p = Packet::new(flow, 0, Flags::UDP, 100, Ecn::NotEct);
+            let mut p = Packet::new(flow, GroupId::default(), Flags::UDP, 100, Ecn::NotEct);
             p.enqueued_at = Time(at);
             p
         };
@@ -300,7 +300,7 @@ mod tests {
             let mut at = 0;
             for seq in 0..50 {
                 at += rng.below(4);
-                let mut p = Packet::new(flow, 0, Flags::UDP, 100, Ecn::NotEct);
+                let mut p = Packet::new(flow, GroupId::default(), Flags::UDP, 100, Ecn::NotEct);
                 (p.enqueued_at, p.seq) = (Time(at), seq);
                 sent.push(p);
             }

@@ -5,9 +5,9 @@ use super::inbox::Inbox;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
 use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
+use crate::distribution::{Distribution, Range};
 use crate::element::Outbox;
 use crate::packet::Packet;
-use crate::probe::{Distribution, Range};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -69,20 +69,20 @@ pub struct QueueSample {
 pub const ALL: &str = "all";
 
 impl Link {
-    /// `groups`: of each flow group, whether this is the first link of its path, the last one, the only
+    /// `accounts`: of each, whether this is the first link of its packets' path, the last one, the only
     /// one; `None` where the path does not cross it.
     pub fn new(
         name: String,
         bucket: TokenBucket,
         qdisc: &QdiscConfig,
         rng: Rng,
-        groups: &[Option<[bool; 3]>],
+        accounts: &[Option<[bool; 3]>],
     ) -> Link {
         let mut service = Service::new(bucket, rng);
         let crossing =
             |[first, last, only]: [bool; 3]| Crossing { first, last, only, ..Crossing::default() };
-        let of_groups = groups.iter().map(|g| g.map(crossing).unwrap_or_default());
-        service.crossings = of_groups.chain([Crossing::default()]).collect();
+        let of_accounts = accounts.iter().map(|a| a.map(crossing).unwrap_or_default());
+        service.crossings = of_accounts.chain([Crossing::default()]).collect();
         let aqm = qdisc.build(LinkInfo { rate: service.bucket.rate(), now: Time::ZERO });
         let mut link = Link {
             name,
@@ -117,17 +117,22 @@ impl Link {
     pub fn bucket(&self) -> &TokenBucket {
         &self.service.bucket
     }
-    /// Packets of a flow group that were counted here since the start.
-    pub fn passed(&self, group: usize) -> Passed {
-        self.service.crossings[group].passed
+    /// Packets of an account that were counted here since the start.
+    pub fn passed(&self, account: usize) -> Passed {
+        self.service.crossings[account].passed
     }
-    /// Time in queues of a group's packets that left here for the receiver; `None`: this is not its last
+    /// Time in queues of an account's packets that left here for the receiver; `None`: this is not its last
     /// link.
-    pub fn sojourn(&self, group: usize) -> Option<Distribution> {
-        let crossing = &self.service.crossings[group];
+    pub fn sojourn(&self, account: usize) -> Option<Distribution> {
+        let crossing = &self.service.crossings[account];
         let mut all = crossing.total.clone();
         crossing.sojourn.iter().for_each(|d| all.merge(d));
         crossing.last.then_some(all)
+    }
+    /// Its sum, ns, since measuring began or, before that, since the start.
+    pub fn sojourn_ns(&self, account: usize) -> u64 {
+        let crossing = &self.service.crossings[account];
+        crossing.sojourn.iter().chain([&crossing.total]).map(Distribution::sum_ns).sum()
     }
 
     /// Makes the queue's bands those in force.

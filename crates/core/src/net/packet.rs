@@ -11,7 +11,7 @@ impl Packet {
     /// A number for the sending or the receiving host: each flow group has a pair of its own.
     #[inline]
     fn host(&self, receiving: bool) -> u32 {
-        u32::from(self.group) << 1 | u32::from(receiving)
+        u32::from(self.group.number) << 1 | u32::from(receiving)
     }
 }
 
@@ -63,7 +63,7 @@ impl Pkt for Packet {
 impl Carried for Packet {
     #[inline(always)]
     fn counted(&self) -> Option<usize> {
-        self.is_payload().then_some(usize::from(self.group))
+        self.is_payload().then_some(usize::from(self.group.account))
     }
     #[inline(always)]
     fn is_sce(&self) -> bool {

@@ -60,10 +60,10 @@ impl Network {
         self.stations[n].node.as_link_mut().expect("the number of a link")
     }
     /// Rate and burst of the slowest link among these elements.
-    pub fn slowest(&self, nodes: &[usize]) -> Option<(Rate, u64)> {
+    pub fn slowest(&self, nodes: &[usize]) -> (Rate, u64) {
         let buckets = nodes.iter().filter_map(|n| self.link(*n)).map(Link::bucket);
-        let slowest = buckets.min_by_key(|b| b.rate().bps())?;
-        Some((slowest.rate(), slowest.burst_bytes()))
+        let slowest = buckets.min_by_key(|b| b.rate().bps()).expect("a path has a link");
+        (slowest.rate(), slowest.burst_bytes())
     }
 
     #[inline]

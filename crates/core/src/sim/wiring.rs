@@ -1,10 +1,10 @@
 //! From the description of a run to its elements.
 
-use super::recording::Group;
+use super::accounts::{Account, Group};
 use super::taps::Taps;
 use super::{Deed, Network, Path, Seat, Simulation};
 use crate::aqm::service::TokenBucket;
-use crate::element::{NOBODY, Outbox};
+use crate::element::{NOBODY, Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::net::Node;
 use crate::net::deadlines::Deadlines;
@@ -96,12 +96,13 @@ impl Wiring<'_> {
     }
 
     /// The links. `groups` have their paths.
-    fn links(&self, groups: &[Group]) -> Vec<Box<dyn Node>> {
+    fn links(&self, groups: &[Group], accounts: &[Account]) -> Vec<Box<dyn Node>> {
         let mut nodes: Vec<Box<dyn Node>> = Vec::new();
         for (i, l) in self.run.links.iter().enumerate() {
-            let crossings: Vec<_> = groups
+            let crossings: Vec<_> = accounts
                 .iter()
-                .map(|g| {
+                .map(|account| {
+                    let g = &groups[account.group];
                     let (first, last) = g.first_and_last;
                     let crossed = g.forward.nodes.contains(&i);
                     crossed.then_some([i == first, i == last, i == first && i == last])
@@ -125,6 +126,7 @@ impl<T: Tap> Simulation<T> {
         wiring.add_impairs()?;
         let flows: u32 = run.flows.iter().map(|f| f.count).sum();
         let (mut groups, mut seats): (Vec<Group>, Vec<Seat>) = (Vec::new(), Vec::new());
+        let mut accounts: Vec<Account> = Vec::new();
         let (mut near, mut far, mut back) = Default::default();
         for spec in &run.flows {
             let (forward_nodes, back_nodes) = wiring.paths(spec)?;
@@ -132,16 +134,21 @@ impl<T: Tap> Simulation<T> {
             // of the question.
             let least = if spec.traffic.is_answered() { Span(1) } else { Span::ZERO };
             let half = Span(spec.rtt_ns / 2).max(least);
-            let first = seats.len();
+            let (first, first_account) = (seats.len(), accounts.len());
             for index in 0..u64::from(spec.count) {
                 let mut rng = Rng::stream(run.seed, &spec.name, index);
                 // A source of many connections does not open them together.
                 let jitter =
                     if spec.traffic.is_spread() { 0 } else { rng.below(run.start_jitter_ns) };
+                if run.per_flow || index == 0 {
+                    accounts.push(Account::new(groups.len(), seats.len()..seats.len()));
+                }
+                let (number, account) = (groups.len() as u16, accounts.len() as u16 - 1);
+                accounts[usize::from(account)].seats.end += 1;
                 let place = Place {
                     seed: run.seed,
                     name: &spec.name,
-                    group: groups.len() as GroupId,
+                    group: GroupId { number, account },
                     index,
                     number: seats.len() as u32,
                     flows,
@@ -172,12 +179,13 @@ impl<T: Tap> Simulation<T> {
             groups.push(Group::new(
                 spec,
                 first..seats.len(),
+                first_account..accounts.len(),
                 Path { delay: half, nodes: forward_nodes },
                 Path { delay: (Span(spec.rtt_ns) - half).max(least), nodes: back_nodes },
                 first_and_last,
             ));
         }
-        let mut nodes = wiring.links(&groups);
+        let mut nodes = wiring.links(&groups, &accounts);
         nodes.append(&mut wiring.others);
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =
@@ -195,6 +203,9 @@ impl<T: Tap> Simulation<T> {
             window: window(run, &groups),
             longest_delay: groups.iter().map(|g| g.forward.delay).max().unwrap_or_default(),
             groups,
+            accounts,
+            per_flow: run.per_flow,
+            acked_before: vec![0; seats.len()],
             seats,
             near,
             back,
@@ -205,7 +216,12 @@ impl<T: Tap> Simulation<T> {
             delivered_packets: 0,
             taps: Taps::new(tap),
         };
-        simulation.tell_paths();
+        for seat in &mut simulation.seats {
+            let group = &simulation.groups[seat.group];
+            let (forward, back) = (group.forward.delay, group.back.delay);
+            seat.flow.set_path(&PathState { forward, back });
+        }
+        simulation.note_rates();
         Ok(simulation)
     }
 }

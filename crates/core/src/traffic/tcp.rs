@@ -9,14 +9,14 @@ use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, End, Flow, Mail, Outbox, PathState};
-use crate::packet::{FlowId, GroupId};
+use crate::packet::{FlowId, TCP_IP_HEADERS};
 use crate::params::{Gauge, Refused};
-use crate::probe::{SenderState, Totals, Transfer, TransferKind};
+use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::receiver::{Echo, Receiver};
 use crate::transport::sender::{Sender, SenderConfig};
-use crate::units::{ETHERNET_HEADER, Rate};
+use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
 /// What the hosts of a connection are like.
 #[derive(Clone, Debug, Deserialize)]
@@ -128,6 +128,9 @@ impl Traffic for Spec {
     fn gauges(&self) -> Vec<Gauge> {
         self.hosts.gauges()
     }
+    fn is_bulk(&self) -> bool {
+        self.bytes.is_none()
+    }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, false);
         sender.start_at(place.start);
@@ -196,67 +199,34 @@ pub(super) fn mode(sender: &Sender, receiver: &Receiver) -> &'static str {
     if sce { "sce" } else { sender.mode().name() }
 }
 
+/// A transfer over a path that nobody else uses; `asked`: by a client, whose request it answers.
+pub fn idle(bytes: u64, path: &PathState, asked: bool) -> Idle {
+    let rtt = path.forward + path.back;
+    let mss = MTU_FRAME - ETHERNET_HEADER - TCP_IP_HEADERS;
+    Idle {
+        // The handshake, and of a client its request.
+        before: if asked { path.back + rtt } else { rtt },
+        after: path.forward,
+        rtt,
+        segments: bytes.div_ceil(u64::from(mss)),
+        frame: u64::from(MTU_FRAME),
+        window: u64::from(INITIAL_WINDOW),
+    }
+}
+
 /// What the receiver of a flow with an end got, or the client of a connection; `None`: not all of it.
 pub(super) fn transfer(sender: &Sender, receiver: &Receiver, path: &PathState) -> Option<Transfer> {
     let (bytes, done) = (sender.bytes()?, receiver.completed_at?);
     let asked_at = receiver.asked_at();
-    let rtt = path.forward + path.back;
-    // Before the first byte of data leaves: the handshake, and of a client its request.
-    let before = if asked_at.is_some() { path.back + rtt } else { rtt };
-    let window = sender.window();
-    let frame = u64::from(window.mtu() + ETHERNET_HEADER);
-    let segments = bytes.div_ceil(u64::from(window.mss));
-    let ideal = path.slowest.map(|(rate, burst)| {
-        before + ideal_transfer(segments, frame, rtt, rate, burst) + path.forward
-    });
-    let group: GroupId = sender.group();
     Some(Transfer {
-        group,
+        group: sender.group().number,
         kind: if asked_at.is_some() { TransferKind::Request } else { TransferKind::Flow },
         start: sender.started_at,
         bytes: Some(bytes),
         completion: done.since(sender.started_at),
         response: Some(done.since(asked_at.unwrap_or(sender.established_at))),
-        ideal,
+        idle: Some(idle(bytes, path, asked_at.is_some())),
+        ideal: None,
         retransmits: Some(sender.retransmitted),
     })
-}
-
-/// How soon `segments` could be delivered from the start of the first on, if nothing but slow start and
-/// the rate limited them: a window of ten segments, which doubles each round trip until it fills the
-/// path. `frame` bytes each; the shaper lets `burst` bytes and one more packet go at once.
-fn ideal_transfer(segments: u64, frame: u64, rtt: Span, rate: Rate, burst: u64) -> Span {
-    let mut window = u64::from(INITIAL_WINDOW);
-    let (mut left, mut begun) = (segments.max(1), Span::ZERO);
-    while left > window && rate.time_for(frame * window) <= rtt {
-        begun += rtt;
-        left -= window;
-        window *= 2;
-    }
-    begun + rate.time_for((frame * (left - 1)).saturating_sub(burst))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ideal_times_by_hand() {
-        let (rtt, rate) = (Span::from_millis(10), Rate::from_bps(12_000_000)); // 1 ms per 1500 B
-        let ms = |segments| ideal_transfer(segments, 1500, rtt, rate, 0).as_millis_f64();
-        assert_eq!((ms(1), ms(10)), (0.0, 9.0));
-        // Ten segments fill 10 ms exactly.
-        assert_eq!((ms(11), ms(30), ms(31)), (10.0, 29.0, 30.0));
-        // At 100 ms, windows of 10, 20, 40 and 80; the next one fills the path.
-        let ms = |segments| {
-            ideal_transfer(segments, 1500, Span::from_millis(100), rate, 0).as_millis_f64()
-        };
-        assert_eq!((ms(10), ms(11), ms(30), ms(31), ms(70)), (9.0, 100.0, 119.0, 200.0, 239.0));
-        assert_eq!(
-            (ms(71), ms(150), ms(151), ms(310), ms(400)),
-            (300.0, 379.0, 400.0, 559.0, 649.0)
-        );
-        // The bucket holds one packet: the second leaves with the first.
-        assert_eq!(ideal_transfer(3, 1500, rtt, rate, 1500), Span::from_millis(1));
-    }
 }

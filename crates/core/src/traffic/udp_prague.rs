@@ -64,6 +64,9 @@ impl Traffic for Spec {
     fn wire(&self) -> Option<WireKind> {
         Some(WireKind::Udp)
     }
+    fn is_bulk(&self) -> bool {
+        true
+    }
     fn gauges(&self) -> Vec<Gauge> {
         GAUGES.to_vec()
     }
@@ -263,7 +266,7 @@ mod tests {
     use super::*;
 
     fn arrive(r: &mut Receiver, seq: u32, ecn: Ecn) -> (u32, u32, u32, bool) {
-        let mut p = Packet::new(0, 0, Flags::UDP, FRAME, ecn);
+        let mut p = Packet::new(0, GroupId::default(), Flags::UDP, FRAME, ecn);
         p.seq = seq;
         r.count(&p);
         (r.totals.received, r.totals.ce, r.totals.lost, r.bleached)

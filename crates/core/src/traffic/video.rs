@@ -257,12 +257,13 @@ impl Frames {
             && has(frame.last)
         {
             self.done.push(Transfer {
-                group: self.group,
+                group: self.group.number,
                 kind: TransferKind::Frame,
                 start: frame.written_at,
                 bytes: Some(frame.bytes),
                 completion: now.since(frame.written_at),
                 response: None,
+                idle: None,
                 ideal: None,
                 retransmits: None,
             });
@@ -284,12 +285,13 @@ impl Frames {
             };
             let completion = now.since(input.at);
             self.done.push(Transfer {
-                group: self.group,
+                group: self.group.number,
                 kind: TransferKind::Input,
                 start: input.at,
                 bytes: None,
                 completion,
                 response: Some(completion - shown.since(known)),
+                idle: None,
                 ideal: None,
                 retransmits: None,
             });

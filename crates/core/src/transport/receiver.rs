@@ -694,14 +694,17 @@ mod tests {
     use crate::packet::SackSlot;
 
     fn data(seq: u32) -> Packet {
-        let mut p = Packet::new(0, 0, Flags::DATA, 1514, Ecn::NotEct);
+        let mut p = Packet::new(0, GroupId::default(), Flags::DATA, 1514, Ecn::NotEct);
         p.seq = seq;
         p.payload = 1448;
         p
     }
 
     fn receiver() -> (Receiver, Outbox) {
-        (Receiver::new(0, 0, EcnSupport::Off, Ecn::NotEct, Echo::UntilCwr), Outbox::default())
+        (
+            Receiver::new(0, GroupId::default(), EcnSupport::Off, Ecn::NotEct, Echo::UntilCwr),
+            Outbox::default(),
+        )
     }
 
     /// The ACK that a packet causes.

@@ -1010,7 +1010,7 @@ mod tests {
     use crate::cc::reno::Reno;
 
     fn ack(seq: u32, ms: u64) -> Packet {
-        let mut p = Packet::new(0, 0, Flags::ACK, ACK_FRAME, Ecn::NotEct);
+        let mut p = Packet::new(0, GroupId::default(), Flags::ACK, ACK_FRAME, Ecn::NotEct);
         p.seq = seq;
         p.tsval = Stamp::of(Time::ZERO + Span::from_millis(ms));
         p
@@ -1022,7 +1022,7 @@ mod tests {
     fn paws_discards_overtaken_acks() {
         let config = SenderConfig {
             flow: 0,
-            group: 0,
+            group: GroupId::default(),
             ecn: EcnSupport::Off,
             pace_bps: None,
             bytes: None,

@@ -39,9 +39,9 @@ class LinuxEngine:
         kernel = build.installed()
         if kernel is None:
             return ""
-        modules = (__file__, lab.__file__, machine.__file__, recording.__file__, rng.__file__, metrics.__file__)
+        modules = map(Path, (__file__, lab.__file__, machine.__file__, rng.__file__, metrics.__file__))
         try:
-            return digest(build.contents(kernel), *map(Path, modules))
+            return digest(build.contents(kernel), *modules, *recording.SOURCES)
         except OSError:
             # What cannot be read is told where it is to be booted.
             return ""
@@ -52,9 +52,7 @@ class LinuxEngine:
         _refuse(description, controls)
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
-        del description
-        empty = recording.empty_tables()
-        return {name: getattr(empty, name).schema for name in metrics.TABLES}
+        return recording.columns(description)
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, commands and logs are kept there."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -51,6 +51,11 @@ class Flow:
 
     number: int
     spec: Mapping[str, Any]
+    only: int | None = None  # one of its flows, from 0; None: all
+
+    def singles(self) -> list[Flow]:
+        """Each of its flows."""
+        return [replace(self, only=one) for one in range(self.spec["count"])] if self.only is None else [self]
 
     @property
     def client(self) -> str:

@@ -9,7 +9,7 @@ use crate::cc::registry::Cc;
 use crate::cc::reno::Reno;
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::End;
-use crate::packet::{ACK_FRAME, Stamp};
+use crate::packet::{ACK_FRAME, GroupId, Stamp};
 use crate::sack::Block;
 use crate::transport::sender::SenderConfig;
 
@@ -37,7 +37,7 @@ impl Script {
     fn with_window(segments: u64, ecn: EcnSupport, window: Option<u64>) -> Script {
         let config = SenderConfig {
             flow: 0,
-            group: 0,
+            group: GroupId::default(),
             ecn,
             pace_bps: None,
             bytes: Some(segments * 1448),
@@ -55,7 +55,8 @@ impl Script {
         s.sender.start_at(Time::ZERO);
         s.sender.on_timer(Time::ZERO, &mut s.out);
         s.out.packets.clear();
-        let mut answer = Packet::new(0, 0, Flags::SYN.with(Flags::ACK), ACK_FRAME, Ecn::NotEct);
+        let mut answer =
+            Packet::new(0, GroupId::default(), Flags::SYN.with(Flags::ACK), ACK_FRAME, Ecn::NotEct);
         answer.bits = ecn::answer_syn(ecn, ecn::syn_bits(ecn), Ecn::NotEct).1;
         answer.tsval = Stamp::of(ms(RTT));
         s.now = RTT;
@@ -101,7 +102,8 @@ impl Script {
         blocks: &[Range<u32>],
         more: (Flags, TcpBits),
     ) -> Vec<u32> {
-        let mut p = Packet::new(0, 0, Flags::ACK.with(more.0), ACK_FRAME, Ecn::NotEct);
+        let mut p =
+            Packet::new(0, GroupId::default(), Flags::ACK.with(more.0), ACK_FRAME, Ecn::NotEct);
         p.seq = next;
         p.bits = more.1;
         p.stamp = ms(echo);

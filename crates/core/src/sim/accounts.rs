@@ -1,0 +1,140 @@
+//! What is counted of flow groups and of single flows.
+
+use std::ops::{AddAssign, Range};
+
+use super::{Path, Simulation};
+use crate::aqm::service::Passed;
+use crate::distribution::Distribution;
+use crate::net::tap::Tap;
+use crate::probe::Totals;
+use crate::scenario::FlowSpec;
+use crate::time::Time;
+use crate::units::Rate;
+
+/// A flow group: one `[[flow]]` table.
+pub(super) struct Group {
+    pub name: String,
+    /// Congestion control of TCP flows, else the kind.
+    pub cc: String,
+    pub is_bulk: bool,
+    /// The places of its flows.
+    pub seats: Range<usize>,
+    pub accounts: Range<usize>,
+    pub forward: Path,
+    pub back: Path,
+    /// The first and the last link on the way to the receivers.
+    pub first_and_last: (usize, usize),
+    /// Rate and burst of the slowest link on the way to the receivers, each since a time.
+    pub rates: Vec<(Time, Rate, u64)>,
+    /// What was counted up to the last sample.
+    pub sampled: Counted,
+}
+
+/// What is counted together: a flow group, or one of its flows.
+pub(super) struct Account {
+    pub group: usize,
+    /// The places of its flows.
+    pub seats: Range<usize>,
+    /// What was counted when measuring began.
+    pub base: Counted,
+    /// Smoothed RTT, sampled at fixed intervals.
+    pub srtt: Distribution,
+}
+
+impl Account {
+    pub fn new(group: usize, seats: Range<usize>) -> Account {
+        Account { group, seats, base: Counted::default(), srtt: Distribution::default() }
+    }
+}
+
+/// Counters since the start.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Counted {
+    pub packets: Passed,
+    pub totals: Totals,
+    /// Time in queues of what was delivered, since the start or since measuring began.
+    pub sojourn_ns: u64,
+}
+
+impl AddAssign for Counted {
+    fn add_assign(&mut self, other: Counted) {
+        self.packets += other.packets;
+        self.totals += other.totals;
+        self.sojourn_ns += other.sojourn_ns;
+    }
+}
+
+impl Group {
+    pub fn new(
+        spec: &FlowSpec,
+        seats: Range<usize>,
+        accounts: Range<usize>,
+        forward: Path,
+        back: Path,
+        first_and_last: (usize, usize),
+    ) -> Group {
+        Group {
+            name: spec.name.clone(),
+            cc: spec.traffic.sender_name().to_owned(),
+            is_bulk: spec.traffic.is_bulk(),
+            seats,
+            accounts,
+            forward,
+            back,
+            first_and_last,
+            rates: Vec::new(),
+            sampled: Counted::default(),
+        }
+    }
+
+    /// The fastest that the slowest link of the path was at some time between these two: nothing gets
+    /// there sooner.
+    pub fn fastest(&self, from: Time, until: Time) -> (Rate, u64) {
+        let ends = self.rates.iter().skip(1).map(|(end, ..)| *end).chain([Time::NEVER]);
+        let in_force = self.rates.iter().zip(ends);
+        let meanwhile = in_force.filter(|((begin, ..), end)| *begin <= until && from < *end);
+        let rates = meanwhile.map(|((_, rate, burst), _)| (*rate, *burst));
+        rates.max_by_key(|(rate, _)| rate.bps()).expect("there always is a rate")
+    }
+}
+
+impl<T: Tap> Simulation<T> {
+    /// What has been counted in an account so far.
+    fn counted(&self, i: usize) -> Counted {
+        let account = &self.accounts[i];
+        let g = &self.groups[account.group];
+        let mut all = Counted::default();
+        for link in g.forward.nodes.iter().filter_map(|n| self.network.link(*n)) {
+            all.packets += link.passed(i);
+        }
+        for seat in &self.seats[account.seats.clone()] {
+            all.totals += seat.flow.totals();
+        }
+        let last = self.network.link(g.first_and_last.1);
+        all.sojourn_ns = last.map_or(0, |link| link.sojourn_ns(i));
+        all
+    }
+    pub(super) fn counted_together(&self, accounts: Range<usize>) -> Counted {
+        let mut all = Counted::default();
+        accounts.for_each(|i| all += self.counted(i));
+        all
+    }
+
+    /// Warm-up is over: statistics start anew.
+    pub(super) fn begin_measuring(&mut self) {
+        self.is_measuring = true;
+        for i in 0..self.accounts.len() {
+            let now = self.counted(i);
+            self.accounts[i].base = now;
+            // The queues forget their sojourns.
+            let sampled = &mut self.groups[self.accounts[i].group].sampled;
+            sampled.sojourn_ns = sampled.sojourn_ns.wrapping_sub(now.sojourn_ns);
+        }
+        for (before, seat) in self.acked_before.iter_mut().zip(&self.seats) {
+            *before = seat.flow.totals().acked_bytes;
+        }
+        for i in 0..self.network.links().count() {
+            self.network.link_mut(i).begin_measuring(self.now);
+        }
+    }
+}

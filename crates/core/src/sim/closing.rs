@@ -1,0 +1,243 @@
+//! From what was counted to the rows of a [`Recording`].
+
+use std::ops::Range;
+
+use super::Simulation;
+use super::accounts::{Counted, Group};
+use super::recording::{FlowRow, Histogram, LinkRow, MemberRow, Recording};
+use crate::distribution::Distribution;
+use crate::element::common_mode;
+use crate::net::link::QueueReport;
+use crate::net::tap::Tap;
+use crate::probe::{Transfer, TransferKind};
+
+/// Closes the books.
+pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
+    let transfers = transfers(&mut sim);
+    let of_groups = sim.groups.iter().map(|g| times(&sim, g.accounts.clone(), &transfers));
+    let of_groups: Vec<Times> = of_groups.collect();
+    let rows = sim.groups.iter().zip(&of_groups);
+    let mut flows: Vec<FlowRow> =
+        rows.map(|(g, times)| flow_row(&sim, g, g.accounts.clone(), times)).collect();
+    let total: f64 = flows.iter().map(|f| f.goodput_mbps).sum();
+    let share = |goodput_mbps: f64| (total > 0.0).then(|| goodput_mbps / total);
+    let bulk = sim.groups.iter().filter(|g| g.is_bulk).flat_map(|g| sim.goodputs(&g.seats));
+    let jain_run = jain(bulk);
+    for f in &mut flows {
+        (f.share, f.jain_run) = (share(f.goodput_mbps), jain_run);
+    }
+    let mut members = Vec::new();
+    for g in sim.groups.iter().filter(|_| sim.per_flow) {
+        for (member, account) in (1..).zip(g.accounts.clone()) {
+            let accounts = account..account + 1;
+            let times = times(&sim, accounts.clone(), &transfers);
+            let row = flow_row(&sim, g, accounts, &times);
+            members.push(MemberRow {
+                member,
+                row: FlowRow { share: share(row.goodput_mbps), jain_run, ..row },
+            });
+        }
+    }
+    let mut histograms = Vec::new();
+    for (i, times) in of_groups.iter().enumerate() {
+        let of_flow = |(quantity, distribution): (_, &Distribution)| Histogram {
+            quantity,
+            flow: Some(i),
+            link: None,
+            queue: None,
+            bins: distribution.bins(),
+        };
+        let quantities = [
+            ("rtt_ms", &times.srtt),
+            ("sojourn_ms", &times.sojourn),
+            ("completion_ms", &times.completion),
+            ("view_ms", &times.view),
+        ];
+        histograms.extend(quantities.map(of_flow));
+    }
+    let mut links = Vec::new();
+    for i in 0..sim.network.links().count() {
+        let link = sim.network.link_mut(i);
+        for queue in link.report(sim.end) {
+            links.push(link_row(&link.name, &queue));
+            histograms.push(Histogram {
+                quantity: "sojourn_ms",
+                flow: None,
+                link: Some(i),
+                queue: Some(queue.name),
+                bins: queue.sojourn.bins(),
+            });
+        }
+    }
+    Recording {
+        flows,
+        members,
+        links,
+        flow_names: sim.groups.iter().map(|g| g.name.clone()).collect(),
+        link_names: sim.network.links().map(|l| l.name.clone()).collect(),
+        series: sim.series,
+        transfers: transfers.into_iter().map(|(_, transfer)| transfer).collect(),
+        histograms,
+        delivered_packets: sim.delivered_packets,
+    }
+}
+
+/// What was transferred, in the order of the starts, and in which account it counts.
+fn transfers<T: Tap>(sim: &mut Simulation<T>) -> Vec<(usize, Transfer)> {
+    let mut all = Vec::new();
+    for (i, account) in sim.accounts.iter().enumerate() {
+        for seat in &mut sim.seats[account.seats.clone()] {
+            let mut found = Vec::new();
+            seat.flow.transfers(&mut found);
+            all.extend(found.into_iter().map(|transfer| (i, transfer)));
+        }
+    }
+    for (_, t) in &mut all {
+        let g = &sim.groups[usize::from(t.group)];
+        t.ideal = t.idle.map(|idle| {
+            let (rate, burst) = g.fastest(t.start, t.start + t.completion);
+            idle.time(rate, burst)
+        });
+    }
+    all.sort_by_key(|(_, t)| (t.start, t.group, t.bytes));
+    all
+}
+
+/// Of a flow group, or of a flow, over the measured interval.
+#[derive(Default)]
+struct Times {
+    srtt: Distribution,
+    /// Of each packet in the queues.
+    sojourn: Distribution,
+    completion: Distribution,
+    view: Distribution,
+    /// In ascending order.
+    slowdowns: Vec<f64>,
+}
+
+fn times<T: Tap>(
+    sim: &Simulation<T>,
+    accounts: Range<usize>,
+    transfers: &[(usize, Transfer)],
+) -> Times {
+    let mut all = Times::default();
+    for i in accounts.clone() {
+        let account = &sim.accounts[i];
+        all.srtt.merge(&account.srtt);
+        let last = sim.network.link(sim.groups[account.group].first_and_last.1);
+        let sojourn = last.and_then(|link| link.sojourn(i));
+        all.sojourn.merge(&sojourn.expect("the last link of the group's path"));
+    }
+    // What began in the warm-up does not count, but for flows with an end: many a run is such a flow.
+    let counts = |t: &Transfer| t.kind == TransferKind::Flow || t.start >= sim.warmup;
+    for (_, t) in transfers.iter().filter(|(account, t)| accounts.contains(account) && counts(t)) {
+        match t.kind {
+            TransferKind::Input => all.view.record(t.response.unwrap_or(t.completion)),
+            _ => all.completion.record(t.completion),
+        }
+        all.slowdowns.extend(t.slowdown());
+    }
+    all.slowdowns.sort_by(f64::total_cmp);
+    all
+}
+
+/// The smallest value that is not below a part `q` of all; they are in ascending order.
+fn quantile(values: &[f64], q: f64) -> Option<f64> {
+    let rank = (q * values.len() as f64).ceil() as usize;
+    values.get(rank.max(1) - 1).copied()
+}
+
+/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and
+/// discrimination", 1984): 1 if all are equal, 1/n if one has everything; nothing if nobody has anything.
+fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (n, sum, squares) =
+        values.fold((0.0, 0.0, 0.0), |(n, sum, squares), x| (n + 1.0, sum + x, squares + x * x));
+    (squares > 0.0).then(|| sum * sum / (n * squares))
+}
+
+impl<T: Tap> Simulation<T> {
+    /// Of each flow the bytes acknowledged in the measured interval.
+    fn goodputs(&self, seats: &Range<usize>) -> impl Iterator<Item = f64> {
+        let before = &self.acked_before[seats.clone()];
+        let now = self.seats[seats.clone()].iter().map(|seat| seat.flow.totals().acked_bytes);
+        now.zip(before).map(|(now, before)| (now - before) as f64)
+    }
+}
+
+fn flow_row<T: Tap>(
+    sim: &Simulation<T>,
+    g: &Group,
+    accounts: Range<usize>,
+    times: &Times,
+) -> FlowRow {
+    let seconds = sim.end.since(sim.warmup).as_secs_f64();
+    let counted = sim.counted_together(accounts.clone());
+    let mut base = Counted::default();
+    sim.accounts[accounts.clone()].iter().for_each(|account| base += account.base);
+    let packets = counted.packets - base.packets;
+    let acked = counted.totals.acked_bytes - base.totals.acked_bytes;
+    let Times { srtt, sojourn, completion, view, slowdowns } = times;
+    let seats = sim.accounts[accounts.start].seats.start..sim.accounts[accounts.end - 1].seats.end;
+    let flows = || sim.seats[seats.clone()].iter().map(|seat| &seat.flow);
+    FlowRow {
+        flow: g.name.clone(),
+        cc: g.cc.clone(),
+        count: seats.len() as u32,
+        goodput_mbps: acked as f64 * 8e-6 / seconds,
+        rate_mbps: packets.bytes as f64 * 8e-6 / seconds,
+        share: None,
+        jain: jain(sim.goodputs(&seats)),
+        jain_run: None,
+        rtt_ms_mean: srtt.mean_ms(),
+        rtt_ms_p50: srtt.quantile_ms(0.5),
+        rtt_ms_p99: srtt.quantile_ms(0.99),
+        sojourn_ms_mean: sojourn.mean_ms(),
+        sojourn_ms_p50: sojourn.quantile_ms(0.5),
+        sojourn_ms_p99: sojourn.quantile_ms(0.99),
+        sent_packets: packets.sent,
+        delivered_packets: packets.delivered,
+        ce_packets: packets.ce,
+        dropped_packets: packets.dropped,
+        ce_pct: percent(packets.ce, packets.sent),
+        sce_pct: percent(packets.sce, packets.sent),
+        drop_pct: percent(packets.dropped, packets.sent),
+        retransmits: counted.totals.retransmitted - base.totals.retransmitted,
+        transfers: completion.count() as u32,
+        completion_ms_p50: completion.quantile_ms(0.5),
+        completion_ms_p99: completion.quantile_ms(0.99),
+        slowdown_p50: quantile(slowdowns, 0.5),
+        slowdown_p99: quantile(slowdowns, 0.99),
+        unfinished: flows().map(|f| f.unfinished(sim.warmup)).sum(),
+        view_ms_p50: view.quantile_ms(0.5),
+        view_ms_p99: view.quantile_ms(0.99),
+        ecn_mode: flows().filter_map(|f| f.ecn_mode()).fold(None, common_mode),
+    }
+}
+
+fn link_row(link: &str, q: &QueueReport) -> LinkRow {
+    let (c, seconds) = (&q.counts, q.in_force.as_secs_f64());
+    LinkRow {
+        link: link.to_owned(),
+        queue: q.name.to_owned(),
+        rate_mbps: c.sent_bytes as f64 * 8e-6 / seconds,
+        utilisation: c.sent_bytes as f64 * 8.0 / q.capacity_bits,
+        sojourn_ms_mean: q.sojourn.mean_ms(),
+        sojourn_ms_p50: q.sojourn.quantile_ms(0.5),
+        sojourn_ms_p99: q.sojourn.quantile_ms(0.99),
+        sojourn_ms_max: q.sojourn.max_ms(),
+        arrived_packets: c.arrived,
+        sent_packets: c.sent,
+        dropped_packets: c.dropped,
+        dropped_overflow_packets: c.overflowed,
+        marked_packets: c.marked,
+        step_marked_packets: c.step_marked,
+        ce_pct: percent(c.marked, c.arrived),
+        sce_pct: percent(c.sce_marked, c.arrived),
+        drop_pct: percent(c.dropped, c.arrived),
+        backlog_packets_max: q.backlog_max,
+    }
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}

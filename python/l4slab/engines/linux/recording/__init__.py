@@ -1,0 +1,82 @@
+"""From what a laboratory left in its folder to a `Recording`, and the checks that it was a good laboratory.
+
+`packets.N.bin` has every packet that reached link N, with the instants at which it came to the queue and left it: the
+clock is virtual, so the difference is the sojourn, to the clock's grain of 0.26 microseconds. `tcp.bin` has TCP_INFO of
+every connection at each sample, `tc.N.json` what `tc -s` said of the link's queues at each sample.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from l4slab import _core, metrics
+from l4slab.engines import Recording
+from l4slab.engines.linux.recording.checks import check
+from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
+from l4slab.engines.linux.recording.histograms import bins, histograms
+from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, CheckError, Observed
+from l4slab.engines.linux.recording.queues import link_rows
+from l4slab.engines.linux.recording.reading import parse_counters, parse_tc, read
+from l4slab.engines.linux.recording.series import series
+
+__all__ = [
+    "PACKET",
+    "SAMPLE",
+    "SOURCES",
+    "CheckError",
+    "Observed",
+    "bins",
+    "check",
+    "columns",
+    "parse_counters",
+    "parse_tc",
+    "read",
+    "tables",
+]
+
+# What decides the tables.
+SOURCES = sorted(Path(__file__).parent.glob("*.py"))
+
+_FLOWS: metrics.Schema = {name: pl.Int64() for name in ("delivered_packets", "ce_packets", "dropped_packets")}
+_LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
+_SERIES: metrics.Schema = {
+    name: pl.Float64()
+    for name in (
+        *("sent_packets", "delivered_packets", "ce_packets", "marked_packets", "dropped_packets"),
+        *("dropped_overflow_packets", "sojourn_ms_min", "sojourn_ms_max"),
+    )
+}
+
+
+def tables(observed: Observed) -> Recording:
+    """The result tables."""
+    rows = {
+        "flows": flow_rows(observed),
+        "members": member_rows(observed),
+        "links": [row for link in observed.links for row in link_rows(observed, link)],
+        "series": series(observed),
+        "transfers": transfers(observed),
+        "histograms": histograms(observed),
+    }
+    return Recording(**{name: _frame(rows[name], schema) for name, schema in columns(observed.run).items()})
+
+
+def columns(run: Mapping[str, Any]) -> dict[str, pl.Schema]:
+    """The columns of the tables of a run. Of the gauges that the simulator has, those that the kernel does not tell are
+    empty.
+    """
+    gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(run))}
+    more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": _SERIES | gauges}
+    return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
+    rows = list(rows)
+    return pl.DataFrame(
+        [pl.Series(name, [row.get(name) for row in rows], dtype=dtype, strict=False) for name, dtype in schema.items()]
+    )

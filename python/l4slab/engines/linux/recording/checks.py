@@ -1,0 +1,159 @@
+"""What laboratories get wrong."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux.recording.observed import BACKWARD, CE, ECN_MODES, ESTABLISHED, CheckError, Observed
+from l4slab.engines.linux.recording.queues import queue_under_test
+
+# The largest part of the time for which a buffer may hold a flow back: receive windows open in the first rounds.
+_HELD = 0.1
+# From when on an unlimited flow has filled a queue.
+_FILLS_AFTER_NS, _FILLS_AFTER_RTTS = 20e9, 100
+# Packets that are under way between two places while both are read.
+_SLACK = 4
+# Drops and losses inside a host, which no laboratory should have. UDP receivers do not read: theirs are not counted.
+_BAD_COUNTERS = (
+    "TcpExt.ListenOverflows",
+    "TcpExt.ListenDrops",
+    "TcpExt.TCPBacklogDrop",
+    "TcpExt.TCPRcvQDrop",
+    "TcpExt.TCPOFODrop",
+    "TcpExt.PruneCalled",
+    "TcpExt.RcvPruned",
+    "TcpExt.OfoPruned",
+    "TcpExt.TCPZeroWindowDrop",
+    "TcpExt.TCPMemoryPressures",
+    "TcpExt.TCPAbortOnMemory",
+    "Ip.InDiscards",
+    "Ip.InHdrErrors",
+    "Ip.InAddrErrors",
+    "Ip.OutDiscards",
+    "Ip.OutNoRoutes",
+)
+_CORRUPTION = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.OutNoRoutes", "Ip.InDiscards")
+
+
+def check(observed: Observed) -> None:
+    """What laboratories get wrong. Raises CheckError with one sentence."""
+    for test in (_check_events, _check_queues, _check_hosts, _check_delays, _check_ends, _check_ecn, _check_bottleneck):
+        test(observed)
+
+
+def _check_events(observed: Observed) -> None:
+    for event in observed.events:
+        if event[1] == "error":
+            name = observed.lab.flows[int(event[2]) - 1].spec["name"]
+            raise CheckError(f'a connection of flow "{name}" failed: {event[4]}')
+        if event[1] == "capture" and int(event[4]):
+            link = observed.run["links"][int(event[2])]["name"]
+            raise CheckError(f"the capture of link {link} lost {event[4]} of {event[3]} packets; give it a shorter run")
+
+
+def _check_queues(observed: Observed) -> None:
+    for link in observed.links:
+        if not link.tc:
+            continue
+        seen = queue_under_test(link.tc[-1][1])
+        wanted = link.qdiscs[-1][1][0]
+        if seen.get("kind") != wanted:
+            raise CheckError(f"link {link.name} has the queue {seen.get('kind', 'none')} instead of {wanted}")
+        if len(link.packets) and int(link.packets["len"].max()) > labs.MTU_FRAME:
+            raise CheckError(f"link {link.name} saw frames of {link.packets['len'].max()} bytes: an offload is on")
+        capacity = link.capacity_bits(0, observed.run["duration_ns"])
+        sent = float(link.packets["len"][link.left].astype(np.int64).sum()) * 8
+        if sent > capacity * 1.001 + 8 * (link.spec["burst_bytes"] + 2 * labs.MTU_FRAME) * (1 + len(link.changes)):
+            raise CheckError(f"link {link.name} sent {sent / capacity:.1%} of its rate: its shaper did not hold")
+        marks = seen.get("ecn-mark", seen.get("ecn_mark"))
+        if marks is not None and not any(change["qdisc"] for change in link.changes):
+            captured = int(link.marked.sum())
+            # dualpi2 counts a packet twice that both its coupling and its step mark.
+            twice = int(seen.get("step-mark", 0))
+            if not captured - _SLACK <= int(marks) <= captured + twice + _SLACK:
+                raise CheckError(f"the queue of link {link.name} counts {marks} CE marks and its captures {captured}")
+
+
+def _check_hosts(observed: Observed) -> None:
+    # A flipped bit of an IP header, or of the addresses before it, is found at the next hop.
+    corrupted = any("corrupt" in impair["netem"] for impair in observed.run.get("impairs", ()))
+    for name, counters in observed.counters.items():
+        for counter in _BAD_COUNTERS:
+            if counters.get(counter) and not (corrupted and counter in _CORRUPTION):
+                raise CheckError(
+                    f"host {name} counts {counters[counter]} {counter}: packets were lost outside the links"
+                )
+        if counters.get("softnet.dropped"):
+            raise CheckError(f"the kernel's backlog dropped {counters['softnet.dropped']} packets outside the links")
+
+
+def _check_delays(observed: Observed) -> None:
+    for section in re.split(r"^# ", observed.teardown, flags=re.MULTILINE)[1:]:
+        name, _, text = section.partition("\n")
+        if name[0] not in "ds":
+            continue
+        for dropped in re.findall(r"qdisc netem .*?dropped (\d+)", text, re.DOTALL):
+            if int(dropped):
+                raise CheckError(f"the delay {name} dropped {dropped} packets; it must only delay")
+
+
+def _check_ends(observed: Observed) -> None:
+    """What left the last link has come to the receiver, with its marks."""
+    for flow in observed.lab.flows:
+        last = observed.path(flow)[-1]
+        packets = last.packets[last.left & (last.packets["flow"] == flow.number) & (last.packets["kind"] < BACKWARD)]
+        counters = observed.counters.get(flow.server, {})
+        came = counters.get("Ip.InReceives")
+        if came is not None and abs(came - len(packets)) > _SLACK:
+            raise CheckError(f'{len(packets)} packets of flow "{flow.spec["name"]}" left its last link and {came} came')
+        rewritten = any(
+            rule["flow"] == flow.spec["name"] and rule["where"] == "after" for rule in observed.run["rewrites"]
+        )
+        marks, captured = counters.get("IpExt.InCEPkts"), int((packets["ecn_out"] == CE).sum())
+        if marks is not None and not rewritten and abs(marks - captured) > _SLACK:
+            raise CheckError(
+                f'{captured} packets of flow "{flow.spec["name"]}" left its last link with CE, '
+                f"and its receiver counts {marks}"
+            )
+
+
+def _check_ecn(observed: Observed) -> None:
+    lost = any(link.dropped.any() for link in observed.links) or bool(observed.run.get("impairs"))
+    for flow in observed.lab.flows:
+        samples = observed.of_flow(flow)
+        modes = {ECN_MODES[int(mode)] for mode in samples["ecn_mode"][samples["state"] == ESTABLISHED]} - {"pending"}
+        wanted = labs.expected_ecn_mode(flow.ecn, flow.peer_ecn) if flow.is_tcp else ""
+        # A lost SYN is repeated without ECN: that is TCP, not the laboratory.
+        if flow.is_tcp and modes and wanted not in modes and not lost:
+            found = " and ".join(sorted(modes))
+            raise CheckError(
+                f'the ECN negotiation of flow "{flow.spec["name"]}" ended with {found} instead of {wanted}'
+            )
+
+
+def _check_bottleneck(observed: Observed) -> None:
+    """Flows that only the links should limit were limited by them: they filled a queue, and no buffer held them."""
+    for flow in observed.lab.flows:
+        spec = flow.spec
+        runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
+        if not flow.is_tcp or spec["bytes"] is not None or spec["pace_bps"] is not None:
+            continue
+        samples = observed.of_flow(flow)
+        held = float(samples["limited_ms"].max()) * 1e6 if len(samples) else 0.0
+        if held > _HELD * runs_ns:
+            share = held / runs_ns
+            raise CheckError(f'a buffer held flow "{spec["name"]}" back for {share:.0%} of the time, not the links')
+        # After slow start a window may need long to grow to the size of a large path.
+        if runs_ns < _FILLS_AFTER_NS + _FILLS_AFTER_RTTS * spec["rtt_ns"] or observed.run.get("impairs"):
+            continue
+        by_name = {link.name: link for link in observed.links}
+        for link in (by_name[name] for name in (*spec["path"], *flow.reverse_path)):
+            longest = link.sojourn_ns.max() if len(link.packets) else 0
+            lowest = min([link.spec["rate_bps"], *(c["rate_bps"] for c in link.changes if c["rate_bps"])])
+            if longest > 2 * labs.MTU_FRAME * 8e9 / lowest or link.dropped.any():
+                break
+        else:
+            raise CheckError(f'flow "{spec["name"]}" never filled a queue: something else than the links limited it')

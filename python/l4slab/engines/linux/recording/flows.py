@@ -1,0 +1,212 @@
+"""Rows of the tables `flows`, `members` and `transfers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from l4slab import _core
+from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux.lab import Flow
+from l4slab.engines.linux.recording.observed import (
+    CE,
+    CLOSE_WAIT,
+    ECN_MODES,
+    ESTABLISHED,
+    FIN_WAIT1,
+    PAYLOAD,
+    UDP_HEADERS,
+    Array,
+    CheckError,
+    Link,
+    Observed,
+    distribution,
+    in_window,
+    percent,
+)
+
+
+def active(samples: Array) -> Array:
+    """Which samples are of connections that send and know their RTT."""
+    result: Array = np.isin(samples["state"], (ESTABLISHED, FIN_WAIT1, CLOSE_WAIT)) & (samples["srtt_us"] > 0)
+    return result
+
+
+def _gained(observed: Observed, samples: Array, column: str) -> int:
+    """How much a counter of all connections has grown over the measured interval."""
+    run = observed.run
+    end = samples[samples["t_ns"] == run["duration_ns"]][column].astype(np.int64).sum()
+    begin = samples[samples["t_ns"] == run["warmup_ns"]][column].astype(np.int64).sum()
+    return int(end - begin)
+
+
+def flow_rows(observed: Observed) -> list[dict[str, Any]]:
+    """A row per flow group."""
+    return _compared(observed, [_flow_row(observed, flow) for flow in observed.lab.flows])
+
+
+def member_rows(observed: Observed) -> list[dict[str, Any]]:
+    """A row per single flow, where the run asks for them."""
+    if not observed.run.get("per_flow"):
+        return []
+    singles = [single for flow in observed.lab.flows for single in flow.singles()]
+    return _compared(observed, [_flow_row(observed, one) | {"member": (one.only or 0) + 1} for one in singles])
+
+
+def _compared(observed: Observed, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With what compares a row with the others; together they are all flows of the run."""
+    total = sum(row["goodput_mbps"] for row in rows)
+    bulk = [flow for flow in observed.lab.flows if flow.is_tcp and flow.spec["bytes"] is None]
+    of_run = jain([goodput for flow in bulk for goodput in _goodputs(observed, flow)])
+    return [row | {"share": row["goodput_mbps"] / total if total > 0 else None, "jain_run": of_run} for row in rows]
+
+
+def jain(goodputs: Sequence[float]) -> float | None:
+    """Jain's fairness index, as the simulator's core has it; None where nobody has anything."""
+    squares = sum(one * one for one in goodputs)
+    return sum(goodputs) ** 2 / (len(goodputs) * squares) if squares > 0 else None
+
+
+def _goodputs(observed: Observed, flow: Flow) -> list[float]:
+    """Of each flow of the group, payload bytes acknowledged (UDP: received) in the measured interval."""
+    if flow.is_tcp:
+        return [float(_gained(observed, observed.of_flow(one), "bytes_acked")) for one in flow.singles()]
+    delivered = (
+        measured_of(observed, flow).group_by("conn").agg(pl.col("len").cast(pl.Int64).sum() - UDP_HEADERS * pl.len())
+    )
+    found = dict(delivered.iter_rows())
+    return [float(found.get(labs.FIRST_PORT + (one.only or 0), 0)) for one in flow.singles()]
+
+
+def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
+    run, spec = observed.run, flow.spec
+    seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
+    path = observed.path(flow)
+    delivered = measured_of(observed, flow)
+    first = payload_of(path[0], flow)
+    sent = int(in_window(observed, path[0].packets["in_ns"][first]).sum())
+    dropped = 0
+    for link in path:
+        lost = payload_of(link, flow) & link.dropped
+        dropped += int(in_window(observed, link.packets["in_ns"][lost]).sum())
+    frames = int(delivered["len"].cast(pl.Int64).sum())
+    row: dict[str, Any] = {
+        "flow": spec["name"],
+        "cc": spec.get("cc", spec["kind"]),
+        "count": len(flow.singles()),
+        "rate_mbps": frames * 8e-6 / seconds,
+        **distribution(delivered["queued_ns"].to_numpy(), "sojourn_ms", 1e-6),
+        "sent_packets": sent,
+        "delivered_packets": len(delivered),
+        "ce_packets": int((delivered["ecn_out"] == CE).sum()),
+        "dropped_packets": dropped,
+        "drop_pct": percent(dropped, sent),
+        "retransmits": 0,
+        "transfers": 0,
+    }
+    row["ce_pct"] = percent(row["ce_packets"], sent)
+    if not flow.is_tcp:
+        row["goodput_mbps"] = (frames - UDP_HEADERS * len(delivered)) * 8e-6 / seconds
+        return row | {"jain": jain(_goodputs(observed, flow))}
+    samples = observed.of_flow(flow)
+    row["goodput_mbps"] = _gained(observed, samples, "bytes_acked") * 8e-6 / seconds
+    row["retransmits"] = _gained(observed, samples, "retrans")
+    row |= distribution(srtts_of(observed, flow), "rtt_ms", 1e-3)
+    modes = samples[samples["state"] != 2]["ecn_mode"]
+    row["ecn_mode"] = ECN_MODES[int(modes[-1])] if len(modes) else None
+    row["jain"] = jain(_goodputs(observed, flow))
+    ended = completed_of(observed, flow)
+    row["transfers"] = len(ended)
+    times = np.array([end - start for start, end in ended])
+    slowdowns = np.array([(end - start) * 1e-6 / _idle_ms(observed, flow, start, end) for start, end in ended])
+    for name, values, scale in (("completion_ms", times, 1e-6), ("slowdown", slowdowns, 1.0)):
+        found = distribution(values, name, scale)
+        row |= {key: value for key, value in found.items() if not key.endswith("mean")}
+    return row
+
+
+def _idle_ms(observed: Observed, flow: Flow, start: int, end: int) -> float:
+    """How long a transfer would take on an idle path, at the fastest that its slowest link was meanwhile."""
+    path = observed.path(flow)
+    begins = [start, *(time for link in path for time, _ in link.rates if start < time <= end)]
+    slowest = (min((link.rate_at(time), link.spec["burst_bytes"]) for link in path) for time in begins)
+    rate, burst = max(slowest, key=lambda found: found[0])
+    return _core.idle_completion_ms(flow.spec["bytes"], flow.spec["rtt_ns"], rate, burst)
+
+
+def completed_of(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
+    """When the transfers of a flow began and ended, ns."""
+    return [
+        (int(event[4]), int(event[0]))
+        for event in observed.events
+        if event[1] == "complete" and int(event[2]) == flow.number and flow.only in (None, int(event[3]))
+    ]
+
+
+def measured_of(observed: Observed, flow: Flow) -> pl.DataFrame:
+    """Of `delivered_of`, what left within the measured interval."""
+    run = observed.run
+    return delivered_of(observed.path(flow), flow).filter(
+        pl.col("out_ns").is_between(run["warmup_ns"], run["duration_ns"])
+    )
+
+
+def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
+    """A flow's payload packets that left the last link: `out_ns`, `len`, `ecn_out`, `queued_ns` over all links."""
+    keys = ["conn", "id"]
+    so_far: pl.DataFrame | None = None
+    for link in path:
+        which = payload_of(link, flow) & link.left
+        packets = link.packets[which]
+        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "ecn_out", *keys)}
+        here = pl.DataFrame(columns | {"queued_ns": link.sojourn_ns[which]})
+        if so_far is not None:
+            # The same IP identification comes again after 65536 packets: the latest before counts.
+            before = so_far.select(*keys, pl.col("out_ns").alias("before_ns"), pl.col("queued_ns").alias("queued"))
+            here = (
+                here.sort("in_ns")
+                .join_asof(
+                    before.sort("before_ns"), left_on="in_ns", right_on="before_ns", by=keys, check_sortedness=False
+                )
+                .with_columns(queued_ns=pl.col("queued_ns") + pl.col("queued").fill_null(0))
+                .drop("before_ns", "queued", strict=False)
+            )
+        so_far = here
+    if so_far is None:
+        raise CheckError(f'flow "{flow.spec["name"]}" crosses no link')
+    return so_far
+
+
+def srtts_of(observed: Observed, flow: Flow) -> Array:
+    """The smoothed RTT of each connection at each sample of the measured interval, us."""
+    samples = observed.of_flow(flow)
+    counted = samples[active(samples) & (samples["t_ns"] > observed.run["warmup_ns"])]
+    rtts: Array = counted["srtt_us"][counted["t_ns"] % observed.run["sample_ns"] == 0]
+    return rtts
+
+
+def payload_of(link: Link, flow: Flow) -> Array:
+    """Which packets of a link have payload of this flow."""
+    result: Array = (link.packets["flow"] == flow.number) & (link.packets["kind"] == PAYLOAD)
+    return result if flow.only is None else result & (link.packets["conn"] == labs.FIRST_PORT + flow.only)
+
+
+def transfers(observed: Observed) -> list[dict[str, Any]]:
+    """A row per completed transfer, in the order of their starts."""
+    rows = [
+        {
+            "flow": flow.spec["name"],
+            "kind": "flow",
+            "start_s": start * 1e-9,
+            "size_bytes": flow.spec["bytes"],
+            "completion_ms": (end - start) * 1e-6,
+            "ideal_ms": (ideal := _idle_ms(observed, flow, start, end)),
+            "slowdown": (end - start) * 1e-6 / ideal,
+        }
+        for flow in observed.lab.flows
+        for start, end in completed_of(observed, flow)
+    ]
+    return sorted(rows, key=lambda row: (row["start_s"], row["flow"]))

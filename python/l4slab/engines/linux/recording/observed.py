@@ -1,0 +1,197 @@
+"""What a laboratory left, packet by packet and sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from l4slab.engines.linux.lab import Flow, Lab
+
+Array = npt.NDArray[Any]
+PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4")
+PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "spare", "seq")
+SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
+SAMPLE.names = (
+    *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
+    *("srtt_us", "min_rtt_us", "retrans", "delivered", "delivered_ce", "limited_ms"),
+)
+# `kind` of a packet: forward with payload, forward without (SYN, FIN), and the same on the way back.
+PAYLOAD, BACKWARD = 1, 2
+NEVER = 0  # out_ns of a packet that did not leave
+FOR_EVER = 1 << 62
+ECT1, CE = 1, 3
+ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
+ECN_MODES = ("off", "classic", "accecn", "pending")
+UDP_HEADERS = 42
+FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
+Span = tuple[int, int]  # from, to (not with it), ns
+
+
+class CheckError(Exception):
+    """The laboratory did not do what was asked; one sentence."""
+
+
+@dataclass
+class Link:
+    """What was seen at one link. `packets` came within the run; the rest is by packet."""
+
+    name: str
+    packets: Array
+    tc: list[tuple[int, list[dict[str, Any]]]]
+    spec: Mapping[str, Any]
+    changes: list[Mapping[str, Any]]
+    duration_ns: int
+
+    @cached_property
+    def left(self) -> Array:
+        """Whether it left within the run."""
+        out: Array = self.packets["out_ns"]
+        result: Array = (out != NEVER) & (out <= self.duration_ns)
+        return result
+
+    @cached_property
+    def dropped(self) -> Array:
+        """Whether the queue dropped it: it never left, and a later packet of its flow did."""
+        packets = self.packets
+        lost = packets["out_ns"] == NEVER
+        last = np.zeros(65536, np.uint64)
+        gone = packets[~lost]
+        np.maximum.at(last, gone["flow"], gone["in_ns"])
+        result: Array = lost & (packets["in_ns"] <= last[packets["flow"]])
+        return result
+
+    @cached_property
+    def sojourn_ns(self) -> Array:
+        """Time in the queue, of those that left."""
+        return np.where(self.left, self.packets["out_ns"] - self.packets["in_ns"], 0).astype(np.int64)
+
+    @cached_property
+    def marked(self) -> Array:
+        """Whether the queue set CE on it."""
+        result: Array = self.left & (self.packets["ecn_in"] != CE) & (self.packets["ecn_out"] == CE)
+        return result
+
+    @cached_property
+    def qdiscs(self) -> list[tuple[Span, list[str]]]:
+        """When each qdisc was in force, and its words, in order of time."""
+        words = [(0, self.spec["qdisc"])]
+        words += [(change["time_ns"], change["qdisc"]) for change in self.changes if change["qdisc"] is not None]
+        ends = [*(time for time, _ in words[1:]), FOR_EVER]
+        return [((begin, end), str(text).split()) for (begin, text), end in zip(words, ends, strict=True)]
+
+    def came_in(self, span: Span) -> Array:
+        """Which packets came within a span of time. What a qdisc has got leaves from it or is lost with it."""
+        result: Array = (self.packets["in_ns"] >= span[0]) & (self.packets["in_ns"] < span[1])
+        return result
+
+    @cached_property
+    def bands(self) -> dict[str, Array]:
+        """The queues inside, of all qdiscs that have them: which packets they got."""
+        found: dict[str, Array] = {}
+        for span, words in self.qdiscs:
+            if words[0] == "dualpi2":
+                ecn = self.packets["ecn_in"]
+                low = ecn != 0 if "any_ect" in words else (ecn == ECT1) | (ecn == CE)
+                for band, which in (("L", low), ("C", ~low)):
+                    found[band] = found.get(band, False) | (which & self.came_in(span))
+        return found
+
+    def in_force(self, queue: str, begin_ns: int, end_ns: int) -> list[Span]:
+        """The parts of a time in which a qdisc with this queue was in force."""
+        spans = [span for span, words in self.qdiscs if queue == "all" or words[0] == "dualpi2"]
+        parts = [(max(begin, begin_ns), min(end, end_ns)) for begin, end in spans]
+        return [(begin, end) for begin, end in parts if begin < end]
+
+    @cached_property
+    def overflowed(self) -> Array:
+        """Which packets came to a full FIFO. Those that came after the last one that left it count as lost with it."""
+        found = np.zeros(len(self.packets), bool)
+        for span, words in self.qdiscs:
+            came = self.came_in(span)
+            if words[0] in FIFOS and (came & self.left).any():
+                last = self.packets["in_ns"][came & self.left].max() if span[1] != FOR_EVER else FOR_EVER
+                found |= came & self.dropped & (self.packets["in_ns"] <= last)
+        return found
+
+    @cached_property
+    def rates(self) -> list[tuple[int, int]]:
+        """Since when the link has had which rate, bit/s, in order of time."""
+        changed = [(change["time_ns"], change["rate_bps"]) for change in self.changes if change["rate_bps"] is not None]
+        return [(0, self.spec["rate_bps"]), *changed]
+
+    def rate_at(self, time_ns: int) -> int:
+        """Its rate then."""
+        return [rate for begin, rate in self.rates if begin <= time_ns][-1]
+
+    def capacity_bits(self, begin_ns: int, end_ns: int) -> float:
+        """What the shaper could have sent."""
+        ends = [time for time, _ in self.rates[1:]] + [self.duration_ns]
+        total = 0.0
+        for (start, rate), end in zip(self.rates, ends, strict=True):
+            total += rate * max(0, min(end, end_ns) - max(start, begin_ns)) * 1e-9
+        return total
+
+    def backlog(self, which: Array) -> tuple[Array, Array]:
+        """Times and numbers of packets in the queue just after them, of those packets that were not dropped."""
+        packets = self.packets[which & ~self.dropped]
+        out = packets["out_ns"][packets["out_ns"] != NEVER]
+        times = np.concatenate([packets["in_ns"], out])
+        steps = np.concatenate([np.ones(len(packets), np.int64), -np.ones(len(out), np.int64)])
+        order = np.lexsort((-steps, times))
+        return times[order], np.cumsum(steps[order])
+
+
+@dataclass
+class Observed:
+    """Everything a laboratory left."""
+
+    lab: Lab
+    links: list[Link]
+    samples: Array
+    ticks: list[int]
+    events: list[list[str]]
+    counters: dict[str, dict[str, int]] = field(default_factory=dict)
+    teardown: str = ""
+
+    @property
+    def run(self) -> Mapping[str, Any]:
+        """The run's description."""
+        return self.lab.run
+
+    def of_flow(self, flow: Flow) -> Array:
+        """A flow's TCP samples."""
+        of: Array = self.samples[self.samples["flow"] == flow.number]
+        return of if flow.only is None else of[of["conn"] == flow.only]
+
+    def path(self, flow: Flow) -> list[Link]:
+        """The links of a flow's data."""
+        by_name = {link.name: link for link in self.links}
+        return [by_name[name] for name in flow.spec["path"]]
+
+
+def in_window(observed: Observed, times: Array) -> Array:
+    """Which times are in the measured interval."""
+    result: Array = (times >= observed.run["warmup_ns"]) & (times <= observed.run["duration_ns"])
+    return result
+
+
+def distribution(values: Array, name: str, scale: float, largest: bool = False) -> dict[str, float | None]:
+    """Mean, percentiles and, where asked for, maximum as columns; none without values."""
+    if not len(values):
+        return {}
+    found: dict[str, float | None] = {f"{name}_mean": float(values.mean()) * scale}
+    for quantile in (50, 99):
+        found[f"{name}_p{quantile}"] = float(np.percentile(values, quantile, method="inverted_cdf")) * scale
+    if largest:
+        found[f"{name}_max"] = float(values.max()) * scale
+    return found
+
+
+def percent(part: int, whole: int) -> float | None:
+    """A part in percent; None of nothing."""
+    return 100 * part / whole if whole else None

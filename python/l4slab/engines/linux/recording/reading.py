@@ -1,0 +1,98 @@
+"""From the files of a laboratory to `Observed`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from l4slab.engines.linux.lab import Lab
+from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, Array, CheckError, Link, Observed
+
+
+def read(lab: Lab, folder: Path) -> Observed:
+    """Read what the laboratory left. Raises CheckError where something is missing."""
+    run = lab.run
+    ticks = [int(line) for line in _lines(folder / "ticks.tsv")]
+    links = []
+    for number, spec in enumerate(run["links"]):
+        used = lab.link_namespace(number) in lab.routes
+        path = folder / f"packets.{number}.bin"
+        packets = _array(path, PACKET) if used else np.empty(0, PACKET)
+        packets = packets[packets["in_ns"] <= run["duration_ns"]]
+        outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used else []
+        if used and len(outputs) != len(ticks):
+            raise CheckError(f"tc gave {len(outputs)} of {len(ticks)} samples of link {spec['name']}")
+        changes = [change for change in run["at"] if change["link"] == spec["name"]]
+        tc = list(zip(ticks, outputs, strict=False))
+        links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"]))
+    events = [line.split("\t") for line in _lines(folder / "events.tsv")]
+    return Observed(
+        lab,
+        links,
+        _array(folder / "tcp.bin", SAMPLE),
+        ticks,
+        events,
+        parse_counters(_text(folder / "counters.txt")),
+        _text(folder / "teardown.txt"),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        raise CheckError(f"the laboratory left no {path.name}") from None
+
+
+def _lines(path: Path) -> list[str]:
+    return _text(path).splitlines()
+
+
+def _array(path: Path, dtype: np.dtype[Any]) -> Array:
+    if not path.is_file():
+        raise CheckError(f"the laboratory left no {path.name}")
+    return np.fromfile(path, dtype)
+
+
+def parse_tc(text: str) -> list[list[dict[str, Any]]]:
+    """The arrays that `tc -j -batch` has written one after the other."""
+    decoder = json.JSONDecoder()
+    found, at = [], 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        value, at = decoder.raw_decode(text, at)
+        found.append(value)
+    return found
+
+
+def parse_counters(text: str) -> dict[str, dict[str, int]]:
+    """Per namespace, the kernel's counters: `TcpExt.ListenDrops`, `dev.NAME.rx_drop`, `softnet.dropped`."""
+    found: dict[str, dict[str, int]] = {}
+    namespace: dict[str, int] = {}
+    file, names = "", [""]
+    for line in text.splitlines():
+        if line.startswith("# "):
+            _, name, file = line.split()
+            namespace = found.setdefault(name, {})
+        elif file in ("net/netstat", "net/snmp"):
+            kind, _, rest = line.partition(":")
+            words = rest.split()
+            if words and not words[0].lstrip("-").isdigit():
+                names = words
+            else:
+                namespace |= {f"{kind}.{name}": int(value) for name, value in zip(names, words, strict=False)}
+        elif file == "net/dev" and ":" in line:
+            device, _, rest = line.partition(":")
+            words = rest.split()
+            namespace |= {
+                f"dev.{device.strip()}.rx_drop": int(words[3]),
+                f"dev.{device.strip()}.tx_drop": int(words[11]),
+            }
+        elif file == "net/softnet_stat" and line.strip():
+            namespace["softnet.dropped"] = namespace.get("softnet.dropped", 0) + int(line.split()[1], 16)
+    return found

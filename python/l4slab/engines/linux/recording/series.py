@@ -1,0 +1,154 @@
+"""Rows of the table `series`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from l4slab.engines.linux.lab import Flow
+from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of
+from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Array, Link, Observed
+from l4slab.engines.linux.recording.queues import OVERFLOWS, gains, queue_under_test
+
+
+def series(observed: Observed) -> list[dict[str, Any]]:
+    """A row per step and flow, and per step and queue, in order of time."""
+    run = observed.run
+    steps = np.arange(1, run["duration_ns"] // run["sample_ns"] + 1, dtype=np.uint64) * np.uint64(run["sample_ns"])
+    if not len(steps):
+        return []
+    columns = [_flow_series(observed, flow, steps) for flow in observed.lab.flows]
+    columns += [column for link in observed.links for column in _link_series(observed, link, steps)]
+    rows = []
+    for index, time in enumerate(steps):
+        for column in columns:
+            row = {name: values[index] if isinstance(values, list) else values for name, values in column.items()}
+            row["time_s"] = float(time) * 1e-9
+            if row.pop("is_there", True):
+                rows.append(row)
+    return rows
+
+
+def _binned(times: Array, weights: Array | None, steps: Array) -> Array:
+    """Sums per step; a step ends with its time, which belongs to it."""
+    at = np.searchsorted(steps, times)
+    kept = at < len(steps)
+    result: Array = np.bincount(at[kept], None if weights is None else weights[kept], minlength=len(steps))
+    return result
+
+
+def _means(times: Array, ns: Array, steps: Array) -> list[float | None]:
+    """Mean per step, in ms; None where there is nothing."""
+    sums, numbers = _binned(times, ns.astype(np.float64), steps), _binned(times, None, steps)
+    return [float(s / n) * 1e-6 if n else None for s, n in zip(sums, numbers, strict=True)]
+
+
+def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]:
+    seconds = observed.run["sample_ns"] * 1e-9
+    delivered = delivered_of(observed.path(flow), flow)
+    times, frames = delivered["out_ns"].to_numpy(), delivered["len"].to_numpy().astype(np.float64)
+    row: dict[str, Any] = {
+        "flow": flow.spec["name"],
+        "rate_mbps": (_binned(times, frames, steps) * 8e-6 / seconds).tolist(),
+        "delivered_packets": _binned(times, None, steps).tolist(),
+        "sojourn_ms": _means(times, delivered["queued_ns"].to_numpy(), steps),
+        "ce_packets": _binned(times[delivered["ecn_out"].to_numpy() == CE], None, steps).tolist(),
+    }
+    path = observed.path(flow)
+    sent = path[0].packets["in_ns"][payload_of(path[0], flow)]
+    row["sent_packets"] = _binned(sent, None, steps).tolist()
+    lost = [_binned(link.packets["in_ns"][payload_of(link, flow) & link.dropped], None, steps) for link in path]
+    row["dropped_packets"] = np.sum(lost, axis=0).tolist()
+    if not flow.is_tcp:
+        row["goodput_mbps"] = (_binned(times, frames - UDP_HEADERS, steps) * 8e-6 / seconds).tolist()
+        return row
+    samples = observed.of_flow(flow)
+    # Samples beside the grid (at the end of the warm-up) are not of the series.
+    samples = samples[np.isin(samples["t_ns"], steps)]
+    at = np.searchsorted(steps, samples["t_ns"])
+    acked = np.bincount(at, samples["bytes_acked"].astype(np.float64), minlength=len(steps))
+    row["goodput_mbps"] = (np.diff(acked, prepend=0.0) * 8e-6 / seconds).tolist()
+    sending = active(samples)
+    count = np.bincount(at[sending], minlength=len(steps))
+    for name, column, scale in (("cwnd_packets", "cwnd", 1.0), ("srtt_ms", "srtt_us", 1e-3)):
+        total = np.bincount(at[sending], samples[column][sending] * scale, minlength=len(steps))
+        row[name] = [float(t / n) if n else None for t, n in zip(total, count, strict=True)]
+    return row
+
+
+def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str, Any]]:
+    everything = np.ones(len(link.packets), bool)
+    outputs = {time: queue_under_test(output) for time, output in link.tc}
+    states = [outputs.get(int(time), {}) for time in steps]
+    whole = _queue_series(observed, link, "all", everything, steps)
+    whole["backlog_packets"] = [_number(state.get("qlen")) for state in states]
+    whole["dropped_overflow_packets"] = _overflows(link, states, steps)
+    rows = [whole]
+    bands = link.bands
+    for band, which in bands.items():
+        row = _queue_series(observed, link, band, which, steps)
+        width = observed.run["sample_ns"]
+        row["is_there"] = [bool(link.in_force(band, int(time) - width, int(time))) for time in steps]
+        times, backlog = link.backlog(which)
+        at = np.searchsorted(times, steps, side="right")
+        row["backlog_packets"] = [float(backlog[index - 1]) if index else 0.0 for index in at]
+        rows.append(row)
+    low = link.packets["out_ns"][bands["L"] & link.left] if bands else np.empty(0, np.uint64)
+    marks = gains(zip(steps, states, strict=True), "step-mark").values()
+    each = [_probabilities(*of_step) for of_step in zip(states, marks, _binned(low, None, steps), strict=True)]
+    return [whole | {name: [found.get(name) for found in each] for name in _PROBABILITIES}, *rows[1:]]
+
+
+def _overflows(link: Link, states: list[dict[str, Any]], steps: Array) -> list[float | None]:
+    """Drops of full queues within each step, as far as `tc` tells them apart."""
+    gained = gains(zip(steps, states, strict=True), OVERFLOWS)
+    counted = [
+        0 if state.get("kind") in FIFOS else gained.get(int(time)) for state, time in zip(states, steps, strict=True)
+    ]
+    of_fifos = _binned(link.packets["in_ns"][link.overflowed], None, steps)
+    return [None if gain is None else float(gain + drops) for gain, drops in zip(counted, of_fifos, strict=True)]
+
+
+_PROBABILITIES = ("p_prime", "p_c", "p_l_coupled", "p_l_native", "p_l", "credit_bytes")
+
+
+def _probabilities(state: Mapping[str, Any], step_marks: int | None, low_packets: float) -> dict[str, float]:
+    """A controller's probabilities from what `tc` says of it; see `docs/results.md`."""
+    prob = state.get("prob")
+    if prob is None or step_marks is None:
+        return {} if prob is None else {"p_c": float(prob)}
+    coupled = min(1.0, state["options"]["coupling"] * prob)
+    native = step_marks / max(int(low_packets), 1)
+    # tc prints the credit multiplied by 100, as the kernel keeps it.
+    values = (prob, prob * prob, coupled, native, max(coupled, native), state["credit"] / 100)
+    return dict(zip(_PROBABILITIES, map(float, values), strict=True))
+
+
+def _queue_series(observed: Observed, link: Link, queue: str, which: Array, steps: Array) -> dict[str, Any]:
+    seconds = observed.run["sample_ns"] * 1e-9
+    sent = which & link.left
+    times = link.packets["out_ns"][sent]
+    packets = _binned(times, None, steps)
+    frames = _binned(times, link.packets["len"][sent].astype(np.float64), steps)
+    marks = _binned(link.packets["out_ns"][which & link.marked], None, steps)
+    drops = _binned(link.packets["in_ns"][which & link.dropped], None, steps)
+    at = np.searchsorted(steps, times)
+    shortest, longest = np.full(len(steps) + 1, np.inf), np.zeros(len(steps) + 1)
+    np.minimum.at(shortest, at, link.sojourn_ns[sent])
+    np.maximum.at(longest, at, link.sojourn_ns[sent])
+    return {
+        "link": link.name,
+        "queue": queue,
+        "rate_mbps": (frames * 8e-6 / seconds).tolist(),
+        "marked_packets": marks.tolist(),
+        "dropped_packets": drops.tolist(),
+        "sojourn_ms": _means(times, link.sojourn_ns[sent], steps),
+        "sojourn_ms_min": [float(s) * 1e-6 if n else None for s, n in zip(shortest, packets, strict=False)],
+        "sojourn_ms_max": [float(s) * 1e-6 if n else None for s, n in zip(longest, packets, strict=False)],
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
