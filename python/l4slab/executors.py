@@ -89,7 +89,8 @@ class Pool:
         todo = iter(runs)
         running: dict[Future[Recording | Failure], Run] = {}
         while True:
-            while len(running) < self.workers * _AHEAD and (run := next(todo, None)) is not None:
+            # Without workers as much as for one: who comes finds it, and only the last run ends the loop.
+            while len(running) < max(self.workers, 1) * _AHEAD and (run := next(todo, None)) is not None:
                 running[self.submit(run.engine, run.version, run.json, *_besides(run, folder))] = run
             if not running:
                 return
@@ -238,6 +239,7 @@ def dask(address: str) -> Iterator[Pool]:
         raise InputError(
             f"--dask {address} cannot be reached ({reason}); give the scheduler's address, such as tcp://host:8786"
         ) from None
+    logging.getLogger("tornado.application").addFilter(_is_no_lost_connection)
     try:
         cluster = _Cluster(client, address)
         try:
@@ -248,6 +250,11 @@ def dask(address: str) -> Iterator[Pool]:
         # A scheduler that is gone is not waited for.
         with suppress(Exception):
             client.close(timeout=2)
+
+
+def _is_no_lost_connection(record: logging.LogRecord) -> bool:
+    """Dask's loop logs what was under way when a connection broke, sooner than `look` can notice that."""
+    return record.exc_info is None or type(record.exc_info[1]).__name__ != "CommClosedError"
 
 
 def _silence() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import l4slab
 import pytest
-from l4slab import _core, engines, executors
+from l4slab import _core, campaign, engines, executors
 from l4slab.cli import main
 from l4slab.engines import get_engine, sim
 from l4slab.studies import studies
+from l4slab.sweep import Run
 
 FILE = """
 duration = "500ms"
@@ -97,7 +98,7 @@ def test_list_studies_and_their_files_are_right(capsys: pytest.CaptureFixture[st
     assert "fast-lane" in studies()
     for name, files in studies().items():
         assert name in shown
-        assert l4slab.campaign.plan(files)
+        assert campaign.plan(files)
 
 
 def test_list_everything(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,10 +158,10 @@ def test_a_panic_of_the_core_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_more_runs_are_handed_out_than_needed(file: Path) -> None:
-    (plan,) = l4slab.campaign.plan([file])
+    (plan,) = campaign.plan([file])
     handed_out = 0
 
-    def runs() -> Iterator[l4slab.sweep.Run]:
+    def runs() -> Iterator[Run]:
         nonlocal handed_out
         for run in plan.runs * 20:
             handed_out += 1
@@ -169,6 +170,18 @@ def test_no_more_runs_are_handed_out_than_needed(file: Path) -> None:
     with executors.local(1) as pool:
         for ended, _ in enumerate(outcome for outcome in pool.map(runs()) if outcome is not None):
             assert handed_out <= ended + 4
+
+
+def test_no_run_is_forgotten_while_all_workers_are_gone(file: Path) -> None:
+    class Deserted(executors.Pool):
+        def look(self) -> None:
+            self.workers = 0
+
+    (plan,) = campaign.plan([file])
+    with executors.local(1) as pool:
+        outcomes = Deserted(pool.executor, 1).map(plan.runs * 4)
+        ended = [outcome[0].id for outcome in outcomes if outcome is not None]
+    assert sorted(ended) == sorted(run.id for run in plan.runs * 4)
 
 
 def test_dask_gives_the_same_files(file: Path, tmp_path: Path) -> None:
