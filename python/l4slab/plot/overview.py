@@ -25,17 +25,18 @@ _BEHIND: Any = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6}
 
 def overview(
     flows: pl.DataFrame,
-    links: pl.DataFrame,
     *,
     cases: Sequence[Mapping[str, object]] | None = None,
     labels: Sequence[str] | None = None,
+    capacities: Sequence[Mapping[str, float]] | None = None,
 ) -> Figure | None:
     """A row per flow of each case, and panels for its rate, its queue delay, and its marks and drops.
 
-    `flows` and `links` are result tables; a case is a value for each of some of their columns (default: each
-    experiment), and `labels` name them. Of the trials, the mean; a thin line is their range (of the rate). A dashed
-    line stands at the capacity of the narrowest link that is in use. The delay is the mean (marker) up to P99 (end of
-    the line), on a log axis where delays differ much. Flows without a delay have none drawn. None without data.
+    `flows` is the result table; a case is a value for each of some of its columns (default: each experiment), and
+    `labels` name them. Of the trials, the mean; a thin line is their range (of the rate). A dashed line stands at the
+    capacity (Mb/s) of each flow's path, where `capacities` has it for the case. The delay is the mean (marker) up to
+    P99 (end of the line), on a log axis where delays differ much. Flows without a delay have none drawn. None without
+    data.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
     labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
@@ -49,8 +50,7 @@ def overview(
     with styled():
         figure = Figure()
         axes = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1.1, 1))
-        for case, label, mine in zip(cases, labels, rows, strict=True):
-            top = y
+        for label, mine, capacity in zip(labels, rows, capacities or [{}] * len(rows), strict=True):
             if len(cases) > 1:
                 axes[0].annotate(
                     textwrap.shorten(label, 110, placeholder=" …"), (0, y), (2, 0), ("axes fraction", "data"),
@@ -61,19 +61,16 @@ def overview(
                 one = mine.filter(pl.col("flow") == name)
                 count = int(one["count"][0] or 1)
                 ticks.append((y, f"{name} × {count}" if count > 1 else str(name)))
+                if (limit := capacity.get(str(name))) is not None:
+                    axes[0].vlines(limit, y - 0.5, y + 0.5, color=INK, linewidth=1, linestyle=(0, (4, 2)))
                 _rate(axes[0], one[rate].drop_nulls(), y, look[str(name)])
                 _delay(axes[1], one, y, look[str(name)])
                 _signals(axes[2], one, y, look[str(name)])
                 y += 1
-            capacity = _capacity(_of_case(links, case))
-            if capacity is not None:
-                axes[0].vlines(
-                    capacity, top - 0.5 + (len(cases) > 1), y - 0.5, color=INK, linewidth=1, linestyle=(0, (4, 2))
-                )
             y += 0.35 * (len(cases) > 1)
         figure.set_size_inches(WIDTH_IN, 0.95 + _ROW_IN * y)
         _axes(axes, y, ticks)
-        legend(figure, _handles())
+        legend(figure, _handles()[0 if any(capacities or ()) else 1 :])
     return figure
 
 
@@ -127,14 +124,6 @@ def _write(axis: Axes, x: float, y: float, text: str) -> None:
     axis.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=7, color=DIM, bbox=_BEHIND)
 
 
-def _capacity(links: pl.DataFrame) -> float | None:
-    """Of the link that leaves least room: what went through by the part of the time in use."""
-    used = links.filter(pl.col("queue") == "all", pl.col("utilisation") > 0)
-    if used.is_empty():
-        return None
-    return used.group_by("link").agg((pl.col("rate_mbps") / pl.col("utilisation")).mean())["rate_mbps"].min()  # type: ignore[return-value]
-
-
 def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
     rate, delay, signals = axes
     rate.set_title("rate (Mb/s)")
@@ -161,7 +150,7 @@ def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
 
 def _handles() -> list[Any]:
     return [
-        Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity"),
+        Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity of the path"),
         Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label="mean, up to P99"),
         Patch(facecolor=DIM, label="CE marked"),
         Patch(facecolor="none", edgecolor=DIM, label="dropped"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from l4slab import figures, plot
+from l4slab import capacity, figures, plot, sweep
 from l4slab.errors import InputError
 from l4slab.plot.style import Figure as Drawing
 from l4slab.report.results import Case
-from l4slab.units import TIME
 
 if TYPE_CHECKING:
     from l4slab.results import Results
@@ -32,9 +31,14 @@ class Plots:
 
     def overview(self, where: str | None = None, *, cases: int | None = None) -> Drawing | None:
         """Who gets which rate, who waits how long, what is marked or lost; at most the first `cases` cases."""
-        flows, links = self._rows("flows", where), self._rows("links", where)
+        flows = self._rows("flows", where)
         found = _cases(flows)[:cases]
-        return plot.overview(flows, links, cases=[case.levels for case in found], labels=_labels(found))
+        return plot.overview(
+            flows,
+            cases=[case.levels for case in found],
+            labels=_labels(found),
+            capacities=[capacity.means(self._described(case)) for case in found],
+        )
 
     def time_series(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """Rates and round-trip times over time, of at most four cases beside each other.
@@ -42,11 +46,21 @@ class Plots:
         `trial` is drawn in full (default: the median one), the others faintly.
         """
         cases = self._few(where, _MOST_CASES)
-        series = self._rows("series", where)
+        series, labels = self._rows("series", where), _labels(cases)
+        of_paths = [
+            capacity.table(self._described(case)).with_columns(panel=pl.lit(label))
+            for case, label in zip(cases, labels, strict=True)
+        ]
         if len(cases) > 1:
-            named = zip(cases, _labels(cases), strict=True)
+            named = zip(cases, labels, strict=True)
             series = pl.concat(series.filter(case.rows()).with_columns(panel=pl.lit(label)) for case, label in named)
-        return plot.time_series(series, flows=self._senders(where), warmup_s=self._warmup_s(cases), trial=trial)
+        return plot.time_series(
+            series,
+            flows=self._senders(where),
+            warmup_s=self._warmup_s(cases),
+            trial=trial,
+            capacity=pl.concat(of_paths) if of_paths else None,
+        )
 
     def marking(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
@@ -79,13 +93,12 @@ class Plots:
 
     def _warmup_s(self, cases: list[Case]) -> float:
         """What the figures leave out, where it is the same in all cases."""
-        names = {case.experiment for case in cases}
-        of_cases = [one for one in self._results.experiments if one.name in names]
-        written = {one.top.get("warmup", "0s") for one in of_cases}
-        if len(written) != 1 or any("warmup" in one.factors for one in of_cases):
-            return 0.0
-        (warmup,) = written
-        return 0.0 if "{" in warmup else TIME.si(warmup)
+        found = {self._described(case)["warmup_ns"] / 1e9 for case in cases}
+        return found.pop() if len(found) == 1 else 0.0
+
+    def _described(self, case: Case) -> dict[str, Any]:
+        file = next(one for one in self._results.experiments if one.name == case.experiment)
+        return sweep.describe(file, case.levels)
 
 
 def _cases(flows: pl.DataFrame) -> list[Case]:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from l4slab.plot.roles import INK, Look, looks
-from l4slab.plot.style import WIDTH_IN, Figure, legend, limit_y, mark_published, published_handle, shade_warmup, styled
+from l4slab.plot.style import DIM, WIDTH_IN, Figure, legend, limit_y, mark_published, published_handle, shade_warmup, styled
 from l4slab.plot.trials import median_trial
 
 # Prague's detector (arXiv:1911.00710): below the shaded scores the queue is taken for L4S, above for classic.
 _SCORE = "classic_ecn_score"
 _TRANSITION = (8, 9)
 _HIGHEST_SCORE = 17
+_RATES = ("rate_mbps", "goodput_mbps")
+# A capacity that nobody comes near ends the axis at so many times the rates.
+_ROOM = 4
+_LIMIT: Any = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2))}
 # Part of the highest rate that is not to be told from zero.
 _UNSEEN = 0.005
 
@@ -26,6 +33,7 @@ def time_series(
     warmup_s: float = 0,
     trial: int | None = None,
     published: pl.DataFrame | None = None,
+    capacity: pl.DataFrame | None = None,
 ) -> Figure | None:
     """Panels over one time axis: rate (Mb/s), smoothed RTT (ms) and, where a sender has it, the score of its
     detector of classic ECN queues.
@@ -34,7 +42,8 @@ def time_series(
     same scales. One trial of each, the median one unless given, is drawn in full, the others faintly; the time before
     `warmup_s` is shaded. `flows` are all flows, where possible with the congestion control of each (the column `cc`),
     of which the looks follow. `published` (rows of `Results.published`) adds published means, in the middle of the
-    measured interval. None without data.
+    measured interval. `capacity` (columns `flow`, `time_s`, `capacity_mbps` and, with panels, `panel`) is what each
+    flow's path can carry from that time on: a line where it varies. None without data.
     """
     of_flows = _without_probes(series.filter(pl.col("flow").is_not_null()))
     if of_flows.is_empty():
@@ -49,11 +58,14 @@ def time_series(
         figure = Figure(figsize=(WIDTH_IN, 1.15 + 1.55 * len(panels)))
         grid = figure.subplots(len(panels), len(cases), sharex="col", sharey="row", squeeze=False)
         marked = False
+        of_paths: list[Line2D] = []
         for axes, case in zip(grid.T, cases, strict=True):
             drawn = median_trial(case, warmup_s) if trial is None else trial
             lowest = axes[-1]
             for axis, (column, _) in zip(axes, panels, strict=True):
                 _panel(axis, case, look, column, drawn, warmup_s)
+                if capacity is not None and column in _RATES:
+                    of_paths += _capacity(axis, capacity, case)
                 marked |= _mark_means(axis, published, look, column, warmup_s, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
                 if column == _SCORE and case[_SCORE].count():
                     axis.axhspan(*_TRANSITION, color=INK, alpha=0.12, linewidth=0, zorder=0)
@@ -74,8 +86,12 @@ def time_series(
             else:
                 measured = of_flows.drop_nulls(column)
                 limit_y(axis, measured["time_s"].to_numpy(), measured[column].to_numpy(), warmup_s)
+                if column in _RATES and of_paths:
+                    most = max(float(np.max(line.get_ydata())) for line in of_paths)
+                    low, high = axis.get_ylim()
+                    axis.set_ylim(low, max(high, 1.05 * min(most, _ROOM * high)))
         known = {text: line for axis in grid[0] for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-        legend(figure, [known[name] for name in look if name in known] + [published_handle()] * marked)
+        legend(figure, [known[name] for name in look if name in known] + of_paths[:1] + [published_handle()] * marked)
     return figure
 
 
@@ -89,6 +105,24 @@ def _without_probes(of_flows: pl.DataFrame) -> pl.DataFrame:
 
 def _rate_column(of_flows: pl.DataFrame) -> str:
     return "rate_mbps" if of_flows["rate_mbps"].count() else "goodput_mbps"
+
+
+def _capacity(axis: Axes, capacity: pl.DataFrame, case: pl.DataFrame) -> list[Line2D]:
+    """A step line for each capacity that varies, with the names of its flows where there are several."""
+    if "panel" in case.columns and "panel" in capacity.columns:
+        capacity = capacity.filter(panel=case["panel"][0])
+    flows: dict[tuple[Any, ...], list[str]] = {}
+    for (name,), steps in capacity.filter(pl.col("flow").is_in(case["flow"].unique().to_list())).group_by("flow", maintain_order=True):
+        flows.setdefault(tuple(steps.select("time_s", "capacity_mbps").iter_rows()), []).append(str(name))
+    end = float(case["time_s"].max() or 0)  # type: ignore[arg-type]
+    drawn = []
+    for steps, names in flows.items():
+        if len(steps) > 1:
+            times, rates = zip(*steps, (end, steps[-1][1]), strict=True)
+            drawn += axis.plot(times, rates, drawstyle="steps-post", label="capacity of the path", zorder=2.5, **_LIMIT)
+            if len(flows) > 1:
+                axis.annotate(", ".join(names), (times[0], rates[0]), (3, 2), textcoords="offset points", fontsize=7, color=DIM)
+    return drawn
 
 
 def _panel(

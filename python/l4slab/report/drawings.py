@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from l4slab import figures as study_figures
-from l4slab import plot
+from l4slab import capacity, plot
 from l4slab.report.results import Case, Folder, replace
 
 # Cases drawn at most, and side by side; every run can be opened beyond these.
@@ -82,9 +82,9 @@ def overview(folder: Folder) -> Drawn | None:
     cases = folder.cases[:MAX_CASES]
     figure = plot.overview(
         folder.flows,
-        folder.links,
         cases=[case.levels for case in cases],
         labels=[case.label(folder) for case in cases],
+        capacities=[capacity.means(folder.described(case)) for case in cases],
     )
     if figure is None:
         return None
@@ -98,7 +98,8 @@ def overview(folder: Folder) -> Drawn | None:
 
 def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     """A case over time, and inside its queue."""
-    series, warmup_s = folder.series_of(case), folder.warmup_s(case)
+    series, described = folder.series_of(case), folder.described(case)
+    warmup_s = described["warmup_ns"] / 1e9
     if series.is_empty():
         return
     trial, trials = plot.median_trial(series, warmup_s), series["trial"].n_unique()
@@ -112,6 +113,7 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
         warmup_s=warmup_s,
         trial=trial,
         published=None if folder.factors else known.filter(pl.col("experiment") == case.experiment),
+        capacity=capacity.table(described),
     )
     if over_time is not None:
         yield Drawn(f"{stem}-over-time", over_time, f"Delivery rate and round-trip time of each flow, {which}{shaded}.")

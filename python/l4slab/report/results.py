@@ -134,33 +134,9 @@ class Folder:
             tables[name] = ds.dataset(file) if file.is_file() else empty.to_arrow()
         return tables
 
-    def run_of(self, case: Case) -> sweep.Run | None:
-        """The first run of a case, for its settings."""
-        found = self._first_runs.get(tuple(case.levels.values()))
-        if found is not None:
-            return found
-        runs = self.plan(case.experiment).runs
-        return runs[0] if runs and not self.factors else None
-
-    @cached_property
-    def _first_runs(self) -> dict[tuple[Any, ...], sweep.Run]:
-        """Of each case that has rows, by its levels."""
-        cases = {(row[0], row[1]): (row[0], *row[2:]) for row in self._runs_of_cases.iter_rows()}
-        first: dict[tuple[Any, ...], sweep.Run] = {}
-        for name in self.experiments:
-            for run in self.plan(name).runs:
-                if (case := cases.get((name, run.id))) is not None:
-                    first.setdefault(case, run)
-        return first
-
-    @cached_property
-    def _runs_of_cases(self) -> pl.DataFrame:
-        return self.flows.select("experiment", "run", *self.factors).unique(maintain_order=True)
-
-    def warmup_s(self, case: Case) -> float:
-        """The time that the figures leave out."""
-        run = self.run_of(case)
-        return float(run.description["warmup_ns"]) / 1e9 if run else 0.0
+    def described(self, case: Case) -> dict[str, Any]:
+        """What a run of a case is."""
+        return sweep.describe(self.file(case.experiment), case.levels)
 
     @cached_property
     def run_ids(self) -> list[str]:

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars import selectors as cs
 
-from l4slab import metrics, plot
+from l4slab import capacity, metrics, plot
 from l4slab.plot import roles
 from l4slab.plot.roles import INK, Look
 from l4slab.report import setup, tables
@@ -35,6 +35,7 @@ _FLOW_PANELS = (
     ("cwnd_packets", "congestion window", "packets"),
 )
 _LINK_PANELS = (("sojourn_ms", "queue delay", "ms"), ("backlog_packets", "backlog", "packets"))
+_CAPACITY_DASH = [6, 3]
 _PROBABILITIES = (("p_c", "Classic"), ("p_l_coupled", "coupled L4S"), ("p_l_native", "native L4S"))
 
 
@@ -68,7 +69,7 @@ def _begins(file: Path, opening: str) -> bool:
 @cache
 def _form() -> str:
     """Of the modules that say what is told of a run, and how: a file of another form is written anew."""
-    sources = [Path(__file__), *(Path(str(module.__file__)) for module in (metrics, roles, setup, tables))]
+    sources = [Path(__file__), *(Path(str(module.__file__)) for module in (capacity, metrics, roles, setup, tables))]
     text = b"".join(source.read_bytes() for source in sources)
     return hashlib.sha256(text).hexdigest()[:8]
 
@@ -139,7 +140,7 @@ def _run(
         "setup": [] if description is None else setup.settings(description),
         "warmup_s": 0 if description is None else description["warmup_ns"] / 1e9,
         "measured": [_numbers(rows, name) for name, rows in of_run.items() if rows is not None],
-        **({"time": [], "panels": []} if series is None else _curves(series, senders)),
+        **({"time": [], "panels": []} if series is None else _curves(series, senders, _capacities(description))),
     }
 
 
@@ -157,8 +158,19 @@ def _numbers(rows: pl.DataFrame, table: str) -> dict[str, Any]:
     }
 
 
-def _curves(series: pl.DataFrame, senders: Mapping[str, str | None]) -> dict[str, Any]:
-    """Panels of a title, a unit and lines over one time axis."""
+def _capacities(description: Mapping[str, Any] | None) -> dict[str, capacity.Steps]:
+    """Of the flows' paths, where they vary, by the name of the line; one line for all where they are the same."""
+    steps = {} if description is None else capacity.of_flows(description)
+    varying = {flow: found for flow, found in steps.items() if len(found) > 1}
+    if len(varying) == len(steps) and len(set(map(tuple, steps.values()))) == 1:
+        return {"capacity": next(iter(steps.values()))}
+    return {f"capacity, {flow}": found for flow, found in varying.items()}
+
+
+def _curves(
+    series: pl.DataFrame, senders: Mapping[str, str | None], capacities: Mapping[str, capacity.Steps]
+) -> dict[str, Any]:
+    """Panels of a title, a unit and lines over one time axis; a sample is of the time before it."""
     series = series.with_columns(cs.float().exclude("time_s").fill_nan(None).round_sig_figs(4))
     times = series.select(pl.col("time_s").unique().sort())
     flows = _parts(series.filter(pl.col("flow").is_not_null()), ["flow"], times)
@@ -167,6 +179,12 @@ def _curves(series: pl.DataFrame, senders: Mapping[str, str | None]) -> dict[str
     panels = [
         _panel(title, unit, {name: _line(part, column) for (name,), part in flows.items()}, senders)
         for column, title, unit in _FLOW_PANELS
+    ]
+    over_time = {
+        name: [capacity.at(steps, max(time - 1e-9, 0.0)) for time in times["time_s"]] for name, steps in capacities.items()
+    }
+    panels[0]["lines"] += [
+        {"name": name, "y": y, "colour": None, "dash": _CAPACITY_DASH} for name, y in over_time.items()
     ]
     queues = {key: _queue(several, *key) for key in links if _shown(links, *key)}
     panels += [

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from l4slab import capacity
 from l4slab.report.results import Case, Folder
 from l4slab.report.tables import number
 
@@ -22,14 +23,12 @@ _LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_ma
 
 def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
     """A sentence for each flow and link of a case, as (name, what it says about it)."""
-    run = folder.run_of(case)
-    described = run.description if run is not None else {"links": [], "flows": [], "at": []}
-    rates = _capacities(described)
-    paths = {flow["name"]: flow["path"] for flow in described["flows"]}
+    described = folder.described(case)
+    rates = {link: [rate for _, rate in steps] for link, steps in capacity.of_links(described).items()}
+    paths = {flow: [rate for _, rate in steps] for flow, steps in capacity.of_flows(described).items()}
     flows = _means(folder.flows.filter(case.rows()), ["flow", "cc"], _MEANS)
     links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), ["link"], _LINK_MEANS)
-    used = [[rates[name] for name in paths.get(row["flow"], []) if name in rates] for row in flows]
-    told = [(_name(row), _flow(row, places)) for row, places in zip(flows, used, strict=True)]
+    told = [(_name(row), _flow(row, paths.get(row["flow"], []))) for row in flows]
     return told + [(row["link"], _link(row, rates.get(row["link"]))) for row in links]
 
 
@@ -76,20 +75,11 @@ def _means(rows: pl.DataFrame, keys: list[str], columns: Sequence[str]) -> list[
     return [dict.fromkeys(columns) | row for row in means.rows(named=True)]
 
 
-def _capacities(described: Mapping[str, Any]) -> dict[str, list[float]]:
-    """The rates of each link over the run, in Mb/s: at first, and after each change."""
-    rates = {link["name"]: [link["rate_bps"] / 1e6] for link in described["links"]}
-    for change in described["at"]:
-        if change["rate_bps"]:
-            rates[change["link"]].append(change["rate_bps"] / 1e6)
-    return rates
-
-
 def _name(row: Mapping[str, Any]) -> str:
     return f"{row['flow']} ({row['cc']})" if row["cc"] and row["cc"] != row["flow"] else row["flow"]
 
 
-def _flow(row: Mapping[str, Any], capacities: Sequence[Sequence[float]]) -> str:
+def _flow(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
     together = f" together by its {row['count']:g} flows" if (row["count"] or 1) > 1 else ""
     told = []
     if row["rate_mbps"] is not None:
@@ -108,14 +98,13 @@ def _flow(row: Mapping[str, Any], capacities: Sequence[Sequence[float]]) -> str:
     return "; ".join(told) + "."
 
 
-def _of(row: Mapping[str, Any], capacities: Sequence[Sequence[float]]) -> str:
+def _of(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
     """Of which capacity, and which share of all goodput."""
     share = f"a share of {row['share']:.2f}" if row["share"] is not None else ""
     if not capacities:
         return f" ({share})" * bool(share)
-    slowest = min(capacities, key=min)
-    capacity = number(slowest[0]) if len(set(slowest)) == 1 else f"{number(min(slowest))} to {number(max(slowest))}"
-    return f" of {capacity}" + f" ({share})" * bool(share)
+    low, high = number(min(capacities)), number(max(capacities))
+    return f" of {low if low == high else f'{low} to {high}'}" + f" ({share})" * bool(share)
 
 
 def _waits(row: Mapping[str, Any], whose: str) -> str | None:

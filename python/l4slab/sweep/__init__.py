@@ -30,6 +30,7 @@ __all__ = [
     "Where",
     "canonical_json",
     "combinations_of",
+    "describe",
     "expand",
     "levels_of",
     "sql_reason",
@@ -202,6 +203,24 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
         remarks=list(resolver.remarks),
         tried=None if tried == count else tried,
     )
+
+
+def describe(experiment: Experiment, levels: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of the experiment's run at these levels, as a row of its results has them.
+
+    A level that is not told is any of its factor. Raises InputError as `expand` does.
+    """
+    chosen = {name: _level(written, levels.get(name)) for name, written in levels_of(experiment).items()}
+    combination = set_levels(experiment, chosen, targets_of(experiment))
+    list(evaluate(experiment, [combination], None))  # fills in its [let] values
+    fill_in(experiment, combination)
+    return Resolver(experiment.file).resolve(combination.document, combination.top, combination.origin)
+
+
+def _level(written: list[Level], told: Any) -> Level:
+    """The level that a table tells, where levels of several types are text."""
+    same = (level for level in written if told is not None and (level == told or str(level) == str(told)))
+    return next(same, written[0])
 
 
 def _spread(count: int, wanted: int) -> list[int]:

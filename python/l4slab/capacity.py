@@ -1,0 +1,70 @@
+"""What the path of each flow can carry over a run, from the run's description.
+
+Of a path it is the rate of its slowest link, in steps of (time, Mb/s of Ethernet frames): from that time on. Shapers
+inside a queue (`cake bandwidth`, `tbf`) and impairments do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+Steps = Sequence[tuple[float, float]]
+
+
+def of_links(description: Mapping[str, Any]) -> dict[str, Steps]:
+    """The steps of each link."""
+    steps = {link["name"]: [(0.0, link["rate_bps"] / 1e6)] for link in description["links"]}
+    for change in description["at"]:  # in the order of time
+        if change["rate_bps"]:
+            steps[change["link"]].append((change["time_ns"] / 1e9, change["rate_bps"] / 1e6))
+    return {name: _merged(found) for name, found in steps.items()}
+
+
+def of_flows(description: Mapping[str, Any]) -> dict[str, Steps]:
+    """The steps of each flow's path."""
+    links = of_links(description)
+    return {flow["name"]: _slowest([links[name] for name in flow["path"]]) for flow in description["flows"]}
+
+
+def table(description: Mapping[str, Any]) -> pl.DataFrame:
+    """The steps of every flow's path: columns `flow`, `time_s`, `capacity_mbps`."""
+    rows = [(flow, *step) for flow, steps in of_flows(description).items() for step in steps]
+    return pl.DataFrame(rows, {"flow": pl.String, "time_s": pl.Float64, "capacity_mbps": pl.Float64}, orient="row")
+
+
+def means(description: Mapping[str, Any]) -> dict[str, float]:
+    """Of every flow's path, over the measured interval."""
+    begin_s, end_s = description["warmup_ns"] / 1e9, description["duration_ns"] / 1e9
+    return {flow: mean(steps, begin_s, end_s) for flow, steps in of_flows(description).items()}
+
+
+def _slowest(paths: Sequence[Steps]) -> Steps:
+    times = sorted({time for steps in paths for time, _ in steps})
+    return _merged([(time, min(at(steps, time) for steps in paths)) for time in times])
+
+
+def _merged(steps: Steps) -> Steps:
+    """Without steps that end as they begin, or change nothing."""
+    last = list(dict(steps).items())
+    return last[:1] + [step for before, step in pairwise(last) if step[1] != before[1]]
+
+
+def at(steps: Steps, time_s: float) -> float:
+    """What holds from then on."""
+    return [capacity for begin, capacity in steps if begin <= time_s][-1]
+
+
+def mean(steps: Steps, begin_s: float, end_s: float) -> float:
+    """Over an interval."""
+    return sum(capacity * (end - begin) for begin, end, capacity in _within(steps, begin_s, end_s)) / (end_s - begin_s)
+
+
+def _within(steps: Steps, begin_s: float, end_s: float) -> Iterator[tuple[float, float, float]]:
+    ends = [time for time, _ in steps[1:]] + [end_s]
+    for (begin, capacity), end in zip(steps, ends, strict=True):
+        if max(begin, begin_s) < min(end, end_s):
+            yield max(begin, begin_s), min(end, end_s), capacity
