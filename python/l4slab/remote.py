@@ -267,6 +267,10 @@ class RemoteStore(Store):
                 self._location.put(self.folder / name, name)
         for name in ("claims.parquet", "published.parquet", "report.html"):
             self._location.put(self.folder / name, name)
+        for name in there:
+            # Of a report that is no more.
+            if name.startswith("runs/") and not (self.folder / name).is_file():
+                self._location.remove(name)
 
 
 def _parts_of(names: Iterable[str]) -> list[str]:

@@ -11,11 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import l4slab
 import polars as pl
 import pytest
 from l4slab import campaign, remote, store
 from l4slab.cli import main
 from l4slab.remote import RemoteStore
+from l4slab.report import grids, runs
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -113,6 +115,34 @@ def test_what_has_not_changed_is_not_fetched_again(
     another_machine()
     assert main(["run", str(file), "--out", url]) == 0
     assert [name.partition("/")[0] for name in fetched] == ["parts"], "tables follow from the parts"
+
+
+def test_what_the_report_loads_is_there(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
+    monkeypatch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)
+    file = write(tmp_path)
+    assert main(["run", str(file), "--out", url]) == 0
+
+    def loaded() -> dict[str, bytes]:
+        return {name: content for name, content in there(url).items() if name.startswith("runs/")}
+
+    def by_form(form: str) -> set[str]:
+        return {f"runs/{form}/{run}.js" for run in l4slab.open(url).flows["run"]}
+
+    first = loaded()
+    tables = {name for name in first if name.count("/") == 1}
+    assert {name.partition("-")[0] for name in tables} == {"runs/flows", "runs/links"}
+    assert set(first) == by_form(runs.form()) | tables
+    assert all(first.values())
+    another_machine()
+    assert main(["report", url]) == 0
+    assert loaded() == first
+    # A version that tells runs otherwise.
+    another_machine()
+    monkeypatch.setattr(runs, "form", lambda: "other")
+    assert main(["report", url]) == 0
+    assert set(loaded()) == by_form("other") | tables
+    assert all(loaded().values())
 
 
 def test_tables_that_have_not_changed_stay_there(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,8 @@ def test_every_figure_draws(results: l4slab.Results) -> None:
         results.plot.overview(one),
         results.plot.time_series(),
         results.plot.time_series(one, trial=1),
+        results.plot.delays(),
+        results.plot.delays(one, "rtt_ms"),
         results.plot.marking(one),
     ):
         assert isinstance(figure, Figure)

@@ -55,8 +55,8 @@ def fast_lane(changes: Mapping[str, Mapping[str, float]] | None = None, trials: 
             for tick in range(600):
                 time = (tick + 1) / 10
                 series += _sample(label | {"time_s": time}, value, chance)
-    made = {"flows": flows, "links": links, "series": series, "transfers": []}
-    return {name: _table(name, rows) for name, rows in made.items()}
+    made = {"flows": flows, "links": links, "series": series}
+    return {name: _table(name, made.get(name, [])) for name in metrics.TABLES}
 
 
 def _sample(label: dict[str, Any], value: Mapping[str, float], chance: random.Random) -> list[dict[str, Any]]:

@@ -86,6 +86,6 @@ class Report:
         """A run, as it is opened."""
         packed = (self.index["runs"] or {}).get(id_)
         if packed is None:
-            script = (self.folder / "runs" / f"{id_}.js").read_text("ascii")
-            packed = re.fullmatch(rf'l4slab\.run\("\w+","{id_}","([\w+/=]*)"\)\n', script)[1]
+            script = (self.folder / "runs" / self.index["form"] / f"{id_}.js").read_text("ascii")
+            packed = re.fullmatch(rf'l4slab\.run\("{id_}","([\w+/=]*)"\)\n', script)[1]
         return json.loads(zlib.decompress(base64.b64decode(packed)))

@@ -114,7 +114,7 @@ def test_any_run_opens_in_three_clicks(thousand: Path, visit: Any) -> None:
     page.get_by_role("navigation").get_by_text("Results").click()
     page.locator(".tabulator-row").first.wait_for()
     assert page.locator("#shown").inner_text() == f"{CASES} rows"
-    page.locator(".tabulator-header-filter input:visible").first.press_sequentially("= 321")
+    page.locator(".tabulator-header-filter input:visible").first.fill("= 321")  # as a paste does, without a key
     page.wait_for_function("document.getElementById('shown').textContent.startsWith('1 of')")
     page.locator(".tabulator-row").first.click()
     page.locator("#charts canvas").first.wait_for()
@@ -155,4 +155,4 @@ def test_a_run_whose_file_is_gone_says_so(thousand: Path, visit: Any) -> None:
     page = visit(thousand)
     page.evaluate("location.hash = 'run=ffffffffffffffff'")
     page.wait_for_function("document.getElementById('run-note').textContent.includes('cannot be opened')")
-    assert "runs/ffffffffffffffff.js is not beside this page" in page.locator("#run-note").inner_text()
+    assert "/ffffffffffffffff.js is not beside this page" in page.locator("#run-note").inner_text()

@@ -215,13 +215,53 @@ def test_published_means_stand_in_the_time_series(page) -> None:
 
 
 def test_the_overview_has_a_row_per_flow(page) -> None:
-    figure = plot.overview(page["flows"].filter(experiment="B"), page["links"].filter(experiment="B"))
+    figure = plot.overview(page["flows"].filter(experiment="B"), capacities=[{"cubic": 50.0, "tweaked": 80.0}])
     rate, delay, signals = figure.axes
     assert [text.get_text() for text in rate.get_yticklabels()] == ["cubic", "tweaked"]
     assert [bar.get_width() for bar in rate.patches] == pytest.approx([9.7, 40.0])
-    capacity = rate.collections[-1].get_segments()[0]
-    assert capacity[0][0] == pytest.approx(50)
+    dashed = [lines for lines in rate.collections if lines.get_linestyle()[0][1] is not None]
+    assert [lines.get_segments()[0].tolist() for lines in dashed] == [[[50, -0.5], [50, 0.5]], [[80, 0.5], [80, 1.5]]]
     drawn = {round(float(x), 6) for line in delay.lines for x in line.get_xdata()}
     assert drawn == {round(float(x), 6) for x in page["flows"].filter(experiment="B")["sojourn_ms_mean"].unique()}
     assert max(bar.get_width() for bar in signals.patches) == pytest.approx(6.1)
-    assert plot.overview(page["flows"].clear(), page["links"]) is None
+    assert plot.overview(page["flows"].clear()) is None
+
+
+def test_a_capacity_that_varies_is_a_line(page) -> None:
+    def lines(*steps: tuple[str, float, float]) -> dict[str, list[list[float]]]:
+        capacity = pl.DataFrame(steps, ["flow", "time_s", "capacity_mbps"], orient="row")
+        axis = plot.time_series(of(page, "A"), capacity=capacity).axes[0]
+        return {
+            text: [[*map(float, line.get_ydata())] for line in axis.lines if line.get_label() == text]
+            for text in ["capacity"]
+        }["capacity"]
+
+    both = [(flow, time, rate) for flow in ("cubic", "tweaked") for time, rate in ((0.0, 50.0), (30.0, 10.0))]
+    assert lines(*both) == [[50, 10, 10]]  # of one path, one line
+    assert lines(*both[:2], ("tweaked", 0.0, 80.0)) == [[50, 10, 10]]
+    assert lines(*both[:2], ("tweaked", 0.0, 80.0), ("tweaked", 5.0, 60.0)) == [[50, 10, 10], [80, 60, 60]]
+    assert lines(("cubic", 0.0, 50.0), ("tweaked", 0.0, 50.0)) == []
+
+
+def test_delays_are_the_sums_of_the_trials() -> None:
+    rows = [
+        {"flow": flow, "trial": trial, "quantity": "sojourn_ms", "low_ms": low, "high_ms": 2 * low, "count": count}
+        for flow, trial, low, count in (
+            ("a", 1, 1.0, 60), ("a", 2, 1.0, 30), ("a", 2, 4.0, 9), ("a", 1, 8.0, 1), ("b", 1, 0.001, 100),
+        )
+    ]  # fmt: skip
+    figure = plot.delays(pl.DataFrame(rows), flows={"a": "prague", "b": "cubic"})
+    below, above = figure.axes
+
+    def points(axis, number: int) -> dict[float, float]:
+        return dict(zip(*axis.lines[number].get_data(), strict=True))
+
+    part, tail = points(below, 0), points(above, 0)
+    assert [part[x] for x in (1.0, 2.0, 8.0, 16.0)] == [0, 90, 99, 100]
+    assert [tail[x] for x in (1.0, 2.0, 8.0)] == pytest.approx([100, 10, 1])
+    assert points(below, 1)[0.01] == 100  # what is shorter than can be told stands at the left end
+    assert above.get_yscale() == "log"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+    looks = plot.looks({"a": "prague", "b": "cubic"})
+    assert [line.get_color() for line in below.lines] == [looks["a"].colour, looks["b"].colour]
+    assert plot.delays(pl.DataFrame(rows), quantity="completion_ms") is None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from xml.etree import ElementTree
 
 import l4slab
 import polars as pl
 import pytest
+from l4slab.cli import main
 from l4slab.errors import InputError
 from l4slab.report import grids, runs, write_report
+from matplotlib.image import imread
 
 from .pages import Report
 
@@ -16,6 +20,9 @@ EXPERIMENT = """
 title = "Two queues"
 duration = "3s"
 trials = 2
+[[at]]
+time = "2s"
+"link.l.rate" = "2.5Mbit"
 [link.l]
 rate = "5Mbit"
 [[flow]]
@@ -64,7 +71,7 @@ def test_a_run_has_its_set_up_its_numbers_and_its_curves(results: l4slab.Results
         series = results.series.filter(pl.col("run") == run, pl.col("flow") == "a").sort("time_s")
         panels = {panel["title"]: panel for panel in opened["panels"]}
         assert opened["time"] == pytest.approx(series["time_s"].to_list())
-        (line,) = panels["delivery rate"]["lines"]
+        line, _ = panels["delivery rate"]["lines"]  # and the capacity
         assert (line["name"], panels["delivery rate"]["unit"]) == ("a", "Mb/s")
         assert line["y"] == pytest.approx(series["rate_mbps"].to_list(), rel=1e-3, nan_ok=True)
         assert {"TCP RTT", "queue delay", "backlog"} <= set(panels)
@@ -97,14 +104,15 @@ def test_a_report_of_files_is_the_same_again_and_leaves_what_is_there(
     monkeypatch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)
     first = write_report(results.folder).read_bytes()
     place = results.folder / "runs"
-    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.iterdir()}
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.rglob("*.js")}
     assert write_report(results.folder).read_bytes() == first
-    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.iterdir()} == before
-    (one, *_) = results.flows["run"]
-    # Of another form: it is written anew.
-    (place / f"{one}.js").write_text('l4slab.run("00000000","')
-    write_report(results.folder)
-    assert (place / f"{one}.js").read_bytes() == before[f"{one}.js"][0]
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.rglob("*.js")} == before
+    # Of another form: they are written anew.
+    (place / runs.form()).rename(place / "00000000")
+    assert write_report(results.folder).read_bytes() == first
+    assert {path: path.read_bytes() for path in place.rglob("*.js")} == {
+        path: held for path, (held, _) in before.items()
+    }
 
 
 def test_captures_can_be_fetched_from_the_run(results: l4slab.Results) -> None:
@@ -120,3 +128,32 @@ def test_a_missing_column_is_told_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "two.toml").write_text(EXPERIMENT.replace("run, rtt_ms_mean", "rtt_ms_mean"))
     with pytest.raises(InputError, match=r"table \"t\".* no column run"):
         l4slab.run(tmp_path / "two.toml", out=tmp_path / "out")
+
+
+def test_a_capacity_that_varies_stands_beside_the_rates(results: l4slab.Results, report: Report) -> None:
+    (one, *_) = results.flows["run"]
+    shown = report.run(one)
+    (rates,) = (panel for panel in shown["panels"] if panel["title"] == "delivery rate")
+    (line,) = (line for line in rates["lines"] if line["name"] == "capacity")
+    assert dict(zip(shown["time"], line["y"], strict=True)) == {
+        time: 5.0 if time <= 2 else 2.5 for time in shown["time"]
+    }
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_every_figure_is_saved(results: l4slab.Results, kind: str) -> None:
+    assert main(["report", str(results.folder), "--figures", kind]) == 0
+    files = {path.stem: path.read_bytes() for path in (results.folder / "figures").glob(f"*.{kind}")}
+    cases = ("two-1", "two-2")
+    assert set(files) == {"overview", *(f"{case}-{name}" for case in cases for name in ("over-time", "queue-delay"))}
+    for image in files.values():
+        if kind == "svg":
+            assert "<text" in image.decode()
+            assert ElementTree.fromstring(image).tag == "{http://www.w3.org/2000/svg}svg"
+        elif kind == "png":
+            height, width, _ = imread(io.BytesIO(image)).shape
+            assert width > height > 100
+        else:
+            assert image.startswith(b"%PDF")
+            assert image.rstrip().endswith(b"%%EOF")
+            assert image.count(b"/Type /Page ") == 1

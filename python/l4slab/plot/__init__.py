@@ -4,14 +4,15 @@
     Path("a.svg").write_text(plot.to_svg(figure))
 
 `time_series` and `inside` draw one case: an experiment at one level of every factor, all trials. `overview` draws who
-gets which rate and who waits how long. A sender has the colour, dash and marker of its role in every figure
-(`l4slab.plot.roles`). `shares`, `spread`, `lines`, `cdf`, `grid` and `heatmap` draw what a query gives, such as that of
-a study's `[[figure]]`. Where the table has nothing to draw, the result is None.
+gets which rate and who waits how long, `delays` a case's distributions. A sender has the colour, dash and marker of its
+role in every figure (`l4slab.plot.roles`). `shares`, `spread`, `lines`, `cdf`, `grid` and `heatmap` draw what a query
+gives, such as that of a study's `[[figure]]`. Where the table has nothing to draw, the result is None.
 """
 
 from l4slab.plot.agreement import agreement
 from l4slab.plot.cdf import cdf
 from l4slab.plot.comparison import comparison
+from l4slab.plot.delays import delays
 from l4slab.plot.grid import grid
 from l4slab.plot.heatmap import heatmap
 from l4slab.plot.inside import inside
@@ -25,6 +26,6 @@ from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
 __all__ = [
-    "agreement", "cdf", "comparison", "grid", "heatmap", "inside", "lines", "looks", "median_trial", "overview",
-    "shares", "spread", "time_series", "to_page", "to_svg",
+    "agreement", "cdf", "comparison", "delays", "grid", "heatmap", "inside", "lines", "looks", "median_trial",
+    "overview", "shares", "spread", "time_series", "to_page", "to_svg",
 ]  # fmt: skip

@@ -150,7 +150,7 @@ def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
 
 def _handles() -> list[Any]:
     return [
-        Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity of the path"),
+        Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity"),
         Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label="mean, up to P99"),
         Patch(facecolor=DIM, label="CE marked"),
         Patch(facecolor="none", edgecolor=DIM, label="dropped"),

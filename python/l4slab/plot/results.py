@@ -46,21 +46,26 @@ class Plots:
         `trial` is drawn in full (default: the median one), the others faintly.
         """
         cases = self._few(where, _MOST_CASES)
-        series, labels = self._rows("series", where), _labels(cases)
         of_paths = [
             capacity.table(self._described(case)).with_columns(panel=pl.lit(label))
-            for case, label in zip(cases, labels, strict=True)
+            for case, label in zip(cases, _labels(cases), strict=True)
         ]
-        if len(cases) > 1:
-            named = zip(cases, labels, strict=True)
-            series = pl.concat(series.filter(case.rows()).with_columns(panel=pl.lit(label)) for case, label in named)
         return plot.time_series(
-            series,
+            _with_panels(self._rows("series", where), cases),
             flows=self._senders(where),
             warmup_s=self._warmup_s(cases),
             trial=trial,
             capacity=pl.concat(of_paths) if of_paths else None,
         )
+
+    def delays(self, where: str | None = None, quantity: str = "sojourn_ms") -> Drawing | None:
+        """The distribution and the tail of each flow's queue delay, of at most four cases, all trials together.
+
+        `quantity` is one of the table `histograms`: `"rtt_ms"`, `"completion_ms"` of transfers, `"view_ms"`.
+        """
+        cases = self._few(where, _MOST_CASES)
+        histograms = _with_panels(self._rows("histograms", where), cases)
+        return plot.delays(histograms, quantity=quantity, flows=self._senders(where))
 
     def marking(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
@@ -104,6 +109,14 @@ class Plots:
 def _cases(flows: pl.DataFrame) -> list[Case]:
     factors = flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
     return [Case(row) for row in flows.select("experiment", *factors).unique(maintain_order=True).iter_rows(named=True)]
+
+
+def _with_panels(rows: pl.DataFrame, cases: list[Case]) -> pl.DataFrame:
+    """The rows of each case with its name as the column `panel`, where there are several."""
+    if len(cases) < 2:
+        return rows
+    named = zip(cases, _labels(cases), strict=True)
+    return pl.concat(rows.filter(case.rows()).with_columns(panel=pl.lit(label)) for case, label in named)
 
 
 def _labels(cases: list[Case]) -> list[str]:

@@ -11,7 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from l4slab.plot.roles import INK, Look, looks
-from l4slab.plot.style import DIM, WIDTH_IN, Figure, legend, limit_y, mark_published, published_handle, shade_warmup, styled
+from l4slab.plot.style import (
+    DIM,
+    WIDTH_IN,
+    Figure,
+    legend,
+    limit_y,
+    mark_published,
+    published_handle,
+    shade_warmup,
+    styled,
+)
 from l4slab.plot.trials import median_trial
 
 # Prague's detector (arXiv:1911.00710): below the shaded scores the queue is taken for L4S, above for classic.
@@ -112,16 +122,19 @@ def _capacity(axis: Axes, capacity: pl.DataFrame, case: pl.DataFrame) -> list[Li
     if "panel" in case.columns and "panel" in capacity.columns:
         capacity = capacity.filter(panel=case["panel"][0])
     flows: dict[tuple[Any, ...], list[str]] = {}
-    for (name,), steps in capacity.filter(pl.col("flow").is_in(case["flow"].unique().to_list())).group_by("flow", maintain_order=True):
-        flows.setdefault(tuple(steps.select("time_s", "capacity_mbps").iter_rows()), []).append(str(name))
+    of_case = capacity.filter(pl.col("flow").is_in(case["flow"].unique().to_list()))
+    for (name,), rows in of_case.group_by("flow", maintain_order=True):
+        flows.setdefault(tuple(rows.select("time_s", "capacity_mbps").iter_rows()), []).append(str(name))
     end = float(case["time_s"].max() or 0)  # type: ignore[arg-type]
     drawn = []
     for steps, names in flows.items():
         if len(steps) > 1:
             times, rates = zip(*steps, (end, steps[-1][1]), strict=True)
-            drawn += axis.plot(times, rates, drawstyle="steps-post", label="capacity of the path", zorder=2.5, **_LIMIT)
+            drawn += axis.plot(times, rates, drawstyle="steps-post", label="capacity", zorder=2.5, **_LIMIT)
             if len(flows) > 1:
-                axis.annotate(", ".join(names), (times[0], rates[0]), (3, 2), textcoords="offset points", fontsize=7, color=DIM)
+                axis.annotate(
+                    ", ".join(names), (times[0], rates[0]), (3, 2), textcoords="offset points", fontsize=7, color=DIM
+                )
     return drawn
 
 

@@ -52,6 +52,7 @@ def render(folder: Folder) -> str:
     index = {
         "tables": [{"name": grid["name"], "file": grid["file"]} for grid in results],
         "runs": embedded,
+        "form": runs.form(),
         "files": runs.other_files(folder),
     }
     is_own, are_chosen = folder.is_own, drawings.are_chosen(folder)

@@ -13,10 +13,15 @@ import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from l4slab import figures as study_figures
 from l4slab import capacity, plot
+from l4slab import figures as study_figures
 from l4slab.report.results import Case, Folder, replace
 
+# The distributions of a case: quantity, the file's name, and what it is.
+_DELAYS = (
+    ("sojourn_ms", "queue-delay", "How long the packets of each flow waited in queues"),
+    ("completion_ms", "completion", "How long the transfers of each flow took"),
+)
 # Cases drawn at most, and side by side; every run can be opened beyond these.
 MAX_CASES = 12
 MAX_COMPARED_CASES = 60
@@ -91,14 +96,14 @@ def overview(folder: Folder) -> Drawn | None:
     first = f", of the first {len(cases)} of {len(folder.cases)} cases" if len(cases) < len(folder.cases) else ""
     caption = (
         f"Rate, queue delay, marks and drops of every flow{first}. Means over the trials; a thin line is the range of "
-        "the rate over them."
+        "the rate over them, a dashed one the capacity of the flow's path."
     )
     return Drawn("overview", figure, caption)
 
 
 def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     """A case over time, and inside its queue."""
-    series, described = folder.series_of(case), folder.described(case)
+    series, described = folder.rows_of("series", case), folder.described(case)
     warmup_s = described["warmup_ns"] / 1e9
     if series.is_empty():
         return
@@ -106,17 +111,26 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     which = f"trial {trial}" + (f", the median of {trials}; the others faint" if trials > 1 else "")
     shaded = "; shaded: before the measured interval" if warmup_s else ""
     stem = f"{case.experiment}-{folder.cases.index(case) + 1}"
-    known = folder.published
+    known, senders = folder.published, folder.senders_of(case)
+    of_paths = capacity.table(described)
+    varies = "; dashed: the capacity of the path" if of_paths["flow"].is_duplicated().any() else ""
     over_time = plot.time_series(
         series,
-        flows=folder.senders_of(case),
+        flows=senders,
         warmup_s=warmup_s,
         trial=trial,
         published=None if folder.factors else known.filter(pl.col("experiment") == case.experiment),
-        capacity=capacity.table(described),
+        capacity=of_paths,
     )
     if over_time is not None:
-        yield Drawn(f"{stem}-over-time", over_time, f"Delivery rate and round-trip time of each flow, {which}{shaded}.")
+        caption = f"Delivery rate and round-trip time of each flow, {which}{shaded}{varies}."
+        yield Drawn(f"{stem}-over-time", over_time, caption)
+    histograms = folder.rows_of("histograms", case)
+    for quantity, name, says in _DELAYS:
+        figure = plot.delays(histograms, quantity=quantity, flows=senders)
+        if figure is not None:
+            together = f", {trials} trials together" if trials > 1 else ""
+            yield Drawn(f"{stem}-{name}", figure, f"{says}: the distribution and, right, its tail{together}.")
     inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
     if inside is not None:
         yield Drawn(f"{stem}-inside", inside, f"Inside the queue: marking probabilities, {which}{shaded}.")

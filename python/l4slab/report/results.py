@@ -117,13 +117,16 @@ class Folder:
             self._plans[experiment] = sweep.expand(self.file(experiment), "sim")
         return self._plans[experiment]
 
-    def series_of(self, case: Case) -> pl.DataFrame:
-        """The time series of a case, of all trials."""
+    def rows_of(self, table: str, case: Case) -> pl.DataFrame:
+        """The rows of a case in a table that is too large to be read whole, of all trials."""
+        path = self.folder / f"{table}.parquet"
+        if not path.is_file():
+            return pl.DataFrame(schema=metrics.LABELS | metrics.TABLES[table])
         # Conditions on single columns: from the statistics of the file, groups of other cases are not read.
         wanted = [
             pl.col(name).is_null() if value is None else pl.col(name) == value for name, value in case.levels.items()
         ]
-        return pl.scan_parquet(self.folder / "series.parquet").filter(*wanted).collect()
+        return pl.scan_parquet(path).filter(*wanted).collect()
 
     def arrow(self) -> dict[str, pa.Table | ds.Dataset]:
         """The result tables for queries."""

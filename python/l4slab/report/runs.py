@@ -3,7 +3,9 @@
 A run is a JSON object, packed (deflate, then base64). Those of small results stand in the page. Otherwise each has a
 file, which the page loads when the run is opened:
 
-    runs/RUN.js    a script, because a page that comes from a disk can load nothing else
+    runs/FORM/RUN.js    a script, because a page that comes from a disk can load nothing else
+
+FORM stands for how a run is told, RUN for everything that determines it: a file that is there stays.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -48,27 +51,21 @@ def embedded(folder: Folder) -> dict[str, str] | None:
 
 
 def write(folder: Folder) -> None:
-    """A file for each run. What is there stays: a run's id stands for everything that determines it."""
-    place = folder.folder / "runs"
-    place.mkdir(exist_ok=True)
-    opening = f'l4slab.run("{_form()}","'
-    missing = [run for run in folder.run_ids if not _begins(place / f"{run}.js", opening)]
+    """A file for each run; those of another form go."""
+    place = folder.folder / "runs" / form()
+    place.mkdir(parents=True, exist_ok=True)
+    for other in place.parent.iterdir():
+        if other.is_dir() and other != place:
+            shutil.rmtree(other)
+    missing = [run for run in folder.run_ids if not (place / f"{run}.js").is_file()]
     for run, packed in _packed(folder, missing):
-        text = f'{opening}{run}","{packed}")\n'
+        text = f'l4slab.run("{run}","{packed}")\n'
         replace(place / f"{run}.js", lambda path, text=text: path.write_text(text, encoding="ascii"))
 
 
-def _begins(file: Path, opening: str) -> bool:
-    try:
-        with file.open(encoding="ascii") as opened:
-            return opened.read(len(opening)) == opening
-    except FileNotFoundError:
-        return False
-
-
 @cache
-def _form() -> str:
-    """Of the modules that say what is told of a run, and how: a file of another form is written anew."""
+def form() -> str:
+    """Of the modules that say what is told of a run, and how."""
     sources = [Path(__file__), *(Path(str(module.__file__)) for module in (capacity, metrics, roles, setup, tables))]
     text = b"".join(source.read_bytes() for source in sources)
     return hashlib.sha256(text).hexdigest()[:8]
@@ -181,7 +178,8 @@ def _curves(
         for column, title, unit in _FLOW_PANELS
     ]
     over_time = {
-        name: [capacity.at(steps, max(time - 1e-9, 0.0)) for time in times["time_s"]] for name, steps in capacities.items()
+        name: [capacity.at(steps, max(time - 1e-9, 0.0)) for time in times["time_s"]]
+        for name, steps in capacities.items()
     }
     panels[0]["lines"] += [
         {"name": name, "y": y, "colour": None, "dash": _CAPACITY_DASH} for name, y in over_time.items()

@@ -3,7 +3,7 @@ const index = JSON.parse(document.getElementById("index").textContent);
 const loaded = { tables: new Map(), runs: new Map() };
 window.l4slab = {
   table: (name, table) => loaded.tables.set(name, table),
-  run: (format, id, packed) => loaded.runs.set(id, packed),
+  run: (id, packed) => loaded.runs.set(id, packed),
 };
 
 function load(address) {
@@ -26,7 +26,7 @@ async function tableOf(name) {
 }
 
 async function runOf(id) {
-  const file = `runs/${encodeURIComponent(id)}.js`;
+  const file = `runs/${index.form}/${encodeURIComponent(id)}.js`;
   if (!index.runs && !loaded.runs.has(id)) await load(file);
   const packed = index.runs ? index.runs[id] : loaded.runs.get(id);
   if (packed === undefined) throw new Error(`there is no run ${id} in these results`);

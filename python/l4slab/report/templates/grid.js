@@ -166,6 +166,8 @@
     experiments.addEventListener("change", () => show(chosen()).catch(said));
     document.querySelector("#means input").addEventListener("change", () => show(chosen()).catch(said));
     document.getElementById("csv").addEventListener("click", () => grid?.download("csv", `${chosen()}.csv`));
+    // Tabulator waits for keys; what is pasted by a menu, dropped or dictated comes without any.
+    holder.addEventListener("input", (event) => event.target.dispatchEvent(new Event("search")));
     // A large table is loaded when it comes near.
     new IntersectionObserver((seen, observer) => {
       if (!seen.some((one) => one.isIntersecting)) return;
