@@ -35,20 +35,28 @@ setup() {
         .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
 }
 
-# Both languages at once, as neither fills two cores. What the workspace is built with is what the package is built
-# with, so that the core is compiled once for both.
+# Neither language fills two cores: pip installs while the core is compiled, and the package is tested while Rust's
+# tests are compiled and run.
 run_tests() {
     pythons=$1 rusts=$2
     shift 2
+    # The features are those of the package, so that the core is compiled once for both languages.
+    workspace="--quiet --profile optimised --workspace --features pyo3/abi3-py311"
+    beside=
+    trap '[ -z "$beside" ] || kill "$beside" 2>/dev/null || :' EXIT
+    environment
+    export PIP_COMPILE=0 # bytecode is for what is imported
+    cargo build $workspace --test captures &
+    beside=$!
+    setup optimised dev
+    wait "$beside"
     log=.venv/rust-tests.log
-    cargo test --quiet --profile optimised --workspace --features pyo3/abi3-py311 --tests --no-run
-    cargo test --quiet --profile optimised --workspace --features pyo3/abi3-py311 --tests -- $rusts >"$log" 2>&1 &
-    rust=$!
-    trap 'kill "$rust" 2>/dev/null || :' EXIT
+    cargo test $workspace --tests -- $rusts >"$log" 2>&1 &
+    beside=$!
     status=0
     .venv/bin/python -m pytest ${pythons:+-m "$pythons"} "$@" || status=$?
-    wait "$rust" || status=$?
-    trap - EXIT
+    wait "$beside" || status=$?
+    beside=
     cat "$log"
     exit "$status"
 }
@@ -61,7 +69,6 @@ reproduce)
     exec .venv/bin/l4slab reproduce "${1:-fast-lane}"
     ;;
 test)
-    setup optimised dev
     case ${1:-} in
     --all)
         shift
