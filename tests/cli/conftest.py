@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from l4slab import plot
 
 
 @pytest.fixture(autouse=True)
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without drawings, which are most of a small campaign's cost and what `tests/report` is about."""
-    monkeypatch.setattr(plot, "to_svg", lambda figure: '<svg width="1pt" height="1pt"></svg>')
+def reports_are_not_drawn(undrawn: None) -> None:
+    """`undrawn`, for all of them."""

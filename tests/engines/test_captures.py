@@ -56,6 +56,7 @@ ecn = "ect1"
 rtt = "10ms"
 stop = "8s"
 """
+pytestmark = pytest.mark.usefixtures("undrawn")
 FLOWS = ("plain", "classic", "l4s", "udp")
 TABLES = ("flows", "links", "series", "claims", "published")
 
