@@ -38,8 +38,8 @@ class Drawn:
 
     @property
     def summary(self) -> str:
-        """The caption's first sentence."""
-        return re.split(r"(?<=[.:;]) ", self.caption, maxsplit=1)[0].rstrip(".:;") or self.id
+        """The caption's first sentence; what ends within parentheses ends none."""
+        return re.split(r"(?<=[.:;])\s+(?![^(]*\))", self.caption.strip(), maxsplit=1)[0].rstrip(".:;") or self.id
 
     @property
     def aspect(self) -> float:
