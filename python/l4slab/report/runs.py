@@ -156,12 +156,14 @@ def _numbers(rows: pl.DataFrame, table: str) -> dict[str, Any]:
 
 
 def _capacities(description: Mapping[str, Any] | None) -> dict[str, capacity.Steps]:
-    """Of the flows' paths, where they vary, by the name of the line; one line for all where they are the same."""
-    steps = {} if description is None else capacity.of_flows(description)
-    varying = {flow: found for flow, found in steps.items() if len(found) > 1}
-    if len(varying) == len(steps) and len(set(map(tuple, steps.values()))) == 1:
-        return {"capacity": next(iter(steps.values()))}
-    return {f"capacity, {flow}": found for flow, found in varying.items()}
+    """Of the flows' paths, where they vary, by the name of the line: which flows' it is, unless it is that of all."""
+    flows: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for flow, steps in ({} if description is None else capacity.of_flows(description)).items():
+        flows.setdefault(tuple(steps), []).append(flow)
+    varying = {steps: names for steps, names in flows.items() if len(steps) > 1}
+    return {
+        f"capacity ({', '.join(names)})" if len(flows) > 1 else "capacity": steps for steps, names in varying.items()
+    }
 
 
 def _curves(
