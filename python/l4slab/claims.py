@@ -24,12 +24,14 @@ from pydantic import Field
 from l4slab import metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line, suggest
-from l4slab.hints import as_text, unmatched, unquoted
+from l4slab.hints import in_words, unmatched, unquoted
 from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan, levels_of, sql_reason
 
 # In the evidence of a claim: what may be wrong with its query.
 HINT = "hint"
+# What DuckDB calls a number, and a value that is not there.
+_NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U", "NULL")
 # In the order in which the lists are shown.
 Kind = Literal["statement", "disputed", "found", "claim"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -196,13 +198,22 @@ def select(
             raise InputError(f"sql = {show(sql)} is not one SELECT query; write one", file=file, key=place)
         relation = connection.sql(sql)
     except duckdb.Error as error:
-        reason = unquoted(sql, connection.table("all_flows").columns) or as_text(sql, sql_reason(error))
+        columns = connection.table("all_flows").columns
+        reason = unquoted(sql, columns) or in_words(sql, sql_reason(error), columns)
         text = f"sql = {show(sql)} is not valid SQL for these tables: {reason}"
         raise InputError(text, file=file, key=place) from None
     if missing := [name for name in columns if name not in relation.columns]:
         text = f"sql = {show(sql)} gives no column {missing[0]}; name the columns {', '.join(columns)}"
         raise InputError(text, file=file, key=place)
     return relation
+
+
+def require_numbers(relation: duckdb.DuckDBPyRelation, names: Iterable[str], sql: str, file: Path, place: str) -> None:
+    """Raises InputError unless these columns of the query, where it has them, are numbers."""
+    for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
+        if name in names and not kind.strip('"').startswith(_NUMBERS):
+            text = f"sql = {show(sql)} gives {kind} in its column {name}; make it a number"
+            raise InputError(text, file=file, key=place)
 
 
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
@@ -256,7 +267,7 @@ def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, 
     if not rows:
         return "undecided", {"error": "the query gives no row"}
     if len(rows) > 1:
-        return "error", {"error": "the query gives more than one row"}
+        return "error", {"error": "the query gives more than one row; make it one, such as with bool_and(...)"}
     evidence = {name: _plain(value) for name, value in zip(names[1:], rows[0][1:], strict=True)}
     match rows[0][0]:
         case None:

@@ -94,7 +94,9 @@ class Differences:
 
 
 def compare(before: Path | str, after: Path | str) -> Differences:
-    """What changed from one results folder to another. Raises InputError where one is none."""
+    """What changed from one results folder to another. Raises InputError where one is none, and where
+    they have nothing in common.
+    """
     changes: list[Change] = []
     compared = same = judged = 0
     expected = 0.0
@@ -128,7 +130,13 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     changes.sort(key=lambda change: -abs(change.relative))
     moved = [change for change in changes if change.chance <= CHANCE]
     different = [change for change in changes if change.chance > CHANCE]
-    verdicts = list(_verdicts(_read(before, "claims"), _read(after, "claims")))
+    claims = _read(before, "claims"), _read(after, "claims")
+    if not compared and claims[0].join(claims[1], on=["experiment", "id"]).is_empty():
+        raise InputError(
+            "have no cell and no claim in common; give two folders with results of the same experiments",
+            file=f"{before} and {after}",
+        )
+    verdicts = list(_verdicts(*claims))
     only = _only(found[0], found[1]), _only(found[1], found[0])
     return Differences(compared, same, judged, expected, moved, different, verdicts, only[0], only[1])
 

@@ -235,7 +235,7 @@ def dask(address: str) -> Iterator[Pool]:
     try:
         client: Any = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:
-        reason = one_line(str(error)).rstrip(".")
+        reason = one_line(str(error)).partition(" (known schemes")[0].rstrip(".")
         raise InputError(
             f"--dask {address} cannot be reached ({reason}); give the scheduler's address, such as tcp://host:8786"
         ) from None

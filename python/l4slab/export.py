@@ -52,6 +52,8 @@ def export(folder: Path | str, form: Form, to: Path | str | None = None) -> list
         return [write(path, target / f"{path.stem}.{form}") for path in sorted(source.glob("*.parquet"))]
     except FileExistsError:
         raise InputError(f"--to {target} is a file; give a folder") from None
+    except NotADirectoryError:
+        raise InputError(f"--to {target} cannot be a folder, as a part of it is a file; give another") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise StoreError(f"{target} cannot be written ({reason}); give another folder with --to") from None

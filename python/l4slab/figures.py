@@ -9,7 +9,7 @@ a file of them named by `reference` is the table `reference` (`l4slab.references
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import polars.selectors as cs
@@ -17,8 +17,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from l4slab import references
-from l4slab.claims import connect_empty, connect_to, select, show_experiment
-from l4slab.spec import Experiment, Table
+from l4slab.claims import connect_empty, connect_to, require_numbers, select, show_experiment
+from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan
 
 # matplotlib takes half a second to load, and most commands draw nothing.
@@ -37,6 +37,20 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     "runs": ("run",),
 }
 _TEXT = ("panel", "group", "bar", "part", "row", "column")
+_NUMBERS = (
+    "x",
+    "y",
+    "value",
+    "mean",
+    "low",
+    "high",
+    "count",
+    "fraction",
+    "top",
+    "published",
+    "published_high",
+    "error",
+)
 
 
 class Figure(Table):
@@ -56,6 +70,12 @@ class Figure(Table):
     log: bool = False
     x_log: bool = False
     reference: str | None = Field(default=None, examples=['"fast_lane_summary.csv"'])
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        for key, ends in (("limits", self.limits), ("x_limits", self.x_limits)):
+            if ends is not None and ends[0] >= ends[1]:
+                return key, f"= {show(raw[key])} does not rise; write the lower end first"
+        return None
 
 
 class RunTable(Table):
@@ -78,7 +98,9 @@ def check(plans: Sequence[Plan]) -> None:
                 place = f'figure "{figure.id}":'
                 if figure.reference is not None:
                     references.register(connection, plan.experiment, figure.reference)
-                select(connection, figure.sql, plan.experiment.file, place, COLUMNS[figure.kind])
+                found = select(connection, figure.sql, plan.experiment.file, place, COLUMNS[figure.kind])
+                if figure.kind != "runs":
+                    require_numbers(found, _NUMBERS, figure.sql, plan.experiment.file, place)
             for table in plan.experiment.tables(RunTable):
                 select(connection, table.sql, plan.experiment.file, f'table "{table.id}":', ("row", "column", "run"))
 

@@ -9,6 +9,29 @@ from l4slab.errors import nearest
 
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 _SHOWN = 8
+# What DuckDB says of frequent mistakes, and what is said instead.
+_SAID = {
+    r'column "([^"]*)" must appear in the GROUP BY clause': (
+        'column "{0}" has a value per row beside an aggregate; take an aggregate of it, such as max("{0}"), or '
+        "add it to group by"
+    ),
+    r'Referenced column "([^"]*)" was not found because the FROM clause is missing': (
+        'there is no table to take "{0}" from; add one, such as from flows'
+    ),
+    r"Table with name (\S+) does not exist\W+Did you mean \"(.*?)\"": 'there is no table "{0}"; did you mean "{1}"?',
+    r"Table with name (\S+) does not exist": (
+        'there is no table "{0}"; the tables are flows, links, series and transfers'
+    ),
+    r"(?:Scalar |Aggregate )?Function with name (\S+) does not exist\W+Did you mean \"(.*?)\"": (
+        'there is no function "{0}"; did you mean "{1}"?'
+    ),
+    r"No function matches the given name and argument types '(.*?)'": (
+        "{0} does not work; take columns and numbers of matching types"
+    ),
+    r"WHERE clause cannot contain aggregates": (
+        "where looks at single rows, before any aggregate; put the aggregate into having, or into the first column"
+    ),
+}
 
 
 def unquoted(sql: str, dotted: Iterable[str]) -> str | None:
@@ -20,15 +43,22 @@ def unquoted(sql: str, dotted: Iterable[str]) -> str | None:
     return None
 
 
-def as_text(sql: str, reason: str) -> str:
-    """The reason that a query cannot run, with the remedy where a text stands in the quotes of names."""
+def in_words(sql: str, reason: str, columns: Iterable[str]) -> str:
+    """The reason that a query over tables with these columns cannot run, as one sentence with the remedy."""
+    for pattern, say in _SAID.items():
+        if (found := re.match(pattern, reason)) is not None:
+            return say.format(*found.groups())
     found = re.match(r'Referenced column "([^"]*)" not found', reason)
     if found is None:
         return reason
     if re.search(rf"""[=(,]\s*"{re.escape(found[1])}"(?!\w)""", sql):
         return f"there is no column {found[1]}; if it is a text, write single quotes, '{found[1]}'"
+    said = f'there is no column "{found[1]}"'
+    if dotted := [name for name in columns if name.endswith(f".{found[1]}")]:
+        quoted = " or ".join(f'"{name}"' for name in dotted)
+        return f"{said}; the factor's is the whole key in double quotes: {quoted}"
     near = re.search(r'Candidate bindings: "([^"]*)"', reason)
-    return f'there is no column "{found[1]}"' + (f'; did you mean "{near[1]}"?' if near else "")
+    return said + (f'; did you mean "{near[1]}"?' if near else "")
 
 
 def unmatched(sql: str, values: Mapping[str, Iterable[str]]) -> str | None:

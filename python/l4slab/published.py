@@ -22,8 +22,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from l4slab import metrics, references
-from l4slab.claims import connect_empty, connect_to, select, show_experiment
-from l4slab.errors import InputError
+from l4slab.claims import connect_empty, connect_to, require_numbers, select, show_experiment
+from l4slab.errors import InputError, suggest
 from l4slab.spec import Experiment, Table, show
 from l4slab.sweep import Plan
 
@@ -80,20 +80,17 @@ def check(plans: Sequence[Plan]) -> None:
                 if figure.reference is not None:
                     references.register(connection, plan.experiment, figure.reference)
                 _check_one(connection, plan.experiment, figure)
+                flows = [flow["name"] for run in plan.runs[:1] for flow in run.description["flows"]]
+                if figure.flow is not None and flows and figure.flow not in flows:
+                    text = f"= {show(figure.flow)} is not a flow; {suggest(figure.flow, flows)}"
+                    raise InputError(text, file=plan.experiment.file, key=f'published "{figure.id}": flow')
 
 
 def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> None:
     place, sql = f'published "{figure.id}":', _sql(figure)
     relation = select(connection, sql, experiment.file, place, _ROWS if figure.reference is not None else ())
-    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    if figure.reference is not None:
-        numbers = {name: types[name] for name in (*_ROWS[1:], "tolerance") if name in types}
-    else:
-        numbers = dict([next(iter(types.items()))])
-    for name, kind in numbers.items():
-        if not kind.startswith(("DOUBLE", "FLOAT", "DECIMAL", "BIGINT", "HUGEINT", "INTEGER", "UBIGINT", '"NULL"')):
-            text = f"sql = {show(sql)} gives {kind} in its column {name}; make it a number"
-            raise InputError(text, file=experiment.file, key=place)
+    numbers = relation.columns[:1] if figure.reference is None else (*_ROWS[1:], "tolerance")
+    require_numbers(relation, numbers, sql, experiment.file, place)
 
 
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:

@@ -125,6 +125,8 @@ class Store:
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError("is a file; give --out a folder", file=self.folder)
+        if (file := next((one for one in self.folder.parents if one.is_file()), None)) is not None:
+            raise InputError(f"cannot be a folder, as {file} is a file; give --out another", file=self.folder)
         if not (self.folder / SIGN).exists():
             refuse_foreign((path.name for path in self.folder.glob("*")), self.place)
         with self._disk():

@@ -46,7 +46,11 @@ def claim(sql: str, keys: str = "", name: str = "c") -> str:
             {"hint": "no flow is called 'it's'; the flows are a"},
         ),
         ("select true from flows where share < 0", "undecided", {"error": "the query gives no row"}),
-        ("select true from flows", "error", {"error": "the query gives more than one row"}),
+        (
+            "select true from flows",
+            "error",
+            {"error": "the query gives more than one row; make it one, such as with bool_and(...)"},
+        ),
         ("select null, 'text' as t", "undecided", {"t": "text"}),
         ("select error('no') is null", "error", None),
         ("select bool_and(share = 1), list(trial) as trials from flows", "holds", {"trials": [1, 1]}),

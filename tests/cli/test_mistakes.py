@@ -60,6 +60,16 @@ CHANGED = {
     "no name": (('name = "a"', ""), ["[[flow]] no. 1", "name", "add it"]),
     "no link": (('[link.bottleneck]\nrate = "10Mbit"\nqdisc = "pfifo limit 100"', ""), ["no link", "[link.NAME]"]),
     "no flow": (('[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"', ""), ["no flow", "[[flow]]"]),
+    "rtt as long as the run": (('rtt = "10ms"', 'rtt = "1s"'), ['flow "a"', "rtt", '"1s"', "duration"]),
+    "sample longer than the run": (
+        ('duration = "1s"', 'duration = "1s"\nsample = "2s"'),
+        ["sample", '"2s"', "more often"],
+    ),
+    "no closing quote": (('"10Mbit"', '"10Mbit'), ["line 5", 'close the quote, such as rate = "10Mbit"']),
+    "flow as table and list": (
+        ("[[flow]]", '[flow]\nname = "b"\ncc = "cubic"\nrtt = "10ms"\n[[flow]]'),
+        ["write [[flow]] each time, not [flow]"],
+    ),
     "flow is a table": (("[[flow]]", "[flow]"), ["flow", "[[flow]]"]),
     "two flows of one name": (
         ("[[flow]]", '[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n[[flow]]'),
@@ -326,6 +336,40 @@ ADDED = {
         ['claim "x"', "goodput", "goodput_mbps"],
     ),
     "claim over no table": ('[[claim]]\nid = "x"\nsql = "select true from flow"', ['claim "x"', "flow", "flows"]),
+    "claim over no function": (
+        '[[claim]]\nid = "x"\nsql = "select averge(share) > 1 from flows"',
+        ['there is no function "averge"; did you mean "avg"?'],
+    ),
+    "claim that forgets group by": (
+        '[[claim]]\nid = "x"\nsql = "select avg(share) > 1, flow from flows"',
+        ['column "flow" has a value per row beside an aggregate', 'max("flow")'],
+    ),
+    "claim with an aggregate of rows": (
+        '[[claim]]\nid = "x"\nsql = "select true from flows where avg(share) > 1"',
+        ['claim "x"', "having"],
+    ),
+    "claim on no table": ('[[claim]]\nid = "x"\nsql = "select share > 1"', ['no table to take "share" from']),
+    "claim that adds text": (
+        '[[claim]]\nid = "x"\nsql = "select flow + 1 > 1 from flows"',
+        ["+(VARCHAR, INTEGER_LITERAL) does not work; take columns and numbers of matching types\n"],
+    ),
+    "claim on a factor's last word": (
+        '[sweep]\n"flow.a.cc" = ["cubic"]\n"link.bottleneck.qdisc" = ["pfifo", "codel"]\n'
+        '[[claim]]\nid = "x"\nsql = "select count(*) > 1 from flows where qdisc = \'codel\'"',
+        ['there is no column "qdisc"', 'the whole key in double quotes: "link.bottleneck.qdisc"'],
+    ),
+    "figure of text": (
+        "[[figure]]\nid = 'f'\nkind = 'shares'\nsql = \"select flow as bar, flow as part, cc as value from flows\"",
+        ['figure "f"', "VARCHAR in its column value", "number"],
+    ),
+    "limits the wrong way round": (
+        "[[figure]]\nid = 'f'\nkind = 'lines'\nlimits = [5, 1]\nsql = 'select time_s as x, rate_mbps as y from series'",
+        ["limits = [5, 1]", "lower end first"],
+    ),
+    "published of no flow": (
+        "[[published]]\nid = 'p'\nvalue = 1\nflow = 'aa'\ncolumn = 'share'",
+        ['published "p"', '"aa"', 'did you mean "a"'],
+    ),
     "claim of two queries": ('[[claim]]\nid = "x"\nsql = "select true; select false"', ['claim "x"', "one SELECT"]),
     "claim that writes": ('[[claim]]\nid = "x"\nsql = "drop view flows"', ['claim "x"', "one SELECT"]),
     "claim without verdict": (
@@ -438,6 +482,8 @@ ARGUMENTS = {
     "out is a file": (["run", "FILE", "--out", "FILE"], ["is a file", "--out"]),
     "report on no results": (["report", "OUT"], ["OUT", "not a results folder"]),
     "no kernel for a study": (["reproduce", "overload", "--engine", "linux"], ["--engine linux", "l4slab linux build"]),
+    "out below a file": (["run", "FILE", "--out", "FILE/y"], ["FILE/y", "FILE is a file"]),
+    "out far below a file": (["run", "FILE", "--out", "FILE/y/z"], ["FILE/y/z", "FILE is a file"]),
     "empty out": (["run", "FILE", "--out", ""], ["--out is empty"]),
     "empty where": (["run", "FILE", "--where", " "], ["--where is empty"]),
     "a study is no file": (["run", "fast-lane"], ["fast-lane", "l4slab reproduce fast-lane"]),
@@ -459,6 +505,7 @@ REMARKS = {
     "fq_codel target 5": 'link.bottleneck.qdisc = "fq_codel target 5" means target 5us, as tc takes a number without a',
     "cake bandwidth 1000000": "means bandwidth 1000000bit",
     "dualpi2 step_thresh 5": "means step_thresh 5us",
+    "netem loss 0.01": "means loss 0.01%",
 }
 
 

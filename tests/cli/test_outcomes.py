@@ -60,6 +60,21 @@ def test_nothing_has_changed(results: Path) -> None:
     assert (found.only_before, found.only_after) == ([], [])
 
 
+def test_folders_without_anything_in_common(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = results / "other"
+    other.mkdir()
+    (other / "y.toml").write_text(FILE.replace("trials = 4", "trials = 1"))
+    main(["run", str(other / "y.toml"), "--out", str(other), "--workers", "1", "--no-captures"])
+    capsys.readouterr()
+    assert main(["compare", str(results / "before"), str(other)]) == 2
+    assert "no cell and no claim in common; give two folders" in capsys.readouterr().err
+
+
+def test_export_below_a_file(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(results / "before"), "--to", str(results / "before" / "x.toml" / "y")]) == 2
+    assert "a part of it is a file" in capsys.readouterr().err
+
+
 def test_what_moved_and_which_verdict(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = differences.compare(results / "before", results / "after")
     change = next(c for c in found.moved if (c.place, c.quantity) == ("l all", "sojourn_ms_mean"))

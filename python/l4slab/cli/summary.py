@@ -185,11 +185,12 @@ def _show_claims(claims: pl.DataFrame) -> None:
 
 
 def _says(claim: dict[str, Any]) -> str:
-    """The statement, and what may be wrong with its query."""
+    """The statement; of one that did not come out as expected, the evidence and what may be wrong with its query."""
     from l4slab.claims import HINT
 
-    evidence = json.loads(claim["evidence"]) if claim["verdict"] != "holds" else {}
-    reasons = [str(evidence[key]) for key in ("error", HINT) if key in evidence]
+    evidence = {} if claim["expected"] else json.loads(claim["evidence"])
+    reasons = [str(evidence.pop(key)) for key in ("error", HINT) if key in evidence]
+    reasons += [f"{name} {terminal.cell(value)}" for name, value in evidence.items()]
     return str(claim["says"] or claim["id"]) + (f" [{'; '.join(reasons)}]" if reasons else "")
 
 

@@ -128,7 +128,7 @@ def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
     rate, delay, signals = axes
     rate.set_title("rate (Mb/s)")
     delay.set_title("queue delay (ms)")
-    signals.set_title("CE marked / dropped (%)")
+    signals.set_title("CE / dropped (%)")
     rate.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
     rate.set_ylim(y - 0.35, -0.65)
     ends = [x for line in delay.lines for x in line.get_xdata()]

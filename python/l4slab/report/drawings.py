@@ -52,8 +52,14 @@ def of_the_study(folder: Folder) -> Iterator[Drawn]:
     """The figures that the files choose; they take the place of all others."""
     files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
     for figure, drawing in study_figures.draw(files, folder.arrow()):
-        if drawing is not None:
-            yield Drawn(figure.id, drawing, figure.caption, figure.source)
+        yield Drawn(figure.id, drawing or _nothing(figure.id), figure.caption, figure.source)
+
+
+def _nothing(name: str) -> Figure:
+    """In the place of a figure whose query finds nothing, so that it does not vanish unseen."""
+    figure = Figure(figsize=(plot.style.WIDTH_IN, 0.5))
+    figure.text(0.02, 0.5, f'Figure "{name}" has nothing to draw: its query gives no row with a value.', va="center")
+    return figure
 
 
 def are_chosen(folder: Folder) -> bool:

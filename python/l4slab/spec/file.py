@@ -103,8 +103,7 @@ def _document(source: bytes, file: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        twice = "Cannot declare" in str(error) or "overwrite" in str(error)
-        remedy = "give each table and key its own name" if twice else _toml_remedy(text, str(error))
+        remedy = _toml_remedy(text, str(error))
         raise InputError(f"is not valid TOML: {error}; {remedy}", file=file) from None
     if (found := _with_nul(document)) is not None:
         place, written = found
@@ -129,11 +128,18 @@ def _toml_remedy(text: str, error: str) -> str:
     line = text.splitlines()[int(found[1]) - 1] if found and int(found[1]) <= len(text.splitlines()) else ""
     if re.search("[“”„‘’]", line):
         return 'write straight quotes, "..."'
+    if (twice := re.fullmatch(r"\s*\[\[([\w.-]+)\]\].*", line)) and re.search(
+        rf"(?m)^\s*\[{re.escape(twice[1])}\]", text
+    ):
+        return f"write [[{twice[1]}]] each time, not [{twice[1]}]"
+    if re.fullmatch(r"""[^"'#]*=\s*(?:"[^"']*|'[^"']*)""", line):
+        return f"close the quote, such as {line.strip()}{line[line.index('=') + 1 :].strip()[0]}"
     if (value := re.fullmatch(r"\s*[\w.\"*-]+\s*=\s*([^\"'\[{\s][^\"'#]*?)\s*(?:#.*)?", line)) is not None:
         return f'text and quantities stand in quotes, "{value[1]}"'
     if re.fullmatch(r"\s*\w+\s*:.*", line):
         return "write key = value"
-    return "correct the line"
+    twice_named = "Cannot declare" in error or "overwrite" in error
+    return "give each table and key its own name" if twice_named else "correct the line"
 
 
 def _with_nul(value: object, place: str = "") -> tuple[str, str] | None:

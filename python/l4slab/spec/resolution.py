@@ -69,6 +69,9 @@ class Resolver:
             if flow["start_ns"] >= duration_ns:
                 start = show(document["flow"][name]["start"])
                 raise Problem(("flow", name), "start", f"= {start} {end}; start it earlier")
+            if flow["kind"] != "cbr" and flow["rtt_ns"] >= duration_ns:
+                text = f"= {show(document['flow'][name]['rtt'])} is not shorter than the run"
+                raise Problem(("flow", name), "rtt", f"{text}; lengthen the duration = {show(raw_top['duration'])}")
             if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
                 flows[name] = flow | {"stop_ns": None}
         changes = []

@@ -86,10 +86,14 @@ class Top(Table):
     subset: str = Field(default="", examples=['"rate <= 100e6"'])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
-        if TIME.parse(self.warmup) < TIME.parse(self.duration):
-            return None
-        text = f"= {show(raw['warmup'])} is not shorter than duration = {show(raw['duration'])}"
-        return "warmup", f"{text}; shorten the warmup or lengthen the duration"
+        duration = TIME.parse(self.duration)
+        if TIME.parse(self.warmup) >= duration:
+            text = f"= {show(raw['warmup'])} is not shorter than duration = {show(raw['duration'])}"
+            return "warmup", f"{text}; shorten the warmup or lengthen the duration"
+        if "sample" in raw and TIME.parse(self.sample) > duration:
+            text = f"= {show(raw['sample'])} is longer than duration = {show(raw['duration'])}"
+            return "sample", f"{text}; sample more often"
+        return None
 
 
 class Link(Table):

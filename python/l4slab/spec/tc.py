@@ -11,7 +11,8 @@ from l4slab import _core
 _COMMAND = re.compile(r"(?:(?:sudo\s+)?tc\s+)?(?:qdisc\s+(?:add|replace|change)\s+)?(?:dev\s+\S+\s+)?root\s+(\S.*)")
 _APART = re.compile(r"\b(\d+(?:\.\d+)?)\s+(ns|us|ms|s|%|[kmgKMG]?bit|[kKmMgG]i?[bB])(?!\S)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?", re.IGNORECASE)
-_TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit)")
+_TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit|%)")
+_WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL")
 # Of Linux: classes in which others stand, and queues that are not modelled.
 _SHAPERS = ("htb", "hfsc", "cbq", "drr", "ets", "qfq", "prio", "mq", "mqprio", "multiq", "taprio", "cbs")
 _OTHERS = ("pfifo_fast", "noqueue", "sfq", "sfb", "choke", "gred", "hhf", "etf", "plug", "skbprio", "ingress", "clsact")
@@ -44,13 +45,14 @@ def remedy(text: str) -> str | None:
 
 
 def without_units(text: str, canonical: str) -> Iterator[str]:
-    """How tc takes each time and rate of a valid qdisc that has no unit: "target 5us"."""
+    """How tc takes each time, rate and percentage of a valid qdisc that has no unit: "target 5us"."""
     words, taken = text.split(), canonical.split()
     kind = next((entry for entry in _core.qdiscs() if entry["name"] == words[0]), None)
     parameters = kind["parameters"] if kind else ()
-    keywords = {one["keyword"] for one in parameters if one["value"].startswith(("TIME", "RATE"))}
+    keywords = {one["keyword"] for one in parameters if one["value"].startswith(_WITH_UNIT)}
     for keyword, value in itertools.pairwise(words):
         if keyword in keywords and _NUMBER.fullmatch(value) and float(value) > 0 and keyword in taken[:-1]:
-            meant = taken[taken.index(keyword) + 1]
+            behind = taken[taken.index(keyword) + 1 :]
+            meant = behind[1] if behind[0] == "random" else behind[0]  # of netem's loss
             if _TAKEN_AS.fullmatch(meant):
                 yield f"{keyword} {meant}"

@@ -84,7 +84,7 @@ impl CakeConfig {
     }
 }
 
-const ACK_FILTER: &str = "write no-ack-filter, or thin the ACKs otherwise";
+const ACK_FILTER: &str = "leave it out, or thin the ACKs with an [impair.NAME] that has netem = \"loss 50%\" and direction = \"reverse\"";
 
 impl Described for CakeConfig {
     const NAME: &'static str = "cake";
