@@ -133,7 +133,7 @@ class Folder:
         tables: dict[str, pa.Table | ds.Dataset] = {"flows": self.flows.to_arrow(), "links": self.links.to_arrow()}
         for name in metrics.TABLES.keys() - tables.keys():
             file = self.folder / f"{name}.parquet"
-            empty = pl.DataFrame(schema=metrics.TABLES[name])
+            empty = pl.DataFrame(schema=metrics.LABELS | metrics.TABLES[name])
             tables[name] = ds.dataset(file) if file.is_file() else empty.to_arrow()
         return tables
 
