@@ -334,7 +334,8 @@ def report(out: Path | str, figures: str | None = None) -> str:
             raise no_results(out)
         finished = store.finished()
         plans = _plans_of(store.experiment_files(), finished)
-        if finished and finished.isdisjoint(run.id for run in _unique(plans)):
+        unreadable = not finished and any(store.parts.iterdir())  # of a build whose parts had another form
+        if unreadable or (finished and finished.isdisjoint(run.id for run in _unique(plans))):
             raise InputError(
                 "has only results of another build of l4slab; run its experiment files again with --out, or give "
                 "the command to that build",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import l4slab
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from l4slab import campaign, metrics, store
 from l4slab.cli import main
@@ -133,6 +134,20 @@ def test_runs_of_a_removed_level_leave_the_tables_and_come_back(
     assert main(["run", str(write(tmp_path, rtts=3)), "--out", str(out)]) == 0
     assert "runs, " not in capsys.readouterr().err.split("not repeated.")[1], "nothing is run again"
     assert contents(out) == everything
+
+
+def test_report_leaves_the_tables_of_a_build_with_other_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "out", write(tmp_path, rtts=1)
+    assert main(["run", str(file), "--out", str(out)]) == 0
+    tables = (out / "flows.parquet").read_bytes()
+    for part in (out / "parts").iterdir():
+        pq.write_table(pq.read_table(part).drop_columns("links"), part)
+    capsys.readouterr()
+    assert main(["report", str(out)]) == 2
+    assert "has only results of another build of l4slab" in capsys.readouterr().err
+    assert (out / "flows.parquet").read_bytes() == tables
 
 
 def test_runs_of_another_build_are_run_again(
