@@ -21,7 +21,9 @@ impl Distribution {
     #[inline(always)]
     pub fn record(&mut self, value: Span) {
         self.sum_ns += value.0;
-        self.max = self.max.max(value);
+        if value > self.max {
+            self.max = value;
+        }
         let units = value.0 >> UNIT_SHIFT;
         let octave = (units | BINS_PER_OCTAVE).ilog2() - BINS_PER_OCTAVE.ilog2();
         let bin = u64::from(octave) * BINS_PER_OCTAVE + (units >> octave);
@@ -118,8 +120,13 @@ impl Default for Range {
 impl Range {
     #[inline(always)]
     pub fn add(&mut self, value: Span) {
-        self.shortest = self.shortest.min(value);
-        self.longest = self.longest.max(value);
+        // Seldom, so that a look is cheaper than a store.
+        if value < self.shortest {
+            self.shortest = value;
+        }
+        if value > self.longest {
+            self.longest = value;
+        }
     }
     pub fn merge(&mut self, other: Range) {
         self.shortest = self.shortest.min(other.shortest);

@@ -35,9 +35,11 @@ impl Outbox {
         self.arrival = now + self.delay;
     }
     #[inline(always)]
-    pub fn push(&mut self, mut pkt: Packet) {
-        pkt.enqueued_at = self.arrival;
+    pub fn push(&mut self, pkt: Packet) -> &mut Packet {
         self.packets.push(pkt);
+        let pkt = self.packets.last_mut().expect("just pushed");
+        pkt.enqueued_at = self.arrival;
+        pkt
     }
 }
 

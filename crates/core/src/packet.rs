@@ -123,9 +123,58 @@ impl Stamp {
     }
 }
 
+/// The ECN field of a packet, and whether a queue has made it ECT(1): then that is an SCE mark, not the
+/// sender's codepoint.
+#[derive(Copy, Clone, Debug)]
+pub struct EcnField(u8);
+
+impl EcnField {
+    const SCE: u8 = 0b100;
+
+    #[inline(always)]
+    pub const fn get(self) -> Ecn {
+        match self.0 & 0b11 {
+            0b00 => Ecn::NotEct,
+            0b01 => Ecn::Ect1,
+            0b10 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+    /// What was done to it by queues is remembered.
+    #[inline]
+    pub fn set(&mut self, ecn: Ecn) {
+        self.0 = self.0 & EcnField::SCE | ecn.bits();
+    }
+    #[inline]
+    pub fn mark_sce(&mut self) {
+        self.0 = EcnField::SCE | Ecn::Ect1.bits();
+    }
+    #[inline(always)]
+    pub fn is_sce(self) -> bool {
+        self.0 == EcnField::SCE | Ecn::Ect1.bits()
+    }
+}
+
+impl From<Ecn> for EcnField {
+    #[inline(always)]
+    fn from(ecn: Ecn) -> EcnField {
+        EcnField(ecn.bits())
+    }
+}
+impl PartialEq<Ecn> for EcnField {
+    #[inline(always)]
+    fn eq(&self, ecn: &Ecn) -> bool {
+        self.0 & 0b11 == ecn.bits()
+    }
+}
+
 /// A packet. Segments are numbered, not bytes: segment n is the n-th that the sender cut; each
 /// tells its `payload`, so segments need not be of one size.
+///
+/// Links copy it twice. So that a copy is four moves of 16 bytes, no value of a field is impossible (an
+/// `Option` would hide there, and be looked for) and what queues read stands at the end, without gaps.
 #[derive(Copy, Clone, Debug)]
+#[repr(C)]
 pub struct Packet {
     /// Arrival at the queue it is in, or at the element that it is under way to.
     pub enqueued_at: Time,
@@ -140,24 +189,22 @@ pub struct Packet {
     pub flow: FlowId,
     pub ecn_bytes: EcnBytes,
     pub sack: SackSlot,
-    pub group: GroupId,
-    /// Ethernet frame without FCS, bytes.
-    pub frame_len: u16,
     /// Transport payload, bytes.
-    pub payload: u16,
-    pub ecn: Ecn,
+    pub payload: u32,
+    pub group: GroupId,
     pub flags: Flags,
     pub bits: TcpBits,
     /// How many elements of its path it has passed.
     pub hop: u8,
     /// Differentiated Services codepoint.
     pub dscp: u8,
-    /// A queue has made it ECT(1): an SCE mark, not the sender's codepoint.
-    pub sce: bool,
+    pub ecn: EcnField,
+    /// Ethernet frame without FCS, bytes.
+    pub frame_len: u16,
 }
 
-/// A packet is not larger than a cache line.
-const _: () = assert!(size_of::<Packet>() <= 64);
+/// A packet is a cache line, and all of it is used.
+const _: () = assert!(size_of::<Packet>() == 64 && size_of::<Option<Packet>>() > 64);
 
 impl Packet {
     /// An empty packet of `flow`, to be filled in.
@@ -171,15 +218,14 @@ impl Packet {
             flow,
             ecn_bytes: EcnBytes::default(),
             sack: SackSlot::NONE,
-            group,
-            frame_len: frame_len as u16,
-            payload: 0,
-            ecn,
             flags,
+            payload: 0,
+            group,
             bits: TcpBits::default(),
             hop: 0,
             dscp: 0,
-            sce: false,
+            ecn: ecn.into(),
+            frame_len: frame_len as u16,
         }
     }
     /// Is it a packet whose fate is a flow's statistics? (ACKs and handshakes are not.)

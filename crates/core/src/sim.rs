@@ -200,7 +200,9 @@ impl<T: Tap> Simulation<T> {
             self.run_near_of(i, now);
             next = i + 1;
         }
-        self.network.mix();
+        if self.seats.len() > 1 {
+            self.network.mix();
+        }
     }
 
     fn run_near_of(&mut self, i: usize, until: Time) {

@@ -137,12 +137,12 @@ impl Headers {
     }
 
     /// A segment with `payload` bytes.
-    pub fn tcp(from: &Endpoint, to: &Endpoint, ip: Ip, s: &Segment, payload: u16) -> Headers {
+    pub fn tcp(from: &Endpoint, to: &Endpoint, ip: Ip, s: &Segment, payload: u32) -> Headers {
         let options = s.options.as_slice();
         debug_assert!(options.len() % 4 == 0, "{options:?}");
         let header = TCP + options.len();
         let mut h = Headers { bytes: [0; MAX_HEADERS], len: ETHERNET + IPV4 + header };
-        let length = header as u16 + payload;
+        let length = (header as u32 + payload) as u16;
         h.put_ip(from, to, ip, PROTOCOL_TCP, length);
         let tcp = &mut h.bytes[ETHERNET + IPV4..][..header];
         tcp[0..2].copy_from_slice(&from.port.to_be_bytes());
@@ -159,9 +159,9 @@ impl Headers {
     }
 
     /// A datagram with `payload` bytes.
-    pub fn udp(from: &Endpoint, to: &Endpoint, ip: Ip, payload: u16) -> Headers {
+    pub fn udp(from: &Endpoint, to: &Endpoint, ip: Ip, payload: u32) -> Headers {
         let mut h = Headers { bytes: [0; MAX_HEADERS], len: ETHERNET + IPV4 + UDP };
-        let length = UDP as u16 + payload;
+        let length = (UDP as u32 + payload) as u16;
         h.put_ip(from, to, ip, PROTOCOL_UDP, length);
         let udp = &mut h.bytes[ETHERNET + IPV4..][..UDP];
         udp[0..2].copy_from_slice(&from.port.to_be_bytes());

@@ -23,8 +23,9 @@ impl<P: Pkt> Queue<P> {
     }
     #[inline(always)]
     pub fn pop(&mut self) -> Option<P> {
-        self.bytes -= u64::from(self.packets.front()?.frame_len());
-        self.packets.pop_front()
+        let pkt = self.packets.pop_front()?;
+        self.bytes -= u64::from(pkt.frame_len());
+        Some(pkt)
     }
     #[inline(always)]
     pub fn front(&self) -> Option<&P> {

@@ -371,14 +371,16 @@ impl<P: Carried> Service<P> {
         let b = &mut self.bands[self.first_band + band];
         b.counts.arrived += arrived;
         b.backlog += arrived;
-        b.backlog_max = b.backlog_max.max(b.backlog);
+        if b.backlog > b.backlog_max {
+            b.backlog_max = b.backlog;
+        }
         if marks != Marks::default() {
             b.counts.count_marks(marks);
         }
         // A packet that is dropped at once is not told apart from one that waits here: it is taken off
         // when the drop is counted, and has been in the queue for no time.
-        if self.drops.is_empty() {
-            self.backlog_max = self.backlog_max.max(self.backlog);
+        if self.backlog > self.backlog_max && self.drops.is_empty() {
+            self.backlog_max = self.backlog;
         }
     }
 

@@ -22,13 +22,15 @@ impl Pkt for Packet {
     }
     #[inline]
     fn ecn(&self) -> Ecn {
-        self.ecn
+        self.ecn.get()
     }
     #[inline]
     fn set_ecn(&mut self, ecn: Ecn) {
-        // Queues set ECT(1) as the SCE mark only.
-        self.sce |= ecn == Ecn::Ect1;
-        self.ecn = ecn;
+        match ecn {
+            // Queues set it as the SCE mark only.
+            Ecn::Ect1 => self.ecn.mark_sce(),
+            _ => self.ecn.set(ecn),
+        }
     }
     #[inline]
     fn enqueued_at(&self) -> Time {
@@ -67,7 +69,7 @@ impl Carried for Packet {
     }
     #[inline(always)]
     fn is_sce(&self) -> bool {
-        self.sce && self.ecn == Ecn::Ect1
+        self.ecn.is_sce()
     }
     #[inline(always)]
     fn depart(&mut self, now: Time) {

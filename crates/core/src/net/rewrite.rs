@@ -19,9 +19,9 @@ impl Node for Rewrite {
     fn run(&mut self, inbox: &mut Inbox, _now: Time, until: Time, out: &mut Outbox) {
         while let Some(mut pkt) = inbox.take(until) {
             if pkt.is_payload()
-                && let Some((_, to)) = self.rules.iter().find(|(from, _)| *from == pkt.ecn)
+                && let Some((_, to)) = self.rules.iter().find(|(from, _)| pkt.ecn == *from)
             {
-                pkt.ecn = *to;
+                pkt.ecn.set(*to);
             }
             out.packets.push(pkt);
         }

@@ -58,7 +58,7 @@ impl Traffic for Spec {
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let mut packet =
             Packet::new(place.number, place.group, Flags::UDP, self.packet_bytes, self.ecn);
-        packet.payload = self.packet_bytes.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER) as u16;
+        packet.payload = self.packet_bytes.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER);
         packet.dscp = place.dscp;
         let bits = u64::from(self.packet_bytes) * u64::from(self.batch) * 8_000_000_000;
         let source = Source {

@@ -247,7 +247,7 @@ impl Receiver {
     }
 
     fn on_syn(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        let (mode, bits) = ecn::answer_syn(self.support, pkt.bits, pkt.ecn);
+        let (mode, bits) = ecn::answer_syn(self.support, pkt.bits, pkt.ecn.get());
         self.mode = mode;
         self.handshake_sent = now;
         self.echo = self.echo.max(pkt.stamp);
@@ -301,7 +301,7 @@ impl Receiver {
             return;
         }
         if self.echoes_sce() {
-            self.note_sce(now, pkt.ecn, out);
+            self.note_sce(now, pkt.ecn.get(), out);
         }
         if self.mode == EcnMode::Classic && self.echo_rule == Echo::Runs {
             self.echo_run(now, pkt, out);
@@ -418,7 +418,7 @@ impl Receiver {
             EcnMode::Off => {}
             EcnMode::AccEcn => {
                 // RFC 9768, 3.2.2.5.1: a change is reported at once.
-                if self.counters.count(pkt.ecn, u32::from(pkt.payload))
+                if self.counters.count(pkt.ecn.get(), pkt.payload)
                     || self.counters.pending_ce >= ecn::MAX_PENDING_CE
                 {
                     self.ack_now = true;
@@ -430,7 +430,7 @@ impl Receiver {
                     // Its window may be down to one segment.
                     self.ack_now = true;
                 }
-                match pkt.ecn {
+                match pkt.ecn.get() {
                     Ecn::Ce => {
                         // Better not to delay ACKs: the sender's window may be very small.
                         if !self.demand_cwr {
@@ -567,13 +567,13 @@ impl Receiver {
                     p.bits = p.bits.with(TcpBits::ESCE);
                 }
                 if self.echo_rule == Echo::Runs {
-                    p.ecn = Ecn::Ect0;
+                    p.ecn = Ecn::Ect0.into();
                 }
             }
             EcnMode::AccEcn => {
                 self.counters.pending_ce = 0;
                 p.bits = self.counters.ace();
-                p.ecn = self.codepoint;
+                p.ecn = self.codepoint.into();
                 let blocks = usize::from(self.duplicate.is_some()) + self.recent.len();
                 let (option, left) = self.counters.fit_option(blocks.min(MAX_BLOCKS));
                 if option > 0 {
@@ -831,7 +831,7 @@ mod tests {
         arrive(&mut r, &mut s, now, sent(0, 9));
         arrive(&mut r, &mut s, now, sent(1, 60));
         let mut late = sent(2, 10);
-        late.ecn = Ecn::Ce;
+        late.ecn = Ecn::Ce.into();
         let ack = arrive(&mut r, &mut s, now, late).unwrap();
         assert_eq!((ack.seq, ack.sack, r.next), (2, SackSlot::NONE, 2));
         let ack = arrive(&mut r, &mut s, now, sent(1, 10)).unwrap();
@@ -883,7 +883,7 @@ mod tests {
         let mut ece = Vec::new();
         for n in 0..6 {
             let mut p = data(n);
-            p.ecn = if n == 1 { Ecn::Ce } else { Ecn::Ect0 };
+            p.ecn = if n == 1 { Ecn::Ce } else { Ecn::Ect0 }.into();
             if n == 4 {
                 p.bits = TcpBits::CWR;
             }
@@ -906,7 +906,7 @@ mod tests {
             r.window.open = u64::MAX / 2;
             let mut p = data(n as u32);
             p.stamp = now;
-            p.ecn = field;
+            p.ecn = field.into();
             s.packets.clear();
             r.on_packet(now, &p, &mut s);
             if n >= start {

@@ -16,7 +16,7 @@ use crate::cc::{Ack, CongestionControl, EcnWish, INITIAL_WINDOW, Window};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{End, Outbox};
 use crate::packet::{
-    ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, Stamp, TCP_IP_HEADERS, TcpBits,
+    ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS, TcpBits,
 };
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
@@ -221,15 +221,13 @@ pub struct Sender {
     /// Segments it has taken from the next one.
     chunk_borrowed: u32,
     usage: Usage,
-    /// Newest timestamp of the receiver.
-    pub(super) ts_recent: Stamp,
+    /// A segment, but for its number, time and size; with the newest timestamp of the receiver, and with
+    /// AccECN the ACE field.
+    pub(super) template: Packet,
     // ECN.
     pub(super) mode: EcnMode,
-    data_codepoint: Ecn,
     pub(super) announce_cwr: bool,
     pub(super) accecn: AccEcnSender,
-    /// The ACE field of what it sends; nothing without AccECN.
-    ace: TcpBits,
     // Totals for statistics.
     pub retransmitted: u64,
     pub acked_bytes: u64,
@@ -245,6 +243,8 @@ impl Sender {
         if cc.judges_flights() {
             board.keep_histories();
         }
+        let mut template = Packet::new(config.flow, config.group, Flags::DATA, 0, Ecn::NotEct);
+        template.dscp = config.dscp;
         Sender {
             phase: Phase::Closed,
             board,
@@ -273,12 +273,10 @@ impl Sender {
             chunk_left: 0,
             chunk_borrowed: 0,
             usage: Usage::default(),
-            ts_recent: Stamp::default(),
+            template,
             mode: EcnMode::Off,
-            data_codepoint: Ecn::NotEct,
             announce_cwr: false,
             accecn: AccEcnSender::default(),
-            ace: TcpBits::default(),
             retransmitted: 0,
             acked_bytes: 0,
             started_at: Time::ZERO,
@@ -358,10 +356,10 @@ impl Sender {
         let mut third =
             Packet::new(self.config.flow, self.config.group, flags, ACK_FRAME, Ecn::NotEct);
         if self.mode == EcnMode::AccEcn {
-            third.bits = ecn::field_feedback(pkt.ecn);
+            third.bits = ecn::field_feedback(pkt.ecn.get());
         }
         third.stamp = now;
-        third.tsval = self.ts_recent;
+        third.tsval = self.template.tsval;
         out.push(third);
         self.update_pacing_rate(self.cc.pacing_rate());
         self.transmit(now, Push::Normal, out);
@@ -371,7 +369,7 @@ impl Sender {
     pub(super) fn establish(&mut self, now: Time, pkt: &Packet, mode: EcnMode) {
         self.phase = Phase::Established;
         self.established_at = now;
-        self.ts_recent = pkt.tsval;
+        self.template.tsval = pkt.tsval;
         self.timer = Timer::Off;
         self.timer_at = Time::NEVER;
         if self.syn_tries == 1 {
@@ -397,13 +395,14 @@ impl Sender {
         if wish == EcnWish::Ect1AccEcn && !granted {
             self.mode = EcnMode::Off;
         }
-        self.data_codepoint = match (self.mode, wish) {
+        let codepoint = match (self.mode, wish) {
             (EcnMode::Off, _) => Ecn::NotEct,
             (_, EcnWish::Ect1AccEcn) => Ecn::Ect1,
             _ => Ecn::Ect0,
         };
+        self.template.ecn = codepoint.into();
         if self.mode == EcnMode::AccEcn {
-            self.ace = ecn::ACE_START;
+            self.template.bits = ecn::ACE_START;
             // Linux 7.2 sends the option on data too, at the expense of payload.
             self.win.mss -= ecn::OPTION_LEN;
             self.win.header += ecn::OPTION_LEN;
@@ -433,7 +432,7 @@ impl Sender {
     #[inline(always)]
     fn count_marked_ack(&mut self, pkt: &Packet) {
         if pkt.ecn == Ecn::Ce && self.mode == EcnMode::AccEcn {
-            self.ace = ecn::next_ace(self.ace);
+            self.template.bits = ecn::next_ace(self.template.bits);
         }
     }
 
@@ -457,9 +456,9 @@ impl Sender {
     /// answer to what is discarded, a bare ACK every half second, tells the receiver nothing.
     #[inline]
     fn passes_paws(&mut self, pkt: &Packet) -> bool {
-        let age = pkt.tsval.older_than(self.ts_recent);
+        let age = pkt.tsval.older_than(self.template.tsval);
         if age <= 0 {
-            self.ts_recent = pkt.tsval;
+            self.template.tsval = pkt.tsval;
             return true;
         }
         age <= PAWS_WINDOW
@@ -726,42 +725,29 @@ impl Sender {
     /// Sends segments of one size, and pushes the last one if they are the end of a burst.
     #[inline(always)]
     fn send_run(&mut self, now: Time, payload: u32, n: u32, push: bool, out: &mut Outbox) {
-        let mut p = self.segment(now, payload);
-        p.ecn = self.data_codepoint;
-        let plain = p.bits;
-        if std::mem::take(&mut self.announce_cwr) && self.mode == EcnMode::Classic {
-            p.bits = TcpBits::CWR;
-        }
-        p.seq = self.board.sent(now, payload, n);
+        let seq = self.board.sent(now, payload, n);
         self.bytes_left -= u64::from(payload) * u64::from(n);
         if let Some(stream) = &mut self.stream {
-            (p.seq..p.seq + n).for_each(|seq| stream.cut(seq, payload));
+            (seq..seq + n).for_each(|seq| stream.cut(seq, payload));
         }
-        for _ in 1..n {
-            out.push(p);
-            p.seq += 1;
-            p.bits = plain;
+        self.template.stamp = now;
+        self.template.payload = payload;
+        self.template.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
+        let first = out.packets.len();
+        for i in 0..n {
+            out.push(self.template).seq = seq + i;
         }
+        if std::mem::take(&mut self.announce_cwr) && self.mode == EcnMode::Classic {
+            out.packets[first].bits = TcpBits::CWR;
+        }
+        let Some(last) = out.packets.last_mut() else { return };
         if self.bytes_left == 0 && self.stream.is_none() {
-            p.flags = p.flags.with(Flags::FIN);
+            last.flags = last.flags.with(Flags::FIN);
         }
         // Linux sets PSH on what it hands down in one piece, so on its last segment.
         if push {
-            p.bits = p.bits.with(TcpBits::PSH);
+            last.bits = last.bits.with(TcpBits::PSH);
         }
-        out.push(p);
-    }
-
-    #[inline]
-    fn segment(&self, now: Time, payload: u32) -> Packet {
-        let len = payload + self.win.header + ETHERNET_HEADER;
-        let mut p = Packet::new(self.config.flow, self.config.group, Flags::DATA, len, Ecn::NotEct);
-        p.payload = payload as u16;
-        p.stamp = now;
-        p.tsval = self.ts_recent;
-        p.bits = self.ace;
-        p.dscp = self.config.dscp;
-        p
     }
 
     /// Sends a lost segment again.
@@ -773,15 +759,18 @@ impl Sender {
 
     fn resend(&mut self, now: Time, seq: u32, out: &mut Outbox) {
         let payload = self.board.payload(seq);
-        let mut p = self.segment(now, payload);
+        let mut p = self.template;
+        p.stamp = now;
+        p.payload = payload;
+        p.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
         p.seq = seq;
         p.flags = p.flags.with(Flags::RETRANSMISSION);
         if !self.has_data() && seq + 1 == self.board.nxt && self.stream.is_none() {
             p.flags = p.flags.with(Flags::FIN);
         }
         // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
-        if self.mode == EcnMode::AccEcn || self.cc.ecn() == EcnWish::Ect0Runs {
-            p.ecn = self.data_codepoint;
+        if self.mode != EcnMode::AccEcn && self.cc.ecn() != EcnWish::Ect0Runs {
+            p.ecn = Ecn::NotEct.into();
         }
         self.retransmitted += 1;
         out.push(p);
@@ -993,9 +982,9 @@ impl End for Sender {
         } else if pkt.seq > self.board.una
             && !pkt.sack.is_some()
             && self.is_undisturbed()
-            && pkt.tsval.older_than(self.ts_recent) <= 0
+            && pkt.tsval.older_than(self.template.tsval) <= 0
         {
-            self.ts_recent = pkt.tsval;
+            self.template.tsval = pkt.tsval;
             self.count_marked_ack(pkt);
             self.on_clean_ack(now, pkt, out);
         } else {
@@ -1008,6 +997,7 @@ impl End for Sender {
 mod tests {
     use super::*;
     use crate::cc::reno::Reno;
+    use crate::packet::Stamp;
 
     fn ack(seq: u32, ms: u64) -> Packet {
         let mut p = Packet::new(0, GroupId::default(), Flags::ACK, ACK_FRAME, Ecn::NotEct);
@@ -1044,7 +1034,7 @@ mod tests {
         assert!(!s.passes_paws(&ack(23, 5000)));
         // The clock wraps after 2^32 ms.
         let wrapped = (1 << 32) + 10;
-        s.ts_recent = Stamp::of(Time::ZERO + Span::from_millis(wrapped - 20));
+        s.template.tsval = Stamp::of(Time::ZERO + Span::from_millis(wrapped - 20));
         assert!(s.passes_paws(&ack(24, wrapped)) && !s.passes_paws(&ack(25, wrapped - 20)));
     }
 }

@@ -28,7 +28,8 @@ impl Sender {
             match self.phase {
                 Phase::Listen => {
                     self.phase = Phase::SynReceived;
-                    (self.mode, self.answer) = ecn::answer_syn(self.config.ecn, pkt.bits, pkt.ecn);
+                    (self.mode, self.answer) =
+                        ecn::answer_syn(self.config.ecn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
                 }
                 Phase::SynReceived => self.send_syn_ack(now, out),
