@@ -43,44 +43,50 @@ impl Outbox {
     }
 }
 
-/// What has arrived for an end.
+/// What has arrived for an end: in a row, or chained.
 #[derive(Debug)]
-pub struct Mail<'a> {
+pub struct Mail<'a, const CHAINED: bool> {
     packets: &'a [Packet],
-    /// Of each packet, the place of the one after it; without, they follow each other.
-    links: Option<&'a [u32]>,
+    /// Of each packet in a chain, the place of the one after it.
+    links: &'a [u32],
     /// The place of the next one.
     pub at: usize,
     /// Of each packet that was taken, how many had been sent before; if somebody wants to know.
     pub log: Option<Vec<usize>>,
 }
 
+pub type Row<'a> = Mail<'a, false>;
+pub type Chain<'a> = Mail<'a, true>;
+
 /// The end of a chain of packets.
 pub const NOBODY: u32 = u32::MAX;
 
-impl<'a> Mail<'a> {
+impl<'a> Row<'a> {
+    /// `packets` from the place `at` on.
+    pub fn new(packets: &'a [Packet], at: usize) -> Row<'a> {
+        Mail { packets, links: &[], at, log: None }
+    }
+}
+
+impl<'a> Chain<'a> {
+    /// The packets of `packets` that are chained by `links`, from the place `at` on.
+    pub fn new(packets: &'a [Packet], links: &'a [u32], at: u32) -> Chain<'a> {
+        Mail { packets, links, at: at as usize, log: None }
+    }
+}
+
+impl<'a, const CHAINED: bool> Mail<'a, CHAINED> {
     /// The packets that are still there.
     pub fn rest(&self) -> Vec<Packet> {
-        let mut mail = Mail { packets: self.packets, links: self.links, at: self.at, log: None };
+        let mut mail = Mail::<CHAINED> { log: None, ..*self };
         let out = Outbox::default();
         std::iter::from_fn(|| mail.next(Time::NEVER, &out)).copied().collect()
-    }
-    /// `packets` from the place `at` on.
-    pub fn in_a_row(packets: &'a [Packet], at: usize) -> Mail<'a> {
-        Mail { packets, links: None, at, log: None }
-    }
-    /// The packets of `packets` that are chained by `links`, from the place `at` on.
-    pub fn chained(packets: &'a [Packet], links: &'a [u32], at: u32) -> Mail<'a> {
-        Mail { packets, links: Some(links), at: at as usize, log: None }
     }
     /// The next packet that arrives before `until`; `out` holds what has been sent so far.
     #[inline(always)]
     pub fn next(&mut self, until: Time, out: &Outbox) -> Option<&'a Packet> {
         let pkt = self.packets.get(self.at).filter(|p| p.enqueued_at < until)?;
-        self.at = match self.links {
-            Some(links) => links[self.at] as usize,
-            None => self.at + 1,
-        };
+        self.at = if CHAINED { self.links[self.at] as usize } else { self.at + 1 };
         if let Some(log) = &mut self.log {
             log.push(out.packets.len());
         }
@@ -98,7 +104,12 @@ pub trait End {
 
 /// Lets `end` take its mail and its timers up to `until`, exclusively. Returns its next deadline.
 #[inline]
-pub fn run<E: End>(end: &mut E, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+pub fn run<E: End, const CHAINED: bool>(
+    end: &mut E,
+    mail: &mut Mail<CHAINED>,
+    until: Time,
+    out: &mut Outbox,
+) -> Time {
     while let Some(pkt) = mail.next(until, out) {
         let now = pkt.enqueued_at;
         catch_up(end, now, out);
@@ -124,9 +135,9 @@ pub fn catch_up<E: End>(end: &mut E, until: Time, out: &mut Outbox) -> Time {
 /// A flow, or all that one source makes: both ends of a path.
 pub trait Flow: Send {
     /// Runs the sending end, whose mail are ACKs. Returns its next deadline.
-    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time;
+    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time;
     /// Runs the receiving end, whose mail is data. Returns its next deadline.
-    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time;
+    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time;
     /// When the sending end wants to run for the first time, and the receiving one.
     fn starts(&self) -> (Time, Time);
     /// The path, before the run.

@@ -16,7 +16,7 @@ pub use recording::Recording;
 use taps::Taps;
 
 use crate::aqm::registry::QdiscConfig;
-use crate::element::{Flow, Mail, NOBODY, Outbox};
+use crate::element::{Chain, Flow, NOBODY, Outbox, Row};
 use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
@@ -212,7 +212,7 @@ impl<T: Tap> Simulation<T> {
         let inbox = self.network.inbox(path.nodes[0]);
         std::mem::swap(&mut self.out.packets, &mut inbox.packets);
         let before = self.out.packets.len();
-        let mut mail = Mail::in_a_row(&seat.acks, seat.read);
+        let mut mail = Row::new(&seat.acks, seat.read);
         let shown = self.taps.open(&mut mail, &self.out.sacks);
         let next = seat.flow.run_near(&mut mail, until, &mut self.out);
         self.taps.close(End::Client, shown, &mail, &self.out, before);
@@ -314,7 +314,7 @@ impl<T: Tap> Simulation<T> {
         let before = self.out.packets.len();
         let last = *forward.nodes.last().expect("a path has a link");
         let (departed, links) = self.network.departed(last);
-        let mut mail = Mail::chained(departed, links, seat.first);
+        let mut mail = Chain::new(departed, links, seat.first);
         let shown = self.taps.open(&mut mail, &self.out.sacks);
         let next = seat.flow.run_far(&mut mail, until, &mut self.out);
         self.taps.close(End::Server, shown, &mail, &self.out, before);

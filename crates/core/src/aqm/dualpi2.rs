@@ -273,13 +273,12 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
             let dropped =
                 verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
-            let pkt = queue.pop()?;
             if dropped {
-                cx.drop(pkt, DropReason::Aqm);
+                cx.drop(queue.pop()?, DropReason::Aqm);
                 continue;
             }
             self.scheduler.sent(turn, len); // a dropped packet costs its queue nothing
-            return Some(pkt);
+            return queue.pop();
         }
     }
 

@@ -144,15 +144,16 @@ fn merge(keys: &mut Vec<u64>, scratch: &mut Vec<u64>) {
     loop {
         scratch.clear();
         let mut rest = &keys[..];
+        let mut runs = 0;
         while !rest.is_empty() {
+            runs += 1;
             let (left, others) = rest.split_at(run(rest));
             let (right, others) = others.split_at(run(others));
             merge_two(left, right, scratch);
             rest = others;
         }
-        let is_sorted = run(scratch) == scratch.len();
         std::mem::swap(keys, scratch);
-        if is_sorted {
+        if runs <= 1 {
             return;
         }
     }

@@ -26,7 +26,11 @@ impl<T: Tap> Taps<T> {
     }
 
     /// An end is going to take some of this mail, which is returned as it is now.
-    pub fn open(&self, mail: &mut Mail, sacks: &SackStore) -> Vec<(Packet, Blocks)> {
+    pub fn open<const C: bool>(
+        &self,
+        mail: &mut Mail<C>,
+        sacks: &SackStore,
+    ) -> Vec<(Packet, Blocks)> {
         if !T::ON {
             return Vec::new();
         }
@@ -35,11 +39,11 @@ impl<T: Tap> Taps<T> {
     }
 
     /// It has, and has sent what `out` holds beyond `before`.
-    pub fn close(
+    pub fn close<const C: bool>(
         &mut self,
         end: End,
         shown: Vec<(Packet, Blocks)>,
-        mail: &Mail,
+        mail: &Mail<C>,
         out: &Outbox,
         before: usize,
     ) {

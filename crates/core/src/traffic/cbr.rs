@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
-use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::element::{self, Chain, End, Flow, Outbox, Row};
 use crate::error::ScenarioError;
 use crate::packet::{Flags, Packet, UDP_IP_HEADERS};
 use crate::probe::Totals;
@@ -139,10 +139,10 @@ impl End for Sink {
 }
 
 impl Flow for Cbr {
-    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.source, mail, until, out)
     }
-    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.sink, mail, until, out)
     }
     fn starts(&self) -> (Time, Time) {
@@ -162,7 +162,7 @@ mod tests {
         let spec = Spec { rate_bps: 70_000_003, ecn: Ecn::NotEct, packet_bytes: 1514, batch: 1 };
         let mut cbr = spec.build(&Place::first());
         let mut out = Outbox::default();
-        cbr.run_near(&mut Mail::in_a_row(&[], 0), Time(10_000_000_000), &mut out);
+        cbr.run_near(&mut Row::new(&[], 0), Time(10_000_000_000), &mut out);
         let bits = out.packets.len() as f64 * 1514.0 * 8.0;
         assert!((bits / 10.0 - 70_000_003.0).abs() < 1514.0 * 8.0 / 10.0);
     }

@@ -8,7 +8,7 @@ use super::{Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
-use crate::element::{self, End, Flow, Mail, Outbox, PathState};
+use crate::element::{self, Chain, End, Flow, Outbox, PathState, Row};
 use crate::packet::{FlowId, TCP_IP_HEADERS};
 use crate::params::{Gauge, Refused};
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
@@ -146,10 +146,10 @@ struct Tcp {
 }
 
 impl Flow for Tcp {
-    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.sender, mail, until, out)
     }
-    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.receiver, mail, until, out)
     }
     fn starts(&self) -> (Time, Time) {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
-use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::element::{self, Chain, End, Flow, Outbox, Row};
 use crate::error::ScenarioError;
 use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
 use crate::params::{Gauge, gauge};
@@ -234,10 +234,10 @@ impl End for Receiver {
 }
 
 impl Flow for UdpPrague {
-    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.sender, mail, until, out)
     }
-    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.receiver, mail, until, out)
     }
     fn starts(&self) -> (Time, Time) {

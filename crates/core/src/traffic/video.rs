@@ -13,7 +13,7 @@ use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Place, Traffic};
 use crate::ecn::Ecn;
-use crate::element::{self, End, Flow, Mail, Outbox};
+use crate::element::{self, Chain, End, Flow, Outbox, Row};
 use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
@@ -368,10 +368,10 @@ impl End for Viewer<'_> {
 }
 
 impl Flow for Video {
-    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut Server(&mut self.sender, &mut self.frames), mail, until, out)
     }
-    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut Viewer(&mut self.receiver, &mut self.frames), mail, until, out)
     }
     fn starts(&self) -> (Time, Time) {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Place, Traffic};
-use crate::element::{End, Flow, Mail, Outbox, PathState, catch_up, common_mode};
+use crate::element::{Chain, End, Flow, Outbox, PathState, Row, catch_up, common_mode};
 use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{FlowId, GroupId, Packet};
@@ -221,7 +221,7 @@ impl Web {
 }
 
 impl Flow for Web {
-    fn run_near(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
         while let Some(pkt) = mail.next(until, out) {
             let now = pkt.enqueued_at;
             let place = self.place(pkt).filter(|p| self.connections[*p].closes == Time::NEVER);
@@ -244,7 +244,7 @@ impl Flow for Web {
         next
     }
 
-    fn run_far(&mut self, mail: &mut Mail, until: Time, out: &mut Outbox) -> Time {
+    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
         let before = out.packets.len();
         while let Some(pkt) = mail.next(until, out) {
             let now = pkt.enqueued_at;

@@ -94,7 +94,7 @@ impl WindowTuning {
     #[inline(always)]
     fn on_read(&mut self, now: Time, read: u64) {
         let rtt_us = self.rtt8 >> 3;
-        if rtt_us == 0 || now.since(self.since).as_micros() < rtt_us {
+        if rtt_us == 0 || now.since(self.since) < Span::from_micros(rtt_us) {
             return;
         }
         let copied = read - self.read_before;
@@ -117,8 +117,11 @@ impl WindowTuning {
     #[inline(always)]
     fn grow(&mut self, queued: u64) -> bool {
         let room = self.clamp.saturating_sub(queued).saturating_sub(self.open);
+        if room == 0 {
+            return false;
+        }
         self.open += room.min(2 * SEGMENT);
-        room > 0
+        true
     }
 }
 

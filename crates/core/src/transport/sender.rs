@@ -173,11 +173,11 @@ impl View<'_> {
     }
 }
 
-/// Why [`Sender::transmit`] was called.
+/// Why segments are sent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Push {
+enum Push {
     Normal,
-    /// A tail loss probe: one segment, whatever the window says.
+    /// A tail loss probe.
     Probe,
 }
 
@@ -362,7 +362,7 @@ impl Sender {
         third.tsval = self.template.tsval;
         out.push(third);
         self.update_pacing_rate(self.cc.pacing_rate());
-        self.transmit(now, Push::Normal, out);
+        self.transmit(now, out);
     }
 
     /// The handshake is over with `pkt`, in this mode.
@@ -521,7 +521,7 @@ impl Sender {
         if self.board.packets_out() == 0 && !self.cc.governs_window() {
             self.restart_after_idle(now);
         }
-        self.transmit(now, Push::Normal, out);
+        self.transmit(now, out);
     }
     /// Where pieces of the stream begin and end in segments that were sent since the last call.
     pub fn take_mark(&mut self) -> Option<Mark> {
@@ -631,8 +631,18 @@ impl Sender {
     }
 
     /// Sends new segments as window and pacing allow.
-    #[inline]
-    pub(super) fn transmit(&mut self, now: Time, push: Push, out: &mut Outbox) {
+    pub(super) fn transmit(&mut self, now: Time, out: &mut Outbox) {
+        self.push_out(now, Push::Normal, out);
+    }
+
+    /// Sends one, whatever the window says.
+    #[cold]
+    fn transmit_probe(&mut self, now: Time, out: &mut Outbox) {
+        self.push_out(now, Push::Probe, out);
+    }
+
+    #[inline(always)]
+    fn push_out(&mut self, now: Time, push: Push, out: &mut Outbox) {
         if self.phase != Phase::Established || !self.has_data() {
             return;
         }
@@ -687,7 +697,7 @@ impl Sender {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_burst(&mut self, now: Time, quota: u32, push: Push, out: &mut Outbox) -> u32 {
         let nothing_out = self.board.packets_out() == 0;
         let mss = u64::from(self.win.mss);
@@ -705,7 +715,9 @@ impl Sender {
             self.send_rest(now, rest, n == quota && n > 1, out);
         }
         self.chunk_left = self.chunk_left.saturating_sub(n);
-        self.sent_segments = self.sent_segments.saturating_add(n);
+        if self.sent_segments < UNPACED_START {
+            self.sent_segments += n;
+        }
         self.sent_at = now;
         self.charge_pacing(now, u64::from(whole) * mss + u64::from(rest));
         // Otherwise `transmit` schedules a probe when it is through.
@@ -936,7 +948,7 @@ impl Sender {
             let before = self.board.packets_out();
             let mut retransmitted = false;
             if self.has_data() && self.receiver_room() > 0 {
-                self.transmit(now, Push::Probe, out);
+                self.transmit_probe(now, out);
             } else if before > 0 {
                 let last = self.board.nxt - 1;
                 self.resend(now, last, out);
@@ -968,7 +980,7 @@ impl End for Sender {
             if self.board.lost_out > 0 {
                 self.retransmit_lost(now, out);
             }
-            self.transmit(now, Push::Normal, out);
+            self.transmit(now, out);
         } else {
             self.on_transmission_timer(now, out);
         }

@@ -1,6 +1,6 @@
 //! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
 
-use super::{Phase, Push, Sender, Timer};
+use super::{Phase, Sender, Timer};
 use crate::cc::{CongestionControl, EcnWish};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
@@ -44,7 +44,7 @@ impl Sender {
         if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
             self.asked = true;
             self.bytes_left = self.config.payload();
-            self.transmit(now, Push::Normal, out);
+            self.transmit(now, out);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
-use super::{Push, Sender, TIMEOUT_MIN, Timer, View};
+use super::{Sender, TIMEOUT_MIN, Timer, View};
 use crate::cc::registry::{Answer, News};
 use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
@@ -173,7 +173,7 @@ impl Sender {
         let marks = Marks { ce, esce };
         self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         self.resend_as(resend, now, out);
-        self.transmit(now, Push::Normal, out);
+        self.transmit(now, out);
     }
 
     /// Nothing is missing, suspected or to be undone: an ACK of new segments can mean no more than marks.
@@ -209,7 +209,7 @@ impl Sender {
         self.set_transmission_timer(now);
         let marks = Marks { ce, esce };
         self.control(now, &outcome, marks, true, prior_lost, prior_in_flight);
-        self.transmit(now, Push::Normal, out);
+        self.transmit(now, out);
     }
 
     #[inline(always)]
@@ -235,7 +235,7 @@ impl Sender {
         let outcome = self.board.on_ack(now, una, blocks, dsack, high_seq, min_rtt_us);
         let resend = self.alert(now, pkt, una, &outcome, false, &mut false);
         self.resend_as(resend, now, out);
-        self.transmit(now, Push::Normal, out);
+        self.transmit(now, out);
     }
 
     #[inline]
@@ -245,7 +245,7 @@ impl Sender {
             Resend::Lost => self.retransmit_lost(now, out),
             Resend::New => {
                 let before = self.board.nxt;
-                self.transmit(now, Push::Normal, out);
+                self.transmit(now, out);
                 // No new data could be sent: repair in the ordinary way.
                 if self.board.nxt == before {
                     self.recovery.frto = false;
@@ -715,7 +715,7 @@ impl Sender {
                 }
             }
             self.retransmit_lost(now, out);
-            self.transmit(now, Push::Normal, out);
+            self.transmit(now, out);
         }
         match wait {
             Some(wait) if self.timer == Timer::Off => self.await_reordering(now, wait),
