@@ -47,6 +47,9 @@ impl<T: Tap> Taps<T> {
         out: &Outbox,
         before: usize,
     ) {
+        if !T::ON {
+            return;
+        }
         let Some(log) = &mail.log else { return };
         let left =
             |p: &Packet| (Time(p.enqueued_at.0 - out.delay.0), end, *p, out.sacks.get(p.sack));

@@ -611,8 +611,11 @@ impl Scoreboard {
         }
         // In the order of sending: the blocks come most recent first, and a higher one must not
         // make the segments of a lower one look reordered.
-        fresh.sort_unstable_by_key(|b| b.start);
-        for b in fresh {
+        let n = blocks.as_slice().len();
+        if n > 1 {
+            fresh[..n].sort_unstable_by_key(|b| b.start);
+        }
+        for b in &fresh[..n] {
             let mut seq = b.start.max(self.una);
             while seq < b.end.min(self.nxt) {
                 if let Some(k) = self.repair.known.iter().find(|k| k.contains(seq)) {

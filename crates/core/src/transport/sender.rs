@@ -631,35 +631,50 @@ impl Sender {
     }
 
     /// Sends new segments as window and pacing allow.
+    #[inline]
     pub(super) fn transmit(&mut self, now: Time, out: &mut Outbox) {
-        self.push_out(now, Push::Normal, out);
+        if !self.may_send(now) {
+            return;
+        }
+        if self.board.in_flight() < self.win.cwnd {
+            self.send_normally(now, out);
+        } else {
+            self.usage.update(true, &self.board);
+        }
     }
 
-    /// Sends one, whatever the window says.
+    /// Apart: most often the window is full, or the pacing clock says no.
+    #[inline(never)]
+    fn send_normally(&mut self, now: Time, out: &mut Outbox) {
+        self.send_new(now, Push::Normal, out);
+    }
+
+    /// Sends one segment, whatever the window says.
     #[cold]
     fn transmit_probe(&mut self, now: Time, out: &mut Outbox) {
-        self.push_out(now, Push::Probe, out);
+        if self.may_send(now) {
+            self.send_new(now, Push::Probe, out);
+        }
     }
 
     #[inline(always)]
-    fn push_out(&mut self, now: Time, push: Push, out: &mut Outbox) {
+    fn may_send(&mut self, now: Time) -> bool {
         if self.phase != Phase::Established || !self.has_data() {
-            return;
+            return false;
         }
-        // Most often it is the pacing clock that says no.
-        if self.pacing_blocks(now) {
-            if self.board.in_flight() >= self.win.cwnd {
-                self.usage.update(true, &self.board);
-            }
-            return;
+        let waits = self.pacing_blocks(now);
+        if waits && self.board.in_flight() >= self.win.cwnd {
+            self.usage.update(true, &self.board);
         }
+        !waits
+    }
+
+    #[inline(always)]
+    fn send_new(&mut self, now: Time, push: Push, out: &mut Outbox) {
         let burst = self.burst();
         let mut sent = 0;
         let mut limited = false;
-        while self.has_data() {
-            if self.pacing_blocks(now) {
-                break;
-            }
+        loop {
             let in_flight = self.board.in_flight();
             let cwnd = self.win.cwnd;
             // Not more than half a window at once, so that the ACK clock keeps ticking.
@@ -681,7 +696,7 @@ impl Sender {
                 break;
             }
             sent += self.send_burst(now, quota, push, out);
-            if push == Push::Probe {
+            if push == Push::Probe || !self.has_data() || self.pacing_blocks(now) {
                 break;
             }
         }
