@@ -11,7 +11,7 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, metrics, spec
+from l4slab import claims, metrics, references, spec
 from l4slab.claims import Claim
 from l4slab.figures import Figure, RunTable
 from l4slab.published import Published
@@ -285,6 +285,8 @@ def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
             text = text.replace('captures = "first trial"', "")
         files.append(tmp_path / file.name)
         files[-1].write_text(text)
+        for name, table in references.contents(spec.load(file)).items():
+            (tmp_path / name).write_bytes(table)
     results = l4slab.run(files, out=tmp_path / "r", where="trial <= 2")
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(NOT_FOUND)
