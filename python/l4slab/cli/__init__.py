@@ -14,7 +14,7 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
-from l4slab.cli import agreeing, folders, listing, machine, outcomes, running, start
+from l4slab.cli import agreeing, folders, listing, live, machine, outcomes, running, start
 from l4slab.errors import L4slabError, one_line
 
 
@@ -28,6 +28,7 @@ for _command in (
     start.init,
     running.run,
     folders.report,
+    live.live,
     running.reproduce,
     folders.status,
     outcomes.compare,

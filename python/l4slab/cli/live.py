@@ -1,0 +1,82 @@
+"""`l4slab live`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from l4slab.cli import options, terminal
+from l4slab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@click.command()
+@click.argument("file", required=False, metavar="[FILE]", type=click.Path(path_type=Path))
+@options.where
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Of this machine; default: a free one."
+)
+@click.option("--open/--no-open", "browse", default=None, help="Show it in the browser; default: where there is one.")
+@click.option("--out", metavar="FILE.html", type=click.Path(path_type=Path), help="Write the page, for any web server.")
+def live(file: Path | None, where: str | None, port: int, browse: bool | None, out: Path | None) -> int:
+    """A page on which everything can be changed while it runs; it begins with the first run of FILE.
+
+    It is served on this machine only until Ctrl-C. With --out it is one file that needs no server, and simulates in the
+    browser.
+    """
+    from l4slab.live import page
+
+    options.refuse_empty(where=where)
+    if where is not None and file is None:
+        raise click.UsageError("--where chooses among the runs of a file; name the file")
+    page.document()  # before anything takes time
+    run = None if file is None else _run(file, where)
+    if out is not None:
+        _write(out, page.document({"run": run} if run else None))
+        terminal.say(str(out))
+        return 0
+
+    from l4slab.live.server import Server, serve
+
+    def tell(address: str) -> None:
+        address += page.fragment(run) if run else ""
+        terminal.say(address)
+        sys.stdout.flush()
+        terminal.err().print("until Ctrl-C", markup=False)
+        if _has_browser() if browse is None else browse:
+            webbrowser.open(address)
+
+    serve(Server(), port, tell)
+    return 0
+
+
+def _run(file: Path, where: str | None) -> Mapping[str, Any]:
+    """The description of the first run that is chosen."""
+    from l4slab import campaign
+
+    (plan,) = campaign.plan([file], "sim", where=where)
+    if not plan.todo:
+        raise InputError("describes no run; give an experiment file", file=file)
+    return plan.todo[0].description
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"cannot be written ({reason}); give a file in a folder that you may write", file=out
+        ) from None
+
+
+def _has_browser() -> bool:
+    """Whether a browser has a screen to appear on."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

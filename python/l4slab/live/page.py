@@ -1,0 +1,47 @@
+"""The page as one self-contained file, and addresses that hold a run's set-up."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from l4slab.errors import InputError
+
+# What the server tells the page; the built page has an empty object there.
+_FACTS = re.compile(r'(<script id="server" type="application/json">)\s*\{\}\s*(</script>)')
+
+
+def built() -> Path | None:
+    """Where the page is, which `./dev.sh page` builds from web/ and a wheel contains; None where it is not."""
+    file = Path(str(files("l4slab.live"))) / "page" / "live.html"
+    return file if file.is_file() else None
+
+
+def document(facts: Mapping[str, Any] | None = None, file: Path | None = None) -> str:
+    """The page, with what a server tells it: `socket`, the WebSocket's address, `engines`, those it has, and `run`,
+    the description of the run that it begins with.
+
+    `file` is another build than the package's. Raises InputError where no page is built.
+    """
+    file = file or built()
+    if file is None:
+        raise InputError("the page of l4slab live is not built; build it with: ./dev.sh page")
+    text = file.read_text(encoding="utf-8")
+    if not facts:
+        return text
+    told = json.dumps(facts, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    text, places = _FACTS.subn(lambda found: found[1] + told + found[2], text, count=1)
+    if not places:
+        raise InputError("has no place for what the server tells it; build it anew with: ./dev.sh page", file=file)
+    return text
+
+
+def fragment(description: Mapping[str, Any]) -> str:
+    """What follows the page's address so that it begins with this run (a resolved description): "#run=…"."""
+    text = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "#run=" + base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
