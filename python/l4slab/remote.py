@@ -267,6 +267,9 @@ class RemoteStore(Store):
                 self._location.put(self.folder / name, name)
         for name in ("claims.parquet", "published.parquet", "report.html"):
             self._location.put(self.folder / name, name)
+        live = self.folder / "live.html"
+        if live.is_file() and there.get(live.name) != live.stat().st_size:
+            self._location.put(live, live.name)
         for name in there:
             # Of a report that is no more.
             if name.startswith("runs/") and not (self.folder / name).is_file():

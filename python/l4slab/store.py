@@ -67,7 +67,8 @@ SIGN = ".l4slab"
 # What the tables were written from, and how large they are.
 TABLES_OF = ".tables"
 _TABLES = (*metrics.TABLES, "claims", "published")
-_WRITTEN = ("parts", "experiments", "captures", "lab", "runs", "report.html", *(f"{name}.parquet" for name in _TABLES))
+_PAGES = ("report.html", "live.html")
+_WRITTEN = ("parts", "experiments", "captures", "lab", "runs", *_PAGES, *(f"{name}.parquet" for name in _TABLES))
 
 
 class _Part:

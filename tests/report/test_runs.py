@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
 import l4slab
 import polars as pl
 import pytest
+from l4slab import sweep
 from l4slab.cli import main
 from l4slab.errors import InputError
+from l4slab.live import page as live
 from l4slab.report import grids, runs, write_report
 from matplotlib.image import imread
 
@@ -157,3 +160,30 @@ def test_every_figure_is_saved(results: l4slab.Results, kind: str) -> None:
             assert image.startswith(b"%PDF")
             assert image.rstrip().endswith(b"%%EOF")
             assert image.count(b"/Type /Page ") == 1
+
+
+def test_a_run_can_be_changed_in_the_page_beside(
+    results: l4slab.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = results.folder / "live.html"
+    beside.unlink(missing_ok=True)
+    monkeypatch.setattr(live, "built", lambda: None)
+    write_report(results.folder)
+    assert not beside.exists()
+    assert not Report(results.folder).index["live"]
+    page = tmp_path / "live.html"
+    page.write_text("<title>live</title>")
+    monkeypatch.setattr(live, "built", lambda: page)
+    write_report(results.folder)
+    report = Report(results.folder)
+    assert report.index["live"]
+    assert beside.read_text() == page.read_text()
+    written = beside.stat().st_mtime_ns
+    write_report(results.folder)
+    assert beside.stat().st_mtime_ns == written
+    page.write_text("<title>another build</title>")
+    write_report(results.folder)
+    assert beside.read_text() == page.read_text()
+    (experiment,) = results.experiments
+    for run in sweep.expand(experiment, "sim").runs:
+        assert json.loads(report.run(run.id)["description"]) == run.description

@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from l4slab import __version__
+from l4slab.live import page as live
 from l4slab.report import drawings, grids, runs, summary, tables
 from l4slab.report.drawings import Drawn
 from l4slab.report.results import Folder, load, replace
@@ -27,7 +28,8 @@ def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -
     """Write `report.html` from the tables and experiment files in `out_dir`; its path.
 
     `plans` are those of the experiment files, by name, where the caller has them. Of large results, the runs are
-    written into `runs/`.
+    written into `runs/`. The page of `l4slab live`, in which every run can be changed, is written as `live.html` where
+    it is built.
 
     The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
     in the folder cannot be read, OSError where the page cannot be written.
@@ -54,6 +56,7 @@ def render(folder: Folder) -> str:
         "runs": embedded,
         "form": runs.form(),
         "files": runs.other_files(folder),
+        "live": _live(folder.folder / "live.html"),
     }
     is_own, are_chosen = folder.is_own, drawings.are_chosen(folder)
     shown = _Shown()
@@ -94,6 +97,16 @@ def render(folder: Folder) -> str:
             **parts,
         )
     )
+
+
+def _live(path: Path) -> bool:
+    """Whether the page on which a run can be changed stands there; it is written where it is not this one."""
+    if live.built() is None:
+        return path.is_file()
+    text = live.document().encode()
+    if not path.is_file() or path.read_bytes() != text:
+        replace(path, lambda file: file.write_bytes(text))
+    return True
 
 
 def _contents(parts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ from l4slab.plot import roles
 from l4slab.plot.roles import INK, Look
 from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
+from l4slab.sweep import canonical_json
 
 # Rows of `series` up to which all runs stand in the page: some 2 MB.
 MAX_EMBEDDED_ROWS = 150_000
@@ -135,6 +136,7 @@ def _run(
     senders = {} if flows is None else dict(flows.select("flow", "cc").drop_nulls("flow").iter_rows())
     return {
         "setup": [] if description is None else setup.settings(description),
+        "description": None if description is None else canonical_json(description),
         "warmup_s": 0 if description is None else description["warmup_ns"] / 1e9,
         "measured": [_numbers(rows, name) for name, rows in of_run.items() if rows is not None],
         **({"time": [], "panels": []} if series is None else _curves(series, senders, _capacities(description))),

@@ -70,10 +70,22 @@
     return holder;
   }
 
+  // The page beside this one takes the run's description; as text, because a seed has more digits than a number.
+  function changeable(run) {
+    const place = document.getElementById("change");
+    place.replaceChildren();
+    if (!index.live || !run?.description) return;
+    const link = element("a", "Change this run");
+    place.append(link);
+    const bytes = String.fromCharCode(...new TextEncoder().encode(run.description));
+    link.href = `live.html#run=${btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+  }
+
   async function open(id) {
     const note = document.getElementById("run-note");
     const title = document.getElementById("run-title");
     current = null;
+    changeable(null);
     title.textContent = `run ${id}`;
     note.textContent = "Loading …";
     charts.replaceChildren();
@@ -99,6 +111,7 @@
       note.textContent = `Run ${id}. ` + (run.panels.length ? "Drag to zoom, double-click for all, click a name to hide its line." : "It has no time series.");
       draw(run);
       numbers(run, id);
+      changeable(run);
     } catch (error) {
       note.textContent = `The run cannot be opened: ${error.message}.`;
     }
