@@ -1,10 +1,29 @@
-import { defineConfig } from "vite";
+import { existsSync, readFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { defineConfig, type Plugin } from "vite";
 import { viteSingleFile } from "vite-plugin-singlefile";
+
+// What crates/wasm/build.py writes, or does not where there is no compiler for it.
+const CORE = `${import.meta.dirname}/core.wasm`;
+
+/** The core as a module of the page: text, which is what one file can hold, and packed, as it is most of it. */
+function core(): Plugin {
+  const name = "virtual:core";
+  return {
+    name: "core",
+    resolveId: (id) => (id === name ? `\0${name}` : null),
+    load(id) {
+      if (id !== `\0${name}`) return null;
+      const packed = existsSync(CORE) ? gzipSync(readFileSync(CORE), { level: 9 }).toString("base64") : null;
+      return `export default ${JSON.stringify(packed)};`;
+    },
+  };
+}
 
 // One file with everything in it, so that any file server, or none, can show the page.
 export default defineConfig({
   base: "./",
-  plugins: [viteSingleFile({ removeViteModuleLoader: true })],
+  plugins: [core(), viteSingleFile({ removeViteModuleLoader: true })],
   build: {
     target: "es2022",
     outDir: "../python/l4slab/live/page",

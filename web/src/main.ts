@@ -1,3 +1,5 @@
 /** The page. */
+import { availableEngines } from "./engine";
+
 const app = document.querySelector<HTMLElement>("#app");
-if (app) app.textContent = "l4slab live";
+if (app) app.textContent = JSON.stringify(availableEngines());

@@ -1,0 +1,49 @@
+/** Three engines behind one interface: the core in this page, and what the page's server has. */
+import packed from "virtual:core";
+import type { Engine, EngineName } from "../types";
+import { Refused } from "../types";
+import { serverFacts } from "./server";
+import { SocketEngine } from "./socket";
+import { WasmEngine } from "./wasm";
+import CoreWorker from "./worker?worker&inline";
+
+export interface Available {
+  name: EngineName;
+  /** Why it cannot be opened, in a sentence. */
+  why_not?: string;
+}
+
+let compiled: Promise<WebAssembly.Module> | undefined;
+
+export function availableEngines(): Available[] {
+  return (["wasm", "native", "linux"] as const).map((name) => {
+    const why_not = whyNot(name);
+    return why_not === null ? { name } : { name, why_not };
+  });
+}
+
+/** Rejects with Refused. */
+export async function openEngine(name: EngineName): Promise<Engine> {
+  const why_not = whyNot(name);
+  if (why_not !== null) throw new Refused(why_not);
+  const { socket } = serverFacts();
+  if (name !== "wasm") return SocketEngine.open(name, socket ?? "");
+  compiled ??= unpacked(packed ?? "").then((bytes) => WebAssembly.compile(bytes));
+  return new WasmEngine(await compiled, () => new CoreWorker());
+}
+
+function whyNot(name: EngineName): string | null {
+  if (name === "wasm") {
+    if (packed === null) return "this page was built without the simulator in it; see ./dev.sh page";
+    if (typeof WebAssembly === "undefined") return "this browser runs no WebAssembly";
+    return null;
+  }
+  const { engines = [] } = serverFacts();
+  return engines.includes(name) ? null : "it needs the server of l4slab live, on your own machine";
+}
+
+/** Bytes from base64 of gzip. */
+async function unpacked(text: string): Promise<ArrayBuffer> {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}

@@ -1,0 +1,53 @@
+import { toJson } from "../json";
+import type { Answers, Engine, Request } from "../types";
+import { Refused } from "../types";
+import { Waiting } from "./waiting";
+import type { FromWorker, ToWorker } from "./worker";
+
+/** The core in a worker. Where it stops at a fault of its own, a fresh one takes its place. */
+export class WasmEngine implements Engine {
+  readonly name = "wasm";
+  private readonly waiting = new Waiting();
+  private worker: Worker | null;
+
+  constructor(
+    private readonly module: WebAssembly.Module,
+    private readonly makeWorker: () => Worker,
+  ) {
+    this.worker = this.fresh();
+  }
+
+  ask<R extends Request>(request: R): Promise<Answers[R["do"]]> {
+    const worker = this.worker;
+    if (worker === null) return Promise.reject(new Refused("the engine was closed"));
+    return this.waiting.ask<R>((id) => worker.postMessage({ id, request: toJson(request) } satisfies ToWorker));
+  }
+
+  close(): void {
+    this.worker?.terminate();
+    this.worker = null;
+    this.waiting.refuseAll("the engine was closed");
+  }
+
+  private fresh(): Worker {
+    const worker = this.makeWorker();
+    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+      if ("stopped" in data) this.replace(data.stopped);
+      else this.waiting.answer(data.id, JSON.parse(data.answer));
+    };
+    worker.onerror = (event) => {
+      event.preventDefault();
+      this.replace(event.message || "its worker could not be started");
+    };
+    worker.postMessage({ module: this.module } satisfies ToWorker);
+    return worker;
+  }
+
+  private replace(words: string): void {
+    this.worker?.terminate();
+    this.worker = this.fresh();
+    this.waiting.refuseAll(
+      `the simulator stopped at a fault of its own and begins anew: ${words.replace(/\s+/g, " ")}`,
+    );
+  }
+}
