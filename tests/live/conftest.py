@@ -22,7 +22,11 @@ PAGE = """<!doctype html><title>l4slab live</title>
 <script id="server" type="application/json">{}</script>
 <script>document.title = JSON.parse(document.getElementById("server").textContent).engines.join();</script>
 """
-ENGINES = {"native": Engine("engines:Odd", 1 << 30), "linux": Engine("engines:Missing", 0)}
+ENGINES = {
+    "native": Engine("engines:Odd", 1 << 30),
+    "linux": Engine("engines:Missing", 0),
+    "absent": Engine("engines:Odd", 0, lambda: "it is not there"),
+}
 
 
 class Client:

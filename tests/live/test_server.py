@@ -56,6 +56,7 @@ def test_the_page_is_told_where_its_engines_are_and_may_load_nothing(address: st
     assert "unsafe-inline" not in policy["script-src"]
     told = json.loads(answer.read().decode().split('type="application/json">')[1].split("</script>")[0])
     assert told["engines"] == ["native", "linux"]
+    assert told["why_not"] == {"absent": "it is not there"}
     assert told["socket"] == socket_of(address).replace("engine=native&", "")
 
 
@@ -132,6 +133,7 @@ def test_what_is_no_request_is_refused(visit: Callable[..., Client], message: st
 
 def test_an_engine_that_cannot_be_had_says_why(visit: Callable[..., Client]) -> None:
     assert visit("linux").ask("start") == "there is no kernel; build it with: l4slab linux build"
+    assert visit("absent").ask("start") == "it is not there"
 
 
 def test_a_page_that_is_closed_ends_its_process_amidst_an_answer(visit: Callable[..., Client], folder: Path) -> None:

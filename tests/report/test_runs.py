@@ -172,8 +172,11 @@ def test_a_run_can_be_changed_in_the_page_beside(
     assert not beside.exists()
     assert not Report(results.folder).index["live"]
     page = tmp_path / "live.html"
-    page.write_text("<title>live</title>")
+    page.write_text("<title>live, which needs a server</title>")
     monkeypatch.setattr(live, "built", lambda: page)
+    write_report(results.folder)
+    assert not beside.exists()
+    page.write_text('<title>live</title><script>"H4sIAAAA"</script>')
     write_report(results.folder)
     report = Report(results.folder)
     assert report.index["live"]
@@ -181,7 +184,7 @@ def test_a_run_can_be_changed_in_the_page_beside(
     written = beside.stat().st_mtime_ns
     write_report(results.folder)
     assert beside.stat().st_mtime_ns == written
-    page.write_text("<title>another build</title>")
+    page.write_text('<title>another build</title><script>"H4sIAAAA"</script>')
     write_report(results.folder)
     assert beside.read_text() == page.read_text()
     (experiment,) = results.experiments

@@ -36,7 +36,9 @@ def live(file: Path | None, where: str | None, port: int, browse: bool | None, o
     options.refuse_empty(where=where)
     if where is not None and file is None:
         raise click.UsageError("--where chooses among the runs of a file; name the file")
-    page.document()  # before anything takes time
+    document = page.document()  # before anything takes time
+    if out is not None and not page.simulates(document):
+        raise InputError("needs a page with the simulator in it, and this one has none; see ./dev.sh page", key="--out")
     run = None if file is None else _run(file, where)
     if out is not None:
         _write(out, page.document({"run": run} if run else None))

@@ -15,6 +15,9 @@ from l4slab.errors import InputError
 # What the server tells the page; the built page has an empty object there.
 _FACTS = re.compile(r'(<script id="server" type="application/json">)\s*\{\}\s*(</script>)')
 
+# How gzip begins, in base64: the simulator's module. It is not there where nothing could compile it.
+_MODULE = '"H4sI'
+
 
 def built() -> Path | None:
     """Where the page is, which `./dev.sh page` builds from web/ and a wheel contains; None where it is not."""
@@ -23,8 +26,8 @@ def built() -> Path | None:
 
 
 def document(facts: Mapping[str, Any] | None = None, file: Path | None = None) -> str:
-    """The page, with what a server tells it: `socket`, the WebSocket's address, `engines`, those it has, and `run`,
-    the description of the run that it begins with.
+    """The page, with what it is told: `socket`, the WebSocket's address, `engines`, those of its server, `why_not`, why
+    it has not got others, and `run`, the description of the run that it begins with.
 
     `file` is another build than the package's. Raises InputError where no page is built.
     """
@@ -39,6 +42,11 @@ def document(facts: Mapping[str, Any] | None = None, file: Path | None = None) -
     if not places:
         raise InputError("has no place for what the server tells it; build it anew with: ./dev.sh page", file=file)
     return text
+
+
+def simulates(document: str) -> bool:
+    """Whether the simulator is in the page, so that it needs no server."""
+    return _MODULE in document
 
 
 def fragment(description: Mapping[str, Any]) -> str:

@@ -111,7 +111,10 @@ class Server:
             if said.get("engine") not in self.engines:
                 return refuse(404, f"there is no such engine; there are {', '.join(self.engines)}")
             return None
-        facts = {"socket": f"ws://{host}/socket?token={self.token}", "engines": list(self.engines)}
+        lacking = {name: engine.lacking() for name, engine in self.engines.items()}
+        why_not = {name: sentence for name, sentence in lacking.items() if sentence is not None}
+        engines = [name for name in self.engines if name not in why_not]
+        facts = {"socket": f"ws://{host}/socket?token={self.token}", "engines": engines, "why_not": why_not}
         text = page.document(facts, self.file)
         return _response(connection, 200, "text/html", text, {"Content-Security-Policy": _policy(text, host)})
 
@@ -119,9 +122,11 @@ class Server:
         """One session, from its opening to its end. It reads on while it answers, so that it sees the page's end."""
         request = cast(Request, connection.request)
         engine = self.engines[parse_qs(urlsplit(request.path).query)["engine"][-1]]
-        session = Session(engine, self.answer_s) if len(self._sessions) < bounds.SESSIONS else None
-        if session is not None:
-            self._sessions.append(session)
+        sentence = engine.lacking()
+        if len(self._sessions) >= bounds.SESSIONS:
+            sentence = f"there are {bounds.SESSIONS} sessions already, which is the most; close another page"
+        session = Session(engine, self.answer_s, sentence)
+        self._sessions += [session] if sentence is None else []
         waiting: asyncio.Queue[str | bytes] = asyncio.Queue(bounds.WAITING)
         answering = asyncio.create_task(_answers(connection, session, waiting))
         try:
@@ -136,13 +141,13 @@ class Server:
             answering.cancel()
             with suppress(asyncio.CancelledError):
                 await answering
-            if session is not None:
-                await session.close()
+            await session.close()
+            if sentence is None:
                 self._sessions.remove(session)
 
 
-async def _answers(connection: ServerConnection, session: Session | None, waiting: asyncio.Queue[str | bytes]) -> None:
-    """One after the other; without a session each is refused."""
+async def _answers(connection: ServerConnection, session: Session, waiting: asyncio.Queue[str | bytes]) -> None:
+    """One after the other."""
     with suppress(ConnectionClosed):
         while True:
             message = await waiting.get()
@@ -154,10 +159,7 @@ async def _answers(connection: ServerConnection, session: Session | None, waitin
                 await connection.send(refused("the request is not a JSON object"))
                 continue
             number = request.pop("id", None)
-            if session is None:
-                answer = refused(f"there are {bounds.SESSIONS} sessions already, which is the most; close another page")
-            else:
-                answer = await session.ask(request)
+            answer = await session.ask(request)
             # The answer is an object with at least one key, and is not read.
             await connection.send(f'{{"id":{json.dumps(number)},{answer.lstrip()[1:]}')
 

@@ -10,7 +10,7 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
@@ -22,20 +22,29 @@ from l4slab.live.bounds import Bounds
 _GRACE_S = 3.0  # for an engine to put its things away
 
 
+def _no_kernel() -> str | None:
+    from l4slab.engines.linux import build
+
+    if build.installed() is not None:
+        return None
+    return "there is no kernel on the machine of this page's server; build it there with: l4slab linux build"
+
+
 @dataclass(frozen=True)
 class Engine:
-    """What a page can choose: where its class is (see `l4slab.live.session`), and how much memory it may use in its own
-    process, 0 for no limit.
+    """What a page can choose: where its class is (see `l4slab.live.session`), how much memory it may use in its own
+    process, 0 for no limit, and why it is not there, a sentence, or None where it is.
     """
 
     place: str
     memory_bytes: int = bounds.MEMORY_BYTES
+    lacking: Callable[[], str | None] = lambda: None
 
 
 # The memory of a kernel is what it is booted with.
 ENGINES: Mapping[str, Engine] = {
     "native": Engine("l4slab._core:Live"),
-    "linux": Engine("l4slab.engines.linux.live:LinuxLive", 0),
+    "linux": Engine("l4slab.engines.linux.live:LinuxLive", 0, _no_kernel),
 }
 
 
@@ -45,18 +54,22 @@ def refused(sentence: str) -> str:
 
 
 class Session:
-    """One page's engine. Its process begins with the first request, and again after it was ended for what was asked."""
+    """One page's engine. Its process begins with the first request, and again after it was ended for what was asked.
 
-    def __init__(self, engine: Engine, answer_s: float = bounds.ANSWER_S):
+    An answer is waited for `answer_s` seconds; with a sentence `why_not`, that is each answer.
+    """
+
+    def __init__(self, engine: Engine, answer_s: float = bounds.ANSWER_S, why_not: str | None = None):
         self._engine = engine
         self._answer_s = answer_s
+        self._why_not = why_not
         self._bounds = Bounds()
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None  # what the process writes on its standard error output
 
     async def ask(self, request: Mapping[str, Any]) -> str:
         """The answer as JSON on one line; a session is asked one thing at a time."""
-        if (sentence := self._bounds.refusal(request)) is not None:
+        if (sentence := self._why_not or self._bounds.refusal(request)) is not None:
             return refused(sentence)
         try:
             process = await self._running()

@@ -29,7 +29,7 @@ def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -
 
     `plans` are those of the experiment files, by name, where the caller has them. Of large results, the runs are
     written into `runs/`. The page of `l4slab live`, in which every run can be changed, is written as `live.html` where
-    it is built.
+    it is built and has the simulator in it.
 
     The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
     in the folder cannot be read, OSError where the page cannot be written.
@@ -101,11 +101,12 @@ def render(folder: Folder) -> str:
 
 def _live(path: Path) -> bool:
     """Whether the page on which a run can be changed stands there; it is written where it is not this one."""
-    if live.built() is None:
+    text = "" if live.built() is None else live.document()
+    if not live.simulates(text):
         return path.is_file()
-    text = live.document().encode()
-    if not path.is_file() or path.read_bytes() != text:
-        replace(path, lambda file: file.write_bytes(text))
+    page = text.encode()
+    if not path.is_file() or path.read_bytes() != page:
+        replace(path, lambda file: file.write_bytes(page))
     return True
 
 

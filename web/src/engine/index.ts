@@ -38,8 +38,8 @@ function whyNot(name: EngineName): string | null {
     if (typeof WebAssembly === "undefined") return "this browser runs no WebAssembly";
     return null;
   }
-  const { engines = [] } = serverFacts();
-  return engines.includes(name) ? null : "it needs the server of l4slab live, on your own machine";
+  const { engines = [], why_not = {} } = serverFacts();
+  return engines.includes(name) ? null : (why_not[name] ?? "it needs the server of l4slab live, on your own machine");
 }
 
 /** Bytes from base64 of gzip. */

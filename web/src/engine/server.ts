@@ -6,6 +6,8 @@ export interface Facts {
   /** Of the WebSocket, with its token. */
   socket?: string;
   engines?: EngineName[];
+  /** Of the engines that the server has not got. */
+  why_not?: Partial<Record<EngineName, string>>;
   /** What the page begins with. */
   run?: Run;
 }
