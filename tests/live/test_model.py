@@ -1,0 +1,131 @@
+"""The page's model (web/src/model) against the package, by what vitest writes to `page/` and holds current."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from l4slab import _core, spec, sweep
+from l4slab.spec import keys_of
+from l4slab.spec.tables import AT_KEYS, TOP_FACTORS, Impair, Link, Quantity, Rewrite, Top
+from l4slab.spec.traffic import KINDS
+from l4slab.units import FREQUENCY, RATE, SIZE, TIME
+
+PAGE = Path(__file__).parent / "page"
+STUDIES = Path(spec.__file__).parent.parent / "experiments"
+PRESETS = sorted(file.stem for file in (PAGE / "presets").glob("*.toml"))
+# What a study sets for its figures, and not for its set-up.
+MEASUREMENT = ("duration_ns", "warmup_ns", "sample_ns", "seed")
+
+
+def read_lines(file: str) -> list[Any]:
+    return [json.loads(line) for line in (PAGE / file).read_text().splitlines()]
+
+
+def canonical(description: dict[str, Any]) -> dict[str, Any]:
+    """With queues and options written out, as a file's are, and without what is not set."""
+    links = [link | {"qdisc": _core.canonical_qdisc(link["qdisc"])} for link in description["links"]]
+    flows = [
+        flow | {"options": _core.canonical_controller(flow["cc"], flow["options"])} if "cc" in flow else flow
+        for flow in description["flows"]
+    ]
+    at = [{key: value for key, value in change.items() if value is not None} for change in description["at"]]
+    at = [one | {"qdisc": _core.canonical_qdisc(one["qdisc"])} if "qdisc" in one else one for one in at]
+    return description | {"links": links, "flows": flows, "at": at}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_saved_file_of_a_preset_is_the_run_of_the_page(preset: str) -> None:
+    of_page = json.loads((PAGE / "presets" / f"{preset}.json").read_text())["run"]
+    plan = sweep.expand(spec.load(PAGE / "presets" / f"{preset}.toml"), "sim")
+    assert len(plan.runs) == 1
+    assert canonical(dict(plan.runs[-1].description)) == canonical(of_page)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_of_a_study_is_set_up_as_the_study_is(preset: str) -> None:
+    told = json.loads((PAGE / "presets" / f"{preset}.json").read_text())
+    if told["study"] is None:
+        assert preset in ("start", "low-rate", "low-rate-step"), "which study is it from?"
+        return
+    experiment = spec.load(STUDIES / f"{told['study']['file']}.toml")
+    levels = sweep.levels_of(experiment)
+    assert set(told["study"]["levels"]) == set(levels)
+    assert all(level in levels[name] for name, level in told["study"]["levels"].items())
+    described = canonical(sweep.describe(experiment, told["study"]["levels"]))
+    of_page = canonical(told["run"])
+    for key in MEASUREMENT:
+        described.pop(key), of_page.pop(key)
+    assert of_page == described
+
+
+def test_the_first_preset_is_the_picture_of_the_readme() -> None:
+    experiment = spec.load(STUDIES.parents[2] / "examples" / "picture.toml")
+    picture = canonical(sweep.describe(experiment, {}))
+    page = canonical(json.loads((PAGE / "presets" / "start.json").read_text())["run"])
+    assert page["links"] == picture["links"]
+    for key in ("time_ns", "name"):
+        for one in [*page["at"], *picture["at"], *page["flows"], *picture["flows"]]:
+            one.pop(key, None)
+    assert page["at"] == picture["at"]
+    assert page["flows"] == picture["flows"]
+
+
+MODELS = {"Top": Top, "Link": Link, "Impair": Impair, "Rewrite": Rewrite, **KINDS}
+# What the page has otherwise: its seed is that of a trial, names are those of the tables, `kind` tells whose the other
+# keys are, and a file's first lines describe the experiment.
+APART = {
+    "Top": set(keys_of(Top)) - set(TOP_FACTORS) - {"per_flow"} | {"seed"},
+    **{kind: {"name", "kind"} for kind in KINDS},
+}
+
+
+@pytest.mark.parametrize("table", MODELS)
+def test_keys_units_and_defaults_are_those_of_the_file(table: str) -> None:
+    model = MODELS[table]
+    page = {told["key"]: told for name, told in read_lines("keys.jsonl") if name == table and told["key"] != "kind"}
+    assert set(page) == set(keys_of(model)) - APART.get(table, set())
+    for name, info in model.model_fields.items():
+        key = str(info.validation_alias or name)
+        if key not in page:
+            continue
+        assert page[key]["field"] == str(info.serialization_alias or info.validation_alias or name), key
+        quantity = next((one for one in marks(info) if isinstance(one, Quantity)), None)
+        if quantity is not None:
+            bounds = [quantity.dimension.name, quantity.least, *([] if quantity.most is None else [quantity.most])]
+            wanted = "frequency" if quantity.dimension is FREQUENCY else " ".join(map(str, bounds))
+            assert page[key]["type"] == wanted, key
+        if info.is_required():
+            assert page[key]["default"] == "required", key
+        elif quantity is not None and info.default is not None:
+            assert page[key]["default"] == quantity.parse(info.default), key
+        else:
+            assert page[key]["default"] == info.default, key
+
+
+def marks(info: Any) -> list[Any]:
+    """What a field's annotation says of its values, also where they may be absent."""
+    inner = [getattr(one, "__metadata__", ()) for one in getattr(info.annotation, "__args__", ())]
+    return [*info.metadata, *(one for found in inner for one in found)]
+
+
+def test_what_changes_while_it_runs_is_what_a_file_may_change() -> None:
+    links = [told for name, told in read_lines("keys.jsonl") if name == "at_link"]
+    assert sorted(links) == sorted(AT_KEYS)
+
+
+@pytest.mark.parametrize(("dimension", "text", "result"), read_lines("units.jsonl"))
+def test_quantities_are_read_alike_and_told_alike(dimension: str, text: str, result: int | str) -> None:
+    of = {one.name: one for one in (RATE, TIME, SIZE, FREQUENCY)}[dimension]
+    if isinstance(result, int):
+        assert of.parse(text) == result
+        return
+    with pytest.raises(ValueError, match=r".") as caught:
+        of.parse(text)
+    told, suggested = str(caught.value), ("; did you mean", "; valid are")
+    # Which name is the nearest is for each to say.
+    cut = min((told.index(one) for one in suggested if one in told), default=len(told))
+    assert result[:cut] == told[:cut]
+    assert cut == len(told) or any(one in result[cut:] for one in suggested)

@@ -1,0 +1,66 @@
+/** What Python is held against by tests/live/test_model.py: `npm test -- -u` writes the files anew. */
+import { describe, expect, test } from "vitest";
+import { toJson } from "../json";
+import type { Run } from "../types";
+import { writeAddress } from "./address";
+import { AT, FLOW, IMPAIR, type Key, LINK, REWRITE, TOP } from "./keys";
+import { open, PRESETS } from "./presets";
+import { toToml } from "./toml";
+import { type Dimension, FREQUENCY, parse, RATE, SIZE, TIME } from "./units";
+
+const FOLDER = "../../../tests/live/page";
+
+describe.each(PRESETS)("preset $id", (preset) => {
+  const { run, problems } = open(preset);
+
+  test("is read without a problem, and back", () => {
+    expect(problems).toEqual([]);
+    expect(open({ ...preset, address: writeAddress(run as Run, new Map()) }).run).toEqual(run);
+  });
+
+  test("is the file and the description that Python compares", async () => {
+    await expect(toToml(run as Run, preset)).toMatchFileSnapshot(`${FOLDER}/presets/${preset.id}.toml`);
+    const described = { study: preset.study ?? null, run };
+    await expect(`${toJson(described)}\n`).toMatchFileSnapshot(`${FOLDER}/presets/${preset.id}.json`);
+  });
+});
+
+test("the table of keys is the one that Python compares", async () => {
+  const told = (keys: readonly Key[]) =>
+    keys.map(({ key, field, type, default: usual }) => ({
+      key,
+      field,
+      type: type.name,
+      default: usual === undefined ? "required" : usual === null ? null : type.read(usual),
+    }));
+  const tables = {
+    Top: told(TOP),
+    Link: told(LINK),
+    Impair: told(IMPAIR),
+    Rewrite: told(REWRITE),
+    at_link: AT.link.map(({ key }) => key),
+    at_flow: AT.flow.map(({ key }) => key),
+    ...Object.fromEntries(Object.entries(FLOW).map(([kind, keys]) => [kind, told(keys)])),
+  };
+  const lines = Object.entries(tables).flatMap(([table, keys]) => keys.map((key) => JSON.stringify([table, key])));
+  await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot(`${FOLDER}/keys.jsonl`);
+});
+
+test("quantities and their sentences are those that Python compares", async () => {
+  const texts: [Dimension, string[]][] = [
+    [RATE, ["100Mbit", "1.5 Gbit", "205714286bit", "5mbit/s", "1e-3kbit", ".5bit", "1.5bit", "10", "10Mbps", "1MiB/s", "8Bytes/s", "1,5Mbit", "fast", "5Mbits", "1e-9bit", "0bit"]],
+    [TIME, ["15ms", "1.5us", "2h", "3µs", "-1s", "1m", "5", "5sec", "0.1ns", "1e3s", ""]],
+    [SIZE, ["1500B", "64KiB", "1.5MB", "3kb", "2K", "1TB"]],
+    [FREQUENCY, ["10/s", "30/min", "0.5/s", "5/h", "5"]],
+  ]; // biome-ignore format: a table
+  const told = texts.flatMap(([dimension, all]) => all.map((text) => [dimension.name, text, result(text, dimension)]));
+  await expect(`${told.map((one) => JSON.stringify(one)).join("\n")}\n`).toMatchFileSnapshot(`${FOLDER}/units.jsonl`);
+});
+
+function result(text: string, dimension: Dimension): number | string {
+  try {
+    return parse(text, dimension);
+  } catch (error) {
+    return (error as Error).message;
+  }
+}

@@ -1,0 +1,69 @@
+/** A run as the keys and values of an experiment file; what is at its default is left out. */
+
+import type { Run } from "../types";
+import { AT, FLOW, IMPAIR, type Key, LINK, REWRITE, TIME_OF_CHANGE, TOP, type Written } from "./keys";
+import { trialOf } from "./seed";
+
+/** A key of a table: `place` is [] at the top, else a section and the name or number of one of its tables. */
+export interface Entry {
+  place: readonly [] | readonly [section: Section, name: string];
+  key: string;
+  value: Written;
+}
+
+export type Section = "link" | "flow" | "impair" | "rewrite" | "at";
+
+/** Every key of a run that is not at its default, in the order of a file. */
+export function entriesOf(run: Run): Entry[] {
+  const links = run.links.map(({ name }) => name);
+  return [
+    ...table([], TOP, { ...run }),
+    ...seedOf(run),
+    ...run.links.flatMap((link) => table(["link", link.name], LINK, { ...link })),
+    ...run.flows.flatMap((flow) => {
+      const { name, options, path, ...values } = { options: {}, ...flow };
+      const place = ["flow", name] as const;
+      const own = path.length === links.length && path.every((link, i) => link === links[i]) ? null : path;
+      return [
+        ...table(place, FLOW[flow.kind], { ...values, path: own }),
+        ...Object.entries(options).map(([option, value]) => ({ place, key: `options.${option}`, value })),
+      ];
+    }),
+    ...(run.impairs ?? []).flatMap((impair) => table(["impair", impair.name], IMPAIR, { ...impair })),
+    ...run.rewrites.flatMap((rewrite, i) =>
+      table(["rewrite", `${i + 1}`], REWRITE, { ...rewrite, where: `${rewrite.where}:${rewrite.link}` }),
+    ),
+    ...run.at.flatMap((change, i) => {
+      const place = ["at", `${i + 1}`] as const;
+      const [section, name] = "link" in change ? (["link", change.link] as const) : (["flow", change.flow] as const);
+      const settings = table(place, AT[section], { ...change });
+      return [
+        ...table(place, [TIME_OF_CHANGE], { ...change }),
+        ...settings.map((entry) => ({ ...entry, key: `${section}.${name}.${entry.key}` })),
+      ];
+    }),
+  ];
+}
+
+function table(place: Entry["place"], keys: readonly Key[], values: Record<string, unknown>): Entry[] {
+  return keys.flatMap(({ key, field, type, default: usual }) => {
+    const value = values[field];
+    if (value === undefined || value === null || type.name === "options") return [];
+    // In a change there is no default: it says what changes.
+    if (place[0] !== "at" && typeof usual === "string" && same(value, type.read(usual))) return [];
+    return [{ place, key, value: type.write(value) }];
+  });
+}
+
+function same(a: unknown, b: unknown): boolean {
+  return a === b || (Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((v, i) => v === b[i]));
+}
+
+function seedOf(run: Run): Entry[] {
+  const from = trialOf(run.seed);
+  if (!from) return [{ place: [], key: "run_seed", value: `${run.seed}` }];
+  const entries: Entry[] = [];
+  if (from.seed !== 1n) entries.push({ place: [], key: "seed", value: `${from.seed}` });
+  if (from.trial !== 1) entries.push({ place: [], key: "trial", value: from.trial });
+  return entries;
+}

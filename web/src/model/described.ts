@@ -1,0 +1,78 @@
+/** A stored description, as JSON, to a run: every key of the page's model, with what is not told at its default. */
+
+import { runFromJson } from "../json";
+import type { FlowSpec, Run } from "../types";
+import { AT, FLOW, IMPAIR, type Key, LINK, TOP } from "./keys";
+import type { Resolved } from "./resolve";
+import { trialSeed } from "./seed";
+
+type Json = Record<string, unknown>;
+
+/** None where it is not a run's description at all. */
+export function described(json: string): Resolved | undefined {
+  let raw: unknown;
+  try {
+    raw = runFromJson(json);
+  } catch {
+    return undefined;
+  }
+  if (!isTable(raw) || !isTables(raw.links) || !isTables(raw.flows) || raw.links.length === 0) return undefined;
+  const problems: string[] = [];
+  const fill = (keys: readonly Key[], table: Json, place: string, others: readonly string[] = []): Json => {
+    for (const key of Object.keys(table)) {
+      if (table[key] === null || others.includes(key) || keys.some(({ field }) => field === key)) continue;
+      problems.push(
+        `${place}${key} = ${JSON.stringify(table[key])} is unknown to this page and left out; use the page of the same version`,
+      );
+    }
+    return Object.fromEntries(
+      keys.map(({ field, type, default: usual, example }) => {
+        const instead = usual === null ? null : type.read(usual ?? example);
+        return [field, table[field] ?? instead];
+      }),
+    );
+  };
+  const top = fill(TOP, raw, "", ["seed", "links", "flows", "at", "rewrites", "impairs"]);
+  if (top.per_flow !== true) delete top.per_flow;
+  const links = raw.links.map((link) => ({
+    name: String(link.name),
+    ...fill(LINK, link, `link ${link.name}: `, ["name"]),
+  }));
+  const names = links.map(({ name }) => name);
+  const flows = raw.flows.map((flow) => {
+    const keys = FLOW[(flow.kind ?? "tcp") as FlowSpec["kind"]] ?? FLOW.tcp;
+    const filled = fill(keys, flow, `flow ${flow.name}: `, ["name"]);
+    return { name: String(flow.name), ...filled, path: filled.path ?? names } as unknown as FlowSpec;
+  });
+  const impairs = isTables(raw.impairs) ? raw.impairs : [];
+  const run = {
+    ...top,
+    seed: typeof raw.seed === "bigint" ? raw.seed : trialSeed(1n),
+    links,
+    flows,
+    at: (isTables(raw.at) ? raw.at : []).map((change) => {
+      const fields = ["time_ns", "link", "flow", ...[...AT.link, ...AT.flow].map(({ field }) => field)];
+      return Object.fromEntries(
+        Object.entries(change).filter(([key, value]) => value !== null && fields.includes(key)),
+      );
+    }),
+    rewrites: isTables(raw.rewrites) ? raw.rewrites : [],
+    ...(impairs.length > 0
+      ? {
+          impairs: impairs.map((one) => ({
+            name: String(one.name),
+            ...fill(IMPAIR, one, `impair ${one.name}: `, ["name"]),
+          })),
+        }
+      : {}),
+  } as unknown as Run;
+  return { run, problems };
+}
+
+function isTable(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isTables(value: unknown): value is Json[] {
+  return Array.isArray(value) && value.every(isTable);
+}
