@@ -255,10 +255,15 @@ export interface Status {
   says: string | null;
 }
 
+/** Of `createClock(engineFor: () => Promise<Engine>, view: View)`: `engineFor` is asked at each start. */
 export interface Clock {
+  /** In instant mode a whole run of `duration_ns`. */
   start(run: Run): Promise<void>;
-  /** `run` is the description after the change. */
-  change(run: Run, change: Change): Promise<void>;
+  /**
+   * `run` is the description after the change. Gives the instant at which it took effect; null in instant mode, which does
+   * the whole `run` again, and of those asked for meanwhile only the last.
+   */
+  change(run: Run, change: Change): Promise<number | null>;
   setSpeed(speed: number): void;
   pause(): void;
   resume(): void;
