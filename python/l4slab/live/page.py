@@ -16,7 +16,7 @@ from l4slab.errors import InputError
 _FACTS = re.compile(r'(<script id="server" type="application/json">)\s*\{\}\s*(</script>)')
 
 # How gzip begins, in base64: the simulator's module. It is not there where nothing could compile it.
-_MODULE = '"H4sI'
+_MODULE = re.compile("[\"'`]H4sI")
 
 
 def built() -> Path | None:
@@ -46,7 +46,7 @@ def document(facts: Mapping[str, Any] | None = None, file: Path | None = None) -
 
 def simulates(document: str) -> bool:
     """Whether the simulator is in the page, so that it needs no server."""
-    return _MODULE in document
+    return _MODULE.search(document) is not None
 
 
 def fragment(description: Mapping[str, Any]) -> str:
