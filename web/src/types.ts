@@ -257,28 +257,44 @@ export interface Status {
 
 /** Of `createClock(engineFor: () => Promise<Engine>, view: View)`: `engineFor` is asked at each start. */
 export interface Clock {
-  /** In instant mode a whole run of `duration_ns`. */
+  /** In instant mode a whole run of `duration_ns`, but of no more than the panels show. */
   start(run: Run): Promise<void>;
   /**
    * `run` is the description after the change. Gives the instant at which it took effect; null in instant mode, which does
-   * the whole `run` again, and of those asked for meanwhile only the last.
+   * the whole `run` again, and of those asked for meanwhile only the last. Rejects with Refused: nothing has changed then.
    */
   change(run: Run, change: Change): Promise<number | null>;
+  /** Virtual seconds per second, 0.01 to 100. */
   setSpeed(speed: number): void;
   pause(): void;
   resume(): void;
-  step(seconds: number): void;
+  /** While paused: so many virtual seconds, or until something happens to the next packet, or to the next sample. */
+  step(by: number | "packet" | "sample"): void;
   setMode(mode: "live" | "instant"): void;
+  /** The instant that is shown. */
   readonly nowNs: number;
   report(): Promise<Report>;
   onStatus(told: (status: Status) => void): void;
 }
 
+/** What a reader can choose in the panels. */
+export interface ViewOptions {
+  /** How many seconds of watching the curves hold; of the run, that times the speed. */
+  window_s: 5 | 20 | 60;
+  rates: "flow" | "camp" | "window";
+  delays: "queue" | "flow";
+  tail: "cdf" | "ccdf";
+}
+
 export interface View {
+  /** The run, or the run after a change. */
   show(run: Run): void;
   add(samples: Samples): void;
   /** Instant mode: the former samples become the ghost. */
   replace(samples: Samples): void;
-  frame(): void;
+  /** Draws the instant `now_ns` of a run that goes at so many virtual seconds per second. */
+  frame(now_ns: number, speed: number): void;
   clear(): void;
+  readonly options: Readonly<ViewOptions>;
+  choose(options: Partial<ViewOptions>): void;
 }

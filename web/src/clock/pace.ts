@@ -1,0 +1,72 @@
+/**
+ * How virtual time follows the wall clock. The engine is asked a little ahead of what is shown, for no more at once than
+ * it does in a moment, and one request at a time: if it cannot keep up, virtual time is slower, and nothing piles up.
+ */
+
+// How far the engine is ahead of what is shown, in ms of the wall clock.
+const LEAD_MS = 100;
+// What one request may take, and the least that is worth one, in ms of the wall clock.
+const REQUEST_MS = 40;
+const LEAST_MS = 10;
+// A frame counts as no longer than this: a page that was hidden does not catch up.
+const FRAME_MS = 100;
+// No request asks for more.
+const MOST_NS = 50e9;
+// Over how long the speed that is reached is measured.
+const MEASURED_MS = 1000;
+
+export class Pace {
+  /** The instant that is shown, and up to which the engine has told. */
+  head_ns = 0;
+  known_ns = 0;
+  /** Virtual seconds per second that are reached; 0 until they are measured. */
+  achieved = 0;
+  /** Virtual ns that the engine does in a ms, and what the next request may ask for. */
+  private capacity = 0;
+  private allowed_ns = 0;
+  private moved_ns = 0;
+  private waited_ms = 0;
+
+  /** A new run. What is known of the engine's speed stays. */
+  reset(): void {
+    this.head_ns = this.known_ns = 0;
+    this.pause();
+  }
+
+  pause(): void {
+    this.achieved = this.moved_ns = this.waited_ms = 0;
+  }
+
+  /** A frame later. */
+  frame(elapsed_ms: number, speed: number): void {
+    const ms = Math.min(elapsed_ms, FRAME_MS);
+    const before = this.head_ns;
+    this.head_ns = Math.min(before + ms * 1e6 * speed, Math.max(this.known_ns, before));
+    this.moved_ns += this.head_ns - before;
+    this.waited_ms += ms;
+    if (this.waited_ms < MEASURED_MS) return;
+    this.achieved = this.moved_ns / this.waited_ms / 1e6;
+    this.moved_ns = this.waited_ms = 0;
+  }
+
+  /** Up to where the engine is to go now; null: it is far enough ahead. */
+  next(speed: number): number | null {
+    const target = this.head_ns + LEAD_MS * 1e6 * speed;
+    if (target - this.known_ns < LEAST_MS * 1e6 * speed) return null;
+    // The first request of an engine that nothing is known of is a small one.
+    const most = this.capacity === 0 ? LEAST_MS * 1e6 * Math.min(speed, 1) : Math.min(this.allowed_ns, MOST_NS);
+    return Math.round(Math.min(target, this.known_ns + most));
+  }
+
+  /** The engine went up to `now_ns` within so many ms. */
+  answered(now_ns: number, took_ms: number): void {
+    const step = now_ns - this.known_ns;
+    this.known_ns = now_ns;
+    if (step <= 0) return;
+    const capacity = step / Math.max(took_ms, 0.2);
+    this.capacity = this.capacity ? this.capacity + (capacity - this.capacity) * 0.3 : capacity;
+    // A small step takes mostly the way there and back, so the next may be some larger; one that took long was too large.
+    this.allowed_ns = Math.min(this.capacity * REQUEST_MS, Math.max(step * 4, 1e6));
+    if (took_ms > 2 * REQUEST_MS) this.allowed_ns = Math.min(this.allowed_ns, (step * REQUEST_MS) / took_ms);
+  }
+}

@@ -1,0 +1,145 @@
+/** Completion time against size, both logarithmic: a dot per transfer, which is bright when it arrives. */
+import { Canvas } from "../canvas";
+import { Panel } from "../panel";
+import { CAMPS, lookOf, type Role, roleOf } from "../roles";
+import type { Drawn, Scene } from "../scene";
+import { colourOf, FONT, figures, marker, theme } from "../theme";
+
+const EDGE = { left: 46, right: 12, top: 8, bottom: 40 };
+
+function sizeText(bytes: number): string {
+  if (bytes >= 1e9) return `${bytes / 1e9} GB`;
+  if (bytes >= 1e6) return `${bytes / 1e6} MB`;
+  return bytes >= 1e3 ? `${bytes / 1e3} kB` : `${bytes} B`;
+}
+
+export class Completion implements Drawn {
+  readonly panel: Panel;
+  private readonly canvas: Canvas;
+  private camps = new Map<string, Role>();
+  private stale = true;
+  private drawn = -1;
+
+  constructor(
+    private readonly scene: Scene,
+    into: HTMLElement,
+  ) {
+    this.panel = new Panel(into, "completion", "Completion time against size", "ms");
+    this.canvas = new Canvas(this.panel.body, () => {
+      this.stale = true;
+    });
+  }
+
+  arrange(): void {
+    const flows = this.scene.run?.flows ?? [];
+    this.camps = new Map(flows.map((flow) => [flow.name, roleOf(flow)]));
+    const transfers = flows.filter(
+      (flow) => flow.kind === "web" || flow.kind === "video" || (flow.kind === "tcp" && flow.bytes),
+    );
+    const camps = this.scene.roles.filter((role) => transfers.some((flow) => roleOf(flow) === role));
+    this.panel.setLegend(
+      camps.map((role) => ({ key: role, label: CAMPS[role], look: lookOf(role), drawn: "dots" as const })),
+    );
+    this.stale = true;
+  }
+
+  draw(): void {
+    if (!this.panel.visible) return;
+    const { run, store } = this.scene;
+    const { dots } = store;
+    if (!dots.held) {
+      const could = run?.flows.some(
+        (flow) =>
+          flow.count > 0 && (flow.kind === "web" || flow.kind === "video" || (flow.kind === "tcp" && flow.bytes)),
+      );
+      this.panel.say(
+        could
+          ? "No transfer is complete yet."
+          : "No flow has an end: web requests, downloads and video frames become dots here.",
+      );
+      return;
+    }
+    this.panel.say(null);
+    // Without arrivals only fading dots change, which a few frames show.
+    const now = this.scene.now_s;
+    if (!this.stale && dots.count === this.drawn && now === this.scene.now_s && !this.fading(now)) return;
+    this.drawn = dots.count;
+    this.stale = false;
+    this.paint(now);
+  }
+
+  private fading(now: number): boolean {
+    const { dots } = this.scene.store;
+    const newest = dots.time_s[(dots.count + dots.capacity - 1) % dots.capacity] as number;
+    return now - newest < 1.2 * this.scene.speed;
+  }
+
+  private paint(now: number): void {
+    const { to, width, height } = this.canvas;
+    const { dots } = this.scene.store;
+    let [x0, x1, y0, y1] = [1e3, 1e5, 10, 100];
+    for (let i = 0; i < dots.held; i += 1) {
+      const [size, time] = [Math.max(dots.size_bytes[i] as number, 1), Math.max(dots.completion_ms[i] as number, 1e-3)];
+      x0 = Math.min(x0, 10 ** Math.floor(Math.log10(size)));
+      x1 = Math.max(x1, 10 ** Math.ceil(Math.log10(size)));
+      y0 = Math.min(y0, 10 ** Math.floor(Math.log10(time)));
+      y1 = Math.max(y1, 10 ** Math.ceil(Math.log10(time)));
+    }
+    const [w, h] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
+    const xOf = (bytes: number) => EDGE.left + (Math.log(bytes / x0) / Math.log(x1 / x0)) * w;
+    const yOf = (ms: number) => EDGE.top + h - (Math.log(ms / y0) / Math.log(y1 / y0)) * h;
+    to.clearRect(0, 0, width, height);
+    to.font = FONT;
+    to.fillStyle = theme.dim;
+    to.strokeStyle = theme.grid;
+    to.lineWidth = 1;
+    to.beginPath();
+    to.textAlign = "center";
+    for (let x = x0; x <= x1 * 1.001; x *= 10) {
+      to.moveTo(Math.round(xOf(x)) + 0.5, EDGE.top);
+      to.lineTo(Math.round(xOf(x)) + 0.5, EDGE.top + h);
+      to.fillText(sizeText(x), Math.min(xOf(x), width - 18), EDGE.top + h + 16);
+    }
+    to.fillText("size", EDGE.left + w / 2, height - 6);
+    to.textAlign = "right";
+    for (let y = y0; y <= y1 * 1.001; y *= 10) {
+      to.moveTo(EDGE.left, Math.round(yOf(y)) + 0.5);
+      to.lineTo(EDGE.left + w, Math.round(yOf(y)) + 0.5);
+      to.fillText(figures(y), EDGE.left - 5, yOf(y) + 4);
+    }
+    to.stroke();
+    const born = 1.2 * this.scene.speed;
+    for (const role of this.scene.roles) {
+      const look = lookOf(role);
+      const colour = colourOf(look);
+      const fresh: number[] = [];
+      to.beginPath();
+      for (let i = 0; i < dots.held; i += 1) {
+        if (this.camps.get(dots.flow[i] ?? "") !== role || (dots.time_s[i] as number) > now) continue;
+        if (now - (dots.time_s[i] as number) < born) fresh.push(i);
+        else marker(to, look.marker, xOf(dots.size_bytes[i] as number), yOf(dots.completion_ms[i] as number), 2.2);
+      }
+      to.globalAlpha = 0.45;
+      to.fillStyle = colour;
+      to.fill();
+      to.globalAlpha = 1;
+      for (const i of fresh) {
+        const part = 1 - (now - (dots.time_s[i] as number)) / born;
+        const [x, y] = [xOf(dots.size_bytes[i] as number), yOf(dots.completion_ms[i] as number)];
+        to.beginPath();
+        marker(to, look.marker, x, y, 2.2 + 3 * part);
+        to.fill();
+        to.globalAlpha = part;
+        to.strokeStyle = theme.ink;
+        to.stroke();
+        to.globalAlpha = 1;
+      }
+    }
+  }
+
+  refresh(): void {}
+
+  redraw(): void {
+    this.stale = true;
+  }
+}

@@ -1,0 +1,135 @@
+/** The numbers that sum up the window: who has which share, how long packets wait, marks, drops, use of the link. */
+import { keyOf, quantile } from "../distribution";
+import { element } from "../panel";
+import { CAMPS, lookOf, lookOfQueue } from "../roles";
+import { type Drawn, queuesOf, type Scene } from "../scene";
+import { ofCamp, ofQueue } from "../store";
+import { colourOf, figures } from "../theme";
+import { delaysByFlow } from "./over_time";
+
+/** Mean of the values that are there; undefined without any. */
+function mean(values: Float64Array | undefined): number | undefined {
+  let [sum, n] = [0, 0];
+  for (const value of values ?? []) {
+    if (Number.isNaN(value)) continue;
+    sum += value;
+    n += 1;
+  }
+  return n ? sum / n : undefined;
+}
+
+interface Part {
+  name: string;
+  value: string;
+  colour: string | null;
+  note?: string;
+}
+
+class Card {
+  readonly root = element("div", "card");
+  private key = "";
+
+  constructor(into: HTMLElement, title: string, hint: string) {
+    this.root.append(element("h3", "", title));
+    this.root.title = hint;
+    into.append(this.root);
+  }
+
+  set(parts: readonly Part[]): void {
+    const key = JSON.stringify(parts);
+    if (key === this.key) return;
+    this.key = key;
+    const rows = parts.map(({ name, value, colour, note }) => {
+      const row = element("p");
+      if (name) {
+        const label = element("span", "name", name);
+        if (colour) label.style.setProperty("--role", colour);
+        row.append(label);
+      }
+      row.append(element("b", "", value));
+      if (note) row.append(element("small", "", note));
+      return row;
+    });
+    this.root.replaceChildren(this.root.firstElementChild as Element, ...rows);
+  }
+}
+
+export class Headline implements Drawn {
+  private readonly share: Card;
+  private readonly delay: Card;
+  private readonly signals: Card;
+  private readonly drops: Card;
+  private readonly use: Card;
+
+  constructor(
+    private readonly scene: Scene,
+    into: HTMLElement,
+  ) {
+    const root = element("section", "headline");
+    root.setAttribute("aria-label", "the window in numbers");
+    into.append(root);
+    this.share = new Card(root, "Share of the goodput", "of each camp, over the window that the curves show");
+    this.delay = new Card(root, "Queueing delay, 99 of 100 below", "of the packets that left within the window");
+    this.signals = new Card(root, "CE marks", "packets that left the last link with CE");
+    this.drops = new Card(root, "Drops", "packets that a queue dropped");
+    this.use = new Card(root, "Use of the link", "of what the link could have sent");
+  }
+
+  arrange(): void {}
+  draw(): void {}
+  redraw(): void {
+    this.refresh();
+  }
+
+  refresh(): void {
+    const { scene } = this;
+    const { coarse, distributions } = scene.store;
+    const count = Math.max(coarse.since(scene.now_s - scene.window_s) - 1, Math.min(coarse.rows, 1));
+    const over = (key: string) => mean(coarse.column(key, count));
+    const roles = scene.roles.filter((role) => coarse.has(ofCamp(role, "goodput_mbps")));
+    const per = (quantity: string) => roles.map((role) => over(ofCamp(role, quantity)) ?? 0);
+
+    const goodputs = per("goodput_mbps");
+    const all = goodputs.reduce((sum, one) => sum + one, 0);
+    const part = (role: (typeof roles)[number], value: string): Part => ({
+      name: CAMPS[role],
+      value,
+      colour: colourOf(lookOf(role)),
+    });
+    this.share.set(
+      roles.map((role, i) => part(role, all > 0 ? `${Math.round(((goodputs[i] as number) / all) * 100)} %` : "–")),
+    );
+
+    const last = distributions.last(scene.window_s);
+    const delayOf = (key: string) => {
+      const p99 = quantile(last.get(key) ?? new Float64Array(), 0.99);
+      return p99 === undefined ? "–" : `${figures(p99, p99 < 1 ? 2 : 3)} ms`;
+    };
+    const flows = (scene.run?.flows ?? []).filter((flow) => flow.count > 0);
+    this.delay.set(
+      delaysByFlow(scene)
+        ? flows.slice(0, 4).map(({ name }) => ({
+            name,
+            value: delayOf(keyOf({ quantity: "sojourn_ms", flow: name, link: null, queue: null })),
+            colour: colourOf(scene.looks.get(name) ?? lookOf("other")),
+          }))
+        : queuesOf(scene).map((queue) => ({
+            name: queue === "all" ? "queue" : queue,
+            value: delayOf(keyOf({ quantity: "sojourn_ms", flow: null, link: scene.link, queue })),
+            colour: colourOf(lookOfQueue(queue)),
+          })),
+    );
+
+    const sent = per("sent_packets");
+    const rates = (counts: number[]): Part[] =>
+      roles.map((role, i) => {
+        const [n, of] = [counts[i] as number, sent[i] as number];
+        const note = of > 0 ? `${figures((n / of) * 100, 2)} %` : "";
+        return { ...part(role, `${figures(n, 2)}/s`), note };
+      });
+    this.signals.set(rates(per("ce_packets")));
+    this.drops.set(rates(per("dropped_packets")));
+    const use = over(ofQueue(scene.link, "all", "utilisation_pct"));
+    this.use.set([{ name: "", value: use === undefined ? "–" : `${figures(use, 3)} %`, colour: null }]);
+  }
+}

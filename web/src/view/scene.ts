@@ -1,0 +1,58 @@
+/** What every panel sees. */
+import type { Run, ViewOptions } from "../types";
+import type { Look, Role } from "./roles";
+import type { Store } from "./store";
+
+export const DEFAULTS: ViewOptions = { window_s: 20, rates: "flow", delays: "queue", tail: "cdf" };
+
+export interface Scene {
+  run: Run | null;
+  store: Store;
+  /** What was before the last change, in instant mode. */
+  ghost: Store | null;
+  looks: Map<string, Look>;
+  roles: Role[];
+  /** The link that is shown. */
+  link: string;
+  options: ViewOptions;
+  /** The instant that is shown, and how far the curves reach back, in seconds of the run. */
+  now_s: number;
+  window_s: number;
+  /** Virtual seconds per second. */
+  speed: number;
+}
+
+export interface Drawn {
+  /** Which curves there are: after a new run, a new queue, another choice. */
+  arrange(): void;
+  /** At each frame. */
+  draw(): void;
+  /** A few times a second: numbers in words, distributions. */
+  refresh(): void;
+  /** Colours changed. */
+  redraw(): void;
+}
+
+/** The first word of the link's qdisc at the instant that is shown. */
+export function qdiscOf(scene: Scene): string {
+  const { run, link, now_s } = scene;
+  let qdisc = run?.links.find((one) => one.name === link)?.qdisc ?? "";
+  for (const change of run?.at ?? []) {
+    if ("link" in change && change.link === link && change.qdisc && change.time_ns <= now_s * 1e9) qdisc = change.qdisc;
+  }
+  return qdisc;
+}
+
+/** Queues inside the link's qdisc; those that the run never had are not told. */
+export function queuesOf(scene: Scene): string[] {
+  const queues = scene.store.queues.get(scene.link) ?? [];
+  const inside = queues.filter((queue) => queue !== "all");
+  return inside.length ? inside : queues;
+}
+
+/** Whether each flow has a queue of its own there. */
+export function hasFlowQueues(qdisc: string): boolean {
+  const word = qdisc.split(/\s+/)[0] ?? "";
+  if (!/^(fq|fq_codel|fq_pie|cake|lfq_cobalt)$/.test(word)) return false;
+  return !/\bflows 1\b|\borphan_mask 0\b|\bflowblind\b/.test(qdisc);
+}
