@@ -14,8 +14,9 @@ from pathlib import Path
 
 from l4slab import _core
 from l4slab.engines import get_engine
+from l4slab.live import page
 
-_LIBRARIES = ("polars", "duckdb", "pyarrow", "pydantic", "matplotlib", "jinja2")
+_LIBRARIES = ("polars", "duckdb", "pyarrow", "pydantic", "matplotlib", "jinja2", "websockets")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def examine() -> Iterator[Finding]:
     except PackageNotFoundError:
         yield Finding("dask", True, 'not installed; only --dask needs it (pip install "l4slab[dask]")')
     yield _linux()
+    yield _page()
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     room = free_gb > 1
     yield Finding("disk", room, f"{free_gb:.0f} GB free here" + ("" if room else "; a campaign may need 1 GB or more"))
@@ -75,6 +77,16 @@ def _simulation() -> Finding:
     packets = recording.flows["sent_packets"].sum() or 0
     seconds = time.perf_counter() - start
     return Finding("simulation", packets > 0, f"{packets} packets in {seconds * 1000:.0f} ms")
+
+
+def _page() -> Finding:
+    """What `l4slab live` shows. Only that needs it: not to have it is no defect."""
+    file = page.built()
+    if file is None:
+        return Finding("page", True, "not built, only l4slab live needs it; build it with: ./dev.sh page")
+    text = page.document()
+    alone = "" if page.simulates(text) else ", without the simulator in it (see ./dev.sh page): it needs its server"
+    return Finding("page", True, f"{len(text.encode()) / 1000:.0f} kB{alone}")
 
 
 def _linux() -> Finding:

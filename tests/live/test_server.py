@@ -67,7 +67,9 @@ def test_nothing_is_given_without_the_token(address: str, query: str) -> None:
     assert "the token is wrong or missing" in answer.read().decode()
 
 
-@pytest.mark.parametrize("host", ["attacker.example", "127.0.0.1.attacker.example:80", "", "localhost"])
+@pytest.mark.parametrize(
+    "host", ["attacker.example", "127.0.0.1.attacker.example:80", "", "127.0.0.1@attacker.example"]
+)
 def test_a_name_that_points_here_is_not_ours(address: str, host: str) -> None:
     answer = fetch(address, Host=host)
     assert answer.status == 403

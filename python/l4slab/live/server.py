@@ -97,7 +97,7 @@ class Server:
             host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
         except MultipleValuesError:
             return refuse(400, "a header is there twice")
-        if host.rpartition(":")[0] not in _NAMES:
+        if host.partition(":")[0] not in _NAMES:
             return refuse(403, f"the host {host!r} is not this server's; open the address that l4slab live has printed")
         asked = urlsplit(request.path)
         said = {key: values[-1] for key, values in parse_qs(asked.query).items()}
