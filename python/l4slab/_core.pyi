@@ -11,6 +11,12 @@ def simulate(run_json: str, captures: Path | None = None, title: str = "") -> di
     Releases the GIL. Raises ValueError with one sentence, and OSError where captures cannot be written.
     """
 
+class Live:
+    """A run that is watched and changed while it goes on."""
+
+    def ask(self, request: str) -> str:
+        """Answer a request, both JSON: {"ok": {...}} or {"refused": "one sentence"}. Releases the GIL."""
+
 def gauges(run_json: str) -> list[str]:
     """Columns of the time series that the queues and controllers of a run add. Raises ValueError."""
 

@@ -19,7 +19,7 @@ def of_links(description: Mapping[str, Any]) -> dict[str, Steps]:
     """The steps of each link."""
     steps = {link["name"]: [(0.0, link["rate_bps"] / 1e6)] for link in description["links"]}
     for change in description["at"]:  # in the order of time
-        if change["rate_bps"]:
+        if change.get("link") and change["rate_bps"]:
             steps[change["link"]].append((change["time_ns"] / 1e9, change["rate_bps"] / 1e6))
     return {name: _merged(found) for name, found in steps.items()}
 

@@ -6,6 +6,7 @@
 
 mod bbr;
 mod bbr3;
+mod changes;
 mod impair;
 mod invariants;
 #[path = "../laws/lab.rs"]

@@ -44,7 +44,7 @@ CHANGED = {
     "unknown dscp": (('rtt = "10ms"', 'rtt = "10ms"\ndscp = "af14"'), ['flow "a"', "dscp", '"af14"', '"af1']),
     "dscp of a ToS": (('rtt = "10ms"', 'rtt = "10ms"\ndscp = 184'), ['flow "a"', "dscp", "= 184 ", "0 to 63"]),
     "dscp is true": (('rtt = "10ms"', 'rtt = "10ms"\ndscp = true'), ['flow "a"', "dscp", "= true ", '"ef"']),
-    "zero count": (('rtt = "10ms"', 'rtt = "10ms"\ncount = 0'), ['flow "a"', "count", "= 0 ", "at least 1"]),
+    "negative count": (('rtt = "10ms"', 'rtt = "10ms"\ncount = -1'), ['flow "a"', "count", "= -1 ", "at least 0"]),
     "count is text": (('rtt = "10ms"', 'rtt = "10ms"\ncount = "2"'), ["count", '"2"', "whole number"]),
     "captures of a wrong kind": (
         ('duration = "1s"', 'duration = "1s"\ncaptures = "first"'),

@@ -22,6 +22,8 @@ pub struct Outbox {
     pub packets: Vec<Packet>,
     /// From here to the next element.
     pub delay: Span,
+    /// Nothing overtakes what was sent when the delay was longer: it arrives not before this.
+    pub not_before: Time,
     /// When what is sent now arrives there.
     arrival: Time,
     /// The SACK blocks of all ACKs under way.
@@ -32,7 +34,7 @@ impl Outbox {
     /// What follows is sent at `now`.
     #[inline(always)]
     pub fn set_clock(&mut self, now: Time) {
-        self.arrival = now + self.delay;
+        self.arrival = (now + self.delay).max(self.not_before);
     }
     #[inline(always)]
     pub fn push(&mut self, pkt: Packet) -> &mut Packet {
@@ -140,8 +142,13 @@ pub trait Flow: Send {
     fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time;
     /// When the sending end wants to run for the first time, and the receiving one.
     fn starts(&self) -> (Time, Time);
-    /// The path, before the run.
+    /// The path, before the run and when it has changed.
     fn set_path(&mut self, _path: &PathState) {}
+
+    /// From now on nothing new is sent.
+    fn stop(&mut self, now: Time);
+    /// Another rate from now on, bits per second, of traffic that has one.
+    fn set_rate(&mut self, _now: Time, _bps: u64) {}
 
     /// What was counted since the start.
     fn totals(&self) -> Totals;
@@ -151,8 +158,8 @@ pub trait Flow: Send {
     fn ecn_mode(&self) -> Option<&'static str> {
         None
     }
-    /// Hands over what was transferred in full; at the end of the run.
-    fn transfers(&mut self, _into: &mut Vec<Transfer>) {}
+    /// Hands over, each once, what was transferred in full.
+    fn take_transfers(&mut self, _into: &mut Vec<Transfer>) {}
     /// What was begun at `since` or later and has not been transferred.
     fn unfinished(&self, _since: Time) -> u64 {
         0

@@ -6,6 +6,7 @@
 //!
 //! * [`scenario`] is what a run is; [`sim`] wires its elements, lets them run over windows of time, and
 //!   returns a [`sim::Recording`]. [`element`] is what an element is, and how a packet travels.
+//! * [`live`] lets somebody watch and change a run while it goes on.
 //! * [`traffic`] are the elements at the ends of paths: TCP in bulk, CBR, UDP Prague, web, video.
 //! * [`net`] are those between them: a [`net::link::Link`] is a queue and a token bucket, a
 //!   [`net::impair::Impair`] a netem.
@@ -27,6 +28,7 @@ pub mod distribution;
 pub mod ecn;
 pub mod element;
 pub mod error;
+pub mod live;
 pub mod math;
 pub mod net;
 pub mod packet;

@@ -1,5 +1,7 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
+use std::sync::Arc;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -70,7 +72,7 @@ pub struct FlowSpec {
     pub path: Vec<String>,
     pub reverse_path: Vec<String>,
     /// What its flows are made by.
-    pub traffic: Box<dyn Traffic>,
+    pub traffic: Arc<dyn Traffic>,
 }
 
 /// A flow group as it is written: `kind` tells whose the other keys are.
@@ -116,21 +118,24 @@ impl TryFrom<Keys> for FlowSpec {
             stop_ns: keys.stop_ns,
             path: keys.path,
             reverse_path: keys.reverse_path,
-            traffic,
+            traffic: traffic.into(),
         })
     }
 }
 
-/// A change of a link while it runs.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A change while it runs: of a link (`rate_bps`, `qdisc`), or of a flow group (`rtt_ns`, `count`, and of a
+/// source with a rate `rate_bps`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Change {
     pub time_ns: u64,
-    pub link: String,
-    #[serde(default)]
+    pub link: Option<String>,
+    pub flow: Option<String>,
     pub rate_bps: Option<u64>,
-    #[serde(default)]
     pub qdisc: Option<QdiscConfig>,
+    pub rtt_ns: Option<u64>,
+    /// How many of the group's flows send from now on: others begin, or those that began last stop.
+    pub count: Option<u32>,
 }
 
 /// Which side of a link.
@@ -215,7 +220,19 @@ impl Run {
         }
     }
 
-    fn check(&self) -> Result<(), ScenarioError> {
+    /// Finds a flow group by name.
+    pub fn group(&self, name: &str) -> Result<usize, ScenarioError> {
+        match self.flows.iter().position(|f| f.name == name) {
+            Some(i) => Ok(i),
+            None => wrong(format!("there is no flow \"{name}\"")),
+        }
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// One sentence that names the part and the fix.
+    pub fn check(&self) -> Result<(), ScenarioError> {
         if self.duration_ns == 0 || self.warmup_ns >= self.duration_ns {
             return wrong("duration must be longer than warmup, and not 0");
         }
@@ -238,10 +255,7 @@ impl Run {
             self.check_flow(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
         }
         for c in &self.at {
-            self.link(&c.link)?;
-            if c.rate_bps == Some(0) {
-                return wrong(format!("link \"{}\": rate must be above 0", c.link));
-            }
+            self.check_change(c)?;
         }
         for r in &self.rewrites {
             self.link(&r.link)?;
@@ -259,10 +273,39 @@ impl Run {
         Ok(())
     }
 
-    fn check_flow(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
-        if f.count == 0 {
-            return wrong("count must be at least 1");
+    /// Whether this can be changed.
+    ///
+    /// # Errors
+    /// One sentence that names the part and the fix.
+    pub fn check_change(&self, c: &Change) -> Result<(), ScenarioError> {
+        match (&c.link, &c.flow) {
+            (Some(link), None) => {
+                self.link(link)?;
+                if c.rate_bps == Some(0) {
+                    return wrong(format!("link \"{link}\": rate must be above 0"));
+                }
+                if c.rtt_ns.is_some() || c.count.is_some() {
+                    return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
+                }
+            }
+            (None, Some(name)) => {
+                let flow = &self.flows[self.group(name)?];
+                if c.qdisc.is_some() {
+                    return wrong(format!("flow \"{name}\" has no qdisc; a link has one"));
+                }
+                if c.rate_bps.is_some() && !flow.traffic.has_rate() {
+                    return wrong(format!("flow \"{name}\" has no rate that can change"));
+                }
+                if c.rate_bps == Some(0) {
+                    return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));
+                }
+            }
+            _ => return wrong("a change is of a link or of a flow, and names it"),
         }
+        Ok(())
+    }
+
+    fn check_flow(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
         if f.dscp > 63 {
             return wrong("dscp has six bits: 0 to 63");
         }

@@ -1,21 +1,25 @@
 //! A run: elements wired by their paths, and the loop over windows of time.
 
 mod accounts;
+mod changes;
 mod closing;
 mod network;
 pub mod recording;
 mod sampling;
 mod taps;
+pub mod watching;
 mod wiring;
 
 use std::collections::VecDeque;
 
 use accounts::{Account, Group};
+use changes::Deed;
 use network::Network;
 pub use recording::Recording;
 use taps::Taps;
+use watching::{Members, Watch};
+use wiring::seat_of;
 
-use crate::aqm::registry::QdiscConfig;
 use crate::element::{Chain, Flow, NOBODY, Outbox, Row};
 use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
@@ -23,22 +27,35 @@ use crate::net::impair::Impair;
 use crate::net::link::Link;
 use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, Packet};
-use crate::probe::Series;
+use crate::probe::{Series, Transfer};
 use crate::scenario::Run;
 use crate::time::{Span, Time};
-use crate::units::Rate;
 
 /// One direction of a group's path: a delay, then elements of the network.
 #[derive(Clone, Debug)]
 struct Path {
     delay: Span,
+    /// See [`Outbox`].
+    not_before: Time,
     nodes: Vec<usize>,
+}
+
+impl Path {
+    fn new(nodes: Vec<usize>) -> Path {
+        Path { delay: Span::ZERO, not_before: Time::ZERO, nodes }
+    }
 }
 
 /// A flow in its place.
 struct Seat {
     flow: Box<dyn Flow>,
     group: usize,
+    account: usize,
+    /// Its number in the group, from 1.
+    member: u32,
+    /// What was acknowledged when measuring began, and at the last row that shows it apart, bytes.
+    acked_before: u64,
+    acked_shown: u64,
     /// ACKs on their way to the sending end, in order; those before `read` it has taken.
     acks: Vec<Packet>,
     read: usize,
@@ -50,20 +67,19 @@ struct Seat {
     last: u32,
 }
 
-/// Something that happens to a link at a fixed time.
-enum Deed {
-    Rate(usize, Rate),
-    Qdisc(usize, QdiscConfig),
-}
-
 /// A simulation, ready to run.
 pub struct Simulation<T = NoTap> {
     /// Everything before now has happened.
     now: Time,
     end: Time,
     warmup: Time,
+    seed: u64,
+    /// How often RTTs are recorded, and how often rows are added to the series.
     sample: Span,
     next_sample: Time,
+    show: Span,
+    next_show: Time,
+    shown_at: Time,
     is_measuring: bool,
     agenda: VecDeque<(Time, Deed)>,
     /// So long no element depends on what another one does.
@@ -72,9 +88,9 @@ pub struct Simulation<T = NoTap> {
     groups: Vec<Group>,
     accounts: Vec<Account>,
     per_flow: bool,
+    /// How many flows are there from the start.
+    founders: usize,
     seats: Vec<Seat>,
-    /// By flow: what was acknowledged when measuring began, bytes.
-    acked_before: Vec<u64>,
     /// By flow: when the next thing that its sending end does arrives in the network, when what its
     /// receiving end has sent arrives there, and when the receiving end has something to do.
     near: Deadlines,
@@ -83,6 +99,12 @@ pub struct Simulation<T = NoTap> {
     network: Network,
     out: Outbox,
     series: Series,
+    /// What was transferred so far, and by which seat.
+    transfers: Vec<(usize, Transfer)>,
+    /// What is shown while it goes on, and of the transfers how many were.
+    watch: Watch,
+    members: Members,
+    told: usize,
     delivered_packets: u64,
     taps: Taps<T>,
 }
@@ -101,7 +123,8 @@ impl<T: Tap> Simulation<T> {
     /// Runs to the end and returns what was recorded.
     pub fn run(mut self) -> Recording {
         self.run_until(self.end);
-        closing::finish(self)
+        let end = self.end;
+        closing::recording(&mut self, end)
     }
 
     /// Runs up to and including `until`.
@@ -132,26 +155,24 @@ impl<T: Tap> Simulation<T> {
     fn next_deed(&self) -> Time {
         let measuring = if self.is_measuring { Time::NEVER } else { self.warmup };
         let change = self.agenda.front().map_or(Time::NEVER, |(at, _)| *at);
-        measuring.min(change).min(self.next_sample)
+        measuring.min(change).min(self.next_sample).min(self.next_show)
     }
 
     /// What is planned for now. A sample comes first: it is of the time before.
     fn act(&mut self) {
         if self.next_sample <= self.now {
-            self.take_sample();
+            if self.is_measuring {
+                self.record_rtts();
+            }
             self.next_sample += self.sample;
+        }
+        if self.next_show <= self.now {
+            self.take_sample();
+            self.next_show += self.show;
         }
         while self.agenda.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, deed) = self.agenda.pop_front().expect("there is one");
-            match deed {
-                Deed::Rate(link, rate) => {
-                    self.network.link_mut(link).set_rate(self.now, rate);
-                    self.note_rates();
-                }
-                Deed::Qdisc(link, qdisc) => {
-                    self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
-                }
-            }
+            self.perform(deed);
         }
         if !self.is_measuring && self.warmup <= self.now {
             self.begin_measuring();
@@ -208,7 +229,7 @@ impl<T: Tap> Simulation<T> {
     fn run_near_of(&mut self, i: usize, until: Time) {
         let seat = &mut self.seats[i];
         let path = &self.groups[seat.group].forward;
-        self.out.delay = path.delay;
+        (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
         let inbox = self.network.inbox(path.nodes[0]);
         std::mem::swap(&mut self.out.packets, &mut inbox.packets);
         let before = self.out.packets.len();
@@ -246,6 +267,8 @@ impl<T: Tap> Simulation<T> {
             let waiting = &seat.held[seat.released..];
             let n = waiting.iter().take_while(|p| p.enqueued_at < until).count();
             let inbox = self.network.inbox(self.groups[seat.group].back.nodes[0]);
+            // Sending ends have been there before, in the order of flows, too.
+            inbox.is_mixed |= inbox.packets.first().is_some_and(|pkt| !pkt.is_ack());
             inbox.packets.extend_from_slice(&waiting[..n]);
             self.back.set(i, waiting.get(n).map_or(Time::NEVER, |p| p.enqueued_at));
             seat.released += n;
@@ -258,6 +281,7 @@ impl<T: Tap> Simulation<T> {
     fn hand_on(&mut self, n: usize) {
         let (mut departed, mut links, handed_on) = self.network.take_departed(n);
         links.resize(departed.len(), NOBODY);
+        let founders = self.founders;
         for (place, pkt) in departed.iter_mut().enumerate().skip(handed_on) {
             pkt.hop += 1;
             let group = &self.groups[usize::from(pkt.group.number)];
@@ -272,9 +296,8 @@ impl<T: Tap> Simulation<T> {
                 self.out.sacks.take(pkt.sack);
                 continue;
             }
-            let flows = self.seats.len();
             let flow = pkt.flow as usize;
-            let i = if flow < flows { flow } else { flow % flows };
+            let i = if flow < founders { flow } else { seat_of(pkt.flow, founders) };
             let seat = &mut self.seats[i];
             if pkt.is_ack() {
                 seat.acks.push(*pkt);
@@ -305,7 +328,7 @@ impl<T: Tap> Simulation<T> {
     fn run_far_of(&mut self, i: usize, until: Time) {
         let seat = &mut self.seats[i];
         let Group { forward, back, .. } = &self.groups[seat.group];
-        self.out.delay = back.delay;
+        (self.out.delay, self.out.not_before) = (back.delay, back.not_before);
         let (goal, wakes, on_top) = match back.nodes.is_empty() {
             true => (&mut seat.acks, &mut self.near, forward.delay),
             false => (&mut seat.held, &mut self.back, Span::ZERO),

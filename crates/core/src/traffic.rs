@@ -26,8 +26,8 @@ pub struct Place<'a> {
     pub index: u64,
     /// The flow's number in the run.
     pub number: FlowId,
-    /// How many there are. Connections that a source opens have its number plus multiples of this.
-    pub flows: u32,
+    /// Connections that a source opens have its number plus multiples of this.
+    pub stride: u32,
     /// Nothing new is sent before `start`, or from `stop` on.
     pub start: Time,
     pub stop: Time,
@@ -44,7 +44,7 @@ impl Place<'_> {
             group: GroupId::default(),
             index: 0,
             number: 0,
-            flows: 1,
+            stride: 1,
             start: Time::ZERO,
             stop: Time::NEVER,
             dscp: 0,
@@ -75,6 +75,10 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     }
     /// It takes what the path gives as long as it lasts, and answers congestion.
     fn is_bulk(&self) -> bool {
+        false
+    }
+    /// It has a rate that can change while it runs.
+    fn has_rate(&self) -> bool {
         false
     }
     /// The columns of the time series that it adds.

@@ -1,10 +1,12 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use l4slab_core::aqm::registry as qdiscs;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
+use l4slab_core::live;
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
@@ -174,6 +176,27 @@ fn canonical_controller<'py>(
     Ok(d)
 }
 
+/// A run that is watched and changed while it goes on (see `live.rs` of the core).
+#[pyclass]
+#[derive(Default)]
+struct Live(Mutex<live::Live>);
+
+#[pymethods]
+impl Live {
+    #[new]
+    fn new() -> Live {
+        Live::default()
+    }
+    /// Answers a request, both JSON: `{"ok": {…}}` or `{"refused": "one sentence"}`. Other Python threads
+    /// go on meanwhile.
+    fn ask(&self, py: Python<'_>, request: &str) -> String {
+        py.detach(|| {
+            let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            live.ask(request)
+        })
+    }
+}
+
 /// Version of the core.
 #[pyfunction]
 fn version() -> &'static str {
@@ -189,6 +212,7 @@ fn source_hash() -> &'static str {
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate, m)?)?;
+    m.add_class::<Live>()?;
     m.add_function(wrap_pyfunction!(gauges, m)?)?;
     m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;

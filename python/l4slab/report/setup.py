@@ -18,9 +18,11 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         where = f"{rewrite['where']} {rewrite['link']}"
         rows.append((f"rewrite on {rewrite['flow']}", f"{rewrite['from']} to {rewrite['to']}, {where}"))
     for change in told["at"]:
-        changed = [_rate(change["rate_bps"])] if change["rate_bps"] else []
-        changed += [change["qdisc"]] if change["qdisc"] else []
-        rows.append((f"at {_time(change['time_ns'])}", f"{change['link']}: {', '.join(changed)}"))
+        changed = [_rate(change["rate_bps"])] if change.get("rate_bps") else []
+        changed += [change["qdisc"]] if change.get("qdisc") else []
+        changed += [f"RTT {_time(change['rtt_ns'])}"] if "rtt_ns" in change else []
+        changed += [f"{change['count']} flows"] if "count" in change else []
+        rows.append((f"at {_time(change['time_ns'])}", f"{change.get('link') or change['flow']}: {', '.join(changed)}"))
     for impair in told.get("impairs", []):
         where = f"before {impair['before']}, {impair['direction']}"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))

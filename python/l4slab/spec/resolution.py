@@ -11,7 +11,7 @@ from typing import Any
 
 from l4slab import _core
 from l4slab.errors import suggest
-from l4slab.spec.tables import AT_KEYS, TOP_FACTORS, At, Impair, Link, Rewrite, Top
+from l4slab.spec.tables import AT_FLOW_KEYS, AT_KEYS, TOP_FACTORS, At, FlowChange, Impair, Link, Rewrite, Top
 from l4slab.spec.tc import remedy, without_units
 from l4slab.spec.traffic import flow_model
 from l4slab.spec.wording import Place, Problem, check, numbered, show, told
@@ -80,7 +80,7 @@ class Resolver:
             time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
-            changes += [{"time_ns": time} | change for change in _changes(raw, place, names)]
+            changes += [{"time_ns": time} | change for change in _changes(raw, place, names, flows)]
             for key, value in raw.items():
                 if key.endswith(".qdisc"):
                     self._remark(f"{place[0]}: {key}", value)
@@ -134,38 +134,58 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
     return flow
 
 
-def _changes(raw: Mapping[str, Any], place: Place, links: list[str]) -> list[dict[str, Any]]:
-    """The changes of one [[at]], one for each link."""
-    by_link: dict[str, dict[str, Any]] = {}
+def _changes(
+    raw: Mapping[str, Any], place: Place, links: list[str], flows: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The changes of one [[at]], one for each link and each flow."""
+    settings: dict[tuple[str, str], dict[str, Any]] = {}
     for key, value in raw.items():
         match key.split("."):
             case ["time"]:
                 continue
-            case ["link", link, setting] if link in links and setting in AT_KEYS:
-                by_link.setdefault(link, {})[setting] = value
-            case ["link", link, setting] if link in links:
-                text = f"= {show(value)} cannot change while it runs; {suggest(setting, AT_KEYS)}"
-                raise Problem(place, key, text)
-            case ["link", link, _]:
-                raise Problem(place, key, f"= {show(value)} names no link {show(link)}; {suggest(link, links)}")
+            case ["link" | "flow" as kind, name, setting] if name in (links if kind == "link" else flows):
+                valid = AT_KEYS if kind == "link" else _changeable(flows[name])
+                if setting not in valid:
+                    text = f"= {show(value)} cannot change while it runs; {suggest(setting, valid)}"
+                    raise Problem(place, key, text)
+                settings.setdefault((kind, name), {})[setting] = value
+            case ["link", name, _]:
+                raise Problem(place, key, f"= {show(value)} names no link {show(name)}; {suggest(name, links)}")
+            case ["flow", name, _]:
+                raise Problem(place, key, f"= {show(value)} names no flow {show(name)}; {suggest(name, flows)}")
             case _:
                 keys = ["time", *(f"link.{link}.{setting}" for link in links for setting in AT_KEYS)]
+                keys += [f"flow.{name}.{setting}" for name, flow in flows.items() for setting in _changeable(flow)]
                 raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
-    if not by_link:
+    if not settings:
         raise Problem(place, "", f'changes nothing; add a key such as "link.{links[0]}.rate" = "5Mbit"')
-    changes = []
-    for link, settings in by_link.items():
-        change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
-        if "rate" in settings:
-            checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
-            change["rate_bps"] = RATE.parse(checked.rate)
-        if "qdisc" in settings:
-            key = f"link.{link}.qdisc"
-            if not isinstance(settings["qdisc"], str):
-                raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
-            change["qdisc"] = _qdisc(settings["qdisc"], place, key)
-        changes.append(change)
-    return changes
+    return [
+        _link_change(name, changed, place) if kind == "link" else _flow_change(name, changed, place)
+        for (kind, name), changed in settings.items()
+    ]
+
+
+def _changeable(flow: Mapping[str, Any]) -> list[str]:
+    """What may change of a flow: the rate, of one that sends at a rate whatever happens."""
+    return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
+
+
+def _link_change(link: str, settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
+    if "rate" in settings:
+        checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
+        change["rate_bps"] = RATE.parse(checked.rate)
+    if "qdisc" in settings:
+        key = f"link.{link}.qdisc"
+        if not isinstance(settings["qdisc"], str):
+            raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
+        change["qdisc"] = _qdisc(settings["qdisc"], place, key)
+    return change
+
+
+def _flow_change(flow: str, settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    checked: FlowChange = check(FlowChange, settings, (f"{place[0]}: flow", flow))
+    return {"flow": flow} | checked.model_dump(by_alias=True, exclude_none=True)
 
 
 def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[str, Any]:

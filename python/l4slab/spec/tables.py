@@ -66,7 +66,8 @@ Captured = Literal["none", "first trial", "all trials"]
 
 # What may change while it runs, and what may be swept at the top level: the rest, such as `title` and `trials`,
 # describes the experiment, not a run.
-AT_KEYS = ("rate", "qdisc")
+AT_KEYS = ("rate", "qdisc")  # of a link
+AT_FLOW_KEYS = ("rtt", "count", "rate")
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
 
 
@@ -108,6 +109,14 @@ class At(Table):
     """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
 
     time: TimeOrZero = Field(examples=['"20s"'])
+
+
+class FlowChange(Table):
+    """What may change of a flow; `count`: how many of its flows send from now on."""
+
+    rtt: TimeOrZero | None = Field(default=None, examples=['"20ms"'], serialization_alias="rtt_ns")
+    count: int | None = Field(default=None, ge=0, le=10_000, examples=["2"])
+    rate: Rate | None = Field(default=None, serialization_alias="rate_bps")
 
 
 class Impair(Table):

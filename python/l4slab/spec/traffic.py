@@ -59,7 +59,7 @@ class AnyFlow(Table):
 
     name: str = Field(examples=['"l4s"'])
     kind: str = "tcp"
-    count: int = Field(default=1, ge=1, le=1_000_000, examples=["1"])
+    count: int = Field(default=1, ge=0, le=1_000_000, examples=["1"])
     start: TimeOrZero = Field(default="0s", serialization_alias="start_ns")
     stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
     dscp: Dscp = Field(default=0, examples=['"ef"'])

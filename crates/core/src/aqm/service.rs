@@ -317,7 +317,7 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w:
             }
         }
         if !s.drops.is_empty() {
-            s.count_drops();
+            s.count_drops(now);
             service = s.ready(now);
         }
     }
@@ -442,8 +442,9 @@ impl<P: Carried> Service<P> {
         nobody.sojourn[band].record(sojourn);
     }
 
+    /// What is told was dropped at `now`.
     #[cold]
-    pub fn count_drops(&mut self) {
+    pub fn count_drops(&mut self, now: Time) {
         let mut drops = std::mem::take(&mut self.drops);
         for d in &drops {
             self.backlog -= 1;
@@ -456,7 +457,10 @@ impl<P: Carried> Service<P> {
             }
         }
         self.backlog_max = self.backlog_max.max(self.backlog);
-        self.lost.extend(drops.drain(..).map(|d| d.pkt));
+        self.lost.extend(drops.drain(..).map(|mut d| {
+            d.pkt.depart(now);
+            d.pkt
+        }));
         self.drops = drops;
     }
 }

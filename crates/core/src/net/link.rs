@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::inbox::Inbox;
+use super::watch::{Seen, Watch};
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
 use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
@@ -41,6 +42,8 @@ pub struct Link {
     /// Counts of the bands when measuring began, and at the last sample.
     measured: Vec<Counts>,
     sampled: Vec<Counts>,
+    /// Somebody looks at its packets.
+    watch: Option<Watch>,
     /// `in_force` and `capacity_bits` are up to date at this time.
     accounted_at: Time,
 }
@@ -69,20 +72,8 @@ pub struct QueueSample {
 pub const ALL: &str = "all";
 
 impl Link {
-    /// `accounts`: of each, whether this is the first link of its packets' path, the last one, the only
-    /// one; `None` where the path does not cross it.
-    pub fn new(
-        name: String,
-        bucket: TokenBucket,
-        qdisc: &QdiscConfig,
-        rng: Rng,
-        accounts: &[Option<[bool; 3]>],
-    ) -> Link {
-        let mut service = Service::new(bucket, rng);
-        let crossing =
-            |[first, last, only]: [bool; 3]| Crossing { first, last, only, ..Crossing::default() };
-        let of_accounts = accounts.iter().map(|a| a.map(crossing).unwrap_or_default());
-        service.crossings = of_accounts.chain([Crossing::default()]).collect();
+    pub fn new(name: String, bucket: TokenBucket, qdisc: &QdiscConfig, rng: Rng) -> Link {
+        let service = Service::new(bucket, rng);
         let aqm = qdisc.build(LinkInfo { rate: service.bucket.rate(), now: Time::ZERO });
         let mut link = Link {
             name,
@@ -92,10 +83,31 @@ impl Link {
             present: 0,
             measured: Vec::new(),
             sampled: Vec::new(),
+            watch: None,
             accounted_at: Time::ZERO,
         };
         link.install();
         link
+    }
+
+    /// One more account, and how its packets cross this link.
+    pub fn add_account(&mut self, mut crossing: Crossing) {
+        crossing.sojourn.resize_with(self.service.bands.len(), Distribution::default);
+        let nobody = self.service.crossings.len() - 1;
+        self.service.crossings.insert(nobody, crossing);
+    }
+
+    /// Whether its packets are looked at.
+    pub fn set_watched(&mut self, is_watched: bool) {
+        match is_watched {
+            true => drop(self.watch.get_or_insert_default()),
+            false => self.watch = None,
+        }
+    }
+    /// What was seen of them since this was last asked.
+    pub fn take_seen(&mut self) -> Seen {
+        let backlog = self.service.backlog;
+        self.watch.as_mut().map(|watch| watch.take(backlog)).unwrap_or_default()
     }
 
     /// Packets in the queue.
@@ -184,7 +196,10 @@ impl Link {
         let lost = lost.into_iter();
         let lost = lost.map(|(pkt, band)| Dropped { pkt, why: DropReason::Replaced, band });
         self.service.drops.extend(lost);
-        self.service.count_drops();
+        self.service.count_drops(now);
+        if let Some(watch) = &mut self.watch {
+            watch.see(std::iter::empty(), &[], &self.service.lost);
+        }
         self.collect(out);
         self.aqm = qdisc.build(LinkInfo { rate: self.service.bucket.rate(), now });
         self.install();
@@ -193,10 +208,15 @@ impl Link {
     /// Brings the time in force and the capacity up to date.
     fn account(&mut self, now: Time) {
         let span = now.since(self.accounted_at);
+        let bits = self.capacity_bits(span);
         let set = &mut self.sets[self.present];
         set.in_force += span;
-        set.capacity_bits += self.service.bucket.rate().bps() as f64 * span.as_secs_f64();
+        set.capacity_bits += bits;
         self.accounted_at = now;
+    }
+    /// What can be sent in this time.
+    fn capacity_bits(&self, span: Span) -> f64 {
+        self.service.bucket.rate().bps() as f64 * span.as_secs_f64()
     }
 
     /// What was measured before now does not count.
@@ -217,8 +237,7 @@ impl Link {
     }
 
     /// All queues together, and each of those inside that was in force while measuring.
-    pub fn report(&mut self, now: Time) -> Vec<QueueReport> {
-        self.account(now);
+    pub fn report(&self, now: Time) -> Vec<QueueReport> {
         let mut all = QueueReport {
             name: ALL,
             counts: Counts::default(),
@@ -228,9 +247,15 @@ impl Link {
             capacity_bits: 0.0,
         };
         let mut inside = Vec::new();
-        for set in &self.sets {
-            all.in_force += set.in_force;
-            all.capacity_bits += set.capacity_bits;
+        for (number, set) in self.sets.iter().enumerate() {
+            let (mut in_force, mut capacity_bits) = (set.in_force, set.capacity_bits);
+            if number == self.present {
+                let span = now.since(self.accounted_at);
+                in_force += span;
+                capacity_bits += self.capacity_bits(span);
+            }
+            all.in_force += in_force;
+            all.capacity_bits += capacity_bits;
             for (i, place) in set.bands.clone().enumerate() {
                 let band = &self.service.bands[place];
                 let counts = band.counts - self.measured[place];
@@ -239,9 +264,8 @@ impl Link {
                 all.counts += counts;
                 all.sojourn.merge(&sojourn);
                 if let Some(name) = set.names.get(i)
-                    && set.in_force > Span::ZERO
+                    && in_force > Span::ZERO
                 {
-                    let (in_force, capacity_bits) = (set.in_force, set.capacity_bits);
                     let backlog_max = band.backlog_max;
                     inside.push(QueueReport {
                         name,
@@ -306,9 +330,16 @@ impl Node for Link {
     }
     fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox) {
         let arrivals = inbox.arrivals();
+        let before = out.packets.len();
         let mut window = Window { begin: now, until, arrivals, departed: &mut out.packets };
         self.aqm.run(&mut self.service, &mut window);
         let left = window.arrivals.keys.len();
+        if let Some(watch) = &mut self.watch {
+            let mut arrivals = inbox.arrivals();
+            let taken = arrivals.keys.len() - left;
+            let arrived = (0..taken).map_while(|_| Some((arrivals.time(), arrivals.take()?)));
+            watch.see(arrived, &out.packets[before..], &self.service.lost);
+        }
         inbox.leave(left);
         if !self.service.lost.is_empty() || !self.service.copied.is_empty() {
             self.collect(out);

@@ -1,6 +1,7 @@
 //! What is counted of flow groups and of single flows.
 
-use std::ops::{AddAssign, Range};
+use std::ops::AddAssign;
+use std::sync::Arc;
 
 use super::{Path, Simulation};
 use crate::aqm::service::Passed;
@@ -8,7 +9,8 @@ use crate::distribution::Distribution;
 use crate::net::tap::Tap;
 use crate::probe::Totals;
 use crate::scenario::FlowSpec;
-use crate::time::Time;
+use crate::time::{Span, Time};
+use crate::traffic::Traffic;
 use crate::units::Rate;
 
 /// A flow group: one `[[flow]]` table.
@@ -17,9 +19,16 @@ pub(super) struct Group {
     /// Congestion control of TCP flows, else the kind.
     pub cc: String,
     pub is_bulk: bool,
-    /// The places of its flows.
-    pub seats: Range<usize>,
-    pub accounts: Range<usize>,
+    /// What its flows are made by.
+    pub traffic: Arc<dyn Traffic>,
+    pub dscp: u8,
+    pub accounts: Vec<usize>,
+    /// The places of the flows that have not been stopped, in the order in which they began.
+    pub active: Vec<usize>,
+    /// How many flows it has had.
+    pub begun: u64,
+    /// The rate of its flows, where that has changed.
+    pub rate_bps: Option<u64>,
     pub forward: Path,
     pub back: Path,
     /// The first and the last link on the way to the receivers.
@@ -34,7 +43,7 @@ pub(super) struct Group {
 pub(super) struct Account {
     pub group: usize,
     /// The places of its flows.
-    pub seats: Range<usize>,
+    pub seats: Vec<usize>,
     /// What was counted when measuring began.
     pub base: Counted,
     /// Smoothed RTT, sampled at fixed intervals.
@@ -42,8 +51,13 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub fn new(group: usize, seats: Range<usize>) -> Account {
-        Account { group, seats, base: Counted::default(), srtt: Distribution::default() }
+    pub fn new(group: usize) -> Account {
+        Account {
+            group,
+            seats: Vec::new(),
+            base: Counted::default(),
+            srtt: Distribution::default(),
+        }
     }
 }
 
@@ -67,24 +81,36 @@ impl AddAssign for Counted {
 impl Group {
     pub fn new(
         spec: &FlowSpec,
-        seats: Range<usize>,
-        accounts: Range<usize>,
         forward: Path,
         back: Path,
         first_and_last: (usize, usize),
     ) -> Group {
-        Group {
+        let mut group = Group {
+            traffic: Arc::clone(&spec.traffic),
+            dscp: spec.dscp,
+            accounts: Vec::new(),
+            active: Vec::new(),
+            begun: 0,
+            rate_bps: None,
             name: spec.name.clone(),
             cc: spec.traffic.sender_name().to_owned(),
             is_bulk: spec.traffic.is_bulk(),
-            seats,
-            accounts,
             forward,
             back,
             first_and_last,
             rates: Vec::new(),
             sampled: Counted::default(),
-        }
+        };
+        group.set_rtt(Span(spec.rtt_ns));
+        group
+    }
+
+    /// Half of the base RTT lies before the links, half on the way back. No answer comes at the instant of
+    /// the question.
+    pub fn set_rtt(&mut self, rtt: Span) {
+        let least = if self.traffic.is_answered() { Span(1) } else { Span::ZERO };
+        self.forward.delay = Span(rtt.0 / 2).max(least);
+        self.back.delay = (rtt - self.forward.delay).max(least);
     }
 
     /// The fastest that the slowest link of the path was at some time between these two: nothing gets
@@ -107,16 +133,16 @@ impl<T: Tap> Simulation<T> {
         for link in g.forward.nodes.iter().filter_map(|n| self.network.link(*n)) {
             all.packets += link.passed(i);
         }
-        for seat in &self.seats[account.seats.clone()] {
-            all.totals += seat.flow.totals();
+        for seat in &account.seats {
+            all.totals += self.seats[*seat].flow.totals();
         }
         let last = self.network.link(g.first_and_last.1);
         all.sojourn_ns = last.map_or(0, |link| link.sojourn_ns(i));
         all
     }
-    pub(super) fn counted_together(&self, accounts: Range<usize>) -> Counted {
+    pub(super) fn counted_together(&self, accounts: &[usize]) -> Counted {
         let mut all = Counted::default();
-        accounts.for_each(|i| all += self.counted(i));
+        accounts.iter().for_each(|i| all += self.counted(*i));
         all
     }
 
@@ -130,8 +156,8 @@ impl<T: Tap> Simulation<T> {
             let sampled = &mut self.groups[self.accounts[i].group].sampled;
             sampled.sojourn_ns = sampled.sojourn_ns.wrapping_sub(now.sojourn_ns);
         }
-        for (before, seat) in self.acked_before.iter_mut().zip(&self.seats) {
-            *before = seat.flow.totals().acked_bytes;
+        for seat in &mut self.seats {
+            seat.acked_before = seat.flow.totals().acked_bytes;
         }
         for i in 0..self.network.links().count() {
             self.network.link_mut(i).begin_measuring(self.now);

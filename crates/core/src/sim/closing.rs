@@ -1,37 +1,39 @@
 //! From what was counted to the rows of a [`Recording`].
 
-use std::ops::Range;
-
-use super::Simulation;
 use super::accounts::{Counted, Group};
 use super::recording::{FlowRow, Histogram, LinkRow, MemberRow, Recording};
+use super::{Seat, Simulation};
 use crate::distribution::Distribution;
 use crate::element::common_mode;
 use crate::net::link::QueueReport;
 use crate::net::tap::Tap;
 use crate::probe::{Transfer, TransferKind};
+use crate::time::Time;
 
-/// Closes the books.
-pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
-    let transfers = transfers(&mut sim);
-    let of_groups = sim.groups.iter().map(|g| times(&sim, g.accounts.clone(), &transfers));
+/// What has been recorded so far, if the run is over at `end`; of the series, what has not been taken.
+pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording {
+    let transfers = transfers(sim);
+    let series = std::mem::take(&mut sim.series);
+    let sim = &*sim;
+    let seconds = end.since(sim.warmup).as_secs_f64();
+    let of_groups = sim.groups.iter().map(|g| times(sim, &g.accounts, &transfers));
     let of_groups: Vec<Times> = of_groups.collect();
     let rows = sim.groups.iter().zip(&of_groups);
     let mut flows: Vec<FlowRow> =
-        rows.map(|(g, times)| flow_row(&sim, g, g.accounts.clone(), times)).collect();
+        rows.map(|(g, times)| flow_row(sim, g, &g.accounts, times, seconds)).collect();
     let total: f64 = flows.iter().map(|f| f.goodput_mbps).sum();
     let share = |goodput_mbps: f64| (total > 0.0).then(|| goodput_mbps / total);
-    let bulk = sim.groups.iter().filter(|g| g.is_bulk).flat_map(|g| sim.goodputs(&g.seats));
+    let bulk = sim.groups.iter().filter(|g| g.is_bulk).flat_map(|g| sim.goodputs(&g.accounts));
     let jain_run = jain(bulk);
     for f in &mut flows {
         (f.share, f.jain_run) = (share(f.goodput_mbps), jain_run);
     }
     let mut members = Vec::new();
     for g in sim.groups.iter().filter(|_| sim.per_flow) {
-        for (member, account) in (1..).zip(g.accounts.clone()) {
-            let accounts = account..account + 1;
-            let times = times(&sim, accounts.clone(), &transfers);
-            let row = flow_row(&sim, g, accounts, &times);
+        for (member, account) in (1..).zip(&g.accounts) {
+            let accounts = std::slice::from_ref(account);
+            let times = times(sim, accounts, &transfers);
+            let row = flow_row(sim, g, accounts, &times, seconds);
             members.push(MemberRow {
                 member,
                 row: FlowRow { share: share(row.goodput_mbps), jain_run, ..row },
@@ -56,9 +58,8 @@ pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
         histograms.extend(quantities.map(of_flow));
     }
     let mut links = Vec::new();
-    for i in 0..sim.network.links().count() {
-        let link = sim.network.link_mut(i);
-        for queue in link.report(sim.end) {
+    for (i, link) in sim.network.links().enumerate() {
+        for queue in link.report(end) {
             links.push(link_row(&link.name, &queue));
             histograms.push(Histogram {
                 quantity: "sojourn_ms",
@@ -75,7 +76,7 @@ pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
         links,
         flow_names: sim.groups.iter().map(|g| g.name.clone()).collect(),
         link_names: sim.network.links().map(|l| l.name.clone()).collect(),
-        series: sim.series,
+        series,
         transfers: transfers.into_iter().map(|(_, transfer)| transfer).collect(),
         histograms,
         delivered_packets: sim.delivered_packets,
@@ -84,23 +85,29 @@ pub(super) fn finish<T: Tap>(mut sim: Simulation<T>) -> Recording {
 
 /// What was transferred, in the order of the starts, and in which account it counts.
 fn transfers<T: Tap>(sim: &mut Simulation<T>) -> Vec<(usize, Transfer)> {
-    let mut all = Vec::new();
-    for (i, account) in sim.accounts.iter().enumerate() {
-        for seat in &mut sim.seats[account.seats.clone()] {
-            let mut found = Vec::new();
-            seat.flow.transfers(&mut found);
-            all.extend(found.into_iter().map(|transfer| (i, transfer)));
+    sim.collect_transfers();
+    let mut all = sim.transfers.clone();
+    all.sort_by_key(|(seat, t)| (t.start, t.group, t.bytes, *seat));
+    all.iter_mut().for_each(|(place, _)| *place = sim.seats[*place].account);
+    all
+}
+
+impl<T: Tap> Simulation<T> {
+    /// Takes what flows have transferred since this was last asked.
+    pub(super) fn collect_transfers(&mut self) {
+        let mut found = Vec::new();
+        for (i, seat) in self.seats.iter_mut().enumerate() {
+            seat.flow.take_transfers(&mut found);
+            for mut t in found.drain(..) {
+                t.ideal = t.idle.map(|idle| {
+                    let until = t.start + t.completion;
+                    let (rate, burst) = self.groups[seat.group].fastest(t.start, until);
+                    idle.time(rate, burst)
+                });
+                self.transfers.push((i, t));
+            }
         }
     }
-    for (_, t) in &mut all {
-        let g = &sim.groups[usize::from(t.group)];
-        t.ideal = t.idle.map(|idle| {
-            let (rate, burst) = g.fastest(t.start, t.start + t.completion);
-            idle.time(rate, burst)
-        });
-    }
-    all.sort_by_key(|(_, t)| (t.start, t.group, t.bytes));
-    all
 }
 
 /// Of a flow group, or of a flow, over the measured interval.
@@ -117,15 +124,15 @@ struct Times {
 
 fn times<T: Tap>(
     sim: &Simulation<T>,
-    accounts: Range<usize>,
+    accounts: &[usize],
     transfers: &[(usize, Transfer)],
 ) -> Times {
     let mut all = Times::default();
-    for i in accounts.clone() {
-        let account = &sim.accounts[i];
+    for i in accounts {
+        let account = &sim.accounts[*i];
         all.srtt.merge(&account.srtt);
         let last = sim.network.link(sim.groups[account.group].first_and_last.1);
-        let sojourn = last.and_then(|link| link.sojourn(i));
+        let sojourn = last.and_then(|link| link.sojourn(*i));
         all.sojourn.merge(&sojourn.expect("the last link of the group's path"));
     }
     // What began in the warm-up does not count, but for flows with an end: many a run is such a flow.
@@ -157,36 +164,38 @@ fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 impl<T: Tap> Simulation<T> {
     /// Of each flow the bytes acknowledged in the measured interval.
-    fn goodputs(&self, seats: &Range<usize>) -> impl Iterator<Item = f64> {
-        let before = &self.acked_before[seats.clone()];
-        let now = self.seats[seats.clone()].iter().map(|seat| seat.flow.totals().acked_bytes);
-        now.zip(before).map(|(now, before)| (now - before) as f64)
+    fn goodputs(&self, accounts: &[usize]) -> impl Iterator<Item = f64> {
+        let seats = self.seats_of(accounts);
+        seats.map(|seat| (seat.flow.totals().acked_bytes - seat.acked_before) as f64)
+    }
+    fn seats_of(&self, accounts: &[usize]) -> impl Iterator<Item = &Seat> {
+        let places = accounts.iter().flat_map(|account| &self.accounts[*account].seats);
+        places.map(|seat| &self.seats[*seat])
     }
 }
 
 fn flow_row<T: Tap>(
     sim: &Simulation<T>,
     g: &Group,
-    accounts: Range<usize>,
+    accounts: &[usize],
     times: &Times,
+    seconds: f64,
 ) -> FlowRow {
-    let seconds = sim.end.since(sim.warmup).as_secs_f64();
-    let counted = sim.counted_together(accounts.clone());
+    let counted = sim.counted_together(accounts);
     let mut base = Counted::default();
-    sim.accounts[accounts.clone()].iter().for_each(|account| base += account.base);
+    accounts.iter().for_each(|account| base += sim.accounts[*account].base);
     let packets = counted.packets - base.packets;
     let acked = counted.totals.acked_bytes - base.totals.acked_bytes;
     let Times { srtt, sojourn, completion, view, slowdowns } = times;
-    let seats = sim.accounts[accounts.start].seats.start..sim.accounts[accounts.end - 1].seats.end;
-    let flows = || sim.seats[seats.clone()].iter().map(|seat| &seat.flow);
+    let flows = || sim.seats_of(accounts).map(|seat| &seat.flow);
     FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
-        count: seats.len() as u32,
+        count: flows().count() as u32,
         goodput_mbps: acked as f64 * 8e-6 / seconds,
         rate_mbps: packets.bytes as f64 * 8e-6 / seconds,
         share: None,
-        jain: jain(sim.goodputs(&seats)),
+        jain: jain(sim.goodputs(accounts)),
         jain_run: None,
         rtt_ms_mean: srtt.mean_ms(),
         rtt_ms_p50: srtt.quantile_ms(0.5),

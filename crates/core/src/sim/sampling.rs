@@ -7,21 +7,36 @@ use crate::probe::{Gauges, SenderState, Series};
 use crate::time::Span;
 
 impl<T: Tap> Simulation<T> {
+    /// A row of each flow group and each queue.
     pub(super) fn take_sample(&mut self) {
+        let span = self.now.since(self.shown_at).as_secs_f64();
+        self.shown_at = self.now;
         let t = self.now.as_secs_f64();
         for i in 0..self.groups.len() {
-            self.sample_group(i, t);
+            self.sample_group(i, t, span);
         }
-        let span = self.sample.as_secs_f64();
         for i in 0..self.network.links().count() {
             sample_link(self.network.link_mut(i), i as u16, t, span, &mut self.series);
         }
+        if self.watch.members {
+            self.show_members(span);
+        }
     }
 
-    fn sample_group(&mut self, i: usize, t: f64) {
-        let now = self.counted_together(self.groups[i].accounts.clone());
+    /// The smoothed RTT of every sender counts.
+    pub(super) fn record_rtts(&mut self) {
+        for account in &mut self.accounts {
+            for seat in &account.seats {
+                let flow = &self.seats[*seat].flow;
+                flow.senders(&mut |sender| account.srtt.record(sender.srtt));
+            }
+        }
+    }
+
+    fn sample_group(&mut self, i: usize, t: f64, span: f64) {
+        let now = self.counted_together(&self.groups[i].accounts);
         let before = std::mem::replace(&mut self.groups[i].sampled, now);
-        let mbps = |bytes: u64| bytes as f64 * 8e-6 / self.sample.as_secs_f64();
+        let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
         let packets = now.packets - before.packets;
         let series = &mut self.series;
         series.row(t, i as u16, u16::MAX, None);
@@ -38,9 +53,9 @@ impl<T: Tap> Simulation<T> {
         }
         // Whole numbers: their sum does not depend on the order.
         let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);
-        for account in &mut self.accounts[self.groups[i].accounts.clone()] {
-            for seat in &self.seats[account.seats.clone()] {
-                seat.flow.senders(&mut |sender: SenderState| {
+        for account in &self.groups[i].accounts {
+            for seat in &self.accounts[*account].seats {
+                self.seats[*seat].flow.senders(&mut |sender: SenderState| {
                     // The controller's state is that of the group's first active flow.
                     if n == 0
                         && let Some(probe) = sender.controller
@@ -50,9 +65,6 @@ impl<T: Tap> Simulation<T> {
                     n += 1;
                     cwnd += u64::from(sender.cwnd);
                     srtt += sender.srtt;
-                    if self.is_measuring {
-                        account.srtt.record(sender.srtt);
-                    }
                 });
             }
         }

@@ -1,9 +1,11 @@
 //! From the description of a run to its elements.
 
 use super::accounts::{Account, Group};
+use super::changes::agenda;
 use super::taps::Taps;
-use super::{Deed, Network, Path, Seat, Simulation};
-use crate::aqm::service::TokenBucket;
+use super::watching::{Members, Watch};
+use super::{Network, Path, Seat, Simulation};
+use crate::aqm::service::{Crossing, TokenBucket};
 use crate::element::{NOBODY, Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::net::Node;
@@ -25,6 +27,10 @@ use crate::units::{MTU_FRAME, Rate};
 const PACKETS_PER_WINDOW: u64 = 65536;
 /// Nor than this: an inbox tells times in a window, and places in it, by a few bits.
 const LONGEST_WINDOW: Span = Span::from_millis(100);
+/// Flows that are there from the start are numbered from 0, and their connections by that plus multiples of
+/// how many there are. Those that come later have this bit, and multiples of this number.
+const LATER: u32 = 1 << 31;
+const LATER_STRIDE: u32 = 1 << 16;
 
 /// An `[impair]` table: its elements by direction.
 struct ImpairPlace {
@@ -95,22 +101,12 @@ impl Wiring<'_> {
         Ok((forward, back))
     }
 
-    /// The links. `groups` have their paths.
-    fn links(&self, groups: &[Group], accounts: &[Account]) -> Vec<Box<dyn Node>> {
+    fn links(&self) -> Vec<Box<dyn Node>> {
         let mut nodes: Vec<Box<dyn Node>> = Vec::new();
         for (i, l) in self.run.links.iter().enumerate() {
-            let crossings: Vec<_> = accounts
-                .iter()
-                .map(|account| {
-                    let g = &groups[account.group];
-                    let (first, last) = g.first_and_last;
-                    let crossed = g.forward.nodes.contains(&i);
-                    crossed.then_some([i == first, i == last, i == first && i == last])
-                })
-                .collect();
             let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
             let rng = Rng::stream(self.run.seed, "link", i as u64);
-            nodes.push(Box::new(Link::new(l.name.clone(), bucket, &l.qdisc, rng, &crossings)));
+            nodes.push(Box::new(Link::new(l.name.clone(), bucket, &l.qdisc, rng)));
         }
         nodes
     }
@@ -124,68 +120,15 @@ impl<T: Tap> Simulation<T> {
     pub fn tapped(run: &Run, tap: T) -> Result<Simulation<T>, ScenarioError> {
         let mut wiring = Wiring { run, impairs: Vec::new(), others: Vec::new() };
         wiring.add_impairs()?;
-        let flows: u32 = run.flows.iter().map(|f| f.count).sum();
-        let (mut groups, mut seats): (Vec<Group>, Vec<Seat>) = (Vec::new(), Vec::new());
-        let mut accounts: Vec<Account> = Vec::new();
-        let (mut near, mut far, mut back) = Default::default();
+        let mut groups: Vec<Group> = Vec::new();
         for spec in &run.flows {
-            let (forward_nodes, back_nodes) = wiring.paths(spec)?;
-            // Half of the base RTT before the links, half on the way back. No answer comes at the instant
-            // of the question.
-            let least = if spec.traffic.is_answered() { Span(1) } else { Span::ZERO };
-            let half = Span(spec.rtt_ns / 2).max(least);
-            let (first, first_account) = (seats.len(), accounts.len());
-            for index in 0..u64::from(spec.count) {
-                let mut rng = Rng::stream(run.seed, &spec.name, index);
-                // A source of many connections does not open them together.
-                let jitter =
-                    if spec.traffic.is_spread() { 0 } else { rng.below(run.start_jitter_ns) };
-                if run.per_flow || index == 0 {
-                    accounts.push(Account::new(groups.len(), seats.len()..seats.len()));
-                }
-                let (number, account) = (groups.len() as u16, accounts.len() as u16 - 1);
-                accounts[usize::from(account)].seats.end += 1;
-                let place = Place {
-                    seed: run.seed,
-                    name: &spec.name,
-                    group: GroupId { number, account },
-                    index,
-                    number: seats.len() as u32,
-                    flows,
-                    start: Time(spec.start_ns + jitter),
-                    stop: spec.stop_ns.map_or(Time::NEVER, Time),
-                    dscp: spec.dscp,
-                };
-                let flow = spec.traffic.build(&place);
-                let (sends, receives) = flow.starts();
-                Deadlines::push(&mut near, sends.saturating_add(half));
-                Deadlines::push(&mut back, Time::NEVER);
-                Deadlines::push(&mut far, receives);
-                seats.push(Seat {
-                    flow,
-                    group: groups.len(),
-                    acks: Vec::new(),
-                    read: 0,
-                    held: Vec::new(),
-                    released: 0,
-                    first: NOBODY,
-                    last: NOBODY,
-                });
-            }
-            let is_link = |n: &&usize| **n < run.links.len();
-            let mut links = forward_nodes.iter().filter(is_link);
-            let first_link = *links.next().expect("a path has a link");
-            let first_and_last = (first_link, *links.next_back().unwrap_or(&first_link));
-            groups.push(Group::new(
-                spec,
-                first..seats.len(),
-                first_account..accounts.len(),
-                Path { delay: half, nodes: forward_nodes },
-                Path { delay: (Span(spec.rtt_ns) - half).max(least), nodes: back_nodes },
-                first_and_last,
-            ));
+            let (forward, back) = wiring.paths(spec)?;
+            let mut links = forward.iter().filter(|node| **node < run.links.len());
+            let first = *links.next().expect("a path has a link");
+            let first_and_last = (first, *links.next_back().unwrap_or(&first));
+            groups.push(Group::new(spec, Path::new(forward), Path::new(back), first_and_last));
         }
-        let mut nodes = wiring.links(&groups, &accounts);
+        let mut nodes = wiring.links();
         nodes.append(&mut wiring.others);
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =
@@ -196,63 +139,143 @@ impl<T: Tap> Simulation<T> {
             now: Time::ZERO,
             end: Time(run.duration_ns),
             warmup: Time(run.warmup_ns),
+            seed: run.seed,
             sample: Span(run.sample_ns),
             next_sample: Time(run.sample_ns),
+            show: Span(run.sample_ns),
+            next_show: Time(run.sample_ns),
+            shown_at: Time::ZERO,
             is_measuring: false,
             agenda: agenda(run)?.into(),
-            window: window(run, &groups),
-            longest_delay: groups.iter().map(|g| g.forward.delay).max().unwrap_or_default(),
+            window: Span::ZERO,
+            longest_delay: Span::ZERO,
             groups,
-            accounts,
+            accounts: Vec::new(),
             per_flow: run.per_flow,
-            acked_before: vec![0; seats.len()],
-            seats,
-            near,
-            back,
-            far,
+            founders: run.flows.iter().map(|f| f.count as usize).sum(),
+            seats: Vec::new(),
+            near: Deadlines::default(),
+            back: Deadlines::default(),
+            far: Deadlines::default(),
             network,
             out: Outbox::default(),
             series: Series::default(),
+            transfers: Vec::new(),
+            watch: Watch::default(),
+            members: Members::default(),
+            told: 0,
             delivered_packets: 0,
             taps: Taps::new(tap),
         };
-        for seat in &mut simulation.seats {
-            let group = &simulation.groups[seat.group];
-            let (forward, back) = (group.forward.delay, group.back.delay);
-            seat.flow.set_path(&PathState { forward, back });
-        }
+        simulation.measure_window();
         simulation.note_rates();
+        for (number, spec) in run.flows.iter().enumerate() {
+            if !run.per_flow {
+                simulation.add_account(number);
+            }
+            for index in 0..u64::from(spec.count) {
+                // A source of many connections does not open them together.
+                let jitter = match spec.traffic.is_spread() {
+                    true => 0,
+                    false => Rng::stream(run.seed, &spec.name, index).below(run.start_jitter_ns),
+                };
+                let stop = spec.stop_ns.map_or(Time::NEVER, Time);
+                simulation.add_flow(number, Time(spec.start_ns + jitter), stop);
+            }
+        }
         Ok(simulation)
     }
-}
 
-/// What happens to links, in the order of time.
-fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
-    let mut agenda = Vec::new();
-    for c in &run.at {
-        let link = run.link(&c.link)?;
-        let at = Time(c.time_ns);
-        if let Some(bps) = c.rate_bps {
-            agenda.push((at, Deed::Rate(link, Rate::from_bps(bps))));
+    /// What is counted together of a group.
+    fn add_account(&mut self, group: usize) {
+        let g = &mut self.groups[group];
+        g.accounts.push(self.accounts.len());
+        for i in 0..self.network.links().count() {
+            let (first, last) = g.first_and_last;
+            let crossing = match g.forward.nodes.contains(&i) {
+                true => Crossing {
+                    first: i == first,
+                    last: i == last,
+                    only: i == first && i == last,
+                    ..Crossing::default()
+                },
+                false => Crossing::default(),
+            };
+            self.network.link_mut(i).add_account(crossing);
         }
-        if let Some(q) = &c.qdisc {
-            agenda.push((at, Deed::Qdisc(link, q.clone())));
-        }
+        self.accounts.push(Account::new(group));
     }
-    agenda.sort_by_key(|(at, _)| *at);
-    Ok(agenda)
+
+    /// Adds a flow to a group.
+    pub(super) fn add_flow(&mut self, group: usize, start: Time, stop: Time) {
+        if self.per_flow {
+            self.add_account(group);
+        }
+        let seat = self.seats.len();
+        let (number, stride) = match seat.checked_sub(self.founders) {
+            None => (seat as u32, self.founders as u32),
+            Some(later) => (LATER | later as u32, LATER_STRIDE),
+        };
+        let g = &mut self.groups[group];
+        let account = *g.accounts.last().expect("it was made before");
+        let place = Place {
+            seed: self.seed,
+            name: &g.name,
+            group: GroupId { number: group as u16, account: account as u16 },
+            index: g.begun,
+            number,
+            stride,
+            start,
+            stop,
+            dscp: g.dscp,
+        };
+        let mut flow = g.traffic.build(&place);
+        flow.set_path(&PathState { forward: g.forward.delay, back: g.back.delay });
+        let (sends, receives) = flow.starts();
+        self.near.push(sends.saturating_add(g.forward.delay));
+        self.back.push(Time::NEVER);
+        self.far.push(receives);
+        g.begun += 1;
+        g.active.push(seat);
+        self.accounts[account].seats.push(seat);
+        self.seats.push(Seat {
+            flow,
+            group,
+            account,
+            member: g.begun as u32,
+            acked_before: 0,
+            acked_shown: 0,
+            acks: Vec::new(),
+            read: 0,
+            held: Vec::new(),
+            released: 0,
+            first: NOBODY,
+            last: NOBODY,
+        });
+    }
+
+    /// How long no element depends on what another one does: what a sending end hears was sent to the
+    /// receiving end a round trip ago; where links are on the way back, these hear of what it sent on the
+    /// way there, and it hears of what left them, half as long ago.
+    pub(super) fn measure_window(&mut self) {
+        let answered = self.groups.iter().filter(|g| g.traffic.is_answered());
+        let depends = answered.map(|g| match g.back.nodes.is_empty() {
+            true => g.forward.delay + g.back.delay,
+            false => g.forward.delay.min(g.back.delay),
+        });
+        let rate: u64 = self.network.links().map(|link| link.bucket().rate().bps()).sum();
+        let longest = Rate::from_bps(rate).time_for(u64::from(MTU_FRAME) * PACKETS_PER_WINDOW);
+        let window = depends.min().unwrap_or(longest).min(longest).min(LONGEST_WINDOW);
+        self.window = window.max(Span(1));
+        let delays = self.groups.iter().map(|g| g.forward.delay);
+        self.longest_delay = delays.max().unwrap_or_default();
+    }
 }
 
-/// How long no element depends on what another one does: what a sending end hears was sent to the
-/// receiving end a round trip ago; where links are on the way back, these hear of what it sent on the way
-/// there, and it hears of what left them, half as long ago.
-fn window(run: &Run, groups: &[Group]) -> Span {
-    let answered = run.flows.iter().zip(groups).filter(|(spec, _)| spec.traffic.is_answered());
-    let depends = answered.map(|(_, g)| match g.back.nodes.is_empty() {
-        true => g.forward.delay + g.back.delay,
-        false => g.forward.delay.min(g.back.delay),
-    });
-    let rate: u64 = run.links.iter().map(|l| l.rate_bps).sum();
-    let longest = Rate::from_bps(rate).time_for(u64::from(MTU_FRAME) * PACKETS_PER_WINDOW);
-    depends.min().unwrap_or(longest).min(longest).min(LONGEST_WINDOW).max(Span(1))
+/// The seat of a flow or connection, from its number.
+pub(super) fn seat_of(flow: u32, founders: usize) -> usize {
+    match flow & LATER {
+        0 => flow as usize % founders,
+        _ => founders + (flow % LATER_STRIDE) as usize,
+    }
 }

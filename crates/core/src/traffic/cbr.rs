@@ -55,22 +55,25 @@ impl Traffic for Spec {
     fn is_answered(&self) -> bool {
         false
     }
+    fn has_rate(&self) -> bool {
+        true
+    }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let mut packet =
             Packet::new(place.number, place.group, Flags::UDP, self.packet_bytes, self.ecn);
         packet.payload = self.packet_bytes.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER);
         packet.dscp = place.dscp;
-        let bits = u64::from(self.packet_bytes) * u64::from(self.batch) * 8_000_000_000;
-        let source = Source {
+        let mut source = Source {
             packet,
             batch: self.batch,
-            interval: Span(bits / self.rate_bps),
+            interval: Span::ZERO,
             rate_bps: self.rate_bps,
-            odd: bits % self.rate_bps,
+            odd: 0,
             next: place.start,
             remainder: 0,
             stop: place.stop,
         };
+        source.set_rate(self.rate_bps);
         Box::new(Cbr { source, sink: Sink::default() })
     }
 }
@@ -93,6 +96,22 @@ struct Source {
     /// Remainder of the divisions so far: the rate is exact in the long run.
     remainder: u64,
     stop: Time,
+}
+
+impl Source {
+    fn set_rate(&mut self, bps: u64) {
+        let bits = u64::from(self.packet.frame_len) * u64::from(self.batch) * 8_000_000_000;
+        (self.interval, self.odd) = (Span(bits / bps), bits % bps);
+        (self.rate_bps, self.remainder) = (bps, 0);
+    }
+    /// What is left of the wait for the next batch lasts as much longer or shorter as that of a whole one.
+    fn change_rate(&mut self, now: Time, bps: u64) {
+        if self.next > now && self.next < Time::NEVER {
+            let left = u128::from(self.next.since(now).0) * u128::from(self.rate_bps);
+            self.next = now + Span((left / u128::from(bps)) as u64);
+        }
+        self.set_rate(bps);
+    }
 }
 
 #[derive(Default)]
@@ -147,6 +166,12 @@ impl Flow for Cbr {
     }
     fn starts(&self) -> (Time, Time) {
         (self.source.next, Time::NEVER)
+    }
+    fn stop(&mut self, now: Time) {
+        self.source.stop = now;
+    }
+    fn set_rate(&mut self, now: Time, bps: u64) {
+        self.source.change_rate(now, bps);
     }
     fn totals(&self) -> Totals {
         Totals { acked_bytes: self.sink.received_bytes, retransmitted: 0 }

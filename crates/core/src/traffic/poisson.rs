@@ -27,6 +27,10 @@ impl Poisson {
     pub fn next(&self) -> Time {
         self.next
     }
+    /// There is none any more.
+    pub fn stop(&mut self) {
+        (self.next, self.stop) = (Time::NEVER, Time::ZERO);
+    }
     /// An event has happened.
     pub fn advance(&mut self, now: Time) {
         let wait = -math::ln(1.0 - self.rng.unit()) * self.mean.0 as f64;

@@ -134,7 +134,7 @@ impl Traffic for Spec {
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, false);
         sender.start_at(place.start);
-        Box::new(Tcp { sender, receiver, path: PathState::default() })
+        Box::new(Tcp { sender, receiver, path: PathState::default(), is_told: false })
     }
 }
 
@@ -143,6 +143,8 @@ struct Tcp {
     sender: Sender,
     receiver: Receiver,
     path: PathState,
+    /// Its transfer was handed over.
+    is_told: bool,
 }
 
 impl Flow for Tcp {
@@ -158,6 +160,9 @@ impl Flow for Tcp {
     fn set_path(&mut self, path: &PathState) {
         self.path = *path;
     }
+    fn stop(&mut self, now: Time) {
+        self.sender.stop_at(now);
+    }
     fn totals(&self) -> Totals {
         totals(&self.sender)
     }
@@ -167,8 +172,12 @@ impl Flow for Tcp {
     fn ecn_mode(&self) -> Option<&'static str> {
         Some(mode(&self.sender, &self.receiver))
     }
-    fn transfers(&mut self, into: &mut Vec<Transfer>) {
-        into.extend(transfer(&self.sender, &self.receiver, &self.path));
+    fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
+        if !self.is_told {
+            let done = transfer(&self.sender, &self.receiver, &self.path);
+            self.is_told = done.is_some();
+            into.extend(done);
+        }
     }
     fn unfinished(&self, _since: Time) -> u64 {
         u64::from(self.sender.bytes().is_some() && self.receiver.completed_at.is_none())

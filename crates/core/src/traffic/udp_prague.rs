@@ -243,6 +243,10 @@ impl Flow for UdpPrague {
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline, Time::NEVER)
     }
+    fn stop(&mut self, now: Time) {
+        self.sender.stop = now;
+        self.sender.deadline = self.sender.deadline.min(now);
+    }
     fn totals(&self) -> Totals {
         Totals { acked_bytes: self.receiver.received_bytes, retransmitted: 0 }
     }

@@ -177,6 +177,12 @@ impl Frames {
         let control = self.control.take();
         self.movements = control.map(|(mean, rng)| Poisson::new(mean, rng, now, self.stop));
     }
+    /// No frame and no movement from now on.
+    fn stop(&mut self, now: Time) {
+        (self.stop, self.next_frame) = (now, Time::NEVER);
+        self.movements = None;
+        self.control = None;
+    }
     fn next_movement(&self) -> Time {
         self.movements.as_ref().map_or(Time::NEVER, Poisson::next)
     }
@@ -377,6 +383,10 @@ impl Flow for Video {
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline(), Time::NEVER)
     }
+    fn stop(&mut self, now: Time) {
+        self.sender.stop_at(now);
+        self.frames.stop(now);
+    }
     fn totals(&self) -> Totals {
         tcp::totals(&self.sender)
     }
@@ -386,7 +396,7 @@ impl Flow for Video {
     fn ecn_mode(&self) -> Option<&'static str> {
         Some(tcp::mode(&self.sender, &self.receiver))
     }
-    fn transfers(&mut self, into: &mut Vec<Transfer>) {
+    fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
         into.append(&mut self.frames.done);
     }
     fn unfinished(&self, since: Time) -> u64 {

@@ -96,7 +96,7 @@ impl Traffic for Spec {
             seed: place.seed,
             group: place.group,
             number: place.number,
-            flows: place.flows,
+            stride: place.stride,
             dscp: place.dscp,
             path: PathState::default(),
             requests: Poisson::new(Span(self.interval_ns), requests, place.start, place.stop),
@@ -125,7 +125,7 @@ struct Web {
     seed: u64,
     group: GroupId,
     number: FlowId,
-    flows: u32,
+    stride: u32,
     dscp: u8,
     path: PathState,
     requests: Poisson,
@@ -149,12 +149,14 @@ struct Connection {
     /// When the client hears of its end: its forward delay after the server has closed it.
     closes: Time,
     is_open: bool,
+    /// Its transfer was handed over.
+    is_told: bool,
 }
 
 impl Web {
     /// The place of a packet's connection.
     fn place(&self, pkt: &Packet) -> Option<usize> {
-        let connection = (pkt.flow / self.flows) as usize - 1;
+        let connection = ((pkt.flow - self.number) / self.stride) as usize - 1;
         let place = *self.places.get(connection)?;
         (place != NOWHERE).then_some(place as usize)
     }
@@ -163,14 +165,14 @@ impl Web {
     fn open(&mut self, now: Time, out: &mut Outbox) {
         self.requests.advance(now);
         let bytes = self.sizes.quantile(self.rng.unit());
-        let number = (self.places.len() as u32 + 1) * self.flows + self.number;
+        let number = (self.places.len() as u32 + 1) * self.stride + self.number;
         let place = Place {
             seed: self.seed,
             name: "",
             group: self.group,
             index: 0,
             number,
-            flows: self.flows,
+            stride: self.stride,
             start: now,
             stop: Time::NEVER,
             dscp: self.dscp,
@@ -179,7 +181,8 @@ impl Web {
         server.listen(now);
         out.set_clock(now);
         client.connect(now, out);
-        let connection = Connection { server, client, closes: Time::NEVER, is_open: true };
+        let connection =
+            Connection { server, client, closes: Time::NEVER, is_open: true, is_told: false };
         match self.free.pop() {
             Some(free) => {
                 self.connections[free as usize] = connection;
@@ -200,7 +203,10 @@ impl Web {
     fn close(&mut self, place: usize, now: Time) {
         let c = &mut self.connections[place];
         c.closes = now + self.path.forward;
-        self.transfers.extend(tcp::transfer(&c.server, &c.client, &self.path));
+        if !c.is_told {
+            self.transfers.extend(tcp::transfer(&c.server, &c.client, &self.path));
+            c.is_told = true;
+        }
         self.closed += tcp::totals(&c.server);
         self.closed_mode = common_mode(self.closed_mode, tcp::mode(&c.server, &c.client));
     }
@@ -211,7 +217,7 @@ impl Web {
         let next = catch_up(&mut c.client, until.min(c.closes), out);
         if c.closes < until {
             c.is_open = false;
-            let number = c.server.flow() / self.flows - 1;
+            let number = (c.server.flow() - self.number) / self.stride - 1;
             self.places[number as usize] = NOWHERE;
             self.free.push(place as u32);
             return Time::NEVER;
@@ -276,6 +282,9 @@ impl Flow for Web {
     fn set_path(&mut self, path: &PathState) {
         self.path = *path;
     }
+    fn stop(&mut self, _now: Time) {
+        self.requests.stop();
+    }
     fn totals(&self) -> Totals {
         let mut all = self.closed;
         self.open_connections().for_each(|c| all += tcp::totals(&c.server));
@@ -294,10 +303,13 @@ impl Flow for Web {
         }
         mode
     }
-    fn transfers(&mut self, into: &mut Vec<Transfer>) {
+    fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
         into.append(&mut self.transfers);
-        let open = self.open_connections();
-        into.extend(open.filter_map(|c| tcp::transfer(&c.server, &c.client, &self.path)));
+        for c in self.connections.iter_mut().filter(|c| c.is_open && !c.is_told) {
+            let done = tcp::transfer(&c.server, &c.client, &self.path);
+            c.is_told = done.is_some();
+            into.extend(done);
+        }
     }
     fn unfinished(&self, since: Time) -> u64 {
         let open = self.open_connections().filter(|c| c.server.started_at >= since);

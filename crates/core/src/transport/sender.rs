@@ -329,6 +329,11 @@ impl Sender {
         self.send_syn(now, out);
     }
 
+    /// Nothing new is sent from this time on.
+    pub fn stop_at(&mut self, at: Time) {
+        self.stop_at = self.stop_at.min(at);
+    }
+
     fn stop(&mut self) {
         self.stop_at = Time::NEVER;
         self.bytes_left = 0;

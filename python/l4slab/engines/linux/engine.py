@@ -159,6 +159,8 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
     queues = [(link["name"], link["qdisc"]) for link in run["links"]]
+    if any("flow" in change for change in run["at"]):
+        raise LackingError("the linux engine has no changes of flows while it runs")
     queues += [(change["link"], change["qdisc"]) for change in run["at"] if change["qdisc"] is not None]
     for name, qdisc in queues:
         words = str(qdisc).split()

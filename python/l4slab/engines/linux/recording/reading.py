@@ -25,7 +25,7 @@ def read(lab: Lab, folder: Path) -> Observed:
         outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used else []
         if used and len(outputs) != len(ticks):
             raise CheckError(f"tc gave {len(outputs)} of {len(ticks)} samples of link {spec['name']}")
-        changes = [change for change in run["at"] if change["link"] == spec["name"]]
+        changes = [change for change in run["at"] if change.get("link") == spec["name"]]
         tc = list(zip(ticks, outputs, strict=False))
         links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"]))
     events = [line.split("\t") for line in _lines(folder / "events.tsv")]

@@ -1,0 +1,122 @@
+//! What changes while it runs: at times that the run's description tells, or when somebody says so.
+
+use super::Simulation;
+use crate::aqm::registry::QdiscConfig;
+use crate::element::PathState;
+use crate::error::ScenarioError;
+use crate::net::tap::Tap;
+use crate::scenario::{Change, Run};
+use crate::time::{Span, Time};
+use crate::units::Rate;
+
+/// Something that happens to a link or to a flow group.
+pub(super) enum Deed {
+    Rate(usize, Rate),
+    Qdisc(usize, QdiscConfig),
+    Rtt(usize, Span),
+    Count(usize, u32),
+    FlowRate(usize, u64),
+}
+
+/// What a change consists of, in the order in which it is done.
+fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
+    run.check_change(change)?;
+    let mut deeds = Vec::new();
+    if let Some(link) = &change.link {
+        let link = run.link(link)?;
+        deeds.extend(change.rate_bps.map(|bps| Deed::Rate(link, Rate::from_bps(bps))));
+        deeds.extend(change.qdisc.clone().map(|qdisc| Deed::Qdisc(link, qdisc)));
+    }
+    if let Some(flow) = &change.flow {
+        let group = run.group(flow)?;
+        deeds.extend(change.rtt_ns.map(|rtt| Deed::Rtt(group, Span(rtt))));
+        deeds.extend(change.rate_bps.map(|bps| Deed::FlowRate(group, bps)));
+        deeds.extend(change.count.map(|count| Deed::Count(group, count)));
+    }
+    Ok(deeds)
+}
+
+/// What is planned, in the order of time.
+pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
+    let mut agenda = Vec::new();
+    for change in &run.at {
+        let at = Time(change.time_ns);
+        agenda.extend(deeds(run, change)?.into_iter().map(|deed| (at, deed)));
+    }
+    agenda.sort_by_key(|(at, _)| *at);
+    Ok(agenda)
+}
+
+impl<T: Tap> Simulation<T> {
+    /// Changes something of `run`, whose simulation this is, at the time that has been reached. Returns
+    /// that time: the same change planned for it gives the same bits.
+    ///
+    /// # Errors
+    /// One sentence that names the part and the fix.
+    pub fn change(&mut self, run: &Run, change: &Change) -> Result<Time, ScenarioError> {
+        for deed in deeds(run, change)? {
+            self.perform(deed);
+        }
+        Ok(self.now)
+    }
+
+    pub(super) fn perform(&mut self, deed: Deed) {
+        match deed {
+            Deed::Rate(link, rate) => {
+                self.network.link_mut(link).set_rate(self.now, rate);
+                self.note_rates();
+                self.measure_window();
+            }
+            Deed::Qdisc(link, qdisc) => {
+                self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
+            }
+            Deed::Rtt(group, rtt) => self.set_rtt(group, rtt),
+            Deed::Count(group, count) => self.set_count(group, count as usize),
+            Deed::FlowRate(group, bps) => {
+                for i in self.groups[group].active.clone() {
+                    self.seats[i].flow.set_rate(self.now, bps);
+                    self.wake(i);
+                }
+                self.groups[group].rate_bps = Some(bps);
+            }
+        }
+    }
+
+    /// The sending end of a flow may have something to do now.
+    fn wake(&mut self, i: usize) {
+        let delay = self.groups[self.seats[i].group].forward.delay;
+        self.near.advance(i, self.now + delay);
+    }
+
+    fn set_rtt(&mut self, group: usize, rtt: Span) {
+        // What is over is compared with the path that it had.
+        self.collect_transfers();
+        let g = &mut self.groups[group];
+        for path in [&mut g.forward, &mut g.back] {
+            path.not_before = path.not_before.max(self.now + path.delay);
+        }
+        g.set_rtt(rtt);
+        let path = PathState { forward: g.forward.delay, back: g.back.delay };
+        for i in g.accounts.iter().flat_map(|account| &self.accounts[*account].seats) {
+            self.seats[*i].flow.set_path(&path);
+            // When it has to run is known in terms of the delay that was.
+            self.near.set(*i, self.now + path.forward);
+        }
+        self.measure_window();
+    }
+
+    fn set_count(&mut self, group: usize, count: usize) {
+        while self.groups[group].active.len() > count {
+            let i = self.groups[group].active.pop().expect("more than none");
+            self.seats[i].flow.stop(self.now);
+            self.wake(i);
+        }
+        while self.groups[group].active.len() < count {
+            self.add_flow(group, self.now, Time::NEVER);
+            let seat = self.seats.last_mut().expect("just added");
+            if let Some(bps) = self.groups[group].rate_bps {
+                seat.flow.set_rate(self.now, bps);
+            }
+        }
+    }
+}

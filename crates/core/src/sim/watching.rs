@@ -1,0 +1,172 @@
+//! What is shown of a run while it goes on. None of it changes what happens in the run.
+
+use serde::{Deserialize, Serialize};
+
+use super::recording::Histogram;
+use super::{Recording, Simulation, closing};
+use crate::net::link::Link;
+use crate::net::tap::Tap;
+use crate::probe::{Series, Transfer};
+use crate::time::{Span, Time};
+
+/// Rows of the series are not closer than this.
+const SHORTEST_SAMPLE: Span = Span::from_micros(10);
+
+/// What somebody wants to see.
+#[derive(Copy, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Watch {
+    /// Time between rows of the series; without it, that of the run.
+    pub sample_ns: Option<u64>,
+    /// Each flow apart.
+    pub members: bool,
+    pub histograms: bool,
+    /// Each packet at each link.
+    pub packets: bool,
+}
+
+/// What has happened since this was last asked.
+#[derive(Clone, Debug, Default)]
+pub struct Drained {
+    pub flow_names: Vec<String>,
+    pub link_names: Vec<String>,
+    pub series: Series,
+    pub members: Members,
+    pub transfers: Vec<Transfer>,
+    /// Since measuring began.
+    pub histograms: Vec<Histogram>,
+    pub packets: PacketEvents,
+}
+
+/// A row per flow and sample; `member` is its number in the group, from 1.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Members {
+    pub time_s: Vec<f64>,
+    pub flow: Vec<String>,
+    pub member: Vec<u32>,
+    pub goodput_mbps: Vec<f64>,
+    /// Of a flow that sends and answers congestion.
+    pub cwnd_packets: Vec<Option<f64>>,
+    pub srtt_ms: Vec<Option<f64>>,
+}
+
+/// A row per event, in the order of time for each link.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PacketEvents {
+    pub link: Vec<String>,
+    pub time_ns: Vec<u64>,
+    /// 0: it arrives, 1: it leaves, 2: it is dropped.
+    pub what: Vec<u8>,
+    pub id: Vec<u64>,
+    pub flow: Vec<String>,
+    pub member: Vec<u32>,
+    /// The two bits of the field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    pub ecn: Vec<u8>,
+    pub bytes: Vec<u16>,
+    /// By link: packets in its queue whose arrival is not among the events.
+    pub unknown: Vec<u64>,
+    /// There were too many: the events end early, and what waits now is unknown.
+    pub cut: bool,
+}
+
+impl<T: Tap> Simulation<T> {
+    /// What is shown from now on.
+    pub fn watch(&mut self, watch: Watch) {
+        self.show = watch.sample_ns.map_or(self.sample, Span).max(SHORTEST_SAMPLE);
+        self.next_show = Time((self.now.0 / self.show.0 + 1) * self.show.0);
+        for i in 0..self.network.links().count() {
+            self.network.link_mut(i).set_watched(watch.packets);
+        }
+        self.watch = watch;
+    }
+
+    /// What has been recorded, as if the run were over now.
+    pub fn report(&mut self, now: Time) -> Recording {
+        let series = std::mem::take(&mut self.series);
+        let recording = closing::recording(self, now);
+        self.series = series;
+        recording
+    }
+
+    /// Hands over what is to be shown.
+    pub fn drain(&mut self) -> Drained {
+        self.collect_transfers();
+        let told = std::mem::replace(&mut self.told, self.transfers.len());
+        let transfers = self.transfers[told..].iter().map(|(_, t)| t.clone()).collect();
+        Drained {
+            flow_names: self.groups.iter().map(|g| g.name.clone()).collect(),
+            link_names: self.network.links().map(|l| l.name.clone()).collect(),
+            series: std::mem::take(&mut self.series),
+            members: std::mem::take(&mut self.members),
+            transfers,
+            histograms: if self.watch.histograms { self.sojourns() } else { Vec::new() },
+            packets: self.packets(),
+        }
+    }
+
+    /// A row of each flow.
+    pub(super) fn show_members(&mut self, span: f64) {
+        let t = self.now.as_secs_f64();
+        for (i, seat) in self.seats.iter_mut().enumerate() {
+            let acked = seat.flow.totals().acked_bytes;
+            let newly = acked - std::mem::replace(&mut seat.acked_shown, acked);
+            let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);
+            seat.flow.senders(&mut |sender| {
+                n += 1;
+                cwnd += u64::from(sender.cwnd);
+                srtt += sender.srtt;
+            });
+            let g = &self.groups[seat.group];
+            if !g.active.contains(&i) && newly == 0 {
+                continue;
+            }
+            let mean = |sum: f64| (n > 0).then(|| sum / f64::from(n));
+            self.members.time_s.push(t);
+            self.members.flow.push(g.name.clone());
+            self.members.member.push(seat.member);
+            self.members.goodput_mbps.push(newly as f64 * 8e-6 / span);
+            self.members.cwnd_packets.push(mean(cwnd as f64));
+            self.members.srtt_ms.push(mean(srtt.as_millis_f64()));
+        }
+    }
+
+    /// Times in the queues.
+    fn sojourns(&self) -> Vec<Histogram> {
+        let of_link = |(i, link): (usize, &Link)| {
+            let histogram = move |queue: crate::net::link::QueueReport| Histogram {
+                quantity: "sojourn_ms",
+                flow: None,
+                link: Some(i),
+                queue: Some(queue.name),
+                bins: queue.sojourn.bins(),
+            };
+            link.report(self.now).into_iter().map(histogram).collect::<Vec<_>>()
+        };
+        self.network.links().enumerate().flat_map(of_link).collect()
+    }
+
+    fn packets(&mut self) -> PacketEvents {
+        let mut all = PacketEvents::default();
+        if !self.watch.packets {
+            return all;
+        }
+        for i in 0..self.network.links().count() {
+            let link = self.network.link_mut(i);
+            let seen = link.take_seen();
+            let name = link.name.clone();
+            all.unknown.push(seen.unknown);
+            all.cut |= seen.is_cut;
+            for e in seen.events {
+                all.link.push(name.clone());
+                all.time_ns.push(e.at.0);
+                all.what.push(e.what as u8);
+                all.id.push(e.id);
+                all.flow.push(self.groups[usize::from(e.group.number)].name.clone());
+                all.member.push(self.seats[super::seat_of(e.flow, self.founders)].member);
+                all.ecn.push(e.ecn);
+                all.bytes.push(e.bytes);
+            }
+        }
+        all
+    }
+}
