@@ -1,5 +1,5 @@
-/** The page. */
-import { availableEngines } from "./engine";
+import { App } from "./app";
+import "./style.css";
 
-const app = document.querySelector<HTMLElement>("#app");
-if (app) app.textContent = JSON.stringify(availableEngines());
+const root = document.querySelector<HTMLElement>("#app");
+if (root) new App(root).begin();

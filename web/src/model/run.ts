@@ -32,3 +32,31 @@ export function changed(run: Run, change: Change): Run {
     flows: run.flows.map((flow) => (flow.name === target ? ({ ...flow, ...values } as FlowSpec) : flow)),
   };
 }
+
+/**
+ * The run with what was changed by hand made from the start. Of what was scheduled, a change that had been due goes where
+ * the same was changed after it.
+ */
+export function folded(run: Run, made: readonly TimedChange[]): Run {
+  const undone = (one: TimedChange) => made.filter((by) => targetOf(by) === targetOf(one) && by.time_ns >= one.time_ns);
+  const at = run.at.flatMap((one) => {
+    const left = undone(one).reduce<Record<string, unknown>>((rest, by) => without(rest, by), { ...one });
+    return Object.keys(left).length > 2 ? [left as unknown as TimedChange] : [];
+  });
+  return made.reduce(changed, { ...run, at });
+}
+
+function without(settings: Record<string, unknown>, by: TimedChange): Record<string, unknown> {
+  const names = ["time_ns", "link", "flow"];
+  return Object.fromEntries(Object.entries(settings).filter(([key]) => names.includes(key) || !(key in by)));
+}
+
+/** What a change is of. */
+export function targetOf(change: Change): string {
+  return "link" in change ? `link.${change.link}` : `flow.${change.flow}`;
+}
+
+/** The run as it went: what was scheduled, and what was changed by hand. */
+export function withMade(run: Run, made: readonly TimedChange[]): Run {
+  return { ...run, at: [...run.at, ...made].sort((a, b) => a.time_ns - b.time_ns) };
+}

@@ -1,0 +1,349 @@
+/** The page: what is set up, the engine that runs it, and the address that holds it. */
+import { Changes } from "./changes";
+import { createClock } from "./clock/clock";
+import { h } from "./controls/dom";
+import { type Camp, offered, type Wanted, withStandby } from "./controls/groups";
+import { Left } from "./controls/left";
+import { Problems } from "./controls/problems";
+import { top } from "./controls/top";
+import { type Mode, speedOf, transport } from "./controls/transport";
+import { serverFacts } from "./engine/server";
+import { Engines } from "./engines";
+import { type Address, readAddress, writeAddress } from "./model/address";
+import { open, PRESETS, type Preset } from "./model/presets";
+import { changed, folded, setAt, withMade } from "./model/run";
+import { endedAt, notYet, toToml } from "./model/toml";
+import type { Change, Clock, FlowSpec, LinkSpec, Run, Status, TimedChange, View, ViewOptions } from "./types";
+import { createView } from "./view/view";
+
+const FIRST = PRESETS[0] as Preset;
+const HOLD_MS = 250;
+
+export class App {
+  /** What the run began with, and what was changed by hand since. */
+  private base: Run;
+  private made: TimedChange[] = [];
+  /** Groups that the engine has, and that nobody has added yet. */
+  private silent = new Map<string, FlowSpec>();
+  private preset: Preset | null = null;
+  private speed = 1;
+  private mode: Mode = "live";
+  private written = "";
+  private due = 0;
+  private holding: ReturnType<typeof setTimeout> | undefined;
+
+  private readonly problems = new Problems();
+  private readonly engines = new Engines(() => this.show());
+  private readonly left: Left;
+  private readonly top: ReturnType<typeof top>;
+  private readonly transport: ReturnType<typeof transport>;
+  private readonly view: View;
+  private readonly clock: Clock;
+  private readonly changes = new Changes(
+    (change) => this.send(change),
+    (change) => this.tookEffect(change),
+    (error) => this.refused(error),
+  );
+
+  constructor(root: HTMLElement) {
+    this.base = open(FIRST).run as Run;
+    this.left = new Left({
+      change: (change) => this.change(change),
+      anew: (edit) => this.anew(edit),
+      add: (wanted, camp) => this.add(wanted, camp),
+      check: (link) => this.check(link),
+      vocabulary: () => this.engines.vocabulary,
+    });
+    this.top = top(this.engines.available, {
+      preset: (id) => this.choose(id),
+      engine: (name) => {
+        this.problems.say(
+          "engine",
+          [this.engines.choose(name)].filter((one) => one !== null),
+        );
+        this.restart();
+      },
+      save: () => this.save(),
+      copyLink: () => void this.copyLink(),
+    });
+    this.transport = transport({
+      play: (on) => (on ? this.clock.resume() : this.clock.pause()),
+      step: (by) => this.clock.step(by),
+      restart: () => this.restart(),
+      speed: (factor) => this.setSpeed(factor),
+      mode: (mode) => this.setMode(mode),
+    });
+    const drawn = h("div", { id: "view" });
+    this.view = createView(drawn, { chosen: () => this.hold() });
+    this.clock = createClock(() => this.engines.open(), this.view);
+    this.clock.onStatus((status) => this.status(status));
+    root.replaceChildren(
+      this.top.root,
+      this.transport.root,
+      this.problems.root,
+      h("div", { className: "columns" }, this.left.root, drawn),
+    );
+    window.addEventListener("popstate", () => this.follow());
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** Begins with what the address, the server or nobody asks for. */
+  begin(): void {
+    const address = readAddress(location.hash);
+    this.load({ ...address, run: address.run ?? serverFacts().run ?? (open(FIRST).run as Run) });
+  }
+
+  /** What is set now, as if it had been so from the start. */
+  private get set(): Run {
+    return folded(this.base, this.made);
+  }
+
+  private load(address: Address): void {
+    const problems = [...address.problems];
+    if (address.run) this.base = address.run;
+    this.made = [];
+    this.preset = PRESETS.find((one) => isSame(this.base, open(one).run as Run)) ?? null;
+    for (const [key, value] of address.view) {
+      const wrong = this.setting(key, value);
+      if (wrong) problems.push(wrong);
+    }
+    this.problems.say("address", problems);
+    this.restart();
+  }
+
+  /** One of the page's own settings from the address; gives what is wrong with it. */
+  private setting(key: string, value: string): string | null {
+    const choices: Record<string, readonly string[]> = { mode: ["live", "instant"], ...VIEW };
+    if (key === "engine") return this.engines.choose(value);
+    if (key === "speed") {
+      try {
+        this.setSpeed(speedOf(value));
+        return null;
+      } catch (error) {
+        return `view.speed = "${value}" ${(error as Error).message}`;
+      }
+    }
+    const valid = choices[key];
+    if (!valid)
+      return `view.${key} = "${value}" is not a key here; valid are ${["engine", "speed", ...Object.keys(choices)].join(", ")}`;
+    if (!valid.includes(value)) return `view.${key} = "${value}" is none of ${valid.join(", ")}; write one of them`;
+    if (key === "mode") this.takeMode(value as Mode);
+    else this.view.choose({ [key]: key === "window_s" ? Number(value) : value } as Partial<ViewOptions>);
+    return null;
+  }
+
+  private restart(): void {
+    this.base = this.set;
+    this.made = [];
+    this.changes.clear();
+    const run = this.started();
+    this.silent = new Map(run.flows.slice(this.base.flows.length).map((flow) => [flow.name, flow]));
+    this.show();
+    // What fails is in the clock's status.
+    this.clock.start(run).catch(() => {});
+  }
+
+  /** With silent groups where they can begin to send while it runs. */
+  private started(): Run {
+    return this.mode === "live" && this.engines.name !== "linux" ? withStandby(this.set) : this.set;
+  }
+
+  private anew(edit: (run: Run) => Run): void {
+    this.base = edit(this.set);
+    this.made = [];
+    this.restart();
+  }
+
+  private change(change: Change): void {
+    if (this.mode === "live") {
+      this.changes.put(change);
+      return;
+    }
+    this.base = changed(this.base, change);
+    this.show();
+    this.clock.change(this.base, change).then(
+      () => this.problems.say("change", []),
+      (error) => this.refused(error),
+    );
+  }
+
+  private send(change: Change): Promise<number | null> {
+    return this.clock.change(changed(this.started(), change), change);
+  }
+
+  private tookEffect(change: TimedChange): void {
+    this.made.push(change);
+    this.problems.say("change", []);
+    this.show();
+  }
+
+  private refused(error: unknown): void {
+    this.problems.say("change", [error instanceof Error ? error.message : String(error)]);
+    this.show();
+  }
+
+  private add(wanted: Wanted, camp: Camp): void {
+    const group = offered(this.set, wanted, camp);
+    const silent = this.silent.get(group.name);
+    if (!silent) {
+      this.anew((run) => ({ ...run, flows: [...run.flows, group] }));
+      return;
+    }
+    this.base = { ...this.base, flows: [...this.base.flows, silent] };
+    this.change({ flow: group.name, count: 1 });
+  }
+
+  /** Why the engine refuses a link. */
+  private async check(link: LinkSpec): Promise<string | null> {
+    const links = this.set.links.map((one) => (one.name === link.name ? link : one));
+    try {
+      const engine = await this.engines.open();
+      await engine.ask({ do: "check", run: { ...this.set, links } });
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  private choose(id: string): void {
+    const preset = PRESETS.find((one) => one.id === id);
+    if (!preset) return;
+    // Back leads to what was there before.
+    this.holdNow();
+    history.pushState(null, "", location.href);
+    this.setSpeed(1);
+    this.load(open(preset));
+  }
+
+  private setSpeed(factor: number): void {
+    this.speed = factor;
+    this.clock.setSpeed(factor);
+    this.transport.set(this.speed, this.mode);
+    this.hold();
+  }
+
+  private setMode(mode: Mode): void {
+    if (mode === this.mode) return;
+    this.takeMode(mode);
+    this.restart();
+  }
+
+  private takeMode(mode: Mode): void {
+    this.base = this.set;
+    this.made = [];
+    this.mode = mode;
+    this.clock.setMode(mode);
+  }
+
+  private status(status: Status): void {
+    this.transport.status(status);
+    this.problems.say("clock", status.state === "stopped" && status.says !== null ? [status.says] : []);
+    const due = this.base.at.filter((change) => change.time_ns <= status.now_ns).length;
+    if (due !== this.due) this.show();
+    this.due = due;
+  }
+
+  /** Shows what is set, and holds it in the address. */
+  private show(): void {
+    const now = this.mode === "live" ? setAt(withMade(this.base, this.made), this.clock.nowNs) : this.set;
+    this.left.set(now, this.set);
+    this.top.set(this.preset, this.isChanged(), this.engines.name);
+    this.transport.set(this.speed, this.mode);
+    this.hold();
+  }
+
+  private isChanged(): boolean {
+    return this.preset !== null && !isSame(this.set, open(this.preset).run as Run);
+  }
+
+  /** Browsers refuse an address that changes too often. */
+  private hold(): void {
+    this.holding ??= setTimeout(() => this.holdNow(), HOLD_MS);
+  }
+
+  private holdNow(): void {
+    clearTimeout(this.holding);
+    this.holding = undefined;
+    const options = this.view.options;
+    const chosen = Object.keys(VIEW).map((key) => [key, String(options[key as keyof ViewOptions])] as const);
+    const view = new Map<string, string>([
+      ["speed", `${this.speed}`],
+      ["mode", this.mode],
+      ["engine", this.engines.name],
+      ...chosen,
+    ]);
+    for (const [key, value] of view) if (USUAL.get(key) === value) view.delete(key);
+    const hash = writeAddress(this.set, view);
+    if (hash === this.written) return;
+    this.written = hash;
+    history.replaceState(null, "", `#${hash}`);
+  }
+
+  /** Back, forward, or an address that was pasted. */
+  private follow(): void {
+    if (location.hash.slice(1) === this.written) return;
+    const address = readAddress(location.hash);
+    this.load({ ...address, run: address.run ?? (open(FIRST).run as Run) });
+  }
+
+  private save(): void {
+    const now_ns = Math.round(this.clock.nowNs);
+    const run = this.mode === "live" ? withMade(this.base, this.made) : { ...this.set, warmup_ns: 0 };
+    const wrong = notYet(run, now_ns);
+    if (wrong) {
+      this.top.note(wrong);
+      return;
+    }
+    const title = this.preset
+      ? `${this.preset.title}${this.isChanged() ? ", changed" : ""}`
+      : "Set up on the page of l4slab live";
+    const file = new Blob([toToml(endedAt(run, now_ns), { title })], { type: "application/toml" });
+    const link = h("a", { href: URL.createObjectURL(file), download: `${this.preset?.id ?? "live"}.toml` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+    this.top.note("saved");
+  }
+
+  private async copyLink(): Promise<void> {
+    this.holdNow();
+    try {
+      await navigator.clipboard.writeText(location.href);
+      this.top.note("copied");
+    } catch {
+      this.top.note("the browser does not let it; copy the address above the page");
+    }
+  }
+
+  private key(event: KeyboardEvent): void {
+    const target = event.target as HTMLElement;
+    if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, button, summary, textarea"))
+      return;
+    const pressed = { " ": "play", ArrowRight: "step" }[event.key];
+    if (!pressed) return;
+    event.preventDefault();
+    document.getElementById(pressed)?.click();
+  }
+}
+
+/** What the panels can be told in the address. */
+const VIEW: Record<keyof ViewOptions, readonly string[]> = {
+  window_s: ["5", "20", "60"],
+  rates: ["flow", "camp", "window"],
+  delays: ["queue", "flow"],
+  tail: ["cdf", "ccdf"],
+};
+
+/** What is not worth a word in the address. */
+const USUAL = new Map([
+  ["speed", "1"],
+  ["mode", "live"],
+  ["engine", "wasm"],
+  ["window_s", "20"],
+  ["rates", "flow"],
+  ["delays", "queue"],
+  ["tail", "cdf"],
+]);
+
+function isSame(a: Run, b: Run): boolean {
+  return writeAddress(a, new Map()) === writeAddress(b, new Map());
+}

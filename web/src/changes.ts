@@ -1,0 +1,48 @@
+/** Changes by hand on their way to the engine: of one thing, only the newest. */
+import { targetOf } from "./model/run";
+import type { Change, TimedChange } from "./types";
+
+// A slider moves faster than a file with each of its steps would be worth.
+const PAUSE_MS = 60;
+
+export class Changes {
+  private readonly waiting = new Map<string, Change>();
+  private isSending = false;
+  private turn = 0;
+
+  /** `send` gives the instant at which a change took effect; `done` and `failed` are told of each. */
+  constructor(
+    private readonly send: (change: Change) => Promise<number | null>,
+    private readonly done: (change: TimedChange) => void,
+    private readonly failed: (error: unknown) => void,
+  ) {}
+
+  put(change: Change): void {
+    const { link: _, flow: __, ...settings } = change as Record<string, unknown>;
+    this.waiting.set(`${targetOf(change)} ${Object.keys(settings).sort().join()}`, change);
+    if (!this.isSending) void this.work();
+  }
+
+  /** What waits is not for the next run. */
+  clear(): void {
+    this.waiting.clear();
+    this.turn += 1;
+  }
+
+  private async work(): Promise<void> {
+    this.isSending = true;
+    while (this.waiting.size > 0) {
+      const [[key, change]] = this.waiting as unknown as [[string, Change]];
+      this.waiting.delete(key);
+      const turn = this.turn;
+      try {
+        const time_ns = await this.send(change);
+        if (turn === this.turn && time_ns !== null) this.done({ ...change, time_ns });
+      } catch (error) {
+        if (turn === this.turn) this.failed(error);
+      }
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+    this.isSending = false;
+  }
+}

@@ -1,0 +1,81 @@
+/** The groups of flows that one can add to a camp. */
+import type { FlowSpec, Run } from "../types";
+
+export type Camp = "l4s" | "classic";
+export type Wanted = "long" | "web" | "downloads" | "video" | "udp";
+
+interface Offered {
+  title: string;
+  is(flow: FlowSpec): boolean;
+}
+
+const oneSize = (flow: FlowSpec) => flow.kind === "web" && flow.size_min_bytes === flow.size_max_bytes;
+
+/** The first that fits is what a group is called. */
+export const KINDS: Record<Wanted, Offered> = {
+  long: { title: "long flows", is: (flow) => flow.kind === "tcp" && flow.bytes === null },
+  downloads: { title: "downloads", is: oneSize },
+  web: { title: "web load", is: (flow) => flow.kind === "web" },
+  video: { title: "video", is: (flow) => flow.kind === "video" },
+  udp: { title: "unresponsive UDP", is: (flow) => flow.kind === "cbr" },
+};
+
+/** A group more for the run, set up as its camp is. */
+export function offered(run: Run, wanted: Wanted, camp: Camp): FlowSpec {
+  const usual = camp === "l4s" ? "prague" : "cubic";
+  const word = wanted === "long" ? camp : `${wanted}-${camp}`;
+  const base = {
+    name: unused(
+      word,
+      run.flows.map(({ name }) => name),
+    ),
+    count: 1,
+    start_ns: 0,
+    stop_ns: null,
+    dscp: 0,
+    path: run.links.map(({ name }) => name),
+    rtt_ns: run.flows.find(({ rtt_ns }) => rtt_ns > 0)?.rtt_ns ?? 20e6,
+  };
+  const tcp = {
+    ...base,
+    cc: usual,
+    ecn: null,
+    peer_ecn: null,
+    reverse_path: [],
+    pace_bps: null,
+    receive_window_bytes: null,
+    options: {},
+  };
+  const web = { ...tcp, kind: "web" as const, size_alpha: 0.9 };
+  const made: Record<Wanted, FlowSpec> = {
+    long: { ...tcp, kind: "tcp", bytes: null },
+    web: { ...web, interval_ns: 100e6, size_min_bytes: 1000, size_max_bytes: 1e6 },
+    downloads: { ...web, interval_ns: 2e9, size_min_bytes: 1e6, size_max_bytes: 1e6 },
+    video: { ...tcp, kind: "video", rate_bps: 4e6, interval_ns: 16_666_667, spread: 0.15, control_interval_ns: null },
+    udp: {
+      ...base,
+      kind: "cbr",
+      rate_bps: 10e6,
+      ecn: camp === "l4s" ? "ect1" : "not-ect",
+      packet_bytes: 1514,
+      batch: 1,
+    },
+  };
+  return made[wanted];
+}
+
+/**
+ * The run with every group that can be added to it, silent: so that flows can come while it runs.
+ */
+export function withStandby(run: Run): Run {
+  const silent = (["l4s", "classic"] as const).flatMap((camp) =>
+    (Object.keys(KINDS) as Wanted[]).map((wanted) => ({ ...offered(run, wanted, camp), count: 0 })),
+  );
+  return { ...run, flows: [...run.flows, ...silent] };
+}
+
+function unused(word: string, names: readonly string[]): string {
+  let name = word;
+  for (let number = 2; names.includes(name); number++) name = `${word}-${number}`;
+  return name;
+}

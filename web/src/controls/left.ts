@@ -1,0 +1,66 @@
+/** The left side: links, the two camps, and the rest of the run. Built anew where its shape changes, set otherwise. */
+import type { LinkSpec, Run, Vocabulary } from "../types";
+import { h } from "./dom";
+import { type CampPanel, campOf, campPanel, type FlowActions } from "./flows";
+import { type Camp, KINDS } from "./groups";
+import { type LinkActions, type LinkPanel, linkPanel } from "./link";
+import { type RestPanel, restPanel } from "./rest";
+
+export type LeftActions = LinkActions & FlowActions;
+
+const CAMPS: readonly Camp[] = ["l4s", "classic"];
+
+export class Left {
+  readonly root = h("div", { className: "controls" });
+  private shape = "";
+  private links = new Map<string, LinkPanel>();
+  private camps = new Map<Camp, CampPanel>();
+  private rest: RestPanel | undefined;
+
+  constructor(private readonly actions: LeftActions) {}
+
+  /** Shows what is set; `run` has the whole, for what is only listed. */
+  set(now: Run, run: Run): void {
+    const shape = shapeOf(now, this.actions.vocabulary());
+    if (shape !== this.shape) {
+      this.shape = shape;
+      this.build(now);
+    }
+    for (const link of now.links) this.links.get(link.name)?.set(link);
+    for (const [camp, panel] of this.camps) panel.set(now.flows.filter((flow) => campOf(flow) === camp));
+    this.rest?.set(run);
+  }
+
+  private build(run: Run): void {
+    const single = run.links.length === 1;
+    this.links = new Map(run.links.map(({ name }: LinkSpec) => [name, linkPanel(name, single, this.actions)]));
+    this.camps = new Map(
+      CAMPS.map((camp) => [
+        camp,
+        campPanel(
+          camp,
+          run.flows.filter((flow) => campOf(flow) === camp),
+          this.actions,
+        ),
+      ]),
+    );
+    this.rest = restPanel(this.actions.anew);
+    const panels = [...this.links.values(), ...this.camps.values(), this.rest].map(({ root }) => root);
+    keepingPlace(this.root, () => this.root.replaceChildren(...panels));
+  }
+}
+
+/** What the controls are built for. */
+function shapeOf(run: Run, vocabulary: Vocabulary | null): string {
+  const flows = run.flows.map((flow) => [flow.name, flow.kind, campOf(flow), KINDS.downloads.is(flow)]);
+  return JSON.stringify([run.links.map(({ name }) => name), flows, vocabulary?.version]);
+}
+
+/** Does something, and gives back what had the focus and what was unfolded. */
+function keepingPlace(root: HTMLElement, act: () => void): void {
+  const focused = document.activeElement?.id;
+  const unfolded = [...root.querySelectorAll("details[open]")].map(({ id }) => id);
+  act();
+  for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+  if (focused) document.getElementById(focused)?.focus();
+}
