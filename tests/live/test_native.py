@@ -1,0 +1,62 @@
+"""The simulator behind the page's server: the same figures as `l4slab run`, whatever was changed while it ran."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from l4slab import _core, spec, sweep
+from l4slab.live.server import Server
+from websockets.sync.client import connect
+from websockets.typing import Origin
+
+from .conftest import Client, serving, socket_of
+
+FILE = """
+duration = "3s"
+[link.l]
+rate = "20Mbit"
+qdisc = "dualpi2"
+[[flow]]
+name = "l4s"
+cc = "prague"
+rtt = "10ms"
+[[flow]]
+name = "classic"
+cc = "cubic"
+rtt = "20ms"
+"""
+WATCH = {"sample_ns": 100_000_000, "members": True, "histograms": True, "packets": False}
+
+
+@pytest.fixture(scope="module")
+def description(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("native") / "x.toml"
+    file.write_text(FILE)
+    run = sweep.expand(spec.load(file), "sim").runs[0]
+    return dict(run.description)
+
+
+def test_a_run_that_was_changed_is_the_batch_run_with_these_changes(description: dict[str, Any], page: Path) -> None:
+    with serving(Server(file=page)) as address:
+        origin = Origin(f"http://{urlsplit(address).netloc}")
+        with connect(socket_of(address), origin=origin, max_size=None) as socket:
+            live = Client(socket)
+            assert live.ask("start", run=description, watch=WATCH)["now_ns"] == 0
+            live.ask("advance", until_ns=1_000_000_000)
+            changes = [{"link": "l", "rate_bps": 5_000_000}, {"flow": "l4s", "count": 2}, {"link": "l", "qdisc": "pie"}]
+            at = []
+            for number, change in enumerate(changes):
+                at.append(change | live.ask("change", change=change))
+                samples = live.ask("advance", until_ns=1_300_000_000 + number * 300_000_000)
+                assert samples["series"]["time_s"]
+            assert "no link" in live.ask("change", change={"link": "x", "rate_bps": 1_000_000})
+            live.ask("advance", until_ns=description["duration_ns"])
+            report = live.ask("report")
+            whole = live.ask("batch", run=description | {"at": at}, watch=WATCH)
+    found = _core.simulate(json.dumps(description | {"at": at}))
+    for table in ("flows", "links"):
+        assert report[table] == whole[table] == found[table]
