@@ -306,3 +306,18 @@ fn names_of_flows_become_names_of_files() {
     let expected = ["a%2Fb%20c-client", "a%2Fb%20c-server", "a_b-client", "a_b-server"];
     assert_eq!(names, expected.map(|n| format!("{n}.pcapng.gz")));
 }
+
+#[test]
+fn flows_that_come_later_are_connections_of_their_own() {
+    let (links, flows) = (json!([link(20, "dualpi2")]), json!([tcp("f", "cubic", json!({}))]));
+    let mut run = describe(2.0, links, flows, json!([]));
+    let at = json!([{"time_ns": 1_000_000_000, "flow": "f", "count": 3}]);
+    run.at = serde_json::from_value(at).expect("valid changes");
+    let here = Folder::new("later");
+    capture(&run, &here.0.join("run"));
+    let all = frames(&here.0.join("run"), "f", "client");
+    let syns = all.iter().filter(|f| f.is_forward() && f.flags() & 2 != 0);
+    let begun: Vec<_> = syns.map(|f| (f.ports(), f.ns >= 1_000_000_000)).collect();
+    assert_eq!(begun.iter().map(|(_, later)| *later).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(begun.iter().map(|(ports, _)| *ports).collect::<BTreeSet<_>>().len(), 3);
+}

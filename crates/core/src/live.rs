@@ -103,7 +103,15 @@ impl Live {
             }
             Request::Change { change } => {
                 let Session { run, simulation, .. } = self.session()?;
-                let at = simulation.change(run, &change)?;
+                run.at.push(*change);
+                // With all that came before it must be a run.
+                let done = run
+                    .check()
+                    .and_then(|()| simulation.change(run, run.at.last().expect("just pushed")));
+                if done.is_err() {
+                    run.at.pop();
+                }
+                let at = done?;
                 Ok(json!({ "time_ns": at.0 }).to_string())
             }
             Request::Advance { until_ns } => {

@@ -186,6 +186,9 @@ pub enum Direction {
     Both,
 }
 
+/// Flows that come while it runs, in all.
+pub const MOST_LATER: u64 = 60_000;
+
 fn wrong<T>(sentence: impl Into<String>) -> Result<T, ScenarioError> {
     Err(ScenarioError(sentence.into()))
 }
@@ -243,6 +246,13 @@ impl Run {
             return wrong("at most 1000 links and 60 000 flow groups are supported");
         }
         let flows: u64 = self.flows.iter().map(|f| u64::from(f.count)).sum();
+        let later: u64 = self.at.iter().filter_map(|c| c.count).map(u64::from).sum();
+        if later > MOST_LATER {
+            return wrong(format!(
+                "at most {MOST_LATER} flows may come while it runs, not {later}"
+            ));
+        }
+        let flows = flows + later;
         if self.per_flow && flows > 60_000 {
             return wrong(format!("per_flow is for at most 60 000 flows, not {flows}"));
         }

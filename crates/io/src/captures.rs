@@ -2,12 +2,13 @@
 //! one folder, which appears when they are complete. Web requests, whose connections come and go, and
 //! videos are not captured.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use l4slab_core::net::tap::{End, Tap};
-use l4slab_core::packet::Packet;
+use l4slab_core::packet::{Flags, FlowId, Packet};
 use l4slab_core::sack::Blocks;
 use l4slab_core::scenario::Run;
 use l4slab_core::time::Time;
@@ -24,7 +25,10 @@ pub struct Captures {
     temporary: PathBuf,
     /// Of each group the client's and the server's file, if it is captured.
     files: Vec<Option<[Writer<BufWriter<File>>; 2]>>,
-    wires: Vec<Wire>,
+    wires: BTreeMap<FlowId, Wire>,
+    seed: u64,
+    /// Of each group, how many flows it has had.
+    begun: Vec<u32>,
     failure: Option<io::Error>,
 }
 
@@ -43,6 +47,8 @@ impl Captures {
             temporary,
             files: Vec::new(),
             wires: wires(run),
+            seed: run.seed,
+            begun: run.flows.iter().map(|f| f.count).collect(),
             failure: None,
         };
         for flow in &run.flows {
@@ -102,22 +108,29 @@ impl Tap for Captures {
         let Some(files) = &mut self.files[usize::from(pkt.group.number)] else {
             return;
         };
-        let headers = self.wires[pkt.flow as usize].headers(now, end, pkt, blocks);
+        let group = pkt.group.number;
+        let wire = self.wires.entry(pkt.flow).or_insert_with(|| {
+            // A flow that came while it ran.
+            let index = &mut self.begun[usize::from(group)];
+            *index += 1;
+            Wire::new(self.seed, group, *index - 1, pkt.flow, pkt.flags.has(Flags::UDP))
+        });
+        let headers = wire.headers(now, end, pkt, blocks);
         let file = &mut files[end as usize];
         let written = file.packet(now.0, headers.as_slice(), u32::from(pkt.frame_len));
         self.failure = written.err();
     }
 }
 
-/// All flows by their number.
-fn wires(run: &Run) -> Vec<Wire> {
+/// The flows that are there from the start, by their number.
+fn wires(run: &Run) -> BTreeMap<FlowId, Wire> {
     let groups = run.flows.iter().enumerate();
     let flows = groups.flat_map(|(group, f)| (0..f.count).map(move |index| (group, f, index)));
     let numbered = flows.enumerate();
     numbered
         .map(|(number, (group, flow, index))| {
             let udp = flow.traffic.wire() == Some(WireKind::Udp);
-            Wire::new(run.seed, group as u16, index, number as u32, udp)
+            (number as u32, Wire::new(run.seed, group as u16, index, number as u32, udp))
         })
         .collect()
 }
