@@ -2,6 +2,7 @@
 import { Changes } from "./changes";
 import { createClock } from "./clock/clock";
 import { h } from "./controls/dom";
+import { figures } from "./controls/figures";
 import { type Camp, offered, type Wanted, withStandby } from "./controls/groups";
 import { Left } from "./controls/left";
 import { Problems } from "./controls/problems";
@@ -13,7 +14,7 @@ import { type Address, readAddress, writeAddress } from "./model/address";
 import { open, PRESETS, type Preset } from "./model/presets";
 import { changed, folded, setAt, withMade } from "./model/run";
 import { endedAt, notYet, toToml } from "./model/toml";
-import type { Change, Clock, FlowSpec, LinkSpec, Run, Status, TimedChange, View, ViewOptions } from "./types";
+import type { Change, Clock, FlowSpec, LinkSpec, Report, Run, Status, TimedChange, View, ViewOptions } from "./types";
 import { createView } from "./view/view";
 
 const FIRST = PRESETS[0] as Preset;
@@ -54,6 +55,7 @@ export class App {
       check: (link) => this.check(link),
       vocabulary: () => this.engines.vocabulary,
     });
+    const all = figures(() => this.report());
     this.top = top(this.engines.available, {
       preset: (id) => this.choose(id),
       engine: (name) => {
@@ -63,7 +65,8 @@ export class App {
         );
         this.restart();
       },
-      save: () => this.save(),
+      figures: () => void all.open(),
+      save: () => void this.save(),
       copyLink: () => void this.copyLink(),
     });
     this.transport = transport({
@@ -82,6 +85,7 @@ export class App {
       this.transport.root,
       this.problems.root,
       h("div", { className: "columns" }, this.left.root, drawn),
+      all.root,
     );
     window.addEventListener("popstate", () => this.follow());
     document.addEventListener("keydown", (event) => this.key(event));
@@ -286,8 +290,22 @@ export class App {
     this.load({ ...address, run: address.run ?? (open(FIRST).run as Run) });
   }
 
-  private save(): void {
-    const now_ns = Math.round(this.clock.nowNs);
+  /** The figures so far, without the groups that nobody has added. */
+  private async report(): Promise<Report> {
+    const report = await this.clock.report();
+    const { flows } = this.set;
+    return { ...report, flows: report.flows.filter((row) => flows.some(({ name }) => name === row.flow)) };
+  }
+
+  /** The file ends where the engine is, which is a little later than what is shown. */
+  private async save(): Promise<void> {
+    let now_ns: number;
+    try {
+      ({ now_ns } = await this.clock.report());
+    } catch (error) {
+      this.top.note(error instanceof Error ? error.message : String(error));
+      return;
+    }
     const run = this.mode === "live" ? withMade(this.base, this.made) : { ...this.set, warmup_ns: 0 };
     const wrong = notYet(run, now_ns);
     if (wrong) {

@@ -12,6 +12,7 @@ export interface Offered {
 export interface TopActions {
   preset(id: string): void;
   engine(name: EngineName): void;
+  figures(): void;
   save(): void;
   copyLink(): void;
 }
@@ -81,6 +82,12 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
     "A .toml that l4slab run reproduces, with what was changed while it ran",
     actions.save,
   );
+  const all = button(
+    "show-figures",
+    "Figures",
+    "Every figure of the run so far, of each flow and queue",
+    actions.figures,
+  );
   const copy = button("copy-link", "Copy link", "The address with everything as it is set now", actions.copyLink);
   return {
     root: h(
@@ -92,7 +99,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
         h("h1", {}, "l4slab ", h("span", {}, "live")),
         h("label", { className: "unseen", htmlFor: "preset" }, "Set-up"),
         presets,
-        h("div", { className: "tools" }, menu, copy, save, note),
+        h("div", { className: "tools" }, menu, all, copy, save, note),
       ),
       look,
       source,
