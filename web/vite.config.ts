@@ -5,6 +5,7 @@ import { viteSingleFile } from "vite-plugin-singlefile";
 
 // What crates/wasm/build.py writes, or does not where there is no compiler for it.
 const CORE = `${import.meta.dirname}/core.wasm`;
+const FOLDER = `${import.meta.dirname}/../python/l4slab/live/page`;
 
 /** The core as a module of the page: text, which is what one file can hold, and packed, as it is most of it. */
 function core(): Plugin {
@@ -20,13 +21,28 @@ function core(): Plugin {
   };
 }
 
+/** Says how large it has become. */
+function sizes(): Plugin {
+  const kB = (bytes: Buffer) => `${Math.round(bytes.length / 1000)} kB`;
+  const both = (file: string) =>
+    `${kB(readFileSync(file))} (${kB(gzipSync(readFileSync(file), { level: 9 }))} gzipped)`;
+  return {
+    name: "sizes",
+    apply: "build",
+    closeBundle: () => {
+      const inside = existsSync(CORE) ? `in it the simulator, ${both(CORE)}` : "without the simulator";
+      console.log(`live.html: ${both(`${FOLDER}/live.html`)}, ${inside}`);
+    },
+  };
+}
+
 // One file with everything in it, so that any file server, or none, can show the page.
 export default defineConfig({
   base: "./",
-  plugins: [core(), viteSingleFile({ removeViteModuleLoader: true })],
+  plugins: [core(), viteSingleFile({ removeViteModuleLoader: true }), sizes()],
   build: {
     target: "es2022",
-    outDir: "../python/l4slab/live/page",
+    outDir: FOLDER,
     emptyOutDir: false,
     rolldownOptions: { input: "live.html" },
   },

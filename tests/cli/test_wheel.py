@@ -25,7 +25,7 @@ l4slab.run(l4slab.Experiment(duration="10s", links=links, flows=flows)).plot.ove
 
 def sources() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "python", "crates", "Cargo.lock", "pyproject.toml"],
+        ["git", "ls-files", "python", "crates", "web", "Cargo.lock", "pyproject.toml"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
@@ -63,7 +63,7 @@ def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
     assert {"l4slab/py.typed", "l4slab/_core.abi3.so"} <= names
     assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE-APACHE", "LICENSE-MIT"}
     others = {name for name in names - wanted if ".dist-info/" not in name}
-    assert others == {"l4slab/_core.abi3.so"}
+    assert others == {"l4slab/_core.abi3.so", "l4slab/live/page/live.html"}
     assert "-abi3-manylinux_2_28_" in wheel.name
 
 
