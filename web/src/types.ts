@@ -171,10 +171,10 @@ export interface Packets {
   /** 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE. One that leaves with 3 and arrived otherwise was marked. */
   ecn: number[];
   bytes: number[];
-  /** Packets that waited when the watch began. */
-  waiting: number;
-  /** There were more rows than the core tells. */
-  cut?: boolean;
+  /** Of each link, in the run's order: packets that wait and whose arrival was not told. Empty: packets are not watched. */
+  unknown: number[];
+  /** There were more rows than the core tells: they end early, and nothing is known of what waits. */
+  cut: boolean;
 }
 
 export interface Samples {

@@ -22,4 +22,6 @@ test("a window holds as many samples at each speed", () => {
       expect((window_s * speed * 1e9) / sample_ns).toBeCloseTo(1000, 3);
     }
   }
+  // In slow motion of a slow link there are few packets, and a rate needs some.
+  expect(watchOf(at(8e6), 0.01, DEFAULTS).sample_ns).toBeCloseTo(4 * 1.514e6, -1);
 });

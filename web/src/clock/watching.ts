@@ -6,7 +6,8 @@ import { SAMPLES_PER_WINDOW } from "../view/store";
 const EVENTS_PER_FRAME = 700;
 const FRAMES_PER_S = 60;
 const PACKET_BITS = 1514 * 8;
-const LEAST_SAMPLE_NS = 50_000;
+// A rate is the mean over some samples, and says nothing over less than a score of packets.
+const PACKETS_PER_SAMPLE = 4;
 // Of a batch run, which is answered at once.
 const BATCH_SAMPLES = 500;
 
@@ -21,9 +22,11 @@ export function tellsPackets(run: Run, speed: number): boolean {
 }
 
 export function watchOf(run: Run, speed: number, options: ViewOptions): Watch {
+  const slowest_bps = Math.min(...run.links.map((link) => link.rate_bps));
+  const least_ns = (PACKETS_PER_SAMPLE * PACKET_BITS * 1e9) / slowest_bps;
   const sample_ns = (options.window_s * speed * 1e9) / SAMPLES_PER_WINDOW;
   return {
-    sample_ns: Math.max(LEAST_SAMPLE_NS, Math.round(sample_ns)),
+    sample_ns: Math.round(Math.max(least_ns, sample_ns)),
     members: options.rates !== "camp",
     histograms: false,
     packets: tellsPackets(run, speed),

@@ -14,7 +14,10 @@ export class Canvas {
     if (!to) throw new Error("this browser draws no canvas");
     this.to = to;
     root.append(this.element);
-    new ResizeObserver(() => this.fit()).observe(root);
+    new ResizeObserver(() => {
+      this.fit();
+      this.resized();
+    }).observe(root);
     this.fit();
   }
 
@@ -25,6 +28,5 @@ export class Canvas {
     this.element.width = Math.round(this.width * ratio);
     this.element.height = Math.round(this.height * ratio);
     this.to.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.resized();
   }
 }

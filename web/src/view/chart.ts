@@ -12,10 +12,13 @@ export interface Curve {
   /** Keys of the curves between which its colour is laid, pale. */
   band?: readonly [string, string];
   hidden?: boolean;
+  /** Points instead of a line, for what is there now and then. */
+  dots?: boolean;
 }
 
 export interface Axis {
-  log?: boolean;
+  /** Whether it is logarithmic; asked when the set of curves changes. */
+  log?: boolean | (() => boolean);
   /** Least and largest value that the axis shows in any case. */
   from?: number;
   to?: number;
@@ -34,6 +37,11 @@ export interface Line {
 }
 
 type Range = [number, number];
+
+const isDecade = (value: number): boolean => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6;
+const decadeOf = (value: number): number | null => (isDecade(value) ? value : null);
+
+const logarithmic = ({ log }: Axis): boolean => (typeof log === "function" ? log() : log === true);
 
 const pale = (colour: string, alpha: number): string =>
   /^#[0-9a-f]{6}$/i.test(colour)
@@ -102,12 +110,13 @@ export class Chart {
   /** Round, and slow to shrink, so that the axis does not jump with every sample. */
   private yRange(data: readonly ArrayLike<number>[], [from, to]: Range): Range {
     const { y } = this.axes;
+    const isLog = logarithmic(y);
     let [min, max] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
     const look = (xs: ArrayLike<number>, ys: ArrayLike<number>) => {
       for (let i = 0; i < ys.length; i += 1) {
         const value = ys[i] as number;
         if (!((xs[i] as number) >= from && (xs[i] as number) <= to)) continue;
-        if (y.log && value <= 0) continue;
+        if (isLog && value <= 0) continue;
         if (value < min) min = value;
         if (value > max) max = value;
       }
@@ -115,7 +124,7 @@ export class Chart {
     for (let i = 1; i < data.length; i += 1) look(data[0] as ArrayLike<number>, data[i] as ArrayLike<number>);
     for (const ghost of this.ghosts) look(ghost.x, ghost.y);
     if (y.to !== undefined) max = Math.max(max, y.to);
-    if (y.log) {
+    if (isLog) {
       min = Math.min(min, y.from ?? min);
       const low = Math.max(y.least ?? 0, 10 ** Math.floor(Math.log10(min) + 1e-9));
       const high = Math.min(y.most ?? Number.POSITIVE_INFINITY, 10 ** Math.ceil(Math.log10(max) - 1e-9));
@@ -129,10 +138,10 @@ export class Chart {
 
   private options(): uPlot.Options {
     const { x, y } = this.axes;
-    const axis = (of: Axis): uPlot.Axis => ({
+    const axis = (of: Axis, decades?: uPlot.Axis.Filter): uPlot.Axis => ({
       stroke: () => theme.dim,
-      grid: { stroke: () => theme.grid, width: 1 },
-      ticks: { stroke: () => theme.grid, width: 1, size: 4 },
+      grid: { stroke: () => theme.grid, width: 1, ...(decades && { filter: decades }) },
+      ticks: { stroke: () => theme.grid, width: 1, size: 4, ...(decades && { filter: decades }) },
       font: FONT,
       labelFont: FONT,
       label: of.label,
@@ -142,10 +151,8 @@ export class Chart {
       values: (_plot, splits) =>
         splits.map((value) => {
           if (value === null) return "";
-          if (of.text) return of.text(value);
-          // Of a logarithmic axis, the decades.
-          if (of.log && Math.abs(Math.log10(value) - Math.round(Math.log10(value))) > 1e-6) return "";
-          return ticks(value);
+          if (logarithmic(of) && !isDecade(value)) return "";
+          return of.text ? of.text(value) : ticks(value);
         }),
     });
     const bands: uPlot.Band[] = [];
@@ -161,20 +168,22 @@ export class Chart {
       legend: { show: false },
       cursor: { show: false },
       scales: {
-        x: { time: false, distr: x.log ? 3 : 1, range: () => this.x },
-        y: { distr: y.log ? 3 : 1, range: () => this.y },
+        x: { time: false, distr: logarithmic(x) ? 3 : 1, range: () => this.x },
+        y: { distr: logarithmic(y) ? 3 : 1, range: () => this.y },
       },
       axes: [
         { ...axis(x), size: 24, space: 60 },
-        { ...axis(y), size: 44, space: 32 },
+        { ...axis(y, logarithmic(y) ? (_plot, splits) => splits.map(decadeOf) : undefined), size: 44, space: 32 },
       ],
       series: [
         {},
         ...this.curves.map((curve) => ({
           stroke: () => (curve.hidden ? "transparent" : pale(colourOf(curve.look), curve.alpha ?? 1)),
-          width: curve.hidden ? 0 : (curve.width ?? 1.6),
+          width: curve.hidden || curve.dots ? 0 : (curve.width ?? 1.6),
           dash: [...curve.look.dash],
-          points: { show: false },
+          points: curve.dots
+            ? { show: true, size: 4, width: 0, fill: () => colourOf(curve.look), space: 0 }
+            : { show: false },
           spanGaps: true,
         })),
       ],

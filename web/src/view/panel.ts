@@ -1,13 +1,13 @@
 /** A panel: title, switches, legend, a place to draw, and words where there is nothing to draw. */
 import type { Look } from "./roles";
-import { colourOf } from "./theme";
+import { colourOf, theme } from "./theme";
 
 export interface LegendEntry {
   key: string;
   label: string;
   look: Look;
-  /** What is drawn of it: a line, a band behind it, or markers. */
-  drawn?: "line" | "dots";
+  /** What is drawn of it: a line, markers, or packets of the picture. */
+  drawn?: "line" | "dots" | "packet" | "mark" | "drop";
   title?: string;
 }
 
@@ -27,6 +27,8 @@ export function element<K extends keyof HTMLElementTagNameMap>(
 export class Panel {
   readonly root: HTMLElement;
   readonly body: HTMLElement;
+  /** Beside the title: the unit, or what is drawn. */
+  private readonly about: HTMLElement;
   private readonly tools: HTMLElement;
   private readonly legend: HTMLElement;
   private readonly words: HTMLElement;
@@ -36,19 +38,14 @@ export class Panel {
   /** Whether a reader can see it: what is out of sight is not drawn. */
   visible = true;
 
-  constructor(
-    into: HTMLElement,
-    name: string,
-    title: string,
-    readonly unit: string,
-  ) {
+  constructor(into: HTMLElement, name: string, title: string, unit: string) {
     this.root = element("section", `panel panel-${name}`);
     this.root.dataset.panel = name;
     const head = element("header");
     const heading = element("h3", "", title);
-    if (unit) heading.append(element("small", "", unit));
+    this.about = element("small", "", unit);
     this.tools = element("div", "tools");
-    head.append(heading, this.tools);
+    head.append(heading, this.about, this.tools);
     this.legend = element("div", "legend");
     this.body = element("div", "body");
     this.words = element("p", "words");
@@ -64,6 +61,10 @@ export class Panel {
         { rootMargin: "40px" },
       ).observe(this.root);
     }
+  }
+
+  setUnit(text: string): void {
+    if (this.about.textContent !== text) this.about.textContent = text;
   }
 
   /** Words in place of the drawing; null: the drawing. */
@@ -129,7 +130,7 @@ export class Panel {
 /** A piece of line, or a marker, for the legend. */
 function sample({ look, drawn }: LegendEntry): SVGSVGElement {
   const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("width", drawn === "dots" ? "12" : "26");
+  svg.setAttribute("width", drawn && drawn !== "line" ? "12" : "26");
   svg.setAttribute("height", "12");
   svg.setAttribute("aria-hidden", "true");
   const colour = look.colour === "ink" ? "currentcolor" : colourOf(look);
@@ -146,6 +147,20 @@ function sample({ look, drawn }: LegendEntry): SVGSVGElement {
     path.setAttribute("d", shapes[look.marker] as string);
     path.setAttribute("fill", colour);
     svg.append(path);
+    return svg;
+  }
+  if (drawn === "packet" || drawn === "mark" || drawn === "drop") {
+    const add = (name: string, attributes: Record<string, string>) => {
+      const made = document.createElementNS(SVG, name);
+      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+      svg.append(made);
+    };
+    add("rect", { x: "1", width: "10", height: "12", fill: colour });
+    if (drawn === "mark") {
+      add("rect", { x: "1", y: "3", width: "10", height: "6", fill: theme.edge });
+      add("rect", { x: "1", y: "4", width: "10", height: "4", fill: theme.mark });
+    }
+    if (drawn === "drop") add("path", { d: "M1 0L11 12M11 0L1 12", stroke: "currentcolor", "stroke-width": "1.5" });
     return svg;
   }
   const line = document.createElementNS(SVG, "line");

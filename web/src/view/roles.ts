@@ -112,6 +112,6 @@ export function looksOf(flows: readonly FlowSpec[]): Map<string, Look> {
 export function lookOfQueue(queue: string): Look {
   if (queue === "L") return lookOf("scalable");
   if (queue === "C") return lookOf("classic");
-  if (queue === "all") return lookOf("other");
+  if (queue === "all" || queue === "one") return lookOf("other");
   return lookOf("other", queue === "sparse" || queue === "class0" ? 1 : 2);
 }

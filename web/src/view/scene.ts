@@ -1,5 +1,6 @@
 /** What every panel sees. */
 import type { Run, ViewOptions } from "../types";
+import { type Counts, keyOf, total } from "./distribution";
 import type { Look, Role } from "./roles";
 import type { Store } from "./store";
 
@@ -43,11 +44,20 @@ export function qdiscOf(scene: Scene): string {
   return qdisc;
 }
 
-/** Queues inside the link's qdisc; those that the run never had are not told. */
+/** Queues inside the link's qdiscs, of all that were in force; none where all packets stood in one. */
 export function queuesOf(scene: Scene): string[] {
-  const queues = scene.store.queues.get(scene.link) ?? [];
-  const inside = queues.filter((queue) => queue !== "all");
-  return inside.length ? inside : queues;
+  return (scene.store.queues.get(scene.link) ?? []).filter((queue) => queue !== "all");
+}
+
+/** Queues of which there are counts, or all packets if there are none inside. */
+export function countedOf(scene: Scene, counts: ReadonlyMap<string, Counts>): { queue: string; key: string }[] {
+  const of = (queue: string) => ({
+    queue,
+    key: keyOf({ quantity: "sojourn_ms", flow: null, link: scene.link, queue }),
+  });
+  const inside = queuesOf(scene).map(of);
+  const some = inside.filter(({ key }) => total(counts.get(key) ?? new Float64Array()) > 0);
+  return some.length ? some : [of("all")];
 }
 
 /** Whether each flow has a queue of its own there. */

@@ -28,6 +28,9 @@ const COUNTS = new Set([
 ]);
 const PLACES = new Set(["time_s", "flow", "link", "queue"]);
 
+/** The queue of a link that has none inside. */
+export const ONE = "one";
+
 /** Of camps, what is summed over their groups. */
 const SUMMED = ["goodput_mbps", "rate_mbps", "ce_packets", "dropped_packets", "sent_packets"];
 
@@ -78,7 +81,7 @@ export class Store {
 
   add(samples: Samples): void {
     this.addSeries(samples);
-    if (samples.histograms) this.distributions.add(samples.now_ns * 1e-9, samples.histograms);
+    if (samples.histograms?.length) this.distributions.add(samples.now_ns * 1e-9, samples.histograms);
     const { flow, kind, start_s, size_bytes, completion_ms } = samples.transfers;
     flow.forEach((name, i) => {
       const completion = completion_ms[i] as number | null;
@@ -121,6 +124,16 @@ export class Store {
     if (series.time_s.length) this.close(per_s);
   }
 
+  /** Delays of all packets are drawn only while there are no queues inside. */
+  private tellApart(link: string, queues: readonly string[]): void {
+    const isThere = (queue: string) => !Number.isNaN(this.fine.get(ofQueue(link, queue, "backlog_packets")));
+    if (queues.some((queue) => queue !== "all" && isThere(queue))) return;
+    for (const quantity of ["sojourn_ms", "sojourn_ms_min", "sojourn_ms_max"]) {
+      const value = this.fine.get(ofQueue(link, "all", quantity));
+      if (!Number.isNaN(value)) this.fine.set(ofQueue(link, ONE, quantity), value);
+    }
+  }
+
   private know(link: string, queue: string): void {
     const queues = this.queues.get(link);
     if (!queues) this.queues.set(link, [queue]);
@@ -146,6 +159,7 @@ export class Store {
         this.fine.set(ofQueue(link, "all", "capacity_mbps"), full);
       }
     }
+    for (const [link, queues] of this.queues) this.tellApart(link, queues);
     for (const key of this.fine.keys()) {
       const value = this.fine.get(key);
       const sum = this.sums.get(key);

@@ -83,6 +83,5 @@ export function figures(value: number | undefined, digits = 3): string {
   if (value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   if (Math.abs(value) >= 10 ** digits) return Math.round(value).toLocaleString("en").replaceAll(",", "\u2009");
-  const text = value.toPrecision(digits);
-  return text.includes("e") ? "0" : text.replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  return Math.abs(value) < 1e-6 ? "0" : String(Number(value.toPrecision(digits)));
 }

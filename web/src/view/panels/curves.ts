@@ -47,8 +47,12 @@ export class Curves implements Drawn {
   arrange(): void {
     this.curves = this.choose();
     this.chart.setCurves(this.curves);
-    const legend = this.curves.filter((curve) => curve.label !== undefined && !curve.hidden);
-    this.panel.setLegend(legend.map(({ key, label, look }): LegendEntry => ({ key, label: label as string, look })));
+    const legend = this.curves.filter((curve) => curve.label !== undefined);
+    this.panel.setLegend(
+      legend.map(({ key, label, look, dots }): LegendEntry => {
+        return { key, label: label as string, look, drawn: dots ? "dots" : "line" };
+      }),
+    );
     this.chart.ghosts = this.scene.ghost ? this.ghostsOf(this.scene.ghost) : [];
   }
 

@@ -5,7 +5,7 @@ import { Chart, type Line } from "../chart";
 import { type Counts, curves, keyOf, quantile, total } from "../distribution";
 import { Panel } from "../panel";
 import { type Look, lookOf, lookOfQueue } from "../roles";
-import { type Drawn, queuesOf, type Scene } from "../scene";
+import { countedOf, type Drawn, type Scene } from "../scene";
 import type { Store } from "../store";
 import { figures } from "../theme";
 import { delaysByFlow } from "./over_time";
@@ -19,7 +19,7 @@ interface Of {
 export class Distribution implements Drawn {
   readonly panel: Panel;
   private readonly charts: Record<ViewOptions["tail"], Chart>;
-  private curves: Of[] = [];
+  private ghosts: Line[] = [];
 
   constructor(
     private readonly scene: Scene,
@@ -49,35 +49,34 @@ export class Distribution implements Drawn {
   }
 
   arrange(): void {
-    const { scene } = this;
-    this.curves = delaysByFlow(scene)
-      ? (scene.run?.flows ?? [])
-          .filter((flow) => flow.count > 0)
-          .map(({ name }) => ({
-            key: keyOf({ quantity: "sojourn_ms", flow: name, link: null, queue: null }),
-            label: name,
-            look: scene.looks.get(name) ?? lookOf("other"),
-          }))
-      : queuesOf(scene).map((queue) => ({
-          key: keyOf({ quantity: "sojourn_ms", flow: null, link: scene.link, queue }),
-          label: queue === "all" ? "queue" : `queue ${queue}`,
-          look: lookOfQueue(queue),
-        }));
     for (const [tail, chart] of Object.entries(this.charts)) {
-      if (tail !== scene.options.tail) chart.setCurves([]);
+      if (tail !== this.scene.options.tail) chart.setCurves([]);
     }
-    this.chart.setCurves(this.curves.map(({ key, look }) => ({ key, look, width: 2 })));
-    this.panel.setLegend(this.curves.map(({ key, label, look }) => ({ key, label, look })));
-    this.chart.ghosts = scene.ghost ? this.ghostsOf(scene.ghost) : [];
+    this.ghosts = this.scene.ghost ? this.ghostsOf(this.scene.ghost) : [];
+  }
+
+  /** Queues, or flows where the delay is theirs, of which there are counts. */
+  private whose(counts: ReadonlyMap<string, Counts>): Of[] {
+    const { scene } = this;
+    const flows = (scene.run?.flows ?? []).map(({ name }) => ({
+      key: keyOf({ quantity: "sojourn_ms", flow: name, link: null, queue: null }),
+      label: name,
+      look: scene.looks.get(name) ?? lookOf("other"),
+    }));
+    const counted = flows.filter(({ key }) => total(counts.get(key) ?? new Float64Array()) > 0);
+    if (delaysByFlow(scene) && counted.length) return counted;
+    return countedOf(scene, counts).map(({ queue, key }) => ({
+      key,
+      label: queue === "all" ? "all packets" : `queue ${queue}`,
+      look: lookOfQueue(queue),
+    }));
   }
 
   private ghostsOf(ghost: Store): Line[] {
     const last = ghost.distributions.last(this.scene.window_s);
-    return this.curves.flatMap(({ key, look }) => {
-      const counts = last.get(key);
-      if (!counts || total(counts) === 0) return [];
-      const { x, ys } = curves([counts], this.scene.options.tail === "cdf");
-      return [{ x, y: ys[0] as number[], look }];
+    return this.whose(last).flatMap(({ key, look }) => {
+      const { x, ys } = curves([last.get(key) ?? new Float64Array()], this.scene.options.tail === "cdf");
+      return x.length ? [{ x, y: ys[0] as number[], look }] : [];
     });
   }
 
@@ -86,23 +85,24 @@ export class Distribution implements Drawn {
   refresh(): void {
     const { scene, panel } = this;
     if (!panel.visible) return;
-    const unit = panel.root.querySelector("small");
     const last = scene.store.distributions.last(scene.window_s);
-    const counts = this.curves.map(({ key }): Counts => last.get(key) ?? new Float64Array());
+    const shown = this.whose(last);
+    const counts = shown.map(({ key }): Counts => last.get(key) ?? new Float64Array());
     const some = counts.some((one) => total(one) > 0);
     panel.say(some ? null : "No packet has left the queue yet.");
-    if (unit) {
-      const share = scene.options.tail === "cdf" ? "below" : "at or above";
-      unit.textContent = `share of packets ${share}, last ${figures(scene.window_s, 2)} s`;
-    }
+    const share = scene.options.tail === "cdf" ? "below" : "at or above";
+    panel.setUnit(`share of packets ${share}, last ${figures(scene.window_s, 2)} s`);
+    panel.setLegend(shown);
     if (!some) return;
     const { x, ys } = curves(counts, scene.options.tail === "cdf");
     const ends = [x[0] as number, x.at(-1) as number];
-    for (const ghost of this.chart.ghosts) ends.push(ghost.x[0] as number, ghost.x[ghost.x.length - 1] as number);
+    for (const ghost of this.ghosts) ends.push(ghost.x[0] as number, ghost.x[ghost.x.length - 1] as number);
     const from = 10 ** Math.max(-2, Math.floor(Math.log10(Math.min(...ends))));
     const to = 10 ** Math.ceil(Math.log10(Math.max(...ends, from * 10)));
+    this.chart.setCurves(shown.map(({ key, look }) => ({ key, look, width: 2 })));
+    this.chart.ghosts = this.ghosts;
     this.chart.draw([x, ...ys], [from, to]);
-    this.curves.forEach(({ key }, i) => {
+    shown.forEach(({ key }, i) => {
       const p99 = quantile(counts[i] as Counts, 0.99);
       panel.setValue(key, p99 === undefined ? "" : `p99 ${figures(p99, 2)} ms`);
     });

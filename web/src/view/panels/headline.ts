@@ -2,7 +2,7 @@
 import { keyOf, quantile } from "../distribution";
 import { element } from "../panel";
 import { CAMPS, lookOf, lookOfQueue } from "../roles";
-import { type Drawn, queuesOf, type Scene } from "../scene";
+import { countedOf, type Drawn, type Scene } from "../scene";
 import { ofCamp, ofQueue } from "../store";
 import { colourOf, figures } from "../theme";
 import { delaysByFlow } from "./over_time";
@@ -26,10 +26,11 @@ interface Part {
 }
 
 class Card {
-  readonly root = element("div", "card");
+  readonly root: HTMLElement;
   private key = "";
 
-  constructor(into: HTMLElement, title: string, hint: string) {
+  constructor(into: HTMLElement, name: string, title: string, hint: string) {
+    this.root = element("div", `card card-${name}`);
     this.root.append(element("h3", "", title));
     this.root.title = hint;
     into.append(this.root);
@@ -68,11 +69,16 @@ export class Headline implements Drawn {
     const root = element("section", "headline");
     root.setAttribute("aria-label", "the window in numbers");
     into.append(root);
-    this.share = new Card(root, "Share of the goodput", "of each camp, over the window that the curves show");
-    this.delay = new Card(root, "Queueing delay, 99 of 100 below", "of the packets that left within the window");
-    this.signals = new Card(root, "CE marks", "packets that left the last link with CE");
-    this.drops = new Card(root, "Drops", "packets that a queue dropped");
-    this.use = new Card(root, "Use of the link", "of what the link could have sent");
+    this.share = new Card(root, "share", "Share of the goodput", "of each camp, over the window that the curves show");
+    this.delay = new Card(
+      root,
+      "delay",
+      "Queueing delay, 99 of 100 below",
+      "of the packets that left within the window",
+    );
+    this.signals = new Card(root, "marks", "CE marks", "packets that left the last link with CE");
+    this.drops = new Card(root, "drops", "Drops", "packets that a queue dropped");
+    this.use = new Card(root, "use", "Use of the link", "of what the link could have sent");
   }
 
   arrange(): void {}
@@ -106,16 +112,17 @@ export class Headline implements Drawn {
       return p99 === undefined ? "–" : `${figures(p99, p99 < 1 ? 2 : 3)} ms`;
     };
     const flows = (scene.run?.flows ?? []).filter((flow) => flow.count > 0);
+    const flowKey = (flow: string) => keyOf({ quantity: "sojourn_ms", flow, link: null, queue: null });
     this.delay.set(
-      delaysByFlow(scene)
+      delaysByFlow(scene) && flows.some(({ name }) => last.has(flowKey(name)))
         ? flows.slice(0, 4).map(({ name }) => ({
             name,
-            value: delayOf(keyOf({ quantity: "sojourn_ms", flow: name, link: null, queue: null })),
+            value: delayOf(flowKey(name)),
             colour: colourOf(scene.looks.get(name) ?? lookOf("other")),
           }))
-        : queuesOf(scene).map((queue) => ({
-            name: queue === "all" ? "queue" : queue,
-            value: delayOf(keyOf({ quantity: "sojourn_ms", flow: null, link: scene.link, queue })),
+        : countedOf(scene, last).map(({ queue, key }) => ({
+            name: queue === "all" ? "all packets" : queue,
+            value: delayOf(key),
             colour: colourOf(lookOfQueue(queue)),
           })),
     );

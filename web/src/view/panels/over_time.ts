@@ -2,7 +2,7 @@
 import type { FlowSpec, ViewOptions } from "../../types";
 import { CAMPS, type Look, lookOf, lookOfQueue } from "../roles";
 import { hasFlowQueues, qdiscOf, queuesOf, type Scene } from "../scene";
-import { JOINED, MEMBERS_SHOWN, ofCamp, ofFlow, ofMember, ofQueue, SAMPLES_PER_WINDOW } from "../store";
+import { JOINED, MEMBERS_SHOWN, ONE, ofCamp, ofFlow, ofMember, ofQueue, SAMPLES_PER_WINDOW } from "../store";
 import { type CurveOf, Curves } from "./curves";
 
 const INK: Look = lookOf("other");
@@ -63,12 +63,11 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
     }
   };
   const curves = new Curves(scene, into, "rates", "Who gets what", "", {}, "coarse", found);
-  const unit = curves.panel.root.querySelector("small");
   const say = () => {
     const span = (scene.window_s * JOINED) / SAMPLES_PER_WINDOW;
     const text = span >= 1 ? `${Number(span.toPrecision(2))} s` : `${Number((span * 1e3).toPrecision(2))} ms`;
     const what = scene.options.rates === "window" ? "congestion window, packets" : "goodput, Mb/s";
-    if (unit) unit.textContent = `${what}, mean over ${text}`;
+    curves.panel.setUnit(`${what}, mean over ${text}`);
   };
   const refresh = curves.refresh.bind(curves);
   curves.refresh = () => {
@@ -101,7 +100,8 @@ export function delayPanel(scene: Scene, into: HTMLElement, choose: (delays: Vie
         return { key: ofFlow(flow.name, "sojourn_ms"), look, label: nameOf(flow), unit: " ms", ghost: true };
       });
     }
-    return queuesOf(scene).flatMap((queue): CurveOf[] => {
+    const one = scene.store.fine.has(ofQueue(scene.link, ONE, "sojourn_ms")) ? [ONE] : [];
+    return [...queuesOf(scene), ...one].flatMap((queue): CurveOf[] => {
       const look = lookOfQueue(queue);
       const [mean, least, most] = ["sojourn_ms", "sojourn_ms_min", "sojourn_ms_max"].map((quantity) =>
         ofQueue(scene.link, queue, quantity),
@@ -109,7 +109,7 @@ export function delayPanel(scene: Scene, into: HTMLElement, choose: (delays: Vie
       return [
         { key: most, look, hidden: true, band: [most, least] },
         { key: least, look, hidden: true },
-        { key: mean, look, width: 2, label: queue === "all" ? "queue" : `queue ${queue}`, unit: " ms", ghost: true },
+        { key: mean, look, width: 2, label: queue === ONE ? "one queue" : `queue ${queue}`, unit: " ms", ghost: true },
       ];
     });
   };
@@ -158,15 +158,15 @@ interface Law {
   gauge: string;
   label: string;
   look: Look;
+  dots?: boolean;
 }
 
 // Probabilities of the laws, as the queues tell them.
 const LAWS: Law[] = [
-  { gauge: "p_c", label: "p_C, Classic", look: lookOf("classic") },
-  { gauge: "p_l", label: "p_L, L4S", look: lookOf("scalable") },
-  { gauge: "p_l_coupled", label: "of it coupled", look: lookOf("scalable", 1) },
-  { gauge: "p_l_native", label: "native", look: lookOf("scalable", 2) },
-  { gauge: "p_prime", label: "p′, base", look: INK },
+  { gauge: "p_prime", label: "p′, base", look: { ...INK, dash: [2, 2] } },
+  { gauge: "p_l_native", label: "L, native", look: lookOf("scalable", 2), dots: true },
+  { gauge: "p_l_coupled", label: "L, coupled", look: lookOf("scalable") },
+  { gauge: "p_c", label: "C", look: lookOf("classic") },
   { gauge: "p_drop", label: "p of BLUE", look: lookOf("other", 1) },
   { gauge: "max_p", label: "max_p", look: lookOf("other", 3) },
 ];
@@ -182,7 +182,8 @@ export function lawPanel(scene: Scene, into: HTMLElement): Curves {
   const found = (): CurveOf[] => {
     const laws = probabilities();
     const isPart = laws.length > 0;
-    return (isPart ? laws : COUNTS.filter(has)).map(({ gauge, label, look }) => ({
+    return (isPart ? laws : COUNTS.filter(has)).map(({ gauge, label, look, dots = false }) => ({
+      dots,
       key: ofQueue(scene.link, "all", gauge),
       look,
       label,
@@ -201,12 +202,13 @@ export function lawPanel(scene: Scene, into: HTMLElement): Curves {
     const factor = probabilities().length ? 100 : 1;
     return String(Number((value * factor).toPrecision(4)));
   };
-  const curves = new Curves(scene, into, "law", "The queue's law", "", { text }, "fine", found, why);
-  const unit = curves.panel.root.querySelector("small");
+  // Of two probabilities one is often the square of the other: a logarithmic axis shows both.
+  const y = { text, log: () => probabilities().length > 0, from: 1e-3, least: 1e-5, most: 1 };
+  const curves = new Curves(scene, into, "law", "The queue's law", "", y, "coarse", found, why);
   const arrange = curves.arrange.bind(curves);
   curves.arrange = () => {
     arrange();
-    if (unit) unit.textContent = probabilities().length ? "probability of a mark or drop, %" : "count";
+    curves.panel.setUnit(probabilities().length ? "probability of a mark or drop, %" : "");
   };
   return curves;
 }

@@ -11,7 +11,8 @@ const none = (): Packets => ({
   member: [],
   ecn: [],
   bytes: [],
-  waiting: 0,
+  unknown: [],
+  cut: false,
 });
 
 type Event = { what: number; id: number; time?: number; flow?: string; ecn?: number; link?: string };
@@ -69,20 +70,22 @@ test("at each instant, what arrived has left, was dropped or waits, and who wait
       },
     );
     lanes.sort(byEcn);
-    lanes.reset(before.length);
     const all = packetsOf(events);
     // In pieces, which end anywhere.
     for (let from = 0; from < events.length; from += 137) {
       const piece = Object.fromEntries(
-        Object.entries(all).map(([key, column]) => [key, Array.isArray(column) ? column.slice(from, from + 137) : 0]),
+        Object.entries(all).map(([key, column]) => [
+          key,
+          Array.isArray(column) ? column.slice(from, from + 137) : column,
+        ]),
       ) as unknown as Packets;
-      lanes.add(piece);
+      lanes.add(piece, 0);
     }
     for (let now = 0; now < events.length; now += 1) {
       lanes.advance(now);
       const waits = waiting[now] as number[];
-      expect(lanes.waiting + lanes.unknown).toBe(waits.length);
-      expect(lanes.arrived).toBe(lanes.left + lanes.dropped + lanes.waiting + lanes.unknown);
+      expect(lanes.waiting).toBe(waits.filter((id) => id > 1000).length);
+      expect(lanes.arrived).toBe(lanes.left + lanes.dropped + lanes.waiting);
       expect([left, dropped]).toEqual([lanes.left, lanes.dropped]);
       for (const lane of lanes.lanes.values()) {
         const ids = Array.from({ length: lane.length }, (_, place) => lane.at(place)?.id);
@@ -105,6 +108,7 @@ test("a packet that leaves with CE was marked, unless it came with CE", () => {
       { what: 1, id: 3, ecn: 2 },
       { what: 1, id: 99, ecn: 3 },
     ]),
+    0,
   );
   lanes.advance(100);
   // Of the last one nothing is known, so it is not said to be marked.
@@ -120,7 +124,9 @@ test("nothing happens before its time, other links do not count, and what is ahe
       { what: 0, id: 1, time: 10 },
       { what: 0, id: 7, time: 11, link: "other" },
       { what: 1, id: 1, time: 20 },
+      { what: 0, id: 8, time: 5, link: "other" },
     ]),
+    0,
   );
   expect([...lanes.ahead(9)].map(({ time_ns }) => time_ns)).toEqual([10, 20]);
   lanes.advance(15);

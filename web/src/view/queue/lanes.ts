@@ -73,14 +73,15 @@ export const byFlow: Sorter = (flow, member) => `${flow} ${member}`;
 
 export class Lanes {
   readonly lanes = new Map<string, Lane>();
-  /** Packets that wait, but arrived before the watch began. */
+  /** Packets that wait, but arrived before the watch began, as last told. */
   unknown = 0;
   arrived = 0;
   left = 0;
   dropped = 0;
   private sorter: Sorter = bySingle;
   private readonly known = new Map<number, Packet>();
-  private told: { packets: Packets; next: number }[] = [];
+  /** Events to come: rows of what was told that are of this link. */
+  private told: { packets: Packets; rows: number[]; next: number }[] = [];
 
   constructor(
     readonly link: string,
@@ -93,13 +94,13 @@ export class Lanes {
     return this.known.size;
   }
 
-  /** Nothing is known any more but how many wait. */
-  reset(unknown: number): void {
+  /** Nothing is known any more. */
+  reset(): void {
     this.lanes.clear();
     this.known.clear();
     this.told = [];
-    this.unknown = unknown;
-    this.arrived = unknown;
+    this.unknown = 0;
+    this.arrived = 0;
     this.left = 0;
     this.dropped = 0;
   }
@@ -109,31 +110,37 @@ export class Lanes {
     this.sorter = sorter;
   }
 
-  add(packets: Packets): void {
-    if (packets.time_ns.length) this.told.push({ packets, next: 0 });
+  /** `unknown`: packets of this link that wait and were never told. */
+  add(packets: Packets, unknown: number): void {
+    this.unknown = unknown;
+    const rows: number[] = [];
+    packets.link.forEach((link, row) => {
+      if (link === this.link) rows.push(row);
+    });
+    if (rows.length) this.told.push({ packets, rows, next: 0 });
   }
 
   /** Lets everything happen up to this instant. */
   advance(now_ns: number): void {
     for (const told of this.told) {
-      const { packets } = told;
-      while (told.next < packets.time_ns.length && (packets.time_ns[told.next] as number) <= now_ns) {
-        if (packets.link[told.next] === this.link) this.happen(packets, told.next);
+      const { packets, rows } = told;
+      while (told.next < rows.length && (packets.time_ns[rows[told.next] as number] as number) <= now_ns) {
+        this.happen(packets, rows[told.next] as number);
         told.next += 1;
       }
-      if (told.next < packets.time_ns.length) break;
+      if (told.next < rows.length) break;
     }
-    while (this.told[0] && this.told[0].next >= this.told[0].packets.time_ns.length) this.told.shift();
+    while (this.told[0] && this.told[0].next >= this.told[0].rows.length) this.told.shift();
   }
 
   /** The next events after the instant that is shown, at most `most` of them. */
   *ahead(most: number): Generator<{ what: number; time_ns: number; id: number; packet: Packet | undefined }> {
     let seen = 0;
-    for (const { packets, next } of this.told) {
-      for (let i = next; i < packets.time_ns.length; i += 1) {
-        if (packets.link[i] !== this.link) continue;
+    for (const { packets, rows, next } of this.told) {
+      for (let at = next; at < rows.length; at += 1) {
         if (seen >= most) return;
         seen += 1;
+        const i = rows[at] as number;
         const id = packets.id[i] as number;
         const what = packets.what[i] as number;
         const packet = what === ARRIVES ? this.make(packets, i) : this.known.get(id);
@@ -185,9 +192,9 @@ export class Lanes {
       // Lanes of flows that are gone do not pile up.
       if (lane && lane.length === 0 && this.lanes.size > 64) this.lanes.delete(lane.name);
     } else {
+      // It came before it was watched.
       packet = this.make(packets, i);
-      if (this.unknown > 0) this.unknown -= 1;
-      else this.arrived += 1;
+      this.arrived += 1;
     }
     if (what === LEAVES) {
       this.left += 1;

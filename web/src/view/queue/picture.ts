@@ -4,8 +4,8 @@
  */
 import type { Samples } from "../../types";
 import { Canvas } from "../canvas";
-import { Panel } from "../panel";
-import { CAMPS, type Look, lookOf, lookOfQueue, roleOf } from "../roles";
+import { type LegendEntry, Panel } from "../panel";
+import { CAMPS, type Look, lookOf, lookOfQueue, type Role, roleOf } from "../roles";
 import { type Drawn, hasFlowQueues, qdiscOf, queuesOf, type Scene } from "../scene";
 import { ofCamp, ofQueue, rateAt } from "../store";
 import { colourOf, FONT, figures, theme } from "../theme";
@@ -55,25 +55,27 @@ export class Picture implements Drawn {
   }
 
   add({ packets }: Samples): void {
-    if (!packets || packets.cut) {
-      if (this.watching) this.forget(0);
+    const place = this.scene.run?.links.findIndex(({ name }) => name === this.scene.link) ?? 0;
+    const unknown = packets?.unknown[place];
+    if (packets === undefined || unknown === undefined || packets.cut) {
+      if (this.watching) this.forget();
       this.watching = false;
       return;
     }
-    if (!this.watching) this.forget(packets.waiting);
+    if (!this.watching) this.forget();
     this.watching = true;
-    this.lanes.add(packets);
+    this.lanes.add(packets, unknown);
   }
 
-  private forget(unknown: number): void {
-    this.lanes.reset(unknown);
+  private forget(): void {
+    this.lanes.reset();
     this.departed = [];
     this.fallen = [];
     this.wireTold_ns = Number.NEGATIVE_INFINITY;
   }
 
   clear(): void {
-    this.forget(0);
+    this.forget();
     this.watching = false;
     this.scale.reset();
     this.seen.clear();
@@ -94,15 +96,14 @@ export class Picture implements Drawn {
     const queues = queuesOf(scene);
     const isDual = queues.includes("L") && queues.includes("C") && /dual|docsis|curvy/.test(word);
     this.lanes.sort(isDual ? byEcn : hasFlowQueues(this.qdisc) ? byFlow : bySingle);
-    const unit = this.panel.root.querySelector("small");
-    if (unit) unit.textContent = this.caption(isDual, word);
+    this.panel.setUnit(this.caption(isDual, word));
+    const packet = (role: Role, label: string, drawn: "packet" | "mark" | "drop"): LegendEntry => {
+      return { key: drawn === "packet" ? role : drawn, label, look: lookOf(role), drawn };
+    };
     this.panel.setLegend([
-      ...scene.roles.map((role) => ({
-        key: role,
-        label: CAMPS[role],
-        look: { ...lookOf(role), marker: "square" as const },
-        drawn: "dots" as const,
-      })),
+      ...scene.roles.map((role) => packet(role, `${CAMPS[role]} packet`, "packet")),
+      packet(scene.roles[0] ?? "other", "marked: CE", "mark"),
+      packet(scene.roles.at(-1) ?? "other", "dropped", "drop"),
     ]);
     this.names = isDual ? ["L", "C"] : hasFlowQueues(this.qdisc) ? [] : ["all"];
     this.fit();
@@ -399,8 +400,9 @@ export class Picture implements Drawn {
 
   private drawLabel(row: Row, length: number): void {
     const { to } = this.canvas;
-    const { labelsAbove, left } = this.layout;
+    const { labelsAbove, left, gate } = this.layout;
     const { store, link, run } = this.scene;
+    const width = gate - left;
     const isQueue = row.name === "L" || row.name === "C" || row.name === "all";
     const key = isQueue ? ofQueue(link, row.name, "sojourn_ms") : "";
     const delay = isQueue ? store.coarse.get(key) : Number.NaN;
@@ -416,30 +418,36 @@ export class Picture implements Drawn {
     const camp = flow ? CAMPS[roleOf(flow)] : "";
     const count = `${Math.round(length)} waiting`;
     const time = Number.isFinite(delay) ? `${figures(delay, 2)} ms` : "";
+    const words = isQueue ? [name, time, count] : [name, "", camp];
     to.textAlign = "left";
-    to.font = `600 ${FONT}`;
     to.fillStyle = colourOf(look);
     if (labelsAbove) {
-      to.fillText(name, left, row.top - 4);
-      const at = left + to.measureText(`${name}  `).width;
-      to.font = FONT;
-      to.fillStyle = theme.dim;
-      to.fillText([time, count].filter(Boolean).join(", "), at, row.top - 4);
+      to.fillRect(left, row.top - 13, 10, 10);
+      this.write(words.filter(Boolean).slice(0, 2).join("  "), left + 15, row.top - 4, 0.6 * width, true);
+      this.write(isQueue ? count : "", gate, row.top - 4, 0.4 * width, false, "right");
       return;
     }
     const isLow = row.height < 34;
-    const y = row.top + row.height / 2 + (isLow ? 4 : -6);
-    if (!isLow || row.height > 12) {
-      const words = isLow ? `${name} ${isQueue ? time : ""}` : row.name === "all" ? "" : name;
-      to.fillText(words, 0, y, left - 8);
-    }
-    if (isLow) return;
-    const at = row.name === "all" || !isQueue ? 0 : to.measureText(`${name} `).width;
-    to.fillStyle = theme.ink;
-    to.fillText(isQueue ? time : camp, at, isQueue ? y : y + 15, left - 8 - at);
-    to.font = FONT;
-    to.fillStyle = theme.dim;
-    if (isQueue) to.fillText(count, 0, y + 16, left - 8);
+    const y = row.top + row.height / 2 + (isLow ? 4 : -4);
+    if (row.height < 9) return;
+    to.fillRect(0, y - 9, 10, 10);
+    this.write(`${words[0]}  ${words[1]}`, 15, y, left - 23, true);
+    if (!isLow) this.write(words[2] as string, 15, y + 16, left - 23, false);
+  }
+
+  private write(
+    text: string,
+    x: number,
+    y: number,
+    room: number,
+    isBold: boolean,
+    align: CanvasTextAlign = "left",
+  ): void {
+    const { to } = this.canvas;
+    to.textAlign = align;
+    to.font = isBold ? `600 ${FONT}` : FONT;
+    to.fillStyle = isBold ? theme.ink : theme.dim;
+    to.fillText(text, x, y, Math.max(room, 10));
   }
 
   private drawAxis(): void {
@@ -472,7 +480,7 @@ export class Picture implements Drawn {
     const rate = run ? `${figures(rateAt(run, link, now_s) * 1e-6)} Mb/s` : "";
     to.fillText(`link, ${rate}`, right - 2, axis + 16, right - gate);
     const unknown = this.watching && this.lanes.unknown ? `${this.lanes.unknown} unknown` : "";
-    to.fillText(this.watching ? unknown : "too fast for single packets", right - 2, axis + 30, right - gate);
+    to.fillText(this.watching ? unknown : "no single packets told", right - 2, axis + 30, right - gate);
   }
 
   refresh(): void {}
