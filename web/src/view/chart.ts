@@ -19,10 +19,10 @@ export interface Curve {
 export interface Axis {
   /** Whether it is logarithmic; asked when the set of curves changes. */
   log?: boolean | (() => boolean);
-  /** Least and largest value that the axis shows in any case. */
-  from?: number;
+  /** Largest value that the axis shows in any case; of a logarithmic one, the least, too. */
   to?: number;
-  /** Nothing lies beyond. */
+  from?: number;
+  /** Where it ends in any case. */
   least?: number;
   most?: number;
   label: string;
@@ -133,7 +133,7 @@ export class Chart {
     let high = roundUp(max * 1.04);
     const [, former] = this.y;
     if (former > high && max > 0.55 * former) high = former;
-    return [y.from ?? 0, Math.min(high, y.most ?? high)];
+    return [0, Math.min(high, y.most ?? high)];
   }
 
   private options(): uPlot.Options {
@@ -164,7 +164,7 @@ export class Chart {
     }
     return {
       ...this.size(),
-      padding: [8, 10, 0, 0],
+      padding: [8, 16, 0, 0],
       legend: { show: false },
       cursor: { show: false },
       scales: {

@@ -1,5 +1,5 @@
 /** What every panel sees. */
-import type { Run, ViewOptions } from "../types";
+import type { FlowSpec, Run, ViewOptions } from "../types";
 import { type Counts, keyOf, total } from "./distribution";
 import type { Look, Role } from "./roles";
 import type { Store } from "./store";
@@ -34,7 +34,13 @@ export interface Drawn {
   redraw(): void;
 }
 
-/** The first word of the link's qdisc at the instant that is shown. */
+/** Flow groups that send, or did within the window. */
+export function sending({ run, store, now_s, window_s }: Scene): FlowSpec[] {
+  const sent = (flow: string) => (store.sent.get(flow) ?? Number.NEGATIVE_INFINITY) > now_s - window_s;
+  return (run?.flows ?? []).filter((flow) => flow.count > 0 || sent(flow.name));
+}
+
+/** The link's qdisc at the instant that is shown. */
 export function qdiscOf(scene: Scene): string {
   const { run, link, now_s } = scene;
   let qdisc = run?.links.find((one) => one.name === link)?.qdisc ?? "";

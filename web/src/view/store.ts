@@ -5,7 +5,7 @@
 import type { Run, Samples } from "../types";
 import { Snapshots } from "./distribution";
 import { Dots } from "./dots";
-import { CAMPS, type Role, roleOf } from "./roles";
+import { type Role, roleOf } from "./roles";
 import { Table } from "./table";
 
 /** Samples that a window of time shows, and how many make a coarse one. */
@@ -59,6 +59,8 @@ export class Store {
   readonly dots = new Dots(1500);
   /** Queues of each link, in the order in which the core tells them. */
   readonly queues = new Map<string, string[]>();
+  /** When each flow group sent last, in seconds. */
+  readonly sent = new Map<string, number>();
   private camps = new Map<string, Role>();
   private readonly sums = new Map<string, { sum: number; n: number }>();
   private joined = 0;
@@ -70,6 +72,7 @@ export class Store {
     this.distributions.clear();
     this.dots.clear();
     this.queues.clear();
+    this.sent.clear();
     this.sums.clear();
     this.joined = 0;
   }
@@ -143,6 +146,7 @@ export class Store {
   /** The newest row is complete: sums over camps, and its part in the coarse row. */
   private close(per_s: number): void {
     for (const [flow, camp] of this.camps) {
+      if (this.fine.get(ofFlow(flow, "sent_packets")) > 0) this.sent.set(flow, this.fine.latest);
       for (const quantity of SUMMED) {
         const value = this.fine.get(ofFlow(flow, quantity));
         if (Number.isNaN(value)) continue;
@@ -177,10 +181,5 @@ export class Store {
       if (sum.n) this.coarse.set(key, sum.sum / sum.n);
       sum.sum = sum.n = 0;
     }
-  }
-
-  /** Camps that the run has, in the order of its groups. */
-  get roles(): Role[] {
-    return (Object.keys(CAMPS) as Role[]).filter((role) => [...this.camps.values()].includes(role));
   }
 }

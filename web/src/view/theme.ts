@@ -33,7 +33,9 @@ export function followTheme(root: HTMLElement, changed: () => void): void {
     changed();
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", read);
-  read();
+  // An element has no style before it is in the page.
+  if (root.isConnected) read();
+  else requestAnimationFrame(read);
 }
 
 export function colourOf(look: Look): string {

@@ -8,9 +8,9 @@ import { Distribution } from "./panels/distribution";
 import { Headline } from "./panels/headline";
 import { delayPanel, dropPanel, lawPanel, markPanel, ratePanel, utilisationPanel } from "./panels/over_time";
 import { Picture } from "./queue/picture";
-import { looksOf, roleOf } from "./roles";
-import { DEFAULTS, type Drawn, type Scene } from "./scene";
-import { ofFlow, Store } from "./store";
+import { CAMPS, looksOf, type Role, roleOf } from "./roles";
+import { DEFAULTS, type Drawn, type Scene, sending } from "./scene";
+import { Store } from "./store";
 import { followTheme } from "./theme";
 
 export interface ViewHooks {
@@ -89,12 +89,17 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
     hooks.stale?.();
   });
 
+  /** What decides which curves there are. */
+  function shapeNow(): string {
+    const { fine, queues } = scene.store;
+    const flows = sending(scene).map((flow) => `${flow.name} ${flow.count}`);
+    return [fine.width, ...[...queues.values()].flat(), ...flows].join();
+  }
+
   /** The panels learn which flows, queues and gauges there are. */
   function arrange(): void {
-    const { run, store } = scene;
-    const sends = (name: string, count: number) => count > 0 || store.fine.has(ofFlow(name, "rate_mbps"));
-    const present = run?.flows.filter((flow) => sends(flow.name, flow.count)).map(roleOf) ?? [];
-    scene.roles = store.roles.filter((role) => present.includes(role));
+    const present = sending(scene).map(roleOf);
+    scene.roles = (Object.keys(CAMPS) as Role[]).filter((role) => present.includes(role));
     for (const one of drawn) one.arrange();
   }
 
@@ -134,9 +139,9 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
       scene.speed = speed;
       scene.window_s = scene.options.window_s * speed;
       const begun = performance.now();
-      const columns = `${scene.store.fine.width} ${[...scene.store.queues.values()].join()}`;
-      if (columns !== shape) {
-        shape = columns;
+      const now = shapeNow();
+      if (now !== shape) {
+        shape = now;
         arrange();
       }
       frames += 1;

@@ -2,9 +2,11 @@
 import { Canvas } from "../canvas";
 import { Panel } from "../panel";
 import { CAMPS, lookOf, type Role, roleOf } from "../roles";
-import type { Drawn, Scene } from "../scene";
+import { type Drawn, type Scene, sending } from "../scene";
 import { colourOf, FONT, figures, marker, theme } from "../theme";
 
+// How long a dot is bright, in seconds of watching.
+const BORN_S = 0.7;
 const EDGE = { left: 46, right: 12, top: 8, bottom: 40 };
 
 function sizeText(bytes: number): string {
@@ -31,8 +33,8 @@ export class Completion implements Drawn {
   }
 
   arrange(): void {
-    const flows = this.scene.run?.flows ?? [];
-    this.camps = new Map(flows.map((flow) => [flow.name, roleOf(flow)]));
+    this.camps = new Map((this.scene.run?.flows ?? []).map((flow) => [flow.name, roleOf(flow)]));
+    const flows = sending(this.scene);
     const transfers = flows.filter(
       (flow) => flow.kind === "web" || flow.kind === "video" || (flow.kind === "tcp" && flow.bytes),
     );
@@ -71,7 +73,7 @@ export class Completion implements Drawn {
   private fading(now: number): boolean {
     const { dots } = this.scene.store;
     const newest = dots.time_s[(dots.count + dots.capacity - 1) % dots.capacity] as number;
-    return now - newest < 1.2 * this.scene.speed;
+    return now - newest < BORN_S * this.scene.speed;
   }
 
   private paint(now: number): void {
@@ -108,7 +110,7 @@ export class Completion implements Drawn {
       to.fillText(figures(y), EDGE.left - 5, yOf(y) + 4);
     }
     to.stroke();
-    const born = 1.2 * this.scene.speed;
+    const born = BORN_S * this.scene.speed;
     for (const role of this.scene.roles) {
       const look = lookOf(role);
       const colour = colourOf(look);
@@ -127,9 +129,9 @@ export class Completion implements Drawn {
         const part = 1 - (now - (dots.time_s[i] as number)) / born;
         const [x, y] = [xOf(dots.size_bytes[i] as number), yOf(dots.completion_ms[i] as number)];
         to.beginPath();
-        marker(to, look.marker, x, y, 2.2 + 3 * part);
+        marker(to, look.marker, x, y, 2.2 + 2.2 * part);
         to.fill();
-        to.globalAlpha = part;
+        to.globalAlpha = 0.6 * part;
         to.strokeStyle = theme.ink;
         to.stroke();
         to.globalAlpha = 1;

@@ -5,7 +5,7 @@ import { Chart, type Line } from "../chart";
 import { type Counts, curves, keyOf, quantile, total } from "../distribution";
 import { Panel } from "../panel";
 import { type Look, lookOf, lookOfQueue } from "../roles";
-import { countedOf, type Drawn, type Scene } from "../scene";
+import { countedOf, type Drawn, type Scene, sending } from "../scene";
 import type { Store } from "../store";
 import { figures } from "../theme";
 import { delaysByFlow } from "./over_time";
@@ -58,7 +58,7 @@ export class Distribution implements Drawn {
   /** Queues, or flows where the delay is theirs, of which there are counts. */
   private whose(counts: ReadonlyMap<string, Counts>): Of[] {
     const { scene } = this;
-    const flows = (scene.run?.flows ?? []).map(({ name }) => ({
+    const flows = sending(scene).map(({ name }) => ({
       key: keyOf({ quantity: "sojourn_ms", flow: name, link: null, queue: null }),
       label: name,
       look: scene.looks.get(name) ?? lookOf("other"),
@@ -91,7 +91,7 @@ export class Distribution implements Drawn {
     const some = counts.some((one) => total(one) > 0);
     panel.say(some ? null : "No packet has left the queue yet.");
     const share = scene.options.tail === "cdf" ? "below" : "at or above";
-    panel.setUnit(`share of packets ${share}, last ${figures(scene.window_s, 2)} s`);
+    panel.setUnit(`share ${share}, last ${figures(scene.window_s, 2)} s`);
     panel.setLegend(shown);
     if (!some) return;
     const { x, ys } = curves(counts, scene.options.tail === "cdf");

@@ -2,7 +2,7 @@
 import { keyOf, quantile } from "../distribution";
 import { element } from "../panel";
 import { CAMPS, lookOf, lookOfQueue } from "../roles";
-import { countedOf, type Drawn, type Scene } from "../scene";
+import { countedOf, type Drawn, type Scene, sending } from "../scene";
 import { ofCamp, ofQueue } from "../store";
 import { colourOf, figures } from "../theme";
 import { delaysByFlow } from "./over_time";
@@ -111,7 +111,7 @@ export class Headline implements Drawn {
       const p99 = quantile(last.get(key) ?? new Float64Array(), 0.99);
       return p99 === undefined ? "–" : `${figures(p99, p99 < 1 ? 2 : 3)} ms`;
     };
-    const flows = (scene.run?.flows ?? []).filter((flow) => flow.count > 0);
+    const flows = sending(scene);
     const flowKey = (flow: string) => keyOf({ quantity: "sojourn_ms", flow, link: null, queue: null });
     this.delay.set(
       delaysByFlow(scene) && flows.some(({ name }) => last.has(flowKey(name)))

@@ -1,19 +1,12 @@
 /** The panels of curves over time: which curves they have. */
 import type { FlowSpec, ViewOptions } from "../../types";
 import { CAMPS, type Look, lookOf, lookOfQueue } from "../roles";
-import { hasFlowQueues, qdiscOf, queuesOf, type Scene } from "../scene";
+import { hasFlowQueues, qdiscOf, queuesOf, type Scene, sending } from "../scene";
 import { JOINED, MEMBERS_SHOWN, ONE, ofCamp, ofFlow, ofMember, ofQueue, SAMPLES_PER_WINDOW } from "../store";
 import { type CurveOf, Curves } from "./curves";
 
 const INK: Look = lookOf("other");
 const CAPACITY: Look = { ...INK, dash: [1, 3] };
-
-/** Flow groups that have sent anything. */
-function sending(scene: Scene): FlowSpec[] {
-  return (scene.run?.flows ?? []).filter(
-    (flow) => flow.count > 0 || scene.store.fine.has(ofFlow(flow.name, "rate_mbps")),
-  );
-}
 
 function nameOf(flow: FlowSpec): string {
   const what = "cc" in flow ? flow.cc : flow.kind;
@@ -66,8 +59,8 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
   const say = () => {
     const span = (scene.window_s * JOINED) / SAMPLES_PER_WINDOW;
     const text = span >= 1 ? `${Number(span.toPrecision(2))} s` : `${Number((span * 1e3).toPrecision(2))} ms`;
-    const what = scene.options.rates === "window" ? "congestion window, packets" : "goodput, Mb/s";
-    curves.panel.setUnit(`${what}, mean over ${text}`);
+    const what = scene.options.rates === "window" ? "window, packets" : "goodput, Mb/s";
+    curves.panel.setUnit(`${what} (${text} means)`);
   };
   const refresh = curves.refresh.bind(curves);
   curves.refresh = () => {
@@ -203,7 +196,7 @@ export function lawPanel(scene: Scene, into: HTMLElement): Curves {
     return String(Number((value * factor).toPrecision(4)));
   };
   // Of two probabilities one is often the square of the other: a logarithmic axis shows both.
-  const y = { text, log: () => probabilities().length > 0, from: 1e-3, least: 1e-5, most: 1 };
+  const y = { text, log: () => probabilities().length > 0, from: 1e-3, least: 1e-5 };
   const curves = new Curves(scene, into, "law", "The queue's law", "", y, "coarse", found, why);
   const arrange = curves.arrange.bind(curves);
   curves.arrange = () => {

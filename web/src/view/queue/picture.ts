@@ -452,7 +452,7 @@ export class Picture implements Drawn {
 
   private drawAxis(): void {
     const { to } = this.canvas;
-    const { left, gate, right, axis } = this.layout;
+    const { left, gate, right, axis, labelsAbove } = this.layout;
     const width = this.packetWidth;
     const most = (gate - left) / width;
     const step =
@@ -469,18 +469,20 @@ export class Picture implements Drawn {
       const x = Math.round(gate - n * width) + 0.5;
       to.moveTo(x, axis);
       to.lineTo(x, axis + 4);
-      to.fillText(String(n), Math.max(x, 10), axis + 16);
+      to.fillText(String(n), Math.max(x, left + to.measureText(String(n)).width / 2 - 8), axis + 16);
     }
     to.stroke();
     const ms = (this.service_ns(MTU) * step) / 1e6;
     to.textAlign = "left";
-    to.fillText(`packets waiting (the link sends ${step} in ${figures(ms, 2)} ms)`, left, axis + 30, gate - left);
+    const words = `the link sends ${step} in ${figures(ms, 2)} ms`;
+    to.fillText(labelsAbove ? `packets; ${words}` : `packets waiting; ${words}`, left, axis + 30);
     to.textAlign = "right";
     const { run, link, now_s } = this.scene;
     const rate = run ? `${figures(rateAt(run, link, now_s) * 1e-6)} Mb/s` : "";
-    to.fillText(`link, ${rate}`, right - 2, axis + 16, right - gate);
+    to.fillText(labelsAbove ? rate : `link, ${rate}`, right - 2, axis + (labelsAbove ? 30 : 16), right - gate);
     const unknown = this.watching && this.lanes.unknown ? `${this.lanes.unknown} unknown` : "";
-    to.fillText(this.watching ? unknown : "no single packets told", right - 2, axis + 30, right - gate);
+    if (labelsAbove) return;
+    to.fillText(this.watching ? unknown : "packets not told apart", right - 2, axis + 30, right - gate);
   }
 
   refresh(): void {}
