@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from l4slab import _core, spec, sweep
 from l4slab.spec import keys_of
-from l4slab.spec.tables import AT_KEYS, TOP_FACTORS, Impair, Link, Quantity, Rewrite, Top
+from l4slab.spec.tables import AT_FLOW_KEYS, AT_KEYS, TOP_FACTORS, Impair, Link, Quantity, Rewrite, Top
 from l4slab.spec.traffic import KINDS
 from l4slab.units import FREQUENCY, RATE, SIZE, TIME
 
@@ -36,11 +36,11 @@ def canonical(description: dict[str, Any]) -> dict[str, Any]:
     return description | {"links": links, "flows": flows, "at": at}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_saved_file_of_a_preset_is_the_run_of_the_page(preset: str) -> None:
-    of_page = json.loads((PAGE / "presets" / f"{preset}.json").read_text())["run"]
-    plan = sweep.expand(spec.load(PAGE / "presets" / f"{preset}.toml"), "sim")
-    assert len(plan.runs) == 1
+@pytest.mark.parametrize("saved", ["by-hand", *(f"presets/{preset}" for preset in PRESETS)])
+def test_a_saved_file_is_the_run_of_the_page(saved: str) -> None:
+    of_page = json.loads((PAGE / f"{saved}.json").read_text())["run"]
+    plan = sweep.expand(spec.load(PAGE / f"{saved}.toml"), "sim")
+    assert len(plan.runs) == (2 if saved == "by-hand" else 1), "the run is the last of its trials"
     assert canonical(dict(plan.runs[-1].description)) == canonical(of_page)
 
 
@@ -112,8 +112,9 @@ def marks(info: Any) -> list[Any]:
 
 
 def test_what_changes_while_it_runs_is_what_a_file_may_change() -> None:
-    links = [told for name, told in read_lines("keys.jsonl") if name == "at_link"]
-    assert sorted(links) == sorted(AT_KEYS)
+    told = read_lines("keys.jsonl")
+    assert sorted(key for name, key in told if name == "at_link") == sorted(AT_KEYS)
+    assert sorted(key for name, key in told if name == "at_flow") == sorted(AT_FLOW_KEYS)
 
 
 @pytest.mark.parametrize(("dimension", "text", "result"), read_lines("units.jsonl"))

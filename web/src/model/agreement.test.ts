@@ -2,10 +2,11 @@
 import { describe, expect, test } from "vitest";
 import { toJson } from "../json";
 import type { Run } from "../types";
-import { writeAddress } from "./address";
+import { readAddress, writeAddress } from "./address";
 import { AT, FLOW, IMPAIR, type Key, LINK, REWRITE, TOP } from "./keys";
 import { open, PRESETS } from "./presets";
-import { toToml } from "./toml";
+import { withMade } from "./run";
+import { endedAt, toToml } from "./toml";
 import { type Dimension, FREQUENCY, parse, RATE, SIZE, TIME } from "./units";
 
 const FOLDER = "../../../tests/live/page";
@@ -23,6 +24,27 @@ describe.each(PRESETS)("preset $id", (preset) => {
     const described = { study: preset.study ?? null, run };
     await expect(`${toJson(described)}\n`).toMatchFileSnapshot(`${FOLDER}/presets/${preset.id}.json`);
   });
+});
+
+test("a run that was changed by hand is the file and the description that Python compares", async () => {
+  const { run } = readAddress(
+    "link.up.rate=20Mbit&link.up.qdisc=pfifo&link.down.rate=100Mbit&link.down.qdisc=fq_codel&link.down.burst=3kB" +
+      "&flow.l4s.cc=prague&flow.l4s.rtt=10ms&flow.l4s.path=up&flow.l4s.options.fallback=correct&flow.l4s.count=2" +
+      "&flow.get.kind=web&flow.get.cc=cubic&flow.get.rtt=20ms&flow.get.requests=60/s&flow.get.count=0&flow.get.reverse_path=up" +
+      "&flow.tv.kind=video&flow.tv.cc=bbr3&flow.tv.rate=4Mbit&flow.tv.rtt=1.000001ms&flow.tv.controls=30/min&flow.tv.dscp=ef" +
+      "&flow.udp.kind=cbr&flow.udp.rate=1Mbit&flow.udp.rtt=0s&flow.udp.ecn=ect1&flow.mine.kind=udp-prague&flow.mine.rtt=10ms" +
+      "&flow.late.cc=reno&flow.late.rtt=5ms&flow.late.start=30s&impair.wifi.netem=delay+2ms&impair.wifi.before=up" +
+      "&seed=3&trial=2&warmup=1s&at.1.time=2s&at.1.link.up.qdisc=dualpi2",
+  );
+  const made = [
+    { time_ns: 3_123_456_789, link: "up", rate_bps: 5_000_001 },
+    { time_ns: 4e9, flow: "get", count: 3 },
+    { time_ns: 4e9, flow: "l4s", rtt_ns: 30e6 },
+    { time_ns: 5e9, flow: "udp", rate_bps: 2e6 },
+  ];
+  const ended = endedAt(withMade(run as Run, made), 12_345_678_901);
+  await expect(toToml(ended, { title: "By hand" })).toMatchFileSnapshot(`${FOLDER}/by-hand.toml`);
+  await expect(`${toJson({ run: ended })}\n`).toMatchFileSnapshot(`${FOLDER}/by-hand.json`);
 });
 
 test("the table of keys is the one that Python compares", async () => {
