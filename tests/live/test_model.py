@@ -33,7 +33,11 @@ def canonical(description: dict[str, Any]) -> dict[str, Any]:
     ]
     at = [{key: value for key, value in change.items() if value is not None} for change in description["at"]]
     at = [one | {"qdisc": _core.canonical_qdisc(one["qdisc"])} if "qdisc" in one else one for one in at]
-    return description | {"links": links, "flows": flows, "at": at}
+    impairs = [
+        impair | {"netem": _core.canonical_qdisc(f"netem {impair['netem']}").removeprefix("netem ")}
+        for impair in description.get("impairs", [])
+    ]
+    return description | {"links": links, "flows": flows, "at": at} | ({"impairs": impairs} if impairs else {})
 
 
 @pytest.mark.parametrize("saved", ["by-hand", *(f"presets/{preset}" for preset in PRESETS)])

@@ -102,6 +102,14 @@ export class App {
     return folded(this.base, this.made);
   }
 
+  /** What is set at the instant that is shown, with what has been asked for since. */
+  private get now(): Run {
+    if (this.mode === "instant") return this.set;
+    const latest = this.made.at(-1)?.time_ns ?? 0;
+    const reached = setAt(withMade(this.base, this.made), Math.max(this.clock.nowNs, latest));
+    return this.changes.pending.reduce(changed, reached);
+  }
+
   private load(address: Address): void {
     const problems = [...address.problems];
     if (address.run) this.base = address.run;
@@ -205,7 +213,7 @@ export class App {
       await engine.ask({ do: "check", run: { ...this.set, links } });
       return null;
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return String(error instanceof Error ? error.message : error).replace(/^the request is not valid: /, "");
     }
   }
 
@@ -249,8 +257,7 @@ export class App {
 
   /** Shows what is set, and holds it in the address. */
   private show(): void {
-    const now = this.mode === "live" ? setAt(withMade(this.base, this.made), this.clock.nowNs) : this.set;
-    this.left.set(now, this.set);
+    this.left.set(this.now, this.set);
     this.top.set(this.preset, this.isChanged(), this.engines.name);
     this.transport.set(this.speed, this.mode);
     this.hold();

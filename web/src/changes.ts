@@ -7,6 +7,7 @@ const PAUSE_MS = 60;
 
 export class Changes {
   private readonly waiting = new Map<string, Change>();
+  private sent: Change | null = null;
   private isSending = false;
   private turn = 0;
 
@@ -23,9 +24,15 @@ export class Changes {
     if (!this.isSending) void this.work();
   }
 
+  /** What has been asked for and has not taken effect yet. */
+  get pending(): Change[] {
+    return [...(this.sent ? [this.sent] : []), ...this.waiting.values()];
+  }
+
   /** What waits is not for the next run. */
   clear(): void {
     this.waiting.clear();
+    this.sent = null;
     this.turn += 1;
   }
 
@@ -34,12 +41,15 @@ export class Changes {
     while (this.waiting.size > 0) {
       const [[key, change]] = this.waiting as unknown as [[string, Change]];
       this.waiting.delete(key);
+      this.sent = change;
       const turn = this.turn;
-      try {
-        const time_ns = await this.send(change);
-        if (turn === this.turn && time_ns !== null) this.done({ ...change, time_ns });
-      } catch (error) {
-        if (turn === this.turn) this.failed(error);
+      const told = await this.send(change).then(
+        (time_ns) => () => time_ns !== null && this.done({ ...change, time_ns }),
+        (error) => () => this.failed(error),
+      );
+      if (turn === this.turn) {
+        this.sent = null;
+        told();
       }
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }

@@ -78,10 +78,11 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
   };
   const save = button(
     "save",
-    "Save as experiment file",
+    "Save",
     "A .toml that l4slab run reproduces, with what was changed while it ran",
     actions.save,
   );
+  save.append(h("span", { className: "wide" }, " as experiment file"));
   const all = button(
     "show-figures",
     "Figures",
@@ -111,7 +112,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
       look.hidden = !preset;
       source.textContent = preset ? `Source: ${preset.source}.` : "";
       source.hidden = !preset;
-      chosen.textContent = `Engine: ${engine}`;
+      chosen.replaceChildren(h("span", { className: "wide" }, "Engine: "), engine);
       for (const [name, radio] of radios) radio.checked = name === engine;
     },
     note(text) {

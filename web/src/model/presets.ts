@@ -37,7 +37,7 @@ export const PRESETS: readonly Preset[] = [
     id: "start",
     group: "Start here",
     title: "One queue for all, then two",
-    look: "For 5 s both flows stand in one FIFO, and both wait some 40 ms. Then the router gets DualPI2: Prague (L4S) has a queue of its own and waits less than 1 ms, CUBIC (Classic) some 15 ms, because Prague slows down a little at every mark and CUBIC a lot at a few.",
+    look: "At first both flows stand in one FIFO, and both wait some 40 ms. After 5 s the router gets DualPI2: Prague (L4S) makes a small step at each of many marks and waits less than 1 ms; CUBIC (Classic) goes on in large steps, which take a queue of some 15 ms.",
     source: "examples/picture.toml, with the change after 5 s",
     address: `
       link.bottleneck.rate=50Mbit  link.bottleneck.qdisc=pfifo+limit+200
