@@ -82,7 +82,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
     "A .toml that l4slab run reproduces, with what was changed while it ran",
     actions.save,
   );
-  save.append(h("span", { className: "wide" }, " as experiment file"));
+  save.append(h("span", { className: "only-wide" }, " as experiment file"));
   const all = button(
     "show-figures",
     "Figures",
@@ -112,7 +112,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
       look.hidden = !preset;
       source.textContent = preset ? `Source: ${preset.source}.` : "";
       source.hidden = !preset;
-      chosen.replaceChildren(h("span", { className: "wide" }, "Engine: "), engine);
+      chosen.replaceChildren(h("span", { className: "only-wide" }, "Engine: "), engine);
       for (const [name, radio] of radios) radio.checked = name === engine;
     },
     note(text) {

@@ -46,7 +46,7 @@ export function transport(actions: TransportActions): Transport {
     options: STEPS.map((step) => [step, step === "packet" ? "one packet" : step] as const),
     put: () => {},
   });
-  wide.root.classList.add("wide");
+  wide.root.classList.add("only-wide");
   wide.set("packet");
   const stepSize = () => {
     const by = wide.root.querySelector("select")?.value ?? "packet";
