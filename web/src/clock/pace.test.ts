@@ -16,7 +16,7 @@ function watch(pace: Pace, power: number, speed: number, seconds: number): { lon
     found.lead_ns = Math.max(found.lead_ns, pace.known_ns - pace.head_ns);
     const until: number | null = request ? null : pace.next(speed);
     if (until !== null) {
-      const work = (until - pace.known_ns) / 1e6 / power;
+      const work: number = (until - pace.known_ns) / 1e6 / power;
       request = { until, begun: wall, ready: wall + work + 1 };
     }
   }
