@@ -163,7 +163,8 @@ def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
     tables = {table: dict(schema) for table, schema in metrics.TABLES.items()}
     seen: set[tuple[str, ...]] = set()
     for experiment, run in ((plan.experiment, run) for plan in plans for run in plan.runs):
-        qdiscs = [str(place["qdisc"]) for section in ("links", "at") for place in run.description[section]]
+        places = [place for section in ("links", "at") for place in run.description[section]]
+        qdiscs = [str(place["qdisc"]) for place in places if place.get("qdisc")]
         controllers = [str([flow.get(key) for key in ("kind", "cc", "options")]) for flow in run.description["flows"]]
         if (kinds := (run.engine, *qdiscs, *controllers)) in seen:
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import l4slab
 import pytest
 from l4slab import _core, spec, sweep
 from l4slab.live.server import Server
@@ -60,3 +61,12 @@ def test_a_run_that_was_changed_is_the_batch_run_with_these_changes(description:
     found = _core.simulate(json.dumps(description | {"at": at}))
     for table in ("flows", "links"):
         assert report[table] == whole[table] == found[table]
+
+
+def test_a_file_with_changes_of_flows_runs(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(f'{FILE}[[at]]\ntime = "1s"\n"flow.l4s.count" = 0\n"link.l.rate" = "5Mbit"\n')
+    results = l4slab.run(file)
+    late = results.series.filter(flow="l4s").filter(results.series.filter(flow="l4s")["time_s"] > 2)
+    assert late["rate_mbps"].max() == 0
+    assert results.links.filter(queue="all")["rate_mbps"].max() < 15
