@@ -131,8 +131,8 @@ describe("quantities", () => {
     expect([print(1514, SIZE), print(1e6, SIZE), print(1500, SIZE), print(1600, SIZE)]).toEqual([
       "1514B",
       "1MB",
-      "1.5kB",
-      "1.6kB",
+      "1500B",
+      "1600B",
     ]);
   });
 });
