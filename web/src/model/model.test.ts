@@ -126,7 +126,7 @@ describe("quantities", () => {
       "15ms",
       "20s",
       "1ns",
-      "0ns",
+      "0s",
     ]);
     expect([print(1514, SIZE), print(1e6, SIZE), print(1500, SIZE), print(1600, SIZE)]).toEqual([
       "1514B",
