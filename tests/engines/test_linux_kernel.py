@@ -83,6 +83,23 @@ def test_everything_at_once(describe: Describe) -> None:
     assert {"L", "C"} <= set(recording.links.filter(link="one")["queue"])
 
 
+def test_changes_of_flows_take_effect_at_their_time(describe: Describe) -> None:
+    flows = CUBIC + 'count = 0\n[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "10ms"\n'
+    flows += '[[at]]\ntime = "1s"\n"flow.a.count" = 2\n"flow.u.rate" = "3Mbit"\n'
+    flows += '[[at]]\ntime = "3s"\n"flow.a.count" = 1\n"flow.a.rtt" = "200ms"\n'
+    recording = execute(describe(ONE_LINK + flows, duration='"6s"', warmup='"500ms"'))
+    rows = {row["flow"]: row for row in recording.flows.iter_rows(named=True)}
+    assert rows["a"]["count"] == 2
+    series = recording.series.filter(pl.col("flow").is_not_null()).sort("time_s")
+    a, u = series.filter(flow="a"), series.filter(flow="u")
+    assert a.filter(pl.col("time_s") <= 1)["rate_mbps"].sum() == 0
+    assert a.filter(pl.col("time_s").is_between(1.5, 3))["rate_mbps"].mean() == pytest.approx(7, rel=0.05)
+    assert u.filter(pl.col("time_s") <= 1)["rate_mbps"].mean() == pytest.approx(1, rel=0.05)
+    assert u.filter(pl.col("time_s") > 1.2)["rate_mbps"].mean() == pytest.approx(3, rel=0.02)
+    assert a.filter(pl.col("time_s").is_between(1.5, 3))["srtt_ms"].min() < 100
+    assert a.filter(pl.col("time_s") > 4)["srtt_ms"].min() > 195
+
+
 def test_queues_are_in_their_stride_when_traffic_begins(describe: Describe) -> None:
     udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "20Mbit"\nrtt = "10ms"\n'
     run = describe(ONE_LINK.replace("pfifo limit 50", "pie") + udp, duration='"400ms"', warmup='"100ms"')

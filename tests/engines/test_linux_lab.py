@@ -77,7 +77,7 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
     flow += 'dscp = "cs1"\n'
     run = describe(ONE_LINK + flow)
     made = lab.build(run)
-    starts = lab.starts(run, run["flows"][0])
+    starts = [start for start, _ in lab.lives(run, run["flows"][0])]
     assert all(1_000_000_000 <= start < 1_100_000_000 for start in starts)
     assert starts[0] != starts[1]
     assert [line for line in made.plan if line.startswith("tcp")] == [
@@ -118,9 +118,50 @@ time = "3.5s"
 """
     made = lab.build(describe(ONE_LINK + CUBIC + changes))
     at = [line for line in made.plan if line.startswith("at ")]
-    assert at[0].startswith("at 2000000000 k1 tc class change dev out parent 1: classid 1:1 htb rate 5000000bit")
-    assert at[1] == "at 3000000000 k1 tc qdisc replace dev out parent 1:1 handle 3: pfifo limit 50"
-    assert at[2] == "at 3500000000 k1 tc qdisc replace dev out parent 1:1 handle 4: pfifo limit 9"
+    assert at[0].startswith("at 2000000000 do k1 tc class change dev out parent 1: classid 1:1 htb rate 5000000bit")
+    assert at[1] == "at 3000000000 do k1 tc qdisc replace dev out parent 1:1 handle 3: pfifo limit 50"
+    assert at[2] == "at 3500000000 do k1 tc qdisc replace dev out parent 1:1 handle 4: pfifo limit 9"
+
+
+FLOW_CHANGES = """
+[[at]]
+time = "1s"
+"flow.a.count" = 3
+[[at]]
+time = "2s"
+"flow.a.count" = 1
+"flow.a.rtt" = "5ms"
+"flow.u.rate" = "2Mbit"
+[[at]]
+time = "3s"
+"flow.a.count" = 2
+"""
+
+
+def test_changes_of_flows(describe: Describe) -> None:
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "10ms"\n'
+    run = describe(ONE_LINK + CUBIC + "count = 2\n" + udp + FLOW_CHANGES, start_jitter='"0s"')
+    second = 1_000_000_000
+    # When the number falls, those that began last end; those that come later are others.
+    assert lab.lives(run, run["flows"][0]) == [
+        (0, lab.NEVER),
+        (0, 2 * second),
+        (second, 2 * second),
+        (3 * second, lab.NEVER),
+    ]
+    made = lab.build(run)
+    assert made.flows[0].members == 4
+    # A shorter delay does not let packets overtake others.
+    order = "rate 20tbit limit 1000000"
+    assert [line for line in made.plan if line.startswith("at ")] == [
+        f"at 2000000000 do d1 tc qdisc change dev to_k1 root netem delay 2500000ns {order}",
+        f"at 2000000000 do s1 tc qdisc change dev to_c1 root netem delay 2500000ns {order}",
+        "at 2000000000 rate 2 2000000",
+    ]
+    assert [line for line in lines(made, "netem") if "20tbit" in line] == [
+        f"qdisc replace dev to_{there} root netem delay 10000000ns {order}" for there in ("k1", "c1")
+    ]
+    assert sum("netem" in line for line in lines(made, "netem")) == 3
 
 
 def test_rewriting_before_and_after_a_link(describe: Describe) -> None:
@@ -207,7 +248,7 @@ REFUSED = {
 def test_what_it_cannot_do_is_refused_by_name(case: str, describe: Describe) -> None:
     flows, mentions = REFUSED[case]
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
-        engine._refuse(describe(ONE_LINK + flows), CONTROLS)
+        engine.refuse(describe(ONE_LINK + flows), CONTROLS)
     for mention in mentions:
         assert mention in str(refusal.value)
 
@@ -218,18 +259,18 @@ def test_senders_that_no_kernel_has_are_left_out(cc: str, describe: Describe) ->
     assert cc in flow
     for controls in (CONTROLS, None):
         with pytest.raises(LackingError, match=f"^no Linux kernel has {cc}$"):
-            engine._refuse(describe(ONE_LINK + flow), controls)
+            engine.refuse(describe(ONE_LINK + flow), controls)
 
 
 def test_an_unknown_kernel_is_asked_when_it_runs(describe: Describe) -> None:
-    engine._refuse(describe(ONE_LINK + PRAGUE), None)
-    engine._refuse(describe(ONE_LINK + PRAGUE), (*CONTROLS, "prague"))
+    engine.refuse(describe(ONE_LINK + PRAGUE), None)
+    engine.refuse(describe(ONE_LINK + PRAGUE), (*CONTROLS, "prague"))
 
 
 def test_prague_without_ecn_is_refused(describe: Describe) -> None:
     run = describe(ONE_LINK + PRAGUE + 'ecn = "off"\n')
     with pytest.raises(ValueError, match="prague always asks for ECN"):
-        engine._refuse(run, (*CONTROLS, "prague"))
+        engine.refuse(run, (*CONTROLS, "prague"))
 
 
 PI2_OR_PIE = """
@@ -279,7 +320,7 @@ def test_a_queue_is_on_both_engines_or_is_refused(describe: Describe) -> None:
         run = describe(ONE_LINK + CUBIC)
         run["links"][0]["qdisc"] = f"{name} limit 5"
         with pytest.raises(LackingError, match=name):
-            engine._refuse(run, CONTROLS)
+            engine.refuse(run, CONTROLS)
     # Every other one is compared with the kernel; pfifo is the queue of the TCP comparisons.
     compared = {name.rpartition("-")[0] for name in comparisons()}
     assert queues.keys() - simulator_only - compared == {"pfifo"}

@@ -46,7 +46,7 @@ def packet(in_ms: float, out_ms: float | None, **values: int) -> tuple[Any, ...]
         "ecn_out": 2,
         "kind": 1,
         "spare": 0,
-        "seq": 0,
+        "number": 0,
     }
     return (int(in_ms * MS), int((out_ms or 0) * MS), *(default | values).values())
 

@@ -139,14 +139,11 @@ export function text({ put, placeholder, ...told }: Text): Field<string> {
   };
 }
 
-/**
- * A control for any key of a table; empty is its default, which is written out where `full`. `put` gets what the
- * description has.
- */
-export function keyField(key: Key, told: Told, put: (value: unknown) => void, full = false): Field<unknown> {
+/** A control for any key of a table; empty is its default. `put` gets what the description has. */
+export function keyField(key: Key, told: Told, put: (value: unknown) => void): Field<unknown> {
   const written = (value: unknown) => (value === null || value === undefined ? "" : String(key.type.write(value)));
   const values = key.type.name.split(" ");
-  const usual = typeof key.default === "string" ? written(key.type.read(key.default)) : "";
+  const usual = key.default === null || key.default === undefined ? "" : key.default;
   const read = (typed: string) => {
     const text = typed === "" ? key.default : typed;
     if (text === undefined) throw new Wrong(`is needed; write it such as ${key.example}`);
@@ -158,5 +155,5 @@ export function keyField(key: Key, told: Told, put: (value: unknown) => void, fu
     return { root: field.root, set: (value) => field.set(written(value)) };
   }
   const field = text({ ...told, placeholder: usual || `none, or ${key.example}`, put: read });
-  return { root: field.root, set: (value) => field.set(written(value) === usual && !full ? "" : written(value)) };
+  return { root: field.root, set: (value) => field.set(written(value) === usual ? "" : written(value)) };
 }

@@ -16,8 +16,8 @@ export interface FlowActions {
 }
 
 export const CAMPS: Record<Camp, { title: string; about: string }> = {
-  l4s: { title: "L4S", about: "small steps at many marks: a short queue" },
-  classic: { title: "Classic", about: "large steps at few drops or marks: a long queue" },
+  l4s: { title: "L4S", about: "many small marks, many small steps: a short queue" },
+  classic: { title: "Classic", about: "halves or so at a drop or mark: needs a long queue" },
 };
 
 export function campOf(flow: FlowSpec): Camp {
@@ -68,7 +68,6 @@ interface Group {
 
 function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
   const { name, kind } = flow;
-  let now = flow;
   const id = `flow-${slug(name)}`;
   const anew = (values: Record<string, unknown>) =>
     actions.anew((run) => ({
@@ -107,33 +106,19 @@ function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
     const [least, most] = [keys.get("size_min"), keys.get("size_max")] as [Key, Key];
     if (KINDS.downloads.is(flow)) {
       const both = (size: unknown) => anew({ size_min_bytes: size, size_max_bytes: size });
-      field(least.field, keyField(least, { id: `${id}-size`, label: "Size", anew: true }, both, true));
+      field(least.field, keyField(least, { id: `${id}-size`, label: "Size", anew: true }, both));
       field(most.field, { root: h("span", { hidden: true }), set: () => {} });
     } else {
       for (const [key, label] of [
-        [least, "Least size"],
-        [most, "Largest"],
+        [least, "Sizes from"],
+        [most, "to"],
       ] as const) {
         field(
           key.field,
-          keyField(
-            key,
-            { id: `${id}-${key.key}`, label, anew: true },
-            (size) => anew(bounded(key, size as number)),
-            true,
-          ),
+          keyField(key, { id: `${id}-${key.key}`, label, anew: true }, (size) => anew({ [key.field]: size })),
         );
       }
     }
-  }
-  function bounded(key: Key, size: number): Record<string, number> {
-    if (now.kind === "web" && key.key === "size_min" && size > now.size_max_bytes) {
-      throw new Wrong("is above the largest size; make it smaller, or the largest larger");
-    }
-    if (now.kind === "web" && key.key === "size_max" && size < now.size_min_bytes) {
-      throw new Wrong("is below the least size; make it larger, or the least smaller");
-    }
-    return { [key.field]: size };
   }
   if (kind === "cbr") {
     const options = [["not-ect", "Not-ECT"], ["ect0", "ECT(0)"], ["ect1", "ECT(1)"]] as const; // biome-ignore format: a table
@@ -181,11 +166,10 @@ function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
         h("div", { className: "more" }, ...more.map(([, { root }]) => root)),
       ),
     ),
-    set(flow) {
-      now = flow;
-      const values = flow as unknown as Record<string, unknown>;
+    set(now) {
+      const values = now as unknown as Record<string, unknown>;
       for (const [of, made] of [...shown, ...more]) made.set((values[of] ?? null) as never);
-      unusual.textContent = told(flow, others).join(" · ");
+      unusual.textContent = told(now, others).join(" · ");
     },
   };
 }

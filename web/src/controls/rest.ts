@@ -12,6 +12,8 @@ export interface RestPanel {
   set(run: Run): void;
 }
 
+const SHOWN = { impair: "netem", rewrite: "ECN rewritten", at: "Change" } as const;
+
 export function restPanel(anew: (edit: (run: Run) => Run) => void): RestPanel {
   const keys = TOP.filter(({ key }) => key !== "per_flow");
   const fields = keys.map((key) => {
@@ -52,15 +54,15 @@ export function restPanel(anew: (edit: (run: Run) => Run) => void): RestPanel {
 
 /** A line for each change, rewrite and impairment. */
 export function extras(run: Run): string[] {
-  const lines = new Map<string, string>();
+  const lines = new Map<string, string[]>();
   for (const { place, key, value } of entriesOf(run)) {
     const [section, name] = place;
-    if (section !== "at" && section !== "rewrite" && section !== "impair") continue;
+    if (section === undefined || !(section in SHOWN)) continue;
     const of = `${section}.${name}`;
-    const line = lines.get(of);
-    if (key === "time") lines.set(of, `At ${value}:`);
-    else if (line === undefined) lines.set(of, `${section} ${name}: ${key} ${value}`);
-    else lines.set(of, `${line} ${key} ${value}`);
+    if (!lines.has(of)) {
+      lines.set(of, [section === "impair" ? `${SHOWN.impair} ${name}:` : `${SHOWN[section as keyof typeof SHOWN]}:`]);
+    }
+    lines.get(of)?.push(key === "time" ? `at ${value},` : `${key} ${value}`);
   }
-  return [...lines.values()];
+  return [...lines.values()].map((words) => words.join(" "));
 }

@@ -53,11 +53,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
     });
     radio.addEventListener("change", () => actions.engine(name));
     const why = why_not ? h("small", { className: "why" }, `not here: ${why_not}`) : null;
-    return [
-      name,
-      radio,
-      h("label", { htmlFor: radio.id }, radio, h("span", {}, h("b", {}, name), ` ${ENGINES[name]}`, why)),
-    ] as const;
+    return [name, radio, h("label", { htmlFor: radio.id }, radio, h("b", {}, name), ` ${ENGINES[name]}`, why)] as const;
   });
   const chosen = h("summary", { id: "engine" });
   const menu = h(

@@ -33,7 +33,7 @@ export function speedOf(text: string): number {
 }
 
 export function transport(actions: TransportActions): Transport {
-  let [running, isInstant] = [true, false];
+  let running = true;
   const button = (id: string, label: string, title: string, act: () => void) => {
     const made = h("button", { type: "button", id, title }, label);
     made.addEventListener("click", act);
@@ -68,32 +68,26 @@ export function transport(actions: TransportActions): Transport {
   });
   const now = h("output", { id: "now", className: "now", title: "virtual time" }, "0.00 s");
   const slow = h("span", { id: "achieved", className: "help" });
-  const down = button("to-controls", "Set up ↓", "To the controls, below the panels", () => {
-    document.querySelector(".controls")?.scrollIntoView({ behavior: "smooth" });
-  });
-  down.classList.add("only-narrow");
   const keys = h("div", { className: "chips", role: "group", ariaLabel: "Mode" }, ...modes.map(([, made]) => made));
   const live = h("div", { className: "while-live" }, play, step, wide.root, speed.root);
   return {
-    root: h("section", { className: "transport", ariaLabel: "Time" }, keys, live, restart, down, now, slow),
+    root: h("section", { className: "transport", ariaLabel: "Time" }, keys, live, restart, now, slow),
     set(factor, mode) {
       speed.set(factor);
       for (const [of, made] of modes) made.setAttribute("aria-pressed", String(of === mode));
-      isInstant = mode === "instant";
-      live.hidden = isInstant;
-      slow.textContent = isInstant ? MODES.instant : "";
-      restart.textContent = isInstant ? "Run again" : "Restart";
+      live.hidden = mode === "instant";
+      restart.textContent = mode === "instant" ? "Run again" : "Restart";
     },
     status({ now_ns, state, speed: asked, says }) {
       running = state === "running";
       play.textContent = running ? "Pause" : "Play";
       now.textContent = `${(now_ns / 1e9).toFixed(asked < 0.2 ? 4 : 2)} s`;
-      slow.textContent = isInstant ? MODES.instant : state === "stopped" ? "" : (says ?? "");
+      slow.textContent = state === "stopped" ? "" : (says ?? "");
     },
   };
 }
 
 const MODES: Record<Mode, string> = {
   live: "Time goes on, and what is changed takes effect from now on",
-  instant: "Each change runs it all again at once; what was before stays as a ghost.",
+  instant: "Each change runs the whole time again at once; the former curves stay as a ghost",
 };

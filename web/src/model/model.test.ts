@@ -126,13 +126,13 @@ describe("quantities", () => {
       "15ms",
       "20s",
       "1ns",
-      "0s",
+      "0ns",
     ]);
     expect([print(1514, SIZE), print(1e6, SIZE), print(1500, SIZE), print(1600, SIZE)]).toEqual([
       "1514B",
       "1MB",
-      "1500B",
-      "1600B",
+      "1.5kB",
+      "1.6kB",
     ]);
   });
 });

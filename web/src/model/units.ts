@@ -119,9 +119,8 @@ const PRINTED: Record<Printed["name"], readonly [string, number][]> = {
 /** An integer in the base unit as text that `parse` reads as the same integer. */
 export function print(value: number, dimension: Printed): string {
   const table = PRINTED[dimension.name];
-  if (value === 0) return `0${dimension === TIME ? "s" : table.at(-1)?.[0]}`;
-  // Frames are told in bytes ("1514B"): a size takes a larger unit only where it is whole in it.
-  const most = dimension === SIZE ? 0 : 12;
+  // Frames are told in bytes ("1514B"): a size takes a larger unit only where it is short in it.
+  const most = dimension === SIZE ? 1 : 12;
   for (const [unit, power] of table) {
     if (Math.abs(value) < 10 ** power) continue;
     const text = shifted(value, power);

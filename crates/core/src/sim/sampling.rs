@@ -34,9 +34,6 @@ impl<T: Tap> Simulation<T> {
     }
 
     fn sample_group(&mut self, i: usize, t: f64, span: f64) {
-        if self.groups[i].accounts.iter().all(|account| self.accounts[*account].seats.is_empty()) {
-            return; // nobody has come yet
-        }
         let now = self.counted_together(&self.groups[i].accounts);
         let before = std::mem::replace(&mut self.groups[i].sampled, now);
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;

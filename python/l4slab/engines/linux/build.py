@@ -124,7 +124,17 @@ def _contents(files: tuple[tuple[Path, int, int, int], ...]) -> str:
 
 def is_current() -> bool:
     """Whether the kernel was made from this version's configuration and TCP Prague, or is the user's own."""
-    return _stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs()) or bool(os.environ.get("L4SLAB_KERNEL"))
+    is_ours = _stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs())
+    return has_helper() and (is_ours or bool(os.environ.get("L4SLAB_KERNEL")))
+
+
+def has_helper() -> bool:
+    """Whether the laboratory's own program is there, made from this version's source."""
+    return _stamp(cache() / "lab.json").get("source") == _helper_digest() and (root() / "lab" / "lab").is_file()
+
+
+def _helper_digest() -> str:
+    return hashlib.sha256((DATA / "lab.c").read_bytes() + (DATA / "init.sh").read_bytes()).hexdigest()
 
 
 def prague_source() -> Path | None:
@@ -362,10 +372,9 @@ def _user_land(folder: Path, apt: _Apt, progress: Progress) -> None:
 def _helper(folder: Path, progress: Progress) -> None:
     """The laboratory's own program, compiled again when its source has changed."""
     source = DATA / "lab.c"
-    digest = hashlib.sha256(source.read_bytes() + (DATA / "init.sh").read_bytes()).hexdigest()
     lab = folder / "root" / "lab"
     lab.mkdir(exist_ok=True)
-    if _stamp(folder / "lab.json").get("source") == digest and (lab / "lab").is_file():
+    if has_helper():
         return
     if (sentence := missing({"gcc": TOOLS["gcc"]})) is not None:
         raise BuildError(sentence)
@@ -374,7 +383,7 @@ def _helper(folder: Path, progress: Progress) -> None:
     (lab / "lab.new").replace(lab / "lab")
     shutil.copyfile(DATA / "init.sh", lab / "init.sh")
     (lab / "init.sh").chmod(0o755)
-    _write_stamp(folder / "lab.json", {"source": digest})
+    _write_stamp(folder / "lab.json", {"source": _helper_digest()})
 
 
 # -- the kernel -------------------------------------------------------------------------------------------------------

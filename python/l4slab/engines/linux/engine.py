@@ -49,7 +49,7 @@ class LinuxEngine:
     def check(self, description: Mapping[str, Any]) -> None:
         kernel = build.installed()
         controls = kernel.controls if kernel is not None else None
-        _refuse(description, controls)
+        refuse(description, controls)
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return recording.columns(description)
@@ -57,21 +57,17 @@ class LinuxEngine:
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, commands and logs are kept there."""
         run = json.loads(run_json)
-        kernel = build.installed()
-        if kernel is None:
-            raise EngineError(f'there is no kernel in {build.cache()} yet; build it with "{_BUILD}"')
-        if not (build.root() / "lab" / "lab").is_file():
-            raise EngineError(f'the user land in {build.root()} is not complete; build it with "{_BUILD}"')
-        _refuse(run, kernel.controls)
+        found = kernel()
+        refuse(run, found.controls)
         made = lab.build(run, pcap=captures is not None)
         try:
             with _folder(run) as folder:
-                recorded = _execute(made, kernel, folder, keep)
+                recorded = _execute(made, found, folder, keep)
                 if captures is not None:
                     _keep_captures(folder, captures.folder)
                 return recorded
         except OSError as error:
-            raise EngineError(_disk_sentence(error)) from None
+            raise EngineError(disk_sentence(error)) from None
 
 
 def require() -> None:
@@ -80,10 +76,25 @@ def require() -> None:
         raise InputError(f'--engine linux needs a kernel, which is not built yet; build it with "{_BUILD}"')
 
 
-def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | None) -> Recording:
+def kernel() -> build.Kernel:
+    """The kernel and its user land. Raises EngineError where they are not built, or for another version of this."""
+    found = build.installed()
+    if found is None:
+        raise EngineError(f'there is no kernel in {build.cache()} yet; build it with "{_BUILD}"')
+    if not build.has_helper():
+        raise EngineError(f'the user land in {build.root()} is not complete or old; renew it with "{_BUILD}"')
+    return found
+
+
+def write(made: lab.Lab, folder: Path) -> None:
+    """What the machine finds in its folder."""
     (folder / "setup.sh").write_text(lab.script(made))
     (folder / "teardown.sh").write_text(lab.teardown(made))
     (folder / "plan").write_text("\n".join(made.plan) + "\n")
+
+
+def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | None) -> Recording:
+    write(made, folder)
     try:
         Machine(kernel.path, build.root(), folder, _limit_s(made.run)).boot()
         observed = recording.read(made, folder)
@@ -139,12 +150,13 @@ def _keep_captures(folder: Path, keep: Path) -> None:
     temporary.rename(keep)
 
 
-def _disk_sentence(error: OSError) -> str:
+def disk_sentence(error: OSError) -> str:
+    """What a person is told of files that cannot be written."""
     where = f" ({error.filename})" if error.filename else ""
     return f"the run's files cannot be written{where}: {error.strerror or error}; free some space or set TMPDIR"
 
 
-def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
+def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     """Raises ValueError with what the laboratory cannot do, by name."""
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
@@ -159,9 +171,7 @@ def _refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
     queues = [(link["name"], link["qdisc"]) for link in run["links"]]
-    if any("flow" in change for change in run["at"]):
-        raise LackingError("the linux engine has no changes of flows while it runs")
-    queues += [(change["link"], change["qdisc"]) for change in run["at"] if change["qdisc"] is not None]
+    queues += [(change["link"], change["qdisc"]) for change in run["at"] if change.get("qdisc") is not None]
     for name, qdisc in queues:
         words = str(qdisc).split()
         entry = _queue(words[0])

@@ -31,7 +31,9 @@ MAX_COUNT = 50_000
 FIRST_PORT = 10_000
 NETEM_LIMIT = 1_000_000
 HANDLE = 2  # of the queue under test; a replacement has the next one
-RATE, QDISC = "rate_bps", "qdisc"
+# More than any flow: nothing waits for the one before it, but nothing overtakes it when the delay becomes shorter.
+IN_ORDER = "rate 20tbit"
+NEVER = 2**64 - 1
 
 _HOST = [
     "echo 1 >/proc/sys/net/ipv4/ip_forward",
@@ -51,11 +53,12 @@ class Flow:
 
     number: int
     spec: Mapping[str, Any]
-    only: int | None = None  # one of its flows, from 0; None: all
+    members: int = 0  # how many flows it has in the whole run
+    only: int | None = None  # one of them, from 0; None: all
 
     def singles(self) -> list[Flow]:
         """Each of its flows."""
-        return [replace(self, only=one) for one in range(self.spec["count"])] if self.only is None else [self]
+        return [replace(self, only=one) for one in range(self.members)] if self.only is None else [self]
 
     @property
     def client(self) -> str:
@@ -154,40 +157,50 @@ class Lab:
     edges: dict[tuple[str, str], _Edge] = field(default_factory=dict)
     routes: dict[str, dict[str, str]] = field(default_factory=dict)
     plan: list[str] = field(default_factory=list)
+    varied: set[str] = field(default_factory=set)  # flows whose RTT may change
+    handles: dict[str, int] = field(default_factory=dict)  # by link, of its newest queue
 
     def link_namespace(self, link: int) -> str:
         """Where the queue of the link with this index is; its device is called `out`."""
         return f"k{link + 1}"
 
 
-def build(run: Mapping[str, Any], pcap: bool = False) -> Lab:
-    """The laboratory of `run`, a description as `l4slab.spec.Resolver` makes it."""
+def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False) -> Lab:
+    """The laboratory of `run`, a description as `l4slab.spec.Resolver` makes it; `live`: it is told while it runs what
+    comes next, and when it ends.
+    """
     lab = Lab(run)
+    lab.varied = {spec["name"] for spec in run["flows"] if live} | {
+        change["flow"] for change in run["at"] if change.get("rtt_ns") is not None
+    }
     links = [link["name"] for link in run["links"]]
     impairs = list(run.get("impairs", ()))
     for number, spec in enumerate(run["flows"], start=1):
-        flow = Flow(number, spec)
+        flow = Flow(number, spec, len(lives(run, spec)))
         lab.flows.append(flow)
-        _lay(lab, _forward(flow, links, impairs), flow.destination)
+        _lay(lab, _forward(lab, flow), flow.destination)
         if flow.is_tcp:
             _lay(lab, _reverse(flow, links, impairs), flow.source)
-        _delay(lab, flow)
-        _rewrites(lab, flow, links)
+        for _, edge, command in _delays(lab, flow, spec["rtt_ns"]):
+            edge.root = [f"qdisc replace {command}"]
+        _rewrites(lab, flow)
     for number, link in enumerate(run["links"]):
-        edge = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
-        if edge is not None:
-            edge.root = _shaper(link)
+        shaped = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
+        if shaped is not None:
+            shaped.root = _shaper(link)
     for number, impair in enumerate(impairs, start=1):
         for (here, _), edge in lab.edges.items():
             if here in (f"i{number}", f"j{number}"):
                 edge.root = [f"qdisc replace dev {edge.device} root netem {impair['netem']}"]
-    _make_plan(lab, pcap)
+    _make_plan(lab, pcap, live)
     return lab
 
 
-def _forward(flow: Flow, links: list[str], impairs: list[Mapping[str, Any]]) -> list[str]:
+def _forward(lab: Lab, flow: Flow) -> list[str]:
+    links = [link["name"] for link in lab.run["links"]]
+    impairs = list(lab.run.get("impairs", ()))
     nodes = [flow.client]
-    if flow.spec["rtt_ns"] // 2:
+    if flow.spec["rtt_ns"] // 2 or flow.spec["name"] in lab.varied:
         nodes.append(f"d{flow.number}")
     for link in flow.spec["path"]:
         for number, impair in enumerate(impairs, start=1):
@@ -220,17 +233,15 @@ def _lay(lab: Lab, nodes: list[str], destination: str) -> None:
         lab.routes[here][destination] = edge.device
 
 
-def _delay(lab: Lab, flow: Flow) -> None:
-    half = flow.spec["rtt_ns"] // 2
+def _delays(lab: Lab, flow: Flow, rtt_ns: int) -> Iterable[tuple[str, _Edge, str]]:
+    """Where a flow's packets and its ACKs are delayed: the namespace, the edge out of it, what `tc qdisc` is told."""
+    half = rtt_ns // 2
+    varied = flow.spec["name"] in lab.varied
     for (here, _), edge in lab.edges.items():
-        if here == f"d{flow.number}":
-            edge.root = [_netem(edge.device, half)]
-        if here == flow.server and flow.spec["rtt_ns"] - half:
-            edge.root = [_netem(edge.device, flow.spec["rtt_ns"] - half)]
-
-
-def _netem(device: str, delay_ns: int) -> str:
-    return f"qdisc replace dev {device} root netem delay {delay_ns}ns limit {NETEM_LIMIT}"
+        delay = {f"d{flow.number}": half, flow.server: rtt_ns - half}.get(here)
+        if delay or (delay is not None and varied):
+            order = f" {IN_ORDER}" if varied else ""
+            yield here, edge, f"dev {edge.device} root netem delay {delay}ns{order} limit {NETEM_LIMIT}"
 
 
 def _shaper(link: Mapping[str, Any]) -> list[str]:
@@ -265,8 +276,9 @@ def composed_rewrites(
     return changed
 
 
-def _rewrites(lab: Lab, flow: Flow, links: list[str]) -> None:
-    nodes = _forward(flow, links, list(lab.run.get("impairs", ())))
+def _rewrites(lab: Lab, flow: Flow) -> None:
+    links = [link["name"] for link in lab.run["links"]]
+    nodes = _forward(lab, flow)
     for here, there in pairwise(nodes):
         places = []
         if here.startswith("x"):
@@ -282,61 +294,86 @@ def _rewrites(lab: Lab, flow: Flow, links: list[str]) -> None:
             )
 
 
-def _make_plan(lab: Lab, pcap: bool) -> None:
+def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     run = lab.run
-    plan = [f"time {run['duration_ns']} {run['warmup_ns']} {run['sample_ns']}", *(["pcap"] if pcap else [])]
+    duration = NEVER // 2 if live else run["duration_ns"]
+    plan = [f"time {duration} {run['warmup_ns']} {run['sample_ns']}"]
+    plan += [word for word, wanted in (("pcap", pcap), ("live", live)) if wanted]
     plan += [f"ns {name}" for name in lab.namespaces]
     for number in range(len(run["links"])):
         if lab.link_namespace(number) in lab.routes:
             plan.append(f"link {number} {lab.link_namespace(number)} out")
     for flow in lab.flows:
-        plan += _ends(run, flow)
-    plan += [f"at {change['time_ns']} {ns} {command}" for change, ns, command in changes(lab)]
+        plan += ends(flow, lives(run, flow.spec))
+    for change in run["at"]:
+        plan += orders(lab, change)
     lab.plan = plan
 
 
-def starts(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[int]:
-    """When each connection of a group begins, in ns: the same jitter as in the simulator."""
+def lives(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """When each connection of a group begins and ends, in ns, with the same jitter as in the simulator: those that it
+    has from the start, and those that come when its count is raised. When it is lowered, the last that came end.
+    """
     jitter = run["start_jitter_ns"]
-    return [spec["start_ns"] + Stream(run["seed"], spec["name"], index).below(jitter) for index in range(spec["count"])]
+    stop = NEVER if spec["stop_ns"] is None else spec["stop_ns"]
+    starts = (spec["start_ns"] + Stream(run["seed"], spec["name"], i).below(jitter) for i in range(spec["count"]))
+    found = [(start, stop) for start in starts]
+    active = list(range(len(found)))
+    for change in run["at"]:
+        if change.get("flow") != spec["name"] or change.get("count") is None:
+            continue
+        while len(active) > change.get("count"):
+            last = active.pop()
+            found[last] = (found[last][0], min(found[last][1], change["time_ns"]))
+        while len(active) < change.get("count"):
+            active.append(len(found))
+            found.append((change["time_ns"], NEVER))
+    return found
 
 
-def _ends(run: Mapping[str, Any], flow: Flow) -> Iterable[str]:
+def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterable[str]:
+    """What the plan says of connections of a flow that begin and end so; `first`: the number of the first one."""
     spec = flow.spec
-    never = 2**64 - 1
-    stop = never if spec["stop_ns"] is None else spec["stop_ns"]
-    for index, start in enumerate(starts(run, spec)):
-        ends = (
+    for index, (start, stop) in enumerate(spans, first):
+        words = (
             f"{flow.number} {index} {FIRST_PORT + index} {flow.client} {flow.source} {flow.server} {flow.destination} "
             f"{start} {stop}"
         )
         if not flow.is_tcp:
-            yield f"udp {ends} {spec['rate_bps']} {flow.tos} {spec['packet_bytes']} {spec['batch']}"
+            yield f"udp {words} {spec['rate_bps']} {flow.tos} {spec['packet_bytes']} {spec['batch']}"
             continue
         # The kernel paces payload; rates in the file are of frames.
         pace = (spec["pace_bps"] or 0) * MSS // MTU_FRAME // 8
-        size = never if spec["bytes"] is None else spec["bytes"]
+        size = NEVER if spec["bytes"] is None else spec["bytes"]
         # A receiver without AccECN cannot use a congestion control that insists on it.
         own = flow.peer_ecn == flow.ecn
-        yield f"tcp {ends} {pace} {size} {flow.tos} {spec['cc']} {spec['cc'] if own else 'cubic'}"
+        yield f"tcp {words} {pace} {size} {flow.tos} {spec['cc']} {spec['cc'] if own else 'cubic'}"
 
 
-def changes(lab: Lab) -> Iterable[tuple[Mapping[str, Any], str, str]]:
-    """Each change of a link while it runs: the change, its namespace, the command."""
+def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
+    """What the plan says of a change while it runs, but for the number of flows (`lives`)."""
+    when = f"at {change['time_ns']}"
+    rate = change.get("rate_bps")
+    if change.get("flow") is not None:
+        flow = next(flow for flow in lab.flows if flow.spec["name"] == change["flow"])
+        if change.get("rtt_ns") is not None:
+            for ns, _, command in _delays(lab, flow, change["rtt_ns"]):
+                yield f"{when} do {ns} tc qdisc change {command}"
+        if rate is not None:
+            yield f"{when} rate {flow.number} {rate}"
+        return
     names = [link["name"] for link in lab.run["links"]]
-    handles: dict[str, int] = {}
-    for change in lab.run["at"]:
-        number = names.index(change["link"])
-        ns = lab.link_namespace(number)
-        if ns not in lab.routes:
-            continue
-        if change[RATE] is not None:
-            burst = lab.run["links"][number]["burst_bytes"]
-            yield change, ns, f"tc class change dev out parent 1: classid 1:1 {_htb(change[RATE], burst)}"
-        if change[QDISC] is not None:
-            # A new handle makes a new queue, also where the kind stays the same.
-            handles[ns] = handles.get(ns, HANDLE) + 1
-            yield change, ns, f"tc qdisc replace dev out parent 1:1 handle {handles[ns]}: {change[QDISC]}"
+    number = names.index(change["link"])
+    ns = lab.link_namespace(number)
+    if ns not in lab.routes:
+        return
+    if rate is not None:
+        shaper = _htb(rate, lab.run["links"][number]["burst_bytes"])
+        yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
+    if change["qdisc"] is not None:
+        # A new handle makes a new queue, also where the kind stays the same.
+        lab.handles[ns] = lab.handles.get(ns, HANDLE) + 1
+        yield f"{when} do {ns} tc qdisc replace dev out parent 1:1 handle {lab.handles[ns]}: {change['qdisc']}"
 
 
 def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:

@@ -41,6 +41,7 @@ class Machine:
     root: Path
     run: Path
     limit_s: float
+    clock: Path | None = None  # the socket of a `Clock`; None: it runs to its end
 
     def command(self) -> list[str]:
         """How it is booted. It dies with the thread that started it, however that ends."""
@@ -50,17 +51,22 @@ class Machine:
             f"mem={_MEMORY}",
             *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self.root}", "ro", "init=/lab/init.sh"),
             # Idle time is jumped over and computing takes none.
-            "time-travel=inf-cpu",
+            "time-travel=inf-cpu" if self.clock is None else f"time-travel=ext:{self.clock}",
             *("quiet", "con0=null,fd:1", "con=null", "seccomp=auto", "noreboot"),
             *(f"uml_dir={self.run}/", "umid=uml", f"OUT={self.run}"),
         ]
 
-    def boot(self) -> str:
-        """Run to the end; what it said. Raises MachineError."""
-        log = self.run / "console.log"
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.run / "console.log"
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The machine, from its start until it is stopped. Raises MachineError."""
         environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(_memory_folder())}
-        with log.open("wb") as out:
-            try:
+        try:
+            with self.log.open("wb") as out:
                 process = subprocess.Popen(
                     self.command(),
                     stdin=subprocess.DEVNULL,
@@ -70,27 +76,42 @@ class Machine:
                     env=environment,
                     start_new_session=True,
                 )
-            except FileNotFoundError:
-                raise MachineError("setpriv is missing; install with: sudo apt-get install util-linux") from None
-            _running[process] = self.run
+        except FileNotFoundError:
+            raise MachineError("setpriv is missing; install with: sudo apt-get install util-linux") from None
+        _running[process] = self.run
+        try:
+            yield process
+        finally:
+            self._stop(process)
+
+    def boot(self) -> str:
+        """Run to the end; what it said. Raises MachineError."""
+        with self.running() as process:
             try:
                 status = process.wait(self.limit_s)
             except subprocess.TimeoutExpired:
                 raise MachineError(
                     f"the kernel was not done after {self.limit_s:.0f} s and was stopped; "
                     "make the run shorter, or set L4SLAB_LINUX_TIMEOUT to more seconds",
-                    _text(log),
+                    _text(self.log),
                 ) from None
-            finally:
-                self._stop(process)
-        output = _text(log)
+        output = _text(self.log)
+        if "\nDONE" not in output:
+            raise self.failure(status)
+        return output
+
+    def failure(self, status: int | None) -> MachineError:
+        """Why it did not do what it should; `status`: of its process, None while that runs."""
+        output = _text(self.log)
         failed = [line.removeprefix("FAILED: ") for line in output.splitlines() if line.startswith("FAILED: ")]
         if failed:
             context = _context(output)
-            raise MachineError(one_line(f"{failed[0]}{f' ({context})' if context else ''}"), output)
-        if "\nDONE" not in output:
-            raise MachineError(_ending(status, output), output)
-        return output
+            return MachineError(one_line(f"{failed[0]}{f' ({context})' if context else ''}"), output)
+        return MachineError(_ending(status, output), output)
+
+    def last_error(self) -> str:
+        """The last error that its programs have told of."""
+        return _context(_text(self.log))
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         """The kernel and its processes: it has left its session, so it is known by its own file."""
@@ -146,8 +167,10 @@ def _context(output: str) -> str:
     return said[-1].rstrip(".") if said else ""
 
 
-def _ending(status: int, output: str) -> str:
+def _ending(status: int | None, output: str) -> str:
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "it said nothing")
+    if status is None:
+        return f"the kernel does not answer; last words: {one_line(last)}"
     if status < 0:
         name = signal.Signals(-status).name
         hint = " (is /dev/shm or the temporary folder full?)" if name == "SIGBUS" else ""

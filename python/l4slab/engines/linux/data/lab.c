@@ -10,6 +10,10 @@
  *
  * OUTDIR gets packets.N.bin (struct packet), tcp.bin (struct tcp_sample), events.tsv, ticks.tsv,
  * tc.N.json and counters.txt; with the word "pcap" in the plan also linkN.pcap. Times are ns since the start.
+ *
+ * With the word "live" in the plan there is no end: whenever it has come to the time that it was told, all files are
+ * up to date and it waits for the next file ask.N with further lines of a plan, the last of them "until TIME SAMPLE";
+ * "N done" in the file answers says that it has come there. Then arrivals.N.bin has each packet as it came.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,6 +33,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -56,7 +61,7 @@ struct packet {
 	u64 out_ns;		/* 0: it never left */
 	u16 flow, conn, id, len;
 	u8 ecn_in, ecn_out, payload, spare;
-	u32 seq;
+	u32 number;		/* in the order of arrival */
 };
 
 struct tcp_sample {
@@ -88,8 +93,14 @@ enum kind { LISTENER, SENDER, RECEIVER, TAP, TIMER };
 struct conn;
 struct handle {
 	enum kind kind;
-	struct conn *conn;
-	struct tap *tap;
+	void *of;
+};
+
+/* The connections of a flow; the one with number n has the first one's port + n. */
+struct group {
+	int listener, n;
+	struct conn **conns;
+	struct handle listening;
 };
 
 struct conn {
@@ -100,8 +111,8 @@ struct conn {
 	u64 start_ns, stop_ns, bytes, left, got, rate;	/* rate: pacing in bytes/s; of UDP, bit/s */
 	u32 tos, payload, frame, batch;
 	u64 next_ns, remainder, number, begun_ns;
-	int fd, listener, rfd, started, stopped, connected, shut;
-	struct handle sender, receiver, listening;
+	int fd, rfd, started, stopped, connected, shut;
+	struct handle sender, receiver;
 };
 
 struct entry {
@@ -110,50 +121,59 @@ struct entry {
 	u32 next;
 };
 
+/* A file of packets. */
+struct packets {
+	int fd;
+	u32 buffered;
+	struct packet buffer[8192];
+};
+
 struct tap {
 	u32 link;
 	char ns[32], dev[32];
-	int fd, out;
-	u8 *ring;
-	u32 block, *heads, heads_mask, used, size, free;
+	int fd;
+	u8 *ring, *at;
+	u32 block, seen, *heads, heads_mask, used, size, free, arrived;
 	struct entry *pool;
 	FILE *pcap;
 	struct handle handle;
-	struct packet buffer[8192];
-	u32 buffered;
-	u64 lost;
+	struct packets left, came;
 };
 
 struct reader {
 	u32 link;
 	char ns[32], dev[32];
-	int pipe;
+	int ask, answer;
+	FILE *out;
 	pid_t pid;
 };
 
+/* A command in a namespace; or, without one, the rate of a flow. */
 struct change {
-	u64 t_ns;
+	u64 t_ns, rate;
+	u32 flow;
 	char ns[32];
 	char *command;
 };
 
+enum what { START, STOP, DATAGRAMS, CHANGE, SAMPLE, END };
 struct event {
 	u64 t_ns, number;
-	int what;		/* 0 start, 1 stop, 2 datagrams, 3 change, 4 sample, 5 end, 6 reset */
+	enum what what;
 	void *of;
 };
 
-static struct conn *conns;
+static struct conn **conns;
+static struct group groups[65536];
 static struct tap *taps[1024];
 static struct reader readers[1024];
-static struct change changes[4096];
 static char *namespaces[262144];
-static int n_conns, n_taps, n_readers, n_changes, n_namespaces, want_pcap;
-static u64 duration_ns, warmup_ns, sample_ns, zero_mono, zero_real;
+static int n_conns, n_taps, n_readers, n_namespaces, want_pcap, is_live;
+static u64 duration_ns, warmup_ns, sample_ns, until_ns, zero_mono, zero_real;
 static char out_dir[512];
 static int ep, timer;
 static u64 timer_at = NEVER;
-static FILE *samples, *events, *ticks;
+static FILE *samples, *events, *ticks, *answers;
 static struct event *heap;
 static int heap_n, heap_size;
 static u64 heap_count;
@@ -226,7 +246,7 @@ static int before(const struct event *a, const struct event *b)
 	return a->t_ns != b->t_ns ? a->t_ns < b->t_ns : a->number < b->number;
 }
 
-static void schedule(u64 t_ns, int what, void *of)
+static void schedule(u64 t_ns, enum what what, void *of)
 {
 	int i;
 
@@ -278,25 +298,35 @@ static void watch(int fd, u32 what, struct handle *h)
 
 /* ---- capture: when a packet reaches a link's queue and when it leaves it ---- */
 
-static void flush_packets(struct tap *t)
+static void open_packets(struct packets *p, const char *name, u32 link)
 {
-	size_t size = t->buffered * sizeof(struct packet), done = 0;
+	char path[640];
+
+	snprintf(path, sizeof path, "%s/%s.%u.bin", out_dir, name, link);
+	p->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (p->fd < 0)
+		fail("packets cannot be written: %s", strerror(errno));
+}
+
+static void flush_packets(struct packets *p)
+{
+	size_t size = p->buffered * sizeof(struct packet), done = 0;
 
 	while (done < size) {
-		ssize_t n = write(t->out, (char *)t->buffer + done, size - done);
+		ssize_t n = write(p->fd, (char *)p->buffer + done, size - done);
 
 		if (n <= 0)
 			fail("packets cannot be written: %s", strerror(errno));
 		done += n;
 	}
-	t->buffered = 0;
+	p->buffered = 0;
 }
 
-static void put_packet(struct tap *t, const struct packet *p)
+static void put_packet(struct packets *to, const struct packet *p)
 {
-	t->buffer[t->buffered++] = *p;
-	if (t->buffered == sizeof t->buffer / sizeof t->buffer[0])
-		flush_packets(t);
+	to->buffer[to->buffered++] = *p;
+	if (to->buffered == sizeof to->buffer / sizeof to->buffer[0])
+		flush_packets(to);
 }
 
 static u32 slot(const struct tap *t, u64 key)
@@ -308,9 +338,11 @@ static void arrived(struct tap *t, u64 key, const struct packet *p)
 {
 	u32 i, *head = &t->heads[slot(t, key)];
 
+	if (is_live)
+		put_packet(&t->came, p);
 	for (i = *head; i; i = t->pool[i].next)
 		if (t->pool[i].key == key) {	/* the number came round: the earlier one was dropped */
-			put_packet(t, &t->pool[i].p);
+			put_packet(&t->left, &t->pool[i].p);
 			t->pool[i].p = *p;
 			return;
 		}
@@ -340,7 +372,7 @@ static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn)
 		if (t->pool[i].key == key) {
 			t->pool[i].p.out_ns = out_ns;
 			t->pool[i].p.ecn_out = ecn;
-			put_packet(t, &t->pool[i].p);
+			put_packet(&t->left, &t->pool[i].p);
 			*link = t->pool[i].next;
 			t->pool[i].next = t->free;
 			t->free = i;
@@ -378,34 +410,43 @@ static void see(struct tap *t, const struct tpacket3_hdr *h)
 	p.id = ip[4] << 8 | ip[5];
 	p.len = h->tp_len;
 	p.ecn_in = ip[1] & 3;
-	p.seq = ip[9] == 6 ? (u32)l4[4] << 24 | l4[5] << 16 | l4[6] << 8 | l4[7] : 0;
 	u32 headers = (ip[0] & 15) * 4 + (ip[9] == 6 ? (l4[12] >> 4) * 4 : 8);
 	p.payload = (ack ? 2 : 0) | (((u32)ip[2] << 8 | ip[3]) > headers);
 	key = (u64)p.flow << 40 | (u64)p.conn << 24 | (u64)p.id << 8 | ack;
 	if (t->pcap)
 		write_pcap(t, f, h->tp_sec * 1000000000ull + h->tp_nsec, h->tp_snaplen, h->tp_len, out);
-	if (out)
+	if (out) {
 		departed(t, key, t_ns, p.ecn_in);
-	else
+	} else {
+		p.number = t->arrived++;
 		arrived(t, key, &p);
+	}
 }
 
-static void drain(struct tap *t)
+/*
+ * Takes what was captured. Blocks are handed over when they are full or old; in_open: also what the open block has so
+ * far. There is one processor, so while this runs nobody writes there.
+ */
+static void drain(struct tap *t, int in_open)
 {
 	for (;;) {
 		struct tpacket_block_desc *b = (void *)(t->ring + (size_t)t->block * BLOCK);
 		struct tpacket_hdr_v1 *v = &b->hdr.bh1;
-		u8 *at;
+		int is_ours = v->block_status & TP_STATUS_USER;
 
-		if (!(v->block_status & TP_STATUS_USER))
+		if (!is_ours && !in_open)
 			return;
-		at = (u8 *)b + v->offset_to_first_pkt;
-		for (u32 i = 0; i < v->num_pkts; i++) {
-			struct tpacket3_hdr *h = (void *)at;
+		if (!t->seen)
+			t->at = (u8 *)b + v->offset_to_first_pkt;
+		for (; t->seen < v->num_pkts; t->seen++) {
+			struct tpacket3_hdr *h = (void *)t->at;
 
 			see(t, h);
-			at += h->tp_next_offset;
+			t->at += h->tp_next_offset;
 		}
+		if (!is_ours)
+			return;
+		t->seen = v->num_pkts = 0;
 		v->block_status = TP_STATUS_KERNEL;
 		t->block = (t->block + 1) % BLOCKS;
 	}
@@ -443,10 +484,9 @@ static void open_tap(struct tap *t)
 	t->size = 1 << 12;
 	t->pool = malloc(t->size * sizeof *t->pool);
 	t->used = 1;
-	snprintf(name, sizeof name, "%s/packets.%u.bin", out_dir, t->link);
-	t->out = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (t->out < 0)
-		fail("packets.%u.bin cannot be written: %s", t->link, strerror(errno));
+	open_packets(&t->left, "packets", t->link);
+	if (is_live)
+		open_packets(&t->came, "arrivals", t->link);
 	if (want_pcap) {
 		u32 head[6] = { 0xa1b23c4d, 2 | 4 << 16, 0, 0, SNAP, 1 };
 
@@ -454,7 +494,7 @@ static void open_tap(struct tap *t)
 		t->pcap = open_out(name);
 		fwrite(head, sizeof head, 1, t->pcap);
 	}
-	t->handle = (struct handle){ TAP, NULL, t };
+	t->handle = (struct handle){ TAP, t };
 	watch(t->fd, EPOLLIN, &t->handle);
 }
 
@@ -463,17 +503,17 @@ static void close_tap(struct tap *t)
 	struct tpacket_stats_v3 stats;
 	socklen_t size = sizeof stats;
 
-	drain(t);
+	drain(t, 0);
 	for (u32 h = 0; h <= t->heads_mask; h++)
 		for (u32 i = t->heads[h]; i; i = t->pool[i].next)
-			put_packet(t, &t->pool[i].p);
-	flush_packets(t);
+			put_packet(&t->left, &t->pool[i].p);
+	flush_packets(&t->left);
 	getsockopt(t->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
 	fprintf(events, "%llu\tcapture\t%u\t%u\t%u\n", (unsigned long long)now(), t->link, stats.tp_packets,
 		stats.tp_drops);
 	if (t->pcap)
 		close_out(t->pcap, "a capture");
-	if (close(t->out))
+	if (close(t->left.fd))
 		fail("packets cannot be written: %s", strerror(errno));
 }
 
@@ -494,23 +534,23 @@ static void congestion_control(int fd, const char *name)
 		fail("the kernel has no congestion control %s: %s", name, strerror(errno));
 }
 
-static void make_listener(struct conn *c)
+static void make_listener(struct group *g, const struct conn *c)
 {
 	struct sockaddr_in here = address(c->to, 5001);
 	int one = 1;
 
 	enter(c->server);
-	c->listener = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	setsockopt(c->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	g->listener = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	setsockopt(g->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	if (!c->udp)
-		congestion_control(c->listener, c->server_cc);
-	if (c->listener < 0 || bind(c->listener, (void *)&here, sizeof here) ||
-	    (!c->udp && listen(c->listener, 65535)))
+		congestion_control(g->listener, c->server_cc);
+	if (g->listener < 0 || bind(g->listener, (void *)&here, sizeof here) ||
+	    (!c->udp && listen(g->listener, 65535)))
 		fail("flow %u cannot listen: %s", c->flow, strerror(errno));
-	c->listening = (struct handle){ LISTENER, c, NULL };
+	g->listening = (struct handle){ LISTENER, g };
 	/* Datagrams are counted where they leave the last link; nobody reads them. */
 	if (!c->udp)
-		watch(c->listener, EPOLLIN, &c->listening);
+		watch(g->listener, EPOLLIN, &g->listening);
 }
 
 static void make_sender(struct conn *c)
@@ -538,19 +578,37 @@ static void make_sender(struct conn *c)
 		fail("flow %u cannot send: %s", c->flow, strerror(errno));
 	if (c->udp && connect(c->fd, (void *)&there, sizeof there))
 		fail("flow %u cannot send: %s", c->flow, strerror(errno));
-	c->sender = (struct handle){ SENDER, c, NULL };
+	c->sender = (struct handle){ SENDER, c };
+}
+
+/* Its sockets, and when it begins and ends. */
+static void make_ends(struct conn *c)
+{
+	struct group *g = &groups[c->flow];
+
+	if (c->conn == 0)
+		make_listener(g, c);
+	g->conns = realloc(g->conns, (g->n + 1) * sizeof *g->conns);
+	g->conns[g->n++] = c;
+	make_sender(c);
+	if (c->start_ns < duration_ns)
+		schedule(c->start_ns, START, c);
+	if (c->stop_ns < duration_ns)
+		schedule(c->stop_ns, STOP, c);
 }
 
 static void start(struct conn *c)
 {
 	struct sockaddr_in there = address(c->to, 5001);
 
+	if (c->stopped)
+		return;
 	c->started = 1;
 	c->begun_ns = c->start_ns;
 	fprintf(events, "%llu\tstart\t%u\t%u\n", (unsigned long long)c->start_ns, c->flow, c->conn);
 	if (c->udp) {
 		c->next_ns = c->start_ns;
-		schedule(c->next_ns, 2, c);
+		schedule(c->next_ns, DATAGRAMS, c);
 		return;
 	}
 	if (connect(c->fd, (void *)&there, sizeof there) && errno != EINPROGRESS)
@@ -603,17 +661,17 @@ static void fill(struct conn *c)
 		half_close(c);
 }
 
-static void accept_all(struct conn *listening)
+static void accept_all(const struct group *g)
 {
 	struct sockaddr_in peer;
 	socklen_t size = sizeof peer;
 	int fd;
 
-	while ((fd = accept4(listening->listener, (void *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-		struct conn *c = listening + (ntohs(peer.sin_port) - listening->port);
+	while ((fd = accept4(g->listener, (void *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+		struct conn *c = g->conns[ntohs(peer.sin_port) - g->conns[0]->port];
 
 		c->rfd = fd;
-		c->receiver = (struct handle){ RECEIVER, c, NULL };
+		c->receiver = (struct handle){ RECEIVER, c };
 		watch(fd, EPOLLIN, &c->receiver);
 		size = sizeof peer;
 	}
@@ -634,12 +692,13 @@ static void read_all(struct conn *c)
 	}
 }
 
-static void datagrams(struct conn *c)
+static void datagrams(struct conn *c, u64 t_ns)
 {
 	u64 bits = (u64)c->frame * c->batch * 8;
 	unsigned __int128 length = (unsigned __int128)bits * 1000000000 + c->remainder;
 
-	if (c->stopped || c->next_ns >= duration_ns)
+	/* An event from before the rate changed is of no time that counts. */
+	if (c->stopped || t_ns != c->next_ns || c->next_ns >= duration_ns)
 		return;
 	for (u32 i = 0; i < c->batch; i++) {
 		memcpy(blob, &c->number, 4);
@@ -649,15 +708,47 @@ static void datagrams(struct conn *c)
 	}
 	c->next_ns += (u64)(length / c->rate);
 	c->remainder = (u64)(length % c->rate);
-	schedule(c->next_ns, 2, c);
+	schedule(c->next_ns, DATAGRAMS, c);
+}
+
+/* Another rate of a source from then on: the wait that is left shrinks or grows with it. */
+static void set_rate(struct conn *c, u64 t_ns, u64 rate)
+{
+	u64 before = c->rate;
+
+	c->rate = rate;
+	if (!c->started || c->stopped || c->next_ns <= t_ns)
+		return;
+	c->next_ns = t_ns + (u64)((unsigned __int128)(c->next_ns - t_ns) * before / rate);
+	c->remainder = 0;
+	schedule(c->next_ns, DATAGRAMS, c);
 }
 
 /* ---- samples ---- */
 
+/* tc writes its answer, a line, while this waits. */
+static void copy_answer(struct reader *r)
+{
+	static char text[1 << 16];
+	ssize_t n;
+
+	do {
+		n = read(r->answer, text, sizeof text);
+		if (n <= 0)
+			fail("tc cannot read the queue of link %u", r->link);
+		fwrite(text, n, 1, r->out);
+	} while (text[n - 1] != '\n');
+}
+
 static void sample(u64 t_ns)
 {
+	static u64 last = NEVER;
+
+	if (t_ns == last)
+		return;
+	last = t_ns;
 	for (int i = 0; i < n_conns; i++) {
-		struct conn *c = &conns[i];
+		struct conn *c = conns[i];
 		struct info info = { 0 };
 		socklen_t size = sizeof info;
 
@@ -679,39 +770,48 @@ static void sample(u64 t_ns)
 	for (int i = 0; i < n_readers; i++) {
 		struct reader *r = &readers[i];
 
-		if (dprintf(r->pipe, "qdisc show dev %s\n", r->dev) < 0)
+		if (dprintf(r->ask, "qdisc show dev %s\n", r->dev) < 0)
 			fail("tc has ended");
 	}
+	for (int i = 0; i < n_readers; i++)
+		copy_answer(&readers[i]);
 	fprintf(ticks, "%llu\n", (unsigned long long)t_ns);
 }
 
 static void open_reader(struct reader *r)
 {
-	int ends[2];
-	char path[640];
+	int ask[2], answer[2];
+	char name[32];
 
-	if (pipe2(ends, O_CLOEXEC))
+	if (pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
 		fail("pipe: %s", strerror(errno));
 	enter(r->ns);
-	snprintf(path, sizeof path, "%s/tc.%u.json", out_dir, r->link);
+	snprintf(name, sizeof name, "tc.%u.json", r->link);
+	r->out = open_out(name);
 	r->pid = fork();
 	if (!r->pid) {
-		int out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-
-		dup2(ends[0], 0);
-		dup2(out, 1);
+		dup2(ask[0], 0);
+		dup2(answer[1], 1);
 		execlp("tc", "tc", "-s", "-d", "-j", "-batch", "-", (char *)NULL);
 		_exit(127);
 	}
-	close(ends[0]);
-	r->pipe = ends[1];
+	close(ask[0]);
+	close(answer[1]);
+	r->ask = ask[1];
+	r->answer = answer[0];
 }
 
+/* In a live run what is refused is told and nothing else happens. */
 static void apply(struct change *c)
 {
 	pid_t pid;
 	int status;
 
+	if (!c->command) {
+		for (int i = 0; i < groups[c->flow].n; i++)
+			set_rate(groups[c->flow].conns[i], c->t_ns, c->rate);
+		return;
+	}
 	enter(c->ns);
 	fflush(NULL);
 	pid = vfork();
@@ -719,8 +819,12 @@ static void apply(struct change *c)
 		execl("/bin/sh", "sh", "-ec", c->command, (char *)NULL);
 		_exit(127);
 	}
-	if (waitpid(pid, &status, 0) != pid || status)
-		fail("a change during the run was refused: %s", c->command);
+	if (waitpid(pid, &status, 0) != pid || status) {
+		if (!is_live)
+			fail("a change during the run was refused: %s", c->command);
+		fprintf(answers, "refused\n");
+		return;
+	}
 	fprintf(events, "%llu\tchange\t%s\n", (unsigned long long)c->t_ns, c->command);
 }
 
@@ -752,8 +856,10 @@ static void counters(void)
 static void plan_line(char *line)
 {
 	struct conn *c;
+	struct change *x;
 	unsigned long long a, b, d, e, count;
-	char word[16];
+	char word[16], what[8];
+	u32 flow, conn;
 	int n = 0;
 
 	if (sscanf(line, "%15s", word) != 1 || word[0] == '#')
@@ -764,6 +870,8 @@ static void plan_line(char *line)
 		duration_ns = a, warmup_ns = b, sample_ns = d;
 	} else if (!strcmp(word, "pcap")) {
 		want_pcap = 1;
+	} else if (!strcmp(word, "live")) {
+		is_live = 1;
 	} else if (!strcmp(word, "ns")) {
 		sscanf(line, "%*s %n", &n);
 		namespaces[n_namespaces++] = strdup(strtok(line + n, " \n"));
@@ -778,20 +886,41 @@ static void plan_line(char *line)
 		strcpy(r->ns, t->ns);
 		strcpy(r->dev, t->dev);
 	} else if (!strcmp(word, "at")) {
-		struct change *x = &changes[n_changes++];
-
-		if (sscanf(line, "%*s %llu %31s %n", &a, x->ns, &n) != 2 || !n)
+		x = calloc(1, sizeof *x);
+		if (sscanf(line, "%*s %llu %7s %n", &a, what, &n) != 2)
 			fail("plan: %s", line);
 		x->t_ns = a;
-		line[strcspn(line, "\n")] = 0;
-		x->command = strdup(line + n);
+		if (!strcmp(what, "rate") && sscanf(line + n, "%u %llu", &x->flow, &b) == 2) {
+			x->rate = b;
+		} else if (!strcmp(what, "do") && sscanf(line + n, "%31s %n", x->ns, &conn) == 1) {
+			line[strcspn(line, "\n")] = 0;
+			x->command = strdup(line + n + conn);
+		} else {
+			fail("plan: %s", line);
+		}
+		schedule(x->t_ns, CHANGE, x);
+	} else if (!strcmp(word, "stop")) {
+		if (sscanf(line, "%*s %llu %u %u", &a, &flow, &conn) != 3)
+			fail("plan: %s", line);
+		schedule(a, STOP, groups[flow].conns[conn]);
+	} else if (!strcmp(word, "sample")) {
+		if (sscanf(line, "%*s %llu", &a) != 1)
+			fail("plan: %s", line);
+		schedule(a, SAMPLE, NULL);
+	} else if (!strcmp(word, "until")) {
+		if (sscanf(line, "%*s %llu %llu", &a, &b) != 2)
+			fail("plan: %s", line);
+		/* Samples are taken at whole multiples. */
+		for (u64 t = (until_ns / b + 1) * b; t <= a; t += b)
+			schedule(t, SAMPLE, NULL);
+		schedule(until_ns = a, END, NULL);
 	} else if (!strcmp(word, "tcp") || !strcmp(word, "udp")) {
 		int udp = word[0] == 'u';
 
 		conns = realloc(conns, (n_conns + 1) * sizeof *conns);
-		c = memset(&conns[n_conns++], 0, sizeof *conns);
+		c = conns[n_conns++] = calloc(1, sizeof *c);
 		c->udp = udp;
-		c->rfd = c->fd = c->listener = -1;
+		c->rfd = c->fd = -1;
 		if (udp) {
 			if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %u %u %u", &c->flow,
 				   &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &d, &c->tos,
@@ -809,6 +938,8 @@ static void plan_line(char *line)
 		c->stop_ns = b;
 		c->rate = count;
 		c->bytes = c->left = e;
+		if (zero_mono)
+			make_ends(c);
 	} else {
 		fail("plan: %s", line);
 	}
@@ -817,20 +948,22 @@ static void plan_line(char *line)
 static void carry_out(const struct event *e)
 {
 	switch (e->what) {
-	case 0:
+	case START:
 		start(e->of);
 		break;
-	case 1:
+	case STOP:
 		stop(e->of);
 		break;
-	case 2:
-		datagrams(e->of);
+	case DATAGRAMS:
+		datagrams(e->of, e->t_ns);
 		break;
-	case 3:
+	case CHANGE:
 		apply(e->of);
 		break;
-	case 4:
+	case SAMPLE:
 		sample(e->t_ns);
+		break;
+	case END:
 		break;
 	}
 }
@@ -851,16 +984,16 @@ static void loop(void)
 
 			switch (h->kind) {
 			case LISTENER:
-				accept_all(h->conn);
+				accept_all(h->of);
 				break;
 			case SENDER:
-				fill(h->conn);
+				fill(h->of);
 				break;
 			case RECEIVER:
-				read_all(h->conn);
+				read_all(h->of);
 				break;
 			case TAP:
-				drain(h->tap);
+				drain(h->of, 0);
 				break;
 			case TIMER:
 				due = 1;
@@ -875,18 +1008,68 @@ static void loop(void)
 		while (heap[0].t_ns <= t) {
 			struct event e = take();
 
-			if (e.what == 5)
+			if (e.what == END)
 				return;
 			carry_out(&e);
 		}
 	}
 }
 
-int main(int argc, char **argv)
+static void read_plan(FILE *plan)
 {
 	static char line[8192];
+
+	while (fgets(line, sizeof line, plan))
+		plan_line(line);
+	fclose(plan);
+}
+
+/* What is asked for in the file ask.NUMBER. */
+static FILE *next_ask(u64 number)
+{
+	struct timespec least = { 0, 1 };
+	char path[640];
+	FILE *ask;
+
+	snprintf(path, sizeof path, "%s/ask.%llu", out_dir, (unsigned long long)number);
+	/* Whoever has the clock lets no time go by until the file is there. */
+	while (!(ask = fopen(path, "r")))
+		nanosleep(&least, NULL);
+	return ask;
+}
+
+static void __attribute__((noreturn)) live(void)
+{
+	/* Else a sleep of a nanosecond is one of 50 microseconds. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	answers = open_out("answers");
+	for (u64 number = 0;; number++) {
+		/* Time enough to be asked before the start. */
+		if (number == 1)
+			usleep(SETTLE_MS / 2 * 1000);
+		if (number) {
+			read_plan(next_ask(number));
+			loop();
+		}
+		for (int i = 0; i < n_taps; i++) {
+			drain(taps[i], 1);
+			flush_packets(&taps[i]->left);
+			flush_packets(&taps[i]->came);
+		}
+		for (int i = 0; i < n_readers; i++)
+			fflush(readers[i].out);
+		fflush(samples);
+		fflush(events);
+		fflush(ticks);
+		fprintf(answers, "%llu done\n", (unsigned long long)number);
+		fflush(answers);
+	}
+}
+
+int main(int argc, char **argv)
+{
 	struct rlimit files = { 1 << 20, 1 << 20 };
-	struct handle tick = { TIMER, NULL, NULL };
+	struct handle tick = { TIMER, NULL };
 	FILE *plan;
 	u64 real;
 
@@ -896,9 +1079,7 @@ int main(int argc, char **argv)
 	plan = fopen(argv[1], "r");
 	if (!plan)
 		fail("%s: %s", argv[1], strerror(errno));
-	while (fgets(line, sizeof line, plan))
-		plan_line(line);
-	fclose(plan);
+	read_plan(plan);
 	setrlimit(RLIMIT_NOFILE, &files);
 	ep = epoll_create1(EPOLL_CLOEXEC);
 	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -910,25 +1091,17 @@ int main(int argc, char **argv)
 		open_reader(&readers[i]);
 	for (int i = 0; i < n_taps; i++)
 		open_tap(taps[i]);
-	for (int i = 0; i < n_conns; i++) {
-		if (i == 0 || conns[i].flow != conns[i - 1].flow)
-			make_listener(&conns[i]);
-		make_sender(&conns[i]);
-		if (conns[i].start_ns < duration_ns)
-			schedule(conns[i].start_ns, 0, &conns[i]);
-		if (conns[i].stop_ns < duration_ns)
-			schedule(conns[i].stop_ns, 1, &conns[i]);
-	}
-	for (int i = 0; i < n_changes; i++)
-		schedule(changes[i].t_ns, 3, &changes[i]);
-	for (u64 t = sample_ns; t <= duration_ns; t += sample_ns)
-		schedule(t, 4, NULL);
+	for (int i = 0; i < n_conns; i++)
+		make_ends(conns[i]);
+	for (u64 t = sample_ns; !is_live && t <= duration_ns; t += sample_ns)
+		schedule(t, SAMPLE, NULL);
 	/* What is measured begins and ends with a sample. */
-	if (warmup_ns % sample_ns || !warmup_ns)
-		schedule(warmup_ns, 4, NULL);
-	if (duration_ns % sample_ns)
-		schedule(duration_ns, 4, NULL);
-	schedule(duration_ns, 5, NULL);
+	if (warmup_ns % sample_ns || !warmup_ns || is_live)
+		schedule(warmup_ns, SAMPLE, NULL);
+	if (duration_ns % sample_ns && !is_live)
+		schedule(duration_ns, SAMPLE, NULL);
+	if (!is_live)
+		schedule(duration_ns, END, NULL);
 	/*
 	 * The start: a whole millisecond, after the queues are in their stride. PIE makes its first update after 0.5 s, and
 	 * CoDel takes the clock's zero for its last episode: within 16 intervals, 1.6 s, of it, count goes on from an overflow.
@@ -938,6 +1111,8 @@ int main(int argc, char **argv)
 	zero_real = zero_mono + real;
 	printf("begin\n");
 	fflush(stdout);
+	if (is_live)
+		live();
 	loop();
 	counters();
 	/* Open blocks of the captures are handed over within RETIRE_MS. */
@@ -947,9 +1122,10 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n_readers; i++) {
 		int status;
 
-		close(readers[i].pipe);
+		close(readers[i].ask);
 		if (waitpid(readers[i].pid, &status, 0) < 0 || status)
 			fail("tc cannot read the queue of link %u", readers[i].link);
+		close_out(readers[i].out, "what tc said");
 	}
 	close_out(samples, "tcp.bin");
 	close_out(events, "events.tsv");

@@ -55,15 +55,21 @@ _SERIES: metrics.Schema = {
 
 def tables(observed: Observed) -> Recording:
     """The result tables."""
-    rows = {
-        "flows": flow_rows(observed),
+    flows, links = rows(observed)
+    found = {
+        "flows": flows,
         "members": member_rows(observed),
-        "links": [row for link in observed.links for row in link_rows(observed, link)],
+        "links": links,
         "series": series(observed),
         "transfers": transfers(observed),
         "histograms": histograms(observed),
     }
-    return Recording(**{name: _frame(rows[name], schema) for name, schema in columns(observed.run).items()})
+    return Recording(**{name: _frame(found[name], schema) for name, schema in columns(observed.run).items()})
+
+
+def rows(observed: Observed) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Those of the tables `flows` and `links`."""
+    return flow_rows(observed), [row for link in observed.links for row in link_rows(observed, link)]
 
 
 def columns(run: Mapping[str, Any]) -> dict[str, pl.Schema]:

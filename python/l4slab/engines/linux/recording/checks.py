@@ -139,7 +139,7 @@ def _check_bottleneck(observed: Observed) -> None:
     for flow in observed.lab.flows:
         spec = flow.spec
         runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
-        if not flow.is_tcp or spec["bytes"] is not None or spec["pace_bps"] is not None:
+        if not flow.is_tcp or not flow.members or spec["bytes"] is not None or spec["pace_bps"] is not None:
             continue
         samples = observed.of_flow(flow)
         held = float(samples["limited_ms"].max()) * 1e6 if len(samples) else 0.0

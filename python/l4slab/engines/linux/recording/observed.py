@@ -14,7 +14,7 @@ from l4slab.engines.linux.lab import Flow, Lab
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4")
-PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "spare", "seq")
+PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "spare", "number")
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
@@ -64,6 +64,12 @@ class Link:
         np.maximum.at(last, gone["flow"], gone["in_ns"])
         result: Array = lost & (packets["in_ns"] <= last[packets["flow"]])
         return result
+
+    @property
+    def dropped_ns(self) -> Array:
+        """When a drop counts: with the arrival."""
+        times: Array = self.packets["in_ns"]
+        return times
 
     @cached_property
     def sojourn_ns(self) -> Array:

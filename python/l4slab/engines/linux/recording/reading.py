@@ -12,15 +12,16 @@ from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, Array, CheckError, Link, Observed
 
 
-def read(lab: Lab, folder: Path) -> Observed:
-    """Read what the laboratory left. Raises CheckError where something is missing."""
+def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
+    """Read what the laboratory left, or has left so far: then there are no counters yet. Raises CheckError where
+    something is missing.
+    """
     run = lab.run
     ticks = [int(line) for line in _lines(folder / "ticks.tsv")]
     links = []
     for number, spec in enumerate(run["links"]):
         used = lab.link_namespace(number) in lab.routes
-        path = folder / f"packets.{number}.bin"
-        packets = _array(path, PACKET) if used else np.empty(0, PACKET)
+        packets = _packets(folder, number) if used else np.empty(0, PACKET)
         packets = packets[packets["in_ns"] <= run["duration_ns"]]
         outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used else []
         if used and len(outputs) != len(ticks):
@@ -35,9 +36,19 @@ def read(lab: Lab, folder: Path) -> Observed:
         _array(folder / "tcp.bin", SAMPLE),
         ticks,
         events,
-        parse_counters(_text(folder / "counters.txt")),
-        _text(folder / "teardown.txt"),
+        parse_counters(_text(folder / "counters.txt")) if is_over else {},
+        _text(folder / "teardown.txt") if is_over else "",
     )
+
+
+def _packets(folder: Path, link: int) -> Array:
+    """The packets of a link. While it runs, those that have not left are only among the arrivals."""
+    packets = _array(folder / f"packets.{link}.bin", PACKET)
+    arrivals = folder / f"arrivals.{link}.bin"
+    if not arrivals.is_file():
+        return packets
+    came = np.fromfile(arrivals, PACKET)
+    return np.concatenate([packets, came[~np.isin(came["number"], packets["number"])]])
 
 
 def _text(path: Path) -> str:

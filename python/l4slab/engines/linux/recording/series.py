@@ -13,16 +13,23 @@ from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Arra
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains, queue_under_test
 
 
-def series(observed: Observed) -> list[dict[str, Any]]:
-    """A row per step and flow, and per step and queue, in order of time."""
+def series(observed: Observed, after_ns: int = 0) -> list[dict[str, Any]]:
+    """A row per step and flow, and per step and queue, in order of time; only those after this end of a step.
+
+    What was observed in the step before them need not be complete.
+    """
     run = observed.run
-    steps = np.arange(1, run["duration_ns"] // run["sample_ns"] + 1, dtype=np.uint64) * np.uint64(run["sample_ns"])
+    width = run["sample_ns"]
+    first = max(1, after_ns // width)
+    steps = np.arange(first, run["duration_ns"] // width + 1, dtype=np.uint64) * np.uint64(width)
     if not len(steps):
         return []
     columns = [_flow_series(observed, flow, steps) for flow in observed.lab.flows]
     columns += [column for link in observed.links for column in _link_series(observed, link, steps)]
     rows = []
     for index, time in enumerate(steps):
+        if time <= after_ns:
+            continue
         for column in columns:
             row = {name: values[index] if isinstance(values, list) else values for name, values in column.items()}
             row["time_s"] = float(time) * 1e-9
@@ -47,19 +54,18 @@ def _means(times: Array, ns: Array, steps: Array) -> list[float | None]:
 
 def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]:
     seconds = observed.run["sample_ns"] * 1e-9
-    delivered = delivered_of(observed.path(flow), flow)
-    times, frames = delivered["out_ns"].to_numpy(), delivered["len"].to_numpy().astype(np.float64)
+    times, frames, queued, ecn = _delivered(observed.path(flow), flow)
     row: dict[str, Any] = {
         "flow": flow.spec["name"],
         "rate_mbps": (_binned(times, frames, steps) * 8e-6 / seconds).tolist(),
         "delivered_packets": _binned(times, None, steps).tolist(),
-        "sojourn_ms": _means(times, delivered["queued_ns"].to_numpy(), steps),
-        "ce_packets": _binned(times[delivered["ecn_out"].to_numpy() == CE], None, steps).tolist(),
+        "sojourn_ms": _means(times, queued, steps),
+        "ce_packets": _binned(times[ecn == CE], None, steps).tolist(),
     }
     path = observed.path(flow)
     sent = path[0].packets["in_ns"][payload_of(path[0], flow)]
     row["sent_packets"] = _binned(sent, None, steps).tolist()
-    lost = [_binned(link.packets["in_ns"][payload_of(link, flow) & link.dropped], None, steps) for link in path]
+    lost = [_binned(link.dropped_ns[payload_of(link, flow) & link.dropped], None, steps) for link in path]
     row["dropped_packets"] = np.sum(lost, axis=0).tolist()
     if not flow.is_tcp:
         row["goodput_mbps"] = (_binned(times, frames - UDP_HEADERS, steps) * 8e-6 / seconds).tolist()
@@ -76,6 +82,20 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]
         total = np.bincount(at[sending], samples[column][sending] * scale, minlength=len(steps))
         row[name] = [float(t / n) if n else None for t, n in zip(total, count, strict=True)]
     return row
+
+
+def _delivered(path: list[Link], flow: Flow) -> tuple[Array, Array, Array, Array]:
+    """Of a flow's payload packets that left the last link: when, how long they are, how long they were in the queues of
+    all links, and their ECN field.
+    """
+    if len(path) == 1:
+        (link,) = path
+        which = payload_of(link, flow) & link.left
+        packets = link.packets[which]
+        return packets["out_ns"], packets["len"].astype(np.float64), link.sojourn_ns[which], packets["ecn_out"]
+    found = delivered_of(path, flow)
+    times, frames, queued, ecn = (found[name].to_numpy() for name in ("out_ns", "len", "queued_ns", "ecn_out"))
+    return times, frames.astype(np.float64), queued, ecn
 
 
 def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str, Any]]:
@@ -107,7 +127,7 @@ def _overflows(link: Link, states: list[dict[str, Any]], steps: Array) -> list[f
     counted = [
         0 if state.get("kind") in FIFOS else gained.get(int(time)) for state, time in zip(states, steps, strict=True)
     ]
-    of_fifos = _binned(link.packets["in_ns"][link.overflowed], None, steps)
+    of_fifos = _binned(link.dropped_ns[link.overflowed], None, steps)
     return [None if gain is None else float(gain + drops) for gain, drops in zip(counted, of_fifos, strict=True)]
 
 
@@ -133,7 +153,7 @@ def _queue_series(observed: Observed, link: Link, queue: str, which: Array, step
     packets = _binned(times, None, steps)
     frames = _binned(times, link.packets["len"][sent].astype(np.float64), steps)
     marks = _binned(link.packets["out_ns"][which & link.marked], None, steps)
-    drops = _binned(link.packets["in_ns"][which & link.dropped], None, steps)
+    drops = _binned(link.dropped_ns[which & link.dropped], None, steps)
     at = np.searchsorted(steps, times)
     shortest, longest = np.full(len(steps) + 1, np.inf), np.zeros(len(steps) + 1)
     np.minimum.at(shortest, at, link.sojourn_ns[sent])

@@ -1,0 +1,356 @@
+"""What a laboratory that goes on has seen since it was last asked.
+
+Its files grow while it runs; what is new in them is read, and of what was read is kept what the next step of the series
+needs. A queue does not tell what it drops: a packet counts as dropped as soon as one that came after it, of the same
+connection and with the same ECN field, has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux.lab import Lab
+from l4slab.engines.linux.recording.flows import active, transfers
+from l4slab.engines.linux.recording.histograms import bins
+from l4slab.engines.linux.recording.observed import NEVER, PACKET, PAYLOAD, SAMPLE, UDP_HEADERS, Array, Link, Observed
+from l4slab.engines.linux.recording.queues import queues_of, sent_of
+from l4slab.engines.linux.recording.reading import parse_tc
+from l4slab.engines.linux.recording.series import series
+
+# A packet that has left a link is looked for at the next one of its path for so long.
+_BETWEEN_LINKS_NS = 2_000_000_000
+_MOST_EVENTS = 20_000
+ARRIVES, LEAVES, IS_DROPPED = 0, 1, 2
+
+
+class Growing:
+    """A file that is written while it is read."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def rest(self) -> bytes:
+        """What has been added; nothing while it is not there."""
+        if self._file is None:
+            try:
+                self._file = self._path.open("rb", buffering=0)
+            except FileNotFoundError:
+                return b""
+        return self._file.read()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def records(self, dtype: np.dtype[Any]) -> Array:
+        return np.frombuffer(self.rest(), dtype)
+
+
+@dataclass
+class _Seen(Link):
+    """A link in a part of the time; packets that were dropped are known with the time at which that was known."""
+
+    lost_ns: Array = field(default_factory=lambda: np.empty(0, np.uint64))  # 0: it was not
+
+    def __post_init__(self) -> None:
+        self.__dict__["dropped"] = self.lost_ns > 0
+
+    @property
+    def dropped_ns(self) -> Array:
+        return self.lost_ns
+
+
+class _Tap:
+    """A link's packets: those that wait, and those of late."""
+
+    def __init__(self, folder: Path, number: int):
+        self._came = Growing(folder / f"arrivals.{number}.bin")
+        self._left = Growing(folder / f"packets.{number}.bin")
+        self._tc = Growing(folder / f"tc.{number}.json")
+        self.files = (self._came, self._left, self._tc)
+        self.waiting = np.empty(0, PACKET)
+        self.left = np.empty(0, PACKET)
+        self.lost = np.empty(0, PACKET)
+        self.lost_ns = np.empty(0, np.uint64)
+        self.tc: list[tuple[int, list[dict[str, Any]]]] = []
+        self.bytes = 0
+        # Since it was last asked.
+        self.new = (self.left, self.left, self.lost, self.lost_ns)
+
+    def read(self, ticks: list[int]) -> None:
+        came, left = self._came.records(PACKET), self._left.records(PACKET)
+        self.bytes += came.nbytes + left.nbytes
+        # Those whose number came round without their leaving are found by what overtook them.
+        left = left[left["out_ns"] != NEVER]
+        waiting = np.concatenate([self.waiting, came])
+        waiting = waiting[~np.isin(waiting["number"], left["number"])]
+        overtaken_ns = _overtaken(waiting, left)
+        is_lost = overtaken_ns > 0
+        lost, lost_ns = waiting[is_lost], overtaken_ns[is_lost]
+        self.waiting = waiting[~is_lost]
+        self.left = np.concatenate([self.left, left])
+        self.lost, self.lost_ns = np.concatenate([self.lost, lost]), np.concatenate([self.lost_ns, lost_ns])
+        self.new = (came, left, lost, lost_ns)
+        self.tc += zip(ticks, parse_tc(self._tc.rest().decode(errors="replace")), strict=False)
+
+    def forget(self, until_ns: int, packets_until_ns: int) -> None:
+        """What is before these times is not needed any more; of what `tc` said the last before it is."""
+        self.left = self.left[self.left["out_ns"] > packets_until_ns]
+        later = self.lost_ns > until_ns
+        self.lost, self.lost_ns = self.lost[later], self.lost_ns[later]
+        self.tc = [one for one in self.tc if one[0] >= until_ns]
+
+    def seen(self, spec: Mapping[str, Any], changes: list[Mapping[str, Any]], until_ns: int) -> _Seen:
+        packets = np.concatenate([self.left, self.waiting, self.lost])
+        lost_ns = np.zeros(len(packets), np.uint64)
+        lost_ns[len(packets) - len(self.lost) :] = self.lost_ns
+        return _Seen(spec["name"], packets, self.tc, spec, changes, until_ns, lost_ns)
+
+
+def _overtaken(waiting: Array, left: Array) -> Array:
+    """When the next one after it left, of the same connection and ECN field; 0 where none has."""
+    if not len(waiting) or not len(left):
+        return np.zeros(len(waiting), np.uint64)
+    order = np.argsort(_key(left), kind="stable")
+    keys, times = _key(left)[order], left["out_ns"][order]
+    mine = _key(waiting)
+    at = np.searchsorted(keys, mine)
+    found = np.minimum(at, len(keys) - 1)
+    overtaken = (at < len(keys)) & (keys[found] >> np.uint64(32) == mine >> np.uint64(32))
+    result: Array = np.where(overtaken, times[found], 0)
+    return result
+
+
+def _key(packets: Array) -> Array:
+    """Ascends with the order of arrival within what a queue keeps in order."""
+    wide = [packets[name].astype(np.uint64) for name in ("flow", "conn", "ecn_in", "number")]
+    result: Array = wide[0] << np.uint64(50) | wide[1] << np.uint64(34) | wide[2] << np.uint64(32) | wide[3]
+    return result
+
+
+class _Bins:
+    """A histogram that grows: low and high edge, ms, and count."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[float]] = []
+        self._places: dict[float, int] = {}
+
+    def add(self, more: list[dict[str, Any]]) -> None:
+        # A bin of 1.024 us times n is written shorter so, and is the same number.
+        unknown = [one for one in more if one["low_ms"] not in self._places]
+        if unknown:
+            self.rows += [[round(one["low_ms"], 6), round(one["high_ms"], 6), 0] for one in unknown]
+            self.rows.sort()
+            known = [*self._places, *(one["low_ms"] for one in unknown)]
+            self._places = {low: place for place, low in enumerate(sorted(known))}
+        for one in more:
+            self.rows[self._places[one["low_ms"]]][2] += one["count"]
+
+
+class Recorder:
+    """Gives samples of a laboratory that goes on, as docs/live.md describes them."""
+
+    def __init__(self, lab: Lab, folder: Path, watch: Mapping[str, Any], columns: list[str]):
+        self._lab = lab
+        self._taps = {
+            number: _Tap(folder, number)
+            for number in range(len(lab.run["links"]))
+            if lab.link_namespace(number) in lab.routes
+        }
+        self._samples = Growing(folder / "tcp.bin")
+        self._ticks = Growing(folder / "ticks.tsv")
+        self._events = Growing(folder / "events.tsv")
+        self._files = [self._samples, self._ticks, self._events]
+        self._files += [file for tap in self._taps.values() for file in tap.files]
+        self._tcp = np.empty(0, SAMPLE)
+        self._shown_ns = 0  # until when the series has been given
+        self._counted: dict[tuple[str, str], _Bins] = {}
+        self._known_from: dict[int, int] = {}
+        self.columns = columns
+        self.watch = watch
+        self.set_watch(watch, 0)
+
+    @property
+    def sample_ns(self) -> int:
+        """The time between rows of the series."""
+        return int(self.watch.get("sample_ns") or self._lab.run["sample_ns"])
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+
+    @property
+    def bytes(self) -> int:
+        """How much has been captured."""
+        return sum(tap.bytes for tap in self._taps.values())
+
+    def set_watch(self, watch: Mapping[str, Any], now_ns: int) -> None:
+        """What is shown from now on. A step of the series that has begun before is left out."""
+        before, self.watch = self.sample_ns, watch
+        if now_ns and self.sample_ns != before:
+            self._shown_ns = -(-now_ns // self.sample_ns) * self.sample_ns
+        self._forget_arrivals()
+
+    def _forget_arrivals(self) -> None:
+        for number, tap in self._taps.items():
+            self._known_from[number] = int(tap.waiting["number"].max()) + 1 if len(tap.waiting) else 0
+
+    def take(self, now_ns: int) -> dict[str, Any]:
+        """What has happened since the last time, until now."""
+        ticks = [int(line) for line in self._ticks.rest().split()]
+        for tap in self._taps.values():
+            tap.read(ticks)
+        self._tcp = np.concatenate([self._tcp, self._samples.records(SAMPLE)])
+        events = [line.split("\t") for line in self._events.rest().decode().splitlines()]
+        until_ns = max(self._shown_ns, now_ns // self.sample_ns * self.sample_ns)
+        observed = self._observed(until_ns, events)
+        rows = series(observed, self._shown_ns)
+        found = {
+            "now_ns": now_ns,
+            "series": {name: [row.get(name) for row in rows] for name in self.columns},
+            "members": self._members(observed) if self.watch.get("members") else _columns([], _MEMBERS),
+            "transfers": _columns(transfers(observed), _TRANSFERS),
+            "histograms": self._histograms(observed),
+            "packets": self._packets(),
+        }
+        self._shown_ns = until_ns
+        several = any(len(flow.spec["path"]) > 1 for flow in self._lab.flows)
+        for tap in self._taps.values():
+            tap.forget(until_ns, until_ns - (_BETWEEN_LINKS_NS if several else 0))
+        self._tcp = self._tcp[self._tcp["t_ns"] >= until_ns]
+        return found
+
+    def _observed(self, until_ns: int, events: list[list[str]]) -> Observed:
+        """The time since the series was last given, as if it were a run."""
+        run = {**self._lab.run, "sample_ns": self.sample_ns, "duration_ns": until_ns}
+        run["warmup_ns"] = max(self._shown_ns + 1, self._lab.run["warmup_ns"])
+        links: list[Link] = []
+        for number, spec in enumerate(run["links"]):
+            changes = [change for change in run["at"] if change.get("link") == spec["name"]]
+            tap = self._taps.get(number)
+            if tap is not None:
+                links.append(tap.seen(spec, changes, until_ns))
+            else:
+                links.append(_Seen(spec["name"], np.empty(0, PACKET), [], spec, changes, until_ns))
+        lab = Lab(run, self._lab.flows, self._lab.namespaces, self._lab.edges, self._lab.routes)
+        return Observed(lab, links, self._tcp, [], events)
+
+    def _members(self, observed: Observed) -> dict[str, list[Any]]:
+        """Each flow of each group that sends."""
+        width, after, until = self.sample_ns, self._shown_ns, observed.run["duration_ns"]
+        seconds = width * 1e-9
+        names = {flow.number: flow.spec["name"] for flow in self._lab.flows}
+        samples = observed.samples[(observed.samples["t_ns"] % width == 0) & (observed.samples["t_ns"] <= until)]
+        samples = samples[np.lexsort((samples["t_ns"], samples["conn"], samples["flow"]))]
+        gained = samples["bytes_acked"].astype(np.int64)
+        if len(samples) > 1:
+            same = (samples["flow"][1:] == samples["flow"][:-1]) & (samples["conn"][1:] == samples["conn"][:-1])
+            gained[1:] -= np.where(same, gained[:-1], 0)
+        sends = active(samples)
+        shown = (samples["t_ns"] > after) & (sends | (gained > 0))
+        rows = [
+            (t * 1e-9, names[flow], conn + 1, acked * 8e-6 / seconds, cwnd, srtt * 1e-3)
+            for t, flow, conn, acked, cwnd, srtt in zip(
+                samples["t_ns"][shown].tolist(),
+                samples["flow"][shown].tolist(),
+                samples["conn"][shown].tolist(),
+                gained[shown].tolist(),
+                samples["cwnd"][shown].tolist(),
+                samples["srtt_us"][shown].tolist(),
+                strict=True,
+            )
+        ]
+        for flow in self._lab.flows:
+            if flow.is_tcp:
+                continue
+            link = observed.path(flow)[-1]
+            packets = link.packets[link.left & (link.packets["flow"] == flow.number)]
+            packets = packets[(packets["kind"] == PAYLOAD) & (packets["out_ns"] > after)]
+            step = -(-packets["out_ns"].astype(np.int64) // width) * width
+            pairs, of = np.unique(np.stack([step, packets["conn"]]), axis=1, return_inverse=True)
+            sums = np.bincount(of.ravel(), packets["len"].astype(np.int64) - UDP_HEADERS)
+            for t, conn, got in zip(*pairs.tolist(), sums.tolist(), strict=True):
+                member = conn - labs.FIRST_PORT + 1
+                rows.append((t * 1e-9, flow.spec["name"], member, got * 8e-6 / seconds, None, None))
+        rows.sort(key=lambda row: row[:3])
+        return dict(zip(_MEMBERS, map(list, zip(*rows, strict=True)), strict=True)) if rows else _columns([], _MEMBERS)
+
+    def _histograms(self, observed: Observed) -> list[dict[str, Any]]:
+        """Times in the queues, since the end of the warm-up."""
+        if observed.run["warmup_ns"] <= observed.run["duration_ns"]:
+            for link in observed.links:
+                for queue, which in queues_of(observed, link).items():
+                    of_queue = self._counted.setdefault((link.name, queue), _Bins())
+                    of_queue.add(bins(link.sojourn_ns[sent_of(observed, link, which)]))
+        if not self.watch.get("histograms"):
+            return []
+        return [
+            {
+                "quantity": "sojourn_ms",
+                "flow": None,
+                "link": link,
+                "queue": queue,
+                "bins": counted.rows,
+            }
+            for (link, queue), counted in self._counted.items()
+        ]
+
+    def _packets(self) -> dict[str, Any]:
+        """A row per arrival, departure and drop, in the order of time for each link."""
+        if not self.watch.get("packets"):
+            return {**_columns([], _PACKETS), "unknown": [], "cut": False}
+        columns: dict[str, list[Any]] = {name: [] for name in _PACKETS}
+        names = ["", *(flow.spec["name"] for flow in self._lab.flows)]
+        unknown = [0] * len(self._lab.run["links"])
+        is_cut = False
+        for number, tap in self._taps.items():
+            came, left, lost, lost_ns = tap.new
+            parts = [(ARRIVES, came, came["in_ns"], "ecn_in"), (LEAVES, left, left["out_ns"], "ecn_out")]
+            parts += [(IS_DROPPED, lost, lost_ns, "ecn_in")]
+            times = np.concatenate([of for _, _, of, _ in parts])
+            order = np.argsort(times, kind="stable")
+            room = _MOST_EVENTS - len(columns["id"])
+            is_cut |= len(order) > room
+            order = order[:room]
+            packets = np.concatenate([one for _, one, _, _ in parts])[order]
+            columns["link"] += [self._lab.run["links"][number]["name"]] * len(order)
+            columns["time_ns"] += times[order].tolist()
+            columns["what"] += np.repeat([what for what, *_ in parts], [len(one) for _, one, _, _ in parts])[
+                order
+            ].tolist()
+            columns["id"] += packets["number"].tolist()
+            columns["flow"] += [names[flow] for flow in packets["flow"].tolist()]
+            columns["member"] += (packets["conn"].astype(np.int64) - labs.FIRST_PORT + 1).tolist()
+            columns["ecn"] += np.concatenate([one[ecn] for _, one, _, ecn in parts])[order].tolist()
+            columns["bytes"] += packets["len"].tolist()
+            unknown[number] = int((tap.waiting["number"] < self._known_from[number]).sum())
+        if is_cut:
+            self._forget_arrivals()
+        return {**columns, "unknown": unknown, "cut": is_cut}
+
+
+_MEMBERS = ("time_s", "flow", "member", "goodput_mbps", "cwnd_packets", "srtt_ms")
+_TRANSFERS = (
+    "flow",
+    "kind",
+    "start_s",
+    "size_bytes",
+    "completion_ms",
+    "response_ms",
+    "ideal_ms",
+    "slowdown",
+    "retransmits",
+)
+_PACKETS = ("link", "time_ns", "what", "id", "flow", "member", "ecn", "bytes")
+
+
+def _columns(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    return {name: [row.get(name) for row in rows] for name in names}
