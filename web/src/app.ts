@@ -135,7 +135,7 @@ export class App {
         return `view.speed = "${value}" ${(error as Error).message}`;
       }
     }
-    const valid = choices[key];
+    const valid = Object.hasOwn(choices, key) ? choices[key] : undefined;
     if (!valid)
       return `view.${key} = "${value}" is not a key here; valid are ${["engine", "speed", ...Object.keys(choices)].join(", ")}`;
     if (!valid.includes(value)) return `view.${key} = "${value}" is none of ${valid.join(", ")}; write one of them`;

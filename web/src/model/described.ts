@@ -2,9 +2,10 @@
 
 import { runFromJson } from "../json";
 import type { FlowSpec, Run } from "../types";
-import { AT, FLOW, IMPAIR, type Key, LINK, TOP } from "./keys";
+import { AT, IMPAIR, type Key, keysOf, LINK, TOP } from "./keys";
 import type { Resolved } from "./resolve";
 import { trialSeed } from "./seed";
+import { shortOptions, shortQdisc } from "./short";
 
 type Json = Record<string, unknown>;
 
@@ -36,13 +37,15 @@ export function described(json: string): Resolved | undefined {
   if (top.per_flow !== true) delete top.per_flow;
   const links = raw.links.map((link) => ({
     name: String(link.name),
-    ...fill(LINK, link, `link ${link.name}: `, ["name"]),
+    ...fill(LINK, { ...link, qdisc: shortQdisc(String(link.qdisc)) }, `link ${link.name}: `, ["name"]),
   }));
   const names = links.map(({ name }) => name);
   const flows = raw.flows.map((flow) => {
-    const keys = FLOW[(flow.kind ?? "tcp") as FlowSpec["kind"]] ?? FLOW.tcp;
-    const filled = fill(keys, flow, `flow ${flow.name}: `, ["name"]);
-    return { name: String(flow.name), ...filled, path: filled.path ?? names } as unknown as FlowSpec;
+    const filled = fill(keysOf(flow.kind), flow, `flow ${flow.name}: `, ["name"]);
+    const options = "cc" in filled && {
+      options: shortOptions(String(filled.cc), filled.options as Record<string, string>),
+    };
+    return { name: String(flow.name), ...filled, ...options, path: filled.path ?? names } as unknown as FlowSpec;
   });
   const impairs = isTables(raw.impairs) ? raw.impairs : [];
   const run = {
@@ -52,9 +55,8 @@ export function described(json: string): Resolved | undefined {
     flows,
     at: (isTables(raw.at) ? raw.at : []).map((change) => {
       const fields = ["time_ns", "link", "flow", ...[...AT.link, ...AT.flow].map(({ field }) => field)];
-      return Object.fromEntries(
-        Object.entries(change).filter(([key, value]) => value !== null && fields.includes(key)),
-      );
+      const set = Object.entries(change).filter(([key, value]) => value !== null && fields.includes(key));
+      return Object.fromEntries(set.map(([key, value]) => [key, key === "qdisc" ? shortQdisc(String(value)) : value]));
     }),
     rewrites: isTables(raw.rewrites) ? raw.rewrites : [],
     ...(impairs.length > 0

@@ -115,18 +115,18 @@ const NAMES: Type = {
 /** `options.NAME` is a key each. */
 const OPTIONS: Type = { name: "options", read: () => ({}), write: () => "" };
 
-const CODEPOINTS: Record<string, number> = Object.fromEntries([
-  ...Array.from({ length: 8 }, (_, n) => [`cs${n}`, n << 3]),
-  ...[1, 2, 3, 4].flatMap((n) => [1, 2, 3].map((drop) => [`af${n}${drop}`, (n << 3) + (drop << 1)])),
+const CODEPOINTS: ReadonlyMap<string, number> = new Map([
+  ...Array.from({ length: 8 }, (_, n) => [`cs${n}`, n << 3] as const),
+  ...[1, 2, 3, 4].flatMap((n) => [1, 2, 3].map((drop) => [`af${n}${drop}`, (n << 3) + (drop << 1)] as const)),
   ...Object.entries({ df: 0, le: 1, va: 44, nqb: 45, ef: 46 }),
 ]);
 
 const DSCP: Type = {
   name: "dscp",
   read(text) {
-    const named = CODEPOINTS[text.toLowerCase()];
+    const named = CODEPOINTS.get(text.toLowerCase());
     if (named !== undefined) return named;
-    if (!/^\d+$/.test(text)) throw new Wrong(`is no DSCP; ${suggest(text.toLowerCase(), Object.keys(CODEPOINTS))}`);
+    if (!/^\d+$/.test(text)) throw new Wrong(`is no DSCP; ${suggest(text.toLowerCase(), CODEPOINTS.keys())}`);
     if (Number(text) > 63)
       throw new Wrong('has more than the six bits of a DSCP; write 0 to 63, or a name such as "ef"');
     return Number(text);
@@ -256,3 +256,8 @@ export const AT: Readonly<Record<"link" | "flow", readonly Key[]>> = {
 export const TIME_OF_CHANGE: Key = { key: "time", field: "time_ns", type: timeOrZero, example: "20s" };
 
 export type { Dimension };
+
+/** The keys of a kind of flow; of one that is none, those of a TCP flow. */
+export function keysOf(kind: unknown): readonly Key[] {
+  return typeof kind === "string" && Object.hasOwn(FLOW, kind) ? FLOW[kind as FlowSpec["kind"]] : FLOW.tcp;
+}

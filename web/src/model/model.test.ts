@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { runFromJson, toJson } from "../json";
 import type { FlowSpec, Run } from "../types";
 import { readAddress, toBase64, writeAddress } from "./address";
+import known from "./defaults.json";
 import { FLOW } from "./keys";
 import { trialOf, trialSeed } from "./seed";
 import { endedAt, notYet, toToml } from "./toml";
@@ -160,6 +161,24 @@ describe("a run", () => {
     );
   });
 
+  test("that is stored has its queues and options written out, and is read in short", () => {
+    const { run: one } = readAddress(
+      "link.l.rate=1Mbit&link.l.qdisc=dualpi2&flow.a.cc=prague&flow.a.rtt=1ms&flow.a.options.version=0.5" +
+        "&flow.b.cc=cubic&flow.b.rtt=1ms&at.1.time=1s&at.1.link.l.qdisc=codel+ecn",
+    );
+    const written = (short: string) => Object.entries(known.qdiscs).find(([, of]) => of === short)?.[0] as string;
+    const { prague, cubic } = known.controllers;
+    const stored = JSON.parse(toJson(one)) as typeof one & Run;
+    Object.assign(stored.links[0] as object, { qdisc: written("dualpi2") });
+    Object.assign(stored.at[0] as object, { qdisc: written("codel ecn") });
+    Object.assign(stored.flows[0] as object, { options: { ...prague.presets.version["0.5"], fallback: "correct" } });
+    Object.assign(stored.flows[1] as object, { options: cubic.usual });
+    const read = readAddress(`run=${toBase64(JSON.stringify(stored))}`).run as Run;
+    expect([read.links, read.at]).toEqual([one?.links, one?.at]);
+    const options = read.flows.map((flow) => ("options" in flow ? flow.options : {}));
+    expect(options).toEqual([{ version: "0.5", fallback: "correct" }, {}]);
+  });
+
   test("has the seed of its file and trial", () => {
     expect(trialSeed(1n)).toBe(1341732422470200821n);
     expect(trialOf(trialSeed(12n, 5))).toEqual({ seed: 12n, trial: 5 });
@@ -186,6 +205,8 @@ describe("an address", () => {
     ["nonsense", '"nonsense" in the address is not key=value; '],
     ["flow.l4s.path=up", 'flow.l4s.path = "up" names link "up" wrongly or twice; the only valid one is "bottleneck"'],
     ["at.1.time=2s&at.1.flow.l4s.rate=5Mbit", 'at.1.flow.l4s.rate = "5Mbit" cannot change while it runs; '],
+    ["flow.l4s.kind=toString", 'flow.l4s.kind = "toString" is none of "tcp", "web", '],
+    ["flow.l4s.dscp=constructor", 'flow.l4s.dscp = "constructor" is no DSCP; '],
     ["run_seed=x", 'run_seed = "x" is not a whole number from 0 to 9223372036854775807'],
   ])("with %s says so in one sentence, and the rest stays", (part, sentence) => {
     const { run: read, problems } = readAddress(`${start}&${part}`);

@@ -1,7 +1,7 @@
 /** Keys and values of an experiment file, as text, to a run; what is wrong is a sentence each, and the rest stays. */
 
 import type { FlowSpec, Impair, LinkSpec, Rewrite, Run, TimedChange } from "../types";
-import { AT, DURATION, FLOW, IMPAIR, type Key, LINK, REWRITE, TIME_OF_CHANGE, TOP } from "./keys";
+import { AT, DURATION, IMPAIR, type Key, keysOf, LINK, REWRITE, TIME_OF_CHANGE, TOP } from "./keys";
 import { trialSeed } from "./seed";
 import { Wrong } from "./units";
 import { suggest } from "./words";
@@ -166,7 +166,7 @@ class Resolver {
     const place = `flow.${name}`;
     if (!this.named(place, name)) return [];
     const kind = values.get("kind") ?? "tcp";
-    const read = this.read(place, FLOW[kind as FlowSpec["kind"]] ?? FLOW.tcp, values);
+    const read = this.read(place, keysOf(kind), values);
     for (const key of ["path", "reverse_path"]) {
       const [wanted, usual] = [read[key] as string[] | null, key === "path" ? links : []];
       const unknown = (wanted ?? []).filter((link, i, all) => !links.includes(link) || all.indexOf(link) < i);

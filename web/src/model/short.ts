@@ -1,0 +1,29 @@
+/** What a stored description has written out, in the words that a person would write. */
+import known from "./defaults.json";
+
+const QDISCS: ReadonlyMap<string, string> = new Map(Object.entries(known.qdiscs));
+
+type Options = Readonly<Record<string, string>>;
+
+interface Controller {
+  usual: Options;
+  presets: Readonly<Record<string, Readonly<Record<string, Options>>>>;
+}
+
+const CONTROLLERS: ReadonlyMap<string, Controller> = new Map(Object.entries(known.controllers));
+
+/** The short form of a queue that has one. */
+export function shortQdisc(qdisc: string): string {
+  return QDISCS.get(qdisc) ?? qdisc;
+}
+
+/** The options that are not at their default, where some of them set the defaults of others. */
+export function shortOptions(cc: string, options: Options): Record<string, string> {
+  const found = CONTROLLERS.get(cc);
+  if (!found) return { ...options };
+  const setting = Object.keys(found.presets).filter((key) => options[key] !== found.usual[key]);
+  const usual = setting.reduce((all, key) => found.presets[key]?.[options[key] ?? ""] ?? all, found.usual);
+  return Object.fromEntries(
+    Object.entries(options).filter(([key, value]) => setting.includes(key) || usual[key] !== value),
+  );
+}
