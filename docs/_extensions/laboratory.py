@@ -4,6 +4,7 @@
     ```{results} cookbook/incast        a table: the body is SQL over the result tables
     ```{verdicts} cookbook/incast       the file's claims with their verdicts
     ```{figures} dualq [ID ...]         the figures that the files choose, else the overview
+    ```{live}                           the page of l4slab live, which the site holds where it is built
 
 A name with a slash is a file below examples/, any other a study. Results are kept in results/docs and results/STUDY and
 are not computed again. A draft (`sphinx-build -t draft`) leaves out studies of minutes that have no results yet.
@@ -19,6 +20,7 @@ import l4slab
 from docutils import nodes
 from docutils.parsers.rst import directives
 from l4slab import claims, studies
+from l4slab.live import page
 from l4slab.report import drawings
 from l4slab.report.results import load
 from matplotlib.figure import Figure
@@ -128,6 +130,31 @@ class Figures(Results):
         return [nodes.raw("", f'<div class="figure-of-results">{svg}</div>', format="html"), below]
 
 
+class Live(SphinxDirective):
+    """A link to the page."""
+
+    def run(self) -> list[nodes.Node]:
+        if _live_page() is None:
+            _log.info("the page of l4slab live is not built, and the site does without")
+            return []
+        return [nodes.raw("", f'<p><a href="{_LIVE}"><strong>Open the page</strong></a></p>', format="html")]
+
+
+_LIVE = "_static/live-page.html"
+
+
+def _live_page() -> str | None:
+    if page.built() is None:
+        return None
+    text = page.document()
+    return text if page.simulates(text) else None
+
+
+def _keep_live_page(app: Sphinx, _failed: Exception | None) -> None:
+    if (text := _live_page()) is not None and app.builder.format == "html":
+        (Path(app.outdir) / _LIVE).write_text(text, encoding="utf-8")
+
+
 def _evidence(text: str) -> str:
     import json
 
@@ -151,4 +178,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Make the directives known to Sphinx."""
     for name, kind in (("results", Results), ("experiment", Experiment), ("verdicts", Verdicts), ("figures", Figures)):
         app.add_directive(name, kind)
+    app.add_directive("live", Live)
+    app.connect("build-finished", _keep_live_page)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
