@@ -106,7 +106,7 @@ def unpack(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         whole = Path(temporary, "whole")
         whole.mkdir()
-        _says(["apt-get", "--quiet", "download", *packages], Path(temporary))
+        _says(["apt-get", "download", "--quiet", *packages], Path(temporary))
         for package in Path(temporary).glob("*.deb"):
             _says(["dpkg-deb", "--extract", str(package), str(whole)])
         whole.rename(folder)
