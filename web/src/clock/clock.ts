@@ -29,6 +29,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
   let wantedBatch: Run | null = null;
   let isBatching = false;
   let instant_ns = 0;
+  let instantReport: Report | null = null;
   let whole: Report | null = null;
   let last = performance.now();
   let drawn = 0;
@@ -76,6 +77,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
       const key = JSON.stringify(watch);
       // Answers come in order, so nobody waits for this one alone.
       const changed = key === watched ? null : engine.ask({ do: "watch", watch });
+      changed?.then(() => pace.answeredIdly(performance.now() - begun)).catch(() => {});
       watched = key;
       const [samples] = await Promise.all([engine.ask({ do: "advance", until_ns }), changed]);
       if (mine !== turn) return;
@@ -141,6 +143,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
         if (mode !== "instant") return;
         says = null;
         instant_ns = samples.now_ns;
+        instantReport = { now_ns: samples.now_ns, flows: samples.flows, links: samples.links };
         whole = { now_ns: samples.now_ns, flows: samples.flows, links: samples.links };
         view.show(next);
         view.replace(samples);
@@ -243,7 +246,8 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
     },
     async report(): Promise<Report> {
       if (mode === "instant" && whole) return whole;
-      if (!engine) throw new Refused("nothing runs yet");
+      if (mode === "instant" && instantReport) return instantReport;
+      if (!engine || mode === "instant") throw new Refused("nothing runs yet");
       return engine.ask({ do: "report" });
     },
     onStatus(listener: (status: Status) => void): void {

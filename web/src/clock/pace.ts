@@ -8,6 +8,7 @@ const LEAD_MS = 100;
 // What one request may take, and the least that is worth one, in ms of the wall clock.
 const REQUEST_MS = 40;
 const LEAST_MS = 10;
+const WAYS = 5;
 // A frame counts as no longer than this: a page that was hidden does not catch up.
 const FRAME_MS = 100;
 // No request asks for more.
@@ -21,9 +22,10 @@ export class Pace {
   known_ns = 0;
   /** Virtual seconds per second that are reached; 0 until they are measured. */
   achieved = 0;
-  /** Virtual ns that the engine does in a ms, and what the next request may ask for. */
-  private capacity = 0;
+  /** What the next request may ask for; 0 while nothing is known of the engine. */
   private allowed_ns = 0;
+  /** How long the newest requests without work took, in ms: the way there and back. */
+  private readonly ways: number[] = [];
   private moved_ns = 0;
   private waited_ms = 0;
 
@@ -51,11 +53,21 @@ export class Pace {
 
   /** Up to where the engine is to go now; null: it is far enough ahead. */
   next(speed: number): number | null {
-    const target = this.head_ns + LEAD_MS * 1e6 * speed;
+    const target = this.head_ns + (LEAD_MS + this.way_ms) * 1e6 * speed;
     if (target - this.known_ns < LEAST_MS * 1e6 * speed) return null;
     // The first request of an engine that nothing is known of is a small one.
-    const most = this.capacity === 0 ? LEAST_MS * 1e6 * Math.min(speed, 1) : Math.min(this.allowed_ns, MOST_NS);
+    const most = Math.min(this.allowed_ns || LEAST_MS * 1e6 * Math.min(speed, 1), MOST_NS);
     return Math.round(Math.min(target, this.known_ns + most));
+  }
+
+  private get way_ms(): number {
+    return this.ways.length ? Math.min(...this.ways) : 0;
+  }
+
+  /** A request without work took so long. */
+  answeredIdly(took_ms: number): void {
+    this.ways.push(took_ms);
+    if (this.ways.length > WAYS) this.ways.shift();
   }
 
   /** The engine went up to `now_ns` within so many ms. */
@@ -63,10 +75,7 @@ export class Pace {
     const step = now_ns - this.known_ns;
     this.known_ns = now_ns;
     if (step <= 0) return;
-    const capacity = step / Math.max(took_ms, 0.2);
-    this.capacity = this.capacity ? this.capacity + (capacity - this.capacity) * 0.3 : capacity;
-    // A small step takes mostly the way there and back, so the next may be some larger; one that took long was too large.
-    this.allowed_ns = Math.min(this.capacity * REQUEST_MS, Math.max(step * 4, 1e6));
-    if (took_ms > 2 * REQUEST_MS) this.allowed_ns = Math.min(this.allowed_ns, (step * REQUEST_MS) / took_ms);
+    const work_ms = Math.max(took_ms - this.way_ms, 0.2);
+    this.allowed_ns = Math.max(1, Math.min((step / work_ms) * REQUEST_MS, 2 * step));
   }
 }

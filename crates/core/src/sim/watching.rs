@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::recording::Histogram;
 use super::{Recording, Simulation, closing};
+use crate::distribution::Distribution;
 use crate::net::link::Link;
 use crate::net::tap::Tap;
 use crate::probe::{Series, Transfer};
@@ -130,7 +131,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Times in the queues.
+    /// Times in the queues: of each link, and of each group that has sent.
     fn sojourns(&self) -> Vec<Histogram> {
         let of_link = |(i, link): (usize, &Link)| {
             let histogram = move |queue: crate::net::link::QueueReport| Histogram {
@@ -142,7 +143,17 @@ impl<T: Tap> Simulation<T> {
             };
             link.report(self.now).into_iter().map(histogram).collect::<Vec<_>>()
         };
-        self.network.links().enumerate().flat_map(of_link).collect()
+        let of_group = |(i, group): (usize, &super::Group)| {
+            let last = self.network.link(group.first_and_last.1);
+            let mut all = Distribution::default();
+            let each = group.accounts.iter().filter_map(|&account| last?.sojourn(account));
+            each.for_each(|one| all.merge(&one));
+            let (flow, bins) = (Some(i), all.bins());
+            Histogram { quantity: "sojourn_ms", flow, link: None, queue: None, bins }
+        };
+        let of_groups = self.groups.iter().enumerate().map(of_group);
+        let of_links = self.network.links().enumerate().flat_map(of_link);
+        of_links.chain(of_groups.filter(|h| !h.bins.is_empty())).collect()
     }
 
     fn packets(&mut self) -> PacketEvents {

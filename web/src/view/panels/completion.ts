@@ -1,4 +1,5 @@
 /** Completion time against size, both logarithmic: a dot per transfer, which is bright when it arrives. */
+import type { FlowSpec } from "../../types";
 import { Canvas } from "../canvas";
 import { Panel } from "../panel";
 import { CAMPS, lookOf, type Role, roleOf } from "../roles";
@@ -13,6 +14,11 @@ function sizeText(bytes: number): string {
   if (bytes >= 1e9) return `${bytes / 1e9} GB`;
   if (bytes >= 1e6) return `${bytes / 1e6} MB`;
   return bytes >= 1e3 ? `${bytes / 1e3} kB` : `${bytes} B`;
+}
+
+/** Whether something of it is ever complete. */
+function hasEnd(flow: FlowSpec): boolean {
+  return flow.kind === "web" || flow.kind === "video" || (flow.kind === "tcp" && flow.bytes !== null);
 }
 
 export class Completion implements Drawn {
@@ -35,10 +41,7 @@ export class Completion implements Drawn {
   arrange(): void {
     this.camps = new Map((this.scene.run?.flows ?? []).map((flow) => [flow.name, roleOf(flow)]));
     const flows = sending(this.scene);
-    const transfers = flows.filter(
-      (flow) => flow.kind === "web" || flow.kind === "video" || (flow.kind === "tcp" && flow.bytes),
-    );
-    const camps = this.scene.roles.filter((role) => transfers.some((flow) => roleOf(flow) === role));
+    const camps = this.scene.roles.filter((role) => flows.some((flow) => hasEnd(flow) && roleOf(flow) === role));
     this.panel.setLegend(
       camps.map((role) => ({ key: role, label: CAMPS[role], look: lookOf(role), drawn: "dots" as const })),
     );
@@ -50,10 +53,7 @@ export class Completion implements Drawn {
     const { run, store } = this.scene;
     const { dots } = store;
     if (!dots.held) {
-      const could = run?.flows.some(
-        (flow) =>
-          flow.count > 0 && (flow.kind === "web" || flow.kind === "video" || (flow.kind === "tcp" && flow.bytes)),
-      );
+      const could = run?.flows.some((flow) => flow.count > 0 && hasEnd(flow));
       this.panel.say(
         could
           ? "No transfer is complete yet."

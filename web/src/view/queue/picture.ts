@@ -303,17 +303,15 @@ export class Picture implements Drawn {
       const wall_s = (time_ns - now_ns) / speed / 1e9;
       const x = gate - (before + 1) * width - wall_s * 900;
       if (x < left) continue;
-      this.brush.packet(
-        this.lookOf(packet.flow),
-        packet.member,
-        x,
-        row.top,
-        Math.max(width - 1.5, 1),
-        row.height,
-        packet.ecn === 3,
-      );
+      const [w, h] = [Math.max(width - 1.5, 1), row.height * 0.4];
+      const y = row.top + (row.height - h) / 2;
+      this.brush.packet(this.lookOf(packet.flow), packet.member, x, y, w, h, packet.ecn === 3);
     }
+    // Those that have yet to come are paler and smaller than those that wait.
+    const { to } = this.canvas;
+    to.globalAlpha = 0.45;
     this.brush.flush();
+    to.globalAlpha = 1;
   }
 
   private drawWire(now_ns: number): void {
