@@ -38,6 +38,8 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
     width: 1.2,
     label: "link",
     unit: " Mb/s",
+    // Where many share it, its rate would dwarf theirs.
+    hidden: scene.options.rates === "flow" && sending(scene).reduce((sum, flow) => sum + flow.count, 0) > 8,
   });
   const found = (): CurveOf[] => {
     switch (scene.options.rates) {
@@ -55,12 +57,12 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
         return perFlow(scene, "cwnd_packets");
     }
   };
-  const curves = new Curves(scene, into, "rates", "Who gets what", "", {}, "coarse", found);
+  const curves = new Curves(scene, into, "rates", "Who gets what", "Mb/s", {}, "coarse", found);
   const say = () => {
     const span = (scene.window_s * JOINED) / SAMPLES_PER_WINDOW;
     const text = span >= 1 ? `${Number(span.toPrecision(2))} s` : `${Number((span * 1e3).toPrecision(2))} ms`;
-    const what = scene.options.rates === "window" ? "window, packets" : "goodput, Mb/s";
-    curves.panel.setUnit(`${what} (${text} means)`);
+    const what = scene.options.rates === "window" ? "packets" : "Mb/s";
+    curves.panel.setUnit(`${what}, means of ${text}`);
   };
   const refresh = curves.refresh.bind(curves);
   curves.refresh = () => {
@@ -107,7 +109,7 @@ export function delayPanel(scene: Scene, into: HTMLElement, choose: (delays: Vie
     });
   };
   const curves = new Curves(scene, into, "delays", "How long packets wait", "queueing delay, ms", {}, "fine", found);
-  curves.panel.choice(
+  const press = curves.panel.choice(
     "whose delay",
     [
       ["queue", "queues"],
@@ -116,6 +118,11 @@ export function delayPanel(scene: Scene, into: HTMLElement, choose: (delays: Vie
     scene.options.delays,
     choose,
   );
+  const arrange = curves.arrange.bind(curves);
+  curves.arrange = () => {
+    press(delaysByFlow(scene) ? "flow" : "queue");
+    arrange();
+  };
   return curves;
 }
 

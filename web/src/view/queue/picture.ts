@@ -476,7 +476,8 @@ export class Picture implements Drawn {
     to.fillText(labelsAbove ? `packets; ${words}` : `packets waiting; ${words}`, left, axis + 30);
     to.textAlign = "right";
     const { run, link, now_s } = this.scene;
-    const rate = run ? `${figures(rateAt(run, link, now_s) * 1e-6)} Mb/s` : "";
+    const bps = run ? rateAt(run, link, now_s) : 0;
+    const rate = bps >= 1e9 ? `${figures(bps * 1e-9)} Gb/s` : `${figures(bps * 1e-6)} Mb/s`;
     to.fillText(labelsAbove ? rate : `link, ${rate}`, right - 2, axis + (labelsAbove ? 30 : 16), right - gate);
     const unknown = this.watching && this.lanes.unknown ? `${this.lanes.unknown} unknown` : "";
     if (labelsAbove) return;
