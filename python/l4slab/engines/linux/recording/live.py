@@ -175,7 +175,7 @@ class Recorder:
         self._known_from: dict[int, int] = {}
         self.columns = columns
         self.watch = watch
-        self.set_watch(watch, 0)
+        self._forget_arrivals()
 
     @property
     def sample_ns(self) -> int:
@@ -194,13 +194,16 @@ class Recorder:
 
     def set_watch(self, watch: Mapping[str, Any], now_ns: int) -> None:
         """What is shown from now on. A step of the series that has begun before is left out."""
-        before, self.watch = self.sample_ns, watch
-        if now_ns and self.sample_ns != before:
+        sample_ns, told = self.sample_ns, self.watch.get("packets")
+        self.watch = watch
+        if now_ns and self.sample_ns != sample_ns:
             self._shown_ns = -(-now_ns // self.sample_ns) * self.sample_ns
-        self._forget_arrivals()
+        if not told:
+            self._forget_arrivals()
 
     def _forget_arrivals(self) -> None:
         for number, tap in self._taps.items():
+            # Of what came before, nothing is told any more.
             self._known_from[number] = int(tap.waiting["number"].max()) + 1 if len(tap.waiting) else 0
 
     def take(self, now_ns: int) -> dict[str, Any]:
@@ -313,6 +316,8 @@ class Recorder:
         is_cut = False
         for number, tap in self._taps.items():
             came, left, lost, lost_ns = tap.new
+            known = [one["number"] >= self._known_from[number] for one in (left, lost)]
+            left, lost, lost_ns = left[known[0]], lost[known[1]], lost_ns[known[1]]
             parts = [(ARRIVES, came, came["in_ns"], "ecn_in"), (LEAVES, left, left["out_ns"], "ecn_out")]
             parts += [(IS_DROPPED, lost, lost_ns, "ecn_in")]
             times = np.concatenate([of for _, _, of, _ in parts])
