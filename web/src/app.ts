@@ -10,7 +10,9 @@ import { top } from "./controls/top";
 import { type Mode, speedOf, transport } from "./controls/transport";
 import { serverFacts } from "./engine/server";
 import { Engines } from "./engines";
+import { toJson } from "./json";
 import { type Address, readAddress, writeAddress } from "./model/address";
+import { described } from "./model/described";
 import { open, PRESETS, type Preset } from "./model/presets";
 import { changed, folded, setAt, withMade } from "./model/run";
 import { endedAt, notYet, toToml } from "./model/toml";
@@ -93,8 +95,9 @@ export class App {
 
   /** Begins with what the address, the server or nobody asks for. */
   begin(): void {
-    const address = readAddress(location.hash);
-    this.load({ ...address, run: address.run ?? serverFacts().run ?? (open(FIRST).run as Run) });
+    const { run } = serverFacts();
+    const told = run && described(toJson(run));
+    this.follow(told?.run);
   }
 
   /** What is set now, as if it had been so from the start. */
@@ -121,6 +124,7 @@ export class App {
     }
     this.problems.say("address", problems);
     this.restart();
+    this.holdNow();
   }
 
   /** One of the page's own settings from the address; gives what is wrong with it. */
@@ -171,7 +175,8 @@ export class App {
       this.changes.put(change);
       return;
     }
-    this.base = changed(this.base, change);
+    // It holds for all the time that is shown, whatever was scheduled.
+    this.base = folded(this.base, [{ ...change, time_ns: Number.POSITIVE_INFINITY }]);
     this.show();
     this.clock.change(this.base, change).then(
       () => this.problems.say("change", []),
@@ -223,8 +228,8 @@ export class App {
     // Back leads to what was there before.
     this.holdNow();
     history.pushState(null, "", location.href);
-    this.setSpeed(1);
-    this.load(open(preset));
+    const address = open(preset);
+    this.load({ ...address, view: new Map([["speed", "1"], ...address.view]) });
   }
 
   private setSpeed(factor: number): void {
@@ -291,10 +296,13 @@ export class App {
   }
 
   /** Back, forward, or an address that was pasted. */
-  private follow(): void {
-    if (location.hash.slice(1) === this.written) return;
+  private follow(otherwise = open(FIRST).run as Run): void {
+    if (this.written && location.hash.slice(1) === this.written) return;
     const address = readAddress(location.hash);
-    this.load({ ...address, run: address.run ?? (open(FIRST).run as Run) });
+    // An address holds everything, but for the engine, which does not change a run.
+    const view = new Map([...USUAL, ...address.view]);
+    if (!address.view.has("engine")) view.delete("engine");
+    this.load({ ...address, view, run: address.run ?? otherwise });
   }
 
   /** The figures so far, without the groups that nobody has added. */
