@@ -12,6 +12,7 @@ export interface LegendEntry {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
+const UNSEEN_MS = 1000;
 
 export function element<K extends keyof HTMLElementTagNameMap>(
   name: K,
@@ -35,8 +36,8 @@ export class Panel {
   private readonly values = new Map<string, HTMLElement>();
   private legendKey = "";
   private said: string | null = null;
-  /** Whether a reader can see it: what is out of sight is not drawn. */
-  visible = true;
+  private visible = true;
+  private unseen_ms = 0;
 
   constructor(into: HTMLElement, name: string, title: string, unit: string) {
     this.root = element("section", `panel panel-${name}`);
@@ -61,6 +62,15 @@ export class Panel {
         { rootMargin: "40px" },
       ).observe(this.root);
     }
+  }
+
+  /** Whether it is drawn now: always where a reader can see it, else each second, for who scrolls or prints. */
+  get due(): boolean {
+    if (this.visible) return true;
+    const now = performance.now();
+    if (now - this.unseen_ms < UNSEEN_MS) return false;
+    this.unseen_ms = now;
+    return true;
   }
 
   setUnit(text: string): void {

@@ -49,7 +49,7 @@ export class Completion implements Drawn {
   }
 
   draw(): void {
-    if (!this.panel.visible) return;
+    if (!this.panel.due) return;
     const { run, store } = this.scene;
     const { dots } = store;
     if (!dots.held) {
@@ -64,7 +64,7 @@ export class Completion implements Drawn {
     this.panel.say(null);
     // Without arrivals only fading dots change, which a few frames show.
     const now = this.scene.now_s;
-    if (!this.stale && dots.count === this.drawn && now === this.scene.now_s && !this.fading(now)) return;
+    if (!this.stale && dots.count === this.drawn && !this.fading(now)) return;
     this.drawn = dots.count;
     this.stale = false;
     this.paint(now);

@@ -67,7 +67,7 @@ export class Curves implements Drawn {
   }
 
   draw(): void {
-    if (!this.panel.visible) return;
+    if (!this.panel.due) return;
     const words = this.why() ?? (this.table.rows < 2 ? "Nothing has been measured yet." : null);
     this.panel.say(words);
     if (words !== null) return;

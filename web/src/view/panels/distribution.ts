@@ -84,7 +84,7 @@ export class Distribution implements Drawn {
 
   refresh(): void {
     const { scene, panel } = this;
-    if (!panel.visible) return;
+    if (!panel.due) return;
     const last = scene.store.distributions.last(scene.window_s);
     const shown = this.whose(last);
     const counts = shown.map(({ key }): Counts => last.get(key) ?? new Float64Array());

@@ -150,7 +150,7 @@ export class Picture implements Drawn {
     this.frame_ms = wall;
     const now_ns = scene.now_s * 1e9;
     this.lanes.advance(now_ns);
-    if (!this.panel.visible) return;
+    if (!this.panel.due) return;
     if (!scene.run) {
       this.panel.say("Nothing runs yet.");
       return;
