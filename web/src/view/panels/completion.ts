@@ -41,6 +41,7 @@ export class Completion implements Drawn {
   arrange(): void {
     this.camps = new Map((this.scene.run?.flows ?? []).map((flow) => [flow.name, roleOf(flow)]));
     const flows = sending(this.scene);
+    this.panel.root.hidden = !flows.some(hasEnd) && !this.scene.store.dots.held;
     const camps = this.scene.roles.filter((role) => flows.some((flow) => hasEnd(flow) && roleOf(flow) === role));
     this.panel.setLegend(
       camps.map((role) => ({ key: role, label: CAMPS[role], look: lookOf(role), drawn: "dots" as const })),
@@ -50,18 +51,9 @@ export class Completion implements Drawn {
 
   draw(): void {
     if (!this.panel.due) return;
-    const { run, store } = this.scene;
-    const { dots } = store;
-    if (!dots.held) {
-      const could = run?.flows.some((flow) => flow.count > 0 && hasEnd(flow));
-      this.panel.say(
-        could
-          ? "No transfer is complete yet."
-          : "No flow has an end: web requests, downloads and video frames become dots here.",
-      );
-      return;
-    }
-    this.panel.say(null);
+    const { dots } = this.scene.store;
+    this.panel.say(dots.held ? null : "No transfer is complete yet.");
+    if (!dots.held) return;
     // Without arrivals only fading dots change, which a few frames show.
     const now = this.scene.now_s;
     if (!this.stale && dots.count === this.drawn && !this.fading(now)) return;
