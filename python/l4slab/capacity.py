@@ -6,22 +6,32 @@ inside a queue (`cake bandwidth`, `tbf`) and impairments do not count.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import polars as pl
 
+from l4slab.spec import traces
+
 Steps = Sequence[tuple[float, float]]
 
 
 def of_links(description: Mapping[str, Any]) -> dict[str, Steps]:
     """The steps of each link."""
-    steps = {link["name"]: [(0.0, link["rate_bps"] / 1e6)] for link in description["links"]}
+    steps = {link["name"]: _of_link(description, link) for link in description["links"]}
     for change in description["at"]:  # in the order of time
         if change.get("link") and change["rate_bps"]:
             steps[change["link"]].append((change["time_ns"] / 1e9, change["rate_bps"] / 1e6))
     return {name: _merged(found) for name, found in steps.items()}
+
+
+def _of_link(description: Mapping[str, Any], link: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """At the beginning; of a trace, its mean in each step of the time series."""
+    if "rate_trace" not in link:
+        return [(0.0, link["rate_bps"] / 1e6)]
+    return traces.bins(link["rate_trace"], description["duration_ns"], description["sample_ns"])
 
 
 def of_flows(description: Mapping[str, Any]) -> dict[str, Steps]:
@@ -55,7 +65,7 @@ def _merged(steps: Steps) -> Steps:
 
 def at(steps: Steps, time_s: float) -> float:
     """What holds from then on."""
-    return [capacity for begin, capacity in steps if begin <= time_s][-1]
+    return steps[bisect_right(steps, time_s, key=lambda step: step[0]) - 1][1]
 
 
 def mean(steps: Steps, begin_s: float, end_s: float) -> float:

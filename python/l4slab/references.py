@@ -1,10 +1,11 @@
-"""Tables of published figures: CSV files beside the experiment file that names them with `reference`.
+"""Files beside the experiment file that it names: traces, and with `reference` tables of published figures, as CSV.
 
 Lines that begin with `#` say where the figures are from and how exactly they could be read; the next has the columns.
 """
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 
 import duckdb
@@ -12,13 +13,31 @@ import polars as pl
 
 from l4slab.errors import InputError, one_line
 from l4slab.spec import Experiment, show
+from l4slab.spec.traces import is_beside
+from l4slab.spec.wording import PLACEHOLDER
 
 
 def names(experiment: Experiment) -> list[str]:
     """The files that the experiment's tables name."""
     sections = (tables for tables in experiment.document.values() if isinstance(tables, list))
     found = (table.get("reference") for tables in sections for table in tables if isinstance(table, dict))
-    return sorted({name for name in found if isinstance(name, str)})
+    return sorted({name for name in found if isinstance(name, str)} | _traces(experiment))
+
+
+def _traces(experiment: Experiment) -> set[str]:
+    """Those of links and flows, also those that a sweep names; of a name with {placeholders} all that it may be."""
+    tables = [*experiment.document["link"].values(), *experiment.document["flow"].values()]
+    levels = [level for bundle in experiment.bundles.values() for level in bundle]
+    settings = [(key, value) for table in [*tables, *levels] for key, value in table.items()]
+    settings += [(key, value) for key, values in experiment.factors.items() for value in values]
+    found: set[str] = set()
+    for key, name in settings:
+        if key.split(".")[-1] not in ("rate_trace", "delay_trace") or not isinstance(name, str) or not is_beside(name):
+            continue
+        folder = experiment.file.parent
+        pattern = PLACEHOLDER.sub("*", glob.escape(name).replace("[{]", "{"))
+        found |= {str(path.relative_to(folder)) for path in folder.glob(pattern)}
+    return found
 
 
 def contents(experiment: Experiment) -> dict[str, bytes]:

@@ -290,6 +290,7 @@ class Store:
             file = self.folder / "experiments" / name
             if not file.is_file() or file.read_bytes() != content:
                 with self._disk():
+                    file.parent.mkdir(parents=True, exist_ok=True)
                     _replace(file, partial(_write_bytes, content))
         return [f"experiments/{name}" for name in kept]
 

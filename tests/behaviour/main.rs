@@ -15,3 +15,4 @@ mod multilink;
 mod negotiation;
 mod receive_window;
 mod recovery;
+mod traces;

@@ -37,6 +37,7 @@ pub mod scheduler;
 pub mod service;
 pub mod shaper;
 pub mod tbf;
+pub mod trace;
 pub mod twin_codel_af;
 
 use self::service::{Carried, Service, Window};
@@ -94,7 +95,7 @@ pub trait Aqm<P: Pkt>: Send {
     where
         P: Carried,
     {
-        service::run(self, service, window);
+        service::run::<P, Self, false>(self, service, window);
     }
 }
 

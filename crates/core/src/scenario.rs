@@ -8,10 +8,13 @@ use serde_json::{Map, Value};
 
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
+use crate::aqm::trace::{Step, Steps};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
 use crate::params::{self, Gauge};
+use crate::time::{Span, Time};
 use crate::traffic::{self, Traffic};
+use crate::units::{MTU_FRAME, Rate};
 
 /// A run. Times are nanoseconds, rates bits per second, sizes bytes.
 #[derive(Debug, Deserialize)]
@@ -53,11 +56,75 @@ fn default_burst() -> u64 {
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     pub name: String,
+    /// Of a link with a trace, its mean.
     pub rate_bps: u64,
+    #[serde(default)]
+    pub rate_trace: Option<RateTrace>,
     pub qdisc: QdiscConfig,
     #[serde(default = "default_burst")]
     pub burst_bytes: u64,
 }
+
+/// How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
+/// full packets).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RateTrace {
+    /// Where it was written.
+    pub file: String,
+    pub steps: Vec<(u64, u64)>,
+    pub opportunities: Vec<(u64, u64)>,
+    /// When it begins again; without, the last rate holds.
+    pub repeat_ns: Option<u64>,
+}
+
+impl RateTrace {
+    /// It has rates or opportunities, which were checked.
+    pub fn steps(&self) -> Steps {
+        let (idle, none) =
+            (Rate::from_bps(0), Step { at: Time::ZERO, bytes: 0, rate: Rate::from_bps(0) });
+        let rates = self.steps.iter().map(|&(at, bps)| (at, 0, Rate::from_bps(bps)));
+        let opportunities = self.opportunities.iter();
+        let opportunities = opportunities.map(|&(at, n)| (at, n * u64::from(MTU_FRAME), idle));
+        let steps = rates.chain(opportunities);
+        let steps = steps.map(|(at, bytes, rate)| Step { at: Time(at), bytes, rate });
+        let is_late =
+            self.steps.is_empty() && self.opportunities.first().is_some_and(|(at, _)| *at > 0);
+        let steps = is_late.then_some(none).into_iter().chain(steps).collect();
+        Steps { steps, period: self.repeat_ns.map(Span) }
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let both = [&self.steps, &self.opportunities];
+        let (Some(first), Some(last)) =
+            (both.iter().find_map(|l| l.first()), both.iter().find_map(|l| l.last()))
+        else {
+            return Err("is empty");
+        };
+        if both.iter().all(|l| !l.is_empty()) {
+            return Err("has either steps or opportunities");
+        }
+        if !self.steps.is_empty() && first.0 != 0 {
+            return Err("must begin at 0");
+        }
+        if both.iter().any(|l| l.windows(2).any(|two| two[0].0 >= two[1].0)) {
+            return Err("must ascend in time");
+        }
+        if self.repeat_ns.is_some_and(|end| end < last.0.max(1)) {
+            return Err("must not begin again before its end");
+        }
+        if self.opportunities.iter().any(|(_, n)| *n > MOST_AT_ONCE) {
+            return Err("has more than a million opportunities at once");
+        }
+        if self.steps().runs_dry() {
+            return Err("must go on carrying something");
+        }
+        Ok(())
+    }
+}
+
+/// Opportunities at one time.
+const MOST_AT_ONCE: u64 = 1_000_000;
 
 /// A flow group.
 #[derive(Debug, Deserialize)]
@@ -260,6 +327,9 @@ impl Run {
             if l.rate_bps == 0 {
                 return wrong(format!("link \"{}\": rate must be above 0", l.name));
             }
+            if let Some(Err(text)) = l.rate_trace.as_ref().map(RateTrace::check) {
+                return wrong(format!("link \"{}\": the rate trace {text}", l.name));
+            }
         }
         for f in &self.flows {
             self.check_flow(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
@@ -290,7 +360,10 @@ impl Run {
     pub fn check_change(&self, c: &Change) -> Result<(), ScenarioError> {
         match (&c.link, &c.flow) {
             (Some(link), None) => {
-                self.link(link)?;
+                let spec = &self.links[self.link(link)?];
+                if c.rate_bps.is_some() && spec.rate_trace.is_some() {
+                    return wrong(format!("link \"{link}\" has the rates of its trace"));
+                }
                 if c.rate_bps == Some(0) {
                     return wrong(format!("link \"{link}\": rate must be above 0"));
                 }

@@ -11,7 +11,7 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
     rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
     for link in told["links"]:
-        settings = [_rate(link["rate_bps"]), link["qdisc"], f"burst {link['burst_bytes']} B"]
+        settings = [*_rate_of(link), link["qdisc"], f"burst {link['burst_bytes']} B"]
         rows.append((f"link {link['name']}", ", ".join(settings)))
     rows += [(f"flow {flow['name']}", _flow(flow)) for flow in told["flows"]]
     for rewrite in told["rewrites"]:
@@ -27,6 +27,14 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         where = f"before {impair['before']}, {impair['direction']}"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
     return rows
+
+
+def _rate_of(link: Mapping[str, Any]) -> list[str]:
+    if "rate_trace" not in link:
+        return [_rate(link["rate_bps"])]
+    trace = link["rate_trace"]
+    again = f"again every {_time(trace['repeat_ns'])}" if trace["repeat_ns"] else "once"
+    return [f"{trace['file']} ({again}), {_rate(link['rate_bps'])} on average"]
 
 
 def _flow(flow: dict[str, Any]) -> str:

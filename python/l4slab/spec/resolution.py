@@ -11,6 +11,7 @@ from typing import Any
 
 from l4slab import _core
 from l4slab.errors import suggest
+from l4slab.spec import traces
 from l4slab.spec.tables import AT_FLOW_KEYS, AT_KEYS, TOP_FACTORS, At, FlowChange, Impair, Link, Rewrite, Top
 from l4slab.spec.tc import remedy, without_units
 from l4slab.spec.traffic import flow_model
@@ -54,8 +55,10 @@ class Resolver:
     def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
         top = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
+        folder = self.file.parent
         links = {
-            name: self._once("link", name, raw, partial(_link, name, raw)) for name, raw in document["link"].items()
+            name: self._once("link", name, raw, partial(_link, name, raw, folder, duration_ns))
+            for name, raw in document["link"].items()
         }
         names = list(links)
         for name, raw in document["link"].items():
@@ -80,7 +83,7 @@ class Resolver:
             time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
-            changes += [{"time_ns": time} | change for change in _changes(raw, place, names, flows)]
+            changes += [{"time_ns": time} | change for change in _changes(raw, place, links, flows)]
             for key, value in raw.items():
                 if key.endswith(".qdisc"):
                     self._remark(f"{place[0]}: {key}", value)
@@ -111,10 +114,23 @@ def _qdisc(text: str, place: Place, key: str) -> str:
         raise Problem(place, key, f"= {show(text)}{wrong}") from None
 
 
-def _link(name: str, raw: dict[str, Any]) -> dict[str, Any]:
+def _link(name: str, raw: dict[str, Any], folder: Path, duration_ns: int) -> dict[str, Any]:
     place = ("link", name)
     link: Link = check(Link, raw, place)
-    return {"name": name} | link.model_dump(by_alias=True) | {"qdisc": _qdisc(link.qdisc, place, "qdisc")}
+    described = {"name": name} | link.model_dump(by_alias=True, exclude={"rate_trace", "trace_repeat"})
+    described["qdisc"] = _qdisc(link.qdisc, place, "qdisc")
+    if link.rate_trace is not None:
+        read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
+        trace = _trace(read, place, "rate_trace", link.rate_trace)
+        described |= {"rate_bps": traces.mean_bps(trace, duration_ns), "rate_trace": trace}
+    return described
+
+
+def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str) -> dict[str, Any]:
+    try:
+        return read()
+    except ValueError as error:
+        raise Problem(place, key, f"= {show(name)} {error}") from None
 
 
 def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
@@ -135,7 +151,10 @@ def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
 
 
 def _changes(
-    raw: Mapping[str, Any], place: Place, links: list[str], flows: Mapping[str, Mapping[str, Any]]
+    raw: Mapping[str, Any],
+    place: Place,
+    links: Mapping[str, Mapping[str, Any]],
+    flows: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """The changes of one [[at]], one for each link and each flow."""
     settings: dict[tuple[str, str], dict[str, Any]] = {}
@@ -145,6 +164,9 @@ def _changes(
                 continue
             case ["link" | "flow" as kind, name, setting] if name in (links if kind == "link" else flows):
                 valid = AT_KEYS if kind == "link" else _changeable(flows[name])
+                if kind == "link" and setting == "rate" and "rate_trace" in links[name]:
+                    text = f"= {show(value)} cannot change: link {show(name)} has a rate_trace; write it there"
+                    raise Problem(place, key, text)
                 if setting not in valid:
                     text = f"= {show(value)} cannot change while it runs; {suggest(setting, valid)}"
                     raise Problem(place, key, text)
@@ -158,7 +180,7 @@ def _changes(
                 keys += [f"flow.{name}.{setting}" for name, flow in flows.items() for setting in _changeable(flow)]
                 raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
     if not settings:
-        raise Problem(place, "", f'changes nothing; add a key such as "link.{links[0]}.rate" = "5Mbit"')
+        raise Problem(place, "", f'changes nothing; add a key such as "link.{next(iter(links))}.rate" = "5Mbit"')
     return [
         _link_change(name, changed, place) if kind == "link" else _flow_change(name, changed, place)
         for (kind, name), changed in settings.items()

@@ -98,11 +98,22 @@ class Top(Table):
 
 
 class Link(Table):
-    """A shaped link with one queue discipline."""
+    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (`l4slab.spec.traces`)."""
 
-    rate: Rate = Field(examples=['"100Mbit"'], serialization_alias="rate_bps")
+    rate: Rate | None = Field(default=None, examples=['"100Mbit"'], serialization_alias="rate_bps")
+    rate_trace: str | None = Field(default=None, examples=['"lte.csv"'])
+    trace_repeat: bool = Field(default=True, examples=["false"])
     qdisc: str = Field(examples=['"dualpi2"'])
     burst: Size = Field(default="1600B", serialization_alias="burst_bytes")
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if self.rate is None and self.rate_trace is None:
+            return "", 'has no rate; add it such as rate = "100Mbit", or rate_trace with the name of a file'
+        if self.rate is not None and self.rate_trace is not None:
+            return "rate", f"= {show(raw['rate'])} stands beside rate_trace, which says it; remove one of them"
+        if self.rate_trace is None and "trace_repeat" in raw:
+            return "trace_repeat", f"= {show(raw['trace_repeat'])} is of a rate_trace; remove it"
+        return None
 
 
 class At(Table):

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { toJson } from "../json";
 import type { Run } from "../types";
 import { readAddress, writeAddress } from "./address";
-import { AT, FLOW, IMPAIR, type Key, LINK, REWRITE, TOP } from "./keys";
+import { AT, FLOW, IMPAIR, type Key, LINK, NOT_HELD, REWRITE, TOP } from "./keys";
 import { open, PRESETS } from "./presets";
 import { withMade } from "./run";
 import { endedAt, toToml } from "./toml";
@@ -62,6 +62,7 @@ test("the table of keys is the one that Python compares", async () => {
     Rewrite: told(REWRITE),
     at_link: AT.link.map(({ key }) => key),
     at_flow: AT.flow.map(({ key }) => key),
+    ...Object.fromEntries(Object.entries(NOT_HELD).map(([table, keys]) => [`not held: ${table}`, Object.keys(keys)])),
     ...Object.fromEntries(Object.entries(FLOW).map(([kind, keys]) => [kind, told(keys)])),
   };
   const lines = Object.entries(tables).flatMap(([table, keys]) => keys.map((key) => JSON.stringify([table, key])));

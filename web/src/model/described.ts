@@ -2,7 +2,7 @@
 
 import { runFromJson } from "../json";
 import type { FlowSpec, Run } from "../types";
-import { AT, IMPAIR, type Key, keysOf, LINK, TOP } from "./keys";
+import { AT, IMPAIR, type Key, keysOf, LINK, NOT_HELD, TOP } from "./keys";
 import type { Resolved } from "./resolve";
 import { trialSeed } from "./seed";
 import { shortOptions, shortQdisc } from "./short";
@@ -22,6 +22,13 @@ export function described(json: string): Resolved | undefined {
   const fill = (keys: readonly Key[], table: Json, place: string, others: readonly string[] = []): Json => {
     for (const key of Object.keys(table)) {
       if (table[key] === null || others.includes(key) || keys.some(({ field }) => field === key)) continue;
+      const known = Object.values(NOT_HELD)
+        .flatMap((one) => Object.values(one))
+        .find(({ field }) => field === key);
+      if (known) {
+        problems.push(`${place}${key} is not held by this page; ${known.instead}`);
+        continue;
+      }
       problems.push(
         `${place}${key} = ${JSON.stringify(table[key])} is unknown to this page and left out; use the page of the same version`,
       );

@@ -154,6 +154,14 @@ export const LINK: readonly Key[] = [
   { key: "burst", field: "burst_bytes", type: size, default: "1600B", example: "1600B" },
 ];
 
+/** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */
+export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?: string; instead: string }>>>> = {
+  Link: {
+    rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
+    trace_repeat: { instead: "" },
+  },
+};
+
 const RTT: Key = { key: "rtt", field: "rtt_ns", type: duration, example: "10ms" };
 const PACE: Key = { key: "pace", field: "pace_bps", type: rate, default: null, example: "40Mbit" };
 const REVERSE: Key = { key: "reverse_path", field: "reverse_path", type: NAMES, default: "", example: "bottleneck" };

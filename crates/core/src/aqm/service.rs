@@ -3,6 +3,7 @@
 //! As under `tc`, the queue is asked for a packet when the bucket has tokens, and the packet leaves at
 //! that instant: serialisation shows as the wait of the next one.
 
+use super::trace::Trace;
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::ecn::Ecn;
@@ -219,6 +220,8 @@ impl std::ops::AddAssign for Passed {
 #[derive(Debug)]
 pub struct Service<P> {
     pub bucket: TokenBucket,
+    /// In place of the bucket, on a link that is served `TRACED`.
+    pub trace: Option<Trace>,
     pub rng: Rng,
     /// The queues inside all disciplines that have been in force.
     pub bands: Vec<Band>,
@@ -282,12 +285,16 @@ impl<'a, P> Arrivals<'a, P> {
     }
 }
 
-/// Serves `queue` from `window.begin` up to `window.until`, exclusively.
+/// Serves `queue` from `window.begin` up to `window.until`, exclusively; `TRACED`: at the times of the trace.
 #[inline]
-pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w: &mut Window<P>) {
+pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
+    queue: &mut Q,
+    s: &mut Service<P>,
+    w: &mut Window<P>,
+) {
     let mut now = w.begin;
     let mut arrival = w.arrivals.time();
-    let mut service = s.ready(now);
+    let mut service = s.ready::<TRACED>(now);
     let mut limit = s.timer.min(w.until);
     loop {
         if service.min(arrival) >= limit {
@@ -299,26 +306,26 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized>(queue: &mut Q, s: &mut Service<P>, w:
             s.holds_back = false;
             s.timer = queue.next_timer();
             limit = s.timer.min(w.until);
-            service = s.ready(now);
+            service = s.ready::<TRACED>(now);
         } else if service <= arrival {
             now = service;
-            if !s.depart(now, queue, w.departed) {
+            if !s.depart::<Q, TRACED>(now, queue, w.departed) {
                 // The queue tells by its timer when to ask again.
                 s.timer = queue.next_timer();
                 limit = s.timer.min(w.until);
             }
-            service = s.ready(now);
+            service = s.ready::<TRACED>(now);
         } else if let Some(pkt) = w.arrivals.take() {
             now = arrival;
             s.arrive(now, pkt, queue);
             arrival = w.arrivals.time();
             if service == Time::NEVER {
-                service = s.ready(now);
+                service = s.ready::<TRACED>(now);
             }
         }
         if !s.drops.is_empty() {
             s.count_drops(now);
-            service = s.ready(now);
+            service = s.ready::<TRACED>(now);
         }
     }
 }
@@ -327,6 +334,7 @@ impl<P: Carried> Service<P> {
     pub fn new(bucket: TokenBucket, rng: Rng) -> Service<P> {
         Service {
             bucket,
+            trace: None,
             rng,
             bands: Vec::new(),
             first_band: 0,
@@ -343,9 +351,21 @@ impl<P: Carried> Service<P> {
 
     /// When the next packet may leave; never, if there is none or the queue holds it back.
     #[inline(always)]
-    pub fn ready(&self, now: Time) -> Time {
+    fn ready<const TRACED: bool>(&mut self, now: Time) -> Time {
         let waits = self.backlog > 0 && !self.holds_back;
-        if waits { self.bucket.ready_at().max(now) } else { Time::NEVER }
+        if !waits {
+            return Time::NEVER;
+        }
+        match &mut self.trace {
+            Some(trace) if TRACED => trace.ready(now),
+            _ => self.bucket.ready_at().max(now),
+        }
+    }
+    /// Between two windows: not later than that.
+    pub fn next(&self) -> Time {
+        let waits = self.backlog > 0 && !self.holds_back;
+        let next = self.trace.as_ref().map_or(self.bucket.ready_at(), Trace::next);
+        if waits { next } else { Time::NEVER }
     }
 
     /// What is counted of a packet, and whether it is counted for a group.
@@ -386,7 +406,7 @@ impl<P: Carried> Service<P> {
 
     /// Sends the next packet; false if the queue holds it back.
     #[inline(always)]
-    fn depart<Q: Aqm<P> + ?Sized>(
+    fn depart<Q: Aqm<P> + ?Sized, const TRACED: bool>(
         &mut self,
         now: Time,
         queue: &mut Q,
@@ -402,7 +422,10 @@ impl<P: Carried> Service<P> {
         departed.push(pkt);
         let pkt = departed.last_mut().expect("just pushed");
         let bytes = pkt.frame_len();
-        self.bucket.charge(now, bytes);
+        match &mut self.trace {
+            Some(trace) if TRACED => trace.charge(now, bytes),
+            _ => self.bucket.charge(now, bytes),
+        }
         let sojourn = now.since(pkt.enqueued_at());
         pkt.depart(now);
         self.backlog -= 1;

@@ -4,7 +4,8 @@ use super::Node;
 use super::inbox::Inbox;
 use super::watch::{Seen, Watch};
 use crate::aqm::registry::QdiscConfig;
-use crate::aqm::service::{Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
+use crate::aqm::service::{self, Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
+use crate::aqm::trace::Trace;
 use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::element::Outbox;
@@ -72,8 +73,16 @@ pub struct QueueSample {
 pub const ALL: &str = "all";
 
 impl Link {
-    pub fn new(name: String, bucket: TokenBucket, qdisc: &QdiscConfig, rng: Rng) -> Link {
-        let service = Service::new(bucket, rng);
+    /// `trace`: in place of the bucket, whose rate then is the trace's mean.
+    pub fn new(
+        name: String,
+        bucket: TokenBucket,
+        trace: Option<Trace>,
+        qdisc: &QdiscConfig,
+        rng: Rng,
+    ) -> Link {
+        let mut service = Service::new(bucket, rng);
+        service.trace = trace;
         let aqm = qdisc.build(LinkInfo { rate: service.bucket.rate(), now: Time::ZERO });
         let mut link = Link {
             name,
@@ -126,8 +135,14 @@ impl Link {
     pub fn aqm(&self) -> &dyn Aqm<Packet> {
         &*self.aqm
     }
-    pub fn bucket(&self) -> &TokenBucket {
-        &self.service.bucket
+    /// Rate and burst of which it never gives more.
+    pub fn peak(&self) -> (Rate, u64) {
+        let bucket = &self.service.bucket;
+        let of_bucket = (bucket.rate(), bucket.burst_bytes());
+        self.service.trace.as_ref().map_or(of_bucket, |trace| {
+            let (rate, burst) = trace.steps().peak();
+            (rate, burst.max(of_bucket.1))
+        })
     }
     /// Packets of an account that were counted here since the start.
     pub fn passed(&self, account: usize) -> Passed {
@@ -208,15 +223,19 @@ impl Link {
     /// Brings the time in force and the capacity up to date.
     fn account(&mut self, now: Time) {
         let span = now.since(self.accounted_at);
-        let bits = self.capacity_bits(span);
+        let bits = self.capacity_bits(now);
         let set = &mut self.sets[self.present];
         set.in_force += span;
         set.capacity_bits += bits;
         self.accounted_at = now;
     }
-    /// What can be sent in this time.
-    fn capacity_bits(&self, span: Span) -> f64 {
-        self.service.bucket.rate().bps() as f64 * span.as_secs_f64()
+    /// What could be sent since it was last up to date.
+    fn capacity_bits(&self, now: Time) -> f64 {
+        let Some(trace) = &self.service.trace else {
+            let span = now.since(self.accounted_at);
+            return self.service.bucket.rate().bps() as f64 * span.as_secs_f64();
+        };
+        trace.steps().bits_before(now) - trace.steps().bits_before(self.accounted_at)
     }
 
     /// What was measured before now does not count.
@@ -252,7 +271,7 @@ impl Link {
             if number == self.present {
                 let span = now.since(self.accounted_at);
                 in_force += span;
-                capacity_bits += self.capacity_bits(span);
+                capacity_bits += self.capacity_bits(now);
             }
             all.in_force += in_force;
             all.capacity_bits += capacity_bits;
@@ -326,13 +345,16 @@ impl Link {
 
 impl Node for Link {
     fn next(&self) -> Time {
-        self.service.timer.min(self.service.ready(Time::ZERO))
+        self.service.timer.min(self.service.next())
     }
     fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox) {
         let arrivals = inbox.arrivals();
         let before = out.packets.len();
         let mut window = Window { begin: now, until, arrivals, departed: &mut out.packets };
-        self.aqm.run(&mut self.service, &mut window);
+        match self.service.trace {
+            None => self.aqm.run(&mut self.service, &mut window),
+            Some(_) => service::run::<_, _, true>(&mut *self.aqm, &mut self.service, &mut window),
+        }
         let left = window.arrivals.keys.len();
         if let Some(watch) = &mut self.watch {
             let mut arrivals = inbox.arrivals();

@@ -61,9 +61,8 @@ impl Network {
     }
     /// Rate and burst of the slowest link among these elements.
     pub fn slowest(&self, nodes: &[usize]) -> (Rate, u64) {
-        let buckets = nodes.iter().filter_map(|n| self.link(*n)).map(Link::bucket);
-        let slowest = buckets.min_by_key(|b| b.rate().bps()).expect("a path has a link");
-        (slowest.rate(), slowest.burst_bytes())
+        let peaks = nodes.iter().filter_map(|n| self.link(*n)).map(Link::peak);
+        peaks.min_by_key(|(rate, _)| rate.bps()).expect("a path has a link")
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use super::taps::Taps;
 use super::watching::{Members, Watch};
 use super::{Network, Path, Seat, Simulation};
 use crate::aqm::service::{Crossing, TokenBucket};
+use crate::aqm::trace::Trace;
 use crate::element::{NOBODY, Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::net::Node;
@@ -106,7 +107,8 @@ impl Wiring<'_> {
         for (i, l) in self.run.links.iter().enumerate() {
             let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
             let rng = Rng::stream(self.run.seed, "link", i as u64);
-            nodes.push(Box::new(Link::new(l.name.clone(), bucket, &l.qdisc, rng)));
+            let trace = l.rate_trace.as_ref().map(|trace| Trace::new(trace.steps(), l.burst_bytes));
+            nodes.push(Box::new(Link::new(l.name.clone(), bucket, trace, &l.qdisc, rng)));
         }
         nodes
     }
@@ -263,7 +265,7 @@ impl<T: Tap> Simulation<T> {
             true => g.forward.delay + g.back.delay,
             false => g.forward.delay.min(g.back.delay),
         });
-        let rate: u64 = self.network.links().map(|link| link.bucket().rate().bps()).sum();
+        let rate: u64 = self.network.links().map(|link| link.peak().0.bps()).sum();
         let longest = Rate::from_bps(rate).time_for(u64::from(MTU_FRAME) * PACKETS_PER_WINDOW);
         let window = depends.min().unwrap_or(longest).min(longest).min(LONGEST_WINDOW);
         self.window = window.max(Span(1));

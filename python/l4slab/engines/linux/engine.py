@@ -170,6 +170,9 @@ def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
+    for link in run["links"]:
+        if "rate_trace" in link:
+            _refuse_trace(link)
     queues = [(link["name"], link["qdisc"]) for link in run["links"]]
     queues += [(change["link"], change["qdisc"]) for change in run["at"] if change.get("qdisc") is not None]
     for name, qdisc in queues:
@@ -187,6 +190,22 @@ def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
                     "write it as [impair] before the link, or use the sim engine"
                 )
     lab.module_parameters(run)
+
+
+def _refuse_trace(link: Mapping[str, Any]) -> None:
+    name, trace = f'link "{link["name"]}"', link["rate_trace"]
+    if "opportunities" in trace:
+        raise ValueError(
+            f"{name}: rate_trace = {trace['file']} has opportunities, and HTB has rates; write it as CSV with "
+            "time_s,rate_mbps, or use the sim engine"
+        )
+    ends = [at for at, _ in trace["steps"][1:]]
+    for (at, rate), end in zip(trace["steps"], ends, strict=False):
+        if rate == 0 or lab.MTU_FRAME * 8 * 10**9 / rate > end - at:
+            raise ValueError(
+                f"{name}: rate_trace = {trace['file']} has {rate} bit/s at {at / 1e9:g} s, and HTB charges a packet at "
+                "the rate that it meets, which is longer than this step; raise the rate, or use the sim engine"
+            )
 
 
 @cache

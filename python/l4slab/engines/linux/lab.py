@@ -18,6 +18,7 @@ from typing import Any
 
 from l4slab import _core
 from l4slab.engines.linux.rng import Stream
+from l4slab.spec import traces
 from l4slab.units import TIME
 
 # sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
@@ -247,9 +248,13 @@ def _delays(lab: Lab, flow: Flow, rtt_ns: int) -> Iterable[tuple[str, _Edge, str
 def _shaper(link: Mapping[str, Any]) -> list[str]:
     return [
         "qdisc replace dev out root handle 1: htb default 1",
-        f"class replace dev out parent 1: classid 1:1 {_htb(link['rate_bps'], link['burst_bytes'])}",
+        f"class replace dev out parent 1: classid 1:1 {_htb(_first_rate(link), link['burst_bytes'])}",
         f"qdisc replace dev out parent 1:1 handle {HANDLE}: {link['qdisc']}",
     ]
+
+
+def _first_rate(link: Mapping[str, Any]) -> int:
+    return int(link["rate_trace"]["steps"][0][1]) if "rate_trace" in link else int(link["rate_bps"])
 
 
 def _htb(rate_bps: int, burst_bytes: int) -> str:
@@ -305,7 +310,14 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
             plan.append(f"link {number} {lab.link_namespace(number)} out")
     for flow in lab.flows:
         plan += ends(flow, lives(run, flow.spec))
-    for change in run["at"]:
+    changes = list(run["at"])
+    for link in run["links"]:
+        if "rate_trace" in link:
+            steps = traces.rounds(link["rate_trace"], duration)
+            changes += [
+                {"time_ns": at, "link": link["name"], "rate_bps": rate, "qdisc": None} for at, rate in steps if at > 0
+            ]
+    for change in sorted(changes, key=lambda change: change["time_ns"]):
         plan += orders(lab, change)
     lab.plan = plan
 
