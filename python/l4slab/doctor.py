@@ -97,7 +97,7 @@ def _linux() -> Finding:
     if kernel is not None:
         if (sentence := build.missing(build.RUN_TOOLS)) is not None:
             return Finding("linux", False, sentence)
-        if not (build.root() / "lab" / "lab").is_file():
+        if not build.has_user_land():
             return Finding("linux", False, "the user land is not complete; finish it with: l4slab linux build")
         old = "" if build.is_current() else "; its sources have changed since, renew it with: l4slab linux build"
         controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -120,13 +121,13 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "linux").write_bytes(b"a kernel")
     (folder / "linux").chmod(0o755)
     (folder / "kernel.json").write_text('{"version": "7.2.1", "controls": ["cubic"], "inputs": "own"}')
-    (folder / "root" / "lab" / "lab").write_bytes(b"senders and receivers")
+    (folder / "root.json").write_text(json.dumps({"packages": build.USER_LAND}))
     (folder / "root" / "usr" / "bin" / "tc").write_bytes(b"tc of iproute2 7.2")
     (folder / "root" / "bin").symlink_to("usr/bin")
     return folder
 
 
-@pytest.mark.parametrize("part", ["linux", "root/lab/lab", "root/usr/bin/tc", "root/bin"])
+@pytest.mark.parametrize("part", ["linux", "root/usr/bin/tc", "root/bin"])
 def test_the_version_of_the_engine_linux_follows_from_the_kernel_and_its_user_land(kernel: Path, part: str) -> None:
     before = get_engine("linux").version()
     assert len(before) == 16
@@ -144,6 +145,20 @@ def test_the_version_of_the_engine_linux_follows_from_the_kernel_and_its_user_la
         new.chmod(0o755)
         os.utime(new, (1e9, 1e9))
         new.replace(kernel / part)
+    assert get_engine("linux").version() != before
+
+
+def test_the_source_of_its_own_program_counts_and_not_those_of_other_versions(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = get_engine("linux").version()
+    (kernel / "root" / "lab" / "another").mkdir()
+    (kernel / "root" / "lab" / "another" / "lab").write_bytes(b"senders and receivers")
+    assert get_engine("linux").version() == before
+    changed = tmp_path / "data"
+    shutil.copytree(build.DATA, changed)
+    (changed / "programs.h").write_bytes(b"/* */\n" + (changed / "programs.h").read_bytes())
+    monkeypatch.setattr(build, "DATA", changed)
     assert get_engine("linux").version() != before
 
 

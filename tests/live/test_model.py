@@ -115,9 +115,15 @@ def test_the_page_knows_what_queues_and_options_are_in_short() -> None:
     )
 
 
-MODELS = {"Top": Top, "Link": Link, "Impair": Impair, "Rewrite": Rewrite, **KINDS}
-# What the page has otherwise: its seed is that of a trial, names are those of the tables, `kind` tells whose the other
-# keys are, and a file's first lines describe the experiment.
+MODELS = {
+    "Top": Top,
+    "Link": Link,
+    "Impair": Impair,
+    "Rewrite": Rewrite,
+    **{kind: model for kind, model in KINDS.items() if kind != "program"},
+}
+# The page has no programs. What it has otherwise: its seed is that of a trial, names are those of the tables, `kind`
+# tells whose the other keys are, and a file's first lines describe the experiment.
 APART = {
     "Top": set(keys_of(Top)) - set(TOP_FACTORS) - {"per_flow"} | {"seed"},
     **{kind: {"name", "kind"} for kind in KINDS},

@@ -38,7 +38,13 @@ class SimEngine:
         return _version()
 
     def check(self, description: Mapping[str, Any]) -> None:
-        """Whatever the file format has, this engine does; the core itself checks the values."""
+        """Whatever the file format has but programs, this engine does; the core itself checks the values."""
+        for flow in description["flows"]:
+            if flow["kind"] == "program":
+                raise ValueError(
+                    f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; '
+                    "give --engine linux"
+                )
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))

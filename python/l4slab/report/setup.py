@@ -39,7 +39,7 @@ def _rate_of(link: Mapping[str, Any]) -> list[str]:
 
 def _flow(flow: dict[str, Any]) -> str:
     parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
-    parts += [flow.get("cc", flow["kind"])]
+    parts += [flow.get("cc") or flow["kind"]]
     if "rate_bps" in flow:
         parts += [_rate(flow["rate_bps"])]
     if "packet_bytes" in flow:

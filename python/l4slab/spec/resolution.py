@@ -76,7 +76,8 @@ class Resolver:
                 text = f"= {show(document['flow'][name]['rtt'])} is not shorter than the run"
                 raise Problem(("flow", name), "rtt", f"{text}; lengthen the duration = {show(raw_top['duration'])}")
             if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
-                flows[name] = flow | {"stop_ns": None}
+                # A program is ended then, a flow is as if it went on.
+                flows[name] = flow | {"stop_ns": duration_ns if flow["kind"] == "program" else None}
         changes = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
@@ -188,7 +189,9 @@ def _changes(
 
 
 def _changeable(flow: Mapping[str, Any]) -> list[str]:
-    """What may change of a flow: the rate, of one that sends at a rate whatever happens."""
+    """What may change of a flow: the rate, of one that sends at a rate whatever happens, and not how many programs."""
+    if flow["kind"] == "program":
+        return ["rtt"]
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 

@@ -5,7 +5,13 @@ A field's `serialization_alias` is its name in the description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -17,6 +23,10 @@ from l4slab.spec.wording import Problem, Table, checked_by, show
 from l4slab.units import SIZE, TIME
 
 _LARGEST_FRAME = 9014  # of jumbo frames
+
+# In a program's commands: the address of its server, the number of the client, a folder that is kept.
+COMMAND_NAMES = (SERVER, NUMBER, OUT) = ("{server}", "{number}", "{out}")
+COMMAND_KEYS = (".server", ".client")
 
 TcpEcn = Literal["accecn", "classic", "sce", "off"]
 
@@ -163,9 +173,60 @@ class UdpPragueFlow(AnyFlow):
     pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
 
 
+class ProgramFlow(AnyFlow):
+    """`count` processes `client` and their `server`, programs of this machine, on the engine linux."""
+
+    kind: Literal["program"] = "program"
+    server: str = Field(examples=['"iperf3 -s"'])
+    client: str = Field(examples=['"iperf3 -c {server} -t 30 -J"'])
+    sender: Literal["client", "server"] = "client"
+    rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
+    cc: str | None = Field(default=None, examples=['"cubic"'])
+    ecn: Literal["accecn", "classic", "off"] | None = None
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        for key in ("server", "client"):
+            try:
+                words = shlex.split(getattr(self, key))
+            except ValueError as error:
+                return key, f"= {show(raw[key])} cannot be split into words ({error}); quote it as for a shell"
+            if not words:
+                return key, f"= {show(raw[key])} names no program; write what you would type"
+        if self.dscp:
+            return "dscp", f"= {show(raw['dscp'])} is the program's affair; leave it out, and let the program set it"
+        if SERVER not in self.client:
+            remedy = f"write {SERVER}, which stands for its address, where that belongs"
+            return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
+        return super().mistake(raw)
+
+    def described(self) -> dict[str, Any]:
+        """With the contents of the programs and of the files that the commands name, as far as they are there."""
+        return super().described() | {"files": contents_of([self.server, self.client])}
+
+
+def contents_of(commands: Iterable[str]) -> dict[str, str]:
+    """16 hex digits of the contents of each word that is a program or a file, by the word."""
+    found = {}
+    for words in map(shlex.split, commands):
+        for number, word in enumerate(words):
+            path = Path((shutil.which(word) if number == 0 else None) or word)
+            with suppress(OSError):
+                if path.is_file():
+                    state = path.stat()
+                    found[word] = _contents_of(path, state.st_size, state.st_mtime_ns)
+    return found
+
+
+@lru_cache
+def _contents_of(path: Path, _size: int, _time_ns: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
 # The registry: a kind of traffic is a model and its line here.
 KINDS: dict[str, type[AnyFlow]] = {
-    model.model_fields["kind"].default: model for model in (Flow, WebFlow, VideoFlow, CbrFlow, UdpPragueFlow)
+    model.model_fields["kind"].default: model
+    for model in (Flow, WebFlow, VideoFlow, CbrFlow, UdpPragueFlow, ProgramFlow)
 }
 
 

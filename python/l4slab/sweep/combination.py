@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from l4slab.errors import InputError, suggest
 from l4slab.spec import Experiment, Level, keys_of, show
 from l4slab.spec.tables import TOP_FACTORS, Impair, Link
-from l4slab.spec.traffic import AnyFlow, flow_model
+from l4slab.spec.traffic import COMMAND_KEYS, COMMAND_NAMES, AnyFlow, flow_model
 from l4slab.spec.wording import PLACEHOLDER, told
 
 _FILLED = ("link", "flow", "at", "impair", "rewrite")
@@ -196,6 +196,8 @@ def _filled(experiment: Experiment, combination: Combination, value: Any, place:
 
     def text_of(match: re.Match[str]) -> str:
         name = match[1].strip()
+        if match[0] in COMMAND_NAMES and place.startswith("flow.") and place.endswith(COMMAND_KEYS):
+            return match[0]
         if name not in names:
             remedy = suggest(name, names) if names else "no factor or [let] value exists"
             raise InputError(

@@ -47,7 +47,12 @@ export function described(json: string): Resolved | undefined {
     ...fill(LINK, { ...link, qdisc: shortQdisc(String(link.qdisc)) }, `link ${link.name}: `, ["name"]),
   }));
   const names = links.map(({ name }) => name);
-  const flows = raw.flows.map((flow) => {
+  const isHere = ({ name, kind }: Json): boolean => {
+    if (kind !== "program") return true;
+    problems.push(`flow ${name}: programs run with l4slab run --engine linux and not on a page; it is left out`);
+    return false;
+  };
+  const flows = raw.flows.filter(isHere).map((flow) => {
     const filled = fill(keysOf(flow.kind), flow, `flow ${flow.name}: `, ["name"]);
     const options = "cc" in filled && {
       options: shortOptions(String(filled.cc), filled.options as Record<string, string>),

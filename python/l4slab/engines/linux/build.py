@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +33,7 @@ _WIRE = ("\n\tskb_tx_timestamp(skb);\n", "\n\tskb->tstamp = 0;\n\tskb->tstamp_ty
 OLDEST = (7, 2)
 DATA = Path(__file__).parent / "data"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+HELPER = ("lab.c", "programs.h", "init.sh")
 USER_LAND = ("busybox-static", "dash", "iproute2", "ethtool")
 # Programs of the host, and the Debian packages they are in.
 TOOLS = {
@@ -105,10 +106,12 @@ def installed() -> Kernel | None:
 
 
 def contents(kernel: Kernel) -> str:
-    """A hash of the kernel and of everything in the virtual machine's file system."""
-    files = [kernel.path, *sorted(path for path in root().rglob("*") if path.is_symlink() or path.is_file())]
+    """A hash of the kernel and of everything in the virtual machine's file system; of its own program its source's."""
+    inside = (path for path in root().rglob("*") if path.is_symlink() or path.is_file())
+    files = [kernel.path, *sorted(path for path in inside if not path.is_relative_to(root() / "lab"))]
     states = [(path, os.lstat(path)) for path in files]
-    return _contents(tuple((path, state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states))
+    known = tuple((path, state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states)
+    return _contents(known) + _helper_digest()
 
 
 @lru_cache(1)
@@ -125,16 +128,23 @@ def _contents(files: tuple[tuple[Path, int, int, int], ...]) -> str:
 def is_current() -> bool:
     """Whether the kernel was made from this version's configuration and TCP Prague, or is the user's own."""
     is_ours = _stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs())
-    return has_helper() and (is_ours or bool(os.environ.get("L4SLAB_KERNEL")))
+    return is_ours or bool(os.environ.get("L4SLAB_KERNEL"))
 
 
-def has_helper() -> bool:
-    """Whether the laboratory's own program is there, made from this version's source."""
-    return _stamp(cache() / "lab.json").get("source") == _helper_digest() and (root() / "lab" / "lab").is_file()
+def has_user_land() -> bool:
+    """Whether the programs of the virtual machine are there."""
+    return _stamp(cache() / "root.json").get("packages") == list(USER_LAND)
+
+
+def helper() -> Path:
+    """The folder in the user land with the laboratory's own program and what boots it. Each version of their source has
+    its own, so that several versions of this package can use the same cache.
+    """
+    return root() / "lab" / _helper_digest()
 
 
 def _helper_digest() -> str:
-    return hashlib.sha256((DATA / "lab.c").read_bytes() + (DATA / "init.sh").read_bytes()).hexdigest()
+    return hashlib.sha256(b"".join((DATA / name).read_bytes() for name in HELPER)).hexdigest()[:16]
 
 
 def prague_source() -> Path | None:
@@ -184,7 +194,7 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int) -> 
     wanted = _inputs()
     if kernel is not None and not os.access(kernel, os.X_OK):
         raise BuildError(f"--kernel {kernel} is not a program; give the file that make ARCH=um linux made")
-    root_ready = _stamp(folder / "root.json").get("packages") == list(USER_LAND)
+    root_ready = has_user_land()
     before = installed()
     if kernel is None and before is not None and _stamp(folder / "kernel.json").get("inputs") == wanted:
         kernel_ready = True
@@ -199,7 +209,7 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int) -> 
     if not root_ready:
         apt = _archive(folder, progress)
         _user_land(folder, apt, progress)
-    _helper(folder, progress)
+    make_helper(progress)
     if not kernel_ready:
         source = _source(folder, apt, progress)
         _compile(folder, source, wanted, jobs, progress)
@@ -369,21 +379,25 @@ def _user_land(folder: Path, apt: _Apt, progress: Progress) -> None:
     _write_stamp(folder / "root.json", {"packages": list(USER_LAND)})
 
 
-def _helper(folder: Path, progress: Progress) -> None:
-    """The laboratory's own program, compiled again when its source has changed."""
-    source = DATA / "lab.c"
-    lab = folder / "root" / "lab"
-    lab.mkdir(exist_ok=True)
-    if has_helper():
+def make_helper(progress: Progress) -> None:
+    """Compile the laboratory's own program where this version's is not there. Raises BuildError, OSError."""
+    if (helper() / "lab").is_file():
         return
     if (sentence := missing({"gcc": TOOLS["gcc"]})) is not None:
         raise BuildError(sentence)
     progress("compiling senders, receivers and sampler", None)
-    _do(["gcc", "-O2", "-static", "-o", str(lab / "lab.new"), str(source)])
-    (lab / "lab.new").replace(lab / "lab")
-    shutil.copyfile(DATA / "init.sh", lab / "init.sh")
-    (lab / "init.sh").chmod(0o755)
-    _write_stamp(folder / "lab.json", {"source": _helper_digest()})
+    there = helper()
+    with tempfile.TemporaryDirectory(dir=there.parent) as temporary:
+        new = Path(temporary) / there.name
+        new.mkdir()
+        _do(["gcc", "-O2", "-static", "-o", str(new / "lab"), str(DATA / "lab.c")])
+        shutil.copyfile(DATA / "init.sh", new / "init.sh")
+        (new / "init.sh").chmod(0o755)
+        # Another process may have been quicker.
+        with suppress(OSError):
+            new.rename(there)
+    if not (there / "lab").is_file():
+        raise BuildError(f"{there} cannot be written; remove it and build again")
 
 
 # -- the kernel -------------------------------------------------------------------------------------------------------
@@ -543,7 +557,7 @@ def _boot_facts(kernel: Path) -> tuple[list[str], str]:
         run = Path(temporary)
         (run / "setup.sh").write_text("exit 1\n")
         try:
-            Machine(kernel, root(), run, limit_s=60).boot()
+            Machine(kernel, root(), helper().name, run, limit_s=60).boot()
         except MachineError as error:
             facts = dict(line.split(" ", 1) for line in error.output.splitlines() if " " in line)
             if "kernel" not in facts:

@@ -16,11 +16,12 @@ import polars as pl
 
 from l4slab import _core, metrics
 from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
-from l4slab.engines.linux import build, lab, machine, recording, rng
+from l4slab.engines.linux import build, lab, machine, programs, recording, rng
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
+_SOURCES = ("lab.c", "programs.h")
 _BUILD = "l4slab linux build"
 # A run takes less wall clock than simulated time at up to a few hundred Mbit/s; more is a machine that hangs.
 _LEAST_LIMIT_S = 300.0
@@ -39,7 +40,9 @@ class LinuxEngine:
         kernel = build.installed()
         if kernel is None:
             return ""
-        modules = map(Path, (__file__, lab.__file__, machine.__file__, rng.__file__, metrics.__file__))
+        modules = map(
+            Path, (__file__, lab.__file__, machine.__file__, programs.__file__, rng.__file__, metrics.__file__)
+        )
         try:
             return digest(build.contents(kernel), *modules, *recording.SOURCES)
         except OSError:
@@ -81,8 +84,12 @@ def kernel() -> build.Kernel:
     found = build.installed()
     if found is None:
         raise EngineError(f'there is no kernel in {build.cache()} yet; build it with "{_BUILD}"')
-    if not build.has_helper():
-        raise EngineError(f'the user land in {build.root()} is not complete or old; renew it with "{_BUILD}"')
+    if not build.has_user_land():
+        raise EngineError(f'the user land in {build.root()} is not complete; finish it with "{_BUILD}"')
+    try:
+        build.make_helper(lambda *_: None)
+    except build.BuildError as error:
+        raise EngineError(str(error)) from None
     return found
 
 
@@ -91,17 +98,21 @@ def write(made: lab.Lab, folder: Path) -> None:
     (folder / "setup.sh").write_text(lab.script(made))
     (folder / "teardown.sh").write_text(lab.teardown(made))
     (folder / "plan").write_text("\n".join(made.plan) + "\n")
+    if made.has_programs:
+        (folder / programs.FOLDER).mkdir()
 
 
 def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | None) -> Recording:
     write(made, folder)
     try:
-        Machine(kernel.path, build.root(), folder, _limit_s(made.run)).boot()
+        booted = Machine(kernel.path, build.root(), build.helper().name, folder, _limit_s(made.run))
+        booted.boot(programs.watch(made, booted) if made.has_programs else None)
         observed = recording.read(made, folder)
         recording.check(observed)
         return recording.tables(observed)
     except (MachineError, recording.CheckError) as error:
-        raise EngineError(str(error)) from None
+        kept = f"; what it said is kept in {keep / programs.FOLDER}" if made.has_programs and keep is not None else ""
+        raise EngineError(f"{error}{kept}") from None
     finally:
         if keep is not None:
             _keep(folder, keep)
@@ -136,7 +147,11 @@ def _keep(folder: Path, keep: Path) -> None:
     for name in _KEPT:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, keep / name)
-    shutil.copyfile(build.DATA / "lab.c", keep / "lab.c")
+    for name in _SOURCES:
+        shutil.copyfile(build.DATA / name, keep / name)
+    if (folder / programs.FOLDER).is_dir():
+        shutil.rmtree(keep / programs.FOLDER, ignore_errors=True)
+        shutil.copytree(folder / programs.FOLDER, keep / programs.FOLDER, symlinks=True)
 
 
 def _keep_captures(folder: Path, keep: Path) -> None:
@@ -162,7 +177,9 @@ def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
-        if spec["kind"] not in ("tcp", "cbr"):
+        if spec["kind"] == "program":
+            programs.refuse(spec, name, controls)
+        elif spec["kind"] not in ("tcp", "cbr"):
             raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use the sim engine')
         if spec["count"] > lab.MAX_COUNT:
             raise ValueError(f"{name}: the linux engine has at most count = {lab.MAX_COUNT}; use the sim engine")

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from l4slab import _core
+from l4slab.engines.linux import programs
 from l4slab.engines.linux.rng import Stream
 from l4slab.spec import traces
 from l4slab.units import TIME
@@ -87,6 +88,11 @@ class Flow:
         return bool(self.spec["kind"] == "tcp")
 
     @property
+    def is_program(self) -> bool:
+        """Whether its ends are the user's own programs."""
+        return bool(self.spec["kind"] == "program")
+
+    @property
     def tos(self) -> int:
         """The byte with DSCP and, of a CBR source, the ECN field; TCP sets that itself."""
         ecn = 0 if self.is_tcp else CODEPOINTS[self.ecn]
@@ -94,7 +100,10 @@ class Flow:
 
     @property
     def ecn(self) -> str:
-        """What the sender asks for, or the codepoint of a CBR source."""
+        """What the sender asks for, or the codepoint of a CBR source; empty: what the kernel's default is."""
+        if self.is_program:
+            cc = self.spec["cc"]
+            return str(self.spec["ecn"] or (default_ecn(cc) if cc else ""))
         return str(self.spec["ecn"] or (default_ecn(self.spec["cc"]) if self.is_tcp else "not-ect"))
 
     @property
@@ -104,8 +113,8 @@ class Flow:
 
     @property
     def reverse_path(self) -> list[str]:
-        """The links that the ACKs cross."""
-        return self.spec["reverse_path"] if self.is_tcp else []
+        """The links that the ACKs, or what a program answers, cross."""
+        return self.spec["reverse_path"] if self.is_tcp or self.is_program else []
 
 
 def default_ecn(cc: str) -> str:
@@ -161,6 +170,11 @@ class Lab:
     varied: set[str] = field(default_factory=set)  # flows whose RTT may change
     handles: dict[str, int] = field(default_factory=dict)  # by link, of its newest queue
 
+    @property
+    def has_programs(self) -> bool:
+        """Whether it needs the file system of the user's machine."""
+        return any(flow.is_program for flow in self.flows)
+
     def link_namespace(self, link: int) -> str:
         """Where the queue of the link with this index is; its device is called `out`."""
         return f"k{link + 1}"
@@ -177,10 +191,10 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False) -> Lab
     links = [link["name"] for link in run["links"]]
     impairs = list(run.get("impairs", ()))
     for number, spec in enumerate(run["flows"], start=1):
-        flow = Flow(number, spec, len(lives(run, spec)))
+        flow = Flow(number, spec, 1 if spec["kind"] == "program" else len(lives(run, spec)))
         lab.flows.append(flow)
         _lay(lab, _forward(lab, flow), flow.destination)
-        if flow.is_tcp:
+        if flow.is_tcp or flow.is_program:
             _lay(lab, _reverse(flow, links, impairs), flow.source)
         for _, edge, command in _delays(lab, flow, spec["rtt_ns"]):
             edge.root = [f"qdisc replace {command}"]
@@ -308,8 +322,10 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     for number in range(len(run["links"])):
         if lab.link_namespace(number) in lab.routes:
             plan.append(f"link {number} {lab.link_namespace(number)} out")
+    if lab.has_programs:
+        plan += programs.host()
     for flow in lab.flows:
-        plan += ends(flow, lives(run, flow.spec))
+        plan += (programs.plan if flow.is_program else ends)(flow, lives(run, flow.spec))
     changes = list(run["at"])
     for link in run["links"]:
         if "rate_trace" in link:
@@ -471,6 +487,7 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
         ip.append(f"addr add {flow.source if name == flow.client else flow.destination}/32 dev lo")
         ecn = flow.ecn if name == flow.client else flow.peer_ecn
         lines += [*_TCP, f"echo {TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
+        lines += programs.settings(flow.spec, TCP_ECN.get(ecn)) if flow.is_program else []
     ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
     for edge in out:
         ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")
@@ -479,6 +496,8 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
     if flow is not None:
         devices = [edge.device for edge in out]
         lines += [f"ethtool -K {device} tso off gso off gro off tx off" for device in devices]
+        if flow.is_program:
+            lines += [f"ethtool -K {device} tx-udp-segmentation off" for device in devices]
     lines += ["ip -batch - <<X", *ip, "X"]
     tc = []
     for edge in out:

@@ -105,6 +105,11 @@ class LinuxLive:
 
 def described(run: Mapping[str, Any]) -> dict[str, Any]:
     """A run's description with what may be left out. Raises ValueError where it cannot be run on the kernel."""
+    for spec in run["flows"]:
+        if spec.get("kind") == "program":
+            raise ValueError(
+                f'flow "{spec["name"]}": programs cannot be watched live; run the file with l4slab run --engine linux'
+            )
     _core.gauges(json.dumps(run))  # the core reads all of it
     flows = []
     for spec in run["flows"]:
@@ -166,7 +171,9 @@ class _Session:
         self._stack.callback(self._answers.close)
         self._clock = Clock(self._folder / "clock")
         self._stack.callback(self._clock.close)
-        self._machine = Machine(kernel.path, build.root(), self._folder, _ANSWER_S, self._folder / "clock")
+        self._machine = Machine(
+            kernel.path, build.root(), build.helper().name, self._folder, _ANSWER_S, self._folder / "clock"
+        )
         self._process = self._stack.enter_context(self._machine.running())
         with self._failing():
             self._clock.connect(lambda: self._process.poll() is None, _ANSWER_S)

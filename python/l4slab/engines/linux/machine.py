@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ _OWNER = ".l4slab-run"
 # Machines that run now, and their folders.
 _running: dict[subprocess.Popen[bytes], Path] = {}
 _SHARED_MEMORY_BYTES = 512 << 20
+_WATCH_S = 1.0
 _MEMORY = "2G"  # address space; what is touched is used
 
 
@@ -39,6 +41,7 @@ class Machine:
 
     kernel: Path
     root: Path
+    helper: str  # the folder in its /lab with what it boots
     run: Path
     limit_s: float
     clock: Path | None = None  # the socket of a `Clock`; None: it runs to its end
@@ -49,7 +52,10 @@ class Machine:
             *("setpriv", "--pdeathsig", "KILL", "--"),
             str(self.kernel),
             f"mem={_MEMORY}",
-            *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self.root}", "ro", "init=/lab/init.sh"),
+            *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self.root}", "ro"),
+            f"init=/lab/{self.helper}/init.sh",
+            # Programs may have sockets of IPv6; nobody sends any.
+            "ipv6.disable_ipv6=1",
             # Idle time is jumped over and computing takes none.
             "time-travel=inf-cpu" if self.clock is None else f"time-travel=ext:{self.clock}",
             *("quiet", "con0=null,fd:1", "con=null", "seccomp=auto", "noreboot"),
@@ -84,17 +90,28 @@ class Machine:
         finally:
             self._stop(process)
 
-    def boot(self) -> str:
-        """Run to the end; what it said. Raises MachineError."""
+    def boot(self, watch: Callable[[], str | None] | None = None) -> str:
+        """Run to the end; what it said. `watch` is called now and then: what it says is why to stop.
+
+        Raises MachineError.
+        """
         with self.running() as process:
-            try:
-                status = process.wait(self.limit_s)
-            except subprocess.TimeoutExpired:
-                raise MachineError(
-                    f"the kernel was not done after {self.limit_s:.0f} s and was stopped; "
-                    "make the run shorter, or set L4SLAB_LINUX_TIMEOUT to more seconds",
-                    _text(self.log),
-                ) from None
+            end = time.monotonic() + self.limit_s
+            while True:
+                left = end - time.monotonic()
+                try:
+                    status = process.wait(left if watch is None else max(0, min(left, _WATCH_S)))
+                    break
+                except subprocess.TimeoutExpired:
+                    if watch is not None and (sentence := watch()) is not None:
+                        raise MachineError(sentence, _text(self.log)) from None
+                    if time.monotonic() < end:
+                        continue
+                    raise MachineError(
+                        f"the kernel was not done after {self.limit_s:.0f} s and was stopped; "
+                        "make the run shorter, or set L4SLAB_LINUX_TIMEOUT to more seconds",
+                        _text(self.log),
+                    ) from None
         output = _text(self.log)
         if "\nDONE" not in output:
             raise self.failure(status)
@@ -108,6 +125,17 @@ class Machine:
             context = _context(output)
             return MachineError(one_line(f"{failed[0]}{f' ({context})' if context else ''}"), output)
         return MachineError(_ending(status, output), output)
+
+    def processor_s(self) -> float:
+        """Processor time of the kernel and of the processes in it so far."""
+        ticks = 0
+        for pid in _processes_of(self.run):
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                with suppress(OSError):
+                    number, words = stat.parent.name, stat.read_text().rpartition(")")[2].split()
+                    if str(pid) in (number, words[1]):
+                        ticks += sum(map(int, words[11:15] if number == str(pid) else words[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def last_error(self) -> str:
         """The last error that its programs have told of."""

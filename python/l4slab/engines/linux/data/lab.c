@@ -17,6 +17,7 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -26,6 +27,7 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,6 +38,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -60,8 +63,8 @@ struct packet {
 	u64 in_ns;
 	u64 out_ns;		/* 0: it never left */
 	u16 flow, conn, id, len;
-	u8 ecn_in, ecn_out, payload, spare;
-	u32 number;		/* in the order of arrival */
+	u8 ecn_in, ecn_out, payload, headers;	/* headers: bytes up to the payload */
+	u32 number;		/* in the order of arrival; of programs, TCP's sequence number, else a hash */
 };
 
 struct tcp_sample {
@@ -89,7 +92,7 @@ struct info {
 	u32 ecn;		/* mode: 2 bits */
 };
 
-enum kind { LISTENER, SENDER, RECEIVER, TAP, TIMER };
+enum kind { LISTENER, SENDER, RECEIVER, TAP, TIMER, PROGRAM };
 struct conn;
 struct handle {
 	enum kind kind;
@@ -131,7 +134,7 @@ struct packets {
 struct tap {
 	u32 link;
 	char ns[32], dev[32];
-	int fd;
+	int fd, is_host;
 	u8 *ring, *at;
 	u32 block, seen, *heads, heads_mask, used, size, free, arrived;
 	struct entry *pool;
@@ -156,7 +159,7 @@ struct change {
 	char *command;
 };
 
-enum what { START, STOP, DATAGRAMS, CHANGE, SAMPLE, END };
+enum what { START, STOP, DATAGRAMS, CHANGE, SAMPLE, END, PROGRAM_START, PROGRAM_STOP };
 struct event {
 	u64 t_ns, number;
 	enum what what;
@@ -210,7 +213,7 @@ static FILE *open_out(const char *name)
 	FILE *f;
 
 	snprintf(path, sizeof path, "%s/%s", out_dir, name);
-	f = fopen(path, "w");
+	f = fopen(path, "we");
 	if (!f)
 		fail("%s cannot be written: %s", name, strerror(errno));
 	setvbuf(f, NULL, _IOFBF, 1 << 18);
@@ -295,6 +298,10 @@ static void watch(int fd, u32 what, struct handle *h)
 	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e))
 		fail("epoll: %s", strerror(errno));
 }
+
+/* ---- programs ---- */
+
+#include "programs.h"
 
 /* ---- capture: when a packet reaches a link's queue and when it leaves it ---- */
 
@@ -411,14 +418,31 @@ static void see(struct tap *t, const struct tpacket3_hdr *h)
 	p.len = h->tp_len;
 	p.ecn_in = ip[1] & 3;
 	u32 headers = (ip[0] & 15) * 4 + (ip[9] == 6 ? (l4[12] >> 4) * 4 : 8);
-	p.payload = (ack ? 2 : 0) | (((u32)ip[2] << 8 | ip[3]) > headers);
 	key = (u64)p.flow << 40 | (u64)p.conn << 24 | (u64)p.id << 8 | ack;
+	if (is_program[p.flow]) {
+		/* What goes from a host to itself is no packet of the flow. */
+		if (ip[12] != 10 || ip[16] != 10 || (ip[13] >= 224) == (ip[17] >= 224))
+			return;
+		struct program_frame frame = program_frame(ip, h->tp_snaplen - ETH_HLEN, p.flow, ack);
+
+		if (t->is_host) {
+			see_at_client(&frame, client_sends[p.flow] ? !ack : ack, t_ns);
+			return;
+		}
+		p.conn = frame.pair;
+		p.number = frame.seq;
+		headers = frame.headers;
+		key = frame.hash;
+	}
+	p.headers = ETH_HLEN + headers;
+	p.payload = (ack ? 2 : 0) | (((u32)ip[2] << 8 | ip[3]) > headers);
 	if (t->pcap)
 		write_pcap(t, f, h->tp_sec * 1000000000ull + h->tp_nsec, h->tp_snaplen, h->tp_len, out);
 	if (out) {
 		departed(t, key, t_ns, p.ecn_in);
 	} else {
-		p.number = t->arrived++;
+		if (!is_program[p.flow])
+			p.number = t->arrived++;
 		arrived(t, key, &p);
 	}
 }
@@ -477,8 +501,13 @@ static void open_tap(struct tap *t)
 		fail("capture of link %u: %s", t->link, strerror(errno));
 	t->ring = mmap(NULL, (size_t)BLOCK * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
 	struct sockaddr_ll all = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	if (t->ring == MAP_FAILED || bind(t->fd, (void *)&all, sizeof all))
+	/* User Mode Linux cannot copy such a mapping. */
+	if (t->ring == MAP_FAILED || madvise(t->ring, (size_t)BLOCK * BLOCKS, MADV_DONTFORK) || bind(t->fd, (void *)&all, sizeof all))
 		fail("capture of link %u: %s", t->link, strerror(errno));
+	t->handle = (struct handle){ TAP, t };
+	watch(t->fd, EPOLLIN, &t->handle);
+	if (t->is_host)
+		return;
 	t->heads_mask = (1 << 16) - 1;
 	t->heads = calloc(t->heads_mask + 1, sizeof *t->heads);
 	t->size = 1 << 12;
@@ -494,8 +523,6 @@ static void open_tap(struct tap *t)
 		t->pcap = open_out(name);
 		fwrite(head, sizeof head, 1, t->pcap);
 	}
-	t->handle = (struct handle){ TAP, t };
-	watch(t->fd, EPOLLIN, &t->handle);
 }
 
 static void close_tap(struct tap *t)
@@ -504,6 +531,8 @@ static void close_tap(struct tap *t)
 	socklen_t size = sizeof stats;
 
 	drain(t, 0);
+	if (t->is_host)
+		return;
 	for (u32 h = 0; h <= t->heads_mask; h++)
 		for (u32 i = t->heads[h]; i; i = t->pool[i].next)
 			put_packet(&t->left, &t->pool[i].p);
@@ -747,6 +776,8 @@ static void sample(u64 t_ns)
 	if (t_ns == last)
 		return;
 	last = t_ns;
+	if (n_programs)
+		look_for_spinning(t_ns);
 	for (int i = 0; i < n_conns; i++) {
 		struct conn *c = conns[i];
 		struct info info = { 0 };
@@ -776,6 +807,9 @@ static void sample(u64 t_ns)
 	for (int i = 0; i < n_readers; i++)
 		copy_answer(&readers[i]);
 	fprintf(ticks, "%llu\n", (unsigned long long)t_ns);
+	/* Whoever waits for the programs wants to see that time goes on. */
+	if (n_programs)
+		fflush(ticks);
 }
 
 static void open_reader(struct reader *r)
@@ -885,6 +919,20 @@ static void plan_line(char *line)
 		r->link = t->link;
 		strcpy(r->ns, t->ns);
 		strcpy(r->dev, t->dev);
+	} else if (!strcmp(word, "host")) {
+		struct tap *t = calloc(1, sizeof *t);
+
+		taps[n_taps++] = t;
+		t->is_host = 1;
+		if (sscanf(line, "%*s %31s", t->ns) != 1)
+			fail("plan: %s", line);
+	} else if (!strcmp(word, "environment")) {
+		plan_environment(line);
+	} else if (!strcmp(word, "directory")) {
+		strtok(line, " \n");
+		snprintf(directory, sizeof directory, "%s", unescaped(strtok(NULL, " \n")));
+	} else if (!strcmp(word, "program")) {
+		plan_program(line);
 	} else if (!strcmp(word, "at")) {
 		x = calloc(1, sizeof *x);
 		if (sscanf(line, "%*s %llu %7s %n", &a, what, &n) != 2)
@@ -963,6 +1011,12 @@ static void carry_out(const struct event *e)
 	case SAMPLE:
 		sample(e->t_ns);
 		break;
+	case PROGRAM_START:
+		start_client(e->of);
+		break;
+	case PROGRAM_STOP:
+		stop_program(e->of);
+		break;
 	case END:
 		break;
 	}
@@ -994,6 +1048,9 @@ static void loop(void)
 				break;
 			case TAP:
 				drain(h->of, 0);
+				break;
+			case PROGRAM:
+				program_ended(h->of);
 				break;
 			case TIMER:
 				due = 1;
@@ -1100,6 +1157,12 @@ int main(int argc, char **argv)
 		schedule(warmup_ns, SAMPLE, NULL);
 	if (duration_ns % sample_ns && !is_live)
 		schedule(duration_ns, SAMPLE, NULL);
+	for (int i = 0; i < n_programs; i++) {
+		if (programs[i]->role == CLIENT)
+			schedule(programs[i]->start_ns, PROGRAM_START, programs[i]);
+		if (programs[i]->stop_ns <= duration_ns)
+			schedule(programs[i]->stop_ns, PROGRAM_STOP, programs[i]);
+	}
 	if (!is_live)
 		schedule(duration_ns, END, NULL);
 	/*
@@ -1111,6 +1174,10 @@ int main(int argc, char **argv)
 	zero_real = zero_mono + real;
 	printf("begin\n");
 	fflush(stdout);
+	/* Servers have as long to get ready. */
+	for (int i = 0; i < n_programs; i++)
+		if (programs[i]->role == SERVER)
+			start_program(programs[i]);
 	if (is_live)
 		live();
 	loop();
@@ -1127,6 +1194,7 @@ int main(int argc, char **argv)
 			fail("tc cannot read the queue of link %u", readers[i].link);
 		close_out(readers[i].out, "what tc said");
 	}
+	write_pairs();
 	close_out(samples, "tcp.bin");
 	close_out(events, "events.tsv");
 	close_out(ticks, "ticks.tsv");

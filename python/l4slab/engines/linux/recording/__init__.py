@@ -16,6 +16,7 @@ import polars as pl
 
 from l4slab import _core, metrics
 from l4slab.engines import Recording
+from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
 from l4slab.engines.linux.recording.histograms import bins, histograms
@@ -76,9 +77,22 @@ def columns(run: Mapping[str, Any]) -> dict[str, pl.Schema]:
     """The columns of the tables of a run. Of the gauges that the simulator has, those that the kernel does not tell are
     empty.
     """
-    gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(run))}
-    more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": _SERIES | gauges}
+    gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(_of_the_core(run)))}
+    of_flows = _FLOWS | (programs.COLUMNS if _programs_of(run) else {})
+    more = {"flows": of_flows, "members": of_flows, "links": _LINKS, "series": _SERIES | gauges}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}
+
+
+def _programs_of(run: Mapping[str, Any]) -> set[str]:
+    return {flow["name"] for flow in run["flows"] if flow["kind"] == "program"}
+
+
+def _of_the_core(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Without programs, which it does not know."""
+    names = _programs_of(run)
+    flows = [flow for flow in run["flows"] if flow["name"] not in names]
+    parts = {key: [one for one in run[key] if one.get("flow") not in names] for key in ("at", "rewrites") if key in run}
+    return {**run, "flows": flows, **parts}
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.observed import BACKWARD, CE, ECN_MODES, ESTABLISHED, CheckError, Observed
 from l4slab.engines.linux.recording.queues import queue_under_test
 
@@ -40,6 +41,7 @@ _CORRUPTION = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.OutNoRoutes", "Ip.InDisc
 
 def check(observed: Observed) -> None:
     """What laboratories get wrong. Raises CheckError with one sentence."""
+    programs.check(observed)
     for test in (_check_events, _check_queues, _check_hosts, _check_delays, _check_ends, _check_ecn, _check_bottleneck):
         test(observed)
 
@@ -80,7 +82,11 @@ def _check_queues(observed: Observed) -> None:
 def _check_hosts(observed: Observed) -> None:
     # A flipped bit of an IP header, or of the addresses before it, is found at the next hop.
     corrupted = any("corrupt" in impair["netem"] for impair in observed.run.get("impairs", ()))
+    # What a program does not read, or sends to nowhere, is its own affair.
+    of_programs = {host for flow in observed.lab.flows if flow.is_program for host in (flow.client, flow.server)}
     for name, counters in observed.counters.items():
+        if name in of_programs:
+            continue
         for counter in _BAD_COUNTERS:
             if counters.get(counter) and not (corrupted and counter in _CORRUPTION):
                 raise CheckError(
@@ -103,6 +109,8 @@ def _check_delays(observed: Observed) -> None:
 def _check_ends(observed: Observed) -> None:
     """What left the last link has come to the receiver, with its marks."""
     for flow in observed.lab.flows:
+        if flow.is_program:
+            continue  # what its host sends to itself is counted, too
         last = observed.path(flow)[-1]
         packets = last.packets[last.left & (last.packets["flow"] == flow.number) & (last.packets["kind"] < BACKWARD)]
         counters = observed.counters.get(flow.server, {})

@@ -11,6 +11,7 @@ import polars as pl
 from l4slab import _core
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.lab import Flow
+from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.observed import (
     CE,
     CLOSE_WAIT,
@@ -72,6 +73,8 @@ def jain(goodputs: Sequence[float]) -> float | None:
 
 def _goodputs(observed: Observed, flow: Flow) -> list[float]:
     """Of each flow of the group, payload bytes acknowledged (UDP: received) in the measured interval."""
+    if flow.is_program:
+        return [float(programs.goodput_bytes(observed, flow, delivered_of(observed.path(flow), flow)))]
     if flow.is_tcp:
         return [float(_gained(observed, observed.of_flow(one), "bytes_acked")) for one in flow.singles()]
     delivered = (
@@ -95,8 +98,8 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
     frames = int(delivered["len"].cast(pl.Int64).sum())
     row: dict[str, Any] = {
         "flow": spec["name"],
-        "cc": spec.get("cc", spec["kind"]),
-        "count": len(flow.singles()),
+        "cc": spec.get("cc") or spec["kind"],
+        "count": spec["count"] if flow.is_program else len(flow.singles()),
         "rate_mbps": frames * 8e-6 / seconds,
         **distribution(delivered["queued_ns"].to_numpy(), "sojourn_ms", 1e-6),
         "sent_packets": sent,
@@ -108,6 +111,8 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
         "transfers": 0,
     }
     row["ce_pct"] = percent(row["ce_packets"], sent)
+    if flow.is_program:
+        return row | programs.of_flow(observed, flow, delivered_of(path, flow))
     if not flow.is_tcp:
         row["goodput_mbps"] = (frames - UDP_HEADERS * len(delivered)) * 8e-6 / seconds
         return row | {"jain": jain(_goodputs(observed, flow))}
@@ -138,7 +143,9 @@ def _idle_ms(observed: Observed, flow: Flow, start: int, end: int) -> float:
 
 
 def completed_of(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
-    """When the transfers of a flow began and ended, ns."""
+    """When the transfers of a flow began and ended, ns; of programs, the clients that have ended by themselves."""
+    if flow.is_program:
+        return programs.ended_of(observed, flow)
     return [
         (int(event[4]), int(event[0]))
         for event in observed.events
@@ -155,13 +162,16 @@ def measured_of(observed: Observed, flow: Flow) -> pl.DataFrame:
 
 
 def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
-    """A flow's payload packets that left the last link: `out_ns`, `len`, `ecn_out`, `queued_ns` over all links."""
-    keys = ["conn", "id"]
+    """A flow's payload packets that left the last link: `out_ns`, `len`, `ecn_out`, `queued_ns` over all links; of a
+    program also `conn`, `headers` and `number`.
+    """
+    # Not every socket of a program numbers its packets.
+    keys = ["conn", "id", *(["number"] if flow.is_program else [])]
     so_far: pl.DataFrame | None = None
     for link in path:
         which = payload_of(link, flow) & link.left
         packets = link.packets[which]
-        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "ecn_out", *keys)}
+        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "headers", "ecn_out", *keys)}
         here = pl.DataFrame(columns | {"queued_ns": link.sojourn_ns[which]})
         if so_far is not None:
             # The same IP identification comes again after 65536 packets: the latest before counts.
@@ -207,6 +217,10 @@ def transfers(observed: Observed) -> list[dict[str, Any]]:
             "slowdown": (end - start) * 1e-6 / ideal,
         }
         for flow in observed.lab.flows
+        if not flow.is_program
         for start, end in completed_of(observed, flow)
     ]
+    for flow in observed.lab.flows:
+        if flow.is_program:
+            rows += programs.transfers(observed, flow, delivered_of(observed.path(flow), flow))
     return sorted(rows, key=lambda row: (row["start_s"], row["flow"]))

@@ -14,7 +14,7 @@ from l4slab.engines.linux.lab import Flow, Lab
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4")
-PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "spare", "number")
+PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number")
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
@@ -163,6 +163,7 @@ class Observed:
     events: list[list[str]]
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     teardown: str = ""
+    said: dict[str, str] = field(default_factory=dict)  # the last line of each output of a program, by file
 
     @property
     def run(self) -> Mapping[str, Any]:

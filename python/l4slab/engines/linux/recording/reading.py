@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from l4slab.engines.linux.lab import Lab
+from l4slab.engines.linux.programs import FOLDER
 from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, Array, CheckError, Link, Observed
+
+_LAST_BYTES = 4096
 
 
 def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
@@ -38,7 +41,15 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
         events,
         parse_counters(_text(folder / "counters.txt")) if is_over else {},
         _text(folder / "teardown.txt") if is_over else "",
+        {path.name: _last_line(path) for path in sorted((folder / FOLDER).glob("*")) if path.is_file()},
     )
+
+
+def _last_line(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _packets(folder: Path, link: int) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from l4slab.engines.linux.lab import Flow
+from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of
 from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Array, Link, Observed
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains, queue_under_test
@@ -67,6 +68,9 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]
     row["sent_packets"] = _binned(sent, None, steps).tolist()
     lost = [_binned(link.dropped_ns[payload_of(link, flow) & link.dropped], None, steps) for link in path]
     row["dropped_packets"] = np.sum(lost, axis=0).tolist()
+    if flow.is_program:
+        row["goodput_mbps"] = programs.goodputs(observed, flow, delivered_of(path, flow), steps)
+        return row
     if not flow.is_tcp:
         row["goodput_mbps"] = (_binned(times, frames - UDP_HEADERS, steps) * 8e-6 / seconds).tolist()
         return row

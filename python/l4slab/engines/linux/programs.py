@@ -1,0 +1,132 @@
+"""Flows of `kind = "program"`: what the plan says of them, and the settings of their hosts.
+
+The programs are those of this machine, whose file system the kernel has as `/run/host`, read only (`data/init.sh`).
+`data/programs.h` starts and stops them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from l4slab.errors import suggest
+from l4slab.spec.traffic import NUMBER, OUT, SERVER
+
+if TYPE_CHECKING:
+    from l4slab.engines.linux.lab import Flow, Lab
+    from l4slab.engines.linux.machine import Machine
+
+FOLDER = "programs"  # of the run's folder: what they say and write
+OUT_FOLDER = "/dev/out"
+NEVER = 2**64 - 1
+# What they get of the environment; HOME is read only, and so is everything but these two.
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
+_TEMPORARY = "/dev/shm"  # noqa: S108
+# Receive windows follow the rate as on any host, but may grow until they never limit, and so may what waits to be sent.
+_SETTINGS = (
+    "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save",
+    "echo 4096 131072 268435456 >/proc/sys/net/ipv4/tcp_rmem",
+    "echo 4096 16384 268435456 >/proc/sys/net/ipv4/tcp_wmem",
+)
+# Processor time in which programs may let no time go by: starting an interpreter takes a few seconds, sending a second
+# of a gigabit some hundred.
+_STANDS_S = 120.0
+_STANDS_S_PER_GBIT = 400.0
+
+
+def refuse(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
+    """Raises ValueError with one sentence where the programs are not there, or the kernel has not got `cc`."""
+    for role in ("server", "client"):
+        first = shlex.split(spec[role])[0]
+        if shutil.which(first) is not None:
+            continue
+        if Path(first).is_file():
+            raise ValueError(f'{name}: {role} = "{spec[role]}": {first} is no program; make it executable')
+        where = "there is no such file" if "/" in first else "no program of this name is in PATH"
+        raise ValueError(f'{name}: {role} = "{spec[role]}": {where}; install {first}, or give its path')
+    if controls is not None and spec["cc"] is not None and spec["cc"] not in controls:
+        raise ValueError(
+            f'{name}: this kernel has no congestion control "{spec["cc"]}"; {suggest(spec["cc"], controls)}'
+        )
+
+
+def settings(spec: Mapping[str, Any], tcp_ecn: int | None) -> Iterator[str]:
+    """Shell commands for the namespaces of its hosts; `tcp_ecn`: what TCP asks for, None: as the kernel has it."""
+    yield from _SETTINGS
+    if spec["cc"] is not None:
+        yield f"echo {spec['cc']} >/proc/sys/net/ipv4/tcp_congestion_control"
+    if tcp_ecn is not None:
+        yield f"echo {tcp_ecn} >/proc/sys/net/ipv4/tcp_ecn"
+
+
+def host() -> Iterator[str]:
+    """What the plan says of all programs."""
+    found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    for name, value in {"PATH": os.defpath, **found, "TMPDIR": _TEMPORARY}.items():
+        yield f"environment {_word(f'{name}={value}')}"
+    yield f"directory {_word(str(Path.cwd()))}"
+
+
+def plan(flow: Flow, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """What the plan says of a flow: `programs.h` reads it."""
+    spec = flow.spec
+    at_server, at_client = (flow.server, flow.client) if spec["sender"] == "client" else (flow.client, flow.server)
+    address = flow.destination if spec["sender"] == "client" else flow.source
+    yield f"host {at_client}"
+    yield _line(flow, "server", 1, at_server, 0, NEVER, address)
+    for number, (start, stop) in enumerate(spans, start=1):
+        yield _line(flow, "client", number, at_client, start, stop, address)
+
+
+def _line(flow: Flow, role: str, number: int, namespace: str, start: int, stop: int, address: str) -> str:
+    spec = flow.spec
+    words = shlex.split(spec[role])
+    # Links stay: a program may ask by which name it was called.
+    words[0] = str(Path.cwd() / (shutil.which(words[0]) or words[0]))
+    sends = int(spec["sender"] == role)
+    filled = (_word(_filled(word, number, address)) for word in words)
+    head = f"program {flow.number} {_word(spec['name'])} {role} {number} {sends} {namespace} {start} {stop}"
+    return f"{head} {' '.join(filled)}"
+
+
+def _filled(word: str, number: int, address: str) -> str:
+    for placeholder, value in ((SERVER, address), (NUMBER, str(number)), (OUT, OUT_FOLDER)):
+        word = word.replace(placeholder, value)
+    return word
+
+
+def _word(text: str) -> str:
+    """As `unescaped` of programs.h reads it."""
+    return quote(text, safe="/:=,.+@{}[]()")
+
+
+def watch(lab: Lab, booted: Machine) -> Callable[[], str | None]:
+    """For `Machine.boot`: why to stop, where the programs compute and no time goes by."""
+    gbit = sum(link["rate_bps"] for link in lab.run["links"]) * 1e-9
+    allowed_s = _STANDS_S + _STANDS_S_PER_GBIT * gbit * lab.run["sample_ns"] * 1e-9
+    names = " or ".join(f'"{flow.spec["name"]}"' for flow in lab.flows if flow.is_program)
+    seen, since_s = -1, 0.0
+
+    def look() -> str | None:
+        nonlocal seen, since_s
+        try:
+            ticks = (booted.run / "ticks.tsv").read_bytes().count(b"\n")
+        except OSError:
+            ticks = 0
+        now_s = booted.processor_s()
+        if ticks != seen:
+            seen, since_s = ticks, now_s
+        if now_s - since_s < allowed_s:
+            return None
+        at = ticks * lab.run["sample_ns"] * 1e-9
+        return (
+            f"a program of flow {names} computes or reads the clock without end: after {at:g} s no time has gone by "
+            f"for {allowed_s:.0f} s of the processor; let it sleep or wait for its socket"
+        )
+
+    return look

@@ -1,0 +1,198 @@
+"""Flows of programs: what is asked of the laboratory, what is refused, and what is read from captures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from l4slab.cli import main
+from l4slab.engines import get_engine
+from l4slab.engines.linux import engine, lab, recording
+from l4slab.engines.linux.live import described
+from l4slab.engines.linux.recording import PACKET, CheckError, Observed
+from l4slab.engines.linux.recording.observed import Link
+from l4slab.errors import InputError
+
+from .conftest import CUBIC, ONE_LINK, Describe
+
+PROGRAM = """
+[[flow]]
+name = "p"
+kind = "program"
+server = "python3 -m http.server 80"
+client = "sh -c 'curl -o {out}/{number} http://{server}/a%20b'"
+sender = "server"
+rtt = "20ms"
+"""
+NS = 1_000_000
+
+
+def plan(run: dict[str, Any]) -> list[str]:
+    return lab.build(run).plan
+
+
+def test_the_server_is_where_the_sender_is_asked_to_be(describe: Describe) -> None:
+    run = describe(ONE_LINK + PROGRAM + "count = 2\n")
+    server, *clients = [line.split() for line in plan(run) if line.startswith("program ")]
+    assert [words[3:7] for words in (server, *clients)] == [
+        ["server", "1", "1", "c1"],
+        ["client", "1", "0", "s1"],
+        ["client", "2", "0", "s1"],
+    ]
+    assert Path(server[9]).name == "python3"
+    assert clients[1][-1] == "curl%20-o%20/dev/out/2%20http://10.208.0.1/a%2520b"
+    assert "host s1" in plan(run), "the client's host tells how long the handshake took"
+    turned = describe(ONE_LINK + PROGRAM.replace('sender = "server"\n', ""))
+    assert [line.split()[5:7] for line in plan(turned) if " server 1 " in line] == [["0", "s1"]]
+
+
+def test_its_hosts_have_the_settings_of_the_file(describe: Describe) -> None:
+    def settings(more: str) -> str:
+        return lab.script(lab.build(describe(ONE_LINK + PROGRAM + more)))
+
+    assert "tcp_ecn" not in settings("")
+    assert "tcp_congestion_control" not in settings("")
+    assert settings('cc = "prague"').count("echo prague >/proc/sys/net/ipv4/tcp_congestion_control") == 2
+    assert settings('cc = "prague"').count("echo 3 >/proc/sys/net/ipv4/tcp_ecn") == 2
+    assert settings('cc = "cubic"\necn = "off"').count("echo 0 >/proc/sys/net/ipv4/tcp_ecn") == 2
+
+
+def test_it_ends_at_the_latest_with_the_run(describe: Describe) -> None:
+    stop = describe(ONE_LINK + PROGRAM + 'stop = "1h"')["flows"][0]["stop_ns"]
+    assert stop == 4000 * NS, "a client that has a stop need not end by itself"
+
+
+def test_the_contents_of_what_the_commands_name_are_part_of_the_run(describe: Describe, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    text = ONE_LINK + PROGRAM.replace("python3 -m http.server 80", f"{sys.executable} {script}")
+    script.write_text("1")
+    before = describe(text)
+    assert set(before["flows"][0]["files"]) == {sys.executable, str(script), "sh"}
+    script.write_text("2")
+    assert describe(text) != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("python3 -m", "pyton9 -m", 'server = "pyton9 -m http.server 80": no program of this name is in PATH'),
+        ("python3 -m", "/no/python -m", "there is no such file; install /no/python, or give its path"),
+        ("{server}", "10.0.0.1", "does not say where its server is; write {server}"),
+        ("a%20b'", "a%20b", "cannot be split into words"),
+        ('"python3 -m http.server 80"', '" "', "names no program"),
+        ("{number}", "{numer}", "has {numer}, which is neither a factor nor in [let]"),
+        ('sender = "server"', 'cc = "nothing"', 'this kernel has no congestion control "nothing"'),
+        ('sender = "server"', 'dscp = "ef"', 'dscp = "ef" is the program\'s affair'),
+        ('sender = "server"', 'sender = "me"', 'sender = "me" is none of "client", "server"'),
+    ],
+)
+def test_what_cannot_be_run_is_refused(describe: Describe, old: str, new: str, sentence: str) -> None:
+    with pytest.raises((InputError, ValueError)) as refused:
+        engine.refuse(describe(ONE_LINK + PROGRAM.replace(old, new)), ("reno", "cubic"))
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_who_has_no_programs_says_so(tmp_path: Path, describe: Describe, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('duration = "1s"\n' + ONE_LINK + PROGRAM)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert 'flow "p": the sim engine has no kind = "program", which needs a kernel; give --engine linux' in said
+    with pytest.raises(ValueError, match='flow "p": programs cannot be watched live'):
+        described(describe(ONE_LINK + PROGRAM))
+
+
+@pytest.mark.parametrize("key", ["count", "rate"])
+def test_what_a_program_is_stays_while_it_runs(describe: Describe, key: str) -> None:
+    with pytest.raises(InputError, match="cannot change while it runs"):
+        describe(f'{ONE_LINK}{PROGRAM}[[at]]\ntime = "1s"\n"flow.p.{key}" = 1\n')
+
+
+def test_its_columns_are_there_where_a_program_is(describe: Describe) -> None:
+    columns = get_engine("linux").columns(describe(ONE_LINK + PROGRAM))["flows"]
+    assert {"handshake_ms_p50", "ect1_packets", "connections"} <= set(columns)
+    assert "handshake_ms_p50" not in get_engine("linux").columns(describe(ONE_LINK + CUBIC))["flows"]
+
+
+# -- what is read ------------------------------------------------------------------------------------------------------
+
+
+def observed(run: dict[str, Any], packets: list[tuple[Any, ...]], events: list[str]) -> Observed:
+    """`packets`: (in ms, out ms or 0, connection, sequence number, payload bytes, ECN)."""
+    array = np.zeros(len(packets), PACKET)
+    for row, (came, left, conn, number, size, ecn) in zip(array, packets, strict=True):
+        row["in_ns"], row["out_ns"], row["conn"], row["number"] = came * NS, left * NS, conn, number
+        row["flow"], row["kind"], row["headers"], row["len"] = 1, size > 0, 66, 66 + size
+        row["ecn_in"] = row["ecn_out"] = ecn
+    made = lab.build(run)
+    link = Link("one", array, [], run["links"][0], [], run["duration_ns"])
+    return Observed(made, [link], np.empty(0, recording.SAMPLE), [], [event.split() for event in events])
+
+
+CONNECTIONS = ["0 connection 1 0 tcp 80 5000 20000000 0", "5000000 connection 1 1 udp 80 5000 0 0"]
+EVENTS = [
+    "1000000 program 1 1 client start",
+    "2001000000 program 1 1 client exit 0",
+    "2500000000 program 1 1 server stopped 15",
+]
+
+
+def test_payload_that_had_come_before_is_no_goodput(describe: Describe) -> None:
+    wrap = 2**32
+    packets = [
+        (1100, 1101, 0, wrap - 1000, 1000, 2),
+        (1200, 1201, 0, 0, 1000, 2),
+        (1300, 0, 0, 1000, 1000, 2),  # dropped
+        (1400, 1401, 0, 2000, 1000, 2),
+        (1500, 1501, 0, 1000, 1000, 2),  # sent again, and comes for the first time
+        (1600, 1601, 0, 500, 1000, 2),  # in vain
+        (1700, 1701, 0, 2500, 1000, 3),  # half of it has come
+        (1800, 1801, 1, 7, 1000, 1),  # of UDP, all
+        (1900, 1901, 1, 7, 1000, 0),
+        (1950, 1951, 0, 3500, 0, 0),
+    ]
+    seen = observed(describe(ONE_LINK + PROGRAM), packets, CONNECTIONS + EVENTS)
+    recording.checks.programs.check(seen)
+    (row,) = recording.rows(seen)[0]
+    assert row["goodput_mbps"] == pytest.approx((4500 + 2000) * 8e-6 / 3)
+    assert row["retransmits"] == 3, "the segment that was dropped, the one in vain, and the one that is half new"
+    assert (row["not_ect_packets"], row["ect0_packets"], row["ect1_packets"]) == (1, 6, 1)
+    assert (row["connections"], row["handshake_ms_p50"]) == (2, 20)
+    assert (row["transfers"], row["completion_ms_p50"]) == (1, 2000)
+    assert row["cc"] == "program"
+    found = recording.tables(seen)
+    assert found.transfers.select("flow", "kind", "start_s", "size_bytes", "completion_ms").row(0) == (
+        *("p", "program"),
+        *(pytest.approx(0.001), 6500, pytest.approx(2000)),
+    )
+    assert found.series.filter(flow="p")["goodput_mbps"].sum() == pytest.approx(6500 * 8e-6 / 0.1)
+
+
+@pytest.mark.parametrize(
+    ("events", "sentence"),
+    [
+        (["1000000 program 1 1 client start"], "has not ended when the run does, after 4 s; make the run longer"),
+        ([EVENTS[0], "2000000000 program 1 1 client exit 3"], 'ended with status 3 at 2.000 s: "I give up"'),
+        ([*EVENTS[:2], "2000000000 program 1 1 server signal 11"], 'the server of flow "p" ended with SIGSEGV'),
+    ],
+)
+def test_a_program_that_dies_or_never_ends_fails(describe: Describe, events: list[str], sentence: str) -> None:
+    seen = observed(describe(ONE_LINK + PROGRAM), [], events)
+    seen.said["p.client.1.err"] = "I give up"
+    with pytest.raises(CheckError) as failed:
+        recording.check(seen)
+    assert sentence in str(failed.value)
+
+
+def test_a_program_that_is_ended_need_not_end(describe: Describe) -> None:
+    seen = observed(describe(ONE_LINK + PROGRAM + 'stop = "4s"'), [], EVENTS[:1])
+    recording.checks.programs.check(seen)
+
+
+def test_a_description_of_a_program_is_json(describe: Describe) -> None:
+    json.dumps(describe(ONE_LINK + PROGRAM))

@@ -1,0 +1,116 @@
+"""Programs on the kernel itself, where one has been built (`l4slab linux build`)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from l4slab.engines import EngineError, Recording
+from l4slab.engines.linux import LinuxEngine, build
+
+from .conftest import CUBIC, Describe
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(build.installed() is None, reason="no kernel: l4slab linux build"),
+]
+
+LINK = """
+[link.one]
+rate = "20Mbit"
+qdisc = "pfifo limit 100"
+"""
+SERVE = "import socket; s = socket.create_server(('', 80)); c, _ = s.accept(); c.sendall(bytes({size})); c.close()"
+FETCH = """
+import socket, sys
+c, n = socket.create_connection((sys.argv[1], 80)), 0
+while d := c.recv(65536):
+    n += len(d)
+print(n)
+"""
+
+
+def program(tmp_path: Path, server: str, client: str, more: str = "") -> str:
+    for role, text in (("server", server), ("client", client)):
+        (tmp_path / f"{role}.py").write_text(text)
+    return f"""
+[[flow]]
+name = "p"
+kind = "program"
+server = "{sys.executable} {tmp_path}/server.py"
+client = "{sys.executable} {tmp_path}/client.py {{server}}"
+rtt = "20ms"
+{more}
+"""
+
+
+def execute(run: dict[str, Any], keep: Path | None = None) -> Recording:
+    return LinuxEngine().execute(json.dumps(run), keep)
+
+
+def test_a_download_takes_as_long_as_its_bytes_on_the_link(describe: Describe, tmp_path: Path) -> None:
+    text = program(tmp_path, SERVE.format(size=5_000_000), FETCH, 'sender = "server"')
+    recording = execute(describe(LINK + text, warmup='"0s"', start_jitter='"0s"'), tmp_path / "kept")
+    flow = recording.flows.row(0, named=True)
+    transfer = recording.transfers.row(0, named=True)
+    assert transfer["size_bytes"] == 5_000_000
+    # 3453 frames of 1514 B, and some round trips until the link is busy.
+    assert transfer["completion_ms"] == pytest.approx(5_000_000 / 1448 * 1514 * 8 / 20e6 * 1e3, rel=0.06)
+    assert flow["handshake_ms_p50"] == pytest.approx(20, rel=0.001)
+    assert flow["goodput_mbps"] == pytest.approx(5_000_000 * 8e-6 / 4, rel=1e-6)
+    assert flow["connections"] == 1
+    assert (tmp_path / "kept" / "programs" / "p.client.1.out").read_text() == "5000000\n"
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "sentence"),
+    [
+        (
+            SERVE.format(size=1),
+            "import sys; sys.exit('I give up')",
+            'client of flow "p" ended with status 1 at 0.000 s: "I give up"',
+        ),
+        ("raise OSError('no')", FETCH, "listens on no port when its client starts"),
+        (f"import time; time.sleep(3); {SERVE.format(size=1)}", FETCH, "listens on no port when its client starts"),
+        (SERVE.format(size=1), "import time; time.sleep(60)", "has not ended when the run does"),
+        (
+            SERVE.format(size=1),
+            "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass",
+            'the client of flow "p" waits by reading the clock in a loop',
+        ),
+    ],
+    ids=["dies", "has died", "late", "never", "spins"],
+)
+def test_what_a_program_does_wrong_is_a_sentence(
+    describe: Describe, tmp_path: Path, server: str, client: str, sentence: str
+) -> None:
+    with pytest.raises(EngineError) as failed:
+        execute(describe(LINK + program(tmp_path, server, client), start_jitter='"0s"'))
+    assert sentence in str(failed.value)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_program_that_computes_for_ever_is_stopped(
+    describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("l4slab.engines.linux.programs._STANDS_S", 5.0)
+    with pytest.raises(EngineError, match='a program of flow "p" computes or reads the clock without end'):
+        execute(describe(LINK + program(tmp_path, SERVE.format(size=1), "while True: pass")))
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="no iperf3")
+@pytest.mark.parametrize("qdisc", ["pfifo limit 100", "fq_codel", "dualpi2"])
+def test_iperf3_is_as_the_engines_own_flow(describe: Describe, qdisc: str) -> None:
+    link = LINK.replace("pfifo limit 100", qdisc)
+    iperf = '[[flow]]\nname = "a"\nkind = "program"\nserver = "iperf3 -s"\nclient = "iperf3 -c {server} -t 60 -J"\n'
+    iperf += 'rtt = "20ms"\ncc = "cubic"\necn = "classic"\nstop = "1h"\n'
+    found = [
+        execute(describe(link + flow, duration='"20s"', warmup='"5s"')).flows.row(0, named=True)
+        for flow in (iperf, CUBIC)
+    ]
+    for column, tolerance in (("goodput_mbps", 0.02), ("sojourn_ms_mean", 0.06)):
+        assert found[0][column] == pytest.approx(found[1][column], rel=tolerance), column
