@@ -60,3 +60,84 @@ fn another_rate_of_a_source_is_exact() {
     let expected = 1e6 * 2.0003 + 25e6 * (7.0 - 2.0003) + 1e3 * 3.0;
     assert!((bits - expected).abs() <= 1514.0 * 8.0, "{bits} of {expected} bits");
 }
+
+/// The delay of a path follows its trace, round after round; what `[[at]]` says of the rest is added.
+#[test]
+fn a_path_follows_its_delay_trace() {
+    let ms = 1_000_000_u64;
+    let steps = json!([[0, 20 * ms], [1000 * ms, 60 * ms], [1500 * ms, 5 * ms], [2000 * ms, 0]]);
+    let trace = json!({"steps": steps, "repeat_ns": 2000 * ms});
+    let l = lab(8.0, 0.0).with("sample_ns", 10_000_000).link("l", 100.0, "pfifo");
+    let l = l.tcp("f", "cubic", 10.0, json!({"pace_bps": bps(20.0), "delay_trace": trace}));
+    let r = change(l, 4.0, "f", json!({"rtt_ns": 30 * ms})).run();
+    assert_eq!((r.flow("f").retransmits, r.flow("f").dropped_packets), (0, 0));
+    let srtt = r.flow_series("f", "srtt_ms");
+    let at = |seconds: f64| srtt.iter().rfind(|(t, _)| *t <= seconds + 1e-9).expect("a sample").1;
+    for round in 0..4 {
+        let base = if round < 2 { 10.0 } else { 30.0 };
+        for (seconds, added) in [(0.99, 20.0), (1.49, 60.0), (1.99, 5.0)] {
+            let (measured, expected) = (at(2.0 * f64::from(round) + seconds), base + added);
+            assert!(
+                (measured - expected).abs() < 1.0,
+                "{measured} ms, not {expected}, at {seconds} s of {round}"
+            );
+        }
+    }
+}
+
+/// The least wait of a retransmission is what the host says, in ticks of 4 ms.
+#[test]
+fn the_least_timeout_is_the_hosts() {
+    // Everything is lost from 1 s to 1.3 s; the next timeout finds the path again.
+    let silence = |rto_min: Option<u64>| {
+        let rto_min = rto_min.map(|ms| ms * 1_000_000);
+        let extra = json!({"rto_min_ns": rto_min, "pace_bps": bps(20.0)});
+        let l = lab(2.0, 0.0).with("sample_ns", 1_000_000).link("l", 100.0, "pfifo");
+        let mut l = l.tcp("f", "reno", 10.0, extra).impair("l", "forward", "limit 1000");
+        for (at, netem) in [(1.0, "loss 100% limit 1000"), (1.3, "limit 1000")] {
+            let change = json!({"time_ns": ns(at), "impair": "i", "netem": netem});
+            l.0["at"].as_array_mut().expect("a list").push(change);
+        }
+        let r = l.run();
+        let goodput = r.flow_series("f", "goodput_mbps");
+        goodput.iter().find(|(t, mbps)| *t > 1.3 && *mbps > 0.0).expect("it goes on").0 - 1.0
+    };
+    // Of 200 ms the second one, after 3 times 210 ms; of 20 ms the fourth, after 15 times 30 ms. Before them there
+    // is a probe, and the kernel's timers are late.
+    let (usual, quick) = (silence(None), silence(Some(20_u64)));
+    assert!((0.63..0.75).contains(&usual), "{usual} s");
+    assert!((0.45..0.56).contains(&quick), "{quick} s");
+}
+
+/// netem changes while it runs: what it holds stays.
+#[test]
+fn an_impairment_changes() {
+    let l = lab(4.0, 0.0).with("sample_ns", 1_000_000_000).link("l", 100.0, "pfifo");
+    let mut l = l.cbr("u", 12.112, "not-ect", json!({})).impair("l", "forward", "delay 100ms");
+    for (at, netem) in [(1.0, "delay 10ms loss 50%"), (2.0, "delay 10ms"), (3.0, "loss 100%")] {
+        let change = json!({"time_ns": ns(at), "impair": "i", "netem": netem});
+        l.0["at"].as_array_mut().expect("a list").push(change);
+    }
+    let r = l.run();
+    let rates = r.flow_series("u", "rate_mbps");
+    let packets: Vec<f64> = rates.iter().map(|(_, mbps)| mbps * 1000.0 / 12.112).collect();
+    // 100 ms are under way at first; then those 100 come besides.
+    assert!((packets[0] - 900.0).abs() <= 1.0, "{packets:?}");
+    assert!((packets[1] - 100.0 - 495.0).abs() < 60.0, "{packets:?}");
+    assert!((packets[2] - 995.0).abs() < 10.0, "{packets:?}");
+    assert!((packets[3] - 10.0).abs() <= 1.0, "{packets:?}");
+}
+
+/// Packets are as large as the MTU, and an AQM's packets as well.
+#[test]
+fn segments_are_as_large_as_the_mtu() {
+    for mtu in [576, 1500, 9000] {
+        let l = lab(2.0, 1.0).link("l", 100.0, "pfifo limit 100");
+        let r = l.tcp("f", "cubic", 10.0, json!({"mtu_bytes": mtu})).run();
+        let f = r.flow("f");
+        let ratio = f.goodput_mbps / f.rate_mbps;
+        let expected = f64::from(mtu - 52) / f64::from(mtu + 14);
+        assert!((ratio - expected).abs() < 2e-3, "{mtu}: {ratio}, not {expected}");
+        assert!(f.rate_mbps > 98.0, "{mtu}: {} Mb/s", f.rate_mbps);
+    }
+}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from l4slab import _core, spec, sweep
 from l4slab.spec import keys_of
-from l4slab.spec.tables import AT_FLOW_KEYS, AT_KEYS, TOP_FACTORS, Impair, Link, Quantity, Rewrite, Top
+from l4slab.spec.tables import AT_FLOW_KEYS, AT_IMPAIR_KEYS, AT_KEYS, TOP_FACTORS, Impair, Link, Quantity, Rewrite, Top
 from l4slab.spec.traffic import KINDS
 from l4slab.units import FREQUENCY, RATE, SIZE, TIME
 
@@ -165,6 +165,7 @@ def test_what_changes_while_it_runs_is_what_a_file_may_change() -> None:
     told = read_lines("keys.jsonl")
     assert sorted(key for name, key in told if name == "at_link") == sorted(AT_KEYS)
     assert sorted(key for name, key in told if name == "at_flow") == sorted(AT_FLOW_KEYS)
+    assert sorted(key for name, key in told if name == "not held: at_impair") == sorted(AT_IMPAIR_KEYS)
 
 
 @pytest.mark.parametrize(("dimension", "text", "result"), read_lines("units.jsonl"))

@@ -30,4 +30,7 @@ pub trait Node: Send {
     fn as_impair(&self) -> Option<&Impair> {
         None
     }
+    fn as_impair_mut(&mut self) -> Option<&mut Impair> {
+        None
+    }
 }

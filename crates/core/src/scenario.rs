@@ -123,6 +123,46 @@ impl RateTrace {
     }
 }
 
+/// What a path adds to the round trip: `steps` of (time, nanoseconds).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DelayTrace {
+    /// Where it was written.
+    pub file: String,
+    pub steps: Vec<(u64, u64)>,
+    /// When it begins again; without, the last one holds.
+    pub repeat_ns: Option<u64>,
+}
+
+impl DelayTrace {
+    /// When the step with this number begins and what it adds, over all rounds.
+    pub fn step(&self, number: usize) -> Option<(Time, Span)> {
+        let Some(period) = self.repeat_ns else {
+            return self.steps.get(number).map(|&(at, rtt)| (Time(at), Span(rtt)));
+        };
+        let steps = self.steps.partition_point(|(at, _)| *at < period);
+        let (round, step) = (number / steps, number % steps);
+        let (at, rtt) = self.steps[step];
+        Some((Time((round as u64).checked_mul(period)?.checked_add(at)?), Span(rtt)))
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if self.steps.first().is_none_or(|(at, _)| *at != 0) {
+            return Err("must begin at 0");
+        }
+        if self.steps.windows(2).any(|two| two[0].0 >= two[1].0) {
+            return Err("must ascend in time");
+        }
+        if self
+            .repeat_ns
+            .is_some_and(|end| Some(end) < self.steps.last().map(|(at, _)| (*at).max(1)))
+        {
+            return Err("must not begin again before its end");
+        }
+        Ok(())
+    }
+}
+
 /// Opportunities at one time.
 const MOST_AT_ONCE: u64 = 1_000_000;
 
@@ -138,6 +178,7 @@ pub struct FlowSpec {
     pub stop_ns: Option<u64>,
     pub path: Vec<String>,
     pub reverse_path: Vec<String>,
+    pub delay_trace: Option<DelayTrace>,
     /// What its flows are made by.
     pub traffic: Arc<dyn Traffic>,
 }
@@ -160,6 +201,8 @@ struct Keys {
     path: Vec<String>,
     #[serde(default)]
     reverse_path: Vec<String>,
+    #[serde(default)]
+    delay_trace: Option<DelayTrace>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -185,24 +228,29 @@ impl TryFrom<Keys> for FlowSpec {
             stop_ns: keys.stop_ns,
             path: keys.path,
             reverse_path: keys.reverse_path,
+            delay_trace: keys.delay_trace,
             traffic: traffic.into(),
         })
     }
 }
 
-/// A change while it runs: of a link (`rate_bps`, `qdisc`), or of a flow group (`rtt_ns`, `count`, and of a
-/// source with a rate `rate_bps`).
+/// A change while it runs: of a link (`rate_bps`, `qdisc`), of a flow group (`rtt_ns`, `count`, and of a source
+/// with a rate `rate_bps`), or of an impairment (`netem`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
     pub time_ns: u64,
     pub link: Option<String>,
     pub flow: Option<String>,
+    pub impair: Option<String>,
     pub rate_bps: Option<u64>,
     pub qdisc: Option<QdiscConfig>,
     pub rtt_ns: Option<u64>,
     /// How many of the group's flows send from now on: others begin, or those that began last stop.
     pub count: Option<u32>,
+    /// In `tc`'s words, without "netem" itself.
+    #[serde(deserialize_with = "some_netem")]
+    pub netem: Option<NetemConfig>,
 }
 
 /// Which side of a link.
@@ -237,6 +285,12 @@ pub struct ImpairSpec {
     pub before: String,
     #[serde(default)]
     pub direction: Direction,
+}
+
+fn some_netem<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NetemConfig>, D::Error> {
+    let words = Option::<String>::deserialize(from)?;
+    let read = |words: &String| params::read_words(words.split_whitespace());
+    words.as_ref().map(read).transpose().map_err(D::Error::custom)
 }
 
 fn netem<'de, D: Deserializer<'de>>(from: D) -> Result<NetemConfig, D::Error> {
@@ -287,6 +341,14 @@ impl Run {
         match self.links.iter().position(|l| l.name == name) {
             Some(i) => Ok(i),
             None => wrong(format!("there is no link \"{name}\"")),
+        }
+    }
+
+    /// Finds an impairment by name.
+    pub fn impair(&self, name: &str) -> Result<usize, ScenarioError> {
+        match self.impairs.iter().position(|i| i.name == name) {
+            Some(i) => Ok(i),
+            None => wrong(format!("there is no impair \"{name}\"")),
         }
     }
 
@@ -358,8 +420,16 @@ impl Run {
     /// # Errors
     /// One sentence that names the part and the fix.
     pub fn check_change(&self, c: &Change) -> Result<(), ScenarioError> {
-        match (&c.link, &c.flow) {
-            (Some(link), None) => {
+        if c.netem.is_some() != c.impair.is_some() {
+            return wrong(
+                "a netem that changes is that of an impair, and an impair has nothing else",
+            );
+        }
+        match (&c.link, &c.flow, &c.impair) {
+            (None, None, Some(name)) => {
+                self.impair(name)?;
+            }
+            (Some(link), None, None) => {
                 let spec = &self.links[self.link(link)?];
                 if c.rate_bps.is_some() && spec.rate_trace.is_some() {
                     return wrong(format!("link \"{link}\" has the rates of its trace"));
@@ -371,7 +441,7 @@ impl Run {
                     return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
                 }
             }
-            (None, Some(name)) => {
+            (None, Some(name), None) => {
                 let flow = &self.flows[self.group(name)?];
                 if c.qdisc.is_some() {
                     return wrong(format!("flow \"{name}\" has no qdisc; a link has one"));
@@ -383,12 +453,15 @@ impl Run {
                     return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));
                 }
             }
-            _ => return wrong("a change is of a link or of a flow, and names it"),
+            _ => return wrong("a change is of a link, of a flow or of an impair, and names it"),
         }
         Ok(())
     }
 
     fn check_flow(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
+        if let Some(Err(text)) = f.delay_trace.as_ref().map(DelayTrace::check) {
+            return wrong(format!("the delay trace {text}"));
+        }
         if f.dscp > 63 {
             return wrong("dscp has six bits: 0 to 63");
         }

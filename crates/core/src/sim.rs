@@ -97,6 +97,8 @@ pub struct Simulation<T = NoTap> {
     back: Deadlines,
     far: Deadlines,
     network: Network,
+    /// Of each impairment the places of its elements.
+    impairs: Vec<Vec<usize>>,
     out: Outbox,
     series: Series,
     /// What was transferred so far, and by which seat.

@@ -129,10 +129,19 @@ fn histograms<'py>(
 /// How long a TCP transfer of so many bytes takes on an idle path whose slowest link has this rate and
 /// burst, in ms: the handshake, slow start, and the rate.
 #[pyfunction]
-fn idle_completion_ms(size_bytes: u64, rtt_ns: u64, rate_bps: u64, burst_bytes: u64) -> f64 {
+#[pyo3(signature = (size_bytes, rtt_ns, rate_bps, burst_bytes, mtu_bytes=1500))]
+fn idle_completion_ms(
+    size_bytes: u64,
+    rtt_ns: u64,
+    rate_bps: u64,
+    burst_bytes: u64,
+    mtu_bytes: u32,
+) -> f64 {
     let forward = Span(rtt_ns / 2);
     let path = PathState { forward, back: Span(rtt_ns) - forward };
-    idle(size_bytes, &path, false).time(Rate::from_bps(rate_bps), burst_bytes).as_millis_f64()
+    idle(size_bytes, &path, mtu_bytes, false)
+        .time(Rate::from_bps(rate_bps), burst_bytes)
+        .as_millis_f64()
 }
 
 /// Names of the columns of the time series that the queues and controllers of a run, given as JSON, add.

@@ -22,7 +22,9 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         changed += [change["qdisc"]] if change.get("qdisc") else []
         changed += [f"RTT {_time(change['rtt_ns'])}"] if "rtt_ns" in change else []
         changed += [f"{change['count']} flows"] if "count" in change else []
-        rows.append((f"at {_time(change['time_ns'])}", f"{change.get('link') or change['flow']}: {', '.join(changed)}"))
+        changed += [change["netem"]] if change.get("netem") else []
+        what = change.get("link") or change.get("flow") or change["impair"]
+        rows.append((f"at {_time(change['time_ns'])}", f"{what}: {', '.join(changed)}"))
     for impair in told.get("impairs", []):
         where = f"before {impair['before']}, {impair['direction']}"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
@@ -32,9 +34,11 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _rate_of(link: Mapping[str, Any]) -> list[str]:
     if "rate_trace" not in link:
         return [_rate(link["rate_bps"])]
-    trace = link["rate_trace"]
-    again = f"again every {_time(trace['repeat_ns'])}" if trace["repeat_ns"] else "once"
-    return [f"{trace['file']} ({again}), {_rate(link['rate_bps'])} on average"]
+    return [f"{_trace(link['rate_trace'])}, {_rate(link['rate_bps'])} on average"]
+
+
+def _trace(trace: Mapping[str, Any]) -> str:
+    return f"{trace['file']} ({'again every ' + _time(trace['repeat_ns']) if trace['repeat_ns'] else 'once'})"
 
 
 def _flow(flow: dict[str, Any]) -> str:
@@ -45,6 +49,12 @@ def _flow(flow: dict[str, Any]) -> str:
     if "packet_bytes" in flow:
         parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]
+    if "delay_trace" in flow:
+        parts += [f"and what {_trace(flow['delay_trace'])} adds"]
+    if "rto_min_ns" in flow:
+        parts += [f"RTO at least {_time(flow['rto_min_ns'])}"]
+    if "mtu_bytes" in flow:
+        parts += [f"MTU {flow['mtu_bytes']} B"]
     if "ecn" in flow:
         parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
     if flow.get("peer_ecn"):

@@ -12,11 +12,25 @@ from typing import Any
 from l4slab import _core
 from l4slab.errors import suggest
 from l4slab.spec import traces
-from l4slab.spec.tables import AT_FLOW_KEYS, AT_KEYS, TOP_FACTORS, At, FlowChange, Impair, Link, Rewrite, Top
+from l4slab.spec.tables import (
+    AT_FLOW_KEYS,
+    AT_IMPAIR_KEYS,
+    AT_KEYS,
+    TOP_FACTORS,
+    At,
+    FlowChange,
+    Impair,
+    Link,
+    Rewrite,
+    Top,
+)
 from l4slab.spec.tc import remedy, without_units
 from l4slab.spec.traffic import flow_model
 from l4slab.spec.wording import Place, Problem, check, numbered, show, told
 from l4slab.units import RATE, TIME
+
+# In netem: more than any flow, so that nothing waits for the one before it; but with a rate nothing overtakes.
+IN_ORDER = "rate 20tbit"
 
 
 @dataclass
@@ -64,7 +78,7 @@ class Resolver:
         for name, raw in document["link"].items():
             self._remark(f"link.{name}.qdisc", raw["qdisc"])
         flows = {
-            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names))
+            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, folder))
             for name, raw in document["flow"].items()
         }
         end = f"is not before the end of the run, duration = {show(raw_top['duration'])}"
@@ -78,24 +92,25 @@ class Resolver:
             if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
                 # A program is ended then, a flow is as if it went on.
                 flows[name] = flow | {"stop_ns": duration_ns if flow["kind"] == "program" else None}
+        impairs = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
         changes = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
             time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
-            changes += [{"time_ns": time} | change for change in _changes(raw, place, links, flows)]
+            changes += [{"time_ns": time} | change for change in _changes(raw, place, links, flows, document["impair"])]
             for key, value in raw.items():
-                if key.endswith(".qdisc"):
-                    self._remark(f"{place[0]}: {key}", value)
+                if key.endswith((".qdisc", ".netem")):
+                    self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
         description: dict[str, Any] = top | {
             "links": list(links.values()),
             "flows": list(flows.values()),
             "at": sorted(changes, key=lambda change: change["time_ns"]),
             "rewrites": [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)],
         }
-        if document["impair"]:
-            description["impairs"] = [_impair(name, raw, names) for name, raw in document["impair"].items()]
+        if impairs:
+            description["impairs"] = list(impairs.values())
             for name, raw in document["impair"].items():
                 self._remark(f"impair.{name}.netem", raw["netem"], "netem ")
         return description
@@ -134,9 +149,13 @@ def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str
         raise Problem(place, key, f"= {show(name)} {error}") from None
 
 
-def _flow(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
+def _flow(name: str, raw: dict[str, Any], links: list[str], folder: Path) -> dict[str, Any]:
     place = ("flow", name)
-    flow: dict[str, Any] = check(flow_model(raw, name), raw, place).described()
+    checked = check(flow_model(raw, name), raw, place)
+    flow: dict[str, Any] = checked.described()
+    if checked.delay_trace is not None:
+        read = partial(traces.delay_trace, checked.delay_trace, folder, repeat=checked.trace_repeat)
+        flow["delay_trace"] = _trace(read, place, "delay_trace", checked.delay_trace)
     if flow["path"] is None:
         flow["path"] = links
     if not flow["path"]:
@@ -156,8 +175,9 @@ def _changes(
     place: Place,
     links: Mapping[str, Mapping[str, Any]],
     flows: Mapping[str, Mapping[str, Any]],
+    impairs: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The changes of one [[at]], one for each link and each flow."""
+    """The changes of one [[at]], one for each link, flow and impairment."""
     settings: dict[tuple[str, str], dict[str, Any]] = {}
     for key, value in raw.items():
         match key.split("."):
@@ -172,6 +192,13 @@ def _changes(
                     text = f"= {show(value)} cannot change while it runs; {suggest(setting, valid)}"
                     raise Problem(place, key, text)
                 settings.setdefault((kind, name), {})[setting] = value
+            case ["impair", name, setting] if name in impairs:
+                if setting not in AT_IMPAIR_KEYS:
+                    text = f"= {show(value)} cannot change while it runs; {suggest(setting, AT_IMPAIR_KEYS)}"
+                    raise Problem(place, key, text)
+                settings.setdefault(("impair", name), {})[setting] = value
+            case ["impair", name, _]:
+                raise Problem(place, key, f"= {show(value)} names no impair {show(name)}; {suggest(name, impairs)}")
             case ["link", name, _]:
                 raise Problem(place, key, f"= {show(value)} names no link {show(name)}; {suggest(name, links)}")
             case ["flow", name, _]:
@@ -179,13 +206,20 @@ def _changes(
             case _:
                 keys = ["time", *(f"link.{link}.{setting}" for link in links for setting in AT_KEYS)]
                 keys += [f"flow.{name}.{setting}" for name, flow in flows.items() for setting in _changeable(flow)]
+                keys += [f"impair.{name}.{setting}" for name in impairs for setting in AT_IMPAIR_KEYS]
                 raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
     if not settings:
         raise Problem(place, "", f'changes nothing; add a key such as "link.{next(iter(links))}.rate" = "5Mbit"')
-    return [
-        _link_change(name, changed, place) if kind == "link" else _flow_change(name, changed, place)
-        for (kind, name), changed in settings.items()
-    ]
+    found = []
+    for (section, name), changed in settings.items():
+        if section == "impair":
+            netem = _netem(
+                changed["netem"], place, f"impair.{name}.netem", in_order=bool(impairs[name].get("in_order"))
+            )
+            found.append({"impair": name, "netem": netem})
+        else:
+            found.append((_link_change if section == "link" else _flow_change)(name, changed, place))
+    return found
 
 
 def _changeable(flow: Mapping[str, Any]) -> list[str]:
@@ -232,14 +266,25 @@ def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[s
 
 def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
     impair: Impair = check(Impair, raw, ("impair", name))
-    if impair.netem.split()[:1] == ["netem"]:
-        text = f'= {show(impair.netem)} needs no word netem; write "{impair.netem.split(maxsplit=1)[-1]}"'
-        raise Problem(("impair", name), "netem", text)
     if impair.before not in links:
         text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
         raise Problem(("impair", name), "before", text)
+    netem = _netem(impair.netem, ("impair", name), "netem", in_order=impair.in_order)
+    return impair.model_dump(exclude={"in_order"}) | {"name": name, "netem": netem}
+
+
+def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:
+    if not isinstance(text, str):
+        raise Problem(place, key, f'= {show(text)} is not text; write it such as "delay 2ms"')
+    if text.split()[:1] == ["netem"]:
+        problem = f'= {show(text)} needs no word netem; write "{text.split(maxsplit=1)[-1]}"'
+        raise Problem(place, key, problem)
     try:
-        netem = _core.canonical_qdisc(f"netem {impair.netem}").removeprefix("netem ")
+        words = _core.canonical_qdisc(f"netem {text}").split()[1:]
+        if in_order and "reorder" in words:
+            raise Problem(place, key, f"= {show(text)} reorders, and in_order = true; remove one of them")
+        if in_order and "rate" not in words:
+            words = _core.canonical_qdisc(f"netem {text} {IN_ORDER}").split()[1:]
     except ValueError as error:
-        raise Problem(("impair", name), "netem", f"= {show(impair.netem)}: {error}") from None
-    return impair.model_dump() | {"name": name, "netem": netem}
+        raise Problem(place, key, f"= {show(text)}: {error}") from None
+    return " ".join(words)

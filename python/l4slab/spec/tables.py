@@ -68,6 +68,7 @@ Captured = Literal["none", "first trial", "all trials"]
 # describes the experiment, not a run.
 AT_KEYS = ("rate", "qdisc")  # of a link
 AT_FLOW_KEYS = ("rtt", "count", "rate")
+AT_IMPAIR_KEYS = ("netem",)
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
 
 
@@ -131,11 +132,12 @@ class FlowChange(Table):
 
 
 class Impair(Table):
-    """netem in front of a link."""
+    """netem in front of a link; `in_order`: whatever the delays, nothing overtakes."""
 
     netem: str = Field(examples=['"delay 2ms"'])
     before: str = Field(examples=['"bottleneck"'])
     direction: Literal["forward", "reverse", "both"] = "forward"
+    in_order: bool = Field(default=False, examples=["true"])
 
 
 class Rewrite(Table):

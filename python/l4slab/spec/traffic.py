@@ -64,6 +64,10 @@ Dscp = Annotated[int | str, BeforeValidator(checked_by(_dscp)), PlainSerializer(
 Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_text)), PlainSerializer(_option_text)]
 
 
+# In a description only where they are set.
+_SELDOM = ("rto_min_ns", "mtu_bytes")
+
+
 class AnyFlow(Table):
     """What every flow has."""
 
@@ -74,15 +78,22 @@ class AnyFlow(Table):
     stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
     dscp: Dscp = Field(default=0, examples=['"ef"'])
     path: list[str] | None = Field(default=None, examples=['["bottleneck"]'])
+    delay_trace: str | None = Field(default=None, examples=['"leo.csv"'])
+    trace_repeat: bool = Field(default=True, examples=["false"])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if self.delay_trace is None and "trace_repeat" in raw:
+            return "trace_repeat", f"= {show(raw['trace_repeat'])} is of a delay_trace; remove it"
         if self.stop is None or TIME.parse(self.stop) > TIME.parse(self.start):
             return None
         return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
 
     def described(self) -> dict[str, Any]:
-        """The flow as engines take it; without `path`, all links. Raises Problem."""
-        return self.model_dump(by_alias=True)
+        """The flow as engines take it; without `path`, all links, and without what its file adds to the delay. Raises
+        Problem.
+        """
+        found = self.model_dump(by_alias=True, exclude={"delay_trace", "trace_repeat"})
+        return {key: value for key, value in found.items() if value is not None or key not in _SELDOM}
 
     def written(self) -> dict[str, Any]:
         written = super().written()
@@ -99,6 +110,12 @@ class Tcp(AnyFlow):
     reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
     pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
     receive_window: Size | None = Field(default=None, examples=['"3MB"'], serialization_alias="receive_window_bytes")
+    rto_min: Annotated[str, Quantity(TIME, least=1_000_000, most=10**10)] | None = Field(
+        default=None, examples=['"50ms"'], serialization_alias="rto_min_ns"
+    )
+    mtu: Annotated[str, Quantity(SIZE, least=576, most=9000)] | None = Field(
+        default=None, examples=['"1500B"'], serialization_alias="mtu_bytes"
+    )
     options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
 
     def described(self) -> dict[str, Any]:

@@ -60,12 +60,15 @@ export function described(json: string): Resolved | undefined {
     return { name: String(flow.name), ...filled, ...options, path: filled.path ?? names } as unknown as FlowSpec;
   });
   const impairs = isTables(raw.impairs) ? raw.impairs : [];
+  const changes = (isTables(raw.at) ? raw.at : []).filter(({ impair }) => typeof impair !== "string");
+  if (isTables(raw.at) && changes.length < raw.at.length)
+    problems.push("changes of an impair are not held by this page; they are left out");
   const run = {
     ...top,
     seed: typeof raw.seed === "bigint" ? raw.seed : trialSeed(1n),
     links,
     flows,
-    at: (isTables(raw.at) ? raw.at : []).map((change) => {
+    at: changes.map((change) => {
       const fields = ["time_ns", "link", "flow", ...[...AT.link, ...AT.flow].map(({ field }) => field)];
       const set = Object.entries(change).filter(([key, value]) => value !== null && fields.includes(key));
       return Object.fromEntries(set.map(([key, value]) => [key, key === "qdisc" ? shortQdisc(String(value)) : value]));

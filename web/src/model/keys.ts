@@ -154,12 +154,28 @@ export const LINK: readonly Key[] = [
   { key: "burst", field: "burst_bytes", type: size, default: "1600B", example: "1600B" },
 ];
 
+const NOT_HELD_OF_FLOWS = {
+  delay_trace: { field: "delay_trace", instead: "its round trip stays at what it is without" },
+  trace_repeat: { instead: "" },
+};
+const NOT_HELD_OF_TCP = {
+  rto_min: { field: "rto_min_ns", instead: "200ms is used" },
+  mtu: { field: "mtu_bytes", instead: "1500B is used" },
+};
+
 /** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */
 export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?: string; instead: string }>>>> = {
   Link: {
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },
   },
+  Impair: { in_order: { instead: "its netem has a rate" } },
+  at_impair: { netem: { instead: "such changes are left out" } },
+  tcp: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
+  web: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
+  video: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
+  cbr: NOT_HELD_OF_FLOWS,
+  "udp-prague": NOT_HELD_OF_FLOWS,
 };
 
 const RTT: Key = { key: "rtt", field: "rtt_ns", type: duration, example: "10ms" };

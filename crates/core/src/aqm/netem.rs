@@ -114,6 +114,19 @@ impl<P: Pkt> Netem<P> {
         }
     }
 
+    /// `tc qdisc change`: what is held stays as it is, and new numbers are drawn from here on.
+    pub fn change(&mut self, config: NetemConfig, now: Time) {
+        let held = (
+            std::mem::take(&mut self.head),
+            std::mem::take(&mut self.line),
+            std::mem::take(&mut self.overtaking),
+        );
+        let changed = Netem::new(config, now);
+        let Netem { bytes, arrivals, counter, wake, .. } = *self;
+        let (head, line, overtaking) = held;
+        *self = Netem { head, line, overtaking, bytes, arrivals, counter, wake, ..changed };
+    }
+
     fn len(&self) -> usize {
         self.head.len() + self.line.len() + self.overtaking.len()
     }

@@ -35,6 +35,10 @@ impl Impair {
     pub fn totals(&self) -> Totals {
         self.totals
     }
+    /// Other words of netem from now on, for what comes.
+    pub fn change(&mut self, now: Time, netem: NetemConfig) {
+        self.netem.change(netem, now);
+    }
     /// Packets inside.
     pub fn backlog(&self) -> u64 {
         self.netem.backlog().packets
@@ -84,6 +88,9 @@ impl Node for Impair {
         }
     }
     fn as_impair(&self) -> Option<&Impair> {
+        Some(self)
+    }
+    fn as_impair_mut(&mut self) -> Option<&mut Impair> {
         Some(self)
     }
 }

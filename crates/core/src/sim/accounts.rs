@@ -8,7 +8,7 @@ use crate::aqm::service::Passed;
 use crate::distribution::Distribution;
 use crate::net::tap::Tap;
 use crate::probe::Totals;
-use crate::scenario::FlowSpec;
+use crate::scenario::{DelayTrace, FlowSpec};
 use crate::time::{Span, Time};
 use crate::traffic::Traffic;
 use crate::units::Rate;
@@ -29,6 +29,10 @@ pub(super) struct Group {
     pub begun: u64,
     /// The rate of its flows, where that has changed.
     pub rate_bps: Option<u64>,
+    /// The round trip without queues, and what its trace adds.
+    pub rtt: Span,
+    pub added: Span,
+    pub delay_trace: Option<DelayTrace>,
     pub forward: Path,
     pub back: Path,
     /// The first and the last link on the way to the receivers.
@@ -95,19 +99,25 @@ impl Group {
             name: spec.name.clone(),
             cc: spec.traffic.sender_name().to_owned(),
             is_bulk: spec.traffic.is_bulk(),
+            rtt: Span::ZERO,
+            added: Span::ZERO,
+            delay_trace: spec.delay_trace.clone(),
             forward,
             back,
             first_and_last,
             rates: Vec::new(),
             sampled: Counted::default(),
         };
-        group.set_rtt(Span(spec.rtt_ns));
+        let first = spec.delay_trace.as_ref().and_then(|trace| trace.step(0));
+        group.set_rtt(Span(spec.rtt_ns), first.map_or(Span::ZERO, |(_, added)| added));
         group
     }
 
     /// Half of the base RTT lies before the links, half on the way back. No answer comes at the instant of
     /// the question.
-    pub fn set_rtt(&mut self, rtt: Span) {
+    pub fn set_rtt(&mut self, rtt: Span, added: Span) {
+        (self.rtt, self.added) = (rtt, added);
+        let rtt = rtt + added;
         let least = if self.traffic.is_answered() { Span(1) } else { Span::ZERO };
         self.forward.delay = Span(rtt.0 / 2).max(least);
         self.back.delay = (rtt - self.forward.delay).max(least);

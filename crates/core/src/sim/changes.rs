@@ -1,6 +1,7 @@
 //! What changes while it runs: at times that the run's description tells, or when somebody says so.
 
 use super::Simulation;
+use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
 use crate::element::PathState;
 use crate::error::ScenarioError;
@@ -16,6 +17,9 @@ pub(super) enum Deed {
     Rtt(usize, Span),
     Count(usize, u32),
     FlowRate(usize, u64),
+    Netem(usize, NetemConfig),
+    /// The step of a group's delay trace with this number.
+    Delay(usize, usize),
 }
 
 /// What a change consists of, in the order in which it is done.
@@ -33,6 +37,10 @@ fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
         deeds.extend(change.rate_bps.map(|bps| Deed::FlowRate(group, bps)));
         deeds.extend(change.count.map(|count| Deed::Count(group, count)));
     }
+    if let Some(impair) = &change.impair {
+        let impair = run.impair(impair)?;
+        deeds.extend(change.netem.clone().map(|netem| Deed::Netem(impair, netem)));
+    }
     Ok(deeds)
 }
 
@@ -42,6 +50,12 @@ pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
     for change in &run.at {
         let at = Time(change.time_ns);
         agenda.extend(deeds(run, change)?.into_iter().map(|deed| (at, deed)));
+    }
+    let traces =
+        run.flows.iter().enumerate().filter_map(|(i, f)| Some((i, f.delay_trace.as_ref()?)));
+    for (group, trace) in traces {
+        // What it adds at first is there from the beginning.
+        agenda.extend(trace.step(1).map(|(at, _)| (at, Deed::Delay(group, 1))));
     }
     agenda.sort_by_key(|(at, _)| *at);
     Ok(agenda)
@@ -70,7 +84,13 @@ impl<T: Tap> Simulation<T> {
             Deed::Qdisc(link, qdisc) => {
                 self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
             }
-            Deed::Rtt(group, rtt) => self.set_rtt(group, rtt),
+            Deed::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
+            Deed::Delay(group, step) => self.follow_delay(group, step),
+            Deed::Netem(impair, netem) => {
+                for n in self.impairs[impair].clone() {
+                    self.network.impair_mut(n).change(self.now, netem.clone());
+                }
+            }
             Deed::Count(group, count) => self.set_count(group, count as usize),
             Deed::FlowRate(group, bps) => {
                 for i in self.groups[group].active.clone() {
@@ -88,14 +108,27 @@ impl<T: Tap> Simulation<T> {
         self.near.advance(i, self.now + delay);
     }
 
-    fn set_rtt(&mut self, group: usize, rtt: Span) {
+    fn follow_delay(&mut self, group: usize, step: usize) {
+        let g = &self.groups[group];
+        let trace = g.delay_trace.as_ref().expect("it has one");
+        let (added, base) = (trace.step(step).expect("it was planned").1, g.rtt);
+        if let Some((at, _)) = trace.step(step + 1) {
+            let place = self.agenda.partition_point(|(other, _)| *other <= at);
+            self.agenda.insert(place, (at, Deed::Delay(group, step + 1)));
+        }
+        if added != g.added {
+            self.set_rtt(group, base, added);
+        }
+    }
+
+    fn set_rtt(&mut self, group: usize, rtt: Span, added: Span) {
         // What is over is compared with the path that it had.
         self.collect_transfers();
         let g = &mut self.groups[group];
         for path in [&mut g.forward, &mut g.back] {
             path.not_before = path.not_before.max(self.now + path.delay);
         }
-        g.set_rtt(rtt);
+        g.set_rtt(rtt, added);
         let path = PathState { forward: g.forward.delay, back: g.back.delay };
         for i in g.accounts.iter().flat_map(|account| &self.accounts[*account].seats) {
             self.seats[*i].flow.set_path(&path);

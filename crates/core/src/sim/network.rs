@@ -59,6 +59,9 @@ impl Network {
     pub fn link_mut(&mut self, n: usize) -> &mut Link {
         self.stations[n].node.as_link_mut().expect("the number of a link")
     }
+    pub fn impair_mut(&mut self, n: usize) -> &mut Impair {
+        self.stations[n].node.as_impair_mut().expect("the number of an impairment")
+    }
     /// Rate and burst of the slowest link among these elements.
     pub fn slowest(&self, nodes: &[usize]) -> (Rate, u64) {
         let peaks = nodes.iter().filter_map(|n| self.link(*n)).map(Link::peak);

@@ -160,6 +160,11 @@ impl<T: Tap> Simulation<T> {
             back: Deadlines::default(),
             far: Deadlines::default(),
             network,
+            impairs: wiring
+                .impairs
+                .iter()
+                .map(|p| p.forward.iter().chain(&p.back).copied().collect())
+                .collect(),
             out: Outbox::default(),
             series: Series::default(),
             transfers: Vec::new(),

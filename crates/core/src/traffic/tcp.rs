@@ -9,12 +9,14 @@ use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, Chain, End, Flow, Outbox, PathState, Row};
+use crate::error::ScenarioError;
 use crate::packet::{FlowId, TCP_IP_HEADERS};
-use crate::params::{Gauge, Refused};
+use crate::params::Gauge;
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::receiver::{Echo, Receiver};
+use crate::transport::rtt::RTO_MIN;
 use crate::transport::sender::{Sender, SenderConfig};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
@@ -31,7 +33,15 @@ pub struct Hosts {
     pace_bps: Option<u64>,
     /// What the receiver lets be outstanding.
     receive_window_bytes: Option<u64>,
+    /// The largest IP packet of both ends.
+    mtu_bytes: u32,
+    rto_min: Span,
 }
+
+/// Of Ethernet.
+const MTU: u32 = MTU_FRAME - ETHERNET_HEADER;
+/// From the least that every host takes (RFC 791) to jumbo frames.
+const MTU_RANGE: std::ops::RangeInclusive<u32> = 576..=9000;
 
 /// The same as it is written.
 #[derive(Deserialize)]
@@ -43,20 +53,30 @@ struct Keys {
     peer_ecn: Option<EcnSupport>,
     pace_bps: Option<u64>,
     receive_window_bytes: Option<u64>,
+    mtu_bytes: Option<u32>,
+    rto_min_ns: Option<u64>,
 }
 
 impl TryFrom<Keys> for Hosts {
-    type Error = Refused;
-    fn try_from(keys: Keys) -> Result<Hosts, Refused> {
+    type Error = ScenarioError;
+    fn try_from(keys: Keys) -> Result<Hosts, ScenarioError> {
         let cc = keys.cc.unwrap_or_else(|| "cubic".to_owned());
         let given: Vec<_> = keys.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let mtu_bytes = keys.mtu_bytes.unwrap_or(MTU);
+        if !MTU_RANGE.contains(&mtu_bytes) {
+            let (least, most) = (MTU_RANGE.start(), MTU_RANGE.end());
+            return Err(ScenarioError(format!("mtu must be from {least} to {most} bytes")));
+        }
         Ok(Hosts {
-            controller: controllers::parse(&cc, &given)?,
+            controller: controllers::parse(&cc, &given)
+                .map_err(|e| ScenarioError(e.to_string()))?,
             cc,
             ecn: keys.ecn,
             peer_ecn: keys.peer_ecn,
             pace_bps: keys.pace_bps,
             receive_window_bytes: keys.receive_window_bytes,
+            mtu_bytes,
+            rto_min: keys.rto_min_ns.map_or(RTO_MIN, Span),
         })
     }
 }
@@ -102,6 +122,8 @@ impl Hosts {
             receive_window: self.receive_window_bytes,
             stream,
             dscp: place.dscp,
+            mtu: self.mtu_bytes,
+            rto_min: self.rto_min,
             stop: place.stop,
         };
         let receiver = Receiver::new(number, place.group, peer, ack_codepoint, echo);
@@ -209,16 +231,16 @@ pub(super) fn mode(sender: &Sender, receiver: &Receiver) -> &'static str {
 }
 
 /// A transfer over a path that nobody else uses; `asked`: by a client, whose request it answers.
-pub fn idle(bytes: u64, path: &PathState, asked: bool) -> Idle {
+pub fn idle(bytes: u64, path: &PathState, mtu: u32, asked: bool) -> Idle {
     let rtt = path.forward + path.back;
-    let mss = MTU_FRAME - ETHERNET_HEADER - TCP_IP_HEADERS;
+    let mss = mtu - TCP_IP_HEADERS;
     Idle {
         // The handshake, and of a client its request.
         before: if asked { path.back + rtt } else { rtt },
         after: path.forward,
         rtt,
         segments: bytes.div_ceil(u64::from(mss)),
-        frame: u64::from(MTU_FRAME),
+        frame: u64::from(mtu + ETHERNET_HEADER),
         window: u64::from(INITIAL_WINDOW),
     }
 }
@@ -234,7 +256,7 @@ pub(super) fn transfer(sender: &Sender, receiver: &Receiver, path: &PathState) -
         bytes: Some(bytes),
         completion: done.since(sender.started_at),
         response: Some(done.since(asked_at.unwrap_or(sender.established_at))),
-        idle: Some(idle(bytes, path, asked_at.is_some())),
+        idle: Some(idle(bytes, path, sender.mtu(), asked_at.is_some())),
         ideal: None,
         retransmits: Some(sender.retransmitted),
     })

@@ -4,8 +4,11 @@
 use crate::time::{Span, Time};
 use crate::windowed::WindowedMin;
 
-/// Floor of the deviation term, hence of the timeout above srtt (RFC 6298 says 1 s; Linux 200 ms).
+/// Floor of the deviation term, hence of the timeout above srtt (RFC 6298 says 1 s; Linux 200 ms), unless a host
+/// has its own.
 pub const RTO_MIN: Span = Span::from_millis(200);
+/// Linux keeps that of a host in ticks (`tcp_rto_min_us`, HZ=250).
+const TICK_US: u64 = 4_000;
 /// Timeout before the first sample (RFC 6298, 2.1).
 pub const RTO_INITIAL: Span = Span::from_secs(1);
 /// Ceiling of the backed-off timeout (Linux `TCP_RTO_MAX`).
@@ -25,11 +28,19 @@ pub struct RttEstimator {
     /// End of the round trip over which `mdev_max4` is taken.
     round_end: u32,
     min: WindowedMin,
+    /// In microseconds.
+    rto_min: u32,
 }
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        let floor = RTO_MIN.as_micros() as u32;
+        RttEstimator::new(RTO_MIN)
+    }
+}
+
+impl RttEstimator {
+    pub fn new(rto_min: Span) -> RttEstimator {
+        let floor = (rto_min.as_micros().div_ceil(TICK_US) * TICK_US) as u32;
         RttEstimator {
             srtt8: 0,
             mdev4: 0,
@@ -37,15 +48,19 @@ impl Default for RttEstimator {
             rttvar4: floor,
             round_end: 0,
             min: WindowedMin::default(),
+            rto_min: floor,
         }
     }
-}
+    /// By so much the timeout is later than an RTT at least.
+    #[inline]
+    pub fn rto_min(&self) -> Span {
+        Span::from_micros(u64::from(self.rto_min))
+    }
 
-impl RttEstimator {
     /// Takes a sample (µs). A deviation below the estimate is given an eighth of the usual gain,
     /// so that falling RTTs do not widen the timeout.
     pub fn sample(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
-        let floor = RTO_MIN.as_micros() as u32;
+        let floor = self.rto_min;
         let m = rtt_us.max(1);
         if self.srtt8 == 0 {
             self.srtt8 = m << 3;

@@ -7,7 +7,7 @@ mod recovery;
 use self::recovery::{CaState, Recovery};
 use super::ecn::{self, AccEcnSender, EcnMode};
 use super::handshake;
-use super::rtt::{RTO_MAX, RTO_MIN, RttEstimator};
+use super::rtt::{RTO_MAX, RttEstimator};
 use super::scoreboard::Scoreboard;
 use super::stream::{Mark, Stream};
 use super::wheel;
@@ -19,7 +19,7 @@ use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS, TcpBits,
 };
 use crate::time::{Span, Time};
-use crate::units::{ETHERNET_HEADER, MTU_FRAME};
+use crate::units::ETHERNET_HEADER;
 
 /// Segments of a new connection that pacing does not hold back (Linux `tcp_update_skb_after_send`).
 const UNPACED_START: u32 = 10;
@@ -63,6 +63,9 @@ pub struct SenderConfig {
     pub stream: bool,
     /// Of its data.
     pub dscp: u8,
+    /// The largest IP packet.
+    pub mtu: u32,
+    pub rto_min: Span,
     /// The application sends nothing more from here on; what was sent is still repaired.
     pub stop: Time,
 }
@@ -107,9 +110,6 @@ struct Probe {
     /// `u32::MAX`: it is exact.
     least_srtt8: u32,
 }
-
-/// The timeout is later than an RTT by 200 ms at least ([`RTO_MIN`]): half of that.
-const PROBE_LATITUDE: Span = Span::from_millis(100);
 
 /// Congestion window validation (RFC 7661 in Linux's form).
 #[derive(Clone, Debug, Default)]
@@ -238,7 +238,7 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(config: SenderConfig, cc: Cc) -> Sender {
-        let mss = MTU_FRAME - ETHERNET_HEADER - TCP_IP_HEADERS;
+        let mss = config.mtu - TCP_IP_HEADERS;
         let mut board = Scoreboard::default();
         if cc.judges_flights() {
             board.keep_histories();
@@ -250,7 +250,7 @@ impl Sender {
             board,
             win: Window::new(mss, TCP_IP_HEADERS),
             cc,
-            rtt: RttEstimator::default(),
+            rtt: RttEstimator::new(config.rto_min),
             recovery: Recovery::default(),
             bytes_left: config.payload(),
             stream: config.stream.then(Box::default),
@@ -294,6 +294,10 @@ impl Sender {
     /// Size of the transfer; `None`: it has no end.
     pub fn bytes(&self) -> Option<u64> {
         self.config.bytes
+    }
+    /// The largest IP packet.
+    pub fn mtu(&self) -> u32 {
+        self.config.mtu
     }
     pub fn window(&self) -> &Window {
         &self.win
@@ -912,12 +916,18 @@ impl Sender {
     #[inline(always)]
     fn head_is_old(&self, now: Time) -> bool {
         let head = self.board.head_sent_at().unwrap_or(now);
-        head + self.rtt.srtt() + PROBE_LATITUDE < now
+        head + self.rtt.srtt() + self.probe_latitude() < now
+    }
+
+    /// The timeout is later than an RTT by twice this at least.
+    #[inline(always)]
+    fn probe_latitude(&self) -> Span {
+        self.rtt.rto_min() / 2
     }
 
     fn arm_tail_probe(&mut self, now: Time) {
         let srtt = self.rtt.srtt();
-        let (due, early) = (self.probe_due(), now + srtt.min(PROBE_LATITUDE));
+        let (due, early) = (self.probe_due(), now + srtt.min(self.probe_latitude()));
         self.timer = Timer::TailProbe;
         let lax = srtt > Span::ZERO && due > early && !self.head_is_old(now);
         (self.timer_at, self.probe.least_srtt8) =
@@ -937,7 +947,8 @@ impl Sender {
         let Probe { scheduled_at, from_now, .. } = self.probe;
         let srtt = self.rtt.srtt();
         let mut wait = if srtt > Span::ZERO {
-            let slack = if self.board.packets_out() == 1 { RTO_MIN } else { TIMEOUT_MIN };
+            let alone = self.board.packets_out() == 1;
+            let slack = if alone { self.rtt.rto_min() } else { TIMEOUT_MIN };
             srtt * 2 + slack
         } else {
             handshake::TIMEOUT
@@ -1030,6 +1041,7 @@ mod tests {
     use super::*;
     use crate::cc::reno::Reno;
     use crate::packet::Stamp;
+    use crate::transport::rtt::RTO_MIN;
 
     fn ack(seq: u32, ms: u64) -> Packet {
         let mut p = Packet::new(0, GroupId::default(), Flags::ACK, ACK_FRAME, Ecn::NotEct);
@@ -1051,6 +1063,8 @@ mod tests {
             receive_window: None,
             stream: false,
             dscp: 0,
+            mtu: 1500,
+            rto_min: RTO_MIN,
             stop: Time::NEVER,
         };
         let mut s = Sender::new(config, Cc::Reno(Reno::plain()));

@@ -62,7 +62,7 @@ class LinuxEngine:
         run = json.loads(run_json)
         found = kernel()
         refuse(run, found.controls)
-        made = lab.build(run, pcap=captures is not None)
+        made = lab.build(lab.unrolled(run), pcap=captures is not None)
         try:
             with _folder(run) as folder:
                 recorded = _execute(made, found, folder, keep)
@@ -187,9 +187,14 @@ def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
+            if spec.get("mtu_bytes", 0) > lab.MTU_FRAME - 14:
+                raise ValueError(
+                    f'{name}: the linux engine has links of 1500 B; write mtu = "1500B", or use the sim engine'
+                )
     for link in run["links"]:
         if "rate_trace" in link:
             _refuse_trace(link)
+    _refuse_netems(run)
     queues = [(link["name"], link["qdisc"]) for link in run["links"]]
     queues += [(change["link"], change["qdisc"]) for change in run["at"] if change.get("qdisc") is not None]
     for name, qdisc in queues:
@@ -207,6 +212,25 @@ def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
                     "write it as [impair] before the link, or use the sim engine"
                 )
     lab.module_parameters(run)
+
+
+# What netem keeps when it is changed and nothing is said of it (`netem_change`).
+_KEPT_BY_NETEM = ("distribution", "corrupt", "reorder", "rate", "slot", "ecn")
+
+
+def _refuse_netems(run: Mapping[str, Any]) -> None:
+    words = {impair["name"]: impair["netem"].split() for impair in run.get("impairs", ())}
+    for change in run["at"]:
+        if change.get("impair") is None:
+            continue
+        before, now = words[change["impair"]], change["netem"].split()
+        words[change["impair"]] = now
+        for word in _KEPT_BY_NETEM:
+            if word in before and word not in now:
+                raise ValueError(
+                    f'impair "{change["impair"]}": the kernel\'s netem keeps its {word} when it is changed; '
+                    f"say {word} in the later words, too, or use the sim engine"
+                )
 
 
 def _refuse_trace(link: Mapping[str, Any]) -> None:

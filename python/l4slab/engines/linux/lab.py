@@ -10,6 +10,7 @@ because packets that wait in a qdisc of the sending host count for its TCP small
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,6 +21,7 @@ from l4slab import _core
 from l4slab.engines.linux import programs
 from l4slab.engines.linux.rng import Stream
 from l4slab.spec import traces
+from l4slab.spec.resolution import IN_ORDER
 from l4slab.units import TIME
 
 # sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
@@ -27,14 +29,12 @@ TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
 MTU_FRAME = 1514
-MSS = 1448  # of it, with time stamps
+TCP_IP_HEADERS = 52  # with time stamps
 MAX_FLOWS = 4000
 MAX_COUNT = 50_000
 FIRST_PORT = 10_000
 NETEM_LIMIT = 1_000_000
 HANDLE = 2  # of the queue under test; a replacement has the next one
-# More than any flow: nothing waits for the one before it, but nothing overtakes it when the delay becomes shorter.
-IN_ORDER = "rate 20tbit"
 NEVER = 2**64 - 1
 
 _HOST = [
@@ -211,6 +211,43 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False) -> Lab
     return lab
 
 
+def unrolled(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run whose traces are changes by [[at]]."""
+    links, flows, changes = [], [], []
+    for link in run["links"]:
+        if (trace := link.get("rate_trace")) is not None:
+            steps = list(traces.rounds(trace, run["duration_ns"]))
+            link = {key: value for key, value in link.items() if key != "rate_trace"} | {"rate_bps": steps[0][1]}
+            changes += [
+                {"time_ns": at, "link": link["name"], "rate_bps": rate, "qdisc": None} for at, rate in steps[1:]
+            ]
+        links.append(link)
+    changed = list(run["at"])
+    for flow in run["flows"]:
+        if (trace := flow.get("delay_trace")) is not None:
+            mine = [change for change in changed if change.get("flow") == flow["name"] and "rtt_ns" in change]
+            changed = [change for change in changed if change not in mine]
+            others = [{key: value for key, value in change.items() if key != "rtt_ns"} for change in mine]
+            changes += [change for change in others if change.keys() - {"time_ns", "flow"}]
+            steps = list(traces.rounds(trace, run["duration_ns"]))
+            bases = [(0, flow["rtt_ns"]), *((change["time_ns"], change["rtt_ns"]) for change in mine)]
+            times = sorted({at for at, _ in (*steps, *bases)})
+            rtts = [(at, _latest(bases, at) + _latest(steps, at)) for at in times]
+            flow = {key: value for key, value in flow.items() if key != "delay_trace"} | {"rtt_ns": rtts[0][1]}
+            changes += [
+                {"time_ns": at, "flow": flow["name"], "rtt_ns": rtt}
+                for (_, before), (at, rtt) in pairwise(rtts)
+                if rtt != before
+            ]
+        flows.append(flow)
+    at = sorted([*changed, *changes], key=lambda change: change["time_ns"])
+    return {**run, "links": links, "flows": flows, "at": at}
+
+
+def _latest(steps: list[tuple[int, int]], time_ns: int) -> int:
+    return steps[bisect_right(steps, time_ns, key=lambda step: step[0]) - 1][1]
+
+
 def _forward(lab: Lab, flow: Flow) -> list[str]:
     links = [link["name"] for link in lab.run["links"]]
     impairs = list(lab.run.get("impairs", ()))
@@ -262,13 +299,9 @@ def _delays(lab: Lab, flow: Flow, rtt_ns: int) -> Iterable[tuple[str, _Edge, str
 def _shaper(link: Mapping[str, Any]) -> list[str]:
     return [
         "qdisc replace dev out root handle 1: htb default 1",
-        f"class replace dev out parent 1: classid 1:1 {_htb(_first_rate(link), link['burst_bytes'])}",
+        f"class replace dev out parent 1: classid 1:1 {_htb(link['rate_bps'], link['burst_bytes'])}",
         f"qdisc replace dev out parent 1:1 handle {HANDLE}: {link['qdisc']}",
     ]
-
-
-def _first_rate(link: Mapping[str, Any]) -> int:
-    return int(link["rate_trace"]["steps"][0][1]) if "rate_trace" in link else int(link["rate_bps"])
 
 
 def _htb(rate_bps: int, burst_bytes: int) -> str:
@@ -326,14 +359,7 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
         plan += programs.host()
     for flow in lab.flows:
         plan += (programs.plan if flow.is_program else ends)(flow, lives(run, flow.spec))
-    changes = list(run["at"])
-    for link in run["links"]:
-        if "rate_trace" in link:
-            steps = traces.rounds(link["rate_trace"], duration)
-            changes += [
-                {"time_ns": at, "link": link["name"], "rate_bps": rate, "qdisc": None} for at, rate in steps if at > 0
-            ]
-    for change in sorted(changes, key=lambda change: change["time_ns"]):
+    for change in run["at"]:
         plan += orders(lab, change)
     lab.plan = plan
 
@@ -371,7 +397,8 @@ def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterab
             yield f"udp {words} {spec['rate_bps']} {flow.tos} {spec['packet_bytes']} {spec['batch']}"
             continue
         # The kernel paces payload; rates in the file are of frames.
-        pace = (spec["pace_bps"] or 0) * MSS // MTU_FRAME // 8
+        mtu = spec.get("mtu_bytes", MTU_FRAME - 14)
+        pace = (spec["pace_bps"] or 0) * (mtu - TCP_IP_HEADERS) // (mtu + 14) // 8
         size = NEVER if spec["bytes"] is None else spec["bytes"]
         # A receiver without AccECN cannot use a congestion control that insists on it.
         own = flow.peer_ecn == flow.ecn
@@ -389,6 +416,12 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
                 yield f"{when} do {ns} tc qdisc change {command}"
         if rate is not None:
             yield f"{when} rate {flow.number} {rate}"
+        return
+    if change.get("impair") is not None:
+        number = next(n for n, one in enumerate(lab.run["impairs"], 1) if one["name"] == change["impair"])
+        for (here, _), edge in lab.edges.items():
+            if here in (f"i{number}", f"j{number}"):
+                yield f"{when} do {here} tc qdisc change dev {edge.device} root netem {change['netem']}"
         return
     names = [link["name"] for link in lab.run["links"]]
     number = names.index(change["link"])
@@ -488,11 +521,14 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
         ecn = flow.ecn if name == flow.client else flow.peer_ecn
         lines += [*_TCP, f"echo {TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
         lines += programs.settings(flow.spec, TCP_ECN.get(ecn)) if flow.is_program else []
+        if name == flow.client and "rto_min_ns" in flow.spec:
+            lines.append(f"echo {flow.spec['rto_min_ns'] // 1000} >/proc/sys/net/ipv4/tcp_rto_min_us")
     ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
     for edge in out:
         ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")
     for destination, device in lab.routes[name].items():
-        ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink")
+        mtu = f" mtu {flow.spec['mtu_bytes']}" if flow is not None and "mtu_bytes" in flow.spec else ""
+        ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink{mtu}")
     if flow is not None:
         devices = [edge.device for edge in out]
         lines += [f"ethtool -K {device} tso off gso off gro off tx off" for device in devices]

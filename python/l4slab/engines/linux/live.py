@@ -120,6 +120,9 @@ def described(run: Mapping[str, Any]) -> dict[str, Any]:
     at = [{**_CHANGE, **change} for change in run.get("at", ())]
     links = [{**_LINK, **link, "qdisc": _core.canonical_qdisc(link["qdisc"])} for link in run["links"]]
     found = {**_RUN, **run, "links": links, "flows": flows, "at": at}
+    for one in (*links, *flows):
+        if "rate_trace" in one or "delay_trace" in one:
+            raise ValueError(f'"{one["name"]}" has a trace, and a live run on the kernel has none; use another engine')
     kernel = build.installed()
     engine.refuse(found, kernel.controls if kernel is not None else None)
     return found

@@ -139,7 +139,8 @@ def _idle_ms(observed: Observed, flow: Flow, start: int, end: int) -> float:
     begins = [start, *(time for link in path for time, _ in link.rates if start < time <= end)]
     slowest = (min((link.rate_at(time), link.spec["burst_bytes"]) for link in path) for time in begins)
     rate, burst = max(slowest, key=lambda found: found[0])
-    return _core.idle_completion_ms(flow.spec["bytes"], flow.spec["rtt_ns"], rate, burst)
+    mtu = flow.spec.get("mtu_bytes", 1500)
+    return _core.idle_completion_ms(flow.spec["bytes"], flow.spec["rtt_ns"], rate, burst, mtu)
 
 
 def completed_of(observed: Observed, flow: Flow) -> list[tuple[int, int]]:

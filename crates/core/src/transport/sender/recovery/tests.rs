@@ -11,6 +11,7 @@ use crate::ecn::{Ecn, EcnSupport};
 use crate::element::End;
 use crate::packet::{ACK_FRAME, GroupId, Stamp};
 use crate::sack::Block;
+use crate::transport::rtt::RTO_MIN;
 use crate::transport::sender::SenderConfig;
 
 const RTT: u64 = 100;
@@ -44,6 +45,8 @@ impl Script {
             receive_window: window.map(|n| n * 1448),
             stream: false,
             dscp: 0,
+            mtu: 1500,
+            rto_min: RTO_MIN,
             stop: Time::NEVER,
         };
         let mut s = Script {
