@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-const SOURCES: [&str; 2] = ["crates/core/src", "crates/py/src"];
+const SOURCES: [&str; 3] = ["crates/core/src", "crates/plugin/src", "crates/py/src"];
 const MANIFEST: &str = "crates/core/Cargo.toml";
 const LOCK: &str = "Cargo.lock";
 

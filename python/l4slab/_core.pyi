@@ -1,7 +1,8 @@
 """The simulator's core, written in Rust (crates/py)."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 def simulate(run_json: str, captures: Path | None = None, title: str = "") -> dict[str, Any]:
     """Run a resolved description: {"flows": [rows], "members": [rows], "links": [rows],
@@ -38,6 +39,106 @@ def canonical_qdisc(text: str) -> str:
 
 def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:
     """A controller's options with every default. Raises ValueError with one sentence."""
+
+class Ack:
+    """What one ACK told. Counts are segments. Good until the call returns: the next ACK is told by the same object."""
+
+    now_ns: int
+    acked: int  # newly delivered, cumulatively or by SACK
+    ce: int  # of which reported as marked
+    delivered: int  # totals of the connection
+    delivered_ce: int
+    rtt_us: int | None  # of the newest segment acknowledged
+    srtt_us: int
+    min_rtt_us: int
+    in_flight: int
+    prior_in_flight: int  # before this ACK
+    lost: int  # newly found lost, and all so far
+    lost_total: int
+    next_departure_ns: int  # the pacing clock
+    pacing_rate: int  # that TCP uses now, bytes of payload per second
+    rate_delivered: int  # delivery rate: so many segments in rate_interval_ns; 0 ns: no sample
+    rate_interval_ns: int
+    rate_prior_delivered: int
+    rate_app_limited: bool
+    may_grow: bool  # TCP neither recovers nor reduces, and the ACK acknowledges new data
+    cwnd_limited: bool  # the window held the sender back in the last round trip
+    reducing: bool  # TCP is bringing the window down itself
+    recovering: bool
+    repairing: bool  # lost segments are being sent again
+    open: bool  # no loss, reordering or mark is being dealt with
+    paced: bool
+
+class Window:
+    """What a controller answers with; every call finds what holds. A value that it cannot be raises TypeError."""
+
+    cwnd: int  # segments, 1 to 1 000 000
+    ssthresh: int
+    pacing_rate: int | None  # bytes of payload per second; None: TCP does not pace, or at a rate of its own
+    burst: int | None  # segments sent back to back when paced; None: TCP's rule
+    @property
+    def mss(self) -> int: ...  # payload of a full segment, bytes
+    @property
+    def header(self) -> int: ...  # IP and TCP headers of a segment, bytes
+    @property
+    def in_slow_start(self) -> bool: ...
+    def slow_start(self, acked: int) -> int:
+        """A segment per segment acknowledged, up to ssthresh; what is left of `acked`."""
+
+class Packet:
+    """A packet in a queue, until it is dropped or sent."""
+
+    @property
+    def length(self) -> int: ...  # bytes of the Ethernet frame
+    @property
+    def flow(self) -> int: ...  # the same for all packets of one transport flow, spread over 32 bits
+    @property
+    def ecn(self) -> Literal["not-ect", "ect0", "ect1", "ce"]: ...  # as it arrived
+    @property
+    def dscp(self) -> int: ...
+    @property
+    def arrived_ns(self) -> int: ...
+
+class Link:
+    """What a queue can do, during one of its calls."""
+
+    @property
+    def now_ns(self) -> int: ...
+    def drop(self, packet: Packet, overflow: bool = False) -> None:
+        """Give a packet up: the new one, or any other in the queue; `overflow`: because the buffer is full."""
+
+    def mark(self, packet: Packet) -> bool:
+        """The packet will leave with CE. False: it is Not-ECT, and then is normally dropped."""
+
+    def random(self) -> float:
+        """Uniform in [0, 1), from the run's seed."""
+
+def declare_own(kind: str, reference: str, declaration: str) -> None:
+    """Make a controller or a queue known by what it declares, as JSON: its runs can be described, and not computed.
+    Raises ValueError.
+    """
+
+def own_info(kind: str, reference: str) -> dict[str, Any] | None:
+    """What is declared, as an entry of `controllers()`."""
+
+def load_class(
+    kind: str,
+    reference: str,
+    declaration: str,
+    make: Callable[..., Any],
+    methods: list[str],
+    ecn: str,
+    governs_window: bool,
+) -> None:
+    """As declare_own, of a class whose objects `make` gives. Raises ValueError."""
+
+def load_library(kind: str, file: Path, reference: str, name: str) -> tuple[str, str]:
+    """The same of a library: what it declares, and a controller's wish for ECN. Raises ValueError with what goes
+    on after its name.
+    """
+
+def own_call() -> int:
+    """The number of the call of code of one's own that is under way; 0: none is."""
 
 def version() -> str: ...
 def source_hash() -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 from l4slab.engines import Captures, Recording, get_engine
 from l4slab.errors import InputError, L4slabError, one_line
+from l4slab.own import files
+from l4slab.own.files import Own
 from l4slab.sweep import Run
 
 # Runs handed out per worker: enough that none waits, few enough that little is lost when one dies.
@@ -40,10 +42,17 @@ class Failure:
 
 
 def compute(
-    engine: str, version: str, run_json: str, keep: Path | None = None, captures: Captures | None = None
+    engine: str,
+    version: str,
+    run_json: str,
+    keep: Path | None = None,
+    captures: Captures | None = None,
+    own: Sequence[Own] = (),
 ) -> Recording | Failure:
-    """One run, wherever this is called."""
+    """One run, wherever this is called; `own` is what it has of files beside the experiment file."""
     try:
+        for one in own:
+            files.declare(one)
         if get_engine(engine).version() != version:
             return Failure(f"the engine {engine} was built anew meanwhile; give the same command again")
         return get_engine(engine).execute(run_json, keep, captures)
@@ -91,7 +100,9 @@ class Pool:
         while True:
             # Without workers as much as for one: who comes finds it, and only the last run ends the loop.
             while len(running) < max(self.workers, 1) * _AHEAD and (run := next(todo, None)) is not None:
-                running[self.submit(run.engine, run.version, run.json, *_besides(run, folder))] = run
+                running[
+                    self.submit(run.engine, run.version, run.json, *_besides(run, folder), files.used(run.description))
+                ] = run
             if not running:
                 return
             done, _ = wait(running, timeout=tick_s, return_when=FIRST_COMPLETED)

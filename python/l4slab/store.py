@@ -48,6 +48,7 @@ from l4slab import metrics, references
 from l4slab.engines import Recording, get_engine
 from l4slab.errors import InputError, StoreError
 from l4slab.executors import captures_of
+from l4slab.own import files
 from l4slab.spec import Experiment
 from l4slab.sweep import Plan, Run
 
@@ -285,7 +286,7 @@ class Store:
         engines = sorted({(run.engine, run.version) for run in runs})
         ids = json.dumps({"of": _mark(experiment.source), "engines": engines, "runs": [run.id for run in runs]})
         kept = {f"{experiment.name}.toml": experiment.source, f"{experiment.name}.runs": ids.encode()}
-        kept |= references.contents(experiment)
+        kept |= references.contents(experiment) | files.contents(run.description for run in runs)
         for name, content in kept.items():
             file = self.folder / "experiments" / name
             if not file.is_file() or file.read_bytes() != content:

@@ -18,7 +18,7 @@ from l4slab.engines import digest, get_engine
 from l4slab.engines.linux import build
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("crates/core/src", "crates/py/src")
+SOURCES = ("crates/core/src", "crates/plugin/src", "crates/py/src")
 FILES = ("crates/core/Cargo.toml", "crates/py/build.rs", "Cargo.lock")
 
 Hash = Callable[[Path], str]

@@ -27,6 +27,7 @@ pub mod jiffies;
 pub mod lfq_cobalt;
 pub mod line;
 pub mod netem;
+pub mod own;
 pub mod pi2;
 pub mod pie;
 pub mod queue;

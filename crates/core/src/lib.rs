@@ -15,6 +15,7 @@
 //! * [`aqm`] is the interface of a queue discipline, one file per queue below it, and how a link serves
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.
+//! * [`own`] is how controllers and queues of one's own come in.
 //! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] and
 //!   [`distribution`] record.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`], [`windowed`], [`error`] are the small vocabulary of all
@@ -31,6 +32,7 @@ pub mod error;
 pub mod live;
 pub mod math;
 pub mod net;
+pub mod own;
 pub mod packet;
 pub mod params;
 pub mod probe;

@@ -5,6 +5,7 @@
 //! `Default`, reading, the canonical form, the listing, the documentation, the sentence of a refusal,
 //! and random values for tests.
 
+pub mod declared;
 pub mod kinds;
 
 use std::borrow::Cow;
@@ -222,50 +223,91 @@ impl Given {
     }
 }
 
+/// Whose keywords are read, and what is known of them beside the table.
+pub(crate) struct Owner {
+    pub name: &'static str,
+    pub abbreviated: &'static [&'static str],
+    pub not_modelled: &'static [(&'static str, &'static str)],
+}
+
+impl Owner {
+    const fn of<C: Described>() -> Owner {
+        Owner { name: C::NAME, abbreviated: C::ABBREVIATED, not_modelled: C::NOT_MODELLED }
+    }
+}
+
 /// Reads keywords with their values.
 pub fn read_words<'a, C: Described>(words: impl Iterator<Item = &'a str>) -> Result<C, Refused> {
-    let params = C::params();
-    let (mut config, mut words) = (C::default(), Words::new(C::NAME, words));
-    let mut given = Given { owner: C::NAME, keywords: Vec::new() };
-    while let Some(word) = words.words.pop() {
-        let keyword = C::ABBREVIATED.iter().find(|k| k.starts_with(word)).copied().unwrap_or(word);
-        read_one(&params, keyword, &mut config, &mut words, "keyword")?;
-        given.keywords.push(words.keyword);
-    }
+    let mut config = C::default();
+    let given = words_into(&Owner::of::<C>(), &C::params(), &mut config, words)?;
     config.finish(&given)?;
     Ok(config)
+}
+
+/// The same into the defaults of a table.
+pub(crate) fn words_into<'a, C: Clone + PartialEq>(
+    owner: &Owner,
+    params: &[Param<C>],
+    config: &mut C,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<Given, Refused> {
+    let mut words = Words::new(owner.name, words);
+    let mut given = Given { owner: owner.name, keywords: Vec::new() };
+    let defaults = config.clone();
+    while let Some(word) = words.words.pop() {
+        let abbreviated = owner.abbreviated.iter().find(|k| k.starts_with(word));
+        let keyword = abbreviated.copied().unwrap_or(word);
+        read_one(owner, params, &defaults, keyword, config, &mut words, "keyword")?;
+        given.keywords.push(words.keyword);
+    }
+    Ok(given)
 }
 
 /// Reads options given by name.
 pub fn read_options<C: Described>(options: &[(&str, &str)]) -> Result<C, Refused> {
-    let params = C::params();
     let mut config = C::default();
-    let mut given = Given { owner: C::NAME, keywords: Vec::new() };
     let presets = C::PRESETS.iter().filter(|p| options.contains(&(p.keyword, p.value)));
-    let sets = presets.flat_map(|p| p.sets).map(|set| (set, false));
-    for (&(name, value), said) in sets.chain(options.iter().map(|option| (option, true))) {
-        let mut words = Words::new(C::NAME, std::iter::once(value));
-        read_one(&params, name, &mut config, &mut words, "option")?;
-        if said {
-            given.keywords.push(words.keyword);
-        }
-    }
+    let sets: Vec<_> = presets.flat_map(|p| p.sets).copied().collect();
+    let (owner, params) = (Owner::of::<C>(), C::params());
+    options_into(&owner, &params, &mut config, &sets)?;
+    let given = options_into(&owner, &params, &mut config, options)?;
     config.finish(&given)?;
     Ok(config)
 }
 
-fn read_one<C: Described>(
+/// The same into the defaults of a table.
+pub(crate) fn options_into<C: Clone + PartialEq>(
+    owner: &Owner,
     params: &[Param<C>],
+    config: &mut C,
+    options: &[(&str, &str)],
+) -> Result<Given, Refused> {
+    let mut given = Given { owner: owner.name, keywords: Vec::new() };
+    let defaults = config.clone();
+    for &(name, value) in options {
+        let mut words = Words::new(owner.name, std::iter::once(value));
+        read_one(owner, params, &defaults, name, config, &mut words, "option")?;
+        given.keywords.push(words.keyword);
+    }
+    Ok(given)
+}
+
+fn read_one<C: Clone + PartialEq>(
+    owner: &Owner,
+    params: &[Param<C>],
+    defaults: &C,
     keyword: &str,
     config: &mut C,
     words: &mut Words,
     what: &'static str,
 ) -> Result<(), Refused> {
-    let (owner, unknown) = (C::NAME, keyword.to_owned());
+    let unknown = keyword.to_owned();
     let Some((param, row)) = params.iter().find_map(|param| {
         param.rows().iter().position(|row| row.keyword == keyword).map(|row| (param, row))
     }) else {
-        if let Some(&(_, why)) = C::NOT_MODELLED.iter().find(|(name, _)| *name == keyword) {
+        let not_modelled = owner.not_modelled.iter().find(|(name, _)| *name == keyword);
+        let owner = owner.name;
+        if let Some(&(_, why)) = not_modelled {
             return Err(Refused::NotModelled { owner, keyword: unknown, why });
         }
         let keywords = params.iter().flat_map(|param| param.rows().iter().map(|r| r.keyword));
@@ -278,7 +320,7 @@ fn read_one<C: Described>(
     words.keyword = param.rows()[row].keyword;
     param.read(config, row, words).map_err(|refused| match refused {
         Refused::BadValue { owner, keyword, value, mut fix } => {
-            let default = default_of(param, row);
+            let default = default_of(param, row, defaults);
             if !default.is_empty() {
                 fix += &format!(" (default {default})");
             }
@@ -308,25 +350,34 @@ pub fn write_options<C: Described>(config: &C) -> Vec<(&'static str, String)> {
 /// A default that is computed when it is asked for.
 const DERIVED: &str = "\0";
 
-fn default_of<C: Table>(param: &Param<C>, row: usize) -> Cow<'static, str> {
+fn default_of<C: Clone + PartialEq>(
+    param: &Param<C>,
+    row: usize,
+    defaults: &C,
+) -> Cow<'static, str> {
     let Row { keyword, value, default, .. } = &param.rows()[row];
     if default != DERIVED {
         return default.clone();
     }
     if value.is_empty() {
-        let mut config = C::default();
+        let mut config = defaults.clone();
         let mut nothing = Words::new("", std::iter::empty());
         param.read(&mut config, row, &mut nothing).expect("a word has no value");
-        return if config == C::default() { "yes" } else { "" }.into();
+        return if config == *defaults { "yes" } else { "" }.into();
     }
-    let text = param.write(&C::default()).unwrap_or_default();
+    let text = param.write(defaults).unwrap_or_default();
     text.strip_prefix(keyword).unwrap_or_default().trim_start().to_owned().into()
 }
 
 /// The rows of a table with their defaults.
 pub fn rows<C: Table>() -> Vec<Row> {
-    let rows = C::params().into_iter().flat_map(|param| {
-        let with = |(i, row): (usize, &Row)| Row { default: default_of(&param, i), ..row.clone() };
+    rows_of(C::params(), &C::default())
+}
+
+pub(crate) fn rows_of<C: Clone + PartialEq>(params: Vec<Param<C>>, defaults: &C) -> Vec<Row> {
+    let rows = params.into_iter().flat_map(|param| {
+        let default = |i| default_of(&param, i, defaults);
+        let with = |(i, row): (usize, &Row)| Row { default: default(i), ..row.clone() };
         param.rows().iter().enumerate().map(with).collect::<Vec<_>>()
     });
     rows.collect()

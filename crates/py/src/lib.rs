@@ -1,5 +1,7 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
+mod own;
+
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -44,7 +46,7 @@ fn simulate<'py>(
     captures: Option<PathBuf>,
     title: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let recording = py.detach(|| {
+    let simulate = || {
         let run = Run::from_json(run_json).map_err(refused)?;
         let Some(folder) = captures else {
             return Ok::<_, PyErr>(Simulation::new(&run).map_err(refused)?.run());
@@ -53,7 +55,8 @@ fn simulate<'py>(
         let recording = Simulation::tapped(&run, &mut captures).map_err(refused)?.run();
         captures.finish()?;
         Ok(recording)
-    })?;
+    };
+    let recording = py.detach(|| own::caught(simulate)).map_err(refused)??;
     let d = PyDict::new(py);
     d.set_item("flows", to_python(py, &recording.flows)?)?;
     d.set_item("members", to_python(py, &recording.members)?)?;
@@ -199,10 +202,12 @@ impl Live {
     /// Answers a request, both JSON: `{"ok": {…}}` or `{"refused": "one sentence"}`. Other Python threads
     /// go on meanwhile.
     fn ask(&self, py: Python<'_>, request: &str) -> String {
-        py.detach(|| {
+        let ask = || {
             let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             live.ask(request)
-        })
+        };
+        let refused = |sentence| serde_json::json!({ "refused": sentence }).to_string();
+        py.detach(|| own::caught(ask)).unwrap_or_else(refused)
     }
 }
 
@@ -228,6 +233,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
+    own::add(m)?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     m.add_function(wrap_pyfunction!(source_hash, m)?)?;
     Ok(())

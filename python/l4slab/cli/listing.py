@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
 from l4slab import _core, parameters
 from l4slab.cli import options, terminal
-from l4slab.errors import suggest
+from l4slab.errors import InputError, suggest
+from l4slab.own import files
 from l4slab.studies import about, comparisons, studies
 
 _KINDS = ("qdiscs", "controllers", "studies", "comparisons")
@@ -23,13 +25,15 @@ Entry = dict[str, Any]
 def list_(what: str | None, markdown: bool, as_json: bool) -> int:
     """What experiments can use: queue disciplines, congestion controls, studies, comparisons with the kernel.
 
-    With a NAME, everything about that one: parameters with defaults and ranges, the columns it adds to the results.
+    With a NAME, everything about that one: parameters with defaults and ranges, the columns it adds to the results. A
+    file with code of one's own (mine.py, mine.py:Mine, ./libmine.so) is a NAME, too.
     """
     if markdown:
         click.echo(parameters.markdown(), nl=False)
         return 0
-    everything = _everything()
-    kinds = {kind: entries for kind, entries in everything.items() if what in (None, kind)}
+    own = what is not None and files.is_own(what)
+    everything = _of_file(str(what)) if own else _everything()
+    kinds = {kind: entries for kind, entries in everything.items() if what in (None, kind) or (own and entries)}
     if not kinds:
         named = {kind: [one for one in entries if one["name"] == what] for kind, entries in everything.items()}
         kinds = {kind: entries for kind, entries in named.items() if entries}
@@ -44,6 +48,13 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
             terminal.say("")
         _show(kind, entries, in_full=what not in (None, "studies", "comparisons"), alone=what not in (None, *_KINDS))
     return 0
+
+
+def _of_file(what: str) -> dict[str, list[Entry]]:
+    try:
+        return files.listed(Path(what))
+    except ValueError as error:
+        raise InputError(str(error), file=what) from None
 
 
 def _known(what: str, names: list[str]) -> str:

@@ -13,6 +13,7 @@ import polars as pl
 from l4slab import _core, metrics
 from l4slab.engines import Captures, EngineError, Recording, digest
 from l4slab.errors import one_line
+from l4slab.own import files, processes
 
 # What it tells besides the contract's columns and the gauges of queues and controllers.
 _FLOWS: metrics.Schema = {
@@ -52,7 +53,10 @@ class SimEngine:
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         del keep
         try:
-            if captures is None:
+            own = files.used(json.loads(run_json)) if files.HASH in run_json else []
+            if own:
+                tables = processes.simulate(run_json, captures, own)
+            elif captures is None:
                 tables = _core.simulate(run_json)
             else:
                 tables = _core.simulate(run_json, captures.folder, captures.title)

@@ -11,6 +11,7 @@ from typing import Any
 
 from l4slab import _core
 from l4slab.errors import suggest
+from l4slab.own import files
 from l4slab.spec import traces
 from l4slab.spec.tables import (
     AT_FLOW_KEYS,
@@ -60,6 +61,8 @@ class Resolver:
 
     def _remark(self, key: str, text: str, before: str = "") -> None:
         def look() -> None:
+            if files.is_own(text):
+                return
             for meant in without_units(before + text, _core.canonical_qdisc(before + text)):
                 remark = f"{key} = {show(text)} means {meant}, as tc takes a number without a unit; write the unit"
                 self.remarks[remark] = None
@@ -99,7 +102,8 @@ class Resolver:
             time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
-            changes += [{"time_ns": time} | change for change in _changes(raw, place, links, flows, document["impair"])]
+            found = _changes(raw, place, links, flows, document["impair"], folder)
+            changes += [{"time_ns": time} | change for change in found]
             for key, value in raw.items():
                 if key.endswith((".qdisc", ".netem")):
                     self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
@@ -122,9 +126,9 @@ def _top(raw: Mapping[str, Any]) -> dict[str, Any]:
     return described | ({"per_flow": True} if top.per_flow else {})
 
 
-def _qdisc(text: str, place: Place, key: str) -> str:
+def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
     try:
-        return _core.canonical_qdisc(text)
+        return _core.canonical_qdisc(files.found("queue", text, folder))
     except ValueError as error:
         wrong = remedy(text) or f": {error}"
         raise Problem(place, key, f"= {show(text)}{wrong}") from None
@@ -134,7 +138,7 @@ def _link(name: str, raw: dict[str, Any], folder: Path, duration_ns: int) -> dic
     place = ("link", name)
     link: Link = check(Link, raw, place)
     described = {"name": name} | link.model_dump(by_alias=True, exclude={"rate_trace", "trace_repeat"})
-    described["qdisc"] = _qdisc(link.qdisc, place, "qdisc")
+    described["qdisc"] = _qdisc(link.qdisc, place, "qdisc", folder)
     if link.rate_trace is not None:
         read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
         trace = _trace(read, place, "rate_trace", link.rate_trace)
@@ -152,7 +156,7 @@ def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str
 def _flow(name: str, raw: dict[str, Any], links: list[str], folder: Path) -> dict[str, Any]:
     place = ("flow", name)
     checked = check(flow_model(raw, name), raw, place)
-    flow: dict[str, Any] = checked.described()
+    flow: dict[str, Any] = checked.described(folder)
     if checked.delay_trace is not None:
         read = partial(traces.delay_trace, checked.delay_trace, folder, repeat=checked.trace_repeat)
         flow["delay_trace"] = _trace(read, place, "delay_trace", checked.delay_trace)
@@ -176,6 +180,7 @@ def _changes(
     links: Mapping[str, Mapping[str, Any]],
     flows: Mapping[str, Mapping[str, Any]],
     impairs: Mapping[str, Mapping[str, Any]],
+    folder: Path,
 ) -> list[dict[str, Any]]:
     """The changes of one [[at]], one for each link, flow and impairment."""
     settings: dict[tuple[str, str], dict[str, Any]] = {}
@@ -217,8 +222,10 @@ def _changes(
                 changed["netem"], place, f"impair.{name}.netem", in_order=bool(impairs[name].get("in_order"))
             )
             found.append({"impair": name, "netem": netem})
+        elif section == "link":
+            found.append(_link_change(name, changed, place, folder))
         else:
-            found.append((_link_change if section == "link" else _flow_change)(name, changed, place))
+            found.append(_flow_change(name, changed, place))
     return found
 
 
@@ -229,7 +236,7 @@ def _changeable(flow: Mapping[str, Any]) -> list[str]:
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 
-def _link_change(link: str, settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def _link_change(link: str, settings: Mapping[str, Any], place: Place, folder: Path) -> dict[str, Any]:
     change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
     if "rate" in settings:
         checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
@@ -238,7 +245,7 @@ def _link_change(link: str, settings: Mapping[str, Any], place: Place) -> dict[s
         key = f"link.{link}.qdisc"
         if not isinstance(settings["qdisc"], str):
             raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
-        change["qdisc"] = _qdisc(settings["qdisc"], place, key)
+        change["qdisc"] = _qdisc(settings["qdisc"], place, key, folder)
     return change
 
 

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from l4slab import _core
 from l4slab.errors import suggest
+from l4slab.own import files
 from l4slab.spec.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
 from l4slab.spec.wording import Problem, Table, checked_by, show
 from l4slab.units import SIZE, TIME
@@ -88,10 +89,11 @@ class AnyFlow(Table):
             return None
         return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
 
-    def described(self) -> dict[str, Any]:
-        """The flow as engines take it; without `path`, all links, and without what its file adds to the delay. Raises
-        Problem.
+    def described(self, folder: Path) -> dict[str, Any]:
+        """The flow as engines take it; without `path`, all links, and without what its file adds to the delay. `folder`
+        has the files that it names. Raises Problem.
         """
+        del folder
         found = self.model_dump(by_alias=True, exclude={"delay_trace", "trace_repeat"})
         return {key: value for key, value in found.items() if value is not None or key not in _SELDOM}
 
@@ -118,18 +120,24 @@ class Tcp(AnyFlow):
     )
     options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
 
-    def described(self) -> dict[str, Any]:
+    def described(self, folder: Path) -> dict[str, Any]:
         """With the options in their canonical form."""
         place = ("flow", self.name)
         valid = [controller["name"] for controller in _core.controllers()]
-        if self.cc not in valid:
-            raise Problem(place, "cc", f"= {show(self.cc)} is not a congestion control; {suggest(self.cc, valid)}")
+        cc = self.cc
+        if files.is_own(cc):
+            try:
+                cc = files.found("controller", cc, folder)
+            except ValueError as error:
+                raise Problem(place, "cc", f"= {show(cc)}: {error}") from None
+        elif cc not in valid:
+            raise Problem(place, "cc", f"= {show(cc)} is not a congestion control; {suggest(cc, valid)}")
         try:
             written = {name: _option_text(value) for name, value in self.options.items()}
-            options = _core.canonical_controller(self.cc, written)
+            options = _core.canonical_controller(cc, written)
         except ValueError as error:
             raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
-        return super().described() | {"options": options}
+        return super().described(folder) | {"cc": cc, "options": options}
 
 
 class Flow(Tcp):
@@ -217,9 +225,9 @@ class ProgramFlow(AnyFlow):
             return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
         return super().mistake(raw)
 
-    def described(self) -> dict[str, Any]:
+    def described(self, folder: Path) -> dict[str, Any]:
         """With the contents of the programs and of the files that the commands name, as far as they are there."""
-        return super().described() | {"files": contents_of([self.server, self.client])}
+        return super().described(folder) | {"files": contents_of([self.server, self.client])}
 
 
 def contents_of(commands: Iterable[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{
     Aqm, LinkInfo, Pkt, Qdisc, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2,
-    dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, pi2, pie, red, tbf,
+    dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own, pi2, pie, red, tbf,
     twin_codel_af,
 };
 use crate::params::{self, Described, Gauge, Info, Refused};
@@ -42,6 +42,9 @@ qdiscs! {
 pub fn parse(text: &str) -> Result<QdiscConfig, Refused> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or(Refused::Empty)?;
+    if let Some(own) = own::OwnQdisc::parse(name, words.clone()) {
+        return own.map(QdiscConfig::Own);
+    }
     parse_named(name, words).unwrap_or_else(|| {
         let names = listing().into_iter().map(|info| info.name);
         let hint = params::hint(name, names, "the qdiscs are");
@@ -70,7 +73,8 @@ macro_rules! qdiscs {
         #[derive(Clone, PartialEq, Debug, Deserialize)]
         #[serde(try_from = "String")]
         pub enum QdiscConfig {
-            $($variant($config)),*
+            $($variant($config),)*
+            Own(own::OwnQdisc),
         }
 
         impl QdiscConfig {
@@ -81,19 +85,22 @@ macro_rules! qdiscs {
                         let words = params::write_words(config);
                         format!("{} {words}", <$config>::NAME).trim_end().to_owned()
                     })*
+                    QdiscConfig::Own(own) => own.canonical(),
                 }
             }
 
             pub fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
                 match self {
-                    $(QdiscConfig::$variant(config) => config.build(link)),*
+                    $(QdiscConfig::$variant(config) => config.build(link),)*
+                    QdiscConfig::Own(own) => own.build(link),
                 }
             }
 
             /// The columns of the time series that it adds.
             pub fn gauges(&self) -> Vec<Gauge> {
                 match self {
-                    $(QdiscConfig::$variant(config) => config.gauges()),*
+                    $(QdiscConfig::$variant(config) => config.gauges(),)*
+                    QdiscConfig::Own(own) => own.gauges(),
                 }
             }
         }

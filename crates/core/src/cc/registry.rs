@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, LostSegment, Window, bbr,
-    bbr3, cubic, cubic_sce, dctcp, dctcp_sce, prague, reno, reno_sce,
+    bbr3, cubic, cubic_sce, dctcp, dctcp_sce, own, prague, reno, reno_sce,
 };
 use crate::params::{self, Described, Gauge, Info, Refused};
 use crate::probe::Gauges;
@@ -58,6 +58,9 @@ impl Answer {
 /// # Errors
 /// One sentence that names the controller, the option, the value and the fix.
 pub fn parse(name: &str, options: &[(&str, &str)]) -> Result<ControllerConfig, Refused> {
+    if let Some(own) = own::OwnController::parse(name, options) {
+        return own.map(ControllerConfig::Own);
+    }
     parse_named(name, options).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the controllers are");
@@ -71,27 +74,31 @@ macro_rules! controllers {
         /// The options of any controller.
         #[derive(Clone, PartialEq, Debug)]
         pub enum ControllerConfig {
-            $($variant($options)),*
+            $($variant($options),)*
+            Own(own::OwnController),
         }
 
         impl ControllerConfig {
             /// Name and value of every option.
             pub fn canonical(&self) -> Vec<(&'static str, String)> {
                 match self {
-                    $(ControllerConfig::$variant(options) => params::write_options(options)),*
+                    $(ControllerConfig::$variant(options) => params::write_options(options),)*
+                    ControllerConfig::Own(own) => own.canonical(),
                 }
             }
 
             pub fn build(&self) -> Cc {
                 match self {
-                    $(ControllerConfig::$variant(options) => Cc::$variant(options.build())),*
+                    $(ControllerConfig::$variant(options) => Cc::$variant(options.build()),)*
+                    ControllerConfig::Own(own) => Cc::Other(own.build()),
                 }
             }
 
             /// The columns of the time series that it adds.
             pub fn gauges(&self) -> Vec<Gauge> {
                 match self {
-                    $(ControllerConfig::$variant(options) => options.gauges()),*
+                    $(ControllerConfig::$variant(options) => options.gauges(),)*
+                    ControllerConfig::Own(own) => own.gauges(),
                 }
             }
         }

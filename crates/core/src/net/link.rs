@@ -9,6 +9,7 @@ use crate::aqm::trace::Trace;
 use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::element::Outbox;
+use crate::own;
 use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -201,7 +202,10 @@ impl Link {
             } else if self.aqm.backlog().packets > 0 {
                 // It holds packets back: they are taken out as if their time had come.
                 at = self.aqm.next_timer();
-                assert!(at != Time::NEVER, "link {}: a queue that never lets go", self.name);
+                if at == Time::NEVER {
+                    let name = &self.name;
+                    own::fail(format!("link \"{name}\": its queue has packets and never lets go"));
+                }
                 self.aqm.on_timer(&mut QueueCx::new(at, &mut self.service.rng, &mut unseen));
             } else {
                 break;

@@ -43,6 +43,7 @@ struct Word<T> {
 }
 
 /// What `params!` knows of a field.
+#[derive(Copy, Clone, Debug)]
 pub struct Meta {
     pub keyword: &'static str,
     pub help: &'static str,

@@ -10,6 +10,7 @@ use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, Chain, End, Flow, Outbox, PathState, Row};
 use crate::error::ScenarioError;
+use crate::own;
 use crate::packet::{FlowId, TCP_IP_HEADERS};
 use crate::params::Gauge;
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
@@ -70,7 +71,7 @@ impl TryFrom<Keys> for Hosts {
         Ok(Hosts {
             controller: controllers::parse(&cc, &given)
                 .map_err(|e| ScenarioError(e.to_string()))?,
-            cc,
+            cc: own::written(&cc).to_owned(),
             ecn: keys.ecn,
             peer_ecn: keys.peer_ecn,
             pace_bps: keys.pace_bps,

@@ -19,6 +19,7 @@ from l4slab.engines import Captures, EngineError, LackingError, Recording, diges
 from l4slab.engines.linux import build, lab, machine, programs, recording, rng
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
+from l4slab.own import files
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
 _SOURCES = ("lab.c", "programs.h")
@@ -173,6 +174,8 @@ def disk_sentence(error: OSError) -> str:
 
 def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     """Raises ValueError with what the laboratory cannot do, by name."""
+    if (own := files.refused(run)) is not None:
+        raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
     for spec in run["flows"]:

@@ -1,0 +1,358 @@
+//! Queues that come from outside (see [`crate::own`]).
+//!
+//! A queue is generic over its packets, and code from outside cannot be. So the packets stay here, and
+//! the law gets numbers: it keeps them in the order that it wants and says which one leaves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, QueueCx};
+use crate::ecn::Ecn;
+use crate::own::{self, Entry, HASH, Registry};
+use crate::params::declared::Values;
+use crate::params::{Gauge, Refused};
+use crate::probe::Gauges;
+use crate::time::Time;
+
+/// What a law is told of a packet.
+#[derive(Copy, Clone, Debug)]
+pub struct Seen {
+    /// Names it as long as it is in the queue.
+    pub id: u32,
+    /// See [`Pkt`].
+    pub frame_len: u32,
+    pub flow_hash: u32,
+    pub ecn: Ecn,
+    pub dscp: u8,
+    pub enqueued_at: Time,
+}
+
+/// What a law can do about packets that are in the queue.
+pub trait Cx {
+    fn now(&self) -> Time;
+    /// Uniform in [0, 1), from the link's stream.
+    fn random(&mut self) -> f64;
+    /// It will be CE when it leaves; false for Not-ECT, upon which the caller normally drops.
+    fn mark(&mut self, id: u32) -> bool;
+    fn drop(&mut self, id: u32, why: DropReason);
+}
+
+/// The law of a queue: which of its packets leaves next, with a mark or not.
+pub trait Law: Send {
+    fn enqueue(&mut self, packet: &Seen, cx: &mut dyn Cx);
+    /// The packet to send; `None`: there is none, or it is not its time yet.
+    fn dequeue(&mut self, cx: &mut dyn Cx) -> Option<u32>;
+    fn next_timer(&self) -> Time;
+    fn on_timer(&mut self, cx: &mut dyn Cx);
+    fn probe(&self, out: &mut dyn Gauges);
+}
+
+/// Makes the law of a link's queue.
+pub trait Maker: Send + Sync {
+    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn Law>;
+}
+
+/// All of them.
+pub static QDISCS: Registry<dyn Maker> = Registry::new();
+
+/// A queue from outside, with its parameters.
+#[derive(Clone)]
+pub struct OwnQdisc {
+    reference: String,
+    entry: Arc<Entry<dyn Maker>>,
+    parameters: Values,
+}
+
+impl OwnQdisc {
+    /// Finds a queue and reads its words; `None`: the name is of another kind.
+    pub fn parse<'a>(
+        name: &str,
+        words: impl Iterator<Item = &'a str>,
+    ) -> Option<Result<OwnQdisc, Refused>> {
+        let found = QDISCS.find("qdisc", name)?;
+        Some(found.and_then(|entry| {
+            let parameters = entry.table.read_words(words)?;
+            Ok(OwnQdisc { reference: name.to_owned(), entry, parameters })
+        }))
+    }
+    pub fn canonical(&self) -> String {
+        format!("{} {}", self.reference, self.parameters.write_words()).trim_end().to_owned()
+    }
+    pub fn gauges(&self) -> Vec<Gauge> {
+        self.entry.table.gauges.clone()
+    }
+    pub fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        let law = self.entry.maker().make(&self.parameters, link);
+        Box::new(Own { name: self.entry.table.name, law, packets: Packets::new(), now: link.now })
+    }
+}
+
+impl PartialEq for OwnQdisc {
+    fn eq(&self, other: &OwnQdisc) -> bool {
+        self.reference == other.reference && self.parameters == other.parameters
+    }
+}
+
+impl fmt::Debug for OwnQdisc {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let name = self.reference.split(HASH).next();
+        f.debug_struct("OwnQdisc").field("name", &name).finish_non_exhaustive()
+    }
+}
+
+/// The packets of a queue, by number. Numbers are used again.
+struct Packets<P> {
+    places: Vec<Place<P>>,
+    free: Vec<u32>,
+    backlog: Backlog,
+}
+
+struct Place<P> {
+    pkt: Option<P>,
+    /// It is CE when it leaves.
+    is_marked: bool,
+}
+
+impl<P: Pkt> Packets<P> {
+    fn new() -> Packets<P> {
+        Packets { places: Vec::new(), free: Vec::new(), backlog: Backlog::default() }
+    }
+    #[inline(always)]
+    fn put(&mut self, pkt: P) -> u32 {
+        self.backlog.packets += 1;
+        self.backlog.bytes += u64::from(pkt.frame_len());
+        let place = Place { pkt: Some(pkt), is_marked: false };
+        if let Some(id) = self.free.pop() {
+            self.places[id as usize] = place;
+            return id;
+        }
+        self.places.push(place);
+        self.places.len() as u32 - 1
+    }
+    /// The packet, and whether it is to be marked.
+    #[inline(always)]
+    fn take(&mut self, id: u32) -> Option<(P, bool)> {
+        let place = self.places.get_mut(id as usize)?;
+        let pkt = place.pkt.take()?;
+        self.free.push(id);
+        self.backlog.packets -= 1;
+        self.backlog.bytes -= u64::from(pkt.frame_len());
+        Some((pkt, place.is_marked))
+    }
+}
+
+/// What the law does during one call.
+struct Deeds<'a, 'b, P> {
+    packets: &'a mut Packets<P>,
+    cx: &'a mut QueueCx<'b, P>,
+    /// It named a packet that is not in the queue.
+    stranger: Option<&'static str>,
+}
+
+impl<P: Pkt> Cx for Deeds<'_, '_, P> {
+    fn now(&self) -> Time {
+        self.cx.now
+    }
+    fn random(&mut self) -> f64 {
+        self.cx.rng.unit()
+    }
+    fn mark(&mut self, id: u32) -> bool {
+        let place = self.packets.places.get_mut(id as usize);
+        let Some(Place { pkt: Some(pkt), is_marked }) = place else {
+            self.stranger = Some("marks");
+            return false;
+        };
+        *is_marked = pkt.ecn().is_capable();
+        *is_marked
+    }
+    fn drop(&mut self, id: u32, why: DropReason) {
+        match self.packets.take(id) {
+            Some((pkt, _)) => self.cx.drop(pkt, why),
+            None => self.stranger = Some("drops"),
+        }
+    }
+}
+
+/// A queue whose law comes from outside.
+struct Own<P> {
+    name: &'static str,
+    law: Box<dyn Law>,
+    packets: Packets<P>,
+    /// When it was called last.
+    now: Time,
+}
+
+impl<P: Pkt> Own<P> {
+    #[inline(always)]
+    fn call<R>(
+        &mut self,
+        cx: &mut QueueCx<P>,
+        call: impl FnOnce(&mut dyn Law, &mut dyn Cx) -> R,
+    ) -> R {
+        self.now = cx.now;
+        let mut deeds = Deeds { packets: &mut self.packets, cx, stranger: None };
+        let done = call(&mut *self.law, &mut deeds);
+        if let Some(does) = deeds.stranger {
+            self.fail(&format!(
+                "{does} a packet that is not in the queue; it was sent or dropped before"
+            ));
+        }
+        done
+    }
+    #[cold]
+    fn fail(&self, what: &str) -> ! {
+        own::fail(format!("{} {what}", self.name))
+    }
+}
+
+impl<P: Pkt + Send> Aqm<P> for Own<P> {
+    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        let (frame_len, flow_hash) = (pkt.frame_len(), pkt.flow_hash());
+        let (ecn, dscp, enqueued_at) = (pkt.ecn(), pkt.dscp(), pkt.enqueued_at());
+        let id = self.packets.put(pkt);
+        let seen = Seen { id, frame_len, flow_hash, ecn, dscp, enqueued_at };
+        self.call(cx, |law, cx| law.enqueue(&seen, cx));
+    }
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        let id = self.call(cx, |law, cx| law.dequeue(cx))?;
+        let Some((mut pkt, is_marked)) = self.packets.take(id) else {
+            self.fail("sends a packet that is not in the queue; it was sent or dropped before");
+        };
+        if is_marked {
+            cx.mark(&mut pkt, MarkReason::Aqm);
+        }
+        Some(pkt)
+    }
+    fn backlog(&self) -> Backlog {
+        self.packets.backlog
+    }
+    fn next_timer(&self) -> Time {
+        self.law.next_timer().max(self.now)
+    }
+    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
+        self.call(cx, |law, cx| law.on_timer(cx));
+        let next = self.law.next_timer();
+        if next <= self.now {
+            let (next, now) = (next.as_secs_f64(), self.now.as_secs_f64());
+            self.fail(&format!(
+                "wants its timer at {next} s again, which is not after {now} s; the next time must be later"
+            ));
+        }
+    }
+    fn probe(&self, out: &mut dyn Gauges) {
+        self.law.probe(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::rng::Rng;
+
+    /// A packet of so many bytes.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Bytes(u32, Ecn);
+
+    impl Pkt for Bytes {
+        fn frame_len(&self) -> u32 {
+            self.0
+        }
+        fn ecn(&self) -> Ecn {
+            self.1
+        }
+        fn set_ecn(&mut self, ecn: Ecn) {
+            self.1 = ecn;
+        }
+        fn enqueued_at(&self) -> Time {
+            Time::ZERO
+        }
+        fn flow_hash(&self) -> u32 {
+            0
+        }
+        fn source_hash(&self) -> u32 {
+            0
+        }
+        fn destination_hash(&self) -> u32 {
+            0
+        }
+        fn dscp(&self) -> u8 {
+            0
+        }
+        fn set_dscp(&mut self, _dscp: u8) {}
+        fn corrupt(&mut self) {}
+    }
+
+    /// Last in, first out; drops a packet of one byte, marks all others, and twice gives the one of two bytes.
+    #[derive(Default)]
+    struct Stack {
+        ids: Vec<u32>,
+        twice: Option<u32>,
+    }
+
+    impl Law for Stack {
+        fn enqueue(&mut self, packet: &Seen, cx: &mut dyn Cx) {
+            match packet.frame_len {
+                1 => cx.drop(packet.id, DropReason::Aqm),
+                len => {
+                    cx.mark(packet.id);
+                    self.ids.push(packet.id);
+                    self.twice = (len == 2).then_some(packet.id).or(self.twice);
+                }
+            }
+        }
+        fn dequeue(&mut self, _cx: &mut dyn Cx) -> Option<u32> {
+            self.ids.pop().or(self.twice)
+        }
+        fn next_timer(&self) -> Time {
+            Time(5)
+        }
+        fn on_timer(&mut self, _cx: &mut dyn Cx) {}
+        fn probe(&self, _out: &mut dyn Gauges) {}
+    }
+
+    fn stack() -> Own<Bytes> {
+        Own {
+            name: "x.py:X",
+            law: Box::new(Stack::default()),
+            packets: Packets::new(),
+            now: Time::ZERO,
+        }
+    }
+
+    #[test]
+    fn packets_leave_in_the_order_of_the_law_marked_and_counted() {
+        let (mut rng, mut drops) = (Rng::stream(1, "own", 0), Vec::new());
+        let mut queue = stack();
+        let mut cx = QueueCx::new(Time(1), &mut rng, &mut drops);
+        for (bytes, ecn) in [(100, Ecn::Ect1), (1, Ecn::Ect1), (200, Ecn::NotEct)] {
+            queue.enqueue(Bytes(bytes, ecn), &mut cx);
+        }
+        assert_eq!(queue.backlog(), Backlog { packets: 2, bytes: 300 });
+        let first = queue.dequeue(&mut cx);
+        assert_eq!((first, cx.marks().ce()), (Some(Bytes(200, Ecn::NotEct)), false));
+        let second = queue.dequeue(&mut cx);
+        assert_eq!((second, cx.marks().ce()), (Some(Bytes(100, Ecn::Ce)), true));
+        assert_eq!(queue.dequeue(&mut cx), None);
+        assert_eq!((queue.backlog(), drops.len()), (Backlog::default(), 1));
+    }
+
+    #[test]
+    fn a_packet_that_leaves_twice_and_a_timer_that_stands_still_end_the_run() {
+        let (mut rng, mut drops) = (Rng::stream(1, "own", 0), Vec::new());
+        let mut sentence = |deed: fn(&mut Own<Bytes>, &mut QueueCx<Bytes>)| {
+            let mut cx = QueueCx::new(Time(5), &mut rng, &mut drops);
+            let ended = catch_unwind(AssertUnwindSafe(|| deed(&mut stack(), &mut cx)));
+            let why = ended.expect_err("it ends the run").downcast::<own::Failure>();
+            why.expect("with a sentence").0
+        };
+        let twice = sentence(|queue, cx| {
+            queue.enqueue(Bytes(2, Ecn::Ect0), cx);
+            let _ = (queue.dequeue(cx), queue.dequeue(cx));
+        });
+        assert!(twice.starts_with("x.py:X sends a packet that is not in the queue"), "{twice}");
+        let still = sentence(|queue, cx| queue.on_timer(cx));
+        assert!(still.starts_with("x.py:X wants its timer at 0.000000005 s again"), "{still}");
+    }
+}

@@ -1,0 +1,361 @@
+//! All that is unsafe: symbols of a library, its tables, and calls of its functions.
+//!
+//! A table that was found has the right version and every function that it needs, its texts are read
+//! once, and the library stays loaded as long as somebody has one of its objects.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use l4slab_core::aqm::own::{Cx, Seen};
+
+use super::guard::watched;
+use super::l4slab::{ABI, Ack, ControllerTable, Gauge, Link, Packet, QueueTable, Window};
+use super::{Declaration, DeclaredGauge, DropReason, Kind, Parameter};
+
+/// A library that is loaded.
+#[derive(Clone)]
+pub struct Library(Arc<libloading::Library>);
+
+impl Library {
+    pub fn open(file: &Path) -> Result<Library, String> {
+        // SAFETY: the user asks for this library to be run.
+        let library = unsafe { libloading::Library::new(file) };
+        library.map(|library| Library(Arc::new(library))).map_err(|error| {
+            let text = error.to_string();
+            let why = text.rsplit(": ").next().unwrap_or(&text).to_owned();
+            format!("cannot be loaded ({why}); build it as a shared library for this machine")
+        })
+    }
+    pub fn controller(&self) -> Result<Api<ControllerTable>, String> {
+        // SAFETY: the version is the first field of every version's table, and is looked at first.
+        let table = unsafe { self.table::<ControllerTable>("controller", "l4slab_controller")? };
+        let missing = [
+            ("create", table.create.is_none()),
+            ("destroy", table.destroy.is_none()),
+            ("on_ack", table.on_ack.is_none()),
+            ("on_congestion", table.on_congestion.is_none()),
+        ];
+        self.complete("l4slab_controller", table, &missing)
+    }
+    pub fn queue(&self) -> Result<Api<QueueTable>, String> {
+        // SAFETY: as above.
+        let table = unsafe { self.table::<QueueTable>("queue", "l4slab_queue")? };
+        let missing = [
+            ("create", table.create.is_none()),
+            ("destroy", table.destroy.is_none()),
+            ("enqueue", table.enqueue.is_none()),
+            ("dequeue", table.dequeue.is_none()),
+            (
+                "on_timer, which next_timer needs,",
+                table.next_timer.is_some() && table.on_timer.is_none(),
+            ),
+        ];
+        self.complete("l4slab_queue", table, &missing)
+    }
+
+    unsafe fn table<T>(&self, what: &str, name: &str) -> Result<&'static T, String> {
+        // SAFETY: the symbol is a table, by its name.
+        let symbol = unsafe { self.0.get::<*const T>(name.as_bytes()) };
+        let lacks = |_| {
+            let table = name.to_uppercase();
+            format!(
+                "has no {what}: the symbol {name} is missing; write {table} = {{ … }} of l4slab.h"
+            )
+        };
+        let table = *symbol.map_err(lacks)?;
+        // SAFETY: see the caller. Each version of the table begins so.
+        let abi = unsafe { *table.cast::<u32>() };
+        if abi != ABI {
+            return Err(format!(
+                "was built for version {abi} of the ABI, and this l4slab has version {ABI}; build it again with \
+                 the l4slab.h of this version"
+            ));
+        }
+        // SAFETY: `Api` keeps the library loaded.
+        Ok(unsafe { &*table })
+    }
+
+    fn complete<T>(
+        &self,
+        name: &str,
+        table: &'static T,
+        missing: &[(&str, bool)],
+    ) -> Result<Api<T>, String> {
+        match missing.iter().find(|(_, is_missing)| *is_missing) {
+            Some((function, _)) => {
+                Err(format!("has no {function} in its table {name}; set it to a function"))
+            }
+            None => Ok(Api { library: self.clone(), table }),
+        }
+    }
+}
+
+/// A table of a library that is loaded.
+pub struct Api<T: 'static> {
+    library: Library,
+    table: &'static T,
+}
+
+impl<T> Clone for Api<T> {
+    fn clone(&self) -> Self {
+        Api { library: self.library.clone(), table: self.table }
+    }
+}
+
+/// What `create` gave.
+pub struct Object {
+    this: *mut c_void,
+    destroy: unsafe extern "C" fn(*mut c_void),
+    _library: Library,
+}
+
+// SAFETY: an object is used by one thread at a time, and l4slab.h says that it shares nothing.
+unsafe impl Send for Object {}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: `this` came from the same table.
+        watched(|| unsafe { (self.destroy)(self.this) });
+    }
+}
+
+/// SAFETY: null, or a text that ends with NUL.
+unsafe fn text(at: *const c_char, what: &str) -> Result<String, String> {
+    if at.is_null() {
+        return Err(format!("has no {what}: it is NULL; write a text, \"\" for none"));
+    }
+    // SAFETY: see above.
+    let text = unsafe { CStr::from_ptr(at) }.to_str();
+    text.map(str::to_owned).map_err(|_| format!("has a {what} that is not UTF-8; write it so"))
+}
+
+/// SAFETY: so many entries, or null for none.
+unsafe fn entries<'a, T>(at: *const T, count: u32) -> &'a [T] {
+    let count = if at.is_null() { 0 } else { count as usize };
+    // SAFETY: see above.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
+}
+
+fn declaration(
+    name: &str,
+    summary: *const c_char,
+    parameters: &[super::l4slab::Parameter],
+    gauges: &[Gauge],
+) -> Result<Declaration, String> {
+    // SAFETY: texts of a table end with NUL.
+    let summary = unsafe { text(summary, "summary")? };
+    let mut declared = Vec::new();
+    for p in parameters {
+        // SAFETY: as above.
+        let [keyword, default, help] = unsafe {
+            [
+                text(p.keyword, "keyword of a parameter")?,
+                text(p.standard, "default of a parameter")?,
+                text(p.help, "help of a parameter")?,
+            ]
+        };
+        let kinds = [Kind::Number, Kind::Whole, Kind::Time, Kind::Rate, Kind::Size, Kind::Switch];
+        let kind = kinds.get(p.kind as usize).copied().ok_or_else(|| {
+            format!(
+                "has the parameter {keyword} of kind {}; it is 0 to 5 of enum l4slab_kind",
+                p.kind
+            )
+        })?;
+        let range = p.least != 0.0 || p.most != 0.0;
+        let (least, most) = (range.then_some(p.least), range.then_some(p.most));
+        declared.push(Parameter { keyword, help, kind, default, least, most, choices: Vec::new() });
+    }
+    let mut columns = Vec::new();
+    for g in gauges {
+        // SAFETY: as above.
+        let [name, unit, help] = unsafe {
+            [
+                text(g.name, "name of a gauge")?,
+                text(g.unit, "unit of a gauge")?,
+                text(g.help, "help of a gauge")?,
+            ]
+        };
+        columns.push(DeclaredGauge { name, unit, help });
+    }
+    Ok(Declaration { name: name.to_owned(), summary, parameters: declared, gauges: columns })
+}
+
+const COMPLETE: &str = "a table is complete";
+
+impl Api<ControllerTable> {
+    pub fn ecn(&self) -> u32 {
+        self.table.ecn
+    }
+    pub fn governs_window(&self) -> bool {
+        self.table.governs_window != 0
+    }
+    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
+        let t = self.table;
+        // SAFETY: the table says how many there are.
+        let parameters = unsafe { entries(t.parameters, t.parameter_count) };
+        let gauges = unsafe { entries(t.gauges, t.gauge_count) };
+        declaration(name, t.summary, parameters, gauges)
+    }
+    pub fn create(&self, options: &[f64], seed: u64) -> Option<Object> {
+        let (create, destroy) =
+            (self.table.create.expect(COMPLETE), self.table.destroy.expect(COMPLETE));
+        // SAFETY: a value per parameter.
+        let this = watched(|| unsafe { create(options.as_ptr(), seed) });
+        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+    }
+    #[inline(always)]
+    pub fn on_ack(&self, object: &Object, ack: &Ack, w: &mut Window) {
+        let call = self.table.on_ack.expect(COMPLETE);
+        // SAFETY: here and below, the object is of this table.
+        watched(|| unsafe { call(object.this, ack, w) });
+    }
+    pub fn on_congestion(&self, object: &Object, why: u32, now_ns: u64, w: &mut Window) {
+        let call = self.table.on_congestion.expect(COMPLETE);
+        watched(|| unsafe { call(object.this, why, now_ns, w) });
+    }
+    pub fn on_recovered(&self, object: &Object, w: &mut Window) {
+        if let Some(call) = self.table.on_recovered {
+            watched(|| unsafe { call(object.this, w) });
+        }
+    }
+    pub fn on_undo(&self, object: &Object, prior_cwnd: u32, w: &mut Window) {
+        match self.table.on_undo {
+            Some(call) => watched(|| unsafe { call(object.this, prior_cwnd, w) }),
+            None => w.cwnd = w.cwnd.max(prior_cwnd),
+        }
+    }
+    pub fn on_established(&self, object: &Object, granted: bool, w: &mut Window) {
+        if let Some(call) = self.table.on_established {
+            watched(|| unsafe { call(object.this, u32::from(granted), w) });
+        }
+    }
+    pub fn probe(&self, object: &Object, values: &mut [f64]) {
+        if let Some(call) = self.table.probe {
+            // SAFETY: a place per gauge.
+            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
+        }
+    }
+}
+
+/// What a library knows of the packets in its queue, by their numbers. Each stays where it is as long as
+/// the queue is there, also when its packet has left.
+#[derive(Default)]
+pub struct Nodes(Vec<*mut Packet>);
+
+// SAFETY: nobody else has them but the object of the queue.
+unsafe impl Send for Nodes {}
+
+impl Nodes {
+    #[inline(always)]
+    pub fn show(&mut self, seen: &Seen) -> *mut Packet {
+        let packet = Packet {
+            next: ptr::null_mut(),
+            arrived_ns: seen.enqueued_at.0,
+            id: seen.id,
+            length: seen.frame_len,
+            flow: seen.flow_hash,
+            ecn: seen.ecn.bits(),
+            dscp: seen.dscp,
+        };
+        match self.0.get(seen.id as usize) {
+            Some(node) => {
+                // SAFETY: it is there until `self` is dropped.
+                unsafe { node.write(packet) };
+                *node
+            }
+            None => {
+                // Numbers are given in order: this is the next one.
+                self.0.push(Box::into_raw(Box::new(packet)));
+                self.0[self.0.len() - 1]
+            }
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in self.0.drain(..) {
+            // SAFETY: it came from a box, and the object of the queue is gone.
+            drop(unsafe { Box::from_raw(node) });
+        }
+    }
+}
+
+/// SAFETY: the link is the one that [`with_link`] made for the call at hand.
+unsafe fn cx<'a>(link: *mut Link) -> &'a mut dyn Cx {
+    // SAFETY: see above.
+    unsafe { *(*link).host.cast::<&mut dyn Cx>() }
+}
+/// SAFETY: null, or a packet of l4slab, even if it is not in the queue any more.
+unsafe fn id(packet: *const Packet) -> u32 {
+    // SAFETY: see above. No packet has the number of null.
+    if packet.is_null() { u32::MAX } else { unsafe { (*packet).id } }
+}
+unsafe extern "C" fn drop_packet(link: *mut Link, packet: *const Packet, overflow: u32) {
+    let why = if overflow != 0 { DropReason::Overflow } else { DropReason::Aqm };
+    // SAFETY: the library calls it with what it was given.
+    unsafe { cx(link).drop(id(packet), why) }
+}
+unsafe extern "C" fn mark_packet(link: *mut Link, packet: *const Packet) -> u32 {
+    // SAFETY: as above.
+    u32::from(unsafe { cx(link).mark(id(packet)) })
+}
+unsafe extern "C" fn random(link: *mut Link) -> f64 {
+    // SAFETY: as above.
+    unsafe { cx(link).random() }
+}
+
+/// Makes a call that may drop and mark.
+#[inline(always)]
+fn with_link<R>(mut cx: &mut dyn Cx, call: impl FnOnce(*mut Link) -> R) -> R {
+    let now_ns = cx.now().0;
+    let host = ptr::from_mut(&mut cx).cast();
+    let mut link = Link { now_ns, host, drop: drop_packet, mark: mark_packet, random };
+    watched(|| call(&mut link))
+}
+
+impl Api<QueueTable> {
+    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
+        let t = self.table;
+        // SAFETY: the table says how many there are.
+        let parameters = unsafe { entries(t.parameters, t.parameter_count) };
+        let gauges = unsafe { entries(t.gauges, t.gauge_count) };
+        declaration(name, t.summary, parameters, gauges)
+    }
+    pub fn create(&self, parameters: &[f64], rate_bps: u64, now_ns: u64) -> Option<Object> {
+        let (create, destroy) =
+            (self.table.create.expect(COMPLETE), self.table.destroy.expect(COMPLETE));
+        // SAFETY: a value per parameter.
+        let this = watched(|| unsafe { create(parameters.as_ptr(), rate_bps, now_ns) });
+        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+    }
+    #[inline(always)]
+    pub fn enqueue(&self, object: &Object, packet: *mut Packet, cx: &mut dyn Cx) {
+        let call = self.table.enqueue.expect(COMPLETE);
+        // SAFETY: here and below, the object is of this table, and packets stay where they are.
+        with_link(cx, |link| unsafe { call(object.this, packet, link) });
+    }
+    #[inline(always)]
+    pub fn dequeue(&self, object: &Object, cx: &mut dyn Cx) -> Option<u32> {
+        let call = self.table.dequeue.expect(COMPLETE);
+        let packet = with_link(cx, |link| unsafe { call(object.this, link) });
+        // SAFETY: it is one of those that the library was given.
+        (!packet.is_null()).then(|| unsafe { id(packet) })
+    }
+    pub fn next_timer(&self, object: &Object) -> u64 {
+        self.table.next_timer.map_or(u64::MAX, |call| watched(|| unsafe { call(object.this) }))
+    }
+    pub fn on_timer(&self, object: &Object, cx: &mut dyn Cx) {
+        if let Some(call) = self.table.on_timer {
+            with_link(cx, |link| unsafe { call(object.this, link) });
+        }
+    }
+    pub fn probe(&self, object: &Object, values: &mut [f64]) {
+        if let Some(call) = self.table.probe {
+            // SAFETY: a place per gauge.
+            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
+        }
+    }
+}

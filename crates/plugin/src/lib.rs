@@ -1,0 +1,273 @@
+//! Controllers and queues from dynamic libraries: the C ABI of `l4slab.h`.
+//!
+//! The library is the user's own and is trusted to do what it says; what can be checked is: its version,
+//! its functions, its words, the windows that it sets and the packets that it names. All that is unsafe
+//! stands in [`calls`].
+
+mod calls;
+pub mod guard;
+
+/// The types of `l4slab.h`: the same file that those who write a library in Rust have.
+#[path = "../../../python/l4slab/own/include/l4slab.rs"]
+#[rustfmt::skip]
+#[allow(clippy::all)]
+mod l4slab;
+
+use std::path::Path;
+
+use l4slab_core::aqm::own::{self as queues, QDISCS};
+use l4slab_core::aqm::{DropReason, LinkInfo};
+use l4slab_core::cc::own::{self as controllers, CONTROLLERS, check_window};
+use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, Window};
+use l4slab_core::own::fail;
+use l4slab_core::params::Gauge;
+use l4slab_core::params::declared::{
+    Declaration, DeclaredGauge, Kind, Parameter, Table, Value, Values,
+};
+use l4slab_core::probe::Gauges;
+use l4slab_core::rng::Rng;
+use l4slab_core::time::Time;
+
+use calls::{Api, Library, Nodes, Object};
+
+/// Loads the controller of a library and registers it as `reference`; returns what it declares, and its
+/// wish for ECN as an experiment file says it.
+///
+/// # Errors
+/// One sentence that goes on after the library's name.
+pub fn load_controller(
+    file: &Path,
+    reference: &str,
+    name: &str,
+) -> Result<(Declaration, &'static str), String> {
+    let library = Library::open(file)?;
+    let api = library.controller()?;
+    let (ecn, said) = match api.ecn() {
+        l4slab::ECN_OFF => (EcnWish::NotEct, "off"),
+        l4slab::ECN_CLASSIC => (EcnWish::Ect0Classic, "classic"),
+        l4slab::ECN_ACCECN => (EcnWish::Ect1AccEcn, "accecn"),
+        other => return Err(format!("asks for ecn = {other}; it is 0, 1 or 2 of enum l4slab_ecn")),
+    };
+    let declaration = api.declaration(name)?;
+    let table = match CONTROLLERS.table(reference) {
+        Some(table) => table,
+        None => Table::declare(declaration.clone())?,
+    };
+    CONTROLLERS.register(reference, table, Some(Box::new(ControllerMaker { api, table, ecn })));
+    Ok((declaration, said))
+}
+
+/// The same of a queue.
+///
+/// # Errors
+/// As [`load_controller`].
+pub fn load_queue(file: &Path, reference: &str, name: &str) -> Result<Declaration, String> {
+    let api = Library::open(file)?.queue()?;
+    let declaration = api.declaration(name)?;
+    let table = match QDISCS.table(reference) {
+        Some(table) => table,
+        None => Table::declare(declaration.clone())?,
+    };
+    QDISCS.register(reference, table, Some(Box::new(QueueMaker { api, table })));
+    Ok(declaration)
+}
+
+/// A value as `create` gets it.
+fn number(value: Value) -> f64 {
+    match value {
+        Value::Number(n) => n,
+        Value::Whole(n) | Value::Size(n) => f64::from(n),
+        Value::Time(t) => t.0 as f64,
+        Value::Rate(r) => r.bps() as f64,
+        Value::Switch(on) => f64::from(u8::from(on)),
+        Value::Choice(_) => unreachable!("the ABI has no choices"),
+    }
+}
+
+fn numbers(values: &Values) -> Vec<f64> {
+    values.named().map(|(_, value)| number(value)).collect()
+}
+
+/// Tells the gauges that have a value.
+fn tell(gauges: &[Gauge], values: &[f64], out: &mut dyn Gauges) {
+    for (gauge, value) in gauges.iter().zip(values) {
+        if !value.is_nan() {
+            out.gauge(gauge.name, *value);
+        }
+    }
+}
+
+struct ControllerMaker {
+    api: Api<l4slab::ControllerTable>,
+    table: &'static Table,
+    ecn: EcnWish,
+}
+
+impl controllers::Maker for ControllerMaker {
+    fn make(&self, options: &Values) -> Box<dyn CongestionControl> {
+        Box::new(Controller {
+            api: self.api.clone(),
+            table: self.table,
+            ecn: self.ecn,
+            options: numbers(options),
+            object: None,
+            answer: l4slab::Window::default(),
+        })
+    }
+}
+
+/// A connection's controller.
+struct Controller {
+    api: Api<l4slab::ControllerTable>,
+    table: &'static Table,
+    ecn: EcnWish,
+    options: Vec<f64>,
+    /// There from when it is seeded.
+    object: Option<Object>,
+    /// The last answer.
+    answer: l4slab::Window,
+}
+
+impl Controller {
+    /// Calls it with the window, and takes its answer over.
+    #[inline]
+    fn call(
+        &mut self,
+        w: &mut Window,
+        call: impl FnOnce(&Api<l4slab::ControllerTable>, &Object, &mut l4slab::Window),
+    ) {
+        let Some(object) = &self.object else { return };
+        let answer = &mut self.answer;
+        (answer.cwnd, answer.ssthresh) = (w.cwnd, w.ssthresh);
+        (answer.mss, answer.header) = (w.mss, w.header);
+        call(&self.api, object, answer);
+        (w.cwnd, w.ssthresh) = (answer.cwnd, answer.ssthresh);
+        check_window(self.table.name, w);
+    }
+}
+
+impl CongestionControl for Controller {
+    fn seed(&mut self, mut rng: Rng) {
+        let object = self.api.create(&self.options, rng.u64());
+        let name = self.table.name;
+        self.object =
+            Some(object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL"))));
+    }
+    fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        let told = l4slab::Ack {
+            now_ns: ack.now.0,
+            next_departure_ns: ack.next_departure.0,
+            pacing_rate: ack.pacing_rate,
+            rate_interval_ns: ack.rate.interval.0,
+            lost_total: ack.lost_total,
+            acked: ack.acked,
+            ce: ack.ce,
+            delivered: ack.delivered,
+            delivered_ce: ack.delivered_ce,
+            rtt_us: ack.rtt_us.unwrap_or(0),
+            srtt_us: ack.srtt8 >> 3,
+            min_rtt_us: ack.min_rtt_us,
+            in_flight: ack.in_flight,
+            prior_in_flight: ack.prior_in_flight,
+            lost: ack.lost,
+            rate_delivered: ack.rate.delivered,
+            rate_prior_delivered: ack.rate.prior_delivered,
+            rate_app_limited: ack.rate.app_limited,
+            may_grow: ack.may_grow,
+            cwnd_limited: ack.cwnd_limited,
+            reducing: ack.reducing,
+            recovering: ack.recovering,
+            repairing: ack.repairing,
+            open: ack.open,
+            paced: ack.paced,
+        };
+        self.call(w, |api, object, answer| api.on_ack(object, &told, answer));
+    }
+    fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
+        let why = match why {
+            Congestion::Ecn => l4slab::ON_ECN,
+            Congestion::Loss => l4slab::ON_LOSS,
+            Congestion::Timeout => l4slab::ON_TIMEOUT,
+            Congestion::TailLoss => l4slab::ON_TAIL_LOSS,
+        };
+        self.call(w, |api, object, answer| api.on_congestion(object, why, at.0, answer));
+    }
+    fn on_recovered(&mut self, w: &mut Window) {
+        self.call(w, |api, object, answer| api.on_recovered(object, answer));
+    }
+    fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
+        self.call(w, |api, object, answer| api.on_undo(object, prior_cwnd, answer));
+    }
+    fn on_established(
+        &mut self,
+        granted: bool,
+        _ack: &Ack,
+        w: &mut Window,
+    ) -> Option<Box<dyn CongestionControl>> {
+        self.call(w, |api, object, answer| api.on_established(object, granted, answer));
+        None
+    }
+    fn governs_window(&self) -> bool {
+        self.api.governs_window()
+    }
+    fn pacing_rate(&self) -> Option<u64> {
+        (self.answer.pacing_rate > 0).then_some(self.answer.pacing_rate)
+    }
+    fn burst(&self) -> Option<u32> {
+        (self.answer.burst > 0).then_some(self.answer.burst)
+    }
+    fn ecn(&self) -> EcnWish {
+        self.ecn
+    }
+    fn probe(&self, out: &mut dyn Gauges) {
+        let Some(object) = &self.object else { return };
+        let mut values = vec![f64::NAN; self.table.gauges.len()];
+        self.api.probe(object, &mut values);
+        tell(&self.table.gauges, &values, out);
+    }
+}
+
+struct QueueMaker {
+    api: Api<l4slab::QueueTable>,
+    table: &'static Table,
+}
+
+impl queues::Maker for QueueMaker {
+    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn queues::Law> {
+        let (name, rate, now) = (self.table.name, link.rate.bps(), link.now.0);
+        let object = self.api.create(&numbers(parameters), rate, now);
+        let object =
+            object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL")));
+        let (api, table) = (self.api.clone(), self.table);
+        Box::new(Queue { api, table, object, nodes: Nodes::default() })
+    }
+}
+
+/// A link's queue.
+struct Queue {
+    api: Api<l4slab::QueueTable>,
+    table: &'static Table,
+    object: Object,
+    nodes: Nodes,
+}
+
+impl queues::Law for Queue {
+    fn enqueue(&mut self, packet: &queues::Seen, cx: &mut dyn queues::Cx) {
+        let node = self.nodes.show(packet);
+        self.api.enqueue(&self.object, node, cx);
+    }
+    fn dequeue(&mut self, cx: &mut dyn queues::Cx) -> Option<u32> {
+        self.api.dequeue(&self.object, cx)
+    }
+    fn next_timer(&self) -> Time {
+        Time(self.api.next_timer(&self.object))
+    }
+    fn on_timer(&mut self, cx: &mut dyn queues::Cx) {
+        self.api.on_timer(&self.object, cx);
+    }
+    fn probe(&self, out: &mut dyn Gauges) {
+        let mut values = vec![f64::NAN; self.table.gauges.len()];
+        self.api.probe(&self.object, &mut values);
+        tell(&self.table.gauges, &values, out);
+    }
+}

@@ -1,0 +1,165 @@
+//! Controllers and queues that are classes in Python, and the registration of these and of compiled ones.
+
+mod controller;
+mod queue;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+
+use l4slab_core::aqm::own::QDISCS;
+use l4slab_core::cc::own::CONTROLLERS;
+use l4slab_core::own::{self, Failure};
+use l4slab_core::params::declared::{Declaration, Table, Value, Values};
+use l4slab_core::probe::Gauges;
+use l4slab_plugin::guard;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::{refused, to_python};
+
+/// Runs a simulation; code of one's own that cannot go on is a sentence.
+pub fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| match payload.downcast::<Failure>() {
+        Ok(failure) => failure.0,
+        Err(payload) => resume_unwind(payload),
+    })
+}
+
+/// Ends the run with what `l4slab.own` makes of an exception.
+fn fail(py: Python<'_>, name: &str, error: PyErr) -> ! {
+    let told = || -> PyResult<String> {
+        let sentence = py.import("l4slab.own.wrong")?.getattr("sentence")?;
+        sentence.call1((error.clone_ref(py).into_value(py), name))?.extract()
+    };
+    own::fail(told().unwrap_or_else(|_| format!("{name}: {error}")))
+}
+
+/// A call of code in Python; what it raises ends the run.
+fn call<R>(name: &str, call: impl FnOnce(Python<'_>) -> PyResult<R>) -> R {
+    Python::attach(|py| guard::watched(|| call(py)).unwrap_or_else(|error| fail(py, name, error)))
+}
+
+/// Values of parameters as attributes have them.
+fn attributes<'py>(py: Python<'py>, values: &Values) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    for (keyword, value) in values.named() {
+        match value {
+            Value::Number(n) => all.set_item(keyword, n)?,
+            Value::Whole(n) | Value::Size(n) => all.set_item(keyword, n)?,
+            Value::Time(t) => all.set_item(keyword, t.0)?,
+            Value::Rate(r) => all.set_item(keyword, r.bps())?,
+            Value::Switch(on) => all.set_item(keyword, on)?,
+            Value::Choice(word) => all.set_item(keyword, word)?,
+        }
+    }
+    Ok(all)
+}
+
+/// Tells what the attributes of these names are; None is no value.
+fn tell(name: &str, table: &'static Table, object: &Py<PyAny>, out: &mut dyn Gauges) {
+    call(name, |py| {
+        for gauge in &table.gauges {
+            if let Some(value) = object.bind(py).getattr(gauge.name)?.extract::<Option<f64>>()? {
+                out.gauge(gauge.name, value);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// What is declared; of what is known under this reference, that is the same.
+fn declared(kind: &str, reference: &str, declaration: &str) -> PyResult<&'static Table> {
+    let known = match kind {
+        "controller" => CONTROLLERS.table(reference),
+        _ => QDISCS.table(reference),
+    };
+    if let Some(table) = known {
+        return Ok(table);
+    }
+    let declaration: Declaration = serde_json::from_str(declaration).map_err(refused)?;
+    Table::declare(declaration).map_err(refused)
+}
+
+/// Makes a controller or a queue (`kind`) known by what it declares, given as JSON. Runs that have it can
+/// be described here, and not be computed. A ValueError says what is wrong with the declaration.
+#[pyfunction]
+fn declare_own(kind: &str, reference: &str, declaration: &str) -> PyResult<()> {
+    let table = declared(kind, reference, declaration)?;
+    match kind {
+        "controller" => CONTROLLERS.register(reference, table, None),
+        _ => QDISCS.register(reference, table, None),
+    }
+    Ok(())
+}
+
+/// What `l4slab list` says of one that was declared.
+#[pyfunction]
+fn own_info<'py>(py: Python<'py>, kind: &str, reference: &str) -> PyResult<Bound<'py, PyAny>> {
+    let table = match kind {
+        "controller" => CONTROLLERS.table(reference),
+        _ => QDISCS.table(reference),
+    };
+    to_python(py, &table.map(Table::info))
+}
+
+/// The same as `declare_own` of a class, and runs can be computed. `make` gives an object, from its
+/// parameters and, of a controller, a seed; of a queue, the link's rate. `methods` are those that it has
+/// of the optional ones.
+#[pyfunction]
+fn load_class(
+    kind: &str,
+    reference: &str,
+    declaration: &str,
+    make: Py<PyAny>,
+    methods: Vec<String>,
+    ecn: &str,
+    governs_window: bool,
+) -> PyResult<()> {
+    let table = declared(kind, reference, declaration)?;
+    match kind {
+        "controller" => {
+            let maker = controller::Maker::new(table, make, methods, ecn, governs_window);
+            CONTROLLERS.register(reference, table, Some(Box::new(maker)));
+        }
+        _ => {
+            let maker = queue::Maker::new(table, make, methods);
+            QDISCS.register(reference, table, Some(Box::new(maker)));
+        }
+    }
+    Ok(())
+}
+
+/// The same of a library, which declares itself: its declaration as JSON, and the wish for ECN of a
+/// controller. A ValueError goes on after the library's name.
+#[pyfunction]
+fn load_library(
+    kind: &str,
+    file: PathBuf,
+    reference: &str,
+    name: &str,
+) -> PyResult<(String, &'static str)> {
+    let (declaration, ecn) = match kind {
+        "controller" => l4slab_plugin::load_controller(&file, reference, name).map_err(refused)?,
+        _ => (l4slab_plugin::load_queue(&file, reference, name).map_err(refused)?, "off"),
+    };
+    Ok((serde_json::to_string(&declaration).map_err(refused)?, ecn))
+}
+
+/// The number of the call of code of one's own that is under way; 0: none is.
+#[pyfunction]
+fn own_call() -> u64 {
+    guard::under_way()
+}
+
+pub fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<controller::Ack>()?;
+    m.add_class::<controller::Window>()?;
+    m.add_class::<queue::Packet>()?;
+    m.add_class::<queue::Link>()?;
+    m.add_function(wrap_pyfunction!(declare_own, m)?)?;
+    m.add_function(wrap_pyfunction!(own_info, m)?)?;
+    m.add_function(wrap_pyfunction!(load_class, m)?)?;
+    m.add_function(wrap_pyfunction!(load_library, m)?)?;
+    m.add_function(wrap_pyfunction!(own_call, m)?)?;
+    Ok(())
+}

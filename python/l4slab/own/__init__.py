@@ -1,0 +1,152 @@
+"""A controller or a queue of one's own, in Python: a class in a file beside the experiment file.
+
+`cc = "mine.py:Mine"` in a flow, `qdisc = "mine.py:MyQueue limit 100"` in a link; `l4slab new` writes a start, and
+docs/own.md tells all of it. Compiled ones are described in `include/l4slab.h`.
+
+How such a class comes into a run: `files` reads the file and gives it a reference with the hash of its content, which
+is part of the run's description; `worker`, a process of its own, loads it, says what it declares (`declared`) and
+computes the runs; `processes` are these workers as the package sees them; `wrong` makes a sentence of an exception.
+Only a worker ever runs the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
+
+from l4slab._core import Ack, Link, Packet, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Ack", "Congestion", "Controller", "Ecn", "Link", "Packet", "Queue", "Window", "choice", "gauge", "number", "rate",
+    "size", "switch", "time", "whole",
+]  # fmt: skip
+
+Congestion = Literal["ecn", "loss", "timeout", "tail-loss"]
+Ecn = Literal["off", "classic", "accecn"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What `number` and its like declare; the class's objects have its value instead."""
+
+    kind: str
+    default: str
+    help: str
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """What `gauge` declares."""
+
+    help: str
+    unit: str = ""
+
+
+def number(default: float, help: str, least: float | None = None, most: float | None = None) -> float:  # noqa: A002
+    """A parameter that is a number, from `least` to `most`; `help` is one line."""
+    return cast("float", Parameter("number", str(default), help, least, most))
+
+
+def whole(default: int, help: str, least: int | None = None, most: int | None = None) -> int:  # noqa: A002
+    """A parameter that is a whole number of 32 bits, from `least` to `most`."""
+    return cast("int", Parameter("whole", str(default), help, least, most))
+
+
+def time(default: str, help: str) -> int:  # noqa: A002
+    """A parameter that is a time ("15ms"), which objects have in nanoseconds."""
+    return cast("int", Parameter("time", default, help))
+
+
+def rate(default: str, help: str) -> int:  # noqa: A002
+    """A parameter that is a rate ("50mbit"), which objects have in bit/s."""
+    return cast("int", Parameter("rate", default, help))
+
+
+def size(default: str, help: str) -> int:  # noqa: A002
+    """A parameter that is a size ("64k"), which objects have in bytes."""
+    return cast("int", Parameter("size", default, help))
+
+
+def switch(default: bool, help: str) -> bool:  # noqa: A002
+    """A parameter that is on or off."""
+    return cast("bool", Parameter("switch", "on" if default else "off", help))
+
+
+def choice(default: str, choices: Sequence[str], help: str) -> str:  # noqa: A002
+    """A parameter that is one of some words."""
+    return cast("str", Parameter("choice", default, help, choices=tuple(choices)))
+
+
+def gauge(help: str, unit: str = "") -> float | None:  # noqa: A002
+    """A column of the time series: what the attribute is when a sample is taken; None, which it is at first, is no
+    value. `unit` is "" for numbers and probabilities, else the name of the attribute should end in it.
+    """
+    return cast("float | None", Gauge(help, unit))
+
+
+class Controller:
+    """A congestion control: an object per connection.
+
+    Parameters and gauges are attributes of the class, made by `number`, `gauge` and their like; when `__init__` is
+    called, without arguments, the object has the parameters' values, and a `seed` for random numbers. Loss detection,
+    recovery, pacing and ECN feedback are TCP's; a controller is told what TCP learned, and answers by changing the
+    window.
+    """
+
+    # What to ask of the peer, if the experiment file does not say: nothing, ECT(0), or ECT(1) with AccECN feedback.
+    ecn: ClassVar[Ecn] = "off"
+    # Whether the window during recovery is the controller's, too. Else TCP brings it down to ssthresh.
+    governs_window: ClassVar[bool] = False
+    seed: int
+
+    def on_ack(self, ack: Ack, window: Window) -> None:
+        """Every ACK that tells something new. Who leaves recovery to TCP must not grow `window.cwnd` unless
+        `ack.may_grow`.
+        """
+        raise NotImplementedError
+
+    def on_congestion(self, why: Congestion, now_ns: int, window: Window) -> None:
+        """Once per round trip with congestion: sets `window.ssthresh`, towards which TCP then brings the window."""
+        raise NotImplementedError
+
+    def on_recovered(self, window: Window) -> None:
+        """Recovery or reduction is over."""
+
+    def on_undo(self, prior_cwnd: int, window: Window) -> None:
+        """The reduction was not justified; `prior_cwnd` was the window before it, and is again without this method."""
+
+    def on_established(self, granted: bool, window: Window) -> None:
+        """The handshake is over; `granted` tells whether the wish for ECN was fulfilled."""
+
+
+class Queue:
+    """A queue discipline: an object per link.
+
+    Parameters and gauges are as those of a `Controller`. When `__init__` is called, without arguments, the object has
+    the parameters' values and `link_rate_bps`. Packets are the queue's from `enqueue` until it drops them or `dequeue`
+    returns them; it may keep them in any order.
+    """
+
+    link_rate_bps: int
+
+    def enqueue(self, packet: Packet, link: Link) -> None:
+        """Keeps the packet, or drops it: `link.drop(packet)`."""
+        raise NotImplementedError
+
+    def dequeue(self, link: Link) -> Packet | None:
+        """The packet to send; None: there is none, or it is not its time yet, and then `next_timer` says when to ask
+        again. May drop and mark on the way: `link.mark(packet)`.
+        """
+        raise NotImplementedError
+
+    def next_timer(self) -> int | None:
+        """When `on_timer` is to be called, in ns; None: never. `dequeue` is tried after it."""
+
+    def on_timer(self, link: Link) -> None:
+        """The time has come."""

@@ -1,0 +1,31 @@
+"""Exceptions of code of one's own as sentences: the file, the line, and what Python says."""
+
+from __future__ import annotations
+
+import traceback
+
+from l4slab.errors import one_line
+
+
+def sentence(error: BaseException, name: str) -> str:
+    """What has gone wrong in `name`, such as "mine.py:Mine", in one sentence."""
+    file = name.partition(":")[0]
+    said = one_line("".join(traceback.format_exception_only(error)).strip())
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if not frames:
+        # What the core refuses, of a value that was given to it.
+        return f"{name}: {said.partition(': ')[2] or said}"
+    return f"{file}, line {frames[-1].lineno}, in {frames[-1].name}: {said}"
+
+
+def in_dump(dump: str, files: list[str]) -> str | None:
+    """The line of one of these files that faulthandler shows, as "mine.py, line 3, in on_ack"."""
+    for line in dump.splitlines():
+        for file in files:
+            where = line.strip().removeprefix(f'File "{file}", line ')
+            if where != line.strip():
+                number, _, function = where.partition(" in ")
+                return f"{file}, line {number}, in {function}"
+    return None

@@ -1,0 +1,269 @@
+"""Controllers and queues in Python: their laws in closed form, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import l4slab
+import pytest
+from l4slab import spec, sweep
+from l4slab.cli import main
+from l4slab.own import files
+
+Folder = Callable[..., Path]
+
+AIMD = """
+from l4slab.own import Ack, Congestion, Controller, Window, gauge, number
+
+
+class Mine(Controller):
+    \"\"\"Additive increase, multiplicative decrease.\"\"\"
+
+    increase = number(1.0, "segments per round trip", least=0.01, most=100)
+    beta = number(0.5, "factor on congestion", least=0.1, most=0.9)
+    credit = gauge("part of a segment by which the window is to grow")
+
+    def __init__(self) -> None:
+        self.credit = 0.0
+
+    def on_ack(self, ack: Ack, window: Window) -> None:
+        if not ack.may_grow:
+            return
+        acked = window.slow_start(ack.acked) if window.in_slow_start else ack.acked
+        self.credit += self.increase * acked / window.cwnd
+        window.cwnd += int(self.credit)
+        self.credit %= 1
+
+    def on_congestion(self, why: Congestion, now_ns: int, window: Window) -> None:
+        window.ssthresh = max(int(window.cwnd * self.beta), 2)
+"""
+
+EVERY = """
+from collections import deque
+
+from l4slab.own import Link, Packet, Queue, gauge, whole
+
+
+class Every(Queue):
+    \"\"\"First in, first out; gives every so manieth packet up, or marks it.\"\"\"
+
+    limit = whole(1000, "packets that it holds", least=1)
+    period = whole(0, "one of so many packets; 0: none")
+    seen = gauge("packets so far")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Packet] = deque()
+        self.seen = 0
+
+    def enqueue(self, packet: Packet, link: Link) -> None:
+        self.seen += 1
+        if len(self.waiting) >= self.limit:
+            link.drop(packet, overflow=True)
+        elif self.period and self.seen % self.period == 0 and not link.mark(packet):
+            link.drop(packet)
+        else:
+            self.waiting.append(packet)
+
+    def dequeue(self, link: Link) -> Packet | None:
+        return self.waiting.popleft() if self.waiting else None
+"""
+
+
+@pytest.mark.parametrize(("increase", "beta", "ecn"), [(1.0, 0.5, "off"), (2.0, 0.8, "classic")])
+def test_the_window_of_an_aimd_follows_the_law(experiment: Folder, increase: float, beta: float, ecn: str) -> None:
+    # Under periodic losses or marks the window is a sawtooth from beta W to W, whose area is 1 / p: its mean is
+    # sqrt(increase (1 + beta) / (2 (1 - beta) p)), which is sqrt(3/2 / p) for Reno (Mathis et al. 1997).
+    period = 40_000
+    options = f'ecn = "{ecn}"\noptions = {{ increase = {increase}, beta = {beta} }}\n'
+    file = experiment(
+        {"mine.py": AIMD, "every.py": EVERY}, options,
+        duration="60s", warmup="20s", rate="1Gbit", rtt="20ms",
+        cc="mine.py:Mine", qdisc=f"every.py:Every period {period}",
+    )  # fmt: skip
+    flow = l4slab.run(file).flows.row(0, named=True)
+    window = flow["goodput_mbps"] * 1e6 / 8 / 1448 * flow["rtt_ms_mean"] / 1e3
+    assert window == pytest.approx(math.sqrt(increase * (1 + beta) / (2 * (1 - beta)) * period), rel=0.03)
+    share = "drop_pct" if ecn == "off" else "ce_pct"
+    assert flow[share] == pytest.approx(100 / period, rel=0.05)
+
+
+def test_an_aimd_that_is_reno_is_told_apart_from_it_by_nothing_but_its_name(experiment: Folder) -> None:
+    results = {}
+    for cc in ("mine.py:Mine", "reno"):
+        file = experiment({"mine.py": AIMD}, duration="10s", qdisc="pfifo limit 20", cc=cc)
+        flow = l4slab.run(file).flows.row(0, named=True)
+        results[cc] = [flow[name] for name in ("goodput_mbps", "rtt_ms_mean", "drop_pct", "sent_packets")]
+    assert results["mine.py:Mine"] == pytest.approx(results["reno"], rel=0.03)
+
+
+def test_options_and_words_are_read_recorded_and_part_of_the_run(experiment: Folder, tmp_path: Path) -> None:
+    file = experiment(
+        {"mine.py": AIMD, "every.py": EVERY},
+        "options = { beta = 0.7 }\n",
+        cc="mine.py:Mine",
+        qdisc="every.py:Every period 0",
+    )
+    (run,) = sweep.expand(spec.load(file), "sim").runs
+    assert run.description["flows"][0]["options"] == {"increase": "1", "beta": "0.7"}
+    reference, words = run.description["links"][0]["qdisc"].split(" ", 1)
+    assert (reference.partition("#")[0], words) == ("every.py:Every", "limit 1000 period 0")
+
+    results = l4slab.run(file, tmp_path / "out")
+    assert set(results.flows["cc"]) == {"mine.py:Mine"}
+    series = results.series
+    assert 0 <= series["credit"].drop_nulls().max() < 1
+    assert series["seen"].drop_nulls().max() > 1000
+    # The folder has the files, so that its report can be written again, also without the originals.
+    (tmp_path / "mine.py").unlink()
+    assert l4slab.open(tmp_path / "out").flows.equals(results.flows)
+    assert (tmp_path / "out" / "experiments" / "mine.py").read_text() == AIMD
+    assert main(["report", str(tmp_path / "out")]) == 0
+
+
+def test_the_same_run_gives_the_same_bits_and_another_content_another_run(experiment: Folder) -> None:
+    keys = {"cc": "mine.py:Mine", "qdisc": "every.py:Every"}
+    file = experiment({"mine.py": AIMD, "every.py": EVERY}, **keys)
+    (first,) = sweep.expand(spec.load(file), "sim").runs
+    once, again = l4slab.run(file), l4slab.run(file, workers=1)
+    assert once.flows.equals(again.flows)
+    assert once.series.equals(again.series)
+    file = experiment({"mine.py": AIMD.replace("/ window.cwnd", "/ window.cwnd / 1"), "every.py": EVERY}, **keys)
+    (second,) = sweep.expand(spec.load(file), "sim").runs
+    assert first.id != second.id
+
+
+HEAD = "from l4slab.own import *\n"
+CONTROLLER = HEAD + (
+    "class Mine(Controller):\n"
+    "    def on_ack(self, ack, window):\n"
+    "        {0}\n"
+    "    def on_congestion(self, why, now_ns, window):\n"
+    "        pass\n"
+)
+QUEUE = HEAD + (
+    "class Mine(Queue):\n"
+    "    def __init__(self):\n"
+    "        self.waiting = []\n"
+    "    def enqueue(self, packet, link):\n"
+    "        self.waiting.append(packet)\n"
+    "    def dequeue(self, link):\n"
+    "        {0}\n"
+)
+
+REFUSED = {
+    "class Mine(:\n": "mine.py, line 1: SyntaxError: invalid syntax",
+    "import nothere\n": "mine.py, line 1, in <module>: ModuleNotFoundError: No module named 'nothere'",
+    HEAD + "class Mine: pass\n": "mine.py:Mine is no controller; write class Mine(Controller), from l4slab.own",
+    HEAD + "class Mini(Controller): pass\n": 'mine.py has no controller Mine; did you mean "Mini"?',
+    HEAD + "class Mine(Controller):\n    def on_ack(self, ack, window): pass\n": (
+        "mine.py:Mine has no on_congestion; define it: def on_congestion(self, why, now_ns, window)"
+    ),
+    CONTROLLER.format("pass").replace("why, now_ns, ", ""): (
+        "mine.py:Mine: on_congestion does not take the 3 arguments that it is called with; define it: "
+        "def on_congestion(self, why, now_ns, window)"
+    ),
+    CONTROLLER.format("pass") + "    beta = number(3, 'h', 0, 1)\n": (
+        'mine.py:Mine: the default "3" of beta is refused; it takes a number from 0 to 1'
+    ),
+    CONTROLLER.format("pass") + "    ecn = 'l4s'\n": (
+        'mine.py:Mine: ecn = \'l4s\' is refused; it is "off", "classic" or "accecn"'
+    ),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED, ids=range(len(REFUSED)))
+def test_a_class_that_cannot_be_used_is_a_sentence(
+    experiment: Folder, capsys: pytest.CaptureFixture[str], source: str
+) -> None:
+    file = experiment({"mine.py": source}, cc="mine.py:Mine")
+    assert main(["run", str(file), "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert said == f'l4slab: {file}: flow "a": cc = "mine.py:Mine": {REFUSED[source]}\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"cc": "other.py:Mine"}, 'flow "a": cc = "other.py:Mine": there is no file {0}/other.py; put it beside'),
+        ({"cc": "../mine.py:Mine"}, 'cc = "../mine.py:Mine": it is not beside the experiment file'),
+        ({"cc": "mine.py"}, 'cc = "mine.py": mine.py is named without its class; write mine.py:Mine'),
+        ({"qdisc": "mine.py:Mine"}, 'link.bottleneck.qdisc = "mine.py:Mine": mine.py:Mine is no queue; write class'),
+        ({"qdisc": "every.py:Every periods 1"}, 'every.py:Every has no keyword "periods"; did you mean "period"?'),
+        ({"qdisc": "every.py:Every limit 0"}, 'limit "0" is refused; it takes a whole number from 1 to'),
+    ],
+)
+def test_a_wrong_name_or_word_is_a_sentence(experiment: Folder, keys: dict[str, str], said: str) -> None:
+    file = experiment({"mine.py": CONTROLLER.format("pass"), "every.py": EVERY}, **keys)
+    with pytest.raises(l4slab.InputError) as error:
+        l4slab.run(file)
+    assert said.format(file.parent) in str(error.value)
+
+
+FAILS = {
+    "self.n = getattr(self, 'n', 0) + 1; 1 / (10 - self.n)": (
+        "mine.py, line 4, in on_ack: ZeroDivisionError: division by zero"
+    ),
+    "window.cwnd = 2 * 0.75": (
+        "mine.py, line 4, in on_ack: TypeError: window.cwnd = 1.5: it is a whole number from 1 to 1000000"
+    ),
+    "while True: pass": (
+        "mine.py, line 4, in on_ack: a call has not returned after 3 s of processor time; look for a loop without end"
+    ),
+    "import os; os._exit(0)": "mine.py:Mine ended its process",
+    "import ctypes; ctypes.string_at(0)": "mine.py, line 4, in on_ack: it made its process die of SIGSEGV",
+}
+
+
+@pytest.mark.parametrize("body", FAILS, ids=range(len(FAILS)))
+def test_what_goes_wrong_takes_its_run_with_it_and_no_other(experiment: Folder, body: str) -> None:
+    both = {"mine.py": CONTROLLER.format(body), "good.py": AIMD}
+    file = experiment(both, '[sweep]\nwhose = ["mine", "good"]\n', cc="{whose}.py:Mine")
+    with pytest.warns(UserWarning, match="1 runs failed"):
+        results = l4slab.run(file)
+    assert [reason for _, reason in results.failures] == [FAILS[body]]
+    assert list(results.flows["cc"]) == ["good.py:Mine"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return 3", "mine.py:Mine: dequeue gave 3; it gives a Packet or None"),
+        ("return self.waiting[0]", "mine.py:Mine: dequeue: this packet is not in the queue any more"),
+        (
+            "link.drop(self.waiting[0]); link.mark(self.waiting[0])",
+            "mine.py, line 8, in dequeue: ValueError: mark: this",
+        ),
+        ("return None\n    def next_timer(self): return 7\n    def on_timer(self, link): pass", "wants its timer at"),
+    ],
+)
+def test_a_queue_that_loses_count_is_a_sentence(experiment: Folder, body: str, said: str) -> None:
+    file = experiment({"mine.py": QUEUE.format(body)}, qdisc="mine.py:Mine")
+    with pytest.warns(UserWarning, match="1 runs failed"):
+        ((_, reason),) = l4slab.run(file).failures
+    assert said in reason
+
+
+def test_the_kernel_cannot_run_it(experiment: Folder) -> None:
+    file = experiment({"mine.py": AIMD}, cc="mine.py:Mine")
+    with pytest.raises(l4slab.InputError, match=r"mine\.py:Mine is code for the simulator, which no kernel can run"):
+        l4slab.run(file, engine="linux")
+
+
+def test_nothing_of_it_runs_in_the_process_that_plans(experiment: Folder) -> None:
+    source = "import os\nassert os.environ.get('PYTHONHASHSEED') == '0', 'not a worker'\n" + CONTROLLER.format("pass")
+    file = experiment({"mine.py": source}, cc="mine.py:Mine")
+    (run,) = sweep.expand(spec.load(file), "sim").runs
+    (own,) = files.used(run.description)
+    assert (own.name, own.file) == ("mine.py:Mine", "mine.py")
+
+
+def test_a_listing_has_its_parameters_and_gauges(experiment: Folder, capsys: Any) -> None:
+    file = experiment({"mine.py": AIMD})
+    assert main(["list", str(file.parent / "mine.py")]) == 0
+    said = capsys.readouterr().out
+    for text in ("mine.py:Mine", "Additive increase, multiplicative decrease", "beta NUMBER", "credit"):
+        assert text in said
+    assert "a number from 0.1 to 0.9 (default 0.5)" in said
