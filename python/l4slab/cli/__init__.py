@@ -26,6 +26,7 @@ def cli() -> None:
 
 for _command in (
     start.init,
+    start.trace,
     running.run,
     folders.report,
     live.live,

@@ -1,4 +1,4 @@
-"""`l4slab init`."""
+"""`l4slab init` and `l4slab trace`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from l4slab.cli import terminal
-from l4slab.errors import InputError
+from l4slab.errors import InputError, suggest
 
 
 @click.command()
@@ -20,6 +20,53 @@ def init(name: str) -> int:
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
     text = (files("l4slab.cli") / "template.toml").read_text(encoding="utf-8")
     text = text.replace("FILE", str(file)).replace("results/NAME", f"results/{file.stem}")
+    _write_new(file, text)
+    terminal.say(f"{file} is written; run it with: l4slab run {file}")
+    return 0
+
+
+@click.command()
+@click.argument("kind", metavar="KIND")
+@click.option("--seed", default=1, show_default=True, help="Of all numbers in it.")
+@click.option("--duration", default="60s", show_default=True, help="After which it begins again.")
+@click.option(
+    "--scale",
+    default=0.0,
+    help="Mbit/s: of lte the most, of wifi while it sends, of docsis the mean; of leo the height in km.",
+)
+@click.option("--out", metavar="FILE", help="Default: KIND.csv.")
+def trace(kind: str, seed: int, duration: str, scale: float, out: str | None) -> int:
+    """Write a trace made from a published model: lte, wifi, leo or docsis.
+
+    The file says what it is and what it is not. rate_trace of a link takes it, and delay_trace of a flow that of leo.
+    """
+    from l4slab import generators
+    from l4slab.units import TIME
+
+    if kind not in generators.GENERATORS:
+        raise InputError(f"is not a kind of trace; {suggest(kind, generators.GENERATORS)}", file=kind)
+    try:
+        seconds = TIME.parse(duration) / 1e9
+    except ValueError as error:
+        raise InputError(f'= "{duration}" {error}', key="--duration") from None
+    if not 1 <= seconds <= _LONGEST_S:
+        raise InputError(f'= "{duration}" is not between 1s and {_LONGEST_S}s; choose one of these', key="--duration")
+    if not 0 <= scale <= _LARGEST_SCALE:
+        raise InputError(
+            f"= {scale:g} is not between 0 and {_LARGEST_SCALE:g}; leave it out for the source's", key="--scale"
+        )
+    file = Path(out or f"{kind}.csv")
+    _write_new(file, generators.written(kind, seed, seconds, scale))
+    key = "delay_trace" if generators.GENERATORS[kind].is_delay else "rate_trace"
+    terminal.say(f'{file} is written; an experiment beside it takes it as {key} = "{file.name}"')
+    return 0
+
+
+_LONGEST_S = 3600
+_LARGEST_SCALE = 100_000.0
+
+
+def _write_new(file: Path, text: str) -> None:
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
@@ -32,5 +79,3 @@ def init(name: str) -> int:
         raise InputError(
             f"cannot be written ({reason}); give a name in a folder that you may write", file=file
         ) from None
-    terminal.say(f"{file} is written; run it with: l4slab run {file}")
-    return 0
