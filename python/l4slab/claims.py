@@ -33,9 +33,10 @@ HINT = "hint"
 # What DuckDB calls a number, and a value that is not there.
 _NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U", "NULL")
 # In the order in which the lists are shown.
-Kind = Literal["statement", "disputed", "found", "claim"]
+Kind = Literal["requirement", "statement", "disputed", "found", "claim"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _COUNTED: dict[Kind, str] = {
+    "requirement": "{} of {} requirements met",
     "statement": "{} of {} statements of the study found here",
     "disputed": "{} of {} disputed statements refuted",
     "found": "{} of {} further findings hold",
@@ -50,7 +51,7 @@ class Claim(Table):
     id: str = Field(min_length=1, examples=['"A-smaller-share"'])
     says: str = ""
     source: str = ""
-    kind: Literal["statement", "found"] | None = Field(default=None, examples=['"found"'])
+    kind: Literal["requirement", "statement", "found"] | None = Field(default=None, examples=['"found"'])
     expect: bool = Field(default=True, examples=["false"])
     beside: str | None = Field(default=None, examples=['"A-smaller-share"'])
     sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])

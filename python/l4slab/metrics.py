@@ -127,7 +127,7 @@ CLAIMS: Schema = {
     "id": _TEXT,
     "says": _TEXT,
     "source": _TEXT,
-    "kind": _TEXT,  # statement | disputed | found | claim
+    "kind": _TEXT,  # requirement | statement | disputed | found | claim
     "beside": _TEXT,  # of a finding: the statement that it stands beside
     "verdict": _TEXT,  # holds | fails | undecided | error
     "evidence": _TEXT,  # JSON: the further columns of the claim's query

@@ -10,19 +10,26 @@ from pathlib import Path
 from l4slab.errors import InputError, one_line, suggest
 
 _AGREE = "agree"
+_CHECK = "check"
 
 
 def studies() -> dict[str, list[Path]]:
     """Each study's experiment files, in order."""
     with as_file(files("l4slab") / "experiments") as folder:
         found = {path.name: sorted(path.glob("*.toml")) for path in sorted(folder.iterdir()) if path.is_dir()}
-    return {name: experiments for name, experiments in found.items() if experiments and name != _AGREE}
+    return {name: experiments for name, experiments in found.items() if experiments and name not in (_AGREE, _CHECK)}
 
 
 def comparisons() -> dict[str, Path]:
     """The experiment files on which simulator and kernel are compared (`l4slab agree`), by name."""
     with as_file(files("l4slab") / "experiments" / _AGREE) as folder:
         return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def requirements() -> list[Path]:
+    """The experiment files that judge a congestion control (`l4slab check`), in order."""
+    with as_file(files("l4slab") / "experiments" / _CHECK) as folder:
+        return sorted(folder.glob("*.toml"))
 
 
 def study(name: str) -> list[Path]:

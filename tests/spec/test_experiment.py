@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from l4slab import campaign, experiment, spec, sweep
-from l4slab.studies import comparisons, studies
+from l4slab.studies import comparisons, requirements, studies
 
-SHIPPED = [file for files in studies().values() for file in files] + list(comparisons().values())
+SHIPPED = [file for files in studies().values() for file in files] + list(comparisons().values()) + requirements()
 
 FILE = """
 title    = "Prague beside CUBIC"

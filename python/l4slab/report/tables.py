@@ -86,6 +86,7 @@ def _evidence(name: str, value: Any) -> tuple[str, str]:
 
 # The name of each list, and what stands above those of its claims that came out otherwise.
 _LISTS: dict[Kind, tuple[str, str]] = {
+    "requirement": ("Requirements", "Not met, not applicable or not measured"),
     "statement": ("What the study says", "Said by the study, and not found here"),
     "disputed": ("What the study disputes", "Disputed by the study, and not refuted here"),
     "found": ("Found here besides", "Found before, and not found in these results"),

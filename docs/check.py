@@ -1,0 +1,92 @@
+"""Writes the cards of the built-in congestion controls into docs/check.md.
+
+    .venv/bin/python docs/check.py [CC...]      by default all of `l4slab list controllers`
+
+The verdicts are kept in docs/check.json, with a mark of the suite that they are of, so that a test tells when the
+suite has changed and the cards have not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from l4slab import _core, check
+from l4slab.check.card import PARTS, Item
+from l4slab.cli import checking, terminal
+from l4slab.studies import requirements
+
+DOCS = Path(__file__).resolve().parent
+PAGE, CARDS = DOCS / "check.md", DOCS / "check.json"
+BEGIN, END = "<!-- written by docs/check.py -->\n", "<!-- end -->\n"
+CELLS = {"pass": "pass", "fails": "**fails**", "not applicable": "n/a", "not measured": "–"}
+
+
+def mark() -> str:
+    """Changes with the suite."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in requirements())).hexdigest()[:16]
+
+
+def names() -> list[str]:
+    """Every congestion control that is built in."""
+    return [entry["name"] for entry in _core.controllers()]
+
+
+def card(cc: str) -> dict[str, Any]:
+    """What the page tells of one congestion control."""
+    found = check.check(cc, console=terminal.err())
+    return {"of": mark(), "counts": found.counts(), "items": [_item(item) for item in found.items]}
+
+
+def _item(item: Item) -> dict[str, Any]:
+    names = ("id", "part", "section", "says", "source", "bound_source", "verdict", "why")
+    return {name: getattr(item, name) for name in names} | {
+        "measured": checking.measured(item),
+        "bound": checking.bound(item),
+    }
+
+
+def text(cards: Mapping[str, Any]) -> str:
+    """The page's tables as Markdown."""
+    first = cards[names()[0]]["items"]
+    parts = []
+    for part, title in PARTS.items():
+        rows = [["section", "requirement", *(f"`{name}`" for name in names())], ["---"] * (2 + len(names()))]
+        for number, item in enumerate(first):
+            if item["part"] == part:
+                cells = [CELLS[cards[name]["items"][number]["verdict"]] for name in names()]
+                rows.append([item["section"], f"`{item['id']}`: {item['says']}", *cells])
+        parts.append(f"### {title}\n\n{_table(rows)}")
+    for name in names():
+        rows = [["requirement", "measured", "bound", "where the bound is from"], ["---"] * 4]
+        for item in cards[name]["items"]:
+            if item["verdict"] == "fails":
+                source = item["bound_source"] or "the document's words"
+                rows.append([f"`{item['id']}` ({item['source']})", item["measured"], item["bound"], source])
+        parts.append(f"### What `{name}` fails\n\n{checking.in_words(cards[name]['counts'])}.\n\n{_table(rows)}")
+    return "\n".join(parts)
+
+
+def _table(rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def main(wanted: list[str]) -> None:
+    """Bring the page up to date."""
+    for name in wanted or names():
+        found = card(name)
+        # Another process may have written meanwhile.
+        cards = (json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else {}) | {name: found}
+        CARDS.write_text(json.dumps(cards, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+    cards = json.loads(CARDS.read_text("utf-8"))
+    if set(cards) >= set(names()):
+        head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        PAGE.write_text(head + BEGIN + text(cards) + END + rest.partition(END)[2], "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

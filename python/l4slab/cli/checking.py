@@ -1,0 +1,135 @@
+"""`l4slab check`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from l4slab import _core
+from l4slab.cli import options, terminal
+from l4slab.cli.terminal import Column
+
+if TYPE_CHECKING:
+    from l4slab.check import Card
+    from l4slab.check.card import Item
+
+
+def _controllers(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = [CompletionItem(one["name"], help=one["summary"]) for one in _core.controllers()]
+    return [item for item in names if item.value.startswith(incomplete)] or [CompletionItem(incomplete, type="file")]
+
+
+@click.command()
+@click.argument("cc", metavar="CC", shell_complete=_controllers)
+@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
+@click.option("--item", "only", multiple=True, metavar="ID", help="Only this requirement; may be repeated.")
+@click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
+@options.engine
+@options.workers
+@options.as_json
+def check(
+    cc: str,
+    given: tuple[str, ...],
+    only: tuple[str, ...],
+    out: str | None,
+    engine: str,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Judge a congestion control by what RFCs ask of it: a card of verdicts, each with the run behind it.
+
+    CC is named as in an experiment file's cc. A requirement that it fails is a result, not an error.
+    """
+    from l4slab import check as checking
+
+    options.refuse_empty(out=out)
+    settings = dict(_option(text) for text in given)
+    if engine == "linux":
+        from l4slab.engines.linux.engine import require
+
+        require()
+    folder = out or options.results_folder(f"check-{_as_name(cc, settings)}", engine)
+    card = checking.check(cc, folder, engine, settings, only, workers, terminal.err())
+    return _show(card, as_json)
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.UsageError(f'--option {text} is not NAME=VALUE; write it such as "fallback=correct"')
+    return name, value
+
+
+def _as_name(cc: str, settings: dict[str, str]) -> str:
+    """A folder's name of a congestion control that may be a path, and of its options."""
+    words = [cc, *(f"{name}={value}" for name, value in settings.items())]
+    return re.sub(r"[^\w.=-]+", "-", "-".join(words)).strip("-.")
+
+
+def _show(card: Card, as_json: bool) -> int:
+    status = 1 if card.failures else 0
+    if as_json:
+        terminal.as_json(document(card) | {"exit_status": status})
+        return status
+    from l4slab.check.card import PARTS
+
+    for part, title in PARTS.items():
+        of_part = [item for item in card.items if item.part == part]
+        if of_part:
+            _show_part(title, of_part)
+            terminal.say("")
+    for text in card.failures[:10]:
+        terminal.err().print(f"l4slab: {text}", markup=False)
+    if card.report is not None:
+        terminal.say(f"Report: {card.report}")
+    terminal.say(f"{card.cc}: {in_words(card.counts())}")
+    return status
+
+
+def _show_part(title: str, items: list[Item]) -> None:
+    columns = [
+        Column("verdict", [item.verdict for item in items], weight=9, stays=True),
+        Column("section", [item.section for item in items], weight=8, stays=True),
+        Column("id", [item.id for item in items], weight=6, stays=True),
+        Column("requirement", [item.says for item in items], weight=5, folds=True),
+        Column("measured", [measured(item) for item in items], weight=7, folds=True),
+        Column("bound", [bound(item) for item in items], weight=7, stays=True),
+    ]
+    terminal.show(title, columns, ["red" if item.verdict == "fails" else "" for item in items], "; --json has all")
+
+
+def measured(item: Item) -> str:
+    """What was measured, in words; where there is no verdict, why."""
+    if item.why:
+        return item.why
+    where = f" ({item.worst_at})" if item.worst_at else ""
+    return f"{item.quantity.replace('_', ' ')} {terminal.cell(item.measured)}{where}"
+
+
+def bound(item: Item) -> str:
+    """What it is held against."""
+    return f"{item.relation} {terminal.cell(item.bound)}" if item.relation and not item.why else ""
+
+
+def in_words(counts: dict[str, int]) -> str:
+    """The verdicts, counted."""
+    words = {"pass": "pass", "fails": "fail", "not applicable": "not applicable", "not measured": "not measured"}
+    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts.get(verdict))
+
+
+def document(card: Card) -> dict[str, Any]:
+    """The card for scripts."""
+    return {
+        "cc": card.cc,
+        "options": dict(card.options),
+        "engine": card.engine,
+        "counts": card.counts(),
+        "items": [vars(item) for item in card.items],
+        "failures": list(card.failures),
+        "notes": list(card.notes),
+        "folder": None if card.folder is None else str(card.folder),
+        "report": card.report,
+    }

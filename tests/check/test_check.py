@@ -1,0 +1,147 @@
+"""`l4slab check`: what the cards of well-known congestion controls must say, and what a broken one's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+from l4slab import check, metrics
+from l4slab.check.card import PARTS, items
+from l4slab.check.suite import Suite, suite
+from l4slab.cli import main
+from l4slab.errors import InputError
+from l4slab.experiment import Experiment, to_toml
+
+
+def verdicts(cc: str, only: Sequence[str], **options: str) -> dict[str, str]:
+    return {item.id: item.verdict for item in check.check(cc, options=options, only=only).items}
+
+
+def without_marks(asked: Suite) -> Suite:
+    """The same experiments on a path that hides all marks from the tested sender: to it, a Prague that ignores them."""
+    experiments = []
+    for experiment in asked.experiments:
+        document = experiment.written()
+        erased = {"flow": "tested", "where": "after:bottleneck", "from": "ce", "to": "ect1"}
+        document["rewrite"] = [*document.get("rewrite", []), erased]
+        experiments.append(Experiment.from_toml(to_toml(document), experiment.name))
+    return replace(asked, experiments=experiments)
+
+
+def test_each_requirement_has_a_place_and_an_id_of_its_own() -> None:
+    asked = suite("prague")
+    ids = [claim.id for _, claim in asked.claims]
+    assert len(ids) == len(set(ids))
+    for _, claim in asked.claims:
+        assert claim.listed == "requirement"
+        assert claim.source.partition(", ")[0] in PARTS
+        assert claim.says
+    found = items(asked, pl.DataFrame(schema=metrics.CLAIMS), {})
+    assert all(item.section for item in found)
+    assert [item.part for item in found] == sorted((item.part for item in found), key=list(PARTS).index)
+
+
+def test_the_controller_is_where_its_options_are() -> None:
+    for experiment in suite("prague", {"fallback": "correct"}).experiments:
+        text = experiment.to_toml() if experiment.flows else ""
+        assert text.count('cc = "{controller}"') + text.count('.cc" = "{controller}"') == text.count("fallback")
+
+
+def test_codepoint_and_feedback() -> None:
+    asked = ["codepoint", "feedback", "feedback-lacking"]
+    assert set(verdicts("prague", asked).values()) == {"pass"}
+    expected = {"codepoint": "fails", "feedback": "fails", "feedback-lacking": "not applicable"}
+    assert verdicts("dctcp", asked) == expected
+    assert verdicts("reno", asked) == expected
+
+
+def test_a_sender_that_never_sees_a_mark_does_not_answer_it() -> None:
+    asked = suite("prague", only=["answers-marks"])
+    (heard,) = check.judge(asked).items
+    (deaf,) = check.judge(without_marks(asked)).items
+    assert (heard.verdict, heard.measured) == ("pass", 0)
+    assert deaf.verdict == "fails"
+    assert deaf.measured > 0
+    assert deaf.evidence["queue_p99_ms"] > 90
+    assert deaf.run is not None
+
+
+def test_who_negotiates_no_ecn_is_not_asked_about_marks() -> None:
+    (item,) = check.check("reno", only=["answers-marks"]).items
+    assert (item.verdict, item.why) == ("not applicable", "it negotiates no ECN")
+
+
+def test_an_item_without_an_experiment_says_why() -> None:
+    (item,) = check.check("reno", only=["replaceable"]).items
+    assert item.verdict == "not measured"
+    assert "administrator" in item.why
+
+
+def test_what_the_kernel_has_not_got_is_not_measured() -> None:
+    asked = check.possible(suite("cubic"), "linux")
+    assert {"idle", "short-flows"} <= set(asked.lacking)
+    left_out = {experiment.name for experiment in suite("cubic").experiments} - {e.name for e in asked.experiments}
+    assert left_out <= set(asked.lacking)
+    nothing = pl.DataFrame(schema=metrics.CLAIMS)
+    found = {item.id: item for item in items(asked, nothing, {})}
+    assert found["idle-loss"].verdict == "not measured"
+    assert "video" in found["idle-loss"].why
+
+
+def test_a_failed_run_gives_no_verdict() -> None:
+    asked = suite("cubic", only=["codepoint"])
+    row: dict[str, Any] = dict.fromkeys(metrics.CLAIMS, "") | {"experiment": "codepoint", "id": "codepoint"}
+    row |= {"verdict": "holds", "evidence": json.dumps({"ect1_pct": 100, "at_least": 100, "run": "x"})}
+    rows = pl.DataFrame([row], schema=metrics.CLAIMS)
+    (item,) = items(asked, rows, {})
+    assert (item.verdict, item.quantity, item.measured, item.relation, item.bound) == (
+        *("pass", "ect1_pct", 100),
+        *("≥", 100),
+    )
+    (item,) = items(asked, rows, {"codepoint": "a run failed: it broke"})
+    assert (item.verdict, item.why) == ("not measured", "a run failed: it broke")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nope"], 'cc = "nope" is not a congestion control'),
+        (["prague", "--option", "fallbak=off"], 'prague has no option "fallbak"'),
+        (["prague", "--option", "fallback"], "is not NAME=VALUE"),
+        (["prague", "--item", "codepint"], 'did you mean "codepoint"?'),
+        (["prague", "--engine", "ns3"], "is not an engine"),
+    ],
+)
+def test_bad_input_is_a_sentence(words: list[str], sentence: str, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", *words]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert len(told.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_controller_that_no_kernel_has_is_bad_input() -> None:
+    with pytest.raises(InputError, match="no Linux kernel has bbr3"):
+        check.possible(suite("bbr3"), "linux")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_card_on_the_terminal_and_for_scripts(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["check", "dctcp", "--item", "codepoint", "--item", "replaceable"]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "dctcp: 1 fail, 1 not measured" in told
+    assert "RFC 9331, section 4" in told
+    assert main([*words, "--json"]) == 0
+    card = json.loads(capsys.readouterr().out)
+    first = card["items"][0]
+    assert (first["verdict"], first["quantity"], first["measured"], first["bound"]) == ("fails", "ect1_pct", 0, 100)
+    assert (tmp_path / "results" / "check-dctcp" / "report.html").is_file()
+    flows = pl.read_parquet(tmp_path / "results" / "check-dctcp" / "flows.parquet")
+    assert first["run"] in set(flows["run"])
