@@ -69,11 +69,11 @@ interface Group {
 function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
   const { name, kind } = flow;
   const id = `flow-${slug(name)}`;
-  const anew = (values: Record<string, unknown>) =>
-    actions.anew((run) => ({
-      ...run,
-      flows: run.flows.map((one) => (one.name === name ? ({ ...one, ...values } as FlowSpec) : one)),
-    }));
+  const edited = (run: Run, values: Record<string, unknown>): Run => ({
+    ...run,
+    flows: run.flows.map((one) => (one.name === name ? ({ ...one, ...values } as FlowSpec) : one)),
+  });
+  const anew = (values: Record<string, unknown>) => actions.anew((run) => edited(run, values));
   const shown: [string, Field<never>][] = [];
   const field = <T>(of: string, made: Field<T>) => shown.push([of, made as Field<never>]);
   const keys = new Map(FLOW[kind].map((key) => [key.key, key]));
@@ -133,10 +133,10 @@ function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
   const others = FLOW[kind].filter((key) => !main.has(key.field) && key.key !== "kind");
   const more = others.map((key): [string, Field<never>] => {
     const told = { id: `${id}-${key.key}`, label: key.key.replaceAll("_", " "), anew: true };
-    const made =
-      key.key === "options"
-        ? optionsField(told, (options) => anew({ options }))
-        : keyField(key, told, (value) => anew({ [key.field]: value }));
+    // Of a path, nothing written means all links.
+    const usual = (run: Run) => (key.key === "path" ? run.links.map((link) => link.name) : null);
+    const put = (value: unknown) => actions.anew((run) => edited(run, { [key.field]: value ?? usual(run) }));
+    const made = key.key === "options" ? optionsField(told, put) : keyField(key, told, put);
     return [key.field, made as Field<never>];
   });
   const unusual = h("span", { className: "unusual" });

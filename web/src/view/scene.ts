@@ -1,8 +1,8 @@
 /** What every panel sees. */
 import type { FlowSpec, Run, ViewOptions } from "../types";
 import { type Counts, keyOf, total } from "./distribution";
-import type { Look, Role } from "./roles";
-import type { Store } from "./store";
+import { CAMPS, type Look, lookOf, type Role } from "./roles";
+import { ofCamp, ofFlow, type Store } from "./store";
 
 export const DEFAULTS: ViewOptions = { window_s: 20, rates: "flow", delays: "queue", tail: "cdf" };
 
@@ -38,6 +38,31 @@ export interface Drawn {
 export function sending({ run, store, now_s, window_s }: Scene): FlowSpec[] {
   const sent = (flow: string) => (store.sent.get(flow) ?? Number.NEGATIVE_INFINITY) > now_s - window_s;
   return (run?.flows ?? []).filter((flow) => flow.count > 0 || sent(flow.name));
+}
+
+/** Who is told apart in sums: the camps, or the groups where all are of one camp. */
+export interface Party {
+  name: string;
+  look: Look;
+  key(quantity: string): string;
+}
+
+const GROUPS_APART = 4;
+
+export function partiesOf(scene: Scene): Party[] {
+  const flows = sending(scene);
+  if (scene.roles.length === 1 && flows.length > 1 && flows.length <= GROUPS_APART) {
+    return flows.map(({ name }) => ({
+      name,
+      look: scene.looks.get(name) ?? lookOf("other"),
+      key: (quantity) => ofFlow(name, quantity),
+    }));
+  }
+  return scene.roles.map((role) => ({
+    name: CAMPS[role],
+    look: lookOf(role),
+    key: (quantity) => ofCamp(role, quantity),
+  }));
 }
 
 /** The link's qdisc at the instant that is shown. */

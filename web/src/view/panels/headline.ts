@@ -1,9 +1,9 @@
 /** The numbers that sum up the window: who has which share, how long packets wait, marks, drops, use of the link. */
 import { keyOf, quantile } from "../distribution";
 import { element } from "../panel";
-import { CAMPS, lookOf, lookOfQueue } from "../roles";
-import { countedOf, type Drawn, type Scene, sending } from "../scene";
-import { ofCamp, ofQueue } from "../store";
+import { lookOf, lookOfQueue } from "../roles";
+import { countedOf, type Drawn, type Party, partiesOf, type Scene, sending } from "../scene";
+import { ofQueue } from "../store";
 import { colourOf, figures } from "../theme";
 import { delaysByFlow } from "./over_time";
 
@@ -69,7 +69,12 @@ export class Headline implements Drawn {
     const root = element("section", "headline");
     root.setAttribute("aria-label", "the window in numbers");
     into.append(root);
-    this.share = new Card(root, "share", "Share of the goodput", "of each camp, over the window that the curves show");
+    this.share = new Card(
+      root,
+      "share",
+      "Share of the goodput",
+      "of each camp, or of each group where all are of one, over the window that the curves show",
+    );
     this.delay = new Card(
       root,
       "delay",
@@ -92,18 +97,14 @@ export class Headline implements Drawn {
     const { coarse, distributions } = scene.store;
     const count = Math.max(coarse.since(scene.now_s - scene.window_s) - 1, Math.min(coarse.rows, 1));
     const over = (key: string) => mean(coarse.column(key, count));
-    const roles = scene.roles.filter((role) => coarse.has(ofCamp(role, "goodput_mbps")));
-    const per = (quantity: string) => roles.map((role) => over(ofCamp(role, quantity)) ?? 0);
+    const parties = partiesOf(scene).filter(({ key }) => coarse.has(key("goodput_mbps")));
+    const per = (quantity: string) => parties.map(({ key }) => over(key(quantity)) ?? 0);
 
     const goodputs = per("goodput_mbps");
     const all = goodputs.reduce((sum, one) => sum + one, 0);
-    const part = (role: (typeof roles)[number], value: string): Part => ({
-      name: CAMPS[role],
-      value,
-      colour: colourOf(lookOf(role)),
-    });
+    const part = ({ name, look }: Party, value: string): Part => ({ name, value, colour: colourOf(look) });
     this.share.set(
-      roles.map((role, i) => part(role, all > 0 ? `${Math.round(((goodputs[i] as number) / all) * 100)} %` : "–")),
+      parties.map((party, i) => part(party, all > 0 ? `${Math.round(((goodputs[i] as number) / all) * 100)} %` : "–")),
     );
 
     const last = distributions.last(scene.window_s);
@@ -129,10 +130,10 @@ export class Headline implements Drawn {
 
     const sent = per("sent_packets");
     const rates = (counts: number[]): Part[] =>
-      roles.map((role, i) => {
+      parties.map((party, i) => {
         const [n, of] = [counts[i] as number, sent[i] as number];
         const note = of > 0 ? `${figures((n / of) * 100, 2)} %` : "";
-        return { ...part(role, `${figures(n, 2)}/s`), note };
+        return { ...part(party, `${figures(n, 2)}/s`), note };
       });
     this.signals.set(rates(per("ce_packets")));
     this.drops.set(rates(per("dropped_packets")));

@@ -1,7 +1,7 @@
 /** The panels of curves over time: which curves they have. */
 import type { FlowSpec, ViewOptions } from "../../types";
 import { CAMPS, type Look, lookOf, lookOfQueue } from "../roles";
-import { hasFlowQueues, qdiscOf, queuesOf, type Scene, sending } from "../scene";
+import { hasFlowQueues, partiesOf, qdiscOf, queuesOf, type Scene, sending } from "../scene";
 import { JOINED, MEMBERS_SHOWN, ONE, ofCamp, ofFlow, ofMember, ofQueue, SAMPLES_PER_WINDOW } from "../store";
 import { type CurveOf, Curves } from "./curves";
 
@@ -126,23 +126,23 @@ export function delayPanel(scene: Scene, into: HTMLElement, choose: (delays: Vie
   return curves;
 }
 
-function perCamp(scene: Scene, quantity: string): CurveOf[] {
-  return scene.roles.map((role) => ({
-    key: ofCamp(role, quantity),
-    look: lookOf(role),
-    label: CAMPS[role],
+function perParty(scene: Scene, quantity: string): CurveOf[] {
+  return partiesOf(scene).map(({ name, look, key }) => ({
+    key: key(quantity),
+    look,
+    label: name,
     unit: "/s",
     ghost: true,
   }));
 }
 
 export function markPanel(scene: Scene, into: HTMLElement): Curves {
-  const found = () => perCamp(scene, "ce_packets");
+  const found = () => perParty(scene, "ce_packets");
   return new Curves(scene, into, "marks", "CE marks", "packets per second", { to: 10 }, "coarse", found);
 }
 
 export function dropPanel(scene: Scene, into: HTMLElement): Curves {
-  const found = () => perCamp(scene, "dropped_packets");
+  const found = () => perParty(scene, "dropped_packets");
   return new Curves(scene, into, "drops", "Drops", "packets per second", { to: 10 }, "coarse", found);
 }
 

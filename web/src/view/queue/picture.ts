@@ -5,8 +5,8 @@
 import type { Samples } from "../../types";
 import { Canvas } from "../canvas";
 import { type LegendEntry, Panel } from "../panel";
-import { CAMPS, type Look, lookOf, lookOfQueue, type Role, roleOf } from "../roles";
-import { type Drawn, hasFlowQueues, qdiscOf, queuesOf, type Scene } from "../scene";
+import { CAMPS, type Look, lookOf, lookOfQueue, roleOf } from "../roles";
+import { type Drawn, hasFlowQueues, partiesOf, qdiscOf, queuesOf, type Scene } from "../scene";
 import { ofCamp, ofQueue, rateAt } from "../store";
 import { colourOf, FONT, figures, theme } from "../theme";
 import { Brush } from "./brush";
@@ -97,13 +97,12 @@ export class Picture implements Drawn {
     const isDual = queues.includes("L") && queues.includes("C") && /dual|docsis|curvy/.test(word);
     this.lanes.sort(isDual ? byEcn : hasFlowQueues(this.qdisc) ? byFlow : bySingle);
     this.panel.setUnit(this.caption(isDual, word));
-    const packet = (role: Role, label: string, drawn: "packet" | "mark" | "drop"): LegendEntry => {
-      return { key: drawn === "packet" ? role : drawn, label, look: lookOf(role), drawn };
-    };
+    const parties = partiesOf(scene);
+    const other = lookOf("other");
     this.panel.setLegend([
-      ...scene.roles.map((role) => packet(role, `${CAMPS[role]} packet`, "packet")),
-      packet(scene.roles[0] ?? "other", "marked: CE", "mark"),
-      packet(scene.roles.at(-1) ?? "other", "dropped", "drop"),
+      ...parties.map(({ name, look }): LegendEntry => ({ key: name, label: `${name} packet`, look, drawn: "packet" })),
+      { key: " mark", label: "marked: CE", look: parties[0]?.look ?? other, drawn: "mark" },
+      { key: " drop", label: "dropped", look: parties.at(-1)?.look ?? other, drawn: "drop" },
     ]);
     this.names = isDual ? ["L", "C"] : hasFlowQueues(this.qdisc) ? [] : ["all"];
     this.fit();
