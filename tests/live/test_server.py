@@ -68,7 +68,14 @@ def test_nothing_is_given_without_the_token(address: str, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["attacker.example", "127.0.0.1.attacker.example:80", "", "127.0.0.1@attacker.example"]
+    "host",
+    [
+        "attacker.example",
+        "127.0.0.1.attacker.example:80",
+        "",
+        "127.0.0.1@attacker.example",
+        "127.0.0.1:80; script-src *",
+    ],
 )
 def test_a_name_that_points_here_is_not_ours(address: str, host: str) -> None:
     answer = fetch(address, Host=host)
@@ -187,6 +194,18 @@ def test_memory_answer_and_defects_end_the_run_and_not_the_page(visit: Callable[
     assert page.ask("x")["asked"] == 1
 
 
+def test_a_defect_ends_the_session_and_leaves_nothing(
+    visit: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = visit()
+    pid = page.ask("x")["pid"]
+    monkeypatch.setattr(bounds.Bounds, "refusal", lambda *_: 1 / 0)
+    page.socket.send(json.dumps({"id": 1, "do": "x"}))
+    with pytest.raises(ConnectionClosedError):
+        page.socket.recv(timeout=60)
+    assert gone(pid)
+
+
 def test_an_answer_that_takes_too_long_ends_the_run(page: Path, folder: Path) -> None:
     with serving(Server(ENGINES, page, answer_s=1.0)) as address:
         origin = Origin(f"http://{urlsplit(address).netloc}")
@@ -256,6 +275,9 @@ def run(**more: Any) -> dict[str, Any]:
         (run(at=[{"count": 10_001}]), "10001 flows are asked for"),
         ({"do": "change", "change": {"link": "l", "rate_bps": 2e12}}, "a rate of 2000 Gbit/s"),
         ({"do": "change", "change": {"flow": "a", "count": 1e9}}, "1000000000 flows are asked for"),
+        ({"do": "change", "change": {"link": "l", "rate_bps": 10**4000}}, "a rate of 1e+291 Gbit/s"),
+        ({"do": "advance", "until_ns": 10**400}, "a step of 1e+291 s"),
+        ({"do": "batch", "run": {"duration_ns": 10**400}}, "a run of 1e+291 s"),
         (
             {"do": "batch", "run": {"duration_ns": 1001e9}},
             "a run of 1001 s is asked for, and here it may be at most 1000",

@@ -22,6 +22,7 @@ RATE_BPS = 100_000_000_000
 BATCH_S = 1000
 ADVANCE_S = 100
 SAMPLES = 100_000  # of one answer
+_LARGEST = 1e300
 
 
 class Bounds:
@@ -107,4 +108,5 @@ def _tables(value: object) -> list[Mapping[str, Any]]:
 
 
 def _number(value: object) -> Any:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    """Within what a float can be: JSON has whole numbers of any length."""
+    return min(value, _LARGEST) if isinstance(value, int | float) and not isinstance(value, bool) else 0

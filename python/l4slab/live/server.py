@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import secrets
 import signal
 import threading
@@ -39,7 +40,7 @@ from l4slab.live import bounds, page
 from l4slab.live.sessions import ENGINES, Engine, Session, refused
 
 ADDRESS = "127.0.0.1"
-_NAMES = {ADDRESS, "localhost"}
+_HOST = re.compile(rf"({re.escape(ADDRESS)}|localhost)(:[0-9]+)?")
 _CLOSING_S = 1.0  # for a page to say goodbye
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -95,11 +96,13 @@ class Server:
         refuse = partial(_text, connection)
         try:
             host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
+            asked = urlsplit(request.path)
         except MultipleValuesError:
             return refuse(400, "a header is there twice")
-        if host.partition(":")[0] not in _NAMES:
+        except ValueError:
+            return refuse(400, "this is no address; open the one that l4slab live has printed")
+        if not _HOST.fullmatch(host):
             return refuse(403, f"the host {host!r} is not this server's; open the address that l4slab live has printed")
-        asked = urlsplit(request.path)
         said = {key: values[-1] for key, values in parse_qs(asked.query).items()}
         if asked.path not in ("/", "/socket"):
             return refuse(404, "there is nothing here; open the address that l4slab live has printed")
@@ -128,22 +131,21 @@ class Server:
         session = Session(engine, self.answer_s, sentence)
         self._sessions += [session] if sentence is None else []
         waiting: asyncio.Queue[str | bytes] = asyncio.Queue(bounds.WAITING)
-        answering = asyncio.create_task(_answers(connection, session, waiting))
         try:
-            async for message in connection:
-                try:
-                    waiting.put_nowait(message)
-                except asyncio.QueueFull:
-                    await connection.close(1008, f"more than {bounds.WAITING} requests wait for an answer")
-        except ConnectionClosed:
-            pass
+            # A defect in one of the two ends both, and the session with them.
+            async with asyncio.TaskGroup() as tasks:
+                answering = tasks.create_task(_answers(connection, session, waiting))
+                with suppress(ConnectionClosed):
+                    async for message in connection:
+                        try:
+                            waiting.put_nowait(message)
+                        except asyncio.QueueFull:
+                            await connection.close(1008, f"more than {bounds.WAITING} requests wait for an answer")
+                answering.cancel()
         finally:
-            answering.cancel()
-            with suppress(asyncio.CancelledError):
-                await answering
-            await session.close()
             if sentence is None:
                 self._sessions.remove(session)
+            await session.close()
 
 
 async def _answers(connection: ServerConnection, session: Session, waiting: asyncio.Queue[str | bytes]) -> None:
