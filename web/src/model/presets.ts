@@ -89,7 +89,7 @@ export const PRESETS: readonly Preset[] = [
     id: "overload",
     group: "Unresponsive traffic",
     title: "DualPI2: 144 Mb/s of ECT(1) UDP into 100 Mb/s",
-    look: "Nobody can slow this UDP flow down. DualPI2 begins to drop ECT(1) too, both queues wait some 15 ms, and the label brings the flood no advantage.",
+    look: "Nobody can slow this UDP flow down. The L queue, in which its label puts it, waits as long as a Classic one otherwise does, some 15 ms, because DualPI2 now drops there, too. Whoever answers marks or drops, in either queue, is left with next to nothing.",
     source: `${OVERLOADED}, figure 1`,
     study: { file: "overload/loads", levels: { aqm: "DualPI2", udp: "ECT", load_mbps: 140 } },
     address: `${BYSTANDERS}  flow.ect.cc=prague  flow.ect.ecn=accecn
@@ -142,7 +142,7 @@ export const PRESETS: readonly Preset[] = [
     id: "low-rate",
     group: "Low rates",
     title: "Linux's DualPI2 at 8 Mb/s",
-    look: "A packet takes 1.5 ms to send, longer than DualPI2's step of 1 ms: whatever waits behind one packet is marked, and Prague keeps less than a quarter of the link.",
+    look: "A packet takes 1.5 ms to send, longer than DualPI2's step of 1 ms: whatever waits behind one packet is marked, and within some seconds Prague is left with about a quarter of the link.",
     source: "sch_dualpi2 of Linux 7.2, min_qlen_step 0",
     address: `${LOW_RATE}  link.bottleneck.qdisc=dualpi2`,
   }),

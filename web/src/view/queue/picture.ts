@@ -109,7 +109,10 @@ export class Picture implements Drawn {
   }
 
   private caption(isDual: boolean, word: string): string {
-    if (isDual) return "L4S packets wait in L, Classic ones in C; one link serves both";
+    if (isDual) {
+      const [low, other] = this.scene.roles.includes("scalable") ? ["L4S", "Classic ones"] : ["ECT(1)", "others"];
+      return `${low} packets wait in L, ${other} in C; one link serves both`;
+    }
     if (hasFlowQueues(this.qdisc)) return `${word} gives each flow a queue of its own and serves them in turn`;
     return "one queue: everyone waits behind everyone";
   }
