@@ -105,6 +105,30 @@ test("virtual time follows the wall clock, and one request is under way at a tim
   expect(engine.of("advance").length).toBe(before + 1);
 });
 
+test("while another engine opens, the former one is not asked", async () => {
+  const [former, next] = [new Told(), new Told()];
+  let open: (engine: Engine) => void = () => {};
+  let opening: Promise<Engine> = Promise.resolve(former);
+  const clock = createClock(() => opening, view().made);
+  const status: Status[] = [];
+  clock.onStatus((one) => status.push(one));
+  await clock.start(run);
+  await watch(500);
+  opening = new Promise((resolve) => {
+    open = resolve;
+  });
+  former.refuses = "the engine was closed";
+  const before = former.asked.length;
+  const started = clock.start(run);
+  await watch(500);
+  expect(former.asked.length).toBe(before);
+  open(next);
+  await started;
+  await watch(1000);
+  expect(clock.nowNs).toBeGreaterThan(0.9e9);
+  expect(status.filter(({ says }) => says !== null)).toEqual([]);
+});
+
 test("pause stands still, and a step goes on from there", async () => {
   const { clock, status } = begin();
   await clock.start(run);

@@ -162,10 +162,11 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
     turn += 1;
     const mine = turn;
     stepping.reset();
+    // Until it has begun, nobody is asked for samples: the former engine may be gone already.
+    isAsking = true;
     try {
       engine = await engineFor();
       if (mode === "instant") return await batch(wanted);
-      isAsking = true;
       const watch = watchOf(wanted, speed, view.options);
       await engine.ask({ do: "start", run: wanted, watch });
       if (mine !== turn) return;

@@ -81,7 +81,7 @@ export function transport(actions: TransportActions): Transport {
     status({ now_ns, state, speed: asked, says }) {
       running = state === "running";
       play.textContent = running ? "Pause" : "Play";
-      now.textContent = `${(now_ns / 1e9).toFixed(asked < 0.2 ? 4 : 2)} s`;
+      now.textContent = `${(now_ns / 1e9).toFixed(asked < 0.2 || state === "paused" ? 4 : 2)} s`;
       slow.textContent = state === "stopped" ? "" : (says ?? "");
     },
   };

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import type { Watch } from "../types";
+import type { Run, Watch } from "../types";
 import { Refused } from "../types";
 import { factsFromJson } from "./server";
 import { SocketEngine } from "./socket";
@@ -41,6 +41,16 @@ test("answers go to the requests that they are of, whatever their order", async 
   workers[0]?.says({ id: 1, answer: '{"ok": {}}' });
   await expect(second).rejects.toEqual(new Refused("no run was started"));
   await expect(first).resolves.toEqual({});
+});
+
+test("what would stop the page for minutes is refused", async () => {
+  const { engine, workers } = wasm();
+  const sent = workers[0]?.sent.length;
+  const run = { links: [{ rate_bps: 1e12 }], flows: [{ count: 1 }], at: [] } as unknown as Run;
+  await expect(engine.ask({ do: "check", run })).rejects.toThrow("a rate of 1000 Gbit/s is asked for");
+  const change = { flow: "a", count: 20_000 };
+  await expect(engine.ask({ do: "change", change })).rejects.toThrow("20000 flows are asked for");
+  expect(workers[0]?.sent.length).toBe(sent);
 });
 
 test("a fault of the simulator is a sentence, and the next request goes to a fresh worker", async () => {

@@ -1,6 +1,7 @@
 import { toJson } from "../json";
 import type { Answers, Engine, Request } from "../types";
 import { Refused } from "../types";
+import { refusal } from "./bounds";
 import { Waiting } from "./waiting";
 import type { FromWorker, ToWorker } from "./worker";
 
@@ -19,7 +20,8 @@ export class WasmEngine implements Engine {
 
   ask<R extends Request>(request: R): Promise<Answers[R["do"]]> {
     const worker = this.worker;
-    if (worker === null) return Promise.reject(new Refused("the engine was closed"));
+    const why = worker === null ? "the engine was closed" : refusal(request);
+    if (worker === null || why !== null) return Promise.reject(new Refused(why ?? ""));
     return this.waiting.ask<R>((id) => worker.postMessage({ id, request: toJson(request) } satisfies ToWorker));
   }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Packets } from "../../types";
-import { byEcn, byFlow, type Gone, Lanes } from "./lanes";
+import { byEcn, byFlow, type Gone, Lanes, someOf } from "./lanes";
 
 const none = (): Packets => ({
   link: [],
@@ -134,4 +134,10 @@ test("nothing happens before its time, other links do not count, and what is ahe
   expect([...lanes.ahead(9)].map(({ packet }) => packet?.arrived_ns)).toEqual([10]);
   lanes.advance(20);
   expect([lanes.arrived, lanes.left, lanes.waiting]).toEqual([1, 1, 0]);
+});
+
+test("of many flows each group has lanes", () => {
+  const names = ["b 2", "a 10", "a 2", "a 1", "b 1", "c 1", "a 3"];
+  expect(someOf(names, ["a", "b", "c"], 5)).toEqual(["a 1", "a 2", "b 1", "b 2", "c 1"]);
+  expect(someOf(names, ["a", "b", "c"], 9)).toEqual(["a 1", "a 2", "a 3", "a 10", "b 1", "b 2", "c 1"]);
 });

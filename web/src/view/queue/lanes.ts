@@ -71,6 +71,22 @@ export const bySingle: Sorter = () => "all";
 export const byEcn: Sorter = (_flow, _member, ecn) => (ecn === 1 || ecn === CE ? "L" : "C");
 export const byFlow: Sorter = (flow, member) => `${flow} ${member}`;
 
+/** As many of the lanes by flow as there is room for, each group's first ones; in the order of the groups. */
+export function someOf(names: readonly string[], groups: readonly string[], most: number): string[] {
+  const placed = names.map((name) => {
+    const end = name.lastIndexOf(" ");
+    return { name, group: groups.indexOf(name.slice(0, end)), member: Number(name.slice(end + 1)), rank: 0 };
+  });
+  const inOrder = (a: (typeof placed)[number], b: (typeof placed)[number]) => a.group - b.group || a.member - b.member;
+  placed.sort(inOrder);
+  placed.forEach((one, i) => {
+    const before = placed[i - 1];
+    one.rank = before?.group === one.group ? before.rank + 1 : 0;
+  });
+  const chosen = placed.toSorted((a, b) => a.rank - b.rank || a.group - b.group).slice(0, most);
+  return chosen.sort(inOrder).map(({ name }) => name);
+}
+
 export class Lanes {
   readonly lanes = new Map<string, Lane>();
   /** Packets that wait, but arrived before the watch began, as last told. */

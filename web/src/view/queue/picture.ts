@@ -10,7 +10,7 @@ import { type Drawn, hasFlowQueues, partiesOf, qdiscOf, queuesOf, type Scene } f
 import { ofCamp, ofQueue, rateAt } from "../store";
 import { colourOf, FONT, figures, theme } from "../theme";
 import { Brush } from "./brush";
-import { byEcn, byFlow, bySingle, type Gone, type Lane, Lanes, type Packet } from "./lanes";
+import { byEcn, byFlow, bySingle, type Gone, type Lane, Lanes, type Packet, someOf } from "./lanes";
 import { type Layout, layoutOf, type Row, Scale } from "./layout";
 
 const MTU = 1514;
@@ -186,11 +186,11 @@ export class Picture implements Drawn {
   private arrangeFlows(wall: number): void {
     for (const lane of this.lanes.lanes.values()) if (lane.length) this.seen.set(lane.name, wall);
     for (const [name, last] of this.seen) if (wall - last > LINGER) this.seen.delete(name);
-    const order = (name: string) => {
-      const [flow, member] = [name.slice(0, name.lastIndexOf(" ")), Number(name.slice(name.lastIndexOf(" ") + 1))];
-      return (this.scene.run?.flows.findIndex((one) => one.name === flow) ?? 0) * 1e6 + member;
-    };
-    const names = [...this.seen.keys()].sort((a, b) => order(a) - order(b)).slice(0, LANES_SHOWN);
+    const groups = this.scene.run?.flows.map(({ name }) => name) ?? [];
+    const names = someOf([...this.seen.keys()], groups, LANES_SHOWN);
+    const word = this.qdisc.split(/\s+/)[0] ?? "";
+    const some = names.length < this.seen.size ? ` (${names.length} of ${this.seen.size} shown)` : "";
+    this.panel.setUnit(this.caption(false, word) + some);
     if (names.join("|") === this.names.join("|")) return;
     this.names = names;
     this.fit();

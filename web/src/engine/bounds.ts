@@ -1,0 +1,23 @@
+/** What a request to the simulator in this page may ask for, as in the server of `l4slab live` (docs/live.md). */
+import type { Request } from "../types";
+
+const RATE_BPS = 100e9;
+const FLOWS = 10_000;
+
+interface Asked {
+  rate_bps?: number | null;
+  pace_bps?: number | null;
+  count?: number;
+}
+
+/** Why a request is refused; null: it is not. */
+export function refusal(request: Request): string | null {
+  const run = "run" in request ? request.run : null;
+  const change = "change" in request ? request.change : null;
+  const tables: Asked[] = run ? [...run.links, ...run.flows, ...run.at] : change ? [change] : [];
+  const rate = Math.max(0, ...tables.map((one) => Math.max(one.rate_bps ?? 0, one.pace_bps ?? 0)));
+  if (rate > RATE_BPS) return `a rate of ${rate / 1e9} Gbit/s is asked for, and here it may be at most 100 Gbit/s`;
+  const flows = run?.flows.reduce((sum, flow) => sum + flow.count, 0) ?? 0;
+  const count = Math.max(flows, ...tables.map((one) => one.count ?? 0));
+  return count > FLOWS ? `${count} flows are asked for, and here there may be at most ${FLOWS}` : null;
+}
