@@ -152,6 +152,7 @@ export class App {
     this.base = this.set;
     this.made = [];
     this.changes.clear();
+    this.problems.say("change", []);
     const run = this.started();
     this.silent = new Map(run.flows.slice(this.base.flows.length).map((flow) => [flow.name, flow]));
     this.show();

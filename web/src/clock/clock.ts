@@ -187,23 +187,19 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
     tell();
   }
 
+  /** Rejects with Refused; whoever asked says so. */
   async function change(wanted: Run, one: Change): Promise<number | null> {
-    try {
-      if (mode === "instant") {
-        run = wanted;
-        await batch(wanted);
-        return null;
-      }
-      if (!engine) throw new Refused("nothing runs yet");
-      const { time_ns } = await engine.ask({ do: "change", change: one });
+    if (mode === "instant") {
       run = wanted;
-      says = null;
-      view.show(wanted);
-      return time_ns;
-    } catch (error) {
-      fails(error);
-      throw error;
+      await batch(wanted);
+      return null;
     }
+    if (!engine) throw new Refused("nothing runs yet");
+    const { time_ns } = await engine.ask({ do: "change", change: one });
+    run = wanted;
+    says = null;
+    view.show(wanted);
+    return time_ns;
   }
 
   requestAnimationFrame(tick);

@@ -7,7 +7,7 @@ const FLOWS = 10_000;
 interface Asked {
   rate_bps?: number | null;
   pace_bps?: number | null;
-  count?: number;
+  count?: number | null;
 }
 
 /** Why a request is refused; null: it is not. */
