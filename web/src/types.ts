@@ -234,6 +234,8 @@ export type EngineName = "wasm" | "native" | "linux";
 
 export interface Engine {
   readonly name: EngineName;
+  /** How long the newest answer was worked on, in ms, where the engine knows it. */
+  readonly worked_ms?: number | undefined;
   /** Rejects with `Refused` where the engine says no. Requests are answered in order. */
   ask<R extends Request>(request: R): Promise<Answers[R["do"]]>;
   /** Ends it: what is still asked is refused. */

@@ -81,7 +81,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
       watched = key;
       const [samples] = await Promise.all([engine.ask({ do: "advance", until_ns }), changed]);
       if (mine !== turn) return;
-      pace.answered(samples.now_ns, performance.now() - begun);
+      pace.answered(samples.now_ns, performance.now() - begun, engine?.worked_ms);
       const from = performance.now();
       view.add(samples);
       if (samples.packets) stepping.tell(samples.packets.time_ns, pace.head_ns);

@@ -55,8 +55,9 @@ export class Pace {
   next(speed: number): number | null {
     const target = this.head_ns + (LEAD_MS + this.way_ms) * 1e6 * speed;
     if (target - this.known_ns < LEAST_MS * 1e6 * speed) return null;
-    // The first request of an engine that nothing is known of is a small one.
-    const most = Math.min(this.allowed_ns || LEAST_MS * 1e6 * Math.min(speed, 1), MOST_NS);
+    // The first request of an engine that nothing is known of is a small one. None is smaller: what a machine with
+    // other work adds to each request would make them ever smaller, and virtual time stand still.
+    const most = Math.min(Math.max(this.allowed_ns, LEAST_MS * 1e6 * Math.min(speed, 1)), MOST_NS);
     return Math.round(Math.min(target, this.known_ns + most));
   }
 
@@ -70,12 +71,12 @@ export class Pace {
     if (this.ways.length > WAYS) this.ways.shift();
   }
 
-  /** The engine went up to `now_ns` within so many ms. */
-  answered(now_ns: number, took_ms: number): void {
+  /** The engine went up to `now_ns` within so many ms, of which it may know how many were work. */
+  answered(now_ns: number, took_ms: number, worked_ms = took_ms - this.way_ms): void {
     const step = now_ns - this.known_ns;
     this.known_ns = now_ns;
     if (step <= 0) return;
-    const work_ms = Math.max(took_ms - this.way_ms, 0.2);
+    const work_ms = Math.max(worked_ms, 0.2);
     this.allowed_ns = Math.max(1, Math.min((step / work_ms) * REQUEST_MS, 2 * step));
   }
 }

@@ -37,8 +37,8 @@ function wasm(): { engine: WasmEngine; workers: FakeWorker[] } {
 test("answers go to the requests that they are of, whatever their order", async () => {
   const { engine, workers } = wasm();
   const [first, second] = [engine.ask({ do: "watch", watch }), engine.ask({ do: "advance", until_ns: 5 })];
-  workers[0]?.says({ id: 2, answer: '{"refused": "no run was started"}' });
-  workers[0]?.says({ id: 1, answer: '{"ok": {}}' });
+  workers[0]?.says({ id: 2, answer: '{"refused": "no run was started"}', worked_ms: 1 });
+  workers[0]?.says({ id: 1, answer: '{"ok": {}}', worked_ms: 1 });
   await expect(second).rejects.toEqual(new Refused("no run was started"));
   await expect(first).resolves.toEqual({});
 });
@@ -61,7 +61,7 @@ test("a fault of the simulator is a sentence, and the next request goes to a fre
   expect(workers[0]?.ended).toBe(true);
   const next = engine.ask({ do: "vocabulary" });
   expect(workers[1]?.sent).toEqual([{ module: {} }, { id: 3, request: '{"do":"vocabulary"}' }]);
-  workers[1]?.says({ id: 3, answer: '{"ok": {"version": "1"}}' });
+  workers[1]?.says({ id: 3, answer: '{"ok": {"version": "1"}}', worked_ms: 1 });
   await expect(next).resolves.toEqual({ version: "1" });
 });
 

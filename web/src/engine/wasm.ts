@@ -8,6 +8,7 @@ import type { FromWorker, ToWorker } from "./worker";
 /** The core in a worker. Where it stops at a fault of its own, a fresh one takes its place. */
 export class WasmEngine implements Engine {
   readonly name = "wasm";
+  worked_ms: number | undefined;
   private readonly waiting = new Waiting();
   private worker: Worker | null;
 
@@ -35,7 +36,10 @@ export class WasmEngine implements Engine {
     const worker = this.makeWorker();
     worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
       if ("stopped" in data) this.replace(data.stopped);
-      else this.waiting.answer(data.id, JSON.parse(data.answer));
+      else {
+        this.worked_ms = data.worked_ms;
+        this.waiting.answer(data.id, JSON.parse(data.answer));
+      }
     };
     worker.onerror = (event) => {
       event.preventDefault();
