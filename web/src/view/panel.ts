@@ -48,6 +48,7 @@ export class Panel {
     this.tools = element("div", "tools");
     head.append(heading, this.about, this.tools);
     this.legend = element("div", "legend");
+    this.root.setAttribute("aria-label", title);
     this.body = element("div", "body");
     this.words = element("p", "words");
     this.words.hidden = true;
