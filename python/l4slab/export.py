@@ -1,10 +1,12 @@
-"""Results for other programs: tables as CSV or JSON, runs as data files of flent.
+"""Results for other programs: tables as CSV or JSON, runs as data files of flent, connections as qlog.
 
 DIR/export/csv/NAME.csv    a table each; a list in a cell is written as JSON
 DIR/export/json/NAME.json  a table each, as a list of rows
 DIR/export/flent/EXPERIMENT-RUN.flent.gz
                            a run each, in version 4 of flent's format, as its test `tcp_nup` writes them: the goodput of
                            each flow, and smoothed RTT and window as values of their own. There is no ping in a run.
+DIR/export/qlog/EXPERIMENT-RUN-FLOW-MEMBER.sqlog
+                           a TCP connection each, of which there is a capture (`l4slab.qlog`)
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow.dataset as ds
 
+from l4slab import qlog
 from l4slab.errors import InputError, StoreError
 
-Form = Literal["csv", "json", "flent"]
+Form = Literal["csv", "json", "flent", "qlog"]
 
 # Simulated time has no date; flent's files need one.
 _START = datetime(2000, 1, 1, tzinfo=UTC)
@@ -31,8 +34,12 @@ _VERSION = 4
 _FLENT = "2.1.1"
 
 
-def export(folder: Path | str, form: Form, to: Path | str | None = None) -> list[Path]:
+def export(
+    folder: Path | str, form: Form, to: Path | str | None = None, run: str | None = None, flow: str | None = None
+) -> list[Path]:
     """Write what a results folder has into `to` (default: DIR/export/FORM); the files.
+
+    Of qlog, only those of a `run` and a `flow` where they are given.
 
     Raises InputError where it is no results folder, StoreError where a file cannot be written.
     """
@@ -48,6 +55,8 @@ def export(folder: Path | str, form: Form, to: Path | str | None = None) -> list
         target.mkdir(parents=True, exist_ok=True)
         if form == "flent":
             return list(_runs(source, target))
+        if form == "qlog":
+            return list(qlog.export(source, target, run, flow))
         write = _csv if form == "csv" else _json
         return [write(path, target / f"{path.stem}.{form}") for path in sorted(source.glob("*.parquet"))]
     except FileExistsError:

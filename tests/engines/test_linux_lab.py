@@ -86,6 +86,7 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
     ]
     assert "time 4000000000 1000000000 100000000" in made.plan
     assert "link 0 k1 out" in made.plan
+    assert not [line for line in made.plan if line.startswith("host")]
     # tcp_ecn of sender and receiver.
     assert lines(made, "tcp_ecn$") == ["echo 1 >/proc/sys/net/ipv4/tcp_ecn", "echo 0 >/proc/sys/net/ipv4/tcp_ecn"]
 
@@ -102,6 +103,11 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
 )
 def test_how_a_negotiation_ends(ecn: str, peer: str, mode: str) -> None:
     assert lab.expected_ecn_mode(ecn, peer) == mode
+
+
+def test_with_captures_each_sender_is_looked_at(describe: Describe) -> None:
+    made = lab.build(describe(ONE_LINK + CUBIC + CUBIC.replace('"a"', '"b"')), pcap=True)
+    assert [line for line in made.plan if line.startswith("host")] == ["host c1 1", "host c2 2"]
 
 
 def test_changes_replace_the_queue_by_a_new_one(describe: Describe) -> None:

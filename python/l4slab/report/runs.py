@@ -76,7 +76,7 @@ def other_files(folder: Folder) -> dict[str, list[tuple[str, str]]]:
     """Names and addresses of what else there is of a run: captures, and what a kernel's queues told at the end."""
     found = {}
     for run in folder.run_ids:
-        captures = sorted((folder.folder / "captures" / run).glob("*.pcapng*"))
+        captures = sorted((folder.folder / "captures" / run).glob("*.pcap*"))
         files = [(file.name, f"captures/{run}/{file.name}") for file in captures]
         if (folder.folder / "lab" / run / "teardown.txt").is_file():
             files.append(("teardown.txt", f"lab/{run}/teardown.txt"))

@@ -20,6 +20,7 @@ from l4slab.engines.linux import build, lab, machine, programs, recording, rng
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
 from l4slab.own import files
+from l4slab.qlog import file_name
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
 _SOURCES = ("lab.c", "programs.h")
@@ -68,7 +69,7 @@ class LinuxEngine:
             with _folder(run) as folder:
                 recorded = _execute(made, found, folder, keep)
                 if captures is not None:
-                    _keep_captures(folder, captures.folder)
+                    _keep_captures(made, folder, captures.folder)
                 return recorded
         except OSError as error:
             raise EngineError(disk_sentence(error)) from None
@@ -155,14 +156,15 @@ def _keep(folder: Path, keep: Path) -> None:
         shutil.copytree(folder / programs.FOLDER, keep / programs.FOLDER, symlinks=True)
 
 
-def _keep_captures(folder: Path, keep: Path) -> None:
-    """The captures of all links at once, so that a folder that is there is complete."""
+def _keep_captures(made: lab.Lab, folder: Path, keep: Path) -> None:
+    """The captures of all links and senders at once, so that a folder that is there is complete."""
     temporary = keep.with_name(f".{keep.name}.{os.getpid()}.tmp")
     for leftover in (temporary, keep):
         shutil.rmtree(leftover, ignore_errors=True)
     temporary.mkdir(parents=True)
+    names = {f"host{flow.number}": f"{file_name(flow.spec['name'])}-client" for flow in made.flows}
     for path in folder.glob("*.pcap"):
-        shutil.copyfile(path, temporary / path.name)
+        shutil.copyfile(path, temporary / f"{names.get(path.stem, path.stem)}.pcap")
     temporary.rename(keep)
 
 

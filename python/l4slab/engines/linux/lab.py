@@ -355,6 +355,8 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     for number in range(len(run["links"])):
         if lab.link_namespace(number) in lab.routes:
             plan.append(f"link {number} {lab.link_namespace(number)} out")
+    if pcap:
+        plan += [f"host {flow.client} {flow.number}" for flow in lab.flows if not flow.is_program]
     if lab.has_programs:
         plan += programs.host()
     for flow in lab.flows:

@@ -9,7 +9,8 @@
  * network namespace in which it was made, so one event loop can be all the hosts at once.
  *
  * OUTDIR gets packets.N.bin (struct packet), tcp.bin (struct tcp_sample), events.tsv, ticks.tsv,
- * tc.N.json and counters.txt; with the word "pcap" in the plan also linkN.pcap. Times are ns since the start.
+ * tc.N.json and counters.txt; with the word "pcap" in the plan also linkN.pcap, and hostN.pcap of what passes the sender
+ * of flow N, where the plan asks for it. Times are ns since the start.
  *
  * With the word "live" in the plan there is no end: whenever it has come to the time that it was told, all files are
  * up to date and it waits for the next file ask.N with further lines of a plan, the last of them "until TIME SAMPLE";
@@ -53,6 +54,7 @@ typedef uint8_t u8;
 #define SNAP 96			/* Ethernet, IPv4 and TCP with its options */
 #define BLOCK (1u << 18)
 #define BLOCKS 64u
+#define HOST_BLOCKS 1024u	/* of all hosts together */
 #define RETIRE_MS 100
 #define SETTLE_MS 2000
 #define CHUNK (256 * 1024)
@@ -132,11 +134,11 @@ struct packets {
 };
 
 struct tap {
-	u32 link;
+	u32 link, flow;			/* of a host: the flow whose packets are written down, 0: none */
 	char ns[32], dev[32];
 	int fd, is_host;
 	u8 *ring, *at;
-	u32 block, seen, *heads, heads_mask, used, size, free, arrived;
+	u32 block, blocks, seen, *heads, heads_mask, used, size, free, arrived;
 	struct entry *pool;
 	FILE *pcap;
 	struct handle handle;
@@ -168,10 +170,10 @@ struct event {
 
 static struct conn **conns;
 static struct group groups[65536];
-static struct tap *taps[1024];
+static struct tap *taps[8192];
 static struct reader readers[1024];
 static char *namespaces[262144];
-static int n_conns, n_taps, n_readers, n_namespaces, want_pcap, is_live;
+static int n_conns, n_taps, n_readers, n_namespaces, n_hosts, want_pcap, is_live;
 static u64 duration_ns, warmup_ns, sample_ns, until_ns, zero_mono, zero_real;
 static char out_dir[512];
 static int ep, timer;
@@ -437,7 +439,9 @@ static void see(struct tap *t, const struct tpacket3_hdr *h)
 	p.headers = ETH_HLEN + headers;
 	p.payload = (ack ? 2 : 0) | (((u32)ip[2] << 8 | ip[3]) > headers);
 	if (t->pcap)
-		write_pcap(t, f, h->tp_sec * 1000000000ull + h->tp_nsec, h->tp_snaplen, h->tp_len, out);
+		write_pcap(t, f, t_ns, h->tp_snaplen, h->tp_len, out);
+	if (t->is_host)
+		return;
 	if (out) {
 		departed(t, key, t_ns, p.ecn_in);
 	} else {
@@ -472,8 +476,18 @@ static void drain(struct tap *t, int in_open)
 			return;
 		t->seen = v->num_pkts = 0;
 		v->block_status = TP_STATUS_KERNEL;
-		t->block = (t->block + 1) % BLOCKS;
+		t->block = (t->block + 1) % t->blocks;
 	}
+}
+
+static void open_pcap(struct tap *t, const char *what, u32 number)
+{
+	u32 head[6] = { 0xa1b23c4d, 2 | 4 << 16, 0, 0, SNAP, 1 };
+	char name[64];
+
+	snprintf(name, sizeof name, "%s%u.pcap", what, number);
+	t->pcap = open_out(name);
+	fwrite(head, sizeof head, 1, t->pcap);
 }
 
 static void open_tap(struct tap *t)
@@ -486,12 +500,15 @@ static void open_tap(struct tap *t)
 		{ BPF_RET | BPF_K, 0, 0, 0 },
 	};
 	struct sock_fprog filter = { 4, code };
+	u32 share = n_hosts ? HOST_BLOCKS / n_hosts : 0;
+
+	t->blocks = !t->is_host || share > BLOCKS ? BLOCKS : share < 2 ? 2 : share;
+	size_t size = (size_t)BLOCK * t->blocks;
 	struct tpacket_req3 req = {
-		.tp_block_size = BLOCK, .tp_block_nr = BLOCKS, .tp_frame_size = 256,
-		.tp_frame_nr = BLOCK / 256 * BLOCKS, .tp_retire_blk_tov = RETIRE_MS,
+		.tp_block_size = BLOCK, .tp_block_nr = t->blocks, .tp_frame_size = 256,
+		.tp_frame_nr = BLOCK / 256 * t->blocks, .tp_retire_blk_tov = RETIRE_MS,
 	};
 	int version = TPACKET_V3;
-	char name[640];
 
 	enter(t->ns);
 	t->fd = socket(AF_PACKET, SOCK_RAW, 0);
@@ -499,13 +516,15 @@ static void open_tap(struct tap *t)
 	    setsockopt(t->fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) ||
 	    setsockopt(t->fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof req))
 		fail("capture of link %u: %s", t->link, strerror(errno));
-	t->ring = mmap(NULL, (size_t)BLOCK * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
+	t->ring = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
 	struct sockaddr_ll all = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
 	/* User Mode Linux cannot copy such a mapping. */
-	if (t->ring == MAP_FAILED || madvise(t->ring, (size_t)BLOCK * BLOCKS, MADV_DONTFORK) || bind(t->fd, (void *)&all, sizeof all))
+	if (t->ring == MAP_FAILED || madvise(t->ring, size, MADV_DONTFORK) || bind(t->fd, (void *)&all, sizeof all))
 		fail("capture of link %u: %s", t->link, strerror(errno));
 	t->handle = (struct handle){ TAP, t };
 	watch(t->fd, EPOLLIN, &t->handle);
+	if (t->flow)
+		open_pcap(t, "host", t->flow);
 	if (t->is_host)
 		return;
 	t->heads_mask = (1 << 16) - 1;
@@ -516,13 +535,8 @@ static void open_tap(struct tap *t)
 	open_packets(&t->left, "packets", t->link);
 	if (is_live)
 		open_packets(&t->came, "arrivals", t->link);
-	if (want_pcap) {
-		u32 head[6] = { 0xa1b23c4d, 2 | 4 << 16, 0, 0, SNAP, 1 };
-
-		snprintf(name, sizeof name, "link%u.pcap", t->link);
-		t->pcap = open_out(name);
-		fwrite(head, sizeof head, 1, t->pcap);
-	}
+	if (want_pcap)
+		open_pcap(t, "link", t->link);
 }
 
 static void close_tap(struct tap *t)
@@ -531,17 +545,19 @@ static void close_tap(struct tap *t)
 	socklen_t size = sizeof stats;
 
 	drain(t, 0);
+	if (t->pcap)
+		close_out(t->pcap, "a capture");
+	if (t->is_host && !t->flow)
+		return;
+	getsockopt(t->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
+	fprintf(events, "%llu\t%s\t%u\t%u\t%u\n", (unsigned long long)now(), t->flow ? "capture at" : "capture",
+		t->flow ? t->flow : t->link, stats.tp_packets, stats.tp_drops);
 	if (t->is_host)
 		return;
 	for (u32 h = 0; h <= t->heads_mask; h++)
 		for (u32 i = t->heads[h]; i; i = t->pool[i].next)
 			put_packet(&t->left, &t->pool[i].p);
 	flush_packets(&t->left);
-	getsockopt(t->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
-	fprintf(events, "%llu\tcapture\t%u\t%u\t%u\n", (unsigned long long)now(), t->link, stats.tp_packets,
-		stats.tp_drops);
-	if (t->pcap)
-		close_out(t->pcap, "a capture");
 	if (close(t->left.fd))
 		fail("packets cannot be written: %s", strerror(errno));
 }
@@ -924,7 +940,8 @@ static void plan_line(char *line)
 
 		taps[n_taps++] = t;
 		t->is_host = 1;
-		if (sscanf(line, "%*s %31s", t->ns) != 1)
+		n_hosts++;
+		if (sscanf(line, "%*s %31s %u", t->ns, &t->flow) < 1)
 			fail("plan: %s", line);
 	} else if (!strcmp(word, "environment")) {
 		plan_environment(line);

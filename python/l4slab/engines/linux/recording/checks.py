@@ -51,9 +51,12 @@ def _check_events(observed: Observed) -> None:
         if event[1] == "error":
             name = observed.lab.flows[int(event[2]) - 1].spec["name"]
             raise CheckError(f'a connection of flow "{name}" failed: {event[4]}')
-        if event[1] == "capture" and int(event[4]):
-            link = observed.run["links"][int(event[2])]["name"]
-            raise CheckError(f"the capture of link {link} lost {event[4]} of {event[3]} packets; give it a shorter run")
+        if event[1] in ("capture", "capture at") and int(event[4]):
+            if event[1] == "capture":
+                place = f"of link {observed.run['links'][int(event[2])]['name']}"
+            else:
+                place = f'at the sender of flow "{observed.lab.flows[int(event[2]) - 1].spec["name"]}"'
+            raise CheckError(f"the capture {place} lost {event[4]} of {event[3]} packets; give it a shorter run")
 
 
 def _check_queues(observed: Observed) -> None:
