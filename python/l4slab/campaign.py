@@ -19,6 +19,7 @@ from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.experiment import Described, listed, load
 from l4slab.hints import unmatched
+from l4slab.own import files as own_files
 from l4slab.progress import Reporter, Silent, reporting
 from l4slab.results import Results, no_results, require_results
 from l4slab.spec import Experiment, show
@@ -80,6 +81,7 @@ def _none_chosen(where: str, plans: Sequence[Plan]) -> InputError:
 def _check(plans: Sequence[Plan]) -> None:
     """What the files state about results."""
     references.check([plan.experiment for plan in plans])
+    own_files.check(plans)
     claims.check(plans)
     published.check(plans)
     figures.check(plans)

@@ -14,7 +14,7 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
-from l4slab.cli import agreeing, checking, folders, listing, live, machine, outcomes, running, start
+from l4slab.cli import agreeing, checking, folders, listing, live, machine, new, outcomes, running, start
 from l4slab.errors import L4slabError, one_line
 
 
@@ -27,6 +27,7 @@ def cli() -> None:
 for _command in (
     start.init,
     start.trace,
+    new.new,
     running.run,
     folders.report,
     live.live,

@@ -9,12 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from l4slab import _core
+from l4slab.errors import InputError
+
+if TYPE_CHECKING:
+    from l4slab.spec import Experiment
+    from l4slab.sweep import Plan
 
 Kind = Literal["controller", "queue"]
 
@@ -159,6 +164,17 @@ def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
 def _has(both: list[tuple[str, str]]) -> str:
     names = ", ".join(name for _, name in both)
     return f"it has {names}" if names else "write class Mine(Controller) or class Mine(Queue), from l4slab.own"
+
+
+def check(plans: Sequence[Plan]) -> None:
+    """Raises InputError where two experiments have different files of one name: results keep one of each."""
+    seen: dict[str, tuple[Experiment, bytes]] = {}
+    for plan in plans:
+        for name, content in contents(run.description for run in plan.runs).items():
+            other, known = seen.setdefault(name, (plan.experiment, content))
+            if known != content:
+                text = f"names {name}, which is not the file of that name beside {other.file}; rename one of them"
+                raise InputError(text, file=plan.experiment.file)
 
 
 def contents(descriptions: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -1,0 +1,69 @@
+"""`l4slab new`."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from l4slab.cli import terminal
+from l4slab.errors import InputError, L4slabError
+
+# Of each language: the template's ending, where it goes, what goes with it, what an experiment calls it, and how it is
+# built.
+_LANGUAGES = {
+    "python": ("py", "{name}.py", (), "{name}.py:{of}", ""),
+    "c": ("c", "{name}.c", ("Makefile", "l4slab.h"), "./lib{name}.so", "make"),
+    "rust": (
+        "rs",
+        "src/lib.rs",
+        ("Cargo.toml", "src/l4slab.rs"),
+        "./target/release/lib{name}.so",
+        "cargo build --release",
+    ),
+}
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["controller", "queue"]))
+@click.argument("name")
+@click.option("--python", "language", flag_value="python", default=True, help="A class (the default).")
+@click.option("--c", "language", flag_value="c", help="A library in C.")
+@click.option("--rust", "language", flag_value="rust", help="A library in Rust.")
+def new(what: str, name: str, language: str) -> int:
+    """Write a controller or a queue of one's own that works as it stands, with an experiment and a test of its law.
+
+    They come into a new folder NAME.
+    """
+    if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise InputError("is no name for code; write small letters, digits and _, such as mine", key=name)
+    folder = Path(name)
+    ending, source, more, reference, build = _LANGUAGES[language]
+    names = {"NAME": name, "CLASS": "".join(part.capitalize() for part in name.split("_"))}
+    names["REFERENCE"] = reference.format(name=name, of=names["CLASS"])
+    written = {
+        source.format(name=name): f"templates/{what}.{ending}",
+        f"{name}.toml": f"templates/{what}.toml",
+        f"test_{name}.py": f"templates/test_{what}.py",
+    }
+    written |= {path: f"templates/{path}" if "l4slab" not in path else f"include/{Path(path).name}" for path in more}
+    try:
+        folder.mkdir()
+        for path, template in written.items():
+            text = (files("l4slab.own") / template).read_text(encoding="utf-8")
+            if template.startswith("templates/"):
+                text = re.sub("NAME|CLASS|REFERENCE", lambda found: names[found[0]], text)
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+    except FileExistsError:
+        raise InputError(
+            "is there already and is left alone; give another name, or remove it first", file=name
+        ) from None
+    except OSError as error:
+        raise L4slabError(f"{name} cannot be written: {error.strerror or error}") from None
+    steps = [f"cd {name}", *([build] if build else []), f"python3 test_{name}.py", f"l4slab run {name}.toml"]
+    terminal.say(f"{name}/ is written ({', '.join(written)}); go on with: {' && '.join(steps)}")
+    return 0

@@ -1,0 +1,194 @@
+"""Controllers and queues in C and Rust: what `l4slab new` writes, their laws, and libraries that cannot be used."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import l4slab
+import pytest
+from l4slab.cli import main
+
+Folder = Callable[..., Path]
+
+INCLUDE = str(files("l4slab.own") / "include")
+
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo")
+
+
+def build(source: str, library: Path) -> None:
+    """Compile C, without a warning."""
+    file = library.with_suffix(".c")
+    file.write_text(source)
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{INCLUDE}"]
+    subprocess.run(["cc", *flags, "-o", library, file], check=True)
+
+
+def template(name: str) -> str:
+    return (files("l4slab.own") / "templates" / name).read_text().replace("NAME", "mine")
+
+
+@pytest.mark.parametrize("what", ["controller", "queue"])
+@pytest.mark.parametrize(
+    "language",
+    ["python", pytest.param("c", marks=needs_cc), pytest.param("rust", marks=[needs_cargo, pytest.mark.slow])],
+)
+def test_what_is_written_works_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str, language: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", what, f"--{language}", "my_own"]) == 0
+    said = capsys.readouterr().out
+    commands = said.partition("go on with: ")[2].strip().split(" && ")
+    assert commands[0] == "cd my_own"
+    for command in commands[1:-1]:
+        words = command.replace("python3", sys.executable).split()
+        done = subprocess.run(words, cwd=tmp_path / "my_own", check=True, capture_output=True, text=True)
+    assert done.stdout.count("by the law") == 2
+    assert commands[-1] == "l4slab run my_own.toml"
+    assert main(["run", "my_own/my_own.toml", "--dry-run"]) == 0
+    assert main(["new", what, f"--{language}", "my_own"]) == 2
+    assert "is there already and is left alone" in capsys.readouterr().err
+
+
+SCALABLE = """
+from l4slab.own import Ack, Congestion, Controller, Window
+
+
+class Scalable(Controller):
+    \"\"\"Half a segment less for each mark, one more per round trip.\"\"\"
+
+    ecn = "accecn"
+    governs_window = True
+
+    def __init__(self) -> None:
+        self.window = 10.0
+
+    def on_ack(self, ack: Ack, window: Window) -> None:
+        self.window += ack.acked / self.window - 0.5 * ack.ce
+        self.window = max(self.window, 2.0)
+        window.cwnd = int(self.window)
+
+    def on_congestion(self, why: Congestion, now_ns: int, window: Window) -> None:
+        window.ssthresh = window.cwnd
+"""
+
+
+@needs_cc
+def test_the_marks_of_a_step_in_c_follow_the_law_of_a_scalable_flow(experiment: Folder, tmp_path: Path) -> None:
+    # Where the window neither grows nor shrinks in the long run, half a segment per mark takes away what 1 / W per ACK
+    # adds: two marks per round trip, p = 2 / W, whatever pattern the marks have.
+    build(template("queue.c"), tmp_path / "libstep.so")
+    file = experiment(
+        {"scalable.py": SCALABLE}, duration="40s", warmup="10s", rate="50Mbit", rtt="20ms",
+        cc="scalable.py:Scalable", qdisc="./libstep.so:limit 1000 threshold 2ms",
+    )  # fmt: skip
+    results = l4slab.run(file)
+    flow = results.flows.row(0, named=True)
+    window = flow["goodput_mbps"] * 1e6 / 8 / 1448 * flow["rtt_ms_mean"] / 1e3
+    assert flow["ce_pct"] / 100 == pytest.approx(2 / window, rel=0.03)
+    assert flow["sojourn_ms_mean"] < 2
+    assert results.series["step_marks"].drop_nulls().max() > 1000
+
+
+@needs_cc
+def test_an_aimd_in_c_is_the_same_as_in_python_to_the_bit(experiment: Folder, tmp_path: Path) -> None:
+    build(template("controller.c"), tmp_path / "libmine.so")
+    source = (files("l4slab.own") / "templates" / "controller.py").read_text().replace("CLASS", "Mine")
+    found = []
+    for cc in ("mine.py:Mine", "./libmine.so"):
+        options = "options = { beta = 0.7, increase = 2 }\n"
+        file = experiment({"mine.py": source}, options, duration="10s", qdisc="pfifo limit 20", cc=cc)
+        results = l4slab.run(file)
+        found.append((results.flows.drop("run", "cc"), results.series.drop("run")))
+    assert found[0][0].equals(found[1][0])
+    assert found[0][1].equals(found[1][1])
+
+
+EMPTY = "int nothing;\n"
+WRONG_ABI = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = 7 };\nL4SLAB_QUEUE = { .abi = 7 };\n'
+LACKS = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = L4SLAB_ABI };\nL4SLAB_QUEUE = { .abi = L4SLAB_ABI };\n'
+
+
+@needs_cc
+@pytest.mark.parametrize(
+    ("source", "keys", "said"),
+    [
+        (
+            EMPTY,
+            {"cc": "./lib.so"},
+            'flow "a": cc = "./lib.so": ./lib.so has no controller: the symbol l4slab_controller',
+        ),
+        (EMPTY, {"qdisc": "./lib.so"}, "./lib.so has no queue: the symbol l4slab_queue is missing; write L4SLAB_QUEUE"),
+        (WRONG_ABI, {"cc": "./lib.so"}, "./lib.so was built for version 7 of the ABI, and this l4slab has version 1; "),
+        (LACKS, {"cc": "./lib.so"}, "./lib.so has no create in its table l4slab_controller; set it to a function"),
+        (
+            LACKS,
+            {"qdisc": "./lib.so:limit 3"},
+            "./lib.so has no create in its table l4slab_queue; set it to a function",
+        ),
+        (None, {"cc": "./lib.so"}, "./lib.so cannot be loaded ("),
+        (None, {"cc": "./none.so"}, "there is no file"),
+    ],
+)
+def test_a_library_that_cannot_be_used_is_a_sentence(
+    experiment: Folder, tmp_path: Path, source: str | None, keys: dict[str, str], said: str
+) -> None:
+    if source is None:
+        (tmp_path / "lib.so").write_bytes(b"no library")
+    else:
+        build(source, tmp_path / "lib.so")
+    with pytest.raises(l4slab.InputError) as error:
+        l4slab.run(experiment({}, **keys))
+    assert said in str(error.value)
+
+
+FAULTS = {
+    "for (;;) { }": "lib.so: a call has not returned after 3 s of processor time; look for a loop without end",
+    "*(volatile int *)0 = 1;": "lib.so made its process die of SIGSEGV",
+    "window->cwnd = 0; return;": "lib.so sets cwnd to 0; a window is 1 to 1000000 segments",
+}
+
+
+@needs_cc
+@pytest.mark.parametrize("body", FAULTS, ids=range(len(FAULTS)))
+def test_what_goes_wrong_in_c_takes_its_run_with_it_and_no_other(experiment: Folder, tmp_path: Path, body: str) -> None:
+    build(template("controller.c"), tmp_path / "good.so")
+    head, tail = template("controller.c").split("    uint32_t acked = ack->acked;\n")
+    build(f"{head}    uint32_t acked = ack->acked;\n    {body}\n{tail}", tmp_path / "lib.so")
+    file = experiment({}, '[sweep]\nwhose = ["lib", "good"]\n', cc="{whose}.so")
+    with pytest.warns(UserWarning, match="1 runs failed"):
+        results = l4slab.run(file)
+    assert [reason for _, reason in results.failures] == [FAULTS[body]]
+    assert list(results.flows["cc"]) == ["good.so"]
+
+
+@needs_cc
+def test_the_code_of_the_documentation_works(experiment: Folder, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "own.md").read_text()
+    controller, queue = re.findall("```python\n(.*?)```", text, re.DOTALL)
+    (c,) = re.findall("```c\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "mine.c").write_text(c)
+    command = re.findall("^cc -.*", text, re.MULTILINE)[0].split()
+    subprocess.run([*command, "-I", INCLUDE], cwd=tmp_path, check=True)
+    options = "options = { beta = 0.6 }\n"
+    for cc, more in (("mine.py:Mine", options), ("./libmine.so", ""), ("prague", "")):
+        sources = {"mine.py": controller, "step.py": queue}
+        file = experiment(sources, more, duration="5s", warmup="2s", cc=cc, qdisc="step.py:Step limit 50")
+        assert l4slab.run(file).flows["goodput_mbps"][0] > 7
+
+
+def test_files_of_one_name_that_differ_are_not_one_campaign(experiment: Folder, tmp_path: Path) -> None:
+    first = experiment({"mine.py": template("controller.py").replace("CLASS", "Mine")}, cc="mine.py:Mine")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.py").write_text((tmp_path / "mine.py").read_text() + "# another\n")
+    (other / "y.toml").write_text(first.read_text())
+    with pytest.raises(l4slab.InputError, match=r"names mine\.py, which is not the file of that name beside"):
+        l4slab.run([first, other / "y.toml"])
