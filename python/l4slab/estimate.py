@@ -24,8 +24,8 @@ _SAMPLES = 200
 _KERNEL_START_S = 3.0
 _KERNEL_PACKET_S = 28e-6
 _FRAME_BYTES = 1514
-# Of each packet and half an ACK, at both ends, compressed.
-_CAPTURED_BYTES = 60
+# Of each packet and half an ACK: at both ends, compressed; of the kernel's, around a queue and at the sender, as they are.
+_CAPTURED_BYTES = {"sim": 60, "linux": 400}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     if runs[0].engine == "linux":
         seconds = _KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * packets
-    captures = _CAPTURED_BYTES * packets * sum(run.captures for run in runs) / len(runs)
+    captures = _CAPTURED_BYTES[runs[0].engine] * packets * sum(run.captures for run in runs) / len(runs)
     return Estimate(seconds, tables, captures)
 
 

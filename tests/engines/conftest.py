@@ -45,3 +45,32 @@ cc = "cubic"
 ecn = "classic"
 rtt = "20ms"
 """
+# All that they send within nine seconds has arrived or was dropped before these are over.
+FOUR_FLOWS = """
+[[flow]]
+name = "plain"
+cc = "cubic"
+rtt = "10ms"
+bytes = "1500kB"
+dscp = "af11"
+[[flow]]
+name = "classic"
+cc = "reno"
+ecn = "classic"
+rtt = "10ms"
+count = 2
+bytes = "700kB"
+[[flow]]
+name = "l4s"
+cc = "prague"
+rtt = "5ms"
+bytes = "1200kB"
+[[flow]]
+name = "udp"
+kind = "cbr"
+rate = "1Mbit"
+packet = "500B"
+ecn = "ect1"
+rtt = "10ms"
+stop = "8s"
+"""

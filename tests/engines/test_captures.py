@@ -21,7 +21,8 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import RawPcapNgReader
 
-# Everything that was sent has arrived, or was dropped, before the end.
+from .conftest import FOUR_FLOWS
+
 MIXED = """
 duration = "9s"
 captures = "{captures}"
@@ -29,32 +30,7 @@ trials = {trials}
 [link.bottleneck]
 rate = "{rate}"
 qdisc = "dualpi2"
-[[flow]]
-name = "plain"
-cc = "cubic"
-rtt = "10ms"
-bytes = "1500kB"
-dscp = "af11"
-[[flow]]
-name = "classic"
-cc = "reno"
-ecn = "classic"
-rtt = "10ms"
-count = 2
-bytes = "700kB"
-[[flow]]
-name = "l4s"
-cc = "prague"
-rtt = "5ms"
-bytes = "1200kB"
-[[flow]]
-name = "udp"
-kind = "cbr"
-rate = "1Mbit"
-packet = "500B"
-ecn = "ect1"
-rtt = "10ms"
-stop = "8s"
+{flows}
 """
 pytestmark = pytest.mark.usefixtures("undrawn")
 FLOWS = ("plain", "classic", "l4s", "udp")
@@ -63,7 +39,7 @@ TABLES = ("flows", "links", "series", "claims", "published")
 
 def write(folder: Path, captures: str = "first trial", trials: int = 1, rate: str = "10Mbit") -> Path:
     file = folder / "mixed.toml"
-    file.write_text(MIXED.format(captures=captures, trials=trials, rate=rate))
+    file.write_text(MIXED.format(captures=captures, trials=trials, rate=rate, flows=FOUR_FLOWS))
     return file
 
 

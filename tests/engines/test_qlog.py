@@ -22,7 +22,8 @@ from l4slab.qlog.options import read_options
 from l4slab.qlog.transmissions import Transmissions, ranges
 from matplotlib.figure import Figure
 
-# Everything that was sent has arrived, or was dropped, before the end.
+from .conftest import FOUR_FLOWS
+
 MIXED = """
 duration = "9s"
 captures = "first trial"
@@ -30,30 +31,8 @@ per_flow = true
 [link.bottleneck]
 rate = "10Mbit"
 qdisc = "{qdisc}"
-[[flow]]
-name = "plain one"
-cc = "cubic"
-rtt = "10ms"
-bytes = "1500kB"
-[[flow]]
-name = "classic"
-cc = "reno"
-ecn = "classic"
-rtt = "10ms"
-count = 2
-bytes = "700kB"
-[[flow]]
-name = "l4s"
-cc = "prague"
-rtt = "5ms"
-bytes = "1200kB"
-[[flow]]
-name = "udp"
-kind = "cbr"
-rate = "1Mbit"
-rtt = "10ms"
-stop = "8s"
 """
+MIXED += FOUR_FLOWS.replace('"plain"', '"plain one"')
 REORDERING = '[impair.air]\nnetem = "delay 3ms 2ms"\nbefore = "bottleneck"\n'
 CONNECTIONS = (("plain one", 1), ("classic", 1), ("classic", 2), ("l4s", 1))
 NAMES = {

@@ -29,6 +29,7 @@ _BUILD = "l4slab linux build"
 _LEAST_LIMIT_S = 300.0
 _LIMIT_PER_GBIT_S = 100.0
 _BYTES_PER_PACKET = 40
+_CAPTURED_BYTES_PER_PACKET = 400
 
 
 class LinuxEngine:
@@ -66,7 +67,7 @@ class LinuxEngine:
         refuse(run, found.controls)
         made = lab.build(lab.unrolled(run), pcap=captures is not None)
         try:
-            with _folder(run) as folder:
+            with _folder(run, captures is not None) as folder:
                 recorded = _execute(made, found, folder, keep)
                 if captures is not None:
                     _keep_captures(made, folder, captures.folder)
@@ -121,11 +122,11 @@ def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | Non
 
 
 @contextmanager
-def _folder(run: Mapping[str, Any]) -> Iterator[Path]:
+def _folder(run: Mapping[str, Any], captured: bool) -> Iterator[Path]:
     """A run folder with room for the run."""
     # Every packet of every link is written down; what it may need is checked before.
     bits = sum(link["rate_bps"] for link in run["links"]) * run["duration_ns"] * 1e-9
-    needed = bits / 8 / 1500 * _BYTES_PER_PACKET + 50e6
+    needed = bits / 8 / 1500 * (_BYTES_PER_PACKET + captured * _CAPTURED_BYTES_PER_PACKET) + 50e6
     with run_folder() as folder:
         free = shutil.disk_usage(folder).free
         if free < needed:
