@@ -24,7 +24,7 @@ _SAMPLES = 200
 _KERNEL_START_S = 3.0
 _KERNEL_PACKET_S = 28e-6
 _FRAME_BYTES = 1514
-# Of each packet and half an ACK: at both ends, compressed; of the kernel's, around a queue and at the sender, as they are.
+# Of each packet and half an ACK: at both ends, compressed; of the kernel's, around a queue and at the sender.
 _CAPTURED_BYTES = {"sim": 60, "linux": 400}
 
 

@@ -155,11 +155,9 @@ def test_packets_and_losses_are_those_of_the_tables(
     assert len(acked) == len(set(acked))
     came = arrived(out, flow, member)
     assert len(came) == expected["delivered_packets"]
-    if scenario != "reordered":
-        assert data & set(acked) == came
-    # Of what comes too late the receiver takes no notice (PAWS: RFC 7323, 5).
-    assert data & set(acked) <= came
-    assert len(came - set(acked)) <= 3
+    # Where packets overtake each other, of what comes too late the receiver takes no notice (PAWS: RFC 7323, 5), and a
+    # SACK block does not say which transmission of its bytes came.
+    assert len((data & set(acked)) ^ came) <= (6 if scenario == "reordered" else 0)
     assert expected["sent_packets"] - expected["delivered_packets"] == expected["dropped_packets"]
 
 
