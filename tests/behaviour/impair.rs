@@ -224,3 +224,35 @@ fn everything_at_once_conserves_packets() {
         assert_eq!(r.0.delivered_packets, again.0.delivered_packets, "{netem}: the same seed");
     }
 }
+
+/// One in so many ACKs goes on, and nothing is lost for it; the last one comes after the wait.
+#[test]
+fn acks_are_thinned() {
+    let run = |thinning: Option<u32>, bytes: Option<u64>| {
+        let l = lab(10.0, 0.0).link("l", 40.0, "dualpi2").bare_link("up", 1.0, "pfifo limit 1000");
+        let mut l = l.tcp(
+            "f",
+            "prague",
+            20.0,
+            json!({"bytes": bytes, "path": ["l"], "reverse_path": ["up"]}),
+        );
+        if let Some(n) = thinning {
+            let thin = json!({"name": "t", "netem": "limit 1000", "before": "l", "direction": "reverse",
+                              "ack_thinning": n, "ack_wait_ns": 5_000_000});
+            l.0["impairs"].as_array_mut().expect("a list").push(thin);
+        }
+        l.run()
+    };
+    let acks = |r: &crate::lab::Result| {
+        r.0.links.iter().find(|l| l.link == "up").expect("a link").rate_mbps
+    };
+    let (all, thinned) = (run(None, None), run(Some(8), None));
+    // Fewer bits upstream (an ACK of marks or losses goes on), and the flow has most of its rate.
+    assert!(acks(&all) > 0.85 && acks(&thinned) < 0.3, "{} {}", acks(&all), acks(&thinned));
+    let rates = [&all, &thinned].map(|r| r.flow("f").rate_mbps);
+    assert!(rates[1] > 0.85 * rates[0], "{rates:?}");
+    // A short transfer, whose last ACK waits.
+    let (all, thinned) = (run(None, Some(20_000)), run(Some(1000), Some(20_000)));
+    let late = |r: &crate::lab::Result| r.flow("f").completion_ms_p50.expect("it is over");
+    assert!((late(&thinned) - late(&all) - 5.0).abs() < 3.0, "{} {}", late(&all), late(&thinned));
+}

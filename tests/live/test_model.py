@@ -147,7 +147,10 @@ def test_keys_units_and_defaults_are_those_of_the_file(table: str) -> None:
             bounds = [quantity.dimension.name, quantity.least, *([] if quantity.most is None else [quantity.most])]
             wanted = "frequency" if quantity.dimension is FREQUENCY else " ".join(map(str, bounds))
             assert page[key]["type"] == wanted, key
-        if info.is_required() or (table, key) == ("Link", "rate"):  # the page has no link with a trace instead
+        if info.is_required() or (table, key) in (
+            ("Link", "rate"),
+            ("Impair", "netem"),
+        ):  # the page has nothing instead
             assert page[key]["default"] == "required", key
         elif quantity is not None and info.default is not None:
             assert page[key]["default"] == quantity.parse(info.default), key

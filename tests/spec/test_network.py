@@ -92,6 +92,10 @@ def test_an_impairment_in_order_does_not_reorder(tmp_path: Path) -> None:
 
 
 MISTAKES = {
+    "neither netem nor thinning": ('netem = "delay 10ms 5ms"\n', "", ["impair.air", "has no netem", "ack_thinning"]),
+    "data thinned": ("in_order = true", "ack_thinning = 4", ["impair.air.direction", "no ACKs to thin"]),
+    "thinned to all": ("in_order = true", "ack_thinning = 1", ["impair.air.ack_thinning", "= 1", "at least 2"]),
+    "wait for nothing": ("in_order = true", 'ack_wait = "1ms"', ["impair.air.ack_wait", "ack_thinning"]),
     "unit of the other trace": ("leo.csv", "rate.csv", ["delay_trace", "line 1", "rtt_ms"]),
     "repeat of no trace": ('delay_trace = "leo.csv"', "trace_repeat = false", ["trace_repeat", "delay_trace"]),
     "rto_min too short": ('"50ms"', '"10us"', ["rto_min", '"10us"', "at least"]),
@@ -119,6 +123,10 @@ def test_a_mistake_is_a_sentence(case: str, tmp_path: Path, capsys: pytest.Captu
 def test_what_the_kernel_cannot_do_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='flow "a": the linux engine has links of 1500 B'):
         engine.refuse(described(tmp_path, FILE.replace("1280B", "9000B")), None)
+    with pytest.raises(ValueError, match='impair "air": no part of the kernel thins ACKs'):
+        engine.refuse(
+            described(tmp_path, FILE.replace("in_order", 'direction = "both"\nack_thinning = 2\nin_order')), None
+        )
     file = FILE.replace("in_order = true\n", "").replace("10ms 5ms", "10ms 5ms distribution normal")
     with pytest.raises(ValueError, match='impair "air": the kernel\'s netem keeps its distribution'):
         engine.refuse(described(tmp_path, file), None)

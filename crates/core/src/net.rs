@@ -7,6 +7,7 @@ pub mod link;
 mod packet;
 pub mod rewrite;
 pub mod tap;
+pub mod thin;
 pub mod watch;
 
 use self::impair::Impair;

@@ -285,6 +285,11 @@ pub struct ImpairSpec {
     pub before: String,
     #[serde(default)]
     pub direction: Direction,
+    /// On the way back, of so many pure ACKs one goes on, after this time at the latest.
+    #[serde(default)]
+    pub ack_thinning: Option<u32>,
+    #[serde(default)]
+    pub ack_wait_ns: u64,
 }
 
 fn some_netem<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NetemConfig>, D::Error> {
@@ -408,6 +413,14 @@ impl Run {
         for i in &self.impairs {
             self.link(&i.before)
                 .map_err(|e| ScenarioError(format!("impair \"{}\": {e}", i.name)))?;
+        }
+        for i in self.impairs.iter().filter(|i| i.ack_thinning.is_some()) {
+            if i.direction == Direction::Forward || i.ack_thinning < Some(2) {
+                let name = &i.name;
+                return wrong(format!(
+                    "impair \"{name}\": ACKs are thinned on the way back, from 2 on"
+                ));
+            }
         }
         if self.impairs.len() > 100 {
             return wrong("at most 100 impairments are supported");

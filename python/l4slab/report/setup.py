@@ -27,6 +27,8 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"at {_time(change['time_ns'])}", f"{what}: {', '.join(changed)}"))
     for impair in told.get("impairs", []):
         where = f"before {impair['before']}, {impair['direction']}"
+        if "ack_thinning" in impair:
+            where += f", one of {impair['ack_thinning']} ACKs, after {_time(impair['ack_wait_ns'])} at the latest"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
     return rows
 

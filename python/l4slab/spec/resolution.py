@@ -277,7 +277,9 @@ def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
         raise Problem(("impair", name), "before", text)
     netem = _netem(impair.netem, ("impair", name), "netem", in_order=impair.in_order)
-    return impair.model_dump(exclude={"in_order"}) | {"name": name, "netem": netem}
+    seldom = {"ack_thinning", "ack_wait"} if impair.ack_thinning is None else set()
+    described = impair.model_dump(by_alias=True, exclude={"in_order", *seldom})
+    return described | {"name": name, "netem": netem}
 
 
 def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:

@@ -134,10 +134,21 @@ class FlowChange(Table):
 class Impair(Table):
     """netem in front of a link; `in_order`: whatever the delays, nothing overtakes."""
 
-    netem: str = Field(examples=['"delay 2ms"'])
+    netem: str = Field(default="", examples=['"delay 2ms"'])
     before: str = Field(examples=['"bottleneck"'])
     direction: Literal["forward", "reverse", "both"] = "forward"
     in_order: bool = Field(default=False, examples=["true"])
+    ack_thinning: int | None = Field(default=None, ge=2, le=1000, examples=["4"])
+    ack_wait: Duration = Field(default="2ms", serialization_alias="ack_wait_ns")
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if not self.netem and self.ack_thinning is None:
+            return "", 'has no netem; add it such as netem = "delay 2ms", or ack_thinning = 4'
+        if self.ack_thinning is not None and self.direction == "forward":
+            return "direction", '= "forward" has no ACKs to thin; write direction = "reverse" or "both"'
+        if self.ack_thinning is None and "ack_wait" in raw:
+            return "ack_wait", f"= {show(raw['ack_wait'])} is of ack_thinning; remove it"
+        return None
 
 
 class Rewrite(Table):

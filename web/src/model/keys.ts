@@ -169,7 +169,11 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },
   },
-  Impair: { in_order: { instead: "its netem has a rate" } },
+  Impair: {
+    in_order: { instead: "its netem has a rate" },
+    ack_thinning: { field: "ack_thinning", instead: "every ACK arrives" },
+    ack_wait: { field: "ack_wait_ns", instead: "every ACK arrives" },
+  },
   at_impair: { netem: { instead: "such changes are left out" } },
   tcp: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
   web: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },

@@ -15,6 +15,7 @@ use crate::net::impair::Impair;
 use crate::net::link::Link;
 use crate::net::rewrite::Rewrite;
 use crate::net::tap::Tap;
+use crate::net::thin::Thin;
 use crate::packet::GroupId;
 use crate::probe::Series;
 use crate::rng::Rng;
@@ -38,6 +39,8 @@ struct ImpairPlace {
     link: usize,
     forward: Option<usize>,
     back: Option<usize>,
+    /// Thins the ACKs before that.
+    thin: Option<usize>,
 }
 
 /// Elements of the network, of which those of links come first.
@@ -64,8 +67,10 @@ impl Wiring<'_> {
             };
             let forward = element(Direction::Reverse, "impair");
             let back = element(Direction::Forward, "impair reverse");
+            let thin = spec.ack_thinning.map(|n| Thin::new(n, Span(spec.ack_wait_ns)));
+            let thin = thin.map(|thin| self.add(Box::new(thin)));
             let link = self.run.link(&spec.before)?;
-            self.impairs.push(ImpairPlace { link, forward, back });
+            self.impairs.push(ImpairPlace { link, forward, back, thin });
         }
         Ok(())
     }
@@ -93,7 +98,8 @@ impl Wiring<'_> {
         let links: Vec<usize> = links.collect::<Result<_, _>>()?;
         // ACKs are impaired where they set out, whichever links they cross themselves.
         let crossed = |p: &&ImpairPlace| forward.contains(&p.link) || links.contains(&p.link);
-        back.extend(self.impairs.iter().filter(crossed).filter_map(|p| p.back));
+        let of_acks = |p: &ImpairPlace| [p.thin, p.back].into_iter().flatten();
+        back.extend(self.impairs.iter().filter(crossed).flat_map(of_acks));
         back.extend(links);
         if forward.len().max(back.len()) > usize::from(u8::MAX) {
             let what = "a path with more than 255 links and impairments";

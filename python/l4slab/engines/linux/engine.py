@@ -225,6 +225,9 @@ _KEPT_BY_NETEM = ("distribution", "corrupt", "reorder", "rate", "slot", "ecn")
 
 
 def _refuse_netems(run: Mapping[str, Any]) -> None:
+    for impair in run.get("impairs", ()):
+        if "ack_thinning" in impair:
+            raise ValueError(f'impair "{impair["name"]}": no part of the kernel thins ACKs; use the sim engine')
     words = {impair["name"]: impair["netem"].split() for impair in run.get("impairs", ())}
     for change in run["at"]:
         if change.get("impair") is None:
