@@ -48,7 +48,7 @@ class Transmissions:
         self.in_flight = 0  # bytes sent and neither acknowledged nor repeated
         self.min_rtt_ns: int | None = None
         self._count = 0
-        self._starts: list[int] = []  # of spans from about `una` on, ascending; some spans are settled and gone
+        self._starts: list[int] = []  # of all spans, ascending; those that are settled for good are not in the next one
         self._spans: dict[int, _Span] = {}
         # Disjoint ranges above `una` that SACK has covered.
         self._left: list[int] = []
