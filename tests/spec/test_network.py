@@ -59,6 +59,28 @@ def test_the_description_has_what_was_written(tmp_path: Path) -> None:
     assert not {"delay_trace", "rto_min_ns", "mtu_bytes"} & set(described(tmp_path, plain)["flows"][0])
 
 
+def test_a_source_is_on_and_off(tmp_path: Path) -> None:
+    import polars as pl
+
+    file = (
+        FILE[: FILE.index("[[at]]")]
+        .replace("in_order = true", "")
+        .replace('netem = "delay 10ms 5ms"', 'netem = "delay 10ms"')
+    )
+    file = file.replace('delay_trace = "leo.csv"', 'count = 2\non = "500ms"\noff = "1s"\nstart = "1s"\nstop = "3300ms"')
+    run = described(tmp_path, file)
+    turns = [(one["time_ns"] / 1e9, one["count"]) for one in run["at"]]
+    assert turns == [(1.5, 0), (2.5, 2), (3.0, 0)]
+    assert len(lab.lives(run, run["flows"][0])) == 4
+    assert main(["run", str(tmp_path / "x.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
+    rates = pl.read_parquet(tmp_path / "out" / "series.parquet").filter(pl.col("flow") == "a").sort("time_s")
+    sent = dict(zip(rates["time_s"].round(1), rates["sent_packets"].fill_null(0), strict=True))
+    sends = [time for time in sorted(sent) if sent[time] > 10]
+    assert all(1.0 < time <= 1.7 or 2.5 < time <= 3.2 for time in sends), sends
+    assert 1.4 in sends
+    assert 2.9 in sends
+
+
 def test_on_the_kernel_a_trace_is_changes(tmp_path: Path) -> None:
     run = described(tmp_path)
     engine.refuse(run, None)
@@ -92,6 +114,8 @@ def test_an_impairment_in_order_does_not_reorder(tmp_path: Path) -> None:
 
 
 MISTAKES = {
+    "on without off": ('rto_min = "50ms"', 'on = "1s"', ['flow "a"', "on", "without off"]),
+    "too many turns": ('rto_min = "50ms"', 'on = "1us"\noff = "1us"', ['flow "a"', "on", "10000 times"]),
     "neither netem nor thinning": ('netem = "delay 10ms 5ms"\n', "", ["impair.air", "has no netem", "ack_thinning"]),
     "data thinned": ("in_order = true", "ack_thinning = 4", ["impair.air.direction", "no ACKs to thin"]),
     "thinned to all": ("in_order = true", "ack_thinning = 1", ["impair.air.ack_thinning", "= 1", "at least 2"]),

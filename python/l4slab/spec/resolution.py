@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -107,6 +107,9 @@ class Resolver:
             for key, value in raw.items():
                 if key.endswith((".qdisc", ".netem")):
                     self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
+        for name, raw in document["flow"].items():
+            if raw.get("on") is not None:
+                changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
         description: dict[str, Any] = top | {
             "links": list(links.values()),
             "flows": list(flows.values()),
@@ -247,6 +250,29 @@ def _link_change(link: str, settings: Mapping[str, Any], place: Place, folder: P
             raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
         change["qdisc"] = _qdisc(settings["qdisc"], place, key, folder)
     return change
+
+
+# Of one flow; each is an entry of `at`.
+_MOST_TURNS = 10_000
+
+
+def _on_and_off(
+    name: str, raw: Mapping[str, Any], flow: Mapping[str, Any], duration_ns: int, others: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Changes of the number of flows: none while it is off."""
+    if any(change.get("flow") == name and "count" in change for change in others):
+        text = f"= {show(raw['on'])} stands beside a [[at]] with flow.{name}.count; remove one of them"
+        raise Problem(("flow", name), "on", text)
+    on, off = TIME.parse(raw["on"]), TIME.parse(raw["off"])
+    time, end = flow["start_ns"] + on, min(flow["stop_ns"] or duration_ns, duration_ns)
+    if (end - flow["start_ns"]) / (on + off) > _MOST_TURNS:
+        text = f"= {show(raw['on'])} and off = {show(raw['off'])} come more than {_MOST_TURNS} times; make them longer"
+        raise Problem(("flow", name), "on", text)
+    count = 0
+    while time < end:
+        yield {"time_ns": time, "flow": name, "count": count}
+        time += on if count else off
+        count = flow["count"] - count
 
 
 def _flow_change(flow: str, settings: Mapping[str, Any], place: Place) -> dict[str, Any]:

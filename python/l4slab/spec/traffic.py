@@ -79,10 +79,15 @@ class AnyFlow(Table):
     stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
     dscp: Dscp = Field(default=0, examples=['"ef"'])
     path: list[str] | None = Field(default=None, examples=['["bottleneck"]'])
+    on: Duration | None = Field(default=None, examples=['"2s"'])
+    off: Duration | None = Field(default=None, examples=['"1s"'])
     delay_trace: str | None = Field(default=None, examples=['"leo.csv"'])
     trace_repeat: bool = Field(default=True, examples=["false"])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if (self.on is None) != (self.off is None):
+            key, other = ("on", "off") if self.off is None else ("off", "on")
+            return key, f"= {show(raw[key])} stands without {other}; say how long both are"
         if self.delay_trace is None and "trace_repeat" in raw:
             return "trace_repeat", f"= {show(raw['trace_repeat'])} is of a delay_trace; remove it"
         if self.stop is None or TIME.parse(self.stop) > TIME.parse(self.start):
@@ -94,7 +99,7 @@ class AnyFlow(Table):
         has the files that it names. Raises Problem.
         """
         del folder
-        found = self.model_dump(by_alias=True, exclude={"delay_trace", "trace_repeat"})
+        found = self.model_dump(by_alias=True, exclude={"on", "off", "delay_trace", "trace_repeat"})
         return {key: value for key, value in found.items() if value is not None or key not in _SELDOM}
 
     def written(self) -> dict[str, Any]:

@@ -155,6 +155,8 @@ export const LINK: readonly Key[] = [
 ];
 
 const NOT_HELD_OF_FLOWS = {
+  on: { instead: "" },
+  off: { instead: "" },
   delay_trace: { field: "delay_trace", instead: "its round trip stays at what it is without" },
   trace_repeat: { instead: "" },
 };
