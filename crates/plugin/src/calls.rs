@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use l4slab_core::aqm::own::{Cx, Seen};
+use l4slab_core::time::Time;
 
 use super::guard::watched;
 use super::l4slab::{ABI, Ack, ControllerTable, Gauge, Link, Packet, QueueTable, Window};
@@ -309,8 +310,8 @@ unsafe extern "C" fn random(link: *mut Link) -> f64 {
 
 /// Makes a call that may drop and mark.
 #[inline(always)]
-fn with_link<R>(mut cx: &mut dyn Cx, call: impl FnOnce(*mut Link) -> R) -> R {
-    let now_ns = cx.now().0;
+fn with_link<R>(now: Time, mut cx: &mut dyn Cx, call: impl FnOnce(*mut Link) -> R) -> R {
+    let now_ns = now.0;
     let host = ptr::from_mut(&mut cx).cast();
     let mut link = Link { now_ns, host, drop: drop_packet, mark: mark_packet, random };
     watched(|| call(&mut link))
@@ -332,24 +333,24 @@ impl Api<QueueTable> {
         (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
     }
     #[inline(always)]
-    pub fn enqueue(&self, object: &Object, packet: *mut Packet, cx: &mut dyn Cx) {
+    pub fn enqueue(&self, object: &Object, packet: *mut Packet, now: Time, cx: &mut dyn Cx) {
         let call = self.table.enqueue.expect(COMPLETE);
         // SAFETY: here and below, the object is of this table, and packets stay where they are.
-        with_link(cx, |link| unsafe { call(object.this, packet, link) });
+        with_link(now, cx, |link| unsafe { call(object.this, packet, link) });
     }
     #[inline(always)]
-    pub fn dequeue(&self, object: &Object, cx: &mut dyn Cx) -> Option<u32> {
+    pub fn dequeue(&self, object: &Object, now: Time, cx: &mut dyn Cx) -> Option<u32> {
         let call = self.table.dequeue.expect(COMPLETE);
-        let packet = with_link(cx, |link| unsafe { call(object.this, link) });
+        let packet = with_link(now, cx, |link| unsafe { call(object.this, link) });
         // SAFETY: it is one of those that the library was given.
         (!packet.is_null()).then(|| unsafe { id(packet) })
     }
     pub fn next_timer(&self, object: &Object) -> u64 {
         self.table.next_timer.map_or(u64::MAX, |call| watched(|| unsafe { call(object.this) }))
     }
-    pub fn on_timer(&self, object: &Object, cx: &mut dyn Cx) {
+    pub fn on_timer(&self, object: &Object, now: Time, cx: &mut dyn Cx) {
         if let Some(call) = self.table.on_timer {
-            with_link(cx, |link| unsafe { call(object.this, link) });
+            with_link(now, cx, |link| unsafe { call(object.this, link) });
         }
     }
     pub fn probe(&self, object: &Object, values: &mut [f64]) {

@@ -252,18 +252,18 @@ struct Queue {
 }
 
 impl queues::Law for Queue {
-    fn enqueue(&mut self, packet: &queues::Seen, cx: &mut dyn queues::Cx) {
+    fn enqueue(&mut self, now: Time, packet: &queues::Seen, cx: &mut dyn queues::Cx) {
         let node = self.nodes.show(packet);
-        self.api.enqueue(&self.object, node, cx);
+        self.api.enqueue(&self.object, node, now, cx);
     }
-    fn dequeue(&mut self, cx: &mut dyn queues::Cx) -> Option<u32> {
-        self.api.dequeue(&self.object, cx)
+    fn dequeue(&mut self, now: Time, cx: &mut dyn queues::Cx) -> Option<u32> {
+        self.api.dequeue(&self.object, now, cx)
     }
     fn next_timer(&self) -> Time {
         Time(self.api.next_timer(&self.object))
     }
-    fn on_timer(&mut self, cx: &mut dyn queues::Cx) {
-        self.api.on_timer(&self.object, cx);
+    fn on_timer(&mut self, now: Time, cx: &mut dyn queues::Cx) {
+        self.api.on_timer(&self.object, now, cx);
     }
     fn probe(&self, out: &mut dyn Gauges) {
         let mut values = vec![f64::NAN; self.table.gauges.len()];

@@ -12,6 +12,7 @@ use crate::own::{self, Entry, HASH, Registry};
 use crate::params::declared::Values;
 use crate::params::{Gauge, Refused};
 use crate::probe::Gauges;
+use crate::rng::Rng;
 use crate::time::Time;
 
 /// What a law is told of a packet.
@@ -29,7 +30,6 @@ pub struct Seen {
 
 /// What a law can do about packets that are in the queue.
 pub trait Cx {
-    fn now(&self) -> Time;
     /// Uniform in [0, 1), from the link's stream.
     fn random(&mut self) -> f64;
     /// It will be CE when it leaves; false for Not-ECT, upon which the caller normally drops.
@@ -39,11 +39,11 @@ pub trait Cx {
 
 /// The law of a queue: which of its packets leaves next, with a mark or not.
 pub trait Law: Send {
-    fn enqueue(&mut self, packet: &Seen, cx: &mut dyn Cx);
+    fn enqueue(&mut self, now: Time, packet: &Seen, cx: &mut dyn Cx);
     /// The packet to send; `None`: there is none, or it is not its time yet.
-    fn dequeue(&mut self, cx: &mut dyn Cx) -> Option<u32>;
+    fn dequeue(&mut self, now: Time, cx: &mut dyn Cx) -> Option<u32>;
     fn next_timer(&self) -> Time;
-    fn on_timer(&mut self, cx: &mut dyn Cx);
+    fn on_timer(&mut self, now: Time, cx: &mut dyn Cx);
     fn probe(&self, out: &mut dyn Gauges);
 }
 
@@ -104,7 +104,8 @@ impl fmt::Debug for OwnQdisc {
 struct Packets<P> {
     places: Vec<Place<P>>,
     free: Vec<u32>,
-    backlog: Backlog,
+    /// What the call at hand has dropped.
+    dropped: Vec<(P, DropReason)>,
 }
 
 struct Place<P> {
@@ -115,12 +116,10 @@ struct Place<P> {
 
 impl<P: Pkt> Packets<P> {
     fn new() -> Packets<P> {
-        Packets { places: Vec::new(), free: Vec::new(), backlog: Backlog::default() }
+        Packets { places: Vec::new(), free: Vec::new(), dropped: Vec::new() }
     }
     #[inline(always)]
     fn put(&mut self, pkt: P) -> u32 {
-        self.backlog.packets += 1;
-        self.backlog.bytes += u64::from(pkt.frame_len());
         let place = Place { pkt: Some(pkt), is_marked: false };
         if let Some(id) = self.free.pop() {
             self.places[id as usize] = place;
@@ -135,26 +134,21 @@ impl<P: Pkt> Packets<P> {
         let place = self.places.get_mut(id as usize)?;
         let pkt = place.pkt.take()?;
         self.free.push(id);
-        self.backlog.packets -= 1;
-        self.backlog.bytes -= u64::from(pkt.frame_len());
         Some((pkt, place.is_marked))
     }
 }
 
 /// What the law does during one call.
-struct Deeds<'a, 'b, P> {
+struct Deeds<'a, P> {
     packets: &'a mut Packets<P>,
-    cx: &'a mut QueueCx<'b, P>,
+    rng: &'a mut Rng,
     /// It named a packet that is not in the queue.
     stranger: Option<&'static str>,
 }
 
-impl<P: Pkt> Cx for Deeds<'_, '_, P> {
-    fn now(&self) -> Time {
-        self.cx.now
-    }
+impl<P: Pkt> Cx for Deeds<'_, P> {
     fn random(&mut self) -> f64 {
-        self.cx.rng.unit()
+        self.rng.unit()
     }
     fn mark(&mut self, id: u32) -> bool {
         let place = self.packets.places.get_mut(id as usize);
@@ -167,7 +161,7 @@ impl<P: Pkt> Cx for Deeds<'_, '_, P> {
     }
     fn drop(&mut self, id: u32, why: DropReason) {
         match self.packets.take(id) {
-            Some((pkt, _)) => self.cx.drop(pkt, why),
+            Some((pkt, _)) => self.packets.dropped.push((pkt, why)),
             None => self.stranger = Some("drops"),
         }
     }
@@ -190,12 +184,16 @@ impl<P: Pkt> Own<P> {
         call: impl FnOnce(&mut dyn Law, &mut dyn Cx) -> R,
     ) -> R {
         self.now = cx.now;
-        let mut deeds = Deeds { packets: &mut self.packets, cx, stranger: None };
+        // The link's context itself is not handed out, so that it can stay in registers.
+        let mut deeds = Deeds { packets: &mut self.packets, rng: &mut *cx.rng, stranger: None };
         let done = call(&mut *self.law, &mut deeds);
         if let Some(does) = deeds.stranger {
             self.fail(&format!(
                 "{does} a packet that is not in the queue; it was sent or dropped before"
             ));
+        }
+        for (pkt, why) in self.packets.dropped.drain(..) {
+            cx.drop(pkt, why);
         }
         done
     }
@@ -206,15 +204,19 @@ impl<P: Pkt> Own<P> {
 }
 
 impl<P: Pkt + Send> Aqm<P> for Own<P> {
+    #[inline(always)]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let (frame_len, flow_hash) = (pkt.frame_len(), pkt.flow_hash());
         let (ecn, dscp, enqueued_at) = (pkt.ecn(), pkt.dscp(), pkt.enqueued_at());
         let id = self.packets.put(pkt);
         let seen = Seen { id, frame_len, flow_hash, ecn, dscp, enqueued_at };
-        self.call(cx, |law, cx| law.enqueue(&seen, cx));
+        let now = cx.now;
+        self.call(cx, |law, cx| law.enqueue(now, &seen, cx));
     }
+    #[inline(always)]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        let id = self.call(cx, |law, cx| law.dequeue(cx))?;
+        let now = cx.now;
+        let id = self.call(cx, |law, cx| law.dequeue(now, cx))?;
         let Some((mut pkt, is_marked)) = self.packets.take(id) else {
             self.fail("sends a packet that is not in the queue; it was sent or dropped before");
         };
@@ -224,13 +226,18 @@ impl<P: Pkt + Send> Aqm<P> for Own<P> {
         Some(pkt)
     }
     fn backlog(&self) -> Backlog {
-        self.packets.backlog
+        let packets = self.packets.places.iter().filter_map(|place| place.pkt.as_ref());
+        packets.fold(Backlog::default(), |Backlog { packets, bytes }, pkt| Backlog {
+            packets: packets + 1,
+            bytes: bytes + u64::from(pkt.frame_len()),
+        })
     }
     fn next_timer(&self) -> Time {
         self.law.next_timer().max(self.now)
     }
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
-        self.call(cx, |law, cx| law.on_timer(cx));
+        let now = cx.now;
+        self.call(cx, |law, cx| law.on_timer(now, cx));
         let next = self.law.next_timer();
         if next <= self.now {
             let (next, now) = (next.as_secs_f64(), self.now.as_secs_f64());
@@ -249,7 +256,6 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::rng::Rng;
 
     /// A packet of so many bytes.
     #[derive(Clone, Debug, PartialEq)]
@@ -292,7 +298,7 @@ mod tests {
     }
 
     impl Law for Stack {
-        fn enqueue(&mut self, packet: &Seen, cx: &mut dyn Cx) {
+        fn enqueue(&mut self, _now: Time, packet: &Seen, cx: &mut dyn Cx) {
             match packet.frame_len {
                 1 => cx.drop(packet.id, DropReason::Aqm),
                 len => {
@@ -302,13 +308,13 @@ mod tests {
                 }
             }
         }
-        fn dequeue(&mut self, _cx: &mut dyn Cx) -> Option<u32> {
+        fn dequeue(&mut self, _now: Time, _cx: &mut dyn Cx) -> Option<u32> {
             self.ids.pop().or(self.twice)
         }
         fn next_timer(&self) -> Time {
             Time(5)
         }
-        fn on_timer(&mut self, _cx: &mut dyn Cx) {}
+        fn on_timer(&mut self, _now: Time, _cx: &mut dyn Cx) {}
         fn probe(&self, _out: &mut dyn Gauges) {}
     }
 

@@ -150,6 +150,7 @@ impl Queue {
     /// Calls a method with the link, and does what it asked for.
     fn call<R>(
         &mut self,
+        now: Time,
         cx: &mut dyn Cx,
         method: impl FnOnce(&Queue, &Bound<'_, Link>) -> PyResult<R>,
     ) -> R {
@@ -163,7 +164,7 @@ impl Queue {
             let link = self.link.bind(py);
             {
                 let mut shown = link.borrow_mut();
-                shown.now_ns = cx.now().0;
+                shown.now_ns = now.0;
                 if rng.is_some() {
                     shown.rng = rng;
                 }
@@ -184,7 +185,7 @@ impl Queue {
 }
 
 impl Law for Queue {
-    fn enqueue(&mut self, packet: &Seen, cx: &mut dyn Cx) {
+    fn enqueue(&mut self, now: Time, packet: &Seen, cx: &mut dyn Cx) {
         let shown = Packet {
             id: packet.id,
             codepoint: packet.ecn,
@@ -194,10 +195,12 @@ impl Law for Queue {
             dscp: packet.dscp,
             arrived_ns: packet.enqueued_at.0,
         };
-        self.call(cx, |queue, link| queue.enqueue.bind(link.py()).call1((shown, link)).map(drop));
+        self.call(now, cx, |queue, link| {
+            queue.enqueue.bind(link.py()).call1((shown, link)).map(drop)
+        });
     }
-    fn dequeue(&mut self, cx: &mut dyn Cx) -> Option<u32> {
-        self.call(cx, |queue, link| {
+    fn dequeue(&mut self, now: Time, cx: &mut dyn Cx) -> Option<u32> {
+        self.call(now, cx, |queue, link| {
             let given = queue.dequeue.bind(link.py()).call1((link,))?;
             if given.is_none() {
                 return Ok(None);
@@ -215,8 +218,8 @@ impl Law for Queue {
         let at = call(self.table.name, |py| method.bind(py).call0()?.extract::<Option<u64>>());
         at.map_or(Time::NEVER, Time)
     }
-    fn on_timer(&mut self, cx: &mut dyn Cx) {
-        self.call(cx, |queue, link| match &queue.on_timer {
+    fn on_timer(&mut self, now: Time, cx: &mut dyn Cx) {
+        self.call(now, cx, |queue, link| match &queue.on_timer {
             Some(method) => method.bind(link.py()).call1((link,)).map(drop),
             None => Ok(()),
         });
