@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+
+
+@pytest.fixture(scope="session")
+def docs_script() -> Callable[[str], ModuleType]:
+    """`docs_script(name)`: what writes a part of the documentation, docs/NAME.py."""
+
+    def loaded(name: str) -> ModuleType:
+        file = Path(__file__).parents[1] / "docs" / f"{name}.py"
+        found = importlib.util.spec_from_file_location(f"docs_{name}", file)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+        return module
+
+    return loaded
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ from l4slab.sweep import Plan, levels_of, sql_reason
 
 # In the evidence of a claim: what may be wrong with its query.
 HINT = "hint"
+# In the evidence of a requirement without a verdict: why there is none.
+REASONS = ("not_applicable", "not_measured")
 # What DuckDB calls a number, and a value that is not there.
 _NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U", "NULL")
 # In the order in which the lists are shown.

@@ -70,6 +70,40 @@ def test_a_sender_that_never_sees_a_mark_does_not_answer_it() -> None:
     assert deaf.run is not None
 
 
+DEAF = """
+from l4slab import own
+
+
+class Deaf(own.Controller):
+    ecn = "accecn"
+    governs_window = True  # else TCP holds the window while it answers marks
+
+    def __init__(self):
+        self.acked = 0
+
+    def on_ack(self, ack, window):
+        self.acked += ack.acked * (window.cwnd if window.cwnd < window.ssthresh else 1)
+        window.cwnd, self.acked = window.cwnd + self.acked // window.cwnd, self.acked % window.cwnd
+
+    def on_congestion(self, why, now_ns, window):
+        if why != "ecn":
+            window.cwnd = window.ssthresh = max(2, window.cwnd // 2)
+"""
+
+
+def test_a_controller_of_ones_own_has_a_card(tmp_path, monkeypatch) -> None:
+    (tmp_path / "mine.py").write_text(DEAF)
+    monkeypatch.chdir(tmp_path)
+    assert verdicts("mine.py:Deaf", ["codepoint", "feedback"]) == {"codepoint": "pass", "feedback": "pass"}
+
+
+@pytest.mark.slow
+def test_a_controller_of_ones_own_that_ignores_marks_fails(tmp_path, monkeypatch) -> None:
+    (tmp_path / "mine.py").write_text(DEAF)
+    monkeypatch.chdir(tmp_path)
+    assert verdicts("mine.py:Deaf", ["answers-marks"]) == {"answers-marks": "fails"}
+
+
 def test_who_negotiates_no_ecn_is_not_asked_about_marks() -> None:
     (item,) = check.check("reno", only=["answers-marks"]).items
     assert (item.verdict, item.why) == ("not applicable", "it negotiates no ECN")
@@ -142,6 +176,8 @@ def test_the_card_on_the_terminal_and_for_scripts(tmp_path, capsys, monkeypatch)
     card = json.loads(capsys.readouterr().out)
     first = card["items"][0]
     assert (first["verdict"], first["quantity"], first["measured"], first["bound"]) == ("fails", "ect1_pct", 0, 100)
-    assert (tmp_path / "results" / "check-dctcp" / "report.html").is_file()
+    report = (tmp_path / "results" / "check-dctcp" / "report.html").read_text("utf-8")
+    assert f'<a href="#run={first["run"]}">' in report
+    assert "not measured" in report
     flows = pl.read_parquet(tmp_path / "results" / "check-dctcp" / "flows.parquet")
     assert first["run"] in set(flows["run"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -107,15 +106,9 @@ def _run_ids(table: pl.DataFrame, ids: Mapping[tuple[str, int], str]) -> pl.Seri
 
 
 @pytest.fixture(scope="session")
-def readme() -> ModuleType:
+def readme(docs_script: Callable[[str], ModuleType]) -> ModuleType:
     """What writes README's table of studies."""
-    file = Path(__file__).parents[2] / "docs" / "studies.py"
-    found = importlib.util.spec_from_file_location("studies", file)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return docs_script("studies")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from l4slab.claims import Claim
+from l4slab.claims import HINT, REASONS, Claim
 from l4slab.errors import one_line
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ PARTS = {
     "draft-ietf-ccwg-bbr-06": "draft-ietf-ccwg-bbr-06, appendix A: test cases of BBR",
 }
 _BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
-_REASONS = ("not_applicable", "not_measured", "error")
 _BOUND = "; bound: "
 
 
@@ -80,7 +79,7 @@ def _item(
     }  # fmt: skip
     evidence = {} if row is None else json.loads(row["evidence"])
     verdict: Verdict = "not measured"
-    why = next((str(evidence[key]) for key in _REASONS if evidence.get(key) is not None), "")
+    why = next((str(evidence[key]) for key in (*REASONS, "error") if evidence.get(key) is not None), "")
     if failed is not None:
         return Item(**about, verdict=verdict, why=failed)
     if row is None or (row["verdict"] not in ("holds", "fails") and not why):
@@ -89,7 +88,7 @@ def _item(
         verdict, why = ("pass" if row["verdict"] == "holds" else "fails"), ""
     elif evidence.get("not_applicable") is not None:
         verdict = "not applicable"
-    apart = (*_BOUNDS, *_REASONS, "run", "worst_at", "hint")
+    apart = (*_BOUNDS, *REASONS, "run", "worst_at", HINT)
     quantity = next((name for name in evidence if name not in apart), "")
     bounds = [name for name in _BOUNDS if evidence.get(name) is not None]
     return Item(
@@ -102,7 +101,7 @@ def _item(
         worst_at=evidence.get("worst_at") or "",
         why=why,
         run=evidence.get("run"),
-        evidence={name: value for name, value in evidence.items() if name not in ("run", *_REASONS)},
+        evidence={name: value for name, value in evidence.items() if name not in ("run", *REASONS)},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
-from l4slab.claims import Claim, Kind, as_expected, tally
+from l4slab.claims import REASONS, Claim, Kind, as_expected, tally
 from l4slab.published import Published
 from l4slab.report.results import Folder
 
@@ -55,17 +55,23 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     """A row per claim: its list, verdict, whether that is the one of its list, evidence, query, findings beside it."""
     sql = {(e.name, claim.id): claim.sql.strip() for e in folder.files for claim in e.tables(Claim)}
     study = folder.study.name if folder.study else ""
-    # The study's file first: it compares, the others go into detail.
+    # The study's file first: it compares, the others go into detail. Requirements without a verdict have their reasons.
+    without_verdict = (pl.col("kind") == "requirement") & (pl.col("verdict") == "undecided")
     ordered = folder.claims.with_columns(as_expected=as_expected()).sort(
-        pl.col("experiment") != study, maintain_order=True
+        without_verdict, pl.col("experiment") != study, maintain_order=True
     )
     rows = []
     for claim in ordered.iter_rows(named=True):
         evidence = json.loads(claim["evidence"] or "{}")
+        reasons = {name: evidence.pop(name) for name in REASONS if name in evidence}
+        reason = next((name for name, value in reasons.items() if value is not None), None)
+        if reason is not None:
+            evidence = {"because": reasons[reason]}
         rows.append(
             claim
             | {
                 "evidence": [_evidence(name, value) for name, value in evidence.items()],
+                "shown": claim["verdict"] if reason is None else reason.replace("_", " "),
                 "mark": _VERDICT_MARKS.get(claim["verdict"], ""),
                 "sql": sql.get((claim["experiment"], claim["id"]), ""),
             }

@@ -1,0 +1,72 @@
+"""The cards of the built-in congestion controls in docs/check.md: of the suite as it is, with known failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from l4slab import check
+
+KNOWN = {
+    # A scalable control takes nearly everything from CUBIC in a classic ECN queue (RFC 9331, section 4.3).
+    "prague": {"classic-ecn": "fails", "codepoint": "pass", "feedback": "pass", "small-windows": "pass"},
+    "dctcp": {
+        **dict.fromkeys(("codepoint", "feedback", "classic-ecn", "queues", "rtt-bias", "small-windows"), "fails"),
+        "loss-response": "pass",
+    },
+    # What RFC 9743 (section 5.1.3) tells of BBR version 1.
+    "bbr": {**dict.fromkeys(("loss", "share-of-reno", "share-of-cubic"), "fails"), "bbr-bandwidth": "pass"},
+    "bbr3": {"loss": "fails", "codepoint": "fails", "bbr-bandwidth": "pass", "bbr-slower": "pass"},
+    # The standards that others are compared with.
+    "reno": {"codepoint": "fails", "scalable": "not applicable"},
+    "cubic": {"codepoint": "fails", "scalable": "not applicable"},
+}
+
+
+@pytest.fixture(scope="module")
+def page(docs_script: Callable[[str], ModuleType]) -> ModuleType:
+    return docs_script("check")
+
+
+@pytest.fixture(scope="module")
+def cards(page: ModuleType) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(page.CARDS.read_text("utf-8"))
+    return found
+
+
+def verdicts(card: dict[str, Any]) -> dict[str, str]:
+    return {item["id"]: item["verdict"] for item in card["items"]}
+
+
+def test_the_cards_are_of_the_suite_as_it_is(page: ModuleType, cards: dict[str, Any]) -> None:
+    assert list(cards) == sorted(page.names())
+    stale = [name for name, card in cards.items() if card["of"] != page.mark()]
+    assert not stale, f"the suite has changed: .venv/bin/python docs/check.py {' '.join(stale)} writes docs/check.md"
+    asked = {claim.id for _, claim in check.suite("reno").claims}
+    assert all(set(verdicts(card)) == asked for card in cards.values())
+
+
+def test_the_page_has_these_cards(page: ModuleType, cards: dict[str, Any]) -> None:
+    text = page.PAGE.read_text("utf-8")
+    assert text.partition(page.BEGIN)[2].partition(page.END)[0] == page.text(cards)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_verdicts(name: str, cards: dict[str, Any]) -> None:
+    found = verdicts(cards[name])
+    assert {item: found[item] for item in KNOWN[name]} == KNOWN[name]
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_the_standards_do_no_more_harm_than_the_standards(name: str, cards: dict[str, Any]) -> None:
+    failed = {item["id"] for item in cards[name]["items"] if item["part"] == "RFC 9743" and item["verdict"] == "fails"}
+    assert not failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_card_comes_out_again(name: str, page: ModuleType, cards: dict[str, Any]) -> None:
+    assert page.card(name)["items"] == cards[name]["items"]
