@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +12,11 @@ import l4slab
 import pytest
 from l4slab import spec, sweep
 from l4slab.cli import main
-from l4slab.own import files
+from l4slab.own.files import used
 
 Folder = Callable[..., Path]
 
-AIMD = """
-from l4slab.own import Ack, Congestion, Controller, Window, gauge, number
-
-
-class Mine(Controller):
-    \"\"\"Additive increase, multiplicative decrease.\"\"\"
-
-    increase = number(1.0, "segments per round trip", least=0.01, most=100)
-    beta = number(0.5, "factor on congestion", least=0.1, most=0.9)
-    credit = gauge("part of a segment by which the window is to grow")
-
-    def __init__(self) -> None:
-        self.credit = 0.0
-
-    def on_ack(self, ack: Ack, window: Window) -> None:
-        if not ack.may_grow:
-            return
-        acked = window.slow_start(ack.acked) if window.in_slow_start else ack.acked
-        self.credit += self.increase * acked / window.cwnd
-        window.cwnd += int(self.credit)
-        self.credit %= 1
-
-    def on_congestion(self, why: Congestion, now_ns: int, window: Window) -> None:
-        window.ssthresh = max(int(window.cwnd * self.beta), 2)
-"""
+AIMD = (files("l4slab.own") / "templates" / "controller.py").read_text().replace("CLASS", "Mine")
 
 EVERY = """
 from collections import deque
@@ -256,7 +233,7 @@ def test_nothing_of_it_runs_in_the_process_that_plans(experiment: Folder) -> Non
     source = "import os\nassert os.environ.get('PYTHONHASHSEED') == '0', 'not a worker'\n" + CONTROLLER.format("pass")
     file = experiment({"mine.py": source}, cc="mine.py:Mine")
     (run,) = sweep.expand(spec.load(file), "sim").runs
-    (own,) = files.used(run.description)
+    (own,) = used(run.description)
     assert (own.name, own.file) == ("mine.py:Mine", "mine.py")
 
 
