@@ -104,6 +104,12 @@ def test_a_controller_of_ones_own_that_ignores_marks_fails(tmp_path, monkeypatch
     assert verdicts("mine.py:Deaf", ["answers-marks"]) == {"answers-marks": "fails"}
 
 
+@pytest.mark.slow
+def test_the_fallback_is_seen_in_a_classic_queue() -> None:
+    assert verdicts("prague", ["classic-ecn"]) == {"classic-ecn": "fails"}
+    assert verdicts("prague", ["classic-ecn"], fallback="correct") == {"classic-ecn": "pass"}
+
+
 def test_who_negotiates_no_ecn_is_not_asked_about_marks() -> None:
     (item,) = check.check("reno", only=["answers-marks"]).items
     assert (item.verdict, item.why) == ("not applicable", "it negotiates no ECN")
