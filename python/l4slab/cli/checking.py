@@ -105,8 +105,12 @@ def measured(item: Item) -> str:
     """What was measured, in words; where there is no verdict, why."""
     if item.why:
         return item.why
+    from l4slab import metrics
+
+    words = [part for part in item.quantity.split("_") if part not in metrics.UNITS]
+    unit = metrics.unit_of(item.quantity)
     where = f" ({item.worst_at})" if item.worst_at else ""
-    return f"{item.quantity.replace('_', ' ')} {terminal.cell(item.measured)}{where}"
+    return f"{' '.join(words)} {terminal.cell(item.measured)} {unit}".strip() + where
 
 
 def bound(item: Item) -> str:
