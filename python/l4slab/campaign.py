@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from rich.console import Console
 
 from l4slab import bars, claims, executors, figures, metrics, published, references, remote, sweep
-from l4slab.engines import ENGINES, Engine, LackingError, Recording, get_engine
+from l4slab.engines import ENGINES, Engine, LackingError, Recording, engines, get_engine
 from l4slab.errors import InputError, L4slabError
 from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.experiment import Described, listed, load
@@ -355,7 +355,7 @@ def _plans_of(files: Sequence[Path], finished: set[str]) -> list[Plan]:
     """The plans of these files for the engine that has finished most of them. Raises InputError where none can."""
     best: list[Plan] | None = None
     most = -1
-    for name in ENGINES:
+    for name in engines():
         # What an engine cannot run is not its result.
         with suppress(InputError):
             plans = _expand(files, get_engine(name))

@@ -91,11 +91,12 @@ def _page() -> Finding:
 
 def _linux() -> Finding:
     """The kernel of --engine linux and of `l4slab agree`, which nothing else needs."""
-    from l4slab.engines.linux import build
+    from l4slab import kernels
+    from l4slab.engines.linux import build, tools
 
-    kernel = build.installed()
+    kernel = kernels.installed()
     if kernel is not None:
-        if (sentence := build.missing(build.RUN_TOOLS)) is not None:
+        if (sentence := tools.missing(tools.RUN_TOOLS)) is not None:
             return Finding("linux", False, sentence)
         if not build.has_user_land():
             return Finding("linux", False, "the user land is not complete; finish it with: l4slab linux build")
@@ -104,7 +105,7 @@ def _linux() -> Finding:
         made = f", build {get_engine('linux').version()}"
         return Finding("linux", True, f"{kernel.version or kernel.path}{made}{controls}{old}")
     # Only --engine linux and agree need it: not to have it is no defect.
-    sentence = build.missing(build.TOOLS | build.RUN_TOOLS)
+    sentence = tools.missing(tools.TOOLS | tools.RUN_TOOLS)
     first = f"{sentence}; then" if sentence else "build it with:"
     return Finding(
         "linux", True, f"not built, only --engine linux and l4slab agree need it; {first} l4slab linux build"

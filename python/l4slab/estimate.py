@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from l4slab import _core
 from l4slab.engines import Recording, get_engine
 from l4slab.sweep import Run, canonical_json
 
@@ -66,7 +67,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     size = _stored(together) - _stored(together.clear())
     # Of the other tables, a run has a few rows.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
-    if runs[0].engine == "linux":
+    if runs[0].engine != "sim":
         seconds = _KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * packets
     captures = _CAPTURED_BYTES[runs[0].engine] * packets * sum(run.captures for run in runs) / len(runs)
     return Estimate(seconds, tables, captures)
@@ -111,7 +112,7 @@ def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
     capacity_bps = sum(link["rate_bps"] for link in description["links"])
     enough_ns = max(_SHORTEST_NS, _PACKETS * _FRAME_BYTES * 8 * 10**9 // capacity_bps)
     duration = min(description["duration_ns"], enough_ns)
-    flows = [flow | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
+    flows = [_known(flow) | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
     return dict(description) | {
         "duration_ns": duration,
         "sample_ns": min(description["sample_ns"], max(duration // _SAMPLES, 1)),
@@ -120,6 +121,15 @@ def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
         "flows": flows,
         "at": [],
     }
+
+
+def _known(flow: Mapping[str, Any]) -> dict[str, Any]:
+    """What the simulator does not know, a program or a controller of a kernel, is taken for CUBIC."""
+    if flow["kind"] != "program" and flow.get("cc") in {None, *(one["name"] for one in _core.controllers())}:
+        return dict(flow)
+    kept = ("name", "count", "rtt_ns", "path", "reverse_path", "dscp")
+    cubic = {"kind": "tcp", "cc": "cubic", "options": _core.canonical_controller("cubic", {})}
+    return {key: flow[key] for key in kept} | cubic
 
 
 def _stored(frame: pl.DataFrame) -> int:

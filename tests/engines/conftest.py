@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import spec, sweep
+from l4slab import kernels, spec, sweep
 
 Describe = Callable[..., dict[str, Any]]
 
@@ -74,3 +74,8 @@ ecn = "ect1"
 rtt = "10ms"
 stop = "8s"
 """
+
+
+def of_controls(*controls: str) -> kernels.Kernel:
+    """A kernel that has these congestion controls."""
+    return kernels.Kernel(Path("linux"), "7.2.1", controls)

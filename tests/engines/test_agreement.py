@@ -9,11 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import agreement, campaign, metrics, plot, spec
+from l4slab import agreement, campaign, kernels, metrics, plot, spec
 from l4slab.agreement import compare, page
 from l4slab.bars import DEFAULT_BARS, agree_of
 from l4slab.cli import main
-from l4slab.engines.linux import build
 from l4slab.errors import InputError
 from l4slab.store import label_frame
 from l4slab.studies import comparisons, studies
@@ -462,7 +461,7 @@ def test_the_figure_marks_what_is_beyond(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(build.installed() is None, reason="no kernel: l4slab linux build")
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
 def test_the_small_set_on_the_kernel(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main(["agree", "small", "--out", str(out)]) == 0

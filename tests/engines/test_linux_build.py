@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from l4slab import kernels
 from l4slab.cli import main
-from l4slab.engines.linux import build, engine
+from l4slab.engines.linux import archive, build, compiling, engine, tools
 from l4slab.errors import InputError
 
 
@@ -24,26 +25,26 @@ http://mirror.example/debian-security/|bookworm-security|Debian
 http://mirror.example/debian/|bookworm-updates|Debian
 http://mirror.example/debian/|bookworm|Debian
 """
-    assert build.archive_of(targets) == "http://mirror.example/debian"
+    assert archive.archive_of(targets) == "http://mirror.example/debian"
     # Before the first update apt does not know the origin.
-    assert build.archive_of("http://other.example/debian/|trixie|\n") == "http://other.example/debian"
-    assert build.archive_of("http://mirror.example/ubuntu/|noble|Ubuntu\n") is None
+    assert archive.archive_of("http://other.example/debian/|trixie|\n") == "http://other.example/debian"
+    assert archive.archive_of("http://mirror.example/ubuntu/|noble|Ubuntu\n") is None
 
 
 def test_the_newest_source_that_is_new_enough() -> None:
     found = ["linux-source-7.2 - Linux kernel source", "linux-source-7.10 - Linux", "linux-source-6.12 - Linux"]
-    assert build.newest_source(found) == "linux-source-7.10"
-    assert build.newest_source(["linux-source-7.1 - Linux", "linux-source - Linux"]) is None
+    assert archive.newest_source(found) == "linux-source-7.10"
+    assert archive.newest_source(["linux-source-7.1 - Linux", "linux-source - Linux"]) is None
 
 
 def test_options_that_the_kernel_does_not_take() -> None:
     wanted = "# a comment\nCONFIG_A=y\nCONFIG_B=y\nCONFIG_C=n\n"
-    assert build.unset_options(wanted, "CONFIG_A=y\n# CONFIG_B is not set\n") == ["CONFIG_B"]
+    assert compiling.unset_options(wanted, "CONFIG_A=y\n# CONFIG_B is not set\n") == ["CONFIG_B"]
 
 
 def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build.shutil, "which", lambda tool: None if tool in ("flex", "gcc") else "/bin/" + tool)
-    sentence = build.missing(build.TOOLS)
+    sentence = tools.missing(tools.TOOLS)
     assert sentence == "gcc, flex are missing; install with: sudo apt-get install gcc libc6-dev flex"
 
 
@@ -56,21 +57,21 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     module = tmp_path / "module"
     module.mkdir()
     (module / "tcp_prague.c").write_text("int x;\n")
-    monkeypatch.setattr(build, "prague_source", lambda: module)
+    monkeypatch.setattr(compiling, "prague_source", lambda: module)
     for _ in range(2):
-        build._patch(tmp_path)
+        compiling.patch(tmp_path)
         assert (tmp_path / "arch/um/Kconfig").read_text() == "config HZ\n\tint\n\tdefault 250\n"
         assert (tmp_path / "net/ipv4/Makefile").read_text() == "obj-y := route.o\nobj-y += tcp_prague.o\n"
         veth = "{\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;\n\tskb_tx_timestamp(skb);\n}\n"
         assert (tmp_path / "drivers/net/veth.c").read_text() == veth
     assert (tmp_path / "net/ipv4/tcp_prague.c").read_text() == "int x;\n"
-    monkeypatch.setattr(build, "prague_source", lambda: None)
-    build._patch(tmp_path)
+    monkeypatch.setattr(compiling, "prague_source", lambda: None)
+    compiling.patch(tmp_path)
     assert (tmp_path / "net/ipv4/Makefile").read_text() == "obj-y := route.o\n"
 
 
 def test_without_a_kernel(cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build.installed() is None
+    assert kernels.installed() is None
     with pytest.raises(InputError, match="l4slab linux build"):
         engine.require()
     monkeypatch.setattr(build.shutil, "which", lambda _: None)
@@ -83,12 +84,12 @@ def test_without_a_kernel(cache: Path, capsys: pytest.CaptureFixture[str], monke
 
 def test_a_kernel_of_ones_own(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L4SLAB_KERNEL", str(tmp_path / "linux"))
-    assert build.installed() == build.Kernel(tmp_path / "linux", "", None)
-    with pytest.raises(build.BuildError, match=r"--kernel .* is not a program"):
+    assert kernels.installed() == kernels.Kernel(tmp_path / "linux", "", None)
+    with pytest.raises(tools.BuildError, match=r"--kernel .* is not a program"):
         build.build(lambda what, part: None, kernel=tmp_path / "nowhere")
 
 
 def test_two_builds_do_not_meet(cache: Path) -> None:
     cache.mkdir(parents=True)
-    with build._only_one(cache), pytest.raises(build.BuildError, match="another build"):
+    with build._only_one(cache), pytest.raises(tools.BuildError, match="another build"):
         build.build(lambda what, part: None)

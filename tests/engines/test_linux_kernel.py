@@ -14,14 +14,15 @@ from typing import Any
 
 import polars as pl
 import pytest
+from l4slab import kernels
 from l4slab.engines import EngineError, Recording
-from l4slab.engines.linux import LinuxEngine, build, engine, machine
+from l4slab.engines.linux import LinuxEngine, engine, machine
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(build.installed() is None, reason="no kernel: l4slab linux build"),
+    pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build"),
 ]
 
 

@@ -16,7 +16,7 @@ from l4slab.engines.linux.rng import Stream
 from l4slab.errors import InputError
 from l4slab.studies import comparisons
 
-from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
+from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe, of_controls
 
 CONTROLS = ("reno", "cubic", "dctcp", "bbr")
 
@@ -254,7 +254,7 @@ REFUSED = {
 def test_what_it_cannot_do_is_refused_by_name(case: str, describe: Describe) -> None:
     flows, mentions = REFUSED[case]
     with pytest.raises(ValueError, match=r"^[^\n]+$") as refusal:
-        engine.refuse(describe(ONE_LINK + flows), CONTROLS)
+        engine.refuse(describe(ONE_LINK + flows), of_controls(*CONTROLS))
     for mention in mentions:
         assert mention in str(refusal.value)
 
@@ -263,20 +263,20 @@ def test_what_it_cannot_do_is_refused_by_name(case: str, describe: Describe) -> 
 def test_senders_that_no_kernel_has_are_left_out(cc: str, describe: Describe) -> None:
     flow = CUBIC.replace("cubic", cc)
     assert cc in flow
-    for controls in (CONTROLS, None):
+    for kernel in (of_controls(*CONTROLS), None):
         with pytest.raises(LackingError, match=f"^no Linux kernel has {cc}$"):
-            engine.refuse(describe(ONE_LINK + flow), controls)
+            engine.refuse(describe(ONE_LINK + flow), kernel)
 
 
 def test_an_unknown_kernel_is_asked_when_it_runs(describe: Describe) -> None:
     engine.refuse(describe(ONE_LINK + PRAGUE), None)
-    engine.refuse(describe(ONE_LINK + PRAGUE), (*CONTROLS, "prague"))
+    engine.refuse(describe(ONE_LINK + PRAGUE), of_controls(*CONTROLS, "prague"))
 
 
 def test_prague_without_ecn_is_refused(describe: Describe) -> None:
     run = describe(ONE_LINK + PRAGUE + 'ecn = "off"\n')
     with pytest.raises(ValueError, match="prague always asks for ECN"):
-        engine.refuse(run, (*CONTROLS, "prague"))
+        engine.refuse(run, of_controls(*CONTROLS, "prague"))
 
 
 PI2_OR_PIE = """
@@ -326,7 +326,7 @@ def test_a_queue_is_on_both_engines_or_is_refused(describe: Describe) -> None:
         run = describe(ONE_LINK + CUBIC)
         run["links"][0]["qdisc"] = f"{name} limit 5"
         with pytest.raises(LackingError, match=name):
-            engine.refuse(run, CONTROLS)
+            engine.refuse(run, of_controls(*CONTROLS))
     # Every other one is compared with the kernel; pfifo is the queue of the TCP comparisons.
     compared = {name.rpartition("-")[0] for name in comparisons()}
     assert queues.keys() - simulator_only - compared == {"pfifo"}

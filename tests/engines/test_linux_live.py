@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from l4slab import _core
-from l4slab.engines.linux import build, lab, machine, recording
+from l4slab import _core, kernels
+from l4slab.engines.linux import lab, machine, recording
 from l4slab.engines.linux.live import LinuxLive, described
 from l4slab.engines.linux.recording.live import Recorder
 
@@ -26,7 +26,7 @@ WATCH = {"sample_ns": 20 * MS, "members": True, "histograms": True, "packets": T
 UDP = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "2Mbit"\nrtt = "10ms"\n'
 needs_kernel = [
     pytest.mark.slow,
-    pytest.mark.skipif(build.installed() is None, reason="no kernel: l4slab linux build"),
+    pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build"),
 ]
 
 

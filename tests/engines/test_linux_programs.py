@@ -17,7 +17,7 @@ from l4slab.engines.linux.recording import PACKET, CheckError, Observed
 from l4slab.engines.linux.recording.observed import Link
 from l4slab.errors import InputError
 
-from .conftest import CUBIC, ONE_LINK, Describe
+from .conftest import CUBIC, ONE_LINK, Describe, of_controls
 
 PROGRAM = """
 [[flow]]
@@ -92,7 +92,7 @@ def test_the_contents_of_what_the_commands_name_are_part_of_the_run(describe: De
 )
 def test_what_cannot_be_run_is_refused(describe: Describe, old: str, new: str, sentence: str) -> None:
     with pytest.raises((InputError, ValueError)) as refused:
-        engine.refuse(describe(ONE_LINK + PROGRAM.replace(old, new)), ("reno", "cubic"))
+        engine.refuse(describe(ONE_LINK + PROGRAM.replace(old, new)), of_controls("reno", "cubic"))
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from l4slab import kernels
 from l4slab.engines import EngineError, Recording
-from l4slab.engines.linux import LinuxEngine, build
+from l4slab.engines.linux import LinuxEngine
 
 from .conftest import CUBIC, Describe
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(build.installed() is None, reason="no kernel: l4slab linux build"),
+    pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build"),
 ]
 
 LINK = """

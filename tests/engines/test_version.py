@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from l4slab import _core
+from l4slab import _core, kernels
 from l4slab.cli import main
 from l4slab.engines import digest, get_engine
-from l4slab.engines.linux import build
+from l4slab.engines.linux import archive, build
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("crates/core/src", "crates/plugin/src", "crates/py/src")
@@ -121,7 +121,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "linux").write_bytes(b"a kernel")
     (folder / "linux").chmod(0o755)
     (folder / "kernel.json").write_text('{"version": "7.2.1", "controls": ["cubic"], "inputs": "own"}')
-    (folder / "root.json").write_text(json.dumps({"packages": build.USER_LAND}))
+    (folder / "root.json").write_text(json.dumps({"packages": archive.USER_LAND}))
     (folder / "root" / "usr" / "bin" / "tc").write_bytes(b"tc of iproute2 7.2")
     (folder / "root" / "bin").symlink_to("usr/bin")
     return folder
@@ -173,7 +173,7 @@ def test_a_kernel_of_ones_own_counts(kernel: Path, monkeypatch: pytest.MonkeyPat
 def test_without_a_kernel_there_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("L4SLAB_KERNEL", raising=False)
-    assert build.installed() is None
+    assert kernels.installed() is None
     assert get_engine("linux").version() == ""
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import l4slab
 import pytest
-from l4slab.engines.linux import build
+from l4slab import kernels
 from l4slab.live import page as pages
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -36,7 +36,7 @@ needs_module = pytest.mark.skipif(not ALONE, reason="the page was built without 
 ENGINES = [
     pytest.param("wasm", marks=needs_module),
     "native",
-    pytest.param("linux", marks=pytest.mark.skipif(build.installed() is None, reason="no kernel is built")),
+    pytest.param("linux", marks=pytest.mark.skipif(kernels.installed() is None, reason="no kernel is built")),
 ]
 SIMULATORS = ENGINES[:2]
 DESK = {"width": 1400, "height": 950}

@@ -64,10 +64,10 @@ def factors_of(side: Side) -> list[str]:
     return [name for name in side.labels.columns if name not in metrics.LABELS]
 
 
-def missing(kernel: Side, simulator: Side) -> pl.DataFrame:
-    """The cells that an engine has no finished run of: its labels and `engine`."""
+def missing(kernel: Side, simulator: Side, names: Sequence[str] = _ENGINES) -> pl.DataFrame:
+    """The cells that an engine has no finished run of: its labels and `engine`, by these names."""
     found = []
-    for name, side in zip(_ENGINES, (kernel, simulator), strict=True):
+    for name, side in zip(names, (kernel, simulator), strict=True):
         cell = ["experiment", *factors_of(side)]
         finished = side.labels["run"].is_in(side.flows["run"].implode())
         cells = side.labels.with_columns(finished.alias("finished")).group_by(cell, maintain_order=True)
@@ -102,8 +102,8 @@ def compare(kernel: Side, simulator: Side, bars: Mapping[str, Mapping[str, Bar]]
     return rows.select(*cell, *names, pl.lit(None, dtype=pl.String).alias("cause"))
 
 
-def _means(side: Side, engine: str, keys: list[str]) -> pl.DataFrame:
-    """Mean and range over the trials of every quantity."""
+def values(side: Side, keys: list[str]) -> pl.DataFrame:
+    """A row per trial, place and quantity: `value`, how many `packets` it is of, and its `position` in the order."""
     found = []
     for table, quantities in metrics.COMPARED.items():
         # Means are sums, whose last digit depends on the order.
@@ -113,9 +113,14 @@ def _means(side: Side, engine: str, keys: list[str]) -> pl.DataFrame:
             list(quantities), index=[*keys[:-1], "packets"], variable_name="quantity", value_name="value"
         )
         found.append(long.with_columns(position=pl.col("quantity").replace_strict(_positions(quantities))))
+    return pl.concat(found)
+
+
+def _means(side: Side, engine: str, keys: list[str]) -> pl.DataFrame:
+    """Mean and range over the trials of every quantity."""
     value = pl.col("value")
     return (
-        pl.concat(found)
+        values(side, keys)
         .group_by([*keys, "position"], maintain_order=True)
         .agg(
             value.mean().alias(engine),

@@ -7,25 +7,92 @@ from pathlib import Path
 
 import click
 
+from l4slab import kernels
 from l4slab.cli import options, terminal
+from l4slab.cli.terminal import Column
 
 
 @click.group()
 def linux() -> None:
-    """The real kernel that --engine linux runs on."""
+    """The real kernels that --engine linux runs on."""
+
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @linux.command()
 @click.option("--kernel", metavar="PATH", type=click.Path(path_type=Path), help="Use this kernel (ARCH=um).")
+@click.option("--source", metavar="DIR", type=_FOLDER, help="A kernel beside the default one, of this source.")
+@click.option(
+    "--patch",
+    "patches",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A kernel beside the default one, with this patch (of git diff); any number of them.",
+)
+@click.option(
+    "--module",
+    "modules",
+    metavar="DIR",
+    multiple=True,
+    type=_FOLDER,
+    help="A kernel beside the default one, with the tcp_*.c and sch_*.c of this folder; any number of them.",
+)
+@click.option("--name", metavar="NAME", help="What that kernel is called; default: as what it is made from.")
 @click.option("--jobs", type=int, metavar="N", help="Compilations at once; default: one per core.")
-def build(kernel: Path | None, jobs: int | None) -> int:
-    """Fetch sources and build the kernel; what is there already is not done again."""
+def build(
+    kernel: Path | None,
+    source: Path | None,
+    patches: tuple[Path, ...],
+    modules: tuple[Path, ...],
+    name: str | None,
+    jobs: int | None,
+) -> int:
+    """Fetch sources and build the kernel; what is there already is not done again.
+
+    With --source, --patch or --module it is a kernel beside the default one, for --engine linux:NAME and l4slab agree
+    --kernel NAME.
+    """
     from l4slab.engines.linux import build as laboratory
     from l4slab.progress import building
 
+    given = [path for path in (*patches, *modules, source) if path is not None]
+    if kernel is not None and given:
+        raise click.UsageError("--kernel is a kernel that is built already; leave out --source, --patch and --module")
+    if name is not None and not given:
+        raise click.UsageError("--name is for a kernel beside the default one; give --source, --patch or --module, too")
+    wanted = None
+    if given:
+        called = kernels.checked_name(name or given[0].absolute().stem)
+        wanted = laboratory.Wanted(called, source, patches, modules)
     with building(terminal.err()) as progress:
-        made = laboratory.build(progress, kernel, jobs)
-    terminal.out().print(f"Linux {made.version} is ready in {laboratory.cache()}.", soft_wrap=True, markup=False)
+        made = laboratory.build(progress, kernel, jobs, wanted)
+    use = "" if wanted is None else f"; use it with --engine linux:{made.name}"
+    where = kernels.folder_of(made.name)
+    terminal.out().print(f"Linux {made.version} is ready in {where}{use}.", soft_wrap=True, markup=False)
+    return 0
+
+
+@linux.command("list")
+@options.as_json
+def list_kernels(as_json: bool) -> int:
+    """The kernels that are built: their names, versions, congestion controls, and what they are made from."""
+    found = [kernel for kernel in (kernels.installed(), *kernels.named()) if kernel is not None]
+    if as_json:
+        terminal.as_json({"kernels": [asdict(kernel) | {"path": str(kernel.path)} for kernel in found]})
+        return 0
+    if not found:
+        terminal.out().print("No kernel is built yet; build one with: l4slab linux build")
+        return 0
+    columns = [
+        Column("name", [kernel.name for kernel in found], weight=3, stays=True),
+        Column("version", [kernel.version for kernel in found], weight=3),
+        Column("congestion controls", [" ".join(kernel.controls or ()) for kernel in found], weight=5, folds=True),
+        Column("queues", [" ".join(kernel.qdiscs) for kernel in found], weight=2, folds=True),
+        Column("made from", [kernel.made_from for kernel in found], weight=5, folds=True),
+    ]
+    terminal.show("Kernels", columns)
     return 0
 
 

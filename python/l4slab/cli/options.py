@@ -8,12 +8,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from l4slab import _core
-from l4slab.engines import ENGINES
+from l4slab.engines import ENGINES, engines
 from l4slab.studies import comparisons, studies
 
 
 def _engines(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in ENGINES if name.startswith(incomplete)]
+    return [name for name in engines() if name.startswith(incomplete)]
 
 
 def study_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -46,7 +46,7 @@ def refuse_empty(**given: str | None) -> None:
 
 def results_folder(stem: str, engine: str) -> str:
     """Where results go that are not told where to go."""
-    return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine}"))
+    return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine.replace(':', '-')}"))
 
 
 engine = click.option(

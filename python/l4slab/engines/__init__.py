@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from l4slab import kernels
 from l4slab.errors import InputError, L4slabError, suggest
 
 if TYPE_CHECKING:
     import polars as pl
 
 ENGINES = ("sim", "linux")
+_NAMED = "linux:"  # with the name of a kernel in the cache
 
 
 class EngineError(L4slabError):
@@ -79,6 +81,11 @@ def digest(*parts: str | Path) -> str:
     return whole.hexdigest()[:16]
 
 
+def engines() -> list[str]:
+    """Every engine's name; those of kernels in the cache are `linux:NAME`."""
+    return [*ENGINES, *(f"{_NAMED}{kernel.name}" for kernel in kernels.named())]
+
+
 def get_engine(name: str) -> Engine:
     """The engine of this name. Raises InputError."""
     if name == "sim":
@@ -89,4 +96,8 @@ def get_engine(name: str) -> Engine:
         from l4slab.engines.linux import LinuxEngine
 
         return LinuxEngine()
-    raise InputError(f"--engine {name} is not an engine; {suggest(name, ENGINES)}")
+    if name.startswith(_NAMED):
+        from l4slab.engines.linux import LinuxEngine
+
+        return LinuxEngine(kernels.named_kernel(name.removeprefix(_NAMED)).name)
+    raise InputError(f"--engine {name} is not an engine; {suggest(name, engines())}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import _core, metrics
-from l4slab.engines import Captures, EngineError, Recording, digest
+from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
 from l4slab.errors import one_line
 from l4slab.own import files, processes
 
@@ -46,6 +46,11 @@ class SimEngine:
                     f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; '
                     "give --engine linux"
                 )
+            if flow.get("cc") is not None and flow["cc"] not in _names(_core.controllers):
+                raise LackingError(f"the simulator has no congestion control {flow['cc']}")
+        for table in (*description["links"], *description["at"]):
+            if table.get("qdisc") is not None and table["qdisc"].split()[0] not in _names(_core.qdiscs):
+                raise LackingError(f"the simulator has no queue {table['qdisc'].split()[0]}")
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))
@@ -72,6 +77,11 @@ class SimEngine:
             ) from None
         columns = _columns(run_json)
         return Recording(**{name: metrics.table_of(name, tables[name], columns[name]) for name in metrics.TABLES})
+
+
+@cache
+def _names(listing: Callable[[], list[dict[str, Any]]]) -> set[str]:
+    return {entry["name"] for entry in listing()}
 
 
 @cache

@@ -23,9 +23,9 @@ _GRACE_S = 3.0  # for an engine to put its things away
 
 
 def _no_kernel() -> str | None:
-    from l4slab.engines.linux import build
+    from l4slab import kernels
 
-    if build.installed() is not None:
+    if kernels.installed() is not None:
         return None
     return "there is no kernel on the machine of this page's server; build it there with: l4slab linux build"
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from l4slab import _core
+from l4slab import _core, kernels
 from l4slab.errors import suggest
 from l4slab.own import files
 from l4slab.spec import traces
@@ -61,7 +61,7 @@ class Resolver:
 
     def _remark(self, key: str, text: str, before: str = "") -> None:
         def look() -> None:
-            if files.is_own(text):
+            if files.is_own(text) or before + text.strip() in kernels.qdiscs():
                 return
             for meant in without_units(before + text, _core.canonical_qdisc(before + text)):
                 remark = f"{key} = {show(text)} means {meant}, as tc takes a number without a unit; write the unit"
@@ -133,6 +133,8 @@ def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
     try:
         return _core.canonical_qdisc(files.found("queue", text, folder))
     except ValueError as error:
+        if text.strip() in kernels.qdiscs():
+            return text.strip()  # its words are known to the kernel's module, and not to tc
         wrong = remedy(text) or f": {error}"
         raise Problem(place, key, f"= {show(text)}{wrong}") from None
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from l4slab import _core
+from l4slab import _core, kernels
 from l4slab.errors import suggest
 from l4slab.own import files
 from l4slab.spec.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
@@ -135,6 +135,10 @@ class Tcp(AnyFlow):
                 cc = files.found("controller", cc, folder)
             except ValueError as error:
                 raise Problem(place, "cc", f"= {show(cc)}: {error}") from None
+        elif cc not in valid and cc in kernels.controllers():
+            # The kernel knows the options of its modules.
+            options = {name: _option_text(value) for name, value in self.options.items()}
+            return super().described(folder) | {"options": options}
         elif cc not in valid:
             raise Problem(place, "cc", f"= {show(cc)} is not a congestion control; {suggest(cc, valid)}")
         try:

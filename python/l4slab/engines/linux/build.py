@@ -3,106 +3,35 @@
 Everything comes through apt, from the archive that the machine's own apt sources name, suite sid, with its signatures
 checked. Nothing needs root: packages are unpacked, not installed. Each step leaves a stamp and is not repeated.
 
-The kernel's source is not changed but for three things: HZ of arch/um, which is no option there, is 250 as in the
-kernels of Debian and Ubuntu (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP
-wanted to send is not told (else `fq` of a router would take it for the time of arrival); and the project's TCP Prague
-is put beside the other congestion controls.
+`compiling` says what is changed in the source. Kernels with a name (one's own tree, patches, modules) stand beside the
+default one, each with a copy of the source of its own, so that the next build of it compiles only what has changed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
-import re
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from l4slab.errors import L4slabError, one_line
+from l4slab.engines.linux import archive, compiling
+from l4slab.engines.linux.tools import PATCH_TOOLS, TOOLS, BuildError, Progress, do, missing, stamp, write_stamp
+from l4slab.kernels import DEFAULT, Kernel, cache, folder_of, installed, named_kernel
 
-HZ = 250
-# In veth_xmit: what stands there, and what is put in front of it.
-_WIRE = ("\n\tskb_tx_timestamp(skb);\n", "\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;")
-OLDEST = (7, 2)
 DATA = Path(__file__).parent / "data"
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 HELPER = ("lab.c", "programs.h", "init.sh")
-USER_LAND = ("busybox-static", "dash", "iproute2", "ethtool")
-# Programs of the host, and the Debian packages they are in.
-TOOLS = {
-    "apt-get": "apt",
-    "dpkg-deb": "dpkg",
-    "tar": "tar",
-    "xz": "xz-utils",
-    "make": "make",
-    "gcc": "gcc libc6-dev",
-    "flex": "flex",
-    "bison": "bison",
-    "bc": "bc",
-}
-# To run a kernel that is there.
-RUN_TOOLS = {"setpriv": "util-linux"}
-_OTHER_MACHINES = (
-    *("alpha", "arc", "arm", "arm64", "csky", "hexagon", "loongarch", "m68k", "microblaze", "mips", "nios2"),
-    *("openrisc", "parisc", "powerpc", "riscv", "s390", "sh", "sparc", "xtensa"),
-)
-# Source that is not compiled and would take most of the time to unpack.
-_NOT_UNPACKED = [
-    *(f"*/{folder}/*.[chS]" for folder in ("drivers/gpu", "drivers/media", "drivers/staging", "drivers/infiniband")),
-    *(f"*/{folder}/*.[chS]" for folder in ("drivers/scsi", "drivers/net/wireless", "drivers/net/ethernet", "sound")),
-    "*/tools/testing/*",
-    *(f"*/arch/{arch}/{what}" for what in ("*.[chS]", "boot/*") for arch in _OTHER_MACHINES),
-]
-_OBJECTS = 752  # about as many files are compiled
 _NEEDED_GB = 4
-
-
-class BuildError(L4slabError):
-    """The laboratory cannot be built; the sentence says what is missing and how to get it."""
-
-
-Progress = Callable[[str, float | None], None]
-
-
-def cache() -> Path:
-    """Where kernel and user land are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "l4slab" / "linux"
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel to boot. `controls`: its congestion controls, None where that is not known before it runs."""
-
-    path: Path
-    version: str
-    controls: tuple[str, ...] | None
 
 
 def root() -> Path:
     """The folder that is the virtual machine's file system."""
     return cache() / "root"
-
-
-def installed() -> Kernel | None:
-    """The kernel that runs are made with: that of `L4SLAB_KERNEL`, or the one that was built. None: not there yet."""
-    if own := os.environ.get("L4SLAB_KERNEL"):
-        return Kernel(Path(own), "", None)
-    try:
-        stamp = json.loads((cache() / "kernel.json").read_text())
-        path = cache() / "linux"
-        if not os.access(path, os.X_OK):
-            return None
-        return Kernel(path, stamp["version"], tuple(stamp["controls"]))
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 def contents(kernel: Kernel) -> str:
@@ -127,13 +56,13 @@ def _contents(files: tuple[tuple[Path, int, int, int], ...]) -> str:
 
 def is_current() -> bool:
     """Whether the kernel was made from this version's configuration and TCP Prague, or is the user's own."""
-    is_ours = _stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs())
+    is_ours = stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs())
     return is_ours or bool(os.environ.get("L4SLAB_KERNEL"))
 
 
 def has_user_land() -> bool:
     """Whether the programs of the virtual machine are there."""
-    return _stamp(cache() / "root.json").get("packages") == list(USER_LAND)
+    return stamp(cache() / "root.json").get("packages") == list(archive.USER_LAND)
 
 
 def helper() -> Path:
@@ -147,33 +76,54 @@ def _helper_digest() -> str:
     return hashlib.sha256(b"".join((DATA / name).read_bytes() for name in HELPER)).hexdigest()[:16]
 
 
-def prague_source() -> Path | None:
-    """The project's TCP Prague module, where this is a source checkout or the package has it."""
-    candidates = [DATA / "tcp_prague", Path(__file__).parents[4] / "kernel" / "tcp_prague"]
-    return next((path for path in candidates if (path / "tcp_prague.c").is_file()), None)
+def make_helper(progress: Progress) -> None:
+    """Compile the laboratory's own program where this version's is not there. Raises BuildError, OSError."""
+    if (helper() / "lab").is_file():
+        return
+    if (sentence := missing({"gcc": TOOLS["gcc"]})) is not None:
+        raise BuildError(sentence)
+    progress("compiling senders, receivers and sampler", None)
+    there = helper()
+    with tempfile.TemporaryDirectory(dir=there.parent) as temporary:
+        new = Path(temporary) / there.name
+        new.mkdir()
+        do(["gcc", "-O2", "-static", "-o", str(new / "lab"), str(DATA / "lab.c")])
+        shutil.copyfile(DATA / "init.sh", new / "init.sh")
+        (new / "init.sh").chmod(0o755)
+        # Another process may have been quicker.
+        with suppress(OSError):
+            new.rename(there)
+    if not (there / "lab").is_file():
+        raise BuildError(f"{there} cannot be written; remove it and build again")
 
 
-def missing(tools: dict[str, str]) -> str | None:
-    """What of `tools` is missing and how to get it, as a sentence; None where all are there."""
-    absent = {tool: packages for tool, packages in tools.items() if shutil.which(tool) is None}
-    if not absent:
-        return None
-    names = ", ".join(absent)
-    verb = "is" if len(absent) == 1 else "are"
-    packages = " ".join(dict.fromkeys(" ".join(absent.values()).split()))
-    return f"{names} {verb} missing; install with: sudo apt-get install {packages}"
+@dataclass(frozen=True)
+class Wanted:
+    """A kernel with a name: what it is made from."""
+
+    name: str
+    source: Path | None = None  # None: that of the default kernel
+    patches: tuple[Path, ...] = ()
+    modules: tuple[Path, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"source {self.source}" if self.source else ""]
+        parts += [f"patch {path.name}" for path in self.patches] + [f"module {path.name}" for path in self.modules]
+        return ", ".join(part for part in parts if part)
 
 
-def build(progress: Progress, kernel: Path | None = None, jobs: int | None = None) -> Kernel:
+def build(
+    progress: Progress, kernel: Path | None = None, jobs: int | None = None, wanted: Wanted | None = None
+) -> Kernel:
     """Build what is not there yet. Raises BuildError.
 
-    With `kernel`, that file is used instead of building one.
+    With `kernel`, that file is used instead of building one; with `wanted`, a kernel beside the default one is made.
     """
     folder = cache()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _only_one(folder):
-            return _build(folder, progress, kernel, jobs or len(os.sched_getaffinity(0)))
+            return _build(folder, progress, kernel, jobs or len(os.sched_getaffinity(0)), wanted)
     except OSError as error:
         raise BuildError(
             f"{folder} cannot be written ({error.strerror or error}); set XDG_CACHE_HOME to a folder with space"
@@ -190,363 +140,74 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int) -> Kernel:
-    wanted = _inputs()
+def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int, wanted: Wanted | None) -> Kernel:
+    inputs = _inputs()
     if kernel is not None and not os.access(kernel, os.X_OK):
         raise BuildError(f"--kernel {kernel} is not a program; give the file that make ARCH=um linux made")
     root_ready = has_user_land()
-    before = installed()
-    if kernel is None and before is not None and _stamp(folder / "kernel.json").get("inputs") == wanted:
-        kernel_ready = True
-    else:
-        kernel_ready = kernel is not None
+    is_there = installed() is not None and stamp(folder / "kernel.json").get("inputs") == inputs
+    kernel_ready = wanted is None and (kernel is not None or is_there)
     if not (root_ready and kernel_ready):
-        if (sentence := missing(TOOLS)) is not None:
+        if (sentence := missing(TOOLS | (PATCH_TOOLS if wanted and wanted.patches else {}))) is not None:
             raise BuildError(sentence)
         if shutil.disk_usage(folder).free < _NEEDED_GB * 1e9 and not kernel_ready:
             raise BuildError(f"{folder} needs {_NEEDED_GB} GB of free space; free some, or set XDG_CACHE_HOME")
     apt = None
     if not root_ready:
-        apt = _archive(folder, progress)
-        _user_land(folder, apt, progress)
+        apt = archive.archive(folder, progress)
+        archive.user_land(folder, apt, progress)
     make_helper(progress)
-    if not kernel_ready:
-        source = _source(folder, apt, progress)
-        _compile(folder, source, wanted, jobs, progress)
+    if wanted is not None:
+        return _build_named(folder, apt, wanted, inputs, jobs, progress)
     if kernel is not None:
-        progress("booting the kernel", None)
-        controls, version = _boot_facts(kernel.absolute())
-        shutil.copy2(kernel, folder / "linux.new")
-        (folder / "linux.new").replace(folder / "linux")
-        stamp = {"version": version, "controls": controls, "inputs": "own"}
-        _write_stamp(folder / "kernel.json", stamp)
+        _keep(kernel.absolute(), DEFAULT, {"inputs": "own"}, progress)
+    elif not kernel_ready:
+        source = archive.source(folder, apt, progress)
+        compiling.patch(source)
+        _keep(compiling.compile_kernel(source, jobs, progress), DEFAULT, {"inputs": inputs}, progress)
     made = installed()
     if made is None:
         raise BuildError(f"{folder} has no kernel after the build; remove the folder and build again")
     return made
 
 
+def _build_named(
+    folder: Path, apt: archive.Apt | None, wanted: Wanted, inputs: str, jobs: int, progress: Progress
+) -> Kernel:
+    if wanted.source is None:
+        source = archive.source(folder, apt, progress)
+        compiling.patch(source)
+    elif not (source := wanted.source.absolute()).joinpath("net/ipv4/tcp_input.c").is_file():
+        raise BuildError(f"--source {wanted.source} is no source of a Linux kernel; give the folder that has net/ipv4")
+    tree = folder_of(wanted.name) / "source"
+    progress("copying the source", None)
+    compiling.mirror(source, tree)
+    for patch in wanted.patches:
+        compiling.apply(patch, tree)
+    compiling.patch(tree)
+    qdiscs = compiling.add_modules(wanted.modules, tree)
+    linux = compiling.compile_kernel(tree, jobs, progress)
+    _keep(linux, wanted.name, {"inputs": inputs, "qdiscs": qdiscs, "made_from": str(wanted)}, progress)
+    return named_kernel(wanted.name)
+
+
+def _keep(kernel: Path, name: str, known: Mapping[str, object], progress: Progress) -> None:
+    """Put a kernel that boots into the cache."""
+    progress("booting the kernel", None)
+    controls, version = _boot_facts(kernel)
+    folder = folder_of(name)
+    shutil.copy2(kernel, folder / "linux.new")
+    (folder / "linux.new").replace(folder / "linux")
+    write_stamp(folder / "kernel.json", {"version": version, "controls": controls, **known})
+
+
 def _inputs() -> str:
     """What the kernel is made from, but for the source."""
     digest = hashlib.sha256((DATA / "kernel.config").read_bytes())
-    digest.update(f"{HZ}{_WIRE}".encode())
-    if (prague := prague_source()) is not None:
+    digest.update(compiling.CHANGES.encode())
+    if (prague := compiling.prague_source()) is not None:
         digest.update((prague / "tcp_prague.c").read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _stamp(path: Path) -> dict[str, object]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write_stamp(path: Path, content: Mapping[str, object]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content))
-    temporary.replace(path)
-
-
-def _do(command: list[str], cwd: Path | None = None, environment: dict[str, str] | None = None) -> str:
-    """Run a program; its output. Raises BuildError with the last lines of what it said."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-    except FileNotFoundError:
-        raise BuildError(missing(TOOLS) or f"{command[0]} is missing; install it") from None
-    if done.returncode:
-        raise _Failed(command[0], done.stdout)
-    return done.stdout
-
-
-class _Failed(BuildError):
-    def __init__(self, program: str, output: str):
-        self.output = output
-        # What make says about itself is no reason.
-        lines = [line for line in output.splitlines() if re.search(r"^E:|[Ee]rror|can't|cannot|No space", line)]
-        lines = [line for line in lines if not line.startswith("make")] or lines
-        said = one_line("; ".join((lines or output.splitlines())[-3:]))
-        super().__init__(f"{program} failed: {said[:400] or 'it said nothing'}; the same command goes on from here")
-
-
-# -- the archive ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Apt:
-    options: list[str]
-
-    def __call__(self, *arguments: str, cwd: Path | None = None) -> str:
-        return _do(["apt-get", *self.options, *arguments], cwd=cwd)
-
-    def search(self, pattern: str) -> list[str]:
-        return _do(["apt-cache", *self.options, "search", "--names-only", pattern]).splitlines()
-
-
-def archive_of(index_targets: str) -> str | None:
-    """The Debian archive among the machine's apt sources, from `apt-get indextargets`."""
-    for line in index_targets.splitlines():
-        uri, _, rest = line.partition("|")
-        release, _, origin = rest.partition("|")
-        if "security" in uri or "-" in release:
-            continue
-        if origin == "Debian" or uri.rstrip("/").endswith("/debian"):
-            return uri.rstrip("/")
-    return None
-
-
-def _archive(folder: Path, progress: Progress) -> _Apt:
-    progress("reading the package archive", None)
-    targets = _do(["apt-get", "indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)", "Created-By: Packages"])
-    uri = archive_of(targets)
-    if uri is None:
-        raise BuildError(
-            "this machine's apt sources name no Debian archive, which kernel and user land come from; "
-            "add one, or give a kernel with --kernel"
-        )
-    if not KEYRING.is_file():
-        raise BuildError(f"{KEYRING} is missing; install with: sudo apt-get install debian-archive-keyring")
-    state = folder / "apt"
-    for part in ("lists/partial", "archives/partial"):
-        (state / part).mkdir(parents=True, exist_ok=True)
-    (state / "status").touch()
-    sources = state / "sid.list"
-    sources.write_text(f"deb [signed-by={KEYRING}] {uri} sid main\n")
-    settings = {
-        "Dir::Etc::sourcelist": str(sources),
-        "Dir::Etc::sourceparts": "-",
-        "Dir::Etc::preferences": "-",
-        "Dir::Etc::preferencesparts": "-",
-        "Dir::State::lists": str(state / "lists"),
-        "Dir::State::status": str(state / "status"),
-        "Dir::State::extended_states": str(state / "extended"),
-        "Dir::Cache": str(state),
-        "Dir::Cache::archives": str(state / "archives"),
-        "Acquire::Languages": "none",
-        "APT::Sandbox::User": "",
-        "Debug::NoLocking": "true",
-        "APT::Get::Assume-Yes": "true",
-        "APT::Install-Recommends": "false",
-    }
-    options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-    apt = _Apt(options)
-    try:
-        apt("update", "--error-on=any")
-    except _Failed as error:
-        # A snapshot of the archive is older than the validity that its signature states.
-        if "expired" not in error.output:
-            raise
-        apt = _Apt([*options, "-o", "Acquire::Check-Valid-Until=false"])
-        apt("update", "--error-on=any")
-    return apt
-
-
-def _user_land(folder: Path, apt: _Apt, progress: Progress) -> None:
-    progress("fetching the user land", None)
-    apt("install", "--download-only", *USER_LAND)
-    new = folder / "root.new"
-    shutil.rmtree(new, ignore_errors=True)
-    for part in ("bin", "sbin", "lib", "lib64"):
-        (new / "usr" / part).mkdir(parents=True)
-        (new / part).symlink_to(f"usr/{part}")
-    for package in sorted((folder / "apt" / "archives").glob("*.deb")):
-        progress(f"unpacking {package.name.partition('_')[0]}", None)
-        _do(["dpkg-deb", "--extract", str(package), str(new)])
-    for part in ("proc", "sys", "tmp", "run", "dev", "out", "lab"):
-        (new / part).mkdir(exist_ok=True)
-    busybox = next((path for path in (new / "usr/bin/busybox", new / "bin/busybox") if path.is_file()), None)
-    if busybox is None:
-        raise BuildError("the archive's busybox-static has no busybox; please report this")
-    # Its own shell would take its own ip and tc instead of the real ones.
-    for name, program in (("sh", "dash"), ("cat", "busybox")):
-        link = new / "usr/bin" / name
-        if not link.exists():
-            link.symlink_to(program)
-    for part in ("doc", "man", "locale"):
-        shutil.rmtree(new / "usr/share" / part, ignore_errors=True)
-    shutil.rmtree(folder / "root", ignore_errors=True)
-    new.replace(folder / "root")
-    _write_stamp(folder / "root.json", {"packages": list(USER_LAND)})
-
-
-def make_helper(progress: Progress) -> None:
-    """Compile the laboratory's own program where this version's is not there. Raises BuildError, OSError."""
-    if (helper() / "lab").is_file():
-        return
-    if (sentence := missing({"gcc": TOOLS["gcc"]})) is not None:
-        raise BuildError(sentence)
-    progress("compiling senders, receivers and sampler", None)
-    there = helper()
-    with tempfile.TemporaryDirectory(dir=there.parent) as temporary:
-        new = Path(temporary) / there.name
-        new.mkdir()
-        _do(["gcc", "-O2", "-static", "-o", str(new / "lab"), str(DATA / "lab.c")])
-        shutil.copyfile(DATA / "init.sh", new / "init.sh")
-        (new / "init.sh").chmod(0o755)
-        # Another process may have been quicker.
-        with suppress(OSError):
-            new.rename(there)
-    if not (there / "lab").is_file():
-        raise BuildError(f"{there} cannot be written; remove it and build again")
-
-
-# -- the kernel -------------------------------------------------------------------------------------------------------
-
-
-def newest_source(search: list[str]) -> str | None:
-    """The newest `linux-source-X.Y` package of an `apt-cache search` that is new enough."""
-    found = []
-    for line in search:
-        match = re.match(r"linux-source-(\d+)\.(\d+) ", line + " ")
-        if match and (version := (int(match[1]), int(match[2]))) >= OLDEST:
-            found.append((version, line.split()[0]))
-    return max(found)[1] if found else None
-
-
-def _source(folder: Path, apt: _Apt | None, progress: Progress) -> Path:
-    """The unpacked source, patched."""
-    source = folder / "source"
-    if not (folder / "source.json").is_file():
-        apt = apt or _archive(folder, progress)
-        package = newest_source(apt.search("^linux-source-[0-9.]+$"))
-        if package is None:
-            oldest = ".".join(map(str, OLDEST))
-            raise BuildError(f"the package archive has no linux-source of {oldest} or newer; give one with --kernel")
-        progress(f"fetching {package} (160 MB)", None)
-        apt("download", package, cwd=folder)
-        deb = max(folder.glob(f"{package}_*.deb"), key=lambda path: path.stat().st_mtime)
-        progress(f"unpacking {package}", None)
-        shutil.rmtree(source, ignore_errors=True)
-        source.mkdir()
-        _unpack(deb, source)
-        version = deb.name.split("_")[1]
-        deb.unlink()
-        _write_stamp(folder / "source.json", {"package": package, "version": version})
-    _patch(source)
-    return source
-
-
-def _unpack(deb: Path, source: Path) -> None:
-    excluded = [f"--exclude={pattern}" for pattern in _NOT_UNPACKED]
-    with tempfile.TemporaryDirectory(dir=source.parent) as temporary:
-        _do(["dpkg-deb", "--extract", str(deb), temporary])
-        tarball = next(Path(temporary).glob("usr/src/linux-source-*.tar.xz"), None)
-        if tarball is None:
-            raise BuildError(f"{deb.name} has no source in usr/src; please report this")
-        _do(
-            ["tar", "-xf", str(tarball), "--strip-components=1", "-C", str(source), "--wildcards", *excluded],
-            environment={"XZ_DEFAULTS": "-T0"},
-        )
-
-
-def _patch(source: Path) -> None:
-    kconfig = source / "arch/um/Kconfig"
-    text = kconfig.read_text()
-    patched = re.sub(r"(config HZ\n\tint\n\tdefault )\d+", rf"\g<1>{HZ}", text)
-    if f"default {HZ}\n" not in patched:
-        raise BuildError(f"{kconfig} has no HZ where it was looked for; this kernel is too new for this version")
-    if patched != text:
-        kconfig.write_text(patched)
-    veth = source / "drivers/net/veth.c"
-    text = veth.read_text()
-    if _WIRE[1] not in text:
-        if text.count(_WIRE[0]) != 1:
-            raise BuildError(f"{veth} does not send as it was known to; this kernel is too new for this version")
-        veth.write_text(text.replace(_WIRE[0], "".join(reversed(_WIRE))))
-    makefile = source / "net/ipv4/Makefile"
-    text = makefile.read_text()
-    line = "obj-y += tcp_prague.o\n"
-    prague = prague_source()
-    if prague is not None:
-        _copy_if_changed(prague / "tcp_prague.c", source / "net/ipv4/tcp_prague.c")
-        if line not in text:
-            makefile.write_text(text + line)
-    elif line in text:
-        makefile.write_text(text.replace(line, ""))
-
-
-def _copy_if_changed(here: Path, there: Path) -> None:
-    if not there.is_file() or there.read_bytes() != here.read_bytes():
-        shutil.copyfile(here, there)
-
-
-def _compile(folder: Path, source: Path, inputs: str, jobs: int, progress: Progress) -> None:
-    out = folder / "build"
-    out.mkdir(exist_ok=True)
-    make = ["make", "-C", str(source), f"O={out}", "ARCH=um", f"-j{jobs}"]
-    # The same source and compiler give the same kernel: its contents are part of every run's id.
-    make += [
-        "KBUILD_BUILD_TIMESTAMP=@0",
-        "KBUILD_BUILD_USER=l4slab",
-        "KBUILD_BUILD_HOST=l4slab",
-        "KBUILD_BUILD_VERSION=1",
-    ]
-    progress("configuring the kernel", None)
-    fragment = out / "l4slab.config"
-    config = (DATA / "kernel.config").read_text()
-    if fragment.is_file() and fragment.read_text() == config and (out / ".config").is_file():
-        _do([*make, "olddefconfig"])
-    else:
-        _do([*make, "allnoconfig"])
-        merge = source / "scripts/kconfig/merge_config.sh"
-        _do([str(merge), "-m", "-O", str(out), str(out / ".config"), str(DATA / "kernel.config")], cwd=source)
-        _do([*make, "olddefconfig"])
-        fragment.write_text(config)
-    if absent := unset_options(config, (out / ".config").read_text()):
-        raise BuildError(f"the kernel's configuration refuses {', '.join(absent)}; this source is too new or too old")
-    _make(make, progress, out / "make.log")
-    version = _do([*make, "-s", "kernelrelease"]).split()[-1]
-    strip = shutil.which("strip")
-    new = folder / "linux.new"
-    shutil.copyfile(out / "linux", new)
-    new.chmod(0o755)
-    if strip is not None:
-        _do([strip, str(new)])
-    new.replace(folder / "linux")
-    controls = ["reno", "cubic", "dctcp", "bbr", *(["prague"] if prague_source() is not None else [])]
-    _write_stamp(folder / "kernel.json", {"version": version, "controls": controls, "inputs": inputs})
-
-
-def unset_options(wanted: str, config: str) -> list[str]:
-    """Options that are asked for with =y and are not set in a `.config`."""
-    lines = set(config.splitlines())
-    return [line.removesuffix("=y") for line in wanted.splitlines() if line.endswith("=y") and line not in lines]
-
-
-def _make(make: list[str], progress: Progress, log: Path) -> None:
-    made = 0
-    with (
-        log.open("w") as copy,
-        subprocess.Popen(
-            [*make, "linux"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process,
-    ):
-        try:
-            for line in process.stdout or ():
-                copy.write(line)
-                if line.startswith("  CC "):
-                    made += 1
-                    progress("compiling the kernel", min(0.99, made / _OBJECTS))
-        except BaseException:
-            process.terminate()
-            raise
-    if process.returncode:
-        raise _Failed("make", log.read_text())
 
 
 def _boot_facts(kernel: Path) -> tuple[list[str], str]:
@@ -561,6 +222,6 @@ def _boot_facts(kernel: Path) -> tuple[list[str], str]:
         except MachineError as error:
             facts = dict(line.split(" ", 1) for line in error.output.splitlines() if " " in line)
             if "kernel" not in facts:
-                raise BuildError(f"--kernel {kernel} does not boot: {error}") from None
+                raise BuildError(f"the kernel {kernel} does not boot: {error}") from None
             return facts.get("controls", "").split(), facts["kernel"]
-    raise BuildError(f"--kernel {kernel} does not boot")
+    raise BuildError(f"the kernel {kernel} does not boot")

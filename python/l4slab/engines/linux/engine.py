@@ -8,15 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from l4slab import _core, metrics
+from l4slab import kernels, metrics
 from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
-from l4slab.engines.linux import build, lab, machine, programs, recording, rng
+from l4slab.engines.linux import build, lab, machine, programs, recording, rng, tools
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
 from l4slab.own import files
@@ -35,12 +34,16 @@ _CAPTURED_BYTES_PER_PACKET = 400
 class LinuxEngine:
     """Runs on a real kernel in virtual time. Two runs of one description differ, like two trials, in the kernel's
     own random numbers. Thread-safe: each run is a machine of its own.
+
+    `kernel`: the name of one in the cache.
     """
 
-    name = "linux"
+    def __init__(self, kernel: str = kernels.DEFAULT):
+        self._kernel = kernel
+        self.name = "linux" if kernel == kernels.DEFAULT else f"linux:{kernel}"
 
     def version(self) -> str:
-        kernel = build.installed()
+        kernel = kernels.installed(self._kernel)
         if kernel is None:
             return ""
         modules = map(
@@ -53,9 +56,7 @@ class LinuxEngine:
             return ""
 
     def check(self, description: Mapping[str, Any]) -> None:
-        kernel = build.installed()
-        controls = kernel.controls if kernel is not None else None
-        refuse(description, controls)
+        refuse(description, kernels.installed(self._kernel))
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return recording.columns(description)
@@ -63,9 +64,9 @@ class LinuxEngine:
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, commands and logs are kept there."""
         run = json.loads(run_json)
-        found = kernel()
-        refuse(run, found.controls)
-        made = lab.build(lab.unrolled(run), pcap=captures is not None)
+        found = kernel(self._kernel)
+        refuse(run, found)
+        made = lab.build(lab.unrolled(run), pcap=captures is not None, own_defaults=found.name != kernels.DEFAULT)
         try:
             with _folder(run, captures is not None) as folder:
                 recorded = _execute(made, found, folder, keep)
@@ -78,20 +79,20 @@ class LinuxEngine:
 
 def require() -> None:
     """Raises InputError where no kernel has been built yet."""
-    if build.installed() is None:
+    if kernels.installed() is None:
         raise InputError(f'--engine linux needs a kernel, which is not built yet; build it with "{_BUILD}"')
 
 
-def kernel() -> build.Kernel:
-    """The kernel and its user land. Raises EngineError where they are not built, or for another version of this."""
-    found = build.installed()
+def kernel(name: str = kernels.DEFAULT) -> kernels.Kernel:
+    """The kernel of this name, with its user land. Raises EngineError where they are not built."""
+    found = kernels.installed(name)
     if found is None:
-        raise EngineError(f'there is no kernel in {build.cache()} yet; build it with "{_BUILD}"')
+        raise EngineError(f'there is no kernel in {kernels.cache()} yet; build it with "{_BUILD}"')
     if not build.has_user_land():
         raise EngineError(f'the user land in {build.root()} is not complete; finish it with "{_BUILD}"')
     try:
         build.make_helper(lambda *_: None)
-    except build.BuildError as error:
+    except tools.BuildError as error:
         raise EngineError(str(error)) from None
     return found
 
@@ -105,7 +106,7 @@ def write(made: lab.Lab, folder: Path) -> None:
         (folder / programs.FOLDER).mkdir()
 
 
-def _execute(made: lab.Lab, kernel: build.Kernel, folder: Path, keep: Path | None) -> Recording:
+def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | None) -> Recording:
     write(made, folder)
     try:
         booted = Machine(kernel.path, build.root(), build.helper().name, folder, _limit_s(made.run))
@@ -175,10 +176,12 @@ def disk_sentence(error: OSError) -> str:
     return f"the run's files cannot be written{where}: {error.strerror or error}; free some space or set TMPDIR"
 
 
-def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
+def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
     """Raises ValueError with what the laboratory cannot do, by name."""
     if (own := files.refused(run)) is not None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
+    controls = kernel.controls if kernel is not None else None
+    qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
     for spec in run["flows"]:
@@ -205,7 +208,11 @@ def refuse(run: Mapping[str, Any], controls: tuple[str, ...] | None) -> None:
     queues += [(change["link"], change["qdisc"]) for change in run["at"] if change.get("qdisc") is not None]
     for name, qdisc in queues:
         words = str(qdisc).split()
-        entry = _queue(words[0])
+        if words[0] in qdiscs:
+            continue
+        entry = lab.queue(words[0])
+        if entry is None:
+            raise LackingError(f"this kernel has no queue {words[0]}")
         if not entry["in_linux"]:
             raise LackingError(f"no Linux kernel has {words[0]}")
         for parameter in entry["parameters"]:
@@ -256,12 +263,6 @@ def _refuse_trace(link: Mapping[str, Any]) -> None:
                 f"{name}: rate_trace = {trace['file']} has {rate} bit/s at {at / 1e9:g} s, and HTB charges a packet at "
                 "the rate that it meets, which is longer than this step; raise the rate, or use the sim engine"
             )
-
-
-@cache
-def _queue(name: str) -> dict[str, Any]:
-    """What the core says of a queue."""
-    return next(entry for entry in _core.qdiscs() if entry["name"] == name)
 
 
 _ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -124,8 +124,48 @@ def default_ecn(cc: str) -> str:
 
 @cache
 def controller(name: str) -> dict[str, Any]:
-    """What the core says of a congestion control."""
-    return next(entry for entry in _core.controllers() if entry["name"] == name)
+    """What the core says of a congestion control; one that only a kernel has is like Reno there."""
+    known = {entry["name"]: entry for entry in _core.controllers()}
+    return known.get(name) or {"name": name, "in_linux": True, "ecn": known["reno"]["ecn"], "parameters": None}
+
+
+@cache
+def queue(name: str) -> dict[str, Any] | None:
+    """What the core says of a queue; None of one that only a kernel has."""
+    return next((entry for entry in _core.qdiscs() if entry["name"] == name), None)
+
+
+def _with_its_defaults(run: Mapping[str, Any]) -> dict[str, Any]:
+    def short(table: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(table) | ({"qdisc": _without_defaults(table["qdisc"])} if table.get("qdisc") is not None else {})
+
+    return {**run, "links": [short(link) for link in run["links"]], "at": [short(change) for change in run["at"]]}
+
+
+@cache
+def _without_defaults(qdisc: str) -> str:
+    name, *words = qdisc.split()
+    entry = queue(name)
+    if entry is None:
+        return qdisc
+    keywords = {parameter["keyword"] for parameter in entry["parameters"]}
+    bare = f"{name} {entry['required']}".strip()
+    usual = _chunks(_core.canonical_qdisc(bare).split()[1:], keywords)
+    needed = {word for word in entry["required"].split() if word in keywords}
+    kept = [chunk for chunk in _chunks(words, keywords) if chunk not in usual or chunk[0] in needed]
+    found = " ".join([name, *(word for chunk in kept for word in chunk)])
+    return found if _core.canonical_qdisc(found) == qdisc else qdisc
+
+
+def _chunks(words: Iterable[str], keywords: Collection[str]) -> list[list[str]]:
+    """Each keyword with what belongs to it."""
+    found: list[list[str]] = []
+    for word in words:
+        if word in keywords or not found:
+            found.append([word])
+        else:
+            found[-1].append(word)
+    return found
 
 
 def expected_ecn_mode(ecn: str, peer_ecn: str) -> str:
@@ -169,6 +209,7 @@ class Lab:
     plan: list[str] = field(default_factory=list)
     varied: set[str] = field(default_factory=set)  # flows whose RTT may change
     handles: dict[str, int] = field(default_factory=dict)  # by link, of its newest queue
+    own_defaults: bool = False  # whether the kernel may have others than the core says
 
     @property
     def has_programs(self) -> bool:
@@ -180,11 +221,14 @@ class Lab:
         return f"k{link + 1}"
 
 
-def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False) -> Lab:
+def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_defaults: bool = False) -> Lab:
     """The laboratory of `run`, a description as `l4slab.spec.Resolver` makes it; `live`: it is told while it runs what
-    comes next, and when it ends.
+    comes next, and when it ends. `own_defaults`: for a kernel of one's own, to which whatever is at its default is left
+    to say, as it may have another one.
     """
-    lab = Lab(run)
+    if own_defaults:
+        run = _with_its_defaults(run)
+    lab = Lab(run, own_defaults=own_defaults)
     lab.varied = {spec["name"] for spec in run["flows"] if live} | {
         change["flow"] for change in run["at"] if change.get("rtt_ns") is not None
     }
@@ -439,7 +483,7 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
         yield f"{when} do {ns} tc qdisc replace dev out parent 1:1 handle {lab.handles[ns]}: {change['qdisc']}"
 
 
-def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
+def module_parameters(run: Mapping[str, Any], own_defaults: bool = False) -> dict[str, str]:
     """Options of congestion controls as parameters of the kernel's modules: `module/parameter` and value.
 
     Raises ValueError for options that the kernel does not have, and where flows want different ones.
@@ -460,12 +504,15 @@ def module_parameters(run: Mapping[str, Any]) -> dict[str, str]:
                 f'flows "{other}" and "{spec["name"]}" give {cc} different options; '
                 "a kernel has one set of options per congestion control, so use the sim engine"
             )
+        if controller(cc)["parameters"] is None:
+            wanted |= {f"tcp_{cc}/{option}": value for option, value in options.items()}
+            continue
         for known in controller(cc)["parameters"]:
             option, module = known["keyword"], known["module"]
             value = options[option]
             numbers = dict(module["values"]) if module else {}
             if module and not (numbers and value not in numbers):
-                if cc in _SET_ALWAYS or value != known["default"]:
+                if (cc in _SET_ALWAYS and not own_defaults) or value != known["default"]:
                     wanted[f"tcp_{cc}/{module['parameter']}"] = numbers.get(value) or _microseconds(value)
             elif value != known["default"]:
                 raise ValueError(
@@ -498,7 +545,7 @@ def script(lab: Lab) -> str:
     ]
     lines += [
         f"echo {shlex.quote(value)} >/sys/module/{name.replace('/', '/parameters/', 1)}"
-        for name, value in module_parameters(lab.run).items()
+        for name, value in module_parameters(lab.run, lab.own_defaults).items()
     ]
     lines.append("ip -batch - <<EOF")
     for edge in lab.edges.values():

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from l4slab import _core
+from l4slab import _core, kernels
 from l4slab.engines import EngineError
 from l4slab.engines.linux import build, engine, lab, recording
 from l4slab.engines.linux.clock import Clock, ClockError
@@ -123,8 +123,7 @@ def described(run: Mapping[str, Any]) -> dict[str, Any]:
     for one in (*links, *flows):
         if "rate_trace" in one or "delay_trace" in one:
             raise ValueError(f'"{one["name"]}" has a trace, and a live run on the kernel has none; use another engine')
-    kernel = build.installed()
-    engine.refuse(found, kernel.controls if kernel is not None else None)
+    engine.refuse(found, kernels.installed())
     return found
 
 

@@ -43,6 +43,8 @@ __all__ = [
 # What decides the tables.
 SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 
+# Stands for a queue that the core does not know.
+_NO_GAUGES = _core.canonical_qdisc("pfifo limit 1")
 _FLOWS: metrics.Schema = {name: pl.Int64() for name in ("delivered_packets", "ce_packets", "dropped_packets")}
 _LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
 _SERIES: metrics.Schema = {
@@ -88,11 +90,20 @@ def _programs_of(run: Mapping[str, Any]) -> set[str]:
 
 
 def _of_the_core(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Without programs, which it does not know."""
-    names = _programs_of(run)
-    flows = [flow for flow in run["flows"] if flow["name"] not in names]
-    parts = {key: [one for one in run[key] if one.get("flow") not in names] for key in ("at", "rewrites") if key in run}
-    return {**run, "flows": flows, **parts}
+    """Without what it does not know: programs, and what only a kernel has."""
+    controllers, qdiscs = ({one["name"] for one in known} for known in (_core.controllers(), _core.qdiscs()))
+    flows = [flow for flow in run["flows"] if flow["kind"] != "program" and flow.get("cc") in {None, *controllers}]
+    names = {flow["name"] for flow in flows}
+    of_flows = {
+        key: [one for one in run[key] if one.get("flow") in {None, *names}] for key in ("at", "rewrites") if key in run
+    }
+    of_flows["at"] = [one | _known_queue(one, qdiscs) for one in of_flows["at"]]
+    return {**run, "flows": flows, **of_flows, "links": [link | _known_queue(link, qdiscs) for link in run["links"]]}
+
+
+def _known_queue(table: Mapping[str, Any], qdiscs: set[str]) -> dict[str, str]:
+    qdisc = table.get("qdisc")
+    return {"qdisc": _NO_GAUGES} if qdisc is not None and qdisc.split()[0] not in qdiscs else {}
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:

@@ -1,0 +1,180 @@
+"""The machine's own Debian archive, suite sid: user land and kernel source, with signatures checked, unpacked and not
+installed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from l4slab.engines.linux.tools import BuildError, Failed, Progress, do, write_stamp
+
+OLDEST = (7, 2)
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+USER_LAND = ("busybox-static", "dash", "iproute2", "ethtool")
+_OTHER_MACHINES = (
+    *("alpha", "arc", "arm", "arm64", "csky", "hexagon", "loongarch", "m68k", "microblaze", "mips", "nios2"),
+    *("openrisc", "parisc", "powerpc", "riscv", "s390", "sh", "sparc", "xtensa"),
+)
+# Source that is not compiled and would take most of the time to unpack.
+_NOT_UNPACKED = [
+    *(f"*/{folder}/*.[chS]" for folder in ("drivers/gpu", "drivers/media", "drivers/staging", "drivers/infiniband")),
+    *(f"*/{folder}/*.[chS]" for folder in ("drivers/scsi", "drivers/net/wireless", "drivers/net/ethernet", "sound")),
+    "*/tools/testing/*",
+    *(f"*/arch/{arch}/{what}" for what in ("*.[chS]", "boot/*") for arch in _OTHER_MACHINES),
+]
+
+
+def is_left_out(path: str) -> bool:
+    """Whether a file of the source (its path in it, with a slash before) is of no use here."""
+    return any(fnmatch(path, pattern) for pattern in _NOT_UNPACKED)
+
+
+@dataclass(frozen=True)
+class Apt:
+    """apt-get with the settings of `archive`."""
+
+    options: list[str]
+
+    def __call__(self, *arguments: str, cwd: Path | None = None) -> str:
+        return do(["apt-get", *self.options, *arguments], cwd=cwd)
+
+    def search(self, pattern: str) -> list[str]:
+        return do(["apt-cache", *self.options, "search", "--names-only", pattern]).splitlines()
+
+
+def archive_of(index_targets: str) -> str | None:
+    """The Debian archive among the machine's apt sources, from `apt-get indextargets`."""
+    for line in index_targets.splitlines():
+        uri, _, rest = line.partition("|")
+        release, _, origin = rest.partition("|")
+        if "security" in uri or "-" in release:
+            continue
+        if origin == "Debian" or uri.rstrip("/").endswith("/debian"):
+            return uri.rstrip("/")
+    return None
+
+
+def archive(folder: Path, progress: Progress) -> Apt:
+    """apt-get for suite sid of the archive that the machine's own sources name. Raises BuildError."""
+    progress("reading the package archive", None)
+    targets = do(["apt-get", "indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(ORIGIN)", "Created-By: Packages"])
+    uri = archive_of(targets)
+    if uri is None:
+        raise BuildError(
+            "this machine's apt sources name no Debian archive, which kernel and user land come from; "
+            "add one, or give a kernel with --kernel"
+        )
+    if not KEYRING.is_file():
+        raise BuildError(f"{KEYRING} is missing; install with: sudo apt-get install debian-archive-keyring")
+    state = folder / "apt"
+    for part in ("lists/partial", "archives/partial"):
+        (state / part).mkdir(parents=True, exist_ok=True)
+    (state / "status").touch()
+    sources = state / "sid.list"
+    sources.write_text(f"deb [signed-by={KEYRING}] {uri} sid main\n")
+    settings = {
+        "Dir::Etc::sourcelist": str(sources),
+        "Dir::Etc::sourceparts": "-",
+        "Dir::Etc::preferences": "-",
+        "Dir::Etc::preferencesparts": "-",
+        "Dir::State::lists": str(state / "lists"),
+        "Dir::State::status": str(state / "status"),
+        "Dir::State::extended_states": str(state / "extended"),
+        "Dir::Cache": str(state),
+        "Dir::Cache::archives": str(state / "archives"),
+        "Acquire::Languages": "none",
+        "APT::Sandbox::User": "",
+        "Debug::NoLocking": "true",
+        "APT::Get::Assume-Yes": "true",
+        "APT::Install-Recommends": "false",
+    }
+    options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+    apt = Apt(options)
+    try:
+        apt("update", "--error-on=any")
+    except Failed as error:
+        # A snapshot of the archive is older than the validity that its signature states.
+        if "expired" not in error.output:
+            raise
+        apt = Apt([*options, "-o", "Acquire::Check-Valid-Until=false"])
+        apt("update", "--error-on=any")
+    return apt
+
+
+def user_land(folder: Path, apt: Apt, progress: Progress) -> None:
+    """Unpack the programs of the virtual machine into its file system. Raises BuildError."""
+    progress("fetching the user land", None)
+    apt("install", "--download-only", *USER_LAND)
+    new = folder / "root.new"
+    shutil.rmtree(new, ignore_errors=True)
+    for part in ("bin", "sbin", "lib", "lib64"):
+        (new / "usr" / part).mkdir(parents=True)
+        (new / part).symlink_to(f"usr/{part}")
+    for package in sorted((folder / "apt" / "archives").glob("*.deb")):
+        progress(f"unpacking {package.name.partition('_')[0]}", None)
+        do(["dpkg-deb", "--extract", str(package), str(new)])
+    for part in ("proc", "sys", "tmp", "run", "dev", "out", "lab"):
+        (new / part).mkdir(exist_ok=True)
+    busybox = next((path for path in (new / "usr/bin/busybox", new / "bin/busybox") if path.is_file()), None)
+    if busybox is None:
+        raise BuildError("the archive's busybox-static has no busybox; please report this")
+    # Its own shell would take its own ip and tc instead of the real ones.
+    for name, program in (("sh", "dash"), ("cat", "busybox")):
+        link = new / "usr/bin" / name
+        if not link.exists():
+            link.symlink_to(program)
+    for part in ("doc", "man", "locale"):
+        shutil.rmtree(new / "usr/share" / part, ignore_errors=True)
+    shutil.rmtree(folder / "root", ignore_errors=True)
+    new.replace(folder / "root")
+    write_stamp(folder / "root.json", {"packages": list(USER_LAND)})
+
+
+def newest_source(search: list[str]) -> str | None:
+    """The newest `linux-source-X.Y` package of an `apt-cache search` that is new enough."""
+    found = []
+    for line in search:
+        match = re.match(r"linux-source-(\d+)\.(\d+) ", line + " ")
+        if match and (version := (int(match[1]), int(match[2]))) >= OLDEST:
+            found.append((version, line.split()[0]))
+    return max(found)[1] if found else None
+
+
+def source(folder: Path, apt: Apt | None, progress: Progress) -> Path:
+    """The unpacked source of the newest kernel there. Raises BuildError."""
+    source = folder / "source"
+    if not (folder / "source.json").is_file():
+        apt = apt or archive(folder, progress)
+        package = newest_source(apt.search("^linux-source-[0-9.]+$"))
+        if package is None:
+            oldest = ".".join(map(str, OLDEST))
+            raise BuildError(f"the package archive has no linux-source of {oldest} or newer; give one with --kernel")
+        progress(f"fetching {package} (160 MB)", None)
+        apt("download", package, cwd=folder)
+        deb = max(folder.glob(f"{package}_*.deb"), key=lambda path: path.stat().st_mtime)
+        progress(f"unpacking {package}", None)
+        shutil.rmtree(source, ignore_errors=True)
+        source.mkdir()
+        _unpack(deb, source)
+        version = deb.name.split("_")[1]
+        deb.unlink()
+        write_stamp(folder / "source.json", {"package": package, "version": version})
+    return source
+
+
+def _unpack(deb: Path, source: Path) -> None:
+    excluded = [f"--exclude={pattern}" for pattern in _NOT_UNPACKED]
+    with tempfile.TemporaryDirectory(dir=source.parent) as temporary:
+        do(["dpkg-deb", "--extract", str(deb), temporary])
+        tarball = next(Path(temporary).glob("usr/src/linux-source-*.tar.xz"), None)
+        if tarball is None:
+            raise BuildError(f"{deb.name} has no source in usr/src; please report this")
+        do(
+            ["tar", "-xf", str(tarball), "--strip-components=1", "-C", str(source), "--wildcards", *excluded],
+            environment={"XZ_DEFAULTS": "-T0"},
+        )

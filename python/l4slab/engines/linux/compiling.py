@@ -1,0 +1,224 @@
+"""Compiling a kernel: what is changed in its source, the modules that are put beside its own, and `make`.
+
+Changed are three things: HZ of arch/um, which is no option there, is 250 as in the kernels of Debian and Ubuntu
+(CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP wanted to send is not told (else
+`fq` of a router would take it for the time of arrival); and the project's TCP Prague is put beside the other congestion
+controls.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from l4slab.engines.linux.archive import is_left_out
+from l4slab.engines.linux.tools import BuildError, Failed, Progress, do
+from l4slab.errors import one_line
+
+DATA = Path(__file__).parent / "data"
+HZ = 250
+# In veth_xmit: what stands there, and what is put in front of it.
+_WIRE = ("\n\tskb_tx_timestamp(skb);\n", "\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;")
+CHANGES = f"{HZ}{_WIRE}"
+_OUT = "l4slab-build"  # of a source: its objects
+_MODULES = "l4slab"  # of net: modules from outside of the source
+_MODULES_LINE = f"obj-y += {_MODULES}/\n"
+# What a source has that was compiled in place.
+_NOT_COPIED = {".git", "include/config", "include/generated", "arch/um/include/generated", "arch/x86/include/generated"}
+_OBJECTS = 752  # about as many files are compiled
+
+
+def patch(source: Path) -> None:
+    """What every kernel has. Done again it changes nothing. Raises BuildError."""
+    kconfig = source / "arch/um/Kconfig"
+    text = kconfig.read_text()
+    patched = re.sub(r"(config HZ\n\tint\n\tdefault )\d+", rf"\g<1>{HZ}", text)
+    if f"default {HZ}\n" not in patched:
+        raise BuildError(f"{kconfig} has no HZ where it was looked for; this kernel is too new for this version")
+    if patched != text:
+        kconfig.write_text(patched)
+    veth = source / "drivers/net/veth.c"
+    text = veth.read_text()
+    if _WIRE[1] not in text:
+        if text.count(_WIRE[0]) != 1:
+            raise BuildError(f"{veth} does not send as it was known to; this kernel is too new for this version")
+        veth.write_text(text.replace(_WIRE[0], "".join(reversed(_WIRE))))
+    makefile = source / "net/ipv4/Makefile"
+    text = makefile.read_text()
+    line = "obj-y += tcp_prague.o\n"
+    prague = prague_source()
+    if prague is not None:
+        _copy_if_changed(prague / "tcp_prague.c", source / "net/ipv4/tcp_prague.c")
+        if line not in text:
+            makefile.write_text(text + line)
+    elif line in text:
+        makefile.write_text(text.replace(line, ""))
+
+
+def _copy_if_changed(here: Path, there: Path) -> None:
+    if not there.is_file() or there.read_bytes() != here.read_bytes():
+        shutil.copyfile(here, there)
+
+
+def prague_source() -> Path | None:
+    """The project's TCP Prague module, where this is a source checkout or the package has it."""
+    candidates = [DATA / "tcp_prague", Path(__file__).parents[4] / "kernel" / "tcp_prague"]
+    return next((path for path in candidates if (path / "tcp_prague.c").is_file()), None)
+
+
+def mirror(source: Path, tree: Path) -> None:
+    """Make `tree` a copy of `source`. A new one has the objects of a source that was compiled by this program, too;
+    in one that is there, only what differs gets the time of now and is compiled again.
+    """
+    is_new = not tree.is_dir()
+    kept: set[Path] = set()
+    for folder, names, files in os.walk(source):
+        here = Path(folder).relative_to(source)
+        is_out = here.parts[:1] == (_OUT,)
+        left_out = _NOT_COPIED if is_new or here.parts else {*_NOT_COPIED, _OUT}
+        names[:] = [name for name in names if is_out or (here / name).as_posix() not in left_out]
+        (tree / here).mkdir(parents=True, exist_ok=True)
+        for relative in (here / name for name in files):
+            if is_out or not (is_left_out(f"/{relative}") or relative.suffix in (".o", ".cmd")):
+                kept.add(relative)
+                _copy(source / relative, tree / relative, is_new)
+    if not is_new:
+        for path in [path for path in tree.rglob("*") if path.is_symlink() or path.is_file()]:
+            relative = path.relative_to(tree)
+            if relative not in kept and relative.parts[0] != _OUT:
+                path.unlink()
+
+
+def _copy(here: Path, there: Path, is_new: bool) -> None:
+    if is_new:
+        shutil.copy2(here, there, follow_symlinks=False)
+    elif here.is_symlink():
+        if not (there.is_symlink() and there.readlink() == here.readlink()):
+            there.unlink(missing_ok=True)
+            there.symlink_to(here.readlink())
+    elif not (there.is_file() and filecmp.cmp(here, there, shallow=False)):
+        shutil.copyfile(here, there)
+        there.chmod(here.stat().st_mode)
+
+
+def apply(patch: Path, tree: Path) -> None:
+    """Raises BuildError where a patch does not fit."""
+    try:
+        do(["patch", "-p1", "--forward", "--batch", "--directory", str(tree), "--input", str(patch.absolute())])
+    except Failed as error:
+        said = one_line(
+            "; ".join(line for line in error.output.splitlines() if "FAILED" in line or "find file" in line)
+        )
+        raise BuildError(
+            f"--patch {patch} does not fit the source: {said or 'patch refuses it'}; make it with git diff there"
+        ) from None
+
+
+def add_modules(modules: Sequence[Path], tree: Path) -> list[str]:
+    """Have each `tcp_*.c` and `sch_*.c` of these folders compiled in; the names of the queues. Raises BuildError."""
+    qdiscs: list[str] = []
+    inside = tree / "net" / _MODULES
+    shutil.rmtree(inside, ignore_errors=True)
+    makefile = tree / "net" / "Makefile"
+    text = makefile.read_text().replace(_MODULES_LINE, "")
+    if not modules:
+        _write_if_changed(makefile, text)
+        return []
+    inside.mkdir()
+    (inside / "Makefile").write_text("".join(f"obj-y += {module.absolute().name}/\n" for module in modules))
+    for module in modules:
+        sources = [path for pattern in ("tcp_*.c", "sch_*.c") for path in sorted(module.glob(pattern))]
+        if not sources:
+            raise BuildError(
+                f"--module {module} has no tcp_*.c and no sch_*.c; give the folder with the module's source"
+            )
+        there = inside / module.absolute().name
+        there.mkdir()
+        for path in (*sources, *module.glob("*.h")):
+            shutil.copy2(path, there / path.name)
+        objects = " ".join(f"{path.stem}.o" for path in sources)
+        (there / "Makefile").write_text(
+            f"obj-y += {objects}\nccflags-y := -I$(src) -I$(srctree)/net/ipv4 -I$(srctree)/net/sched\n"
+        )
+        for path in sources:
+            if path.name.startswith("sch_"):
+                qdiscs += re.findall(r'\.id\s*=\s*"([^"]+)"', path.read_text(errors="replace"))
+    _write_if_changed(makefile, text + _MODULES_LINE)
+    return qdiscs
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    if path.read_text() != text:
+        path.write_text(text)
+
+
+def compile_kernel(source: Path, jobs: int, progress: Progress) -> Path:
+    """The kernel of a source, without symbols. Raises BuildError."""
+    # Inside of the source, the objects know it by a relative path: a copy of both is not compiled again.
+    out = source / _OUT
+    out.mkdir(exist_ok=True)
+    make = ["make", "-C", str(source), f"O={out}", "ARCH=um", f"-j{jobs}"]
+    # The same source and compiler give the same kernel: its contents are part of every run's id.
+    make += [
+        "KBUILD_BUILD_TIMESTAMP=@0",
+        "KBUILD_BUILD_USER=l4slab",
+        "KBUILD_BUILD_HOST=l4slab",
+        "KBUILD_BUILD_VERSION=1",
+    ]
+    progress("configuring the kernel", None)
+    fragment = out / "l4slab.config"
+    config = (DATA / "kernel.config").read_text()
+    if fragment.is_file() and fragment.read_text() == config and (out / ".config").is_file():
+        do([*make, "olddefconfig"])
+    else:
+        do([*make, "allnoconfig"])
+        merge = source / "scripts/kconfig/merge_config.sh"
+        do([str(merge), "-m", "-O", str(out), str(out / ".config"), str(DATA / "kernel.config")], cwd=source)
+        do([*make, "olddefconfig"])
+        fragment.write_text(config)
+    if absent := unset_options(config, (out / ".config").read_text()):
+        raise BuildError(f"the kernel's configuration refuses {', '.join(absent)}; this source is too new or too old")
+    _make(make, progress, out / "make.log")
+    made = out / "linux.stripped"
+    shutil.copyfile(out / "linux", made)
+    made.chmod(0o755)
+    if shutil.which("strip") is not None:
+        do(["strip", str(made)])
+    return made
+
+
+def unset_options(wanted: str, config: str) -> list[str]:
+    """Options that are asked for with =y and are not set in a `.config`."""
+    lines = set(config.splitlines())
+    return [line.removesuffix("=y") for line in wanted.splitlines() if line.endswith("=y") and line not in lines]
+
+
+def _make(make: list[str], progress: Progress, log: Path) -> None:
+    made = 0
+    with (
+        log.open("w") as copy,
+        subprocess.Popen(
+            [*make, "linux"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        try:
+            for line in process.stdout or ():
+                copy.write(line)
+                if line.startswith("  CC "):
+                    made += 1
+                    progress("compiling the kernel", min(0.99, made / _OBJECTS))
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise Failed("make", log.read_text())
