@@ -1,6 +1,6 @@
 //! Controllers and queues for the simulator l4slab, compiled: `l4slab.h` for Rust.
 //!
-//! A library implements [`Controller`] or [`Queue`] and says so with [`controller!`] or [`queue!`]. An experiment
+//! A library implements [`Controller`] or [`Queue`] and says so with `controller!` or `queue!`. An experiment
 //! file then says `cc = "./libmine.so"` or `qdisc = "./libmine.so limit 100"`. What the fields mean is told in `l4slab.h`.
 #![allow(dead_code, unused_macros, unused_imports)]
 
