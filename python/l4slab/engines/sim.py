@@ -46,11 +46,13 @@ class SimEngine:
                     f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; '
                     "give --engine linux"
                 )
-            if flow.get("cc") is not None and flow["cc"] not in _names(_core.controllers):
-                raise LackingError(f"the simulator has no congestion control {flow['cc']}")
+            cc = flow.get("cc")
+            if cc is not None and files.HASH not in cc and cc not in _names(_core.controllers):
+                raise LackingError(f"the simulator has no congestion control {cc}")
         for table in (*description["links"], *description["at"]):
-            if table.get("qdisc") is not None and table["qdisc"].split()[0] not in _names(_core.qdiscs):
-                raise LackingError(f"the simulator has no queue {table['qdisc'].split()[0]}")
+            qdisc = (table.get("qdisc") or "").partition(" ")[0]
+            if qdisc and files.HASH not in qdisc and qdisc not in _names(_core.qdiscs):
+                raise LackingError(f"the simulator has no queue {qdisc}")
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))
