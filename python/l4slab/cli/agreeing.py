@@ -12,7 +12,6 @@ from l4slab import kernels
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 from l4slab.engines import ENGINES
-from l4slab.remote import is_url
 
 if TYPE_CHECKING:
     from l4slab.agreement import Agreement
@@ -68,6 +67,7 @@ def _two_kernels(
 ) -> int:
     from l4slab.agreement import kernels as two
     from l4slab.cli import summary
+    from l4slab.remote import is_url
 
     if dry_run:
         for name, plans in zip(names, two.plan(files, names, trials), strict=True):
