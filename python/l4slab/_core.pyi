@@ -143,3 +143,29 @@ def own_call() -> int:
 def version() -> str: ...
 def source_hash() -> str:
     """32 hex digits that change with the sources of the core, and with nothing else."""
+
+class Steps:
+    """A run that goes on in steps, while somebody outside holds the window of a flow (cc = "held-ect1#steps" or
+    "held#steps") or the parameters of a queue.
+    """
+
+    def __init__(self, run_json: str) -> None:
+        """Begin. Raises ValueError with one sentence."""
+
+    def advance(self, step_ns: int) -> int:
+        """Run on; the time that has been reached, ns."""
+
+    def step(self, step_ns: int, cwnd: int) -> tuple[int, int, int, int, int, int, int, int]:
+        """Run on with a window of the flow, segments, which holds from its next ACK on. The time, ns, and what its
+        newest ACK told: payload of a segment, bytes; segments delivered, marked and lost so far; smoothed and least
+        RTT, us; segments in flight.
+        """
+
+    def queues(self, link: str) -> list[tuple[str, int, int, int, int, int, int, int]]:
+        """The queues of a link since this was last asked, first all of it: name, packets that arrived, left, were
+        marked and dropped, bytes that left, the sum of their times in the queue in ns, packets that wait. Raises
+        ValueError.
+        """
+
+    def change_qdisc(self, link: str, qdisc: str) -> None:
+        """Other parameters of a link's queue while packets wait (`tc qdisc change`). Raises ValueError."""

@@ -41,6 +41,7 @@ pub mod tbf;
 pub mod trace;
 pub mod twin_codel_af;
 
+use self::registry::QdiscConfig;
 use self::service::{Carried, Service, Window};
 use crate::ecn::Ecn;
 use crate::params::Described;
@@ -90,6 +91,10 @@ pub trait Aqm<P: Pkt>: Send {
     }
     /// The law's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
+    /// Goes on with other parameters, whatever waits (`tc qdisc change`); false: it cannot go on with these.
+    fn change(&mut self, _to: &QdiscConfig) -> bool {
+        false
+    }
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call
     /// per window instead of several per packet.
     fn run(&mut self, service: &mut Service<P>, window: &mut Window<P>)

@@ -1,6 +1,7 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
 mod own;
+mod steps;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -234,6 +235,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     own::add(m)?;
+    m.add_class::<steps::Steps>()?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     m.add_function(wrap_pyfunction!(source_hash, m)?)?;
     Ok(())

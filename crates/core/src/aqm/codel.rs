@@ -20,6 +20,7 @@
 
 use super::inverse_sqrt::newton_step;
 use super::queue::Queue;
+use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
@@ -247,6 +248,11 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
+    }
+    fn change(&mut self, to: &QdiscConfig) -> bool {
+        let QdiscConfig::Codel(config) = to else { return false };
+        self.config = config.clone();
+        true
     }
     fn probe(&self, out: &mut dyn Gauges) {
         self.codel.probe(out);

@@ -20,6 +20,7 @@
 
 use std::collections::VecDeque;
 
+use super::registry::QdiscConfig;
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::params::kinds::{
@@ -141,10 +142,13 @@ impl Verdict {
     }
 }
 
+/// Rounded down as in the kernel: the default alpha loses 0.05 %.
+fn per_tick(given: u32) -> i64 {
+    (((u64::from(given) * u64::from(MAX_PROB)) >> GAIN_SHIFT) / 1_000_000_000) as i64
+}
+
 impl<P: Pkt> DualPi2<P> {
     pub fn new(config: DualPi2Config, now: Time) -> Self {
-        // Rounded down as in the kernel: the default alpha loses 0.05 %.
-        let gain = |g: u32| ((u64::from(g) * u64::from(MAX_PROB)) >> GAIN_SHIFT) / 1_000_000_000;
         DualPi2 {
             queues: Queues::default(),
             p: 0,
@@ -152,10 +156,15 @@ impl<P: Pkt> DualPi2<P> {
             last_qdelay: 0,
             next_update: now + config.tupdate,
             apply_step: VecDeque::new(),
-            alpha: gain(config.alpha) as i64,
-            beta: gain(config.beta) as i64,
+            alpha: per_tick(config.alpha),
+            beta: per_tick(config.beta),
             config,
         }
+    }
+
+    fn set(&mut self, config: DualPi2Config) {
+        (self.alpha, self.beta) = (per_tick(config.alpha), per_tick(config.beta));
+        self.config = config;
     }
 
     /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
@@ -291,6 +300,18 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
         self.update(cx.now);
         self.next_update = cx.now + self.config.tupdate;
+    }
+    fn change(&mut self, to: &QdiscConfig) -> bool {
+        let QdiscConfig::DualPi2(config) = to else { return false };
+        // Of the packets that wait it is not known how long L was when they came.
+        if (self.config.min_qlen_step == 0) != (config.min_qlen_step == 0) {
+            return false;
+        }
+        if self.config.classic_protection != config.classic_protection {
+            self.scheduler = Wrr::protecting(config.classic_protection);
+        }
+        self.set(config.clone());
+        true
     }
     fn bands(&self) -> &'static [&'static str] {
         BANDS

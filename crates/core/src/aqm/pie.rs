@@ -25,6 +25,7 @@
 //! later than that, so here the timer runs from the start.
 
 use super::queue::Queue;
+use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
 use crate::params::kinds::{nested, number, params, some_time, words};
 use crate::params::{Described, Gauge, gauge};
@@ -342,6 +343,11 @@ impl<P: Pkt + Send> Aqm<P> for Pie<P> {
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
         self.law.update(&self.config.params, self.queue.bytes());
         self.next_update = self.config.params.next_update(cx.now);
+    }
+    fn change(&mut self, to: &QdiscConfig) -> bool {
+        let QdiscConfig::Pie(config) = to else { return false };
+        self.config = config.clone();
+        true
     }
     fn probe(&self, out: &mut dyn Gauges) {
         self.law.probe(out);

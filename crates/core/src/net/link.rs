@@ -224,6 +224,13 @@ impl Link {
         self.install();
     }
 
+    /// `tc qdisc change`: other parameters of the queue in force; false: it cannot go on with these.
+    pub fn change_qdisc(&mut self, to: &QdiscConfig) -> bool {
+        let done = self.aqm.change(to);
+        self.service.timer = self.aqm.next_timer();
+        done
+    }
+
     /// Brings the time in force and the capacity up to date.
     fn account(&mut self, now: Time) {
         let span = now.since(self.accounted_at);

@@ -5,6 +5,7 @@ use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
 use crate::element::PathState;
 use crate::error::ScenarioError;
+use crate::net::link::Link;
 use crate::net::tap::Tap;
 use crate::scenario::{Change, Run};
 use crate::time::{Span, Time};
@@ -72,6 +73,11 @@ impl<T: Tap> Simulation<T> {
             self.perform(deed);
         }
         Ok(self.now)
+    }
+
+    /// A link at the time that has been reached.
+    pub fn link_mut(&mut self, number: usize) -> &mut Link {
+        self.network.link_mut(number)
     }
 
     pub(super) fn perform(&mut self, deed: Deed) {
