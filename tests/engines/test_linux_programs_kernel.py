@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -104,14 +105,20 @@ def test_a_program_that_computes_for_ever_is_stopped(
 
 
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="no iperf3")
-@pytest.mark.parametrize("qdisc", ["pfifo limit 100", "fq_codel", "dualpi2"])
-def test_iperf3_is_as_the_engines_own_flow(describe: Describe, qdisc: str) -> None:
+@pytest.mark.parametrize(
+    ("qdisc", "trials", "tolerance"),
+    # DualPI2 drops at random: 0.6 ms of 14 is the standard deviation of a trial, so the last one is three of a mean.
+    [("pfifo limit 100", 1, 0.01), ("fq_codel", 1, 0.06), ("dualpi2", 4, 0.1)],
+)
+def test_iperf3_is_as_the_engines_own_flow(describe: Describe, qdisc: str, trials: int, tolerance: float) -> None:
     link = LINK.replace("pfifo limit 100", qdisc)
     iperf = '[[flow]]\nname = "a"\nkind = "program"\nserver = "iperf3 -s"\nclient = "iperf3 -c {server} -t 60 -J"\n'
     iperf += 'rtt = "20ms"\ncc = "cubic"\necn = "classic"\nstop = "1h"\n'
-    found = [
-        execute(describe(link + flow, duration='"20s"', warmup='"5s"')).flows.row(0, named=True)
-        for flow in (iperf, CUBIC)
-    ]
-    for column, tolerance in (("goodput_mbps", 0.02), ("sojourn_ms_mean", 0.06)):
-        assert found[0][column] == pytest.approx(found[1][column], rel=tolerance), column
+    goodputs, delays = [], []
+    for flow in (iperf, CUBIC):
+        runs = [describe(link + flow, duration='"20s"', warmup='"5s"', seed=str(1 + trial)) for trial in range(trials)]
+        found = [execute(run).flows.row(0, named=True) for run in runs]
+        goodputs.append(fmean(row["goodput_mbps"] for row in found))
+        delays.append(fmean(row["sojourn_ms_mean"] for row in found))
+    assert goodputs[0] == pytest.approx(goodputs[1], rel=0.02)
+    assert delays[0] == pytest.approx(delays[1], rel=tolerance)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from l4slab.errors import one_line
 _LONGEST_ADVANCE_NS = 100_000_000_000
 # A machine that says nothing for so long, while it has this much to do, hangs.
 _ANSWER_S, _SLICE_NS = 60.0, 50_000_000
+_ENDING_S = 5.0
 # The laboratory (lab.c) begins at least so much later than it is ready.
 _SETTLE_NS = 1_999_000_000
 # So much later than it is asked to stop the laboratory has put down what it saw; it waits by short sleeps.
@@ -295,6 +297,9 @@ class _Session:
         try:
             yield
         except ClockError:
+            # Its socket is closed before its process has ended.
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDING_S)
             raise self._machine.failure(self._process.poll()) from None
 
 
