@@ -52,7 +52,7 @@ class Experiment(Top):
     `name` is what a file's name is, and the column `experiment` of the results. `at` has the changes while it runs,
     such as `{"time": "20s", "link.bottleneck.rate": "5Mbit"}`; `sweep` the levels of each factor, or bundles of
     settings, `{"aqm": [{"level": "FIFO", "link.bottleneck.qdisc": "pfifo"}, ...]}`; `let` SQL expressions; `agree` what
-    `[agree]` has. What a sweep, `{names}` and SQL come to is checked when it is run.
+    `[agree]` has, and `search` what `[search]`. What a sweep, `{names}` and SQL come to is checked when it is run.
     """
 
     name: Annotated[str, AfterValidator(_file_name)] = "experiment"
@@ -62,6 +62,7 @@ class Experiment(Top):
     impairs: Named[Impair] = Field(default={})
     rewrites: Many[Rewrite] = Field(default=[])
     sweep: SkipValidation[Mapping[str, Sequence[Level] | Sequence[Mapping[str, Any]]]] = Field(default={})
+    search: SkipValidation[Mapping[str, Any]] = Field(default={})
     let: SkipValidation[Mapping[str, Level]] = Field(default={})
     skips: Many[Skip] = Field(default=[])
     claims: Many[Claim] = Field(default=[])
@@ -89,6 +90,7 @@ class Experiment(Top):
         found = spec.parse(text.encode(), Path(name))
         document = found.document
         made: dict[str, Any] = {"at": document["at"], "let": document["let"], "agree": document["agree"]}
+        made["search"] = document["search"]
         levels = found.factors | found.bundles
         made["sweep"] = {factor: levels[factor] for factor in levels_of(found)}
         made["flows"] = [flow_model(table, name).model_construct(**table) for name, table in document["flow"].items()]

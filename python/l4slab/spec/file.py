@@ -19,7 +19,7 @@ Level = str | int | float | bool
 AnyTable = TypeVar("AnyTable", bound=Table)
 
 # [link.NAME], and [[flow]]. Of these, the last are statements about results: a file that has nothing else is a study.
-_TABLES = ("link", "impair", "sweep", "let", "agree")
+_TABLES = ("link", "impair", "sweep", "search", "let", "agree")
 _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
@@ -278,28 +278,37 @@ def _flat(table: object, place: Place) -> dict[str, Any]:
 def _sweep(raw: dict[str, Any]) -> tuple[dict[str, list[Level]], dict[str, list[dict[str, Any]]]]:
     factors: dict[str, list[Level]] = {}
     bundles: dict[str, list[dict[str, Any]]] = {}
-    for key, levels in _flat(raw, ("sweep",)).items():
-        place = ("sweep", f'"{key}"' if "." in key else key)
-        if not isinstance(levels, list):
-            raise Problem(place, "", f"= {show(levels)} is not a list of levels; write [{show(levels)}]")
-        if not levels:
-            raise Problem(place, "", "= [] has no levels; give at least one, or remove it")
-        if all(isinstance(level, dict) for level in levels):
-            bundles[key] = [_bundle_level(key, number, level) for number, level in enumerate(levels, start=1)]
-            names = [level["level"] for level in bundles[key]]
+    for key, written in _flat(raw, ("sweep",)).items():
+        levels, settings = read_levels("sweep", key, written)
+        if settings:
+            bundles[key] = settings
         else:
-            for level in levels:
-                if not isinstance(level, str | int | float):
-                    raise Problem(place, "", f"has the level {show(level)}; a level is text, a number, true or false")
-            factors[key] = names = levels
-        for position, level in enumerate(names):
-            if any(level == other and type(level) is type(other) for other in names[:position]):
-                raise Problem(place, "", f"has the level {show(level)} twice; remove one")
+            factors[key] = levels
     return factors, bundles
 
 
-def _bundle_level(key: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
-    place = (f"[[sweep.{key}]] no. {number}",)
+def read_levels(section: str, key: str, levels: object) -> tuple[list[Level], list[dict[str, Any]]]:
+    """The levels of a factor and, where they are bundles, what each sets. Raises Problem."""
+    place = (section, f'"{key}"' if "." in key else key)
+    if not isinstance(levels, list):
+        raise Problem(place, "", f"= {show(levels)} is not a list of levels; write [{show(levels)}]")
+    if not levels:
+        raise Problem(place, "", "= [] has no levels; give at least one, or remove it")
+    settings = []
+    names = levels
+    if all(isinstance(level, dict) for level in levels):
+        settings = [_bundle_level(section, key, number, level) for number, level in enumerate(levels, start=1)]
+        names = [level["level"] for level in settings]
+    for position, level in enumerate(names):
+        if not isinstance(level, str | int | float):
+            raise Problem(place, "", f"has the level {show(level)}; a level is text, a number, true or false")
+        if any(level == other and type(level) is type(other) for other in names[:position]):
+            raise Problem(place, "", f"has the level {show(level)} twice; remove one")
+    return names, settings
+
+
+def _bundle_level(section: str, key: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
+    place = (f"[[{section}.{key}]] no. {number}",)
     if "level" not in raw:
         raise Problem(place, "", 'has no level; add its name such as level = "pie"')
     if isinstance(raw["level"], bool) or not isinstance(raw["level"], str | int | float):

@@ -29,6 +29,7 @@ __all__ = [
     "UnknownNameError",
     "Where",
     "canonical_json",
+    "check_factor_names",
     "combinations_of",
     "describe",
     "expand",
@@ -147,7 +148,13 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
     """
     if experiment.is_study:
         return Plan(experiment, [], 0)
-    _check_factor_names(experiment)
+    if experiment.document["search"]:
+        raise InputError(
+            "describes a space to be searched, not runs; give the file to l4slab search, or remove the table",
+            file=experiment.file,
+            key="search",
+        )
+    check_factor_names(experiment)
     levels = levels_of(experiment)
     targets = targets_of(experiment)
     count = combinations_of(experiment)
@@ -255,7 +262,8 @@ def _labels(members: list[Combination], levels: dict[str, list[Level]]) -> dict[
     return labels
 
 
-def _check_factor_names(experiment: Experiment) -> None:
+def check_factor_names(experiment: Experiment) -> None:
+    """Raises InputError where a factor has the name of a column of the results."""
     taken = {name.lower() for name in metrics.all_columns()}
     for name in levels_of(experiment):
         if name.lower() in taken:
