@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from l4slab.units import FREQUENCY, RATE, SIZE, TIME, Dimension
+
+# What a person writes, the largest first.
+UNITS: dict[Dimension, tuple[str, ...]] = {
+    RATE: ("Gbit", "Mbit", "kbit", "bit"),
+    TIME: ("s", "ms", "us", "ns"),
+    SIZE: ("MB", "kB", "B"),
+    FREQUENCY: ("/s", "/min"),
+}
+
 
 def without(document: Mapping[str, Any], section: str, name: str) -> dict[str, Any]:
     """The document without one of its flows, links or impairments, and without what refers to it."""
@@ -30,3 +40,13 @@ def without(document: Mapping[str, Any], section: str, name: str) -> dict[str, A
 def _off_path(flow: Mapping[str, Any], link: str) -> dict[str, Any]:
     paths = {key: [one for one in flow[key] if one != link] for key in ("path", "reverse_path") if key in flow}
     return {key: value for key, value in {**flow, **paths}.items() if value != []}
+
+
+def quantity(number: float, dimension: Dimension) -> str:
+    """A number in the base unit as a person writes it, such as "12.5Mbit"."""
+    for unit in UNITS[dimension]:
+        value = number / dimension.units[unit]
+        if value >= 1 or unit == UNITS[dimension][-1]:
+            break
+    text = f"{value:.12g}"
+    return f"{text if 'e' not in text else f'{value:.0f}'}{unit}"

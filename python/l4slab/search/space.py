@@ -16,14 +16,14 @@ from typing import Any
 from pydantic import Field
 
 from l4slab.errors import InputError, suggest
-from l4slab.search.documents import without
+from l4slab.search.documents import UNITS, quantity, without
 from l4slab.spec import Experiment, Level, Table, show
 from l4slab.spec.file import read_levels
 from l4slab.spec.wording import Problem, check, told
 from l4slab.sweep import check_factor_names
 from l4slab.sweep.combination import fill_in, set_levels, targets_of
 from l4slab.sweep.expressions import evaluate
-from l4slab.units import FREQUENCY, RATE, SIZE, TIME, Dimension
+from l4slab.units import Dimension
 
 OBJECTIVE = "objective"
 # Of the document of a file, what describes its points: the rest is about results, or has been put in.
@@ -32,12 +32,6 @@ _DESCRIBES = ("link", "flow", "at", "impair", "rewrite", "agree")
 _OPTIONAL = ("flow", "impair")
 # Three digits: a point can be read and typed.
 _DIGITS = 3
-_UNITS: dict[Dimension, tuple[str, ...]] = {
-    RATE: ("Gbit", "Mbit", "kbit", "bit"),
-    TIME: ("s", "ms", "us", "ns"),
-    SIZE: ("MB", "kB", "B"),
-    FREQUENCY: ("/s", "/min"),
-}
 # Draws until one is not left out by [[skip]].
 _DRAWS = 10_000
 
@@ -113,16 +107,6 @@ class Choice:
 
 
 Parameter = Range | Choice
-
-
-def quantity(number: float, dimension: Dimension) -> str:
-    """A number in the base unit as a person writes it, such as "12.5Mbit"."""
-    for unit in _UNITS[dimension]:
-        value = number / dimension.units[unit]
-        if value >= 1 or unit == _UNITS[dimension][-1]:
-            break
-    text = f"{value:.12g}"
-    return f"{text if 'e' not in text else f'{value:.0f}'}{unit}"
 
 
 @dataclass(frozen=True)
@@ -321,7 +305,7 @@ def _dimension(place: tuple[str, ...], both: Mapping[str, Any]) -> Dimension:
     """The dimension of both bounds."""
     found = []
     for key, bound in both.items():
-        known = [one for one in _UNITS if isinstance(bound, str) and _is(one, bound)]
+        known = [one for one in UNITS if isinstance(bound, str) and _is(one, bound)]
         if not known:
             text = f'= {show(bound)} is no quantity; write it with its unit, such as "5ms" or "10Mbit"'
             raise Problem(place, key, text)
