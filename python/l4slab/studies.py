@@ -11,19 +11,30 @@ from l4slab.errors import InputError, one_line, suggest
 
 _AGREE = "agree"
 _CHECK = "check"
+_RANDOM = "random"
 
 
 def studies() -> dict[str, list[Path]]:
     """Each study's experiment files, in order."""
     with as_file(files("l4slab") / "experiments") as folder:
         found = {path.name: sorted(path.glob("*.toml")) for path in sorted(folder.iterdir()) if path.is_dir()}
-    return {name: experiments for name, experiments in found.items() if experiments and name not in (_AGREE, _CHECK)}
+    return {
+        name: experiments
+        for name, experiments in found.items()
+        if experiments and name not in (_AGREE, _CHECK, _RANDOM)
+    }
 
 
 def comparisons() -> dict[str, Path]:
     """The experiment files on which simulator and kernel are compared (`l4slab agree`), by name."""
     with as_file(files("l4slab") / "experiments" / _AGREE) as folder:
         return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def random_files() -> list[Path]:
+    """The experiment files whose `[search]` `l4slab agree --random` draws its scenarios from."""
+    with as_file(files("l4slab") / "experiments" / _RANDOM) as folder:
+        return sorted(folder.glob("*.toml"))
 
 
 def requirements() -> list[Path]:

@@ -20,7 +20,7 @@ import polars as pl
 from rich.console import Console
 
 from l4slab import campaign, kernels, metrics
-from l4slab.agreement import compare
+from l4slab.agreement import compare, student
 from l4slab.errors import InputError
 from l4slab.report.results import replace
 from l4slab.sweep import Plan, Run
@@ -193,16 +193,7 @@ def welch(
     if a + b == 0:
         return 1.0 if difference == 0 else 0.0
     freedom = (a + b) ** 2 / (a**2 / (count - 1) + b**2 / (other_count - 1))
-    # Student's t is the tangent of an angle with the density cos^(freedom - 1), up to a factor.
-    begin = np.arctan(abs(difference) / np.sqrt((a + b) * freedom))
-    tail, whole = (_integral(low, freedom - 1) for low in (begin, 0.0))
-    return float(tail / whole)
-
-
-def _integral(low: float, power: float) -> float:
-    """Of cos^power from there to pi/2."""
-    x = np.linspace(low, np.pi / 2, 4001)
-    return float(np.trapezoid(np.clip(np.cos(x), 0, None) ** power, x))
+    return 2 * student.tail(abs(difference) / np.sqrt(a + b), freedom)
 
 
 def _beyond_chance(p: pl.Series) -> list[bool]:

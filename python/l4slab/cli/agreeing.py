@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 @click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: what the files say.")
 @click.option("--kernel", metavar="A", help="Compare this kernel (l4slab linux list) with another one instead.")
 @click.option("--against", metavar="B", help="The other kernel; default: the default one.")
+@click.option(
+    "--random", "count", type=click.IntRange(1), metavar="N", help="Judge N scenarios drawn at random instead."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="S", help="With --random: which scenarios; default: 1.")
+@click.option(
+    "--engine", metavar="E", help="With --random: what stands for the kernel, linux:NAME or sim; default: linux."
+)
+@click.option("--reduce/--no-reduce", default=True, help="With --random: make a small file of each that differs.")
 @options.workers
 @options.dry_run
 def agree(
@@ -32,16 +40,27 @@ def agree(
     trials: int | None,
     kernel: str | None,
     against: str | None,
+    count: int | None,
+    seed: int | None,
+    engine: str | None,
+    reduce: bool,
     workers: int | None,
     dry_run: bool,
 ) -> int:
     """Compare simulator and kernel on the same experiments; finished runs in DIR are not repeated.
 
     NAME is a packaged comparison ("l4slab list comparisons"); without any, all of them. With --kernel, two kernels are
-    compared, and a cell that has changed makes the exit status 1.
+    compared, and a cell that has changed makes the exit status 1. With --random, FILE has a table [search].
     """
     from l4slab import agreement
     from l4slab.cli import summary
+
+    if count is not None:
+        if trials is not None or kernel is not None or against is not None:
+            raise click.UsageError("--random goes without --trials, --kernel and --against; leave them out")
+        return _random(names, count, 1 if seed is None else seed, engine or "linux", out, workers, reduce, dry_run)
+    if seed is not None or engine is not None or not reduce:
+        raise click.UsageError("--seed, --engine and --no-reduce go with --random N; add it")
 
     files = agreement.find(names)
     if kernel is not None or against is not None:
@@ -55,6 +74,52 @@ def agree(
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out agreement")
     return _show_agreement(agreement.agree(files, out, workers, trials, console=terminal.err()))
+
+
+def _random(
+    names: Sequence[str],
+    count: int,
+    seed: int,
+    engine: str,
+    out: str | None,
+    workers: int | None,
+    reduce: bool,
+    dry_run: bool,
+) -> int:
+    from l4slab.agreement import random
+    from l4slab.agreement.random import page
+    from l4slab.studies import random_files
+
+    files = [Path(name) for name in names] or random_files()
+    if dry_run:
+        for drawn in random.draw(files, count, seed):
+            terminal.say(f"{drawn.name} {drawn.family}: {page.words(drawn.document)}")
+        return 0
+    if out is None:
+        raise click.UsageError("--out is missing; give a folder for the results, such as --out random")
+    found = random.agree(files, count, seed, out, engine, workers, terminal.err(), reduce)
+    wrong = [*found.of("different"), *found.of("undecided")]
+    if wrong:
+        shown = wrong[: terminal.ROWS_SHOWN]
+        rows = [page.quantity(one.rows[0]) for one in shown]
+        columns = [
+            Column("scenario", [f"{one.scenario.name} {one.scenario.family}" for one in shown], weight=9, stays=True),
+            Column("quantity", [f"{row['quantity']}, {row['place']}" for row in rows], weight=8, stays=True),
+            Column("kernel", [row["kernel"] for row in rows], True, 6, stays=True),
+            Column("simulator", [row["simulator"] for row in rows], True, 6, stays=True),
+            Column("SD", [row["sd"] for row in rows], True, 4, stays=True),
+            Column("trials", [row["trials"] for row in rows], True, 3, stays=True),
+            Column("verdict", [one.verdict for one in shown], weight=9, stays=True),
+        ]
+        terminal.show("Not equivalent, by the quantity that is furthest apart", columns, more="; random.html has all")
+        if len(wrong) > len(shown):
+            terminal.say(f"... {len(wrong) - len(shown)} more in random.html")
+    for one in found.of("failed")[:10]:
+        terminal.err().print(f"l4slab: scenario {one.scenario.name} could not be judged: {one.failure}", markup=False)
+    terminal.say(f"\nReport: {found.folder / 'random.html'}")
+    status = 1 if found.of("different") or found.of("failed") else 0
+    terminal.say(found.summary() + (f" (exit status {status})" if status else ""))
+    return status
 
 
 def _two_kernels(
