@@ -14,7 +14,7 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
-from l4slab.cli import agreeing, checking, folders, listing, live, machine, new, outcomes, running, start
+from l4slab.cli import agreeing, checking, folders, listing, live, machine, new, outcomes, running, searching, start
 from l4slab.errors import L4slabError, one_line
 
 
@@ -35,6 +35,7 @@ for _command in (
     folders.status,
     outcomes.compare,
     outcomes.export,
+    searching.search,
     agreeing.agree,
     checking.check,
     listing.list_,

@@ -198,17 +198,27 @@ def _numbers(document: Document) -> list[Path]:
 
 
 def _rounder(document: Document, place: Path) -> Iterator[Document]:
+    """With a rounder number there, at first wherever the same stands, as in several flows."""
     value = _at(document, place)
+    alike = [path for path, other in _walk(document) if path[-1] == place[-1] and other == value]
+    for rounder in _rounder_value(value, place):
+        if len(alike) > 1:
+            changed = document
+            for path in alike:
+                changed = _changed(changed, path, rounder)
+            yield changed
+        yield _changed(document, place, rounder)
+
+
+def _rounder_value(value: Any, place: Path) -> Iterator[Any]:
     if isinstance(value, bool) or value is None or place[-1] in ("name", "title", "about", "seed", "trials"):
         return
     if isinstance(value, int | float):
-        for number in _rounded(float(value)):
-            yield _changed(document, place, int(number) if isinstance(value, int) else number)
+        yield from (int(number) if isinstance(value, int) else number for number in _rounded(float(value)))
         return
     words = str(value).split() if _has_words(place) else [str(value)]
     for at, word in enumerate(words):
-        for rounder in _rounder_word(word):
-            yield _changed(document, place, " ".join([*words[:at], rounder, *words[at + 1 :]]))
+        yield from (" ".join([*words[:at], rounder, *words[at + 1 :]]) for rounder in _rounder_word(word))
 
 
 def _rounder_word(word: str) -> Iterator[str]:
