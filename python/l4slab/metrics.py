@@ -86,6 +86,8 @@ SERIES: Schema = {
     "p_l_coupled": _FLOAT,
     "p_l_native": _FLOAT,
 }
+# Of these, what queues tell of themselves.
+PROBABILITIES = frozenset({"p_c", "p_l", "p_l_coupled", "p_l_native"})
 
 # A row per transfer that was completed: a flow with `bytes`, a web request, a video frame, a viewer's input.
 TRANSFERS: Schema = {

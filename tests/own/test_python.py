@@ -145,6 +145,16 @@ REFUSED = {
     CONTROLLER.format("pass") + "    beta = number(3, 'h', 0, 1)\n": (
         'mine.py:Mine: the default "3" of beta is refused; it takes a number from 0 to 1'
     ),
+    CONTROLLER.format("pass") + "    def __init__(self, a): pass\n": (
+        "mine.py:Mine: __init__ is called without arguments, and takes some; declare parameters as attributes of the "
+        'class, such as number(0.5, "help")'
+    ),
+    CONTROLLER.format("pass") + "    flow = gauge('h')\n": (
+        'mine.py:Mine: the gauge "flow" is the name of a column that every time series has; choose another name'
+    ),
+    CONTROLLER.format("pass") + "    sent_packets = gauge('h')\n": (
+        'mine.py:Mine: the gauge "sent_packets" is the name of a column that every time series has; choose another name'
+    ),
     CONTROLLER.format("pass") + "    ecn = 'l4s'\n": (
         'mine.py:Mine: ecn = \'l4s\' is refused; it is "off", "classic" or "accecn"'
     ),
@@ -192,6 +202,14 @@ FAILS = {
     "import os; os._exit(0)": "mine.py:Mine ended its process",
     "import ctypes; ctypes.string_at(0)": "mine.py, line 4, in on_ack: it made its process die of SIGSEGV",
 }
+
+
+@pytest.mark.slow
+def test_a_call_that_waits_for_ever_is_ended_though_it_uses_no_processor(experiment: Folder) -> None:
+    file = experiment({"mine.py": CONTROLLER.format("import time; time.sleep(1e6)")}, cc="mine.py:Mine")
+    with pytest.warns(UserWarning, match="1 runs failed"):
+        ((_, reason),) = l4slab.run(file).failures
+    assert reason == "mine.py, line 4, in on_ack: a call has not returned after 30 s; look for what it waits for"
 
 
 @pytest.mark.parametrize("body", FAILS, ids=range(len(FAILS)))

@@ -21,7 +21,7 @@ _FLOWS: metrics.Schema = {
     **{name: pl.Float64() for name in ("view_ms_p50", "view_ms_p99")},
 }
 _LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
-_SERIES: metrics.Schema = {
+SERIES: metrics.Schema = {
     name: pl.Float64()
     for name in (
         *("sent_packets", "delivered_packets", "ce_packets", "sce_packets", "marked_packets", "sce_marked_packets"),
@@ -93,5 +93,5 @@ def _version() -> str:
 
 def _columns(run_json: str) -> dict[str, pl.Schema]:
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(run_json)}
-    more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": _SERIES | gauges}
+    more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": SERIES | gauges}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}

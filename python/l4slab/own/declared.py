@@ -98,6 +98,13 @@ def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
 
 def _check_methods(kind: str, called: str, one: type) -> None:
     base = _BASES[kind]
+    try:
+        inspect.signature(one).bind()
+    except TypeError:
+        text = f"{called}: __init__ is called without arguments, and takes some"
+        raise Refused(f'{text}; declare parameters as attributes of the class, such as number(0.5, "help")') from None
+    except ValueError:
+        pass  # Compiled by somebody else: it has no signature.
     for method in (*_NEEDED[kind], *_OPTIONAL[kind]):
         own, wanted = getattr(one, method), getattr(base, method)
         if own is wanted:

@@ -7,6 +7,7 @@ the file's content.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,10 +98,25 @@ def declare(own: Own) -> str:
         if key in _declared:
             return _declared[key]
         declaration, ecn = _ask("describe", *key, own.name, own.content, names=[own.name])
+        _check_gauges(own.name, declaration)
         _core.declare_own(own.kind, own.reference, declaration)
         _known[key] = own
         _declared[key] = ecn
         return str(ecn)
+
+
+def _check_gauges(name: str, declaration: str) -> None:
+    """Raises ValueError where a gauge would be a column that every time series has. Probabilities are the queue's."""
+    from l4slab import metrics
+    from l4slab.engines.sim import SERIES
+
+    taken = (metrics.LABELS.keys() | metrics.SERIES.keys() | SERIES.keys()) - metrics.PROBABILITIES
+    for gauge in json.loads(declaration)["gauges"]:
+        if gauge["name"] in taken:
+            raise ValueError(
+                f'{name}: the gauge "{gauge["name"]}" is the name of a column that every time series has; '
+                "choose another name"
+            )
 
 
 def _ask(*asked: Any, names: list[str]) -> Any:

@@ -69,9 +69,10 @@ class _Worker:
         known = in_dump(text, [file for file in files if file.endswith(".py")])
         what = " or ".join(dict.fromkeys(names))
         if ENDLESS in text or "Timeout (" in text:
-            limit = text.rpartition(ENDLESS)[2].partition("\n")[0].strip()
-            took = f"{limit} of processor time" if ENDLESS in text else f"{HELD_S:g} s"
-            return f"{known or what}: a call has not returned after {took}; look for a loop without end"
+            took = f"{HELD_S:g} s; look for a loop without end"
+            if ENDLESS in text:
+                took = text.rpartition(ENDLESS)[2].partition("\n")[0].strip()
+            return f"{known or what}: a call has not returned after {took}"
         code = self._process.returncode
         how = "ended its process"
         if code is not None and code < 0:

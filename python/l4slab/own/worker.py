@@ -27,6 +27,8 @@ from l4slab.own.declared import Refused
 CALL_S, LOAD_S = 3.0, 60.0
 # A call that holds the interpreter, so that no other thread of Python can look, is ended by the wall clock.
 HELD_S = 20.0
+# One that waits uses no processor: it may take so many times as long by the wall clock.
+_PATIENCE = 10
 _TICK_S = 0.2
 ENDLESS = "l4slab: no end after"
 
@@ -40,16 +42,22 @@ class _Watch(threading.Thread):
         self._parent = os.getppid()
 
     def run(self) -> None:
-        call, since = 0, time.process_time()
+        call, since, looks = 0, time.process_time(), 0
         while os.getppid() == self._parent:
             faulthandler.dump_traceback_later(HELD_S, exit=True)
             time.sleep(_TICK_S)
             under_way, now = -1 if self.is_loading else _core.own_call(), time.process_time()
             if under_way == 0 or under_way != call:
-                call, since = under_way, now
+                call, since, looks = under_way, now, 0
             limit = LOAD_S if self.is_loading else CALL_S
-            if now - since > limit:
-                print(f"{ENDLESS} {limit:g} s", file=sys.stderr, flush=True)
+            # Looks are counted, and the clock is not asked: it goes on while the machine sleeps.
+            looks += 1
+            waits = looks * _TICK_S > limit * _PATIENCE
+            if now - since > limit or waits:
+                took = f"{limit:g} s of processor time; look for a loop without end"
+                if waits:
+                    took = f"{limit * _PATIENCE:g} s; look for what it waits for"
+                print(f"{ENDLESS} {took}", file=sys.stderr, flush=True)
                 faulthandler.dump_traceback(all_threads=True)
                 break
         os._exit(1)
