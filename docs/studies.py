@@ -26,7 +26,8 @@ SUMMARY = ROOT / "docs" / "studies.json"
 BEGIN, END = "<!-- written by ./dev.sh studies -->\n", "<!-- end -->\n"
 # Of a claim, what its verdict and its list follow from; of a file, what no verdict follows from.
 _OF_A_CLAIM = ("id", "kind", "expect", "source", "sql")
-_BESIDE_THE_CLAIMS = ("title", "about", "published", "figure", "table", "cause", "bar")
+# No study searches.
+_BESIDE_THE_CLAIMS = ("title", "about", "published", "figure", "table", "cause", "bar", "search")
 _HEADINGS = {
     "statement": "its statements: found here",
     "disputed": "what it disputes: refuted",
