@@ -190,3 +190,16 @@ def test_a_run_can_be_changed_in_the_page_beside(
     (experiment,) = results.experiments
     for run in sweep.expand(experiment, "sim").runs:
         assert json.loads(report.run(run.id)["description"]) == run.description
+
+
+def test_a_run_of_two_experiments_is_told_once(results: l4slab.Results, tmp_path: Path) -> None:
+    one = tmp_path / "one.toml"
+    one.write_text(EXPERIMENT.partition("[[table]]")[0])
+    other = tmp_path / "other.toml"
+    other.write_text(one.read_text().replace("trials = 2", "trials = 1"))
+    both = l4slab.run([one, other], out=tmp_path / "out")
+    write_report(both.folder)
+    assert both.flows["run"].n_unique() < both.flows.height
+    write_report(results.folder)
+    for run in both.flows["run"].unique():
+        assert Report(both.folder).run(run)["measured"] == Report(results.folder).run(run)["measured"]

@@ -92,7 +92,8 @@ def _packed(folder: Folder, wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
     measured = {name: _by_run(getattr(folder, name), wanted) for name in ("flows", "links")}
     series = dict.fromkeys(wanted, pl.DataFrame())
     for run, rows in _series(folder, set(wanted)):
-        series.pop(run)
+        if series.pop(run, None) is None:
+            continue  # two experiments have it, and its rows are there for each
         yield run, _pack(_run(planned.get(run), measured, run, rows))
     for run in series:
         yield run, _pack(_run(planned.get(run), measured, run, None))
@@ -104,7 +105,9 @@ def _pack(value: object) -> str:
 
 
 def _by_run(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[Any, pl.DataFrame]:
-    return frame.filter(pl.col("run").is_in(wanted)).partition_by("run", as_dict=True, maintain_order=True)
+    rows = frame.filter(pl.col("run").is_in(wanted))
+    once = rows.filter(pl.col("experiment") == pl.col("experiment").first().over("run"))
+    return once.partition_by("run", as_dict=True, maintain_order=True)
 
 
 def _series(folder: Folder, wanted: set[str]) -> Iterator[tuple[str, pl.DataFrame]]:
