@@ -117,6 +117,28 @@ fn prague_without_accecn_is_reno() {
     }
 }
 
+/// A path that loses what carries ECT(0): the connection is agreed, for its SYN is Not-ECT; of its data only
+/// retransmissions come through, which are Not-ECT with RFC 3168 (6.1.5) and ECT with AccECN.
+#[test]
+fn a_black_hole_for_a_codepoint() {
+    for (ecn, comes) in [("off", "all"), ("classic", "some"), ("accecn", "none")] {
+        let hole =
+            json!([{"flow": "f", "where": "before", "link": "b", "from": "ect0", "to": "drop"}]);
+        let r = lab(20.0, 2.0)
+            .link("b", 50.0, "pfifo")
+            .tcp("f", "cubic", 10.0, json!({"ecn": ecn}))
+            .with("rewrites", hole)
+            .run();
+        let f = r.flow("f");
+        assert_eq!(f.ecn_mode, Some(ecn));
+        match comes {
+            "all" => assert!(f.goodput_mbps > 45.0),
+            "some" => assert!(f.goodput_mbps > 0.0 && f.goodput_mbps < 1.0, "{}", f.goodput_mbps),
+            _ => assert_eq!(f.goodput_mbps, 0.0),
+        }
+    }
+}
+
 /// A rewritten codepoint: an ECT(0) flow that is taken for L4S waits in L and is marked as such.
 #[test]
 fn a_rewritten_codepoint_changes_the_queue() {

@@ -184,6 +184,12 @@ def test_rewriting_before_and_after_a_link(describe: Describe) -> None:
     assert not made.edges["x1", "k2"].filters
 
 
+def test_a_black_hole_for_a_codepoint_is_a_filter_that_drops(describe: Describe) -> None:
+    hole = '[[rewrite]]\nflow = "a"\nwhere = "before:one"\nfrom = "ect0"\nto = "drop"\n'
+    (filtered,) = lab.build(describe(TWO_LINKS + CUBIC + hole)).edges["d1", "k1"].filters
+    assert filtered.endswith("ip_tos 0x2/0x3 action drop")
+
+
 def test_rules_of_two_places_on_one_wire_are_composed() -> None:
     rules: list[dict[str, Any]] = [
         {"flow": "a", "where": "after", "link": "one", "from": "ect0", "to": "ect1"},

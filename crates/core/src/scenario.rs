@@ -261,6 +261,16 @@ pub enum Side {
     After,
 }
 
+/// What becomes of a data packet with a certain codepoint.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rewritten {
+    /// It is lost, as on paths that do not forward the codepoint.
+    Drop,
+    #[serde(untagged)]
+    To(Ecn),
+}
+
 /// Rewriting of the ECN field of a flow's data packets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -270,7 +280,7 @@ pub struct Rewrite {
     pub side: Side,
     pub link: String,
     pub from: Ecn,
-    pub to: Ecn,
+    pub to: Rewritten,
 }
 
 /// netem before a link: for the data packets that cross it (forward), for the ACKs of flows that cross

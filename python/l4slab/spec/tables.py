@@ -157,7 +157,7 @@ class Rewrite(Table):
     flow: str = Field(examples=['"tweaked"'])
     where: str = Field(examples=['"before:bottleneck"'])
     from_: Codepoint = Field(validation_alias="from", examples=['"ect0"'])
-    to: Codepoint = Field(examples=['"ect1"'])
+    to: Codepoint | Literal["drop"] = Field(examples=['"ect1"'])
 
 
 class Skip(Table):

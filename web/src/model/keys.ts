@@ -274,7 +274,7 @@ export const REWRITE: readonly Key[] = [
   { key: "flow", field: "flow", type: TEXT, example: "tweaked" },
   { key: "where", field: "where", type: TEXT, example: "before:bottleneck" },
   { key: "from", field: "from", type: CODEPOINT, example: "ect0" },
-  { key: "to", field: "to", type: CODEPOINT, example: "ect1" },
+  { key: "to", field: "to", type: choice("not-ect", "ect0", "ect1", "ce", "drop"), example: "ect1" },
 ];
 
 /** What may change while it runs. */

@@ -1,15 +1,16 @@
-//! Rewriting of the ECN field, at a place of one group's path.
+//! Rewriting of the ECN field, and black holes for a codepoint, at a place of one group's path.
 
 use super::Node;
 use super::inbox::Inbox;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
+use crate::scenario::Rewritten;
 use crate::time::Time;
 
 /// What carries `from` goes on with `to`; of several rules the first that fits.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
-    pub rules: Vec<(Ecn, Ecn)>,
+    pub rules: Vec<(Ecn, Rewritten)>,
 }
 
 impl Node for Rewrite {
@@ -21,7 +22,10 @@ impl Node for Rewrite {
             if pkt.is_payload()
                 && let Some((_, to)) = self.rules.iter().find(|(from, _)| pkt.ecn == *from)
             {
-                pkt.ecn.set(*to);
+                match to {
+                    Rewritten::To(ecn) => pkt.ecn.set(*ecn),
+                    Rewritten::Drop => continue,
+                }
             }
             out.packets.push(pkt);
         }

@@ -383,10 +383,12 @@ def _rewrites(lab: Lab, flow: Flow) -> None:
             places.append(("before", links[int(there[1:]) - 1]))
         edge = lab.edges[here, there]
         for old, new in composed_rewrites(flow.spec["name"], lab.run["rewrites"], places).items():
+            action = "action drop"
+            if new != "drop":
+                action = f"action pedit ex munge ip tos set 0x{CODEPOINTS[new]:x} retain 0x3 pipe action csum ip"
             edge.filters.append(
                 f"filter add dev {edge.device} egress protocol ip flower dst_ip {flow.destination} "
-                f"ip_tos 0x{CODEPOINTS[old]:x}/0x3 action pedit ex munge ip tos set 0x{CODEPOINTS[new]:x} retain 0x3 "
-                "pipe action csum ip"
+                f"ip_tos 0x{CODEPOINTS[old]:x}/0x3 {action}"
             )
 
 
