@@ -83,7 +83,8 @@ def main(wanted: list[str]) -> None:
         cards = (json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else {}) | {name: found}
         CARDS.write_text(json.dumps(cards, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
     cards = json.loads(CARDS.read_text("utf-8"))
-    if set(cards) >= set(names()):
+    # A page with cards of two suites would compare what is not the same.
+    if all(cards.get(name, {}).get("of") == mark() for name in names()):
         head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
         PAGE.write_text(head + BEGIN + text(cards) + END + rest.partition(END)[2], "utf-8")
 

@@ -199,7 +199,7 @@ BARS: Schema = {
 }
 
 # What stands in a column's name, and how a person writes it.
-UNITS = {"mbps": "Mb/s", "ms": "ms", "pct": "%", "packets": "packets", "bytes": "B", "s": "s"}
+UNITS = {"mbps": "Mb/s", "kbps": "kb/s", "ms": "ms", "pct": "%", "packets": "packets", "bytes": "B", "s": "s"}
 
 
 def unit_of(column: str) -> str:
