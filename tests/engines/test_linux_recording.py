@@ -365,6 +365,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["link one", "shaper"],
     ),
     "marks do not agree": ({"outputs": [tc(**{"ecn-mark": 90})] * 40}, ["90 CE marks", "captures 0"]),
+    "marks of ce_threshold": ({"outputs": [tc(ecn_mark=1, ce_mark=90)] * 40}, ["91 CE marks", "captures 0"]),
     "a host drops": ({"counters": COUNTERS.format(drops=7, ce=0, received=40)}, ["s1", "7", "ListenDrops"]),
     "the backlog drops": ({"counters": COUNTERS.format(drops=0, ce=0, received=40)}, ["backlog dropped 3"]),
     "the receiver misses packets": (

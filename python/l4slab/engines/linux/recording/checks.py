@@ -76,9 +76,12 @@ def _check_queues(observed: Observed) -> None:
         marks = seen.get("ecn-mark", seen.get("ecn_mark"))
         if marks is not None and not any(change["qdisc"] for change in link.changes):
             captured = int(link.marked.sum())
-            # dualpi2 counts a packet twice that both its coupling and its step mark.
-            twice = int(seen.get("step-mark", 0))
-            if not captured - _SLACK <= int(marks) <= captured + twice + _SLACK:
+            # dualpi2 counts a packet twice that both its coupling and its step mark, and CoDel one that both its law
+            # and ce_threshold do, whose marks it counts apart.
+            apart = int(seen.get("ce_mark", 0))
+            twice = int(seen.get("step-mark", min(int(marks), apart)))
+            marks = int(marks) + apart
+            if not captured - _SLACK <= marks <= captured + twice + _SLACK:
                 raise CheckError(f"the queue of link {link.name} counts {marks} CE marks and its captures {captured}")
 
 
