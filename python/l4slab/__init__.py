@@ -13,6 +13,7 @@ from l4slab import _core
 from l4slab.errors import InputError, L4slabError, StoreError
 
 if TYPE_CHECKING:
+    from l4slab.advice import advise
     from l4slab.bars import Cause
     from l4slab.campaign import run
     from l4slab.claims import Claim
@@ -27,11 +28,12 @@ __version__ = _core.version()
 __all__ = [
     "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
     "Published", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow", "WebFlow",
-    "__version__", "open", "run",
+    "__version__", "advise", "open", "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
 _MODULES = {
+    "advice": ["advise"],
     "bars": ["Cause"],
     "campaign": ["run"],
     "claims": ["Claim"],

@@ -12,17 +12,15 @@ from l4slab.errors import InputError, one_line, suggest
 _AGREE = "agree"
 _CHECK = "check"
 _RANDOM = "random"
+_ATLAS = "atlas"
+_NO_STUDIES = (_AGREE, _CHECK, _RANDOM, _ATLAS)
 
 
 def studies() -> dict[str, list[Path]]:
     """Each study's experiment files, in order."""
     with as_file(files("l4slab") / "experiments") as folder:
         found = {path.name: sorted(path.glob("*.toml")) for path in sorted(folder.iterdir()) if path.is_dir()}
-    return {
-        name: experiments
-        for name, experiments in found.items()
-        if experiments and name not in (_AGREE, _CHECK, _RANDOM)
-    }
+    return {name: experiments for name, experiments in found.items() if experiments and name not in _NO_STUDIES}
 
 
 def comparisons() -> dict[str, Path]:
@@ -40,6 +38,12 @@ def random_files() -> list[Path]:
 def requirements() -> list[Path]:
     """The experiment files that judge a congestion control (`l4slab check`), in order."""
     with as_file(files("l4slab") / "experiments" / _CHECK) as folder:
+        return sorted(folder.glob("*.toml"))
+
+
+def atlas() -> list[Path]:
+    """The experiment files of the map of harm (`l4slab advise`), in order."""
+    with as_file(files("l4slab") / "experiments" / _ATLAS) as folder:
         return sorted(folder.glob("*.toml"))
 
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from l4slab import campaign, experiment, spec, sweep
-from l4slab.studies import comparisons, requirements, studies
+from l4slab.studies import atlas, comparisons, requirements, studies
 
-SHIPPED = [file for files in studies().values() for file in files] + list(comparisons().values()) + requirements()
+SHIPPED = (
+    [file for files in studies().values() for file in files] + list(comparisons().values()) + requirements() + atlas()
+)
 
 FILE = """
 title    = "Prague beside CUBIC"

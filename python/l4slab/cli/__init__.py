@@ -14,7 +14,20 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
-from l4slab.cli import agreeing, checking, folders, listing, live, machine, new, outcomes, running, searching, start
+from l4slab.cli import (
+    advising,
+    agreeing,
+    checking,
+    folders,
+    listing,
+    live,
+    machine,
+    new,
+    outcomes,
+    running,
+    searching,
+    start,
+)
 from l4slab.errors import L4slabError, one_line
 
 
@@ -38,6 +51,7 @@ for _command in (
     searching.search,
     agreeing.agree,
     checking.check,
+    advising.advise,
     listing.list_,
     machine.linux,
     machine.doctor,

@@ -46,7 +46,7 @@ def check(
     from l4slab import check as checking
 
     options.refuse_empty(out=out)
-    settings = dict(_option(text) for text in given)
+    settings = dict(options.setting(text) for text in given)
     if engine == "linux":
         from l4slab.engines.linux.engine import require
 
@@ -54,13 +54,6 @@ def check(
     folder = out or options.results_folder(f"check-{_as_name(cc, settings)}", engine)
     card = checking.check(cc, folder, engine, settings, only, workers, terminal.err())
     return _show(card, as_json)
-
-
-def _option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise click.UsageError(f'--option {text} is not NAME=VALUE; write it such as "fallback=correct"')
-    return name, value
 
 
 def _as_name(cc: str, settings: dict[str, str]) -> str:

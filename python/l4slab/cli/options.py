@@ -49,6 +49,14 @@ def results_folder(stem: str, engine: str) -> str:
     return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine.replace(':', '-')}"))
 
 
+def setting(text: str) -> tuple[str, str]:
+    """An option of a congestion control, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.UsageError(f'--option {text} is not NAME=VALUE; write it such as "fallback=correct"')
+    return name, value
+
+
 engine = click.option(
     "--engine",
     default="sim",

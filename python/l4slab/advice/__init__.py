@@ -1,0 +1,195 @@
+"""`l4slab advise`: whom Prague hurts at one's own bottleneck, and how sure that is.
+
+The case is simulated at once, several times, as its neighbours are (`case.Case.neighbours`), and with CUBIC in
+Prague's place. The share's interval is what the neighbours' spread comes to in laboratories (`distance`); rates and
+delays beside it are simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from l4slab.advice import atlas, regimes, runs
+from l4slab.advice.case import KINDS, Case, case
+from l4slab.advice.distance import LEVELS, Forecast, distances, forecast
+
+__all__ = ["KINDS", "Advice", "Camp", "Case", "advise", "case", "judge"]
+
+# A camp is hurt that loses more than a fifth of what it has with CUBIC in Prague's place, and starves below a tenth
+# of an equal share.
+HURT, STARVED = 0.8, 0.1
+# How sure it is, by the probability of harm.
+_SURE = ((0.9, "hurt"), (0.5, "probably hurt"), (0.2, "perhaps hurt"), (0.0, "not hurt"))
+
+
+@dataclass(frozen=True)
+class Camp:
+    """The flows of one congestion control, beside the other camp, and with CUBIC in Prague's place.
+
+    Rates are goodput per flow in Mb/s, delays the time in the queue in ms, `lost_pct` packets dropped in %; all means
+    over the trials, as simulated. `without_*` of Prague's camp is of the CUBIC flows in its place. `hurt` and
+    `starved` are probabilities.
+    """
+
+    cc: str
+    count: int
+    rate_mbps: float
+    delay_ms_mean: float
+    delay_ms_p99: float
+    lost_pct: float
+    marked_pct: float
+    without_rate_mbps: float
+    without_delay_ms_mean: float
+    without_delay_ms_p99: float
+    without_lost_pct: float
+    hurt: float
+    starved: float
+
+    @property
+    def verdict(self) -> str:
+        """How sure it is that this camp loses more than a fifth of what it would have."""
+        return next(word for least, word in _SURE if self.hurt >= least)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What Prague and its rival get at one's bottleneck.
+
+    `share` is of all Prague flows together, `intervals` has (level, lowest, highest) share, `trials` and `neighbours`
+    the shares of the single runs, `published` how many shares of such queues laboratories have published, `around`
+    the places of the map beside it.
+    """
+
+    case: Case
+    share: float
+    intervals: list[tuple[float, float, float]]
+    prague: Camp
+    rival: Camp
+    trials: list[float]
+    neighbours: dict[str, float]
+    published: int
+    campaigns: int
+    regimes: list[regimes.Regime]
+    around: list[atlas.Cell]
+    folder: Path | None = None
+    report: str | None = None
+
+    def interval(self, level: float = 0.8) -> tuple[float, float]:
+        """Where Prague's share lies with this probability; one of 0.5, 0.8 and 0.9. Raises KeyError for another."""
+        return {known: (low, high) for known, low, high in self.intervals}[level]
+
+
+def advise(
+    rate: str,
+    rtt: str,
+    qdisc: str,
+    rival: str = "cubic",
+    flows: str | int = 1,
+    buffer: float | None = None,
+    rival_ecn: str | None = None,
+    options: Mapping[str, str] | None = None,
+    duration: str | None = None,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Advice:
+    """Whom Prague hurts at a link of this rate ("20Mbit"), base RTT ("30ms") and queue ("fq_codel", as for tc).
+
+    `flows` are "2" of each or "1+10", Prague first; `buffer` is the queue's limit in bandwidth-delay products,
+    `rival_ecn` as the key `ecn` of a flow, `options` of Prague as in an experiment file. With `out`, runs and report
+    are kept in that folder. Raises InputError.
+    """
+    asked = case(rate, rtt, qdisc, rival, flows, buffer, rival_ecn, options, duration)
+    return judge(asked, out, workers, console)
+
+
+def judge(
+    asked: Case, out: Path | str | None = None, workers: int | None = None, console: Console | None = None
+) -> Advice:
+    """Simulate a case and say what comes of it. Raises L4slabError where a run fails."""
+    flows, report = runs.simulate(asked, out, workers=workers, console=console)
+    found = runs.simulated(flows, asked.fair_share)
+    known = regimes.widened(asked)
+    expected = forecast(asked.kind, found.centre, found.spread, regimes=known)
+    similar = [one for one in distances() if one.kind == asked.kind]
+    return Advice(
+        asked,
+        runs.share_of(expected.centre, asked.fair_share),
+        [
+            (level, *(runs.share_of(end, asked.fair_share) for end in expected.interval(level)))  # type: ignore[misc]
+            for level in LEVELS
+        ],
+        _camp(asked, flows, expected, prague=True),
+        _camp(asked, flows, expected, prague=False),
+        [runs.share_of(one, asked.fair_share) for one in found.trials],
+        {name: runs.share_of(one, asked.fair_share) for name, one in found.neighbours.items()},
+        len(similar),
+        len({one.study for one in similar}),
+        known,
+        atlas.around(asked),
+        None if out is None else Path(out),
+        report,
+    )
+
+
+def _camp(asked: Case, flows: pl.DataFrame, expected: Forecast, *, prague: bool) -> Camp:
+    name, count = ("prague", asked.prague) if prague else ("rival", asked.rivals)
+    beside = _means(flows, runs.AS_GIVEN, name)
+    without = _means(flows, runs.WITHOUT, "cubic" if prague else "rival")
+    return Camp(
+        "prague" if prague else asked.rival, count,
+        beside["goodput_mbps"] / count, beside["sojourn_ms_mean"], beside["sojourn_ms_p99"], beside["drop_pct"],
+        beside["ce_pct"], without["goodput_mbps"] / count, without["sojourn_ms_mean"], without["sojourn_ms_p99"],
+        without["drop_pct"],
+        _below(asked, expected, HURT * without["share"], prague=prague),
+        _below(asked, expected, STARVED * (asked.fair_share if prague else 1 - asked.fair_share), prague=prague),
+    )  # fmt: skip
+
+
+def _means(flows: pl.DataFrame, experiment: str, flow: str) -> dict[str, float]:
+    rows = flows.filter((pl.col("experiment") == experiment) & (pl.col("flow") == flow))
+    names = ("goodput_mbps", "share", "sojourn_ms_mean", "sojourn_ms_p99", "drop_pct", "ce_pct")
+    return {name: fmean(rows[name].fill_null(0.0).fill_nan(0.0)) for name in names}
+
+
+def _below(asked: Case, expected: Forecast, share: float, *, prague: bool) -> float:
+    """The probability that a camp's share is less than this; never surer than some hundred published shares allow."""
+    if prague:
+        probability = 1 - expected.probability_above(runs.advantage(share, asked.fair_share))
+    else:
+        probability = expected.probability_above(runs.advantage(1 - share, asked.fair_share))
+    return min(max(probability, 0.01), 0.99)
+
+
+def document(advice: Advice) -> dict[str, Any]:
+    """For scripts."""
+    asked = advice.case
+    return {
+        "case": str(asked),
+        "rate_bps": asked.rate,
+        "rtt_s": asked.rtt,
+        "qdisc": asked.queue,
+        "kind": asked.kind,
+        "rival": asked.rival,
+        "flows": [asked.prague, asked.rivals],
+        "options": dict(asked.options),
+        "duration_s": asked.duration_s,
+        "fair_share": asked.fair_share,
+        "share": advice.share,
+        "intervals": [{"level": level, "low": low, "high": high} for level, low, high in advice.intervals],
+        "camps": [vars(camp) | {"verdict": camp.verdict} for camp in (advice.prague, advice.rival)],
+        "trials": advice.trials,
+        "neighbours": advice.neighbours,
+        "published": {"shares": advice.published, "campaigns": advice.campaigns},
+        "regimes": [regime.says for regime in advice.regimes],
+        "around": [vars(cell) for cell in advice.around],
+        "folder": None if advice.folder is None else str(advice.folder),
+        "report": advice.report,
+    }

@@ -1,0 +1,213 @@
+"""`l4slab advise`: cases, intervals, and what it says of a case."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import l4slab
+import pytest
+from l4slab import advice
+from l4slab.advice import Advice, atlas, distance, laboratories, runs
+from l4slab.advice.case import Case, case
+from l4slab.advice.distance import LEVELS, Distance, Distances, forecast
+from l4slab.cli import main
+from l4slab.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def small() -> Advice:
+    """A queue in which a rival without ECN has to starve: few packets, so that it is quick."""
+    return l4slab.advise("10Mbit", "20ms", "codel ecn", duration="30s", workers=1)
+
+
+# -- cases ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("qdisc", "kind"),
+    [
+        ("pfifo", "drops"), ("codel", "drops"), ("pie noecn", "drops"), ("red limit 150000 avpkt 1000", "drops"),
+        ("codel ecn", "marks"), ("pie ecn", "marks"), ("fq_codel flows 1", "marks"), ("cake flowblind", "marks"),
+        ("fq orphan_mask 0 ce_threshold 1ms", "marks"), ("dualpi2", "dual"), ("fq_codel", "fair"), ("cake", "fair"),
+        ("fq", "fair"), ("lfq_cobalt", "other"),
+    ],
+)  # fmt: skip
+def test_kind_of_a_queue(qdisc: str, kind: str) -> None:
+    assert Case(1e7, 0.01, qdisc).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rate": "20Mbps"}, "--rate"), ({"rate": "1bit"}, "--rate"),
+        ({"rtt": "30"}, "--rtt"), ({"rtt": "1h"}, "--rtt"),
+        ({"qdisc": "pfiffo"}, '"pfifo"'), ({"qdisc": "htb"}, "--qdisc"), ({"qdisc": "netem delay 1ms"}, "--qdisc"),
+        ({"rival": "cubc"}, '"cubic"'), ({"flows": "a"}, "--flows"), ({"flows": "0"}, "--flows"),
+        ({"buffer": 0.0}, "--buffer"), ({"qdisc": "cake", "buffer": 2.0}, "--buffer"),
+        ({"options": {"fallbak": "off"}}, "fallback"), ({"duration": "0s"}, "--duration"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_a_sentence(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError) as found:
+        case(**({"rate": "20Mbit", "rtt": "30ms", "qdisc": "pfifo"} | changes))  # type: ignore[arg-type]
+    assert words in str(found.value)
+
+
+def test_a_buffer_is_in_bandwidth_delay_products() -> None:
+    assert case("100Mbit", "10ms", "pfifo", buffer=2).queue == f"pfifo limit {round(2 * 125_000 / 1514)}"
+    assert case("100Mbit", "10ms", "bfifo limit 9000", buffer=2).queue == "bfifo limit 250000"
+    assert case("100Mbit", "10ms", "codel ecn", buffer=1).queue == f"codel ecn limit {round(125_000 / 1514)}"
+
+
+def test_neighbours_differ_in_one_thing_each() -> None:
+    one = case("8Mbit", "20ms", "dualpi2 limit 100")
+    changes = one.neighbours(1)["sweep"]["neighbour"]
+    assert all(len(level) == 2 for level in changes)
+    qdiscs = [level["link.bottleneck.qdisc"] for level in changes if "link.bottleneck.qdisc" in level]
+    assert sorted(qdiscs) == ["dualpi2 limit 100 min_qlen_step 2", "dualpi2 limit 140", "dualpi2 limit 70"]
+    for experiment in runs.experiments(one):
+        l4slab.Experiment.from_toml(experiment.to_toml())
+
+
+def test_long_runs_are_cut_only_where_there_are_many_packets() -> None:
+    assert case("1Gbit", "20ms", "pfifo").duration_s == 60
+    assert 5 < case("10Gbit", "20ms", "pfifo").duration_s < 60
+    assert case("10Gbit", "20ms", "pfifo", duration="60s").duration_s == 60
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fair", [0.5, 0.1, 10 / 11])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.99])
+def test_advantage_and_share(share: float, fair: float) -> None:
+    assert runs.share_of(runs.advantage(share, fair), fair) == pytest.approx(share)
+    assert runs.advantage(fair, fair) == pytest.approx(0)
+
+
+def made_up(noise: random.Random, laboratory: str, count: int, stretch: float = 1.0) -> list[Distance]:
+    """Shares that are off by a normal error of the unit."""
+    rows = []
+    for _ in range(count):
+        spread = noise.uniform(0, 1)
+        error = stretch * noise.gauss(0, distance.scale(spread))
+        rows.append(Distance(laboratory, laboratory, "marks", error, 0.0, spread))
+    return rows
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    noise = random.Random(1)
+    found = [one for name in "abcdef" for one in made_up(noise, name, 400)]
+    rows = distance.coverage(found)
+    assert len(rows) == 6
+    for level in LEVELS:
+        assert sum(row.inside[level] for row in rows) / len(rows) == pytest.approx(level, abs=0.03)
+
+
+def test_a_laboratory_that_differs_from_the_others_is_seen() -> None:
+    noise = random.Random(2)
+    found = [one for name in "abc" for one in made_up(noise, name, 300)] + made_up(noise, "off", 300, stretch=5)
+    inside = {row.left_out: row.inside[0.8] for row in distance.coverage(found)}
+    assert inside["off"] < 0.4 < 0.75 < min(inside[name] for name in "abc")
+
+
+def test_a_campaign_has_one_voice() -> None:
+    near = [Distance("large", "x", "marks", 0.1, 0.0, 0.0)] * 100
+    far = [Distance("small", "y", "marks", 1.0, 0.0, 0.0)]
+    voices = Distances.of("marks", near + far)
+    assert voices.beyond(5.0) == pytest.approx(0.5)
+    assert Distances.of("fair", near + far).beyond(5.0) == pytest.approx(1 / 101)
+
+
+def test_probabilities_follow_from_the_intervals() -> None:
+    noise = random.Random(3)
+    expected = forecast("marks", 0.4, 0.3, made_up(noise, "a", 1000))
+    ends = [end for level in LEVELS for end in expected.interval(level)]
+    assert expected.interval(0.9)[0] < expected.interval(0.8)[0] < expected.interval(0.5)[0] < 0.4
+    for level in LEVELS:
+        low, high = expected.interval(level)
+        assert expected.probability_above(high) == pytest.approx((1 - level) / 2, abs=0.01)
+        assert expected.probability_above(low) == pytest.approx((1 + level) / 2, abs=0.01)
+    assert sorted(ends, key=expected.probability_above) == sorted(ends, reverse=True)
+
+
+def test_a_known_regime_widens_its_side() -> None:
+    alone, several = Case(1e8, 0.01, "pfifo"), Case(1e8, 0.01, "pfifo", prague=10, rivals=10)
+    assert not advice.regimes.widened(alone)
+    known = advice.regimes.widened(several)
+    narrow, wide = forecast("drops", 0.0, 0.1), forecast("drops", 0.0, 0.1, regimes=known)
+    assert wide.interval(0.8)[0] == narrow.interval(0.8)[0]
+    assert wide.interval(0.8)[1] == pytest.approx(narrow.interval(0.8)[1] + known[0].above)
+
+
+# -- what is said of a case -------------------------------------------------------------------------------------------
+
+
+def test_a_starved_rival_is_hurt(small: Advice) -> None:
+    low, high = small.interval(0.8)
+    assert 0.5 < low <= small.share <= high < 1
+    assert small.rival.verdict == "hurt"
+    assert small.prague.verdict == "not hurt"
+    assert small.rival.rate_mbps < 0.8 * small.rival.without_rate_mbps
+    assert small.intervals[0][1] >= small.intervals[1][1] >= small.intervals[2][1]
+    assert len(small.trials) == runs.TRIALS
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [
+        "--rate",
+        "2Mbit",
+        "--rtt",
+        "20ms",
+        "--qdisc",
+        "fq_codel",
+        "--duration",
+        "3s",
+        "--out",
+        str(tmp_path / "x"),
+    ]
+    assert main(["advise", *given]) == 0
+    text = capsys.readouterr().out
+    assert "2Mbit, 20ms, fq_codel, 1 prague + 1 cubic: a queue for each flow" in text
+    assert "Prague's share of the goodput: 0." in text
+    assert str(tmp_path / "x" / "report.html") in text
+    assert main(["advise", *given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "fair"
+    assert found["camps"][1]["verdict"] in ("not hurt", "perhaps hurt", "probably hurt", "hurt")
+    assert [one["level"] for one in found["intervals"]] == list(LEVELS)
+    # The numbers are those of the runs.
+    results = l4slab.open(tmp_path / "x")
+    rate = results.sql("select avg(goodput_mbps) g from flows where experiment = 'without-prague' and flow = 'rival'")
+    assert found["camps"][1]["without_rate_mbps"] == pytest.approx(rate["g"][0])
+    shares = results.sql("select share from flows where experiment = 'case' and flow = 'prague' order by trial")
+    assert found["trials"] == pytest.approx(shares["share"].to_list())
+
+
+def test_a_mistake_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", "--rate", "2Mbit", "--rtt", "20", "--qdisc", "pfifo"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+# -- what it knows ----------------------------------------------------------------------------------------------------
+
+
+def test_the_distances_are_of_the_published_tables() -> None:
+    published, known = laboratories.measured(), distance.distances()
+    assert len(published) == len(known)
+    for one, row in zip(published, known, strict=True):
+        assert (one.study, one.case.kind) == (row.study, row.kind)
+        assert row.published == pytest.approx(runs.advantage(one.share, 0.5), abs=1e-3)
+        assert row.case.startswith(str(one.case))
+
+
+def test_the_map_is_read_around_a_case() -> None:
+    inside = atlas.around(Case(50e6, 0.02, "codel ecn"))
+    assert {(cell.capacity_mbps, cell.base_rtt_ms) for cell in inside} == {(20, 10), (20, 40), (100, 10), (100, 40)}
+    assert {cell.base_rtt_ms for cell in atlas.around(Case(20e6, 0.04, "dualpi2"))} == {40}
+    assert atlas.around(Case(50e6, 0.02, "pfifo", buffer=1.8))[0].aqm == "pfifo, 2 BDP"
+    assert not atlas.around(Case(50e6, 0.02, "lfq_cobalt"))
+    assert not atlas.around(Case(50e6, 0.02, "fq_codel", rival="dctcp"))
