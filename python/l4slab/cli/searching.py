@@ -136,7 +136,7 @@ def _show(found: Found, as_json: bool) -> int:
 
 
 def _failed(case: Case) -> bool:
-    return case.sim is not None and case.sim.verdict != "holds"
+    return case.verdict is not None and case.verdict.verdict != "holds"
 
 
 def _show_points(title: str, points: list[Tried]) -> None:
@@ -152,19 +152,19 @@ def _show_points(title: str, points: list[Tried]) -> None:
 
 
 def _show_case(case: Case, found: Found) -> None:
-    if case.file is None or case.sim is None:
+    if case.file is None or case.verdict is None:
         return
     terminal.say("")
     terminal.say(f"Counterexample: {case.file} ({case.lines} lines), from point {case.point.number}")
-    terminal.say(f"  simulator: {_verdict(case.sim)}")
+    terminal.say(f"  {'simulator' if found.engine == 'sim' else 'kernel'}: {_verdict(case.verdict)}")
     if case.kernel is not None:
         terminal.say(f"  kernel: {_verdict(case.kernel)}")
-    elif not found.kernel:
+    elif found.engine == "sim":
         terminal.say("  kernel: not asked")
     if case.whole_kernel is not None and case.kernel is not None and case.whole_kernel.verdict != case.kernel.verdict:
         terminal.say(f"  kernel, before it was reduced ({case.whole}): {_verdict(case.whole_kernel)}")
-    if case.sim.report:
-        terminal.say(f"  report: {case.sim.report}")
+    if case.verdict.report:
+        terminal.say(f"  report: {case.verdict.report}")
     if case.is_fault:
         terminal.say("  The kernel does not show it: a fault of l4slab. Please report it with this file.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -42,6 +43,7 @@ class Found:
     extreme: Tried | None
     cases: Sequence[Case]
     failures: Sequence[tuple[str, str]]
+    engine: str
     kernel: bool
 
     @property
@@ -62,6 +64,7 @@ class Found:
     def summary(self) -> dict[str, Any]:
         """What `summary.json` has."""
         return {
+            "engine": self.engine,
             "harm": self.objective.text,
             "points": len(self.points),
             "scenarios": sum(one.first is None for one in self.points),
@@ -86,7 +89,7 @@ def _case(case: Case) -> dict[str, Any]:
         "file": case.file.name if case.file else None,
         "lines": case.lines,
         "tried_by_reduction": case.judged,
-        "sim": asdict(case.sim) if case.sim else None,
+        "verdict": asdict(case.verdict) if case.verdict else None,
         "kernel": asdict(case.kernel) if case.kernel else None,
         "whole": case.whole.name if case.whole else None,
         "kernel_of_whole": asdict(case.whole_kernel) if case.whole_kernel else None,
@@ -170,7 +173,7 @@ def search(
         searching = Searching(space, objective, engine, optimiser, seed, store)
         searching.go(budget, workers_of, console)
         searching.finish()
-        at = judging.Cases(space, objective, engine, store.folder, workers_of, asked, at_most, console)
+        at = judging.Cases(space, objective, engine, store.folder, workers_of, workers, asked, at_most, console)
         found = Found(
             store.folder,
             objective,
@@ -178,6 +181,7 @@ def search(
             searching.extreme(),
             at.found(searching.worst(), cases),
             [(str(run), why) for run, why in searching.failures],
+            engine,
             asked,
         )
         _write(store.folder / SUMMARY, found.summary())
@@ -185,6 +189,4 @@ def search(
 
 
 def _write(file: Path, summary: Mapping[str, Any]) -> None:
-    import json
-
     file.write_text(json.dumps(summary, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")

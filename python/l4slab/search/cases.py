@@ -58,7 +58,8 @@ class Case:
     """A harmful point, and what became of it: `again` is the objective with fresh seeds; where that did not confirm it,
     the rest is None.
 
-    `file`: the reduced experiment file, of `lines` lines; `whole`: the one before, with what the kernel says of it.
+    `file`: the reduced experiment file, of `lines` lines; `verdict`: of the engine of the search; `whole`: what was
+    reduced, with what the kernel says of it.
     """
 
     point: Tried
@@ -66,7 +67,7 @@ class Case:
     file: Path | None = None
     lines: int | None = None
     judged: int = 0  # by the reduction
-    sim: Verdict | None = None
+    verdict: Verdict | None = None
     kernel: Verdict | None = None
     whole: Path | None = None
     whole_kernel: Verdict | None = None
@@ -83,7 +84,9 @@ class Case:
 
 
 class Cases:
-    """Confirms and reduces; files go into `folder`."""
+    """Confirms and reduces; files go into `folder`. What the reduction tries runs in `pool`, the few runs of the files
+    on this machine.
+    """
 
     def __init__(
         self,
@@ -92,12 +95,13 @@ class Cases:
         engine: str,
         folder: Path,
         pool: Pool,
+        workers: int | None,
         kernel: bool,
         at_most: int,
         console: Console | None,
     ):
         self.space, self.objective, self.engine, self.folder = space, objective, engine, folder
-        self.pool, self.kernel, self.at_most, self.console = pool, kernel, at_most, console
+        self.pool, self.workers, self.kernel, self.at_most, self.console = pool, workers, kernel, at_most, console
         self._source = space.experiment.file
 
     def found(self, worst: list[Tried], wanted: int) -> list[Case]:
@@ -128,17 +132,17 @@ class Cases:
             smaller, count = self._reduced(document, again, trials_each, seed)
             judged += count
             file = self._write(f"counterexample-{number}", smaller, trials, _LAST)
-            sim = self._run(file, self.folder / file.stem, self.engine)
-            if sim.verdict == "holds":
+            verdict = self._run(file, self.folder / file.stem, self.engine)
+            if verdict.verdict == "holds":
                 break
         else:
             # What is left is the point as it was found.
             file = self._write(f"counterexample-{number}", document, trials, _LAST)
-            sim = self._run(file, self.folder / file.stem, self.engine)
+            verdict = self._run(file, self.folder / file.stem, self.engine)
         lines = len(file.read_text(encoding="utf-8").splitlines())
         self._say(f"Reduced to {lines} lines; {judged} scenarios were tried.")
         kernel = self._on_kernel(file, self.folder / f"{file.stem}-{KERNEL}")
-        return Case(point, again, file, lines, judged, sim, kernel, whole, whole_kernel)
+        return Case(point, again, file, lines, judged, verdict, kernel, whole, whole_kernel)
 
     def _number(self, value: float | None) -> str:
         return "none" if value is None else f"{value:.4g}"
@@ -154,15 +158,16 @@ class Cases:
     def _reduced(self, document: dict[str, Any], found: Value, trials: int, seed: int) -> tuple[dict[str, Any], int]:
         """The smallest scenario of at least half of the harm, and how many were tried.
 
-        What is but just harm may come of something else than what was found, such as of the first second of any run.
+        What is but just harm, or is measured from an earlier time on, may come of something else than what was found,
+        such as of the first second of any run.
         """
         count = 0
         half = ((found.mean or 0.0) + self.objective.harm) / 2
 
         def still(candidate: dict[str, Any]) -> bool:
             nonlocal count
-            if "warmup" in document and "warmup" not in candidate:
-                raise InputError("it would be measured from the start", key="warmup")
+            if document.get("warmup") != candidate.get("warmup"):
+                raise InputError("is what the file takes for the start of a run", key="warmup")
             value = self._measured(candidate, trials, seed)
             count += 1
             as_much = value.mean is not None and self.objective.cost(value.mean) <= self.objective.cost(half)
@@ -195,10 +200,9 @@ class Cases:
 
     def _run(self, file: Path, out: Path, engine: str, trials: int | None = None) -> Verdict:
         """The claim of a file in its results, which are kept with their report."""
-        workers = max(self.pool.workers, 1)
         given = None if trials is None else {file.stem: trials}
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # failures are told below
-            results = campaign.run(file, out, engine, workers, trials=given)
+            results = campaign.run(file, out, engine, self.workers, trials=given)
         report = results.report
         if results.failures:
             return Verdict("none", why=results.failures[0][1], folder=str(out), report=report)

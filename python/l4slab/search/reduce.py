@@ -168,14 +168,16 @@ def _durations(document: Document) -> list[Path]:
 
 
 def _shorter(document: Document, place: Path) -> Iterator[Document]:
-    """A shorter run, with as much of it left out of the figures."""
+    """A shorter run, with as large a part of it left out of the figures, or with the same time left out."""
     whole = TIME.parse(_at(document, place))
+    warmup = TIME.parse(document.get("warmup", "0s"))
     for part in (8, 4, 2):
         shorter = _one_two_five(whole / part)
         found = document | {"duration": quantity(shorter, TIME)}
-        if "warmup" in document and (warmup := TIME.parse(document["warmup"])):
-            found["warmup"] = quantity(_one_two_five(warmup * shorter / whole), TIME)
-        yield found
+        if warmup:
+            yield found | {"warmup": quantity(_one_two_five(warmup * shorter / whole), TIME)}
+        if warmup < shorter:
+            yield found
 
 
 def _counts(document: Document) -> list[Path]:
