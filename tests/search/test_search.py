@@ -3,7 +3,9 @@
 import json
 import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import polars as pl
 import pytest
@@ -224,3 +226,10 @@ def test_an_estimate_runs_no_search(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["search", str(file), "--budget", "50", "--dry-run", "--out", str(tmp_path / "out")]) == 0
     assert "50 points, 100 runs" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+
+
+def test_the_comparison_of_optimisers_is_of_the_examples_as_they_are(docs_script: Callable[[str], ModuleType]) -> None:
+    page = docs_script("search")
+    figures = json.loads(page.FIGURES.read_text("utf-8"))
+    assert figures["of"] == page.mark(), "the examples have changed: docs/search.py measures anew"
+    assert page.text(figures) in page.PAGE.read_text("utf-8")
