@@ -142,6 +142,13 @@ def test_a_known_regime_widens_its_side() -> None:
     assert wide.interval(0.8)[1] == pytest.approx(narrow.interval(0.8)[1] + known[0].above)
 
 
+def test_which_dualpi2_a_laboratory_had_matters_on_slow_links_only() -> None:
+    slow, told = Case(8e6, 0.03, "dualpi2"), Case(8e6, 0.03, "dualpi2 min_qlen_step 0")
+    assert [one.above for one in advice.regimes.widened(slow)] == [1.5]
+    assert not advice.regimes.widened(told)
+    assert not advice.regimes.widened(Case(1e8, 0.03, "dualpi2"))
+
+
 # -- what is said of a case -------------------------------------------------------------------------------------------
 
 

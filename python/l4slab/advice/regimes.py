@@ -40,6 +40,11 @@ REGIMES = (
         above=0.4,
     ),
     Regime(
+        "DualPI2 on a slow link: laboratories had a module that spares the second packet (min_qlen_step 2)",
+        lambda case: case.qdisc.startswith("dualpi2") and "min_qlen_step" not in case.qdisc and case.rate <= 15e6,
+        above=1.5,
+    ),
+    Regime(
         "BBR beside Prague through DualPI2: laboratories see BBR with some 0.1 of the link less or more",
         lambda case: case.kind == "dual" and case.rival == "bbr",
         above=0.4,
