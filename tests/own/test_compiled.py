@@ -113,6 +113,8 @@ def test_an_aimd_in_c_is_the_same_as_in_python_to_the_bit(experiment: Folder, tm
 
 EMPTY = "int nothing;\n"
 WRONG_ABI = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = 7 };\nL4SLAB_QUEUE = { .abi = 7 };\n'
+UNKNOWN = "int none_has_it(void);\nint calls(void) { return none_has_it(); }\n"
+WRONG_DEFAULT = template("queue.c").replace('"1ms"', '"1parsec"')
 LACKS = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = L4SLAB_ABI };\nL4SLAB_QUEUE = { .abi = L4SLAB_ABI };\n'
 
 
@@ -133,7 +135,17 @@ LACKS = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = L4SLAB_ABI };\nL4SLAB
             {"qdisc": "./lib.so:limit 3"},
             "./lib.so has no create in its table l4slab_queue; set it to a function",
         ),
-        (None, {"cc": "./lib.so"}, "./lib.so cannot be loaded ("),
+        (
+            WRONG_DEFAULT,
+            {"qdisc": "./lib.so"},
+            './lib.so declares something wrong: the default "1parsec" of threshold is refused; it takes a time',
+        ),
+        (
+            UNKNOWN,
+            {"cc": "./lib.so"},
+            "./lib.so cannot be loaded (undefined symbol: none_has_it); build it as a shared",
+        ),
+        (None, {"cc": "./lib.so"}, "./lib.so cannot be loaded (file too short); build it as a shared library for this"),
         (None, {"cc": "./none.so"}, "there is no file"),
     ],
 )

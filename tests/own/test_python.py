@@ -199,6 +199,7 @@ FAILS = {
     "while True: pass": (
         "mine.py, line 4, in on_ack: a call has not returned after 3 s of processor time; look for a loop without end"
     ),
+    "self.g = 'much'\n    g = gauge('h')": "mine.py:Mine: the gauge g is 'much'; it is a number or None",
     "import os; os._exit(0)": "mine.py:Mine ended its process",
     "import ctypes; ctypes.string_at(0)": "mine.py, line 4, in on_ack: it made its process die of SIGSEGV",
 }

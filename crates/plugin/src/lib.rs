@@ -51,7 +51,7 @@ pub fn load_controller(
     let declaration = api.declaration(name)?;
     let table = match CONTROLLERS.table(reference) {
         Some(table) => table,
-        None => Table::declare(declaration.clone())?,
+        None => declare(&declaration)?,
     };
     CONTROLLERS.register(reference, table, Some(Box::new(ControllerMaker { api, table, ecn })));
     Ok((declaration, said))
@@ -66,10 +66,14 @@ pub fn load_queue(file: &Path, reference: &str, name: &str) -> Result<Declaratio
     let declaration = api.declaration(name)?;
     let table = match QDISCS.table(reference) {
         Some(table) => table,
-        None => Table::declare(declaration.clone())?,
+        None => declare(&declaration)?,
     };
     QDISCS.register(reference, table, Some(Box::new(QueueMaker { api, table })));
     Ok(declaration)
+}
+
+fn declare(declaration: &Declaration) -> Result<&'static Table, String> {
+    Table::declare(declaration.clone()).map_err(|why| format!("declares something wrong: {why}"))
 }
 
 /// A value as `create` gets it.

@@ -12,6 +12,7 @@ use l4slab_core::own::{self, Failure};
 use l4slab_core::params::declared::{Declaration, Table, Value, Values};
 use l4slab_core::probe::Gauges;
 use l4slab_plugin::guard;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -59,8 +60,14 @@ fn attributes<'py>(py: Python<'py>, values: &Values) -> PyResult<Bound<'py, PyDi
 fn tell(name: &str, table: &'static Table, object: &Py<PyAny>, out: &mut dyn Gauges) {
     call(name, |py| {
         for gauge in &table.gauges {
-            if let Some(value) = object.bind(py).getattr(gauge.name)?.extract::<Option<f64>>()? {
-                out.gauge(gauge.name, value);
+            let value = object.bind(py).getattr(gauge.name)?;
+            let number = value.extract::<Option<f64>>().map_err(|_| {
+                let given = value.repr().map_or_else(|_| String::new(), |text| text.to_string());
+                let name = gauge.name;
+                PyTypeError::new_err(format!("the gauge {name} is {given}; it is a number or None"))
+            })?;
+            if let Some(number) = number {
+                out.gauge(gauge.name, number);
             }
         }
         Ok(())
