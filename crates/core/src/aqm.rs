@@ -41,7 +41,8 @@ pub mod tbf;
 pub mod trace;
 pub mod twin_codel_af;
 
-use self::registry::QdiscConfig;
+use std::any::Any;
+
 use self::service::{Carried, Service, Window};
 use crate::ecn::Ecn;
 use crate::params::Described;
@@ -91,8 +92,9 @@ pub trait Aqm<P: Pkt>: Send {
     }
     /// The law's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
-    /// Goes on with other parameters, whatever waits (`tc qdisc change`); false: it cannot go on with these.
-    fn change(&mut self, _to: &QdiscConfig) -> bool {
+    /// Goes on with other parameters, of the type that its kind has, whatever waits (`tc qdisc change`); false: it
+    /// cannot go on with these.
+    fn change(&mut self, _to: &dyn Any) -> bool {
         false
     }
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call

@@ -18,9 +18,10 @@
 //! Delays are nanoseconds here, which Linux cuts to units of 1.024 us. The schedule of signals is in
 //! those units here too: at thousands of drops per second, what is cut off makes a percent.
 
+use std::any::Any;
+
 use super::inverse_sqrt::newton_step;
 use super::queue::Queue;
-use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
@@ -249,8 +250,8 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    fn change(&mut self, to: &QdiscConfig) -> bool {
-        let QdiscConfig::Codel(config) = to else { return false };
+    fn change(&mut self, to: &dyn Any) -> bool {
+        let Some(config) = to.downcast_ref::<CodelConfig>() else { return false };
         self.config = config.clone();
         true
     }

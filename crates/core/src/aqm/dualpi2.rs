@@ -18,9 +18,9 @@
 //! | a change of p' by 100 % or more at once | wraps, see [`DualPi2::update`] | saturates |
 //! | C drops instead of marking | from k p' > 1 | from p_C >= 1/k^2, the same point |
 
+use std::any::Any;
 use std::collections::VecDeque;
 
-use super::registry::QdiscConfig;
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::params::kinds::{
@@ -301,8 +301,8 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.update(cx.now);
         self.next_update = cx.now + self.config.tupdate;
     }
-    fn change(&mut self, to: &QdiscConfig) -> bool {
-        let QdiscConfig::DualPi2(config) = to else { return false };
+    fn change(&mut self, to: &dyn Any) -> bool {
+        let Some(config) = to.downcast_ref::<DualPi2Config>() else { return false };
         // Of the packets that wait it is not known how long L was when they came.
         if (self.config.min_qlen_step == 0) != (config.min_qlen_step == 0) {
             return false;

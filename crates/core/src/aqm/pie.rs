@@ -24,8 +24,9 @@
 //! In the kernel the first update comes half a second after the qdisc is created. Experiments start
 //! later than that, so here the timer runs from the start.
 
+use std::any::Any;
+
 use super::queue::Queue;
-use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
 use crate::params::kinds::{nested, number, params, some_time, words};
 use crate::params::{Described, Gauge, gauge};
@@ -344,8 +345,8 @@ impl<P: Pkt + Send> Aqm<P> for Pie<P> {
         self.law.update(&self.config.params, self.queue.bytes());
         self.next_update = self.config.params.next_update(cx.now);
     }
-    fn change(&mut self, to: &QdiscConfig) -> bool {
-        let QdiscConfig::Pie(config) = to else { return false };
+    fn change(&mut self, to: &dyn Any) -> bool {
+        let Some(config) = to.downcast_ref::<PieConfig>() else { return false };
         self.config = config.clone();
         true
     }

@@ -1,5 +1,7 @@
 //! All queue disciplines by name. To add one: write its file, add its line to [`qdiscs!`].
 
+use std::any::Any;
+
 use serde::Deserialize;
 
 use super::{
@@ -93,6 +95,14 @@ macro_rules! qdiscs {
                 match self {
                     $(QdiscConfig::$variant(config) => config.build(link),)*
                     QdiscConfig::Own(own) => own.build(link),
+                }
+            }
+
+            /// The parameters themselves, for [`Aqm::change`].
+            pub fn parameters(&self) -> &dyn Any {
+                match self {
+                    $(QdiscConfig::$variant(config) => config,)*
+                    QdiscConfig::Own(own) => own,
                 }
             }
 

@@ -226,7 +226,7 @@ impl Link {
 
     /// `tc qdisc change`: other parameters of the queue in force; false: it cannot go on with these.
     pub fn change_qdisc(&mut self, to: &QdiscConfig) -> bool {
-        let done = self.aqm.change(to);
+        let done = self.aqm.change(to.parameters());
         self.service.timer = self.aqm.next_timer();
         done
     }
