@@ -37,6 +37,12 @@ def controllers() -> list[dict[str, Any]]:
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
 
+def trees() -> list[dict[str, Any]]:
+    """Queues that hold classes, as `qdiscs` has the others."""
+
+def canonical_tree(text: str) -> str:
+    """The same as `canonical_qdisc` of a queue that holds classes."""
+
 def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:
     """A controller's options with every default. Raises ValueError with one sentence."""
 

@@ -31,7 +31,7 @@ def markdown() -> str:
         "without a value stands alone. Gauges are columns of `series`.",
         "",
         "## Queues",
-        *(line for entry in _core.qdiscs() for line in _section(entry, "keyword")),
+        *(line for entry in [*_core.qdiscs(), *_core.trees()] for line in _section(entry, "keyword")),
         "",
         "## Controllers",
         *(line for entry in _core.controllers() for line in _section(entry, "option")),

@@ -183,13 +183,7 @@ CHANGED = {
     "links as a list": (("[link.bottleneck]", "[[link]]"), ["link", "[link.NAME]"]),
     "shaper in classes": (
         ('"pfifo limit 100"', '"htb rate 10mbit"'),
-        [
-            "link.bottleneck.qdisc",
-            '"htb rate 10mbit"',
-            "the link itself is the shaper",
-            "the link's rate",
-            '"fq_codel"',
-        ],
+        ["link.bottleneck.qdisc", '"htb rate 10mbit"', "its keywords are default"],
     ),
     "qdisc that is not modelled": (('"pfifo limit 100"', '"sfq"'), ['"sfq"', "not modelled", "l4slab list qdiscs"]),
     "a whole command": (

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod cake;
+mod classes;
 mod coupling;
 mod docsis;
 mod lab;

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 from l4slab import bars, claims, figures, metrics, parameters, published, spec
-from l4slab.spec import tables, traffic
+from l4slab.spec import classes, tables, traffic
 from l4slab.sweep import expand
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODELS = [
     *(tables.Top, tables.Link, tables.At, tables.Impair, tables.Rewrite, tables.Skip),
     *traffic.KINDS.values(),
+    *(classes.Class, classes.Filter),
     *(claims.Claim, published.Published, figures.Figure, figures.RunTable, bars.Bar, bars.Cause),
 ]
 

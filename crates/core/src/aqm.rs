@@ -39,6 +39,7 @@ pub mod service;
 pub mod shaper;
 pub mod tbf;
 pub mod trace;
+pub mod tree;
 pub mod twin_codel_af;
 
 use std::any::Any;

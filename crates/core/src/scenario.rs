@@ -1,5 +1,6 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use serde::de::Error;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::trace::{Step, Steps};
+use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, Root, TreeConfig};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
 use crate::params::{self, Gauge};
@@ -53,16 +55,51 @@ fn default_burst() -> u64 {
 
 /// A link: `qdisc` is a tc string.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "LinkKeys")]
 pub struct LinkSpec {
     pub name: String,
     /// Of a link with a trace, its mean.
     pub rate_bps: u64,
-    #[serde(default)]
     pub rate_trace: Option<RateTrace>,
-    pub qdisc: QdiscConfig,
-    #[serde(default = "default_burst")]
+    pub qdisc: Queue,
     pub burst_bytes: u64,
+}
+
+/// A link as it is written: a qdisc that holds classes has them beside it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkKeys {
+    name: String,
+    rate_bps: u64,
+    #[serde(default)]
+    rate_trace: Option<RateTrace>,
+    qdisc: String,
+    #[serde(default = "default_burst")]
+    burst_bytes: u64,
+    #[serde(default)]
+    classes: Vec<ClassSpec>,
+    #[serde(default)]
+    filters: Vec<FilterSpec>,
+}
+
+impl TryFrom<LinkKeys> for LinkSpec {
+    type Error = ScenarioError;
+    fn try_from(keys: LinkKeys) -> Result<LinkSpec, ScenarioError> {
+        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, .. } = keys;
+        let of_link = |e: &dyn Display| ScenarioError(format!("link \"{name}\": {e}"));
+        let qdisc = match Root::parse(&keys.qdisc) {
+            None if keys.classes.is_empty() && keys.filters.is_empty() => {
+                Queue::One(QdiscConfig::try_from(keys.qdisc).map_err(|e| of_link(&e))?)
+            }
+            None => return Err(of_link(&format!("{} holds no classes", keys.qdisc))),
+            Some(root) => {
+                let root = root.map_err(|e| of_link(&e))?;
+                let tree = TreeConfig::new(root, keys.classes, keys.filters);
+                Queue::Tree(Box::new(tree.map_err(|e| of_link(&e))?))
+            }
+        };
+        Ok(LinkSpec { name, rate_bps, rate_trace, qdisc, burst_bytes })
+    }
 }
 
 /// How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
@@ -345,8 +382,8 @@ impl Run {
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut all = Vec::new();
         let later = self.at.iter().filter_map(|change| change.qdisc.as_ref());
-        let qdiscs = self.links.iter().map(|link| &link.qdisc).chain(later);
-        all.extend(qdiscs.flat_map(QdiscConfig::gauges));
+        all.extend(self.links.iter().flat_map(|link| link.qdisc.gauges()));
+        all.extend(later.flat_map(QdiscConfig::gauges));
         all.extend(self.flows.iter().flat_map(|flow| flow.traffic.gauges()));
         all
     }

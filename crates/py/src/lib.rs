@@ -6,7 +6,7 @@ mod steps;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use l4slab_core::aqm::registry as qdiscs;
+use l4slab_core::aqm::{registry as qdiscs, tree};
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
 use l4slab_core::live;
@@ -176,6 +176,19 @@ fn canonical_qdisc(text: &str) -> PyResult<String> {
     Ok(qdiscs::parse(text).map_err(refused)?.canonical())
 }
 
+/// All queues that hold classes, as `qdiscs` has the others.
+#[pyfunction]
+fn trees(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &tree::listing())
+}
+
+/// The same as `canonical_qdisc` of a queue that holds classes.
+#[pyfunction]
+fn canonical_tree(text: &str) -> PyResult<String> {
+    let root = tree::Root::parse(text).ok_or_else(|| refused("it holds no classes"))?;
+    Ok(root.map_err(refused)?.canonical())
+}
+
 /// The options of a congestion control, completed with defaults. A ValueError says what is wrong.
 #[pyfunction]
 fn canonical_controller<'py>(
@@ -235,6 +248,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
+    m.add_function(wrap_pyfunction!(trees, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     own::add(m)?;
     m.add_class::<steps::Steps>()?;

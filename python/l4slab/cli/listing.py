@@ -64,7 +64,7 @@ def _known(what: str, names: list[str]) -> str:
 
 def _everything() -> dict[str, list[Entry]]:
     return {
-        "qdiscs": _core.qdiscs(),
+        "qdiscs": [*_core.qdiscs(), *_core.trees()],
         "controllers": _core.controllers(),
         "studies": [
             {"name": name, "files": {file.stem: str(file) for file in files}} for name, files in studies().items()

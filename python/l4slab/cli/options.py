@@ -31,7 +31,8 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
     """Completes what `l4slab list` takes."""
     kinds = [CompletionItem(name) for name in ("qdiscs", "controllers", "studies", "comparisons")]
     described = [
-        CompletionItem(entry["name"], help=entry["summary"]) for entry in (*_core.qdiscs(), *_core.controllers())
+        CompletionItem(entry["name"], help=entry["summary"])
+        for entry in (*_core.qdiscs(), *_core.trees(), *_core.controllers())
     ]
     named = [CompletionItem(name) for name in (*studies(), *comparisons())]
     return [item for item in (*kinds, *described, *named) if item.value.startswith(incomplete)]

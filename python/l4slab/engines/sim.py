@@ -14,6 +14,7 @@ from l4slab import _core, metrics
 from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
 from l4slab.errors import one_line
 from l4slab.own import files, processes
+from l4slab.spec.classes import qdiscs_of
 
 # What it tells besides the contract's columns and the gauges of queues and controllers.
 _FLOWS: metrics.Schema = {
@@ -50,9 +51,9 @@ class SimEngine:
             if cc is not None and files.HASH not in cc and cc not in _names(_core.controllers):
                 raise LackingError(f"the simulator has no congestion control {cc}")
         for table in (*description["links"], *description["at"]):
-            qdisc = (table.get("qdisc") or "").partition(" ")[0]
-            if qdisc and files.HASH not in qdisc and qdisc not in _names(_core.qdiscs):
-                raise LackingError(f"the simulator has no queue {qdisc}")
+            for qdisc in (words.partition(" ")[0] for words in qdiscs_of(table)):
+                if files.HASH not in qdisc and not {qdisc} & (_names(_core.qdiscs) | _names(_core.trees)):
+                    raise LackingError(f"the simulator has no queue {qdisc}")
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))

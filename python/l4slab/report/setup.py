@@ -13,6 +13,11 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     for link in told["links"]:
         settings = [*_rate_of(link), link["qdisc"], f"burst {link['burst_bytes']} B"]
         rows.append((f"link {link['name']}", ", ".join(settings)))
+        rows += [(f"link {link['name']}, class {one['id']}", _class(one)) for one in link.get("classes", ())]
+        rows += [
+            (f"link {link['name']}, class {one['class']}", f"for {_fits(one, told['flows'])}")
+            for one in link.get("filters", ())
+        ]
     rows += [(f"flow {flow['name']}", _flow(flow)) for flow in told["flows"]]
     for rewrite in told["rewrites"]:
         where = f"{rewrite['where']} {rewrite['link']}"
@@ -37,6 +42,24 @@ def _rate_of(link: Mapping[str, Any]) -> list[str]:
     if "rate_trace" not in link:
         return [_rate(link["rate_bps"])]
     return [f"{_trace(link['rate_trace'])}, {_rate(link['rate_bps'])} on average"]
+
+
+def _class(one: Mapping[str, Any]) -> str:
+    parts = [f"below class {one['parent']}"] if "parent" in one else []
+    if "rate_bps" in one:
+        parts += [_rate(one["rate_bps"]), f"up to {_rate(one['ceil_bps'])}", f"prio {one['prio']}"]
+        parts += [f"burst {one['burst_bytes']} B", f"cburst {one['cburst_bytes']} B"]
+    if "qdisc" in one:
+        parts += [f"quantum {one['quantum_bytes']} B"] if "quantum_bytes" in one else []
+        parts += [one["qdisc"]]
+    return ", ".join(parts)
+
+
+def _fits(one: Mapping[str, Any], flows: list[Mapping[str, Any]]) -> str:
+    parts = [f"DSCP {one['dscp']}"] if "dscp" in one else []
+    parts += [one["ecn"]] if "ecn" in one else []
+    parts += [f"the host of flow {flows[one['host']]['name']}"] if "host" in one else []
+    return ", ".join(parts)
 
 
 def _trace(trace: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from l4slab import _core, kernels
 from l4slab.errors import suggest
 from l4slab.own import files
-from l4slab.spec import traces
+from l4slab.spec import classes, traces
 from l4slab.spec.tables import (
     AT_FLOW_KEYS,
     AT_IMPAIR_KEYS,
@@ -59,6 +59,22 @@ class Resolver:
             self._seen[key] = make()
         return self._seen[key]
 
+    def _link(self, name: str, raw: dict[str, Any], hosts: Mapping[str, int], duration_ns: int) -> dict[str, Any]:
+        place, folder = ("link", name), self.file.parent
+        link: Link = check(Link, raw, place)
+        apart = {"rate_trace", "trace_repeat", "classes", "filters"}
+        described = {"name": name} | link.model_dump(by_alias=True, exclude=apart)
+        if link.rate_trace is not None:
+            read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
+            trace = _trace(read, place, "rate_trace", link.rate_trace)
+            described |= {"rate_bps": traces.mean_bps(trace, duration_ns), "rate_trace": trace}
+        leaf = partial(_qdisc, folder=folder)
+        tree = classes.resolve(place, link.qdisc, raw, described["rate_bps"], hosts, leaf)
+        if tree is None:
+            return described | {"qdisc": _qdisc(link.qdisc, place, "qdisc", folder)}
+        self.remarks |= dict.fromkeys(tree.remarks)
+        return described | tree.described
+
     def _remark(self, key: str, text: str, before: str = "") -> None:
         def look() -> None:
             if files.is_own(text) or before + text.strip() in kernels.qdiscs():
@@ -73,13 +89,21 @@ class Resolver:
         top = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
         folder = self.file.parent
+        hosts = {name: number for number, name in enumerate(document["flow"])}
         links = {
-            name: self._once("link", name, raw, partial(_link, name, raw, folder, duration_ns))
+            name: self._once(
+                "link",
+                name,
+                [raw, raw.get("filter") and list(hosts)],
+                partial(self._link, name, raw, hosts, duration_ns),
+            )
             for name, raw in document["link"].items()
         }
         names = list(links)
         for name, raw in document["link"].items():
-            self._remark(f"link.{name}.qdisc", raw["qdisc"])
+            for key, one in ((f"link.{name}", raw), *((f"link.{name}.class.{n}", c) for n, c in _classes(raw))):
+                if "qdisc" in one and not classes.holds_classes(one["qdisc"]):
+                    self._remark(f"{key}.qdisc", one["qdisc"])
         flows = {
             name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, folder))
             for name, raw in document["flow"].items()
@@ -139,16 +163,9 @@ def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
         raise Problem(place, key, f"= {show(text)}{wrong}") from None
 
 
-def _link(name: str, raw: dict[str, Any], folder: Path, duration_ns: int) -> dict[str, Any]:
-    place = ("link", name)
-    link: Link = check(Link, raw, place)
-    described = {"name": name} | link.model_dump(by_alias=True, exclude={"rate_trace", "trace_repeat"})
-    described["qdisc"] = _qdisc(link.qdisc, place, "qdisc", folder)
-    if link.rate_trace is not None:
-        read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
-        trace = _trace(read, place, "rate_trace", link.rate_trace)
-        described |= {"rate_bps": traces.mean_bps(trace, duration_ns), "rate_trace": trace}
-    return described
+def _classes(raw: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    found: dict[str, dict[str, Any]] = raw.get("class", {})
+    return found.items()
 
 
 def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str) -> dict[str, Any]:
@@ -200,6 +217,12 @@ def _changes(
                     raise Problem(place, key, text)
                 if setting not in valid:
                     text = f"= {show(value)} cannot change while it runs; {suggest(setting, valid)}"
+                    raise Problem(place, key, text)
+                if setting == "qdisc" and "classes" in links[name]:
+                    text = f"= {show(value)} cannot change: link {show(name)} has classes; write a qdisc without"
+                    raise Problem(place, key, text)
+                if setting == "qdisc" and isinstance(value, str) and classes.holds_classes(value):
+                    text = f"= {show(value)} holds classes, which cannot come while it runs; let the link begin with it"
                     raise Problem(place, key, text)
                 settings.setdefault((kind, name), {})[setting] = value
             case ["impair", name, setting] if name in impairs:

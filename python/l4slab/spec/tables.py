@@ -106,6 +106,9 @@ class Link(Table):
     trace_repeat: bool = Field(default=True, examples=["false"])
     qdisc: str = Field(examples=['"dualpi2"'])
     burst: Size = Field(default="1600B", serialization_alias="burst_bytes")
+    # Of a qdisc that holds classes (`l4slab.spec.classes`), by number, and in the order in which they are tried.
+    classes: dict[str, Any] = Field(default={}, validation_alias="class")
+    filters: list[Any] = Field(default=[], validation_alias="filter")
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
         if self.rate is None and self.rate_trace is None:

@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?", re.IGNORECASE)
 _TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit|%)")
 _WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL")
 # Of Linux: classes in which others stand, and queues that are not modelled.
-_SHAPERS = ("htb", "hfsc", "cbq", "drr", "ets", "qfq", "prio", "mq", "mqprio", "multiq", "taprio", "cbs")
+_SHAPERS = ("hfsc", "cbq", "drr", "ets", "qfq", "mq", "mqprio", "multiq", "taprio", "cbs")
 _OTHERS = ("pfifo_fast", "noqueue", "sfq", "sfb", "choke", "gred", "hhf", "etf", "plug", "skbprio", "ingress", "clsact")
 
 
@@ -27,8 +27,8 @@ def remedy(text: str) -> str | None:
         return f' is a command; write what stands behind root: "{command[1]}"'
     if words and words[0] in _SHAPERS:
         return (
-            f" cannot be: {words[0]} holds classes, and here the link itself is the shaper; set the link's rate, and "
-            'as its qdisc the queue that stands in the class, such as "fq_codel"'
+            f" cannot be: of the qdiscs that hold classes, htb and prio are modelled, and not {words[0]}; classes of "
+            "htb with the same prio and quantum take turns as the queues of mq or drr do"
         )
     if words and words[0] in _OTHERS:
         return (

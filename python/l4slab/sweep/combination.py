@@ -121,7 +121,7 @@ def _find(experiment: Experiment, key: str, place: str) -> list[_Target]:
     name, _, setting = rest.partition(".")
     path = tuple(setting.split("."))
     tables = document.get(section) if section in _SETTABLE else None
-    if tables is None or not setting or (len(path) > 1 and path[0] != "options"):
+    if tables is None or not setting or (len(path) > 1 and path[0] not in ("options", "class")):
         remedy = suggest(key, _settable(experiment))
         raise InputError(f"is not a key that can be swept; {remedy}", file=experiment.file, key=place)
     if name != "*" and name not in tables:

@@ -6,6 +6,7 @@ use super::watch::{Seen, Watch};
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{self, Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
 use crate::aqm::trace::Trace;
+use crate::aqm::tree::Queue;
 use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::element::Outbox;
@@ -79,7 +80,7 @@ impl Link {
         name: String,
         bucket: TokenBucket,
         trace: Option<Trace>,
-        qdisc: &QdiscConfig,
+        qdisc: &Queue,
         rng: Rng,
     ) -> Link {
         let mut service = Service::new(bucket, rng);

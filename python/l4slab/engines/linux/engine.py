@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.errors import InputError
 from l4slab.own import files
 from l4slab.qlog import file_name
+from l4slab.spec.classes import holds_classes, qdiscs_of
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
 _SOURCES = ("lab.c", "programs.h")
@@ -203,8 +204,10 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
     for link in run["links"]:
         if "rate_trace" in link:
             _refuse_trace(link)
+        if any("dscp" in one for one in link.get("filters", ())) or link["qdisc"].startswith("prio "):
+            _refuse_sorting(link, run["flows"])
     _refuse_netems(run)
-    queues = [(link["name"], link["qdisc"]) for link in run["links"]]
+    queues = [(link["name"], qdisc) for link in run["links"] for qdisc in qdiscs_of(link) if not holds_classes(qdisc)]
     queues += [(change["link"], change["qdisc"]) for change in run["at"] if change.get("qdisc") is not None]
     for name, qdisc in queues:
         words = str(qdisc).split()
@@ -225,6 +228,15 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
                     "write it as [impair] before the link, or use the sim engine"
                 )
     lab.module_parameters(run)
+
+
+def _refuse_sorting(link: Mapping[str, Any], flows: Iterable[Mapping[str, Any]]) -> None:
+    for flow in flows:
+        if flow["kind"] == "program" and link["name"] in (*flow["path"], *flow["reverse_path"]):
+            raise ValueError(
+                f'link "{link["name"]}" sorts packets by DSCP, and which one the program of flow "{flow["name"]}" sets '
+                "is not known before; use htb with filters by ecn and host"
+            )
 
 
 # What netem keeps when it is changed and nothing is said of it (`netem_change`).

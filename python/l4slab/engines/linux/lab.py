@@ -137,7 +137,10 @@ def queue(name: str) -> dict[str, Any] | None:
 
 def _with_its_defaults(run: Mapping[str, Any]) -> dict[str, Any]:
     def short(table: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(table) | ({"qdisc": _without_defaults(table["qdisc"])} if table.get("qdisc") is not None else {})
+        inside = {"classes": [short(one) for one in table["classes"]]} if "classes" in table else {}
+        return dict(table) | (
+            {"qdisc": _without_defaults(table["qdisc"])} | inside if table.get("qdisc") is not None else {}
+        )
 
     return {**run, "links": [short(link) for link in run["links"]], "at": [short(change) for change in run["at"]]}
 
@@ -246,7 +249,7 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_de
     for number, link in enumerate(run["links"]):
         shaped = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
         if shaped is not None:
-            shaped.root = _shaper(link)
+            shaped.root = [*_shaper(link), *_tree(link, lab.flows)]
     for number, impair in enumerate(impairs, start=1):
         for (here, _), edge in lab.edges.items():
             if here in (f"i{number}", f"j{number}"):
@@ -346,6 +349,48 @@ def _shaper(link: Mapping[str, Any]) -> list[str]:
         f"class replace dev out parent 1: classid 1:1 {_htb(link['rate_bps'], link['burst_bytes'])}",
         f"qdisc replace dev out parent 1:1 handle {HANDLE}: {link['qdisc']}",
     ]
+
+
+def _tree(link: Mapping[str, Any], flows: Iterable[Flow]) -> Iterable[str]:
+    """Classes below the queue under test, those above first, their queues, and the filters in their order."""
+    classes = {one["id"]: one for one in link.get("classes", ())}
+
+    def depth(one: Mapping[str, Any]) -> int:
+        return 1 + depth(classes[one["parent"]]) if "parent" in one else 0
+
+    for one in sorted(classes.values(), key=depth):
+        if "rate_bps" in one:
+            # prio makes its classes itself.
+            yield (
+                f"class replace dev out parent {HANDLE}:{one.get('parent', '')} classid {HANDLE}:{one['id']} "
+                f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
+                f"cburst {one['cburst_bytes']}b prio {one['prio']} quantum {one['quantum_bytes']}"
+            )
+    for number, one in enumerate(classes.values()):
+        if "qdisc" in one:
+            yield f"qdisc replace dev out parent {HANDLE}:{one['id']} handle f{number:03x}: {one['qdisc']}"
+    preference = 0
+    for one in link.get("filters", ()):
+        for match in _matches(one, flows):
+            preference += 1
+            yield (
+                f"filter add dev out parent {HANDLE}: protocol ip pref {preference} flower {match} "
+                f"classid {HANDLE}:{one['class']}"
+            )
+
+
+def _matches(one: Mapping[str, Any], flows: Iterable[Flow]) -> Iterable[str]:
+    """What flower is told of a filter: of a host, that it sends, and that it receives."""
+    value = one.get("dscp", 0) << 2 | CODEPOINTS[one.get("ecn", "not-ect")]
+    mask = ("dscp" in one) * 0xFC | ("ecn" in one) * 0x3
+    fields = f"ip_tos 0x{value:x}/0x{mask:x}" if mask else ""
+    if "host" not in one:
+        yield fields
+        return
+    for flow in flows:
+        if flow.number - 1 == one["host"]:
+            yield f"src_ip {flow.source} {fields}".strip()
+            yield f"dst_ip {flow.source} {fields}".strip()
 
 
 def _htb(rate_bps: int, burst_bytes: int) -> str:

@@ -120,6 +120,9 @@ def described(run: Mapping[str, Any]) -> dict[str, Any]:
             flow["options"] = _core.canonical_controller(flow["cc"], flow["options"] or {})
         flows.append(flow)
     at = [{**_CHANGE, **change} for change in run.get("at", ())]
+    for link in run["links"]:
+        if "classes" in link:
+            raise ValueError(f'"{link["name"]}" has classes, and a live run on the kernel has none; use another engine')
     links = [{**_LINK, **link, "qdisc": _core.canonical_qdisc(link["qdisc"])} for link in run["links"]]
     found = {**_RUN, **run, "links": links, "flows": flows, "at": at}
     for one in (*links, *flows):

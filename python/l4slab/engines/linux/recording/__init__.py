@@ -91,7 +91,9 @@ def _programs_of(run: Mapping[str, Any]) -> set[str]:
 
 def _of_the_core(run: Mapping[str, Any]) -> dict[str, Any]:
     """Without what it does not know: programs, and what only a kernel has."""
-    controllers, qdiscs = ({one["name"] for one in known} for known in (_core.controllers(), _core.qdiscs()))
+    controllers, qdiscs = (
+        {one["name"] for one in known} for known in (_core.controllers(), [*_core.qdiscs(), *_core.trees()])
+    )
     flows = [flow for flow in run["flows"] if flow["kind"] != "program" and flow.get("cc") in {None, *controllers}]
     names = {flow["name"] for flow in flows}
     of_flows = {
@@ -101,9 +103,12 @@ def _of_the_core(run: Mapping[str, Any]) -> dict[str, Any]:
     return {**run, "flows": flows, **of_flows, "links": [link | _known_queue(link, qdiscs) for link in run["links"]]}
 
 
-def _known_queue(table: Mapping[str, Any], qdiscs: set[str]) -> dict[str, str]:
+def _known_queue(table: Mapping[str, Any], qdiscs: set[str]) -> dict[str, Any]:
     qdisc = table.get("qdisc")
-    return {"qdisc": _NO_GAUGES} if qdisc is not None and qdisc.split()[0] not in qdiscs else {}
+    known: dict[str, Any] = {"qdisc": _NO_GAUGES} if qdisc is not None and qdisc.split()[0] not in qdiscs else {}
+    if "classes" in table:
+        known["classes"] = [one | _known_queue(one, qdiscs) for one in table["classes"]]
+    return known
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:

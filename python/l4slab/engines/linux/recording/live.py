@@ -111,7 +111,7 @@ class _Tap:
         packets = np.concatenate([self.left, self.waiting, self.lost])
         lost_ns = np.zeros(len(packets), np.uint64)
         lost_ns[len(packets) - len(self.lost) :] = self.lost_ns
-        return _Seen(spec["name"], packets, self.tc, spec, changes, until_ns, lost_ns)
+        return _Seen(spec["name"], packets, self.tc, spec, changes, until_ns, lost_ns=lost_ns)
 
 
 def _overtaken(waiting: Array, left: Array) -> Array:

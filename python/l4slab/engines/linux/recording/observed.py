@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from l4slab.engines.linux.lab import Flow, Lab
+from l4slab.engines.linux.lab import CODEPOINTS, Flow, Lab
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4")
@@ -46,6 +46,7 @@ class Link:
     spec: Mapping[str, Any]
     changes: list[Mapping[str, Any]]
     duration_ns: int
+    dscps: list[int] = field(default_factory=list)  # of each flow
 
     @cached_property
     def left(self) -> Array:
@@ -98,6 +99,8 @@ class Link:
     @cached_property
     def bands(self) -> dict[str, Array]:
         """The queues inside, of all qdiscs that have them: which packets they got."""
+        if self.classes:
+            return self._leaves()
         found: dict[str, Array] = {}
         for span, words in self.qdiscs:
             if words[0] == "dualpi2":
@@ -107,9 +110,37 @@ class Link:
                     found[band] = found.get(band, False) | (which & self.came_in(span))
         return found
 
+    @property
+    def classes(self) -> list[Mapping[str, Any]]:
+        """Those of its queue that have queues of their own."""
+        return [one for one in self.spec.get("classes", ()) if "qdisc" in one]
+
+    def _leaves(self) -> dict[str, Array]:
+        """By class, which packets it got: the first filter that fits decides."""
+        ecn, flow = self.packets["ecn_in"], self.packets["flow"]
+        # ACKs have none.
+        dscp = np.where(self.packets["kind"] & BACKWARD, 0, np.array([0, *self.dscps])[flow])
+        words = self.spec["qdisc"].split()
+        if words[0] == "htb":
+            band = np.full(len(flow), int(words[2], 16))
+        else:
+            # A router takes a packet's priority from two bits of its DSCP (`ip_tos2prio`).
+            priority = np.array([0, 2, 6, 4])[dscp >> 1 & 3]
+            band = np.array([int(band) + 1 for band in words[4:]])[priority]
+        for one in reversed(self.spec["filters"]):
+            fits = np.ones(len(flow), bool)
+            if "dscp" in one:
+                fits &= dscp == one["dscp"]
+            if "ecn" in one:
+                fits &= ecn == CODEPOINTS[one["ecn"]]
+            if "host" in one:
+                fits &= flow == one["host"] + 1
+            band[fits] = int(one["class"], 16)
+        return {one["id"]: band == int(one["id"], 16) for one in self.classes}
+
     def in_force(self, queue: str, begin_ns: int, end_ns: int) -> list[Span]:
         """The parts of a time in which a qdisc with this queue was in force."""
-        spans = [span for span, words in self.qdiscs if queue == "all" or words[0] == "dualpi2"]
+        spans = [span for span, words in self.qdiscs if queue == "all" or self.classes or words[0] == "dualpi2"]
         parts = [(max(begin, begin_ns), min(end, end_ns)) for begin, end in spans]
         return [(begin, end) for begin, end in parts if begin < end]
 

@@ -119,7 +119,7 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str,
         at = np.searchsorted(times, steps, side="right")
         row["backlog_packets"] = [float(backlog[index - 1]) if index else 0.0 for index in at]
         rows.append(row)
-    low = link.packets["out_ns"][bands["L"] & link.left] if bands else np.empty(0, np.uint64)
+    low = link.packets["out_ns"][bands["L"] & link.left] if "L" in bands else np.empty(0, np.uint64)
     marks = gains(zip(steps, states, strict=True), "step-mark").values()
     each = [_probabilities(*of_step) for of_step in zip(states, marks, _binned(low, None, steps), strict=True)]
     return [whole | {name: [found.get(name) for found in each] for name in _PROBABILITIES}, *rows[1:]]

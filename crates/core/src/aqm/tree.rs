@@ -1,0 +1,427 @@
+//! Trees of classes as `tc` has them: filters sort packets into classes, each with a queue of its own, and
+//! what holds the classes says whose turn it is.
+//!
+//! * [`htb`], hierarchical token bucket: classes with a rate that is theirs, up to a ceiling that they may
+//!   borrow from their parent, by priority and, within one, in turns;
+//! * `prio` (Linux `sch_prio.c`): the first band that has a packet.
+//!
+//! The first filter that fits decides. What none takes goes into the default class of htb, and into the band that
+//! prio's `priomap` gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`).
+
+pub mod htb;
+
+use std::collections::BTreeMap;
+use std::sync::RwLock;
+
+use serde::Deserialize;
+
+use self::htb::Htb;
+use super::registry::QdiscConfig;
+use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx};
+use crate::ecn::Ecn;
+use crate::error::ScenarioError;
+use crate::params::kinds::{Spec, count, grammar, params, value};
+use crate::params::{self, Described, Gauge, Given, Info, Refused};
+use crate::rng::spread;
+use crate::time::Time;
+use crate::units::Rate;
+
+/// Priorities of packets (`TC_PRIO_MAX` + 1).
+const PRIORITIES: usize = 16;
+/// The priority of a packet by two bits of its DSCP, the third and second last (Linux `ip_tos2prio`): best
+/// effort, bulk, interactive, interactive bulk.
+const PRIORITY: [usize; 4] = [0, 2, 6, 4];
+
+params! {
+    /// What holds the classes, as `tc` has it.
+    pub struct HtbConfig {
+        /// the class of what no filter takes; required
+        default: u16 = 0, class(), "";
+    }
+}
+
+params! {
+    /// The same of `prio`.
+    pub struct PrioConfig {
+        /// how many there are, of which class 1 goes first
+        bands: u8 = 3, count(2..=16), "tc";
+        /// for each priority from 0 to 15 the band, from 0, of what no filter takes
+        priomap: [u8; PRIORITIES] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], priomap(), "tc";
+    }
+}
+
+/// The number of a class as `tc` writes it, hexadecimal.
+pub fn parse_id(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let is_plain = !digits.starts_with('+');
+    u16::from_str_radix(digits, 16).ok().filter(|&id| is_plain && id > 0)
+}
+
+fn class() -> Spec<u16> {
+    let sample = |rng: &mut crate::rng::Rng| format!("{:x}", 1 + rng.below(0xfffe));
+    let beyond = vec!["0".to_owned(), "x".to_owned()];
+    value("CLASS", "the number of a class", parse_id, |id| format!("{id:x}"), sample, beyond)
+        .default("")
+}
+
+fn priomap() -> Spec<[u8; PRIORITIES]> {
+    let takes = "16 bands, numbered from 0";
+    grammar(
+        "BAND …",
+        takes,
+        move |_, words| {
+            let mut map = [0; PRIORITIES];
+            for band in &mut map {
+                *band = words.value(takes, |s| s.parse().ok().filter(|&band: &u8| band < 16))?;
+            }
+            Ok(map)
+        },
+        |map| Some(map.map(|band| band.to_string()).join(" ")),
+        &["1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1", "0 1 1 1 0 1 0 0 1 1 1 1 1 1 1 1"],
+        &["1 2", "16 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1"],
+    )
+}
+
+impl Described for HtbConfig {
+    const NAME: &'static str = "htb";
+    const SUMMARY: &'static str = "hierarchical token bucket: classes with rates, which borrow from each other up to a ceiling";
+    const REQUIRED: &'static str = "default 30";
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        match self.default {
+            0 => Err(given.missing("default", "add the class of what no filter takes: default 30")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Described for PrioConfig {
+    const NAME: &'static str = "prio";
+    const SUMMARY: &'static str = "bands of which the first that has a packet sends it";
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        match self.priomap.iter().find(|&&band| band >= self.bands) {
+            Some(band) => {
+                let fix =
+                    format!("bands go from 0 to {}; write a priomap of these", self.bands - 1);
+                Err(given.refuse("priomap", band.to_string(), fix))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What holds the classes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Root {
+    Htb(HtbConfig),
+    Prio(PrioConfig),
+}
+
+impl Root {
+    /// Reads its words; `None`: that is no queue with classes.
+    pub fn parse(text: &str) -> Option<Result<Root, Refused>> {
+        let mut words = text.split_whitespace();
+        match words.next()? {
+            HtbConfig::NAME => Some(params::read_words(words).map(Root::Htb)),
+            PrioConfig::NAME => Some(params::read_words(words).map(Root::Prio)),
+            _ => None,
+        }
+    }
+    pub fn canonical(&self) -> String {
+        match self {
+            Root::Htb(c) => format!("{} {}", HtbConfig::NAME, params::write_words(c)),
+            Root::Prio(c) => format!("{} {}", PrioConfig::NAME, params::write_words(c)),
+        }
+    }
+}
+
+/// All queues with classes, with their parameters.
+pub fn listing() -> Vec<Info> {
+    vec![Info::of::<HtbConfig>(), Info::of::<PrioConfig>()]
+}
+
+/// A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSpec {
+    /// As `tc` writes it.
+    pub id: String,
+    #[serde(default)]
+    pub parent: Option<String>,
+    #[serde(default)]
+    pub qdisc: Option<QdiscConfig>,
+    #[serde(default)]
+    pub rate_bps: u64,
+    #[serde(default)]
+    pub ceil_bps: u64,
+    #[serde(default)]
+    pub burst_bytes: u64,
+    #[serde(default)]
+    pub cburst_bytes: u64,
+    #[serde(default)]
+    pub prio: u8,
+    #[serde(default)]
+    pub quantum_bytes: u32,
+}
+
+/// A packet fits that has all of what is said; `host` sends or receives it.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterSpec {
+    pub class: String,
+    #[serde(default)]
+    pub dscp: Option<u8>,
+    #[serde(default)]
+    pub ecn: Option<Ecn>,
+    /// The number of a pair of hosts.
+    #[serde(default)]
+    pub host: Option<u16>,
+}
+
+impl FilterSpec {
+    #[inline]
+    fn fits<P: Pkt>(&self, pkt: &P) -> bool {
+        let is_of = |host: u16| {
+            // Either end of the pair: its packets go both ways.
+            let sender = spread(u32::from(host) << 1);
+            pkt.source_hash() == sender || pkt.destination_hash() == sender
+        };
+        self.dscp.is_none_or(|dscp| pkt.dscp() == dscp)
+            && self.ecn.is_none_or(|ecn| pkt.ecn() == ecn)
+            && self.host.is_none_or(is_of)
+    }
+}
+
+/// What a link has: one queue, or a tree of them.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Queue {
+    One(QdiscConfig),
+    Tree(Box<TreeConfig>),
+}
+
+impl Queue {
+    pub fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        match self {
+            Queue::One(qdisc) => qdisc.build(link),
+            Queue::Tree(tree) => tree.build(link),
+        }
+    }
+    /// The columns of the time series that it adds; those of several queues would be one column.
+    pub fn gauges(&self) -> Vec<Gauge> {
+        match self {
+            Queue::One(qdisc) => qdisc.gauges(),
+            Queue::Tree(_) => Vec::new(),
+        }
+    }
+}
+
+/// A whole tree.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TreeConfig {
+    root: Root,
+    /// By number.
+    classes: Vec<ClassSpec>,
+    /// Each with the leaf that it leads to.
+    filters: Vec<(FilterSpec, usize)>,
+    /// Where what no filter takes goes, by priority.
+    others: [usize; PRIORITIES],
+}
+
+impl TreeConfig {
+    /// # Errors
+    /// One sentence that names the class and the fix.
+    pub fn new(
+        root: Root,
+        mut classes: Vec<ClassSpec>,
+        filters: Vec<FilterSpec>,
+    ) -> Result<TreeConfig, ScenarioError> {
+        let wrong = |text: String| Err(ScenarioError(text));
+        if let Some(class) = classes.iter().find(|class| parse_id(&class.id).is_none()) {
+            return wrong(format!("\"{}\" is not the number of a class", class.id));
+        }
+        classes.sort_by_key(|class| parse_id(&class.id));
+        if classes.windows(2).any(|two| parse_id(&two[0].id) == parse_id(&two[1].id)) {
+            return wrong("two classes have the same number".to_owned());
+        }
+        let leaves: Vec<_> = classes.iter().filter(|c| c.qdisc.is_some()).map(|c| &c.id).collect();
+        let leaf = |id: &str| {
+            let number = parse_id(id);
+            let found = leaves.iter().position(|leaf| number.is_some() && parse_id(leaf) == number);
+            found.ok_or_else(|| ScenarioError(format!("there is no class {id} with a qdisc")))
+        };
+        let others = match &root {
+            Root::Htb(config) => [leaf(&format!("{:x}", config.default))?; PRIORITIES],
+            Root::Prio(config) => {
+                for band in 1..=config.bands {
+                    leaf(&format!("{band:x}"))?;
+                }
+                if classes.len() != usize::from(config.bands) {
+                    return wrong(format!("prio has classes 1 to {:x}", config.bands));
+                }
+                config.priomap.map(usize::from)
+            }
+        };
+        if let Root::Htb(_) = root {
+            htb::check(&classes)?;
+        }
+        let filters: Result<_, ScenarioError> =
+            filters.into_iter().map(|f| leaf(&f.class).map(|leaf| (f, leaf))).collect();
+        Ok(TreeConfig { filters: filters?, root, classes, others })
+    }
+
+    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
+        let mut leaves = Vec::new();
+        let mut names = Vec::new();
+        for class in &self.classes {
+            let Some(qdisc) = &class.qdisc else { continue };
+            let ceiling = if class.ceil_bps > 0 { class.ceil_bps } else { u64::MAX };
+            let rate = Rate::from_bps(link.rate.bps().min(ceiling));
+            let aqm = qdisc.build(LinkInfo { rate, ..link });
+            leaves.push(Leaf { timer: aqm.next_timer(), aqm });
+            names.push(class.id.clone());
+        }
+        Box::new(Tree {
+            leaves,
+            filters: self.filters.clone(),
+            others: self.others,
+            htb: matches!(self.root, Root::Htb(_)).then(|| Htb::new(&self.classes, link.now)),
+            names: interned(names),
+            wake: Time::NEVER,
+            drops: Vec::new(),
+        })
+    }
+}
+
+/// Names live as long as the program; there are as many as there are trees in its experiments.
+fn interned(names: Vec<String>) -> &'static [&'static str] {
+    static ALL: RwLock<BTreeMap<Vec<String>, &'static [&'static str]>> =
+        RwLock::new(BTreeMap::new());
+    let mut all = ALL.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    all.entry(names.clone()).or_insert_with(|| {
+        let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
+        names.leak()
+    })
+}
+
+/// The queue of a class.
+struct Leaf<P> {
+    aqm: Box<dyn Aqm<P>>,
+    /// When its timer is due, as it said when it was last asked.
+    timer: Time,
+}
+
+/// The tree at work.
+struct Tree<P> {
+    leaves: Vec<Leaf<P>>,
+    filters: Vec<(FilterSpec, usize)>,
+    others: [usize; PRIORITIES],
+    /// Whose turn it is; without, the first that has a packet.
+    htb: Option<Htb>,
+    names: &'static [&'static str],
+    /// When a class may send again.
+    wake: Time,
+    /// What a leaf has told in the call at hand.
+    drops: Vec<Dropped<P>>,
+}
+
+impl<P: Pkt> Tree<P> {
+    fn classify(&self, pkt: &P) -> usize {
+        let found = self.filters.iter().find(|(filter, _)| filter.fits(pkt));
+        found.map_or_else(
+            || self.others[PRIORITY[usize::from(pkt.dscp() >> 1 & 3)]],
+            |(_, leaf)| *leaf,
+        )
+    }
+}
+
+/// Calls a leaf, whose own bands count as the leaf's.
+fn call<P: Pkt, T>(
+    (number, leaf): (usize, &mut Leaf<P>),
+    drops: &mut Vec<Dropped<P>>,
+    cx: &mut QueueCx<P>,
+    what: impl FnOnce(&mut dyn Aqm<P>, &mut QueueCx<P>) -> T,
+) -> T {
+    cx.band(number);
+    let mut inside = QueueCx::new(cx.now, cx.rng, drops);
+    let result = what(&mut *leaf.aqm, &mut inside);
+    let (marks, duplicates, copied) = (inside.marks, inside.duplicates, inside.copied.take());
+    (cx.marks, cx.duplicates) = (marks, cx.duplicates + duplicates);
+    cx.copied = copied.or(cx.copied.take());
+    cx.drops.extend(drops.drain(..).map(|dropped| Dropped { band: number, ..dropped }));
+    result
+}
+
+/// The next packet of a leaf; what it says of its timer is asked for where it gives none.
+fn take<P: Pkt>(
+    (number, leaf): (usize, &mut Leaf<P>),
+    drops: &mut Vec<Dropped<P>>,
+    cx: &mut QueueCx<P>,
+) -> Option<P> {
+    let pkt = call((number, &mut *leaf), drops, cx, |aqm, cx| aqm.dequeue(cx));
+    if pkt.is_none() {
+        leaf.timer = leaf.aqm.next_timer();
+    }
+    pkt
+}
+
+impl<P: Pkt + Send> Aqm<P> for Tree<P> {
+    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        let number = self.classify(&pkt);
+        let leaf = &mut self.leaves[number];
+        call((number, &mut *leaf), &mut self.drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
+        if let Some(htb) = &mut self.htb
+            && leaf.aqm.backlog().packets > 0
+        {
+            htb.activate(number);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
+        let (leaves, drops) = (&mut self.leaves, &mut self.drops);
+        if let Some(htb) = &mut self.htb {
+            let sent = htb.dequeue(cx.now, |number| {
+                let leaf = &mut leaves[number];
+                if leaf.aqm.backlog().packets == 0 {
+                    return htb::Turn::Empty;
+                }
+                match take((number, &mut *leaf), drops, cx) {
+                    None => htb::Turn::HeldBack,
+                    Some(pkt) => {
+                        let (bytes, more) = (pkt.frame_len(), leaf.aqm.backlog().packets > 0);
+                        htb::Turn::Sent { pkt, bytes, more }
+                    }
+                }
+            });
+            self.wake = if sent.is_none() { htb.next_event() } else { Time::NEVER };
+            return sent;
+        }
+        let mut waiting =
+            leaves.iter_mut().enumerate().filter(|(_, leaf)| leaf.aqm.backlog().packets > 0);
+        waiting.find_map(|leaf| take(leaf, drops, cx))
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.leaves.iter().fold(Backlog::default(), |sum, leaf| {
+            let one = leaf.aqm.backlog();
+            Backlog { packets: sum.packets + one.packets, bytes: sum.bytes + one.bytes }
+        })
+    }
+    fn next_timer(&self) -> Time {
+        self.leaves.iter().map(|leaf| leaf.timer).fold(self.wake, Time::min)
+    }
+    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
+        for (number, leaf) in self.leaves.iter_mut().enumerate() {
+            if leaf.timer <= cx.now {
+                call((number, &mut *leaf), &mut self.drops, cx, |aqm, cx| aqm.on_timer(cx));
+                leaf.timer = leaf.aqm.next_timer();
+            }
+        }
+        if self.wake <= cx.now {
+            self.wake = Time::NEVER;
+        }
+    }
+    fn bands(&self) -> &'static [&'static str] {
+        self.names
+    }
+}

@@ -1,0 +1,474 @@
+//! Hierarchical token bucket (Linux `net/sched/sch_htb.c`, 7.2).
+//!
+//! A class has two buckets: one filled at its rate, which is its own, and one filled at its ceiling, which it never
+//! exceeds. With tokens in both it sends; without its own it borrows from its parent, if that has some; without
+//! the other it waits. Who can send by itself goes first, whatever the priorities of those that borrow; who
+//! borrows from a nearer ancestor goes before who borrows from a farther one; among these the lowest `prio` goes
+//! first, and within one classes take turns in the order of their numbers, each as long as its quantum of bytes
+//! lasts. What a class sends is charged to it and to all above it: to both buckets of those from where it has
+//! borrowed on, and to the ceiling's only of those below, which had no tokens of their own to give.
+//!
+//! Tokens are nanoseconds, as in the kernel, which counts the sizes of buckets in units of 64 ns.
+
+use std::collections::BTreeSet;
+
+use super::{ClassSpec, parse_id};
+use crate::error::ScenarioError;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+
+/// Levels: leaves have 0, classes below the root the highest (`TC_HTB_MAXDEPTH`).
+const LEVELS: usize = 8;
+/// Priorities (`TC_HTB_NUMPRIO`).
+const PRIORITIES: usize = 8;
+/// Time beyond this is not counted (`mbuffer`), ns.
+const LONGEST: i64 = 60_000_000_000;
+/// In turns; more would mean that classes are listed that have nothing to send.
+const MOST_STEPS: usize = 65_535;
+
+/// Whether a tree of these, sorted by number, stands.
+///
+/// # Errors
+/// One sentence.
+pub fn check(classes: &[ClassSpec]) -> Result<(), ScenarioError> {
+    let wrong = |class: &ClassSpec, text: &str| {
+        Err(ScenarioError(format!("class {} of htb {text}", class.id)))
+    };
+    for class in classes {
+        if class.rate_bps == 0 || class.ceil_bps < class.rate_bps {
+            return wrong(class, "needs a rate above 0 and a ceil that is not below it");
+        }
+        if usize::from(class.prio) >= PRIORITIES || class.quantum_bytes == 0 {
+            return wrong(class, "needs a prio of 0 to 7 and a quantum above 0");
+        }
+        let (mut above, mut depth) = (class, 1);
+        while let Some(parent) = &above.parent {
+            let Some(place) = find(classes, parent) else {
+                return wrong(above, &format!("has no class {parent} above it"));
+            };
+            above = &classes[place];
+            depth += 1;
+            if depth > LEVELS {
+                return wrong(class, "has more than seven classes above it, or itself");
+            }
+            if above.qdisc.is_some() {
+                return wrong(above, "has a qdisc and classes below it");
+            }
+        }
+    }
+    let is_above =
+        |id: &str| classes.iter().any(|c| c.parent.as_deref().map(parse_id) == Some(parse_id(id)));
+    match classes.iter().find(|class| class.qdisc.is_none() && !is_above(&class.id)) {
+        Some(class) => wrong(class, "has neither a qdisc nor classes below it"),
+        None => Ok(()),
+    }
+}
+
+fn find(classes: &[ClassSpec], id: &str) -> Option<usize> {
+    let number = parse_id(id)?;
+    classes.binary_search_by_key(&Some(number), |class| parse_id(&class.id)).ok()
+}
+
+/// What a leaf did when its turn came.
+pub enum Turn<P> {
+    /// Nothing waits in it.
+    Empty,
+    /// It has packets and gives none.
+    HeldBack,
+    Sent {
+        pkt: P,
+        bytes: u32,
+        /// Whether others wait.
+        more: bool,
+    },
+}
+
+/// What a class may do.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Mode {
+    CannotSend,
+    MayBorrow,
+    CanSend,
+}
+
+/// A bucket, in nanoseconds.
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    size: i64,
+    tokens: i64,
+}
+
+impl Bucket {
+    fn full(bps: u64, bytes: u64) -> Bucket {
+        let rate = Rate::from_bps(bps);
+        let size = rate.time_for(bytes).0 as i64;
+        Bucket { rate, size, tokens: size }
+    }
+    fn charge(&mut self, passed: i64, bytes: u32) {
+        let cost = self.rate.time_for(bytes.into()).0 as i64;
+        self.tokens = ((self.tokens + passed).min(self.size) - cost).max(1 - LONGEST);
+    }
+}
+
+/// Classes that take turns, by their places in order of their numbers.
+#[derive(Debug, Default)]
+struct Ring {
+    members: BTreeSet<usize>,
+    at: Option<usize>,
+    /// Who left while it was its turn: it goes on there.
+    left: Option<usize>,
+}
+
+impl Ring {
+    fn step(&mut self) {
+        self.at = self.at.and_then(|at| self.members.range(at + 1..).next().copied());
+    }
+}
+
+#[derive(Debug)]
+struct Class {
+    parent: Option<usize>,
+    level: usize,
+    prio: usize,
+    quantum: i64,
+    leaf: Option<usize>,
+    own: Bucket,
+    ceiling: Bucket,
+    /// When the tokens were counted.
+    counted: Time,
+    mode: Mode,
+    /// Bits of the priorities at which it, or someone below it who borrows, has something to send.
+    active: u8,
+    /// Bytes left of its turn, by the level at which it borrows.
+    deficit: [i64; LEVELS],
+    /// Those below that borrow, by priority.
+    borrowers: [Ring; PRIORITIES],
+    /// When its mode changes.
+    due: Time,
+}
+
+/// Who takes turns: all who can send by themselves at a level, or who borrow from a class.
+#[derive(Copy, Clone)]
+enum Place {
+    Level(usize),
+    Class(usize),
+}
+
+/// The classes at work.
+#[derive(Debug)]
+pub struct Htb {
+    classes: Vec<Class>,
+    /// The class of each leaf.
+    leaves: Vec<usize>,
+    /// Those that can send by themselves, by level and priority.
+    rows: [[Ring; PRIORITIES]; LEVELS],
+    /// Those whose mode changes with time, by level.
+    waiting: [BTreeSet<(Time, usize)>; LEVELS],
+    now: Time,
+}
+
+impl Htb {
+    /// `classes`: checked, and sorted by number; leaves are numbered in this order.
+    pub fn new(classes: &[ClassSpec], now: Time) -> Htb {
+        let mut leaves = Vec::new();
+        let mut made = Vec::new();
+        for (place, spec) in classes.iter().enumerate() {
+            let mut depth = 0;
+            let mut above = spec;
+            while let Some(parent) = above.parent.as_deref().and_then(|id| find(classes, id)) {
+                above = &classes[parent];
+                depth += 1;
+            }
+            let is_leaf = spec.qdisc.is_some();
+            let leaf = is_leaf.then_some(leaves.len());
+            leaves.extend(is_leaf.then_some(place));
+            made.push(Class {
+                parent: spec.parent.as_deref().and_then(|id| find(classes, id)),
+                level: if is_leaf { 0 } else { LEVELS - 1 - depth },
+                prio: usize::from(spec.prio),
+                quantum: spec.quantum_bytes.into(),
+                leaf,
+                own: Bucket::full(spec.rate_bps, spec.burst_bytes),
+                ceiling: Bucket::full(spec.ceil_bps, spec.cburst_bytes),
+                counted: now,
+                mode: Mode::CanSend,
+                active: 0,
+                deficit: [0; LEVELS],
+                borrowers: Default::default(),
+                due: Time::NEVER,
+            });
+        }
+        let (rows, waiting) = Default::default();
+        Htb { classes: made, leaves, rows, waiting, now }
+    }
+
+    /// A leaf has something to send.
+    #[inline]
+    pub fn activate(&mut self, leaf: usize) {
+        let place = self.leaves[leaf];
+        if self.classes[place].active == 0 {
+            self.classes[place].active = 1 << self.classes[place].prio;
+            self.list(place);
+        }
+    }
+    fn deactivate(&mut self, place: usize) {
+        self.unlist(place);
+        self.classes[place].active = 0;
+    }
+
+    fn ring(&mut self, place: Place, prio: usize) -> &mut Ring {
+        match place {
+            Place::Level(level) => &mut self.rows[level][prio],
+            Place::Class(class) => &mut self.classes[class].borrowers[prio],
+        }
+    }
+
+    /// Lists an active class where it gets its turns: at its level, or with those it borrows from, up to the
+    /// first that can send.
+    fn list(&mut self, place: usize) {
+        let (mut place, mut mask) = (place, self.classes[place].active);
+        while self.classes[place].mode == Mode::MayBorrow
+            && mask != 0
+            && let Some(parent) = self.classes[place].parent
+        {
+            for prio in bits(mask) {
+                let ring = self.ring(Place::Class(parent), prio);
+                if !ring.members.is_empty() {
+                    // It is listed already where it gets its own turns.
+                    mask &= !(1 << prio);
+                }
+                ring.members.insert(place);
+            }
+            self.classes[parent].active |= mask;
+            place = parent;
+        }
+        if self.classes[place].mode == Mode::CanSend {
+            for prio in bits(mask) {
+                self.rows[self.classes[place].level][prio].members.insert(place);
+            }
+        }
+    }
+
+    fn unlist(&mut self, place: usize) {
+        let (mut place, mut mask) = (place, self.classes[place].active);
+        while self.classes[place].mode == Mode::MayBorrow
+            && mask != 0
+            && let Some(parent) = self.classes[place].parent
+        {
+            let mut emptied = 0;
+            for prio in bits(mask) {
+                let ring = self.ring(Place::Class(parent), prio);
+                if ring.at == Some(place) {
+                    (ring.at, ring.left) = (None, Some(place));
+                }
+                ring.members.remove(&place);
+                emptied |= u8::from(ring.members.is_empty()) << prio;
+            }
+            mask = emptied;
+            self.classes[parent].active &= !mask;
+            place = parent;
+        }
+        if self.classes[place].mode == Mode::CanSend {
+            for prio in bits(mask) {
+                let ring = &mut self.rows[self.classes[place].level][prio];
+                if ring.at == Some(place) {
+                    ring.step();
+                }
+                ring.members.remove(&place);
+            }
+        }
+    }
+
+    /// Finds out what a class may do after so many nanoseconds more, and says after how many it may change.
+    fn change_mode(&mut self, place: usize, passed: i64) -> i64 {
+        let class = &self.classes[place];
+        let (own, ceiling) = (class.own.tokens + passed, class.ceiling.tokens + passed);
+        let (mode, missing) = if ceiling < 0 {
+            (Mode::CannotSend, -ceiling)
+        } else if own < 0 {
+            (Mode::MayBorrow, -own)
+        } else {
+            (Mode::CanSend, passed)
+        };
+        if mode != class.mode {
+            let is_active = class.active != 0;
+            if is_active && class.mode != Mode::CannotSend {
+                self.unlist(place);
+            }
+            self.classes[place].mode = mode;
+            if is_active && mode != Mode::CannotSend {
+                self.list(place);
+            }
+        }
+        missing
+    }
+
+    fn wait(&mut self, place: usize, missing: i64) {
+        let class = &mut self.classes[place];
+        class.due = self.now + Span(missing.max(1) as u64);
+        self.waiting[class.level].insert((class.due, place));
+    }
+
+    /// What has come due.
+    fn advance(&mut self) {
+        for level in 0..LEVELS {
+            while let Some(&(due, place)) = self.waiting[level].first()
+                && due <= self.now
+            {
+                self.waiting[level].pop_first();
+                let passed = self.passed(place);
+                let missing = self.change_mode(place, passed);
+                if self.classes[place].mode != Mode::CanSend {
+                    self.wait(place, missing);
+                }
+            }
+        }
+    }
+
+    fn passed(&self, place: usize) -> i64 {
+        (self.now.since(self.classes[place].counted).0 as i64).min(LONGEST)
+    }
+
+    /// When a class may do more than now.
+    pub fn next_event(&self) -> Time {
+        self.waiting
+            .iter()
+            .filter_map(|w| w.first())
+            .map(|(due, _)| *due)
+            .fold(Time::NEVER, Time::min)
+    }
+
+    /// The next packet; `serve` asks the leaf with this number for one.
+    pub fn dequeue<P>(&mut self, now: Time, mut serve: impl FnMut(usize) -> Turn<P>) -> Option<P> {
+        self.now = now;
+        self.advance();
+        for level in 0..LEVELS {
+            for prio in 0..PRIORITIES {
+                if let Some(pkt) = self.serve(level, prio, &mut serve) {
+                    return Some(pkt);
+                }
+            }
+        }
+        None
+    }
+
+    fn serve<P>(
+        &mut self,
+        level: usize,
+        prio: usize,
+        serve: &mut impl FnMut(usize) -> Turn<P>,
+    ) -> Option<P> {
+        let mut start = self.turn(level, prio)?;
+        let mut place = start;
+        loop {
+            match serve(self.classes[place].leaf.expect("turns lead to leaves")) {
+                Turn::Empty => {
+                    self.deactivate(place);
+                    let next = self.turn(level, prio)?;
+                    if place == start {
+                        start = next;
+                    }
+                    place = next;
+                }
+                Turn::HeldBack => {
+                    self.step(level, prio, place);
+                    place = self.turn(level, prio)?;
+                    if place == start {
+                        return None;
+                    }
+                }
+                Turn::Sent { pkt, bytes, more } => {
+                    let class = &mut self.classes[place];
+                    class.deficit[level] -= i64::from(bytes);
+                    if class.deficit[level] < 0 {
+                        class.deficit[level] += class.quantum;
+                        self.step(level, prio, place);
+                    }
+                    if !more {
+                        self.deactivate(place);
+                    }
+                    self.charge(place, level, bytes);
+                    return Some(pkt);
+                }
+            }
+        }
+    }
+
+    /// The turn passes on to the next one beside this class.
+    fn step(&mut self, level: usize, prio: usize, place: usize) {
+        let among = match self.classes[place].parent {
+            Some(parent) if level > 0 => Place::Class(parent),
+            _ => Place::Level(0),
+        };
+        self.ring(among, prio).step();
+    }
+
+    /// The leaf whose turn it is. Where a ring has come to its end, it begins again, and the turn of the class
+    /// that it is below passes on.
+    fn turn(&mut self, level: usize, prio: usize) -> Option<usize> {
+        if self.rows[level][prio].members.is_empty() {
+            return None;
+        }
+        let mut path = [Place::Level(level); LEVELS];
+        let mut depth = 0;
+        for _ in 0..MOST_STEPS {
+            let ring = self.ring(path[depth], prio);
+            if let Some(left) = ring.left.take()
+                && ring.at.is_none()
+            {
+                ring.at = ring.members.range(left..).next().copied();
+            }
+            let at = ring.at;
+            match at {
+                None => {
+                    ring.at = ring.members.first().copied();
+                    if depth > 0 {
+                        depth -= 1;
+                        self.ring(path[depth], prio).step();
+                    }
+                }
+                Some(place) if self.classes[place].level == 0 => return Some(place),
+                Some(place) => {
+                    depth += 1;
+                    path[depth] = Place::Class(place);
+                }
+            }
+        }
+        None
+    }
+
+    /// A leaf has sent, with tokens of this level.
+    fn charge(&mut self, leaf: usize, level: usize, bytes: u32) {
+        let mut next = Some(leaf);
+        while let Some(place) = next {
+            let passed = self.passed(place);
+            let now = self.now;
+            let class = &mut self.classes[place];
+            if class.level >= level {
+                class.own.charge(passed, bytes);
+            } else {
+                class.own.tokens += passed;
+            }
+            class.ceiling.charge(passed, bytes);
+            class.counted = now;
+            let before = class.mode;
+            let missing = self.change_mode(place, 0);
+            let class = &self.classes[place];
+            if before != class.mode {
+                if before != Mode::CanSend {
+                    self.waiting[class.level].remove(&(class.due, place));
+                }
+                if class.mode != Mode::CanSend {
+                    self.wait(place, missing);
+                }
+            }
+            next = self.classes[place].parent;
+        }
+    }
+}
+
+/// The places of the bits that are set.
+fn bits(mask: u8) -> impl Iterator<Item = usize> {
+    (0..PRIORITIES).filter(move |prio| mask >> prio & 1 == 1)
+}
