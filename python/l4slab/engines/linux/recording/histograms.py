@@ -39,5 +39,5 @@ def bins(ns: Array) -> list[dict[str, Any]]:
     octave = np.maximum(np.frexp(units.astype(np.float64))[1] - 7, 0)
     low, first, count = np.unique(units >> octave << octave, return_index=True, return_counts=True)
     high = low + (1 << octave[first].astype(np.int64))
-    edges = (((edge << 10).astype(np.float64) * 1e-6).tolist() for edge in (low, high))
+    edges = (((edge << 10).astype(np.float64) / 1e6).tolist() for edge in (low, high))
     return [{"low_ms": a, "high_ms": b, "count": n} for a, b, n in zip(*edges, count.tolist(), strict=True)]
