@@ -151,6 +151,7 @@ def test_results_and_captures_do_not_depend_on_workers(tmp_path: Path, mixed: Pa
     assert not (tmp_path / "without" / "captures").exists()
 
 
+@pytest.mark.slow
 def test_captures_that_are_missing_are_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
 
@@ -195,6 +196,7 @@ def test_captures_that_cannot_be_written_fail_the_run(tmp_path: Path, capsys: py
     assert main(["run", str(write(tmp_path)), "--out", str(out)]) == 0
 
 
+@pytest.mark.slow
 def test_of_a_run_that_is_there_twice_the_newer_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine may give other numbers when a run is repeated for its captures: these belong together."""
     monkeypatch.setattr(store, "_MERGE", 3)

@@ -217,6 +217,7 @@ def test_the_spread_of_the_trials_says_what_has_changed() -> None:
     assert few.is_empty(), "values of a few packets are none"
 
 
+@pytest.mark.slow
 def test_chance_is_not_a_change() -> None:
     import numpy as np
 

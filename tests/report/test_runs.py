@@ -143,7 +143,7 @@ def test_a_capacity_that_varies_stands_beside_the_rates(results: l4slab.Results,
     }
 
 
-@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+@pytest.mark.parametrize("kind", ["svg", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("png", "pdf"))])
 def test_every_figure_is_saved(results: l4slab.Results, kind: str) -> None:
     assert main(["report", str(results.folder), "--figures", kind]) == 0
     files = {path.stem: path.read_bytes() for path in (results.folder / "figures").glob(f"*.{kind}")}
@@ -162,6 +162,7 @@ def test_every_figure_is_saved(results: l4slab.Results, kind: str) -> None:
             assert image.count(b"/Type /Page ") == 1
 
 
+@pytest.mark.slow
 def test_a_run_can_be_changed_in_the_page_beside(
     results: l4slab.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_run_can_be_changed_in_the_page_beside(
         assert json.loads(report.run(run.id)["description"]) == run.description
 
 
+@pytest.mark.slow
 def test_a_run_of_two_experiments_is_told_once(results: l4slab.Results, tmp_path: Path) -> None:
     one = tmp_path / "one.toml"
     one.write_text(EXPERIMENT.partition("[[table]]")[0])

@@ -170,6 +170,8 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
   Link: {
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },
+    class: { field: "classes", instead: "links with classes run with l4slab run" },
+    filter: { field: "filters", instead: "links with classes run with l4slab run" },
   },
   Impair: {
     in_order: { instead: "its netem has a rate" },
