@@ -183,11 +183,11 @@ def test_a_fault_of_the_simulator_is_told(
 
 
 def test_what_fresh_seeds_do_not_show_is_chance(tmp_path: Path) -> None:
-    """A number that has nothing to do with the scenario."""
+    """A number that has nothing to do with the scenario: one run in eight has it, of 60 surely some."""
     sql = "select (run[1:2] < '20')::int from flows group by trial, run"
     text = QUICK.replace("trials = 2", "trials = 1")
     text = text.replace("select min(share) filter (flow = 'quiet') from flows group by trial", sql)
-    found = of(written(tmp_path, text.replace("minimise", "maximise")), 24)
+    found = of(written(tmp_path, text.replace("minimise", "maximise")), 60)
     assert found.harmful
     assert not found.confirmed
     assert all(case.is_chance for case in found.cases)
