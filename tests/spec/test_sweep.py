@@ -383,3 +383,29 @@ def test_dscp_by_name_and_number(tmp_path: Path) -> None:
     by_level = [run.description["flows"][0]["dscp"] for run in runs]
     assert sorted(set(by_level)) == [0, 1, 8, 10, 14, 38, 44, 45, 46, 56, 63]
     assert all(run.description["flows"][1]["dscp"] == 0 for run in runs)
+
+
+@pytest.mark.parametrize("name", ["alpha", "Sojourn_ms_min"])
+def test_a_factor_does_not_hide_a_column_of_its_runs(tmp_path: Path, name: str) -> None:
+    factor = f'[[sweep.{name}]]\nlevel = "near"\n"flow.a.rtt" = "5ms"\n'
+    dctcp = BASE.replace('"cubic"', '"dctcp"')
+    with pytest.raises(InputError, match=rf"sweep\.{name} is the name of a column .* choose another name"):
+        plan(tmp_path, dctcp + factor)
+
+
+def test_a_gauge_that_no_run_has_is_free(tmp_path: Path) -> None:
+    assert plan(tmp_path, BASE + '[[sweep.alpha]]\nlevel = "near"\n"flow.a.rtt" = "5ms"\n').factors == {
+        "alpha": ["near"]
+    }
+
+
+def test_a_factor_does_not_hide_a_gauge_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from l4slab.own import Controller, gauge\n"
+        "class Mine(Controller):\n"
+        '    mood = gauge("of today")\n'
+        "    def on_ack(self, ack, window): pass\n"
+        "    def on_congestion(self, why, now_ns, window): pass\n"
+    )
+    with pytest.raises(InputError, match=r"sweep\.mood is the name of a column"):
+        plan(tmp_path, BASE.replace('"cubic"', '"mine.py:Mine"') + '[[sweep.mood]]\nlevel = 1\n"flow.a.rtt" = "5ms"\n')

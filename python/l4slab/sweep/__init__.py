@@ -10,14 +10,15 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from l4slab import metrics
+from l4slab import _core, metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError
+from l4slab.own import files
 from l4slab.spec import Experiment, Level, Resolver
 from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
@@ -182,6 +183,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
         fill_in(experiment, combination)
         description = resolver.resolve(combination.document, combination.top, combination.origin)
         groups.setdefault(canonical_json(description), (description, []))[1].append(combination)
+    _check_columns(experiment, engine, [description for description, _ in groups.values()])
     runs = []
     version = get_engine(engine).version()
     chosen = set()
@@ -273,3 +275,40 @@ def check_factor_names(experiment: Experiment) -> None:
                 key=f"sweep.{name}",
             )
         taken.add(name.lower())
+
+
+def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[Mapping[str, Any]]) -> None:
+    """Raises InputError where a factor would hide a column that these runs have: a gauge of a queue or a controller, or
+    what only this engine tells.
+    """
+    names = list(levels_of(experiment))
+    if not names or not descriptions:
+        return
+    columns = get_engine(engine).columns
+    # To ask for the columns of each run is dear, and few factors are called as any gauge is.
+    possible = _gauges() | _lower(columns(descriptions[0]).values())
+    for description in descriptions:
+        if files.used(description) or any(name.lower() in possible for name in names):
+            found = _lower(columns(description).values())
+            for name in names:
+                if name.lower() in found:
+                    raise InputError(
+                        "is the name of a column that the results of these runs have, a gauge of a queue or a "
+                        "controller or what this engine tells besides; choose another name",
+                        file=experiment.file,
+                        key=f"sweep.{name}",
+                    )
+
+
+@cache
+def _gauges() -> set[str]:
+    return {
+        gauge["name"].lower()
+        for kind in (_core.qdiscs(), _core.controllers())
+        for one in kind
+        for gauge in one["gauges"]
+    }
+
+
+def _lower(tables: Iterable[Iterable[str]]) -> set[str]:
+    return {name.lower() for table in tables for name in table}
