@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from l4slab import kernels
-from l4slab.agreement import compare
+from l4slab.agreement import compare, kernels_page
 from l4slab.agreement import kernels as two
 from l4slab.cli import main
 from l4slab.engines import engines, get_engine
@@ -195,7 +195,7 @@ def side(cells: dict[str, list[float]], packets: int = 1000) -> compare.Side:
     return compare.Side(pl.DataFrame(labels), pl.DataFrame(flows), pl.DataFrame(links).cast({"run": pl.String}))
 
 
-def test_the_spread_of_the_trials_says_what_has_changed() -> None:
+def test_the_spread_of_the_trials_says_what_has_changed(tmp_path: Path) -> None:
     one = {
         "moved": [5.0, 5.1, 4.9, 5.05, 4.95],
         "within": [10.0, 12.0, 11.0, 13.0, 9.0],
@@ -208,8 +208,17 @@ def test_the_spread_of_the_trials_says_what_has_changed() -> None:
     }
     rows = two.compared(side(one), side(other))
     assert dict(rows.select("qdisc", "changed").iter_rows()) == {"moved": True, "within": False, "tiny": False}
-    result = two.Comparison(Path(), rows, pl.DataFrame(), [])
+    result = two.Comparison(tmp_path, rows, pl.DataFrame(), [])
     assert not result.same
+    kernels_page.write(result, ("mine", "default"), ("Linux 7.2, my.patch", "Linux 7.2"), [])
+    page = " ".join((tmp_path / "kernels.html").read_text().split())
+    assert "<strong>1 of 3 cells have changed</strong> between default and mine" in page
+    changed = page[page.index('id="changed"') : page.index('id="cells"')]
+    assert "x: qdisc moved" in changed
+    assert "5.00 ± 0.0791" in changed
+    assert "7.00 ± 0.0791" in changed
+    assert "-28.6 %" in changed, "of the value against which it is held"
+    assert "within" not in changed
     assert result.worst()["qdisc"].to_list() == ["moved"]
     assert result.worst()["difference"].item() == pytest.approx(-2)
     assert two.Comparison(Path(), two.compared(side(one), side(one)), pl.DataFrame(), []).same

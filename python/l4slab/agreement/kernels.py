@@ -7,6 +7,7 @@ least.
 
 DIR/A, DIR/B         results folders of the two kernels, as `l4slab run` makes them
 DIR/kernels.parquet  a row per cell, place and quantity (`COLUMNS`)
+DIR/kernels.html     one page
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def agree(
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
+    from l4slab.agreement import kernels_page
     from l4slab.engines.linux.engine import require
 
     if kernels.DEFAULT in names:
@@ -134,7 +136,17 @@ def agree(
     rows = compared(one, other)
     replace(out / "kernels.parquet", rows.write_parquet)
     missing = compare.missing(one, other, names)
-    return Comparison(out, rows, missing, failures)
+    result = Comparison(out, rows, missing, failures)
+    kernels_page.write(result, names, [_made_from(name) for name in names], [one.experiment for one in plans[0]])
+    return result
+
+
+def _made_from(name: str) -> str:
+    kernel = kernels.installed(name)
+    if kernel is None:
+        return ""
+    version = f"Linux {kernel.version}" if kernel.version else str(kernel.path)
+    return f"{version}, {kernel.made_from}" if kernel.made_from else version
 
 
 def compared(kernel: compare.Side, against: compare.Side) -> pl.DataFrame:

@@ -150,33 +150,26 @@ def _two_kernels(
     if len(result.missing):
         terminal.err().print(f"{len(result.missing)} cells have not run on both kernels", markup=False)
     status = 0 if result.same else 1
-    terminal.say(f"\nAll quantities: {result.folder / 'kernels.parquet'}")
+    terminal.say(f"\nReport: {result.folder / 'kernels.html'}")
     what = f"{len(changed)} of {len(result.cells)} cells have changed between {names[1]} and {names[0]}"
     terminal.say(what + (f" (exit status {status})" if status else ""))
     return status
 
 
 def _show_changed(changed: Sequence[Mapping[str, Any]], names: tuple[str, str], result: Comparison) -> None:
-    from l4slab.agreement import page
-    from l4slab.report.tables import heading, number
+    from l4slab.agreement import kernels_page
 
-    shown = changed[: terminal.ROWS_SHOWN]
-    cells = [page.label({**row, "engine": None}, result.cells.drop("changed"))["cell"] for row in shown]
-
-    def value(row: Mapping[str, Any], side: str) -> str:
-        spread = row[f"{side}_sd"]
-        return number(row[side]) + (f" ± {number(spread)}" if spread else "")
-
+    rows = [kernels_page.shown(row, result) for row in changed[: terminal.ROWS_SHOWN]]
     columns = [
-        Column("cell", cells, weight=9, folds=True, stays=True),
-        Column("surest change", [f"{heading(row['quantity'])}, {page.place(row)}" for row in shown], weight=8),
-        Column(names[1], [value(row, "against") for row in shown], True, 6, stays=True),
-        Column(names[0], [value(row, "kernel") for row in shown], True, 6, stays=True),
-        Column("quantities\nchanged", [str(row["changes"]) for row in shown], True, 3),
+        Column("cell", [row["cell"] for row in rows], weight=9, folds=True, stays=True),
+        Column("surest change", [f"{row['quantity']}, {row['place']}" for row in rows], weight=8),
+        Column(names[1], [row["against"] for row in rows], True, 6, stays=True),
+        Column(names[0], [row["kernel"] for row in rows], True, 6, stays=True),
+        Column("quantities\nchanged", [row["changes"] for row in rows], True, 3),
     ]
-    terminal.show("Changed cells, mean and standard deviation over trials", columns, more="; kernels.parquet has all")
-    if len(changed) > len(shown):
-        terminal.say(f"... {len(changed) - len(shown)} more in kernels.parquet")
+    terminal.show("Changed cells, mean and standard deviation over trials", columns, more="; kernels.html has all")
+    if len(changed) > len(rows):
+        terminal.say(f"... {len(changed) - len(rows)} more in kernels.html")
 
 
 def _show_agreement(result: Agreement) -> int:
