@@ -630,8 +630,15 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
         lines += [f"ethtool -K {device} tso off gso off gro off tx off" for device in devices]
         if flow.is_program:
             lines += [f"ethtool -K {device} tx-udp-segmentation off" for device in devices]
-    lines += ["ip -batch - <<X", *ip, "X"]
     tc = []
+    if flow is not None and flow.is_program:
+        ways = {destination: next(e for e in out if e.device == to) for destination, to in lab.routes[name].items()}
+        for edge in into:
+            for destination, way in ways.items():
+                one_ip, one_tc = programs.answering(edge.far, destination, way.device, way.mac(False), GATEWAY)
+                ip += one_ip
+                tc += one_tc
+    lines += ["ip -batch - <<X", *ip, "X"]
     for edge in out:
         tc += edge.root
         if edge.filters:

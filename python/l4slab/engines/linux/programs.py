@@ -64,6 +64,21 @@ def settings(spec: Mapping[str, Any], tcp_ecn: int | None) -> Iterator[str]:
         yield f"echo {tcp_ecn} >/proc/sys/net/ipv4/tcp_ecn"
 
 
+def answering(came: str, destination: str, device: str, mac: str, gateway: str) -> tuple[list[str], list[str]]:
+    """For `ip` and `tc` at a host: what a program sends to `destination` through the device at which packets come (some
+    QUIC stacks answer so, by IP_PKTINFO) takes the way out, which is another `device`; `mac` is its far end's.
+    """
+    ip = [
+        f"neigh replace {gateway} lladdr {mac} dev {came} nud permanent",
+        f"route add {destination}/32 via {gateway} dev {came} onlink metric 1",
+    ]
+    tc = [
+        f"qdisc add dev {came} clsact",
+        f"filter add dev {came} egress matchall action mirred egress redirect dev {device}",
+    ]
+    return ip, tc
+
+
 def host() -> Iterator[str]:
     """What the plan says of all programs."""
     found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
