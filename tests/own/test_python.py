@@ -112,6 +112,50 @@ def test_the_same_run_gives_the_same_bits_and_another_content_another_run(experi
     assert first.id != second.id
 
 
+IMPORTS = AIMD.replace("from l4slab.own", "from growth import growth\nfrom l4slab.own", 1).replace(
+    "self.increase * acked / window.cwnd", "growth(self.increase * acked, window.cwnd)"
+)
+GROWTH = "import factor\ndef growth(acked, cwnd):\n    return factor.FACTOR * acked / cwnd\n"
+
+
+def test_the_modules_beside_a_file_that_it_imports_are_part_of_the_run(experiment: Folder, tmp_path: Path) -> None:
+    keys = {"cc": "mine.py:Mine", "qdisc": "pfifo limit 20"}
+    files = {"mine.py": AIMD, "growth.py": GROWTH, "factor.py": "FACTOR = 1\n", "idle.py": "nothing imports this"}
+    alone = l4slab.run(experiment(files, **keys))
+    file = experiment({"mine.py": IMPORTS}, **keys)
+    (first,) = sweep.expand(spec.load(file), "sim").runs
+    (own,) = used(first.description)
+    assert list(own.modules) == ["factor.py", "growth.py"]
+    results = l4slab.run(file, tmp_path / "out")
+    assert results.series["cwnd_packets"].equals(alone.series["cwnd_packets"])
+    kept = {path.name for path in (tmp_path / "out" / "experiments").glob("*.py")}
+    assert kept == {"mine.py", "growth.py", "factor.py"}
+    # The worker that has run the first has imported the module already.
+    file = experiment({"factor.py": "FACTOR = 2\n"}, **keys)
+    (second,) = sweep.expand(spec.load(file), "sim").runs
+    assert first.id != second.id
+    assert not l4slab.run(file).series["cwnd_packets"].equals(results.series["cwnd_packets"])
+
+
+def test_what_cannot_be_imported_is_a_sentence(experiment: Folder, tmp_path: Path) -> None:
+    file = experiment({"mine.py": IMPORTS, "growth.py": "from nowhere import it"}, cc="mine.py:Mine")
+    with pytest.raises(
+        l4slab.InputError, match=r"No module named 'nowhere'; put nowhere\.py beside mine\.py, or install it"
+    ):
+        sweep.expand(spec.load(file), "sim")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "growth.py").write_text(GROWTH.replace("import factor", f"# {folder}"))
+    file = experiment(
+        {"a/mine.py": IMPORTS, "b/mine.py": EVERY + "import growth"}, cc="a/mine.py:Mine", qdisc="b/mine.py:Every"
+    )
+    with pytest.warns(UserWarning, match="1 runs failed"):
+        ((_, reason),) = l4slab.run(file).failures
+    assert "growth.py and a/growth.py are different modules of one name in one run" in reason or (
+        "growth.py and b/growth.py are different modules of one name in one run" in reason
+    )
+
+
 HEAD = "from l4slab.own import *\n"
 CONTROLLER = HEAD + (
     "class Mine(Controller):\n"
@@ -132,7 +176,10 @@ QUEUE = HEAD + (
 
 REFUSED = {
     "class Mine(:\n": "mine.py, line 1: SyntaxError: invalid syntax",
-    "import nothere\n": "mine.py, line 1, in <module>: ModuleNotFoundError: No module named 'nothere'",
+    "import nothere\n": (
+        "mine.py, line 1, in <module>: ModuleNotFoundError: No module named 'nothere'; "
+        "put nothere.py beside mine.py, or install it"
+    ),
     HEAD + "class Mine: pass\n": "mine.py:Mine is no controller; write class Mine(Controller), from l4slab.own",
     HEAD + "class Mini(Controller): pass\n": 'mine.py has no controller Mine; did you mean "Mini"?',
     HEAD + "class Mine(Controller):\n    def on_ack(self, ack, window): pass\n": (

@@ -45,7 +45,10 @@ def module(file: str, content: bytes) -> ModuleType:
     try:
         exec(compile(content, file, "exec"), made.__dict__)  # noqa: S102
     except BaseException as error:
-        raise Refused(sentence(error, file)) from None
+        remedy = ""
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            remedy = f"; put {error.name.partition('.')[0]}.py beside {file}, or install it"
+        raise Refused(f"{sentence(error, file)}{remedy}") from None
     return made
 
 

@@ -1,7 +1,7 @@
 """Files with code of one's own: where an experiment names them, their contents, and what they declare.
 
 `mine.py:Mine` of an experiment file becomes `mine.py:Mine#0123456789abcdef` in a run's description, with the hash of
-the file's content.
+the file's content and of the modules beside it that it imports.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from l4slab import _core
 from l4slab.errors import InputError
+from l4slab.own import beside
 
 if TYPE_CHECKING:
     from l4slab.spec import Experiment
@@ -36,6 +37,7 @@ class Own:
     kind: Kind
     reference: str
     content: bytes
+    modules: Mapping[str, bytes] = field(default_factory=dict)  # beside it, by path as `file`
 
     @property
     def name(self) -> str:
@@ -74,8 +76,12 @@ def found(kind: Kind, text: str, folder: Path) -> str:
         raise ValueError(f'{file} takes no words; write options = {{ name = "value" }} of the flow')
     content = _read(file, folder)
     name = f"{file}:{thing}" if file.endswith(".py") else file
-    reference = f"{name}{HASH}{hashlib.sha256(content).hexdigest()[:16]}"
-    declare(Own(kind, reference, content))
+    modules = _modules(file, content, folder)
+    whole = hashlib.sha256(content)
+    for path, module in modules.items():
+        whole.update(hashlib.sha256(path.encode()).digest() + hashlib.sha256(module).digest())
+    reference = f"{name}{HASH}{whole.hexdigest()[:16]}"
+    declare(Own(kind, reference, content, modules))
     return f"{reference} {words.strip()}".strip()
 
 
@@ -91,13 +97,22 @@ def _read(file: str, folder: Path) -> bytes:
         raise ValueError(f"{folder / path} cannot be read ({error.strerror or error}); see to that") from None
 
 
+def _modules(file: str, content: bytes, folder: Path) -> dict[str, bytes]:
+    if not file.endswith(".py"):
+        return {}
+    try:
+        return beside.modules_of(file, content, folder)
+    except OSError as error:
+        raise ValueError(f"{error.filename} cannot be read ({error.strerror or error}); see to that") from None
+
+
 def declare(own: Own) -> str:
     """Make known what it declares; a controller's wish for ECN. Raises ValueError with one sentence."""
     key = (own.kind, own.reference)
     with _lock:
         if key in _declared:
             return _declared[key]
-        declaration, ecn = _ask("describe", *key, own.name, own.content, names=[own.name])
+        declaration, ecn = _ask("describe", *key, own.name, own.content, dict(own.modules), names=[own.name])
         _check_gauges(own.name, declaration)
         _core.declare_own(own.kind, own.reference, declaration)
         _known[key] = own
@@ -162,7 +177,10 @@ def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not file.endswith(".py"):
         both: list[tuple[str, str]] = [("controller", file), ("queue", file)]
     else:
-        both = [(kind, f"{file}:{name}") for kind, name in _ask("classes", file, content, names=[file])]
+        both = [
+            (kind, f"{file}:{name}")
+            for kind, name in _ask("classes", file, content, _modules(file, content, folder), names=[file])
+        ]
     wrong = []
     for kind, name in both:
         if thing in ("", name.partition(":")[2]):
@@ -196,4 +214,8 @@ def check(plans: Sequence[Plan]) -> None:
 
 def contents(descriptions: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     """The files of these runs, by their names beside the experiment file."""
-    return {own.file: own.content for description in descriptions for own in used(description)}
+    found: dict[str, bytes] = {}
+    for description in descriptions:
+        for own in used(description):
+            found |= {own.file: own.content, **own.modules}
+    return found

@@ -120,7 +120,7 @@ def simulate(run_json: str, captures: Captures | None, own: Sequence[Own]) -> di
     Raises ValueError with one sentence, OSError where captures cannot be written, EngineError where it breaks off.
     """
     folder, title = (captures.folder, captures.title) if captures is not None else (None, "")
-    told = [(one.kind, one.reference, one.name, one.content) for one in own]
+    told = [(one.kind, one.reference, one.name, one.content, dict(one.modules)) for one in own]
     how, answer = ask("run", run_json, folder, title, told, names=[one.name for one in own])
     if how == "disk":
         raise OSError(None, answer)

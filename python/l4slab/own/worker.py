@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from l4slab import _core
 from l4slab.errors import one_line
-from l4slab.own import declared
+from l4slab.own import beside, declared
 from l4slab.own.declared import Refused
 
 # Processor time that one call of a method, and loading a file, may take.
@@ -63,7 +63,7 @@ class _Watch(threading.Thread):
         os._exit(1)
 
 
-def _describe(kind: Any, reference: str, name: str, content: bytes) -> tuple[str, str]:
+def _describe(kind: Any, reference: str, name: str, content: bytes, modules: dict[str, bytes]) -> tuple[str, str]:
     """What it declares as JSON, and a controller's wish for ECN."""
     file, _, thing = name.partition(":")
     if not file.endswith(".py"):
@@ -74,6 +74,7 @@ def _describe(kind: Any, reference: str, name: str, content: bytes) -> tuple[str
                 return _core.load_library(kind, library, reference, name)
             except ValueError as error:
                 raise Refused(f"{name} {error}") from None
+    beside.offer(modules)
     found = declared.declare(kind, file, thing, content)
     text = json.dumps(found.declaration)
     try:
@@ -84,7 +85,11 @@ def _describe(kind: Any, reference: str, name: str, content: bytes) -> tuple[str
 
 
 def _run(
-    watch: _Watch, run_json: str, folder: Path | None, title: str, own: Sequence[tuple[str, str, str, bytes]]
+    watch: _Watch,
+    run_json: str,
+    folder: Path | None,
+    title: str,
+    own: Sequence[tuple[str, str, str, bytes, dict[str, bytes]]],
 ) -> dict[str, Any]:
     # Loaded anew for each run, so that nothing that a module or a library remembers goes from one to the next.
     for one in own:
@@ -106,12 +111,16 @@ def main() -> NoReturn:
             os._exit(0)
         try:
             watch.is_loading = True
+            # Nothing that a module remembers goes from one run to the next.
+            beside.forget()
             if what == "run":
                 answer: tuple[str, Any] = ("done", _run(watch, *asked))
             elif what == "describe":
                 answer = ("done", _describe(*asked))
             else:
-                answer = ("done", declared.classes(*asked))
+                file, content, modules = asked
+                beside.offer(modules)
+                answer = ("done", declared.classes(file, content))
         except (Refused, ValueError) as error:
             answer = ("refused", str(error))
         except OSError as error:
