@@ -66,6 +66,8 @@ def test_what_only_a_kernel_has_can_be_written(cache: Path, describe: Describe) 
     for key, value in (("pfifo limit 50", "our_aqn"), ('"cubic"', '"mime"')):
         with pytest.raises(InputError):
             describe((ONE_LINK + CUBIC).replace(key, value))
+    with pytest.raises(InputError, match=r'tc does not know the words of our_aqm, .*; write "our_aqm"'):
+        describe(ONE_LINK.replace("pfifo", "our_aqm") + CUBIC)
 
 
 @pytest.mark.parametrize(

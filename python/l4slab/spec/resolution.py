@@ -159,6 +159,11 @@ def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
     except ValueError as error:
         if text.strip() in kernels.qdiscs():
             return text.strip()  # its words are known to the kernel's module, and not to tc
+        if (name := text.split(maxsplit=1)[0] if text.strip() else "") in kernels.qdiscs():
+            wrong = (
+                f'= {show(text)}: tc does not know the words of {name}, a queue of one\'s own kernel; write "{name}"'
+            )
+            raise Problem(place, key, wrong) from None
         wrong = remedy(text) or f": {error}"
         raise Problem(place, key, f"= {show(text)}{wrong}") from None
 
