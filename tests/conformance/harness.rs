@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use l4slab_core::aqm::LinkInfo;
+use l4slab_core::aqm::hosts::Hosts;
 use l4slab_core::aqm::registry;
 use l4slab_core::aqm::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
 use l4slab_core::ecn::Ecn;
@@ -59,10 +60,10 @@ impl Pkt for Packet {
     fn flow_hash(&self) -> u32 {
         self.flow.wrapping_mul(0x9e37_79b1)
     }
-    fn source_hash(&self) -> u32 {
+    fn source_hash(&self, _hosts: &Hosts) -> u32 {
         self.hosts.0.wrapping_mul(0x9e37_79b1)
     }
-    fn destination_hash(&self) -> u32 {
+    fn destination_hash(&self, _hosts: &Hosts) -> u32 {
         self.hosts.1.wrapping_mul(0x9e37_79b1)
     }
     fn dscp(&self) -> u8 {

@@ -95,8 +95,7 @@ def bands(run: dict[str, Any], packets: list[tuple[int, int, int]]) -> list[str]
     array = np.zeros(len(packets), PACKET)
     for row, (flow, ecn, kind) in zip(array, packets, strict=True):
         row["flow"], row["ecn_in"], row["kind"] = flow, ecn, kind
-    dscps = [flow["dscp"] for flow in run["flows"]]
-    found = Link("one", array, [], run["links"][0], [], run["duration_ns"], dscps).bands
+    found = Link("one", array, [], run["links"][0], [], run["duration_ns"], lab.build(run).flows).bands
     assert sum(which.astype(int) for which in found.values()).tolist() == [1] * len(packets)
     return [next(name for name, which in found.items() if which[i]) for i in range(len(packets))]
 

@@ -33,6 +33,38 @@ fn hosts_are_isolated() {
     }
 }
 
+/// Two groups, five flows, of one host get together what the only flow of another host gets. Between hosts that are
+/// not looked at, or without names, it is three shares.
+#[test]
+fn flows_of_several_groups_have_one_host() {
+    let [hosts, peers, none] = [json!({"host": 3}), json!({"peer_host": 3}), json!({"host": null})];
+    for (mode, of_both, expected) in [
+        ("dual-srchost", &hosts, 1.0 / 2.0),
+        ("dual-dsthost", &peers, 1.0 / 2.0),
+        ("triple-isolate", &hosts, 1.0 / 2.0),
+        ("triple-isolate", &peers, 1.0 / 2.0),
+        ("dual-srchost", &peers, 1.0 / 3.0),
+        ("dual-dsthost", &none, 1.0 / 3.0),
+    ] {
+        let with = |more: serde_json::Value| {
+            let mut all = of_both.clone();
+            all.as_object_mut()
+                .expect("an object")
+                .append(more.as_object().cloned().as_mut().expect("one"));
+            all
+        };
+        let r = lab(20.0, 5.0)
+            .with("hosts", json!(["office"]))
+            .link("b", 50.0, &format!("cake besteffort {mode}"))
+            .tcp("two", "cubic", 20.0, with(json!({"ecn": "classic", "count": 2})))
+            .tcp("three", "prague", 20.0, with(json!({"count": 3})))
+            .cbr("other", 60.0, "not-ect", json!({}))
+            .run();
+        let other = r.flow("other").rate_mbps / 50.0;
+        agrees(&format!("{mode}, {of_both}: the other host's share"), other, expected, 0.05);
+    }
+}
+
 /// Voice comes first up to a quarter of a known rate; without one, the tins' weights hold. Below
 /// capacity nobody notices.
 #[test]

@@ -50,6 +50,34 @@ fn longest(found: &crate::lab::Result, class: &str) -> f64 {
     found.queue("l", class).sojourn_ms_max.expect("it had packets")
 }
 
+/// A host is the same one where it sends data, where it sends ACKs, and where it gets them.
+#[test]
+fn a_filter_finds_all_packets_of_a_host() {
+    let office = 3;
+    let both = json!([{"id": "1", "qdisc": "pfifo"}, {"id": "2", "qdisc": "pfifo"}, {"id": "3", "qdisc": "pfifo"}]);
+    let mut lab = lab(3.0, 0.5).with("hosts", json!(["office"])).link("l", LINK, "prio");
+    lab.0["links"][0]["classes"] = both;
+    lab.0["links"][0]["filters"] =
+        json!([{"class": "1", "host": office}, {"class": "2", "host": 2}]);
+    let found = lab
+        .tcp("up", "reno", 10.0, json!({"host": office, "pace_bps": bps(4.0)}))
+        .tcp(
+            "down",
+            "reno",
+            10.0,
+            json!({"peer_host": office, "pace_bps": bps(4.0), "reverse_path": ["l"]}),
+        )
+        .tcp("rest", "reno", 10.0, json!({"pace_bps": bps(4.0)}))
+        .run();
+    let sent = |name| found.queue("l", name).sent_packets;
+    let of = |flow| found.flow(flow).sent_packets;
+    assert!(of("rest") > 500 && of("up") > 500);
+    between("rest and its class", sent("2") as f64 / of("rest") as f64, 0.99, 1.01);
+    assert_eq!(sent("3"), 0, "both others are of the office");
+    let acks = sent("1") - of("up") - of("down");
+    between("ACKs of what comes down", acks as f64 / of("down") as f64, 0.3, 1.0);
+}
+
 /// Each has its rate, and what is left is shared by quantum.
 #[test]
 fn htb_shares_what_is_left_by_quantum() {

@@ -22,6 +22,7 @@ pub mod flow_hash;
 pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
+pub mod hosts;
 pub mod inverse_sqrt;
 pub mod jiffies;
 pub mod lfq_cobalt;
@@ -44,6 +45,7 @@ pub mod twin_codel_af;
 
 use std::any::Any;
 
+use self::hosts::Hosts;
 use self::service::{Carried, Service, Window};
 use crate::ecn::Ecn;
 use crate::params::Described;
@@ -64,8 +66,8 @@ pub trait Pkt: Clone {
     /// The same for all packets of one transport flow, spread over all 32 bits.
     fn flow_hash(&self) -> u32;
     /// The same for all packets from one host, and to one host.
-    fn source_hash(&self) -> u32;
-    fn destination_hash(&self) -> u32;
+    fn source_hash(&self, hosts: &Hosts) -> u32;
+    fn destination_hash(&self, hosts: &Hosts) -> u32;
     /// The six bits of the Differentiated Services field.
     fn dscp(&self) -> u8;
     fn set_dscp(&mut self, dscp: u8);
@@ -98,6 +100,8 @@ pub trait Aqm<P: Pkt>: Send {
     fn change(&mut self, _to: &dyn Any) -> bool {
         false
     }
+    /// Flows share hosts as told here. Said before the first packet comes, to queues that ask whose packets are.
+    fn know_hosts(&mut self, _hosts: &Hosts) {}
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call
     /// per window instead of several per packet.
     fn run(&mut self, service: &mut Service<P>, window: &mut Window<P>)

@@ -35,6 +35,9 @@ pub struct Run {
     pub per_flow: bool,
     pub links: Vec<LinkSpec>,
     pub flows: Vec<FlowSpec>,
+    /// Names of the hosts that have one, which are numbered from the number of flow groups on.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     #[serde(default)]
     pub at: Vec<Change>,
     #[serde(default)]
@@ -211,6 +214,9 @@ pub struct FlowSpec {
     pub count: u32,
     pub rtt_ns: u64,
     pub dscp: u8,
+    /// Numbers of the hosts that have a name; without, a host of the group's own.
+    pub host: Option<u32>,
+    pub peer_host: Option<u32>,
     pub start_ns: u64,
     pub stop_ns: Option<u64>,
     pub path: Vec<String>,
@@ -231,6 +237,10 @@ struct Keys {
     rtt_ns: u64,
     #[serde(default)]
     dscp: u8,
+    #[serde(default)]
+    host: Option<u32>,
+    #[serde(default)]
+    peer_host: Option<u32>,
     #[serde(default)]
     start_ns: u64,
     #[serde(default)]
@@ -261,6 +271,8 @@ impl TryFrom<Keys> for FlowSpec {
             count: keys.count,
             rtt_ns: keys.rtt_ns,
             dscp: keys.dscp,
+            host: keys.host,
+            peer_host: keys.peer_host,
             start_ns: keys.start_ns,
             stop_ns: keys.stop_ns,
             path: keys.path,
@@ -521,6 +533,11 @@ impl Run {
     fn check_flow(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
         if let Some(Err(text)) = f.delay_trace.as_ref().map(DelayTrace::check) {
             return wrong(format!("the delay trace {text}"));
+        }
+        let numbers = self.flows.len()..self.flows.len() + self.hosts.len();
+        let mut named = [f.host, f.peer_host].into_iter().flatten();
+        if named.any(|host| !numbers.contains(&(host as usize))) {
+            return wrong("there is no host with this number");
         }
         if f.dscp > 63 {
             return wrong("dscp has six bits: 0 to 63");

@@ -15,10 +15,9 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"link {link['name']}", ", ".join(settings)))
         rows += [(f"link {link['name']}, class {one['id']}", _class(one)) for one in link.get("classes", ())]
         rows += [
-            (f"link {link['name']}, class {one['class']}", f"for {_fits(one, told['flows'])}")
-            for one in link.get("filters", ())
+            (f"link {link['name']}, class {one['class']}", f"for {_fits(one, told)}") for one in link.get("filters", ())
         ]
-    rows += [(f"flow {flow['name']}", _flow(flow)) for flow in told["flows"]]
+    rows += [(f"flow {flow['name']}", _flow(flow, told)) for flow in told["flows"]]
     for rewrite in told["rewrites"]:
         where = f"{rewrite['where']} {rewrite['link']}"
         rows.append((f"rewrite on {rewrite['flow']}", f"{rewrite['from']} to {rewrite['to']}, {where}"))
@@ -55,18 +54,23 @@ def _class(one: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _fits(one: Mapping[str, Any], flows: list[Mapping[str, Any]]) -> str:
+def _fits(one: Mapping[str, Any], told: Mapping[str, Any]) -> str:
     parts = [f"DSCP {one['dscp']}"] if "dscp" in one else []
     parts += [one["ecn"]] if "ecn" in one else []
-    parts += [f"the host of flow {flows[one['host']]['name']}"] if "host" in one else []
+    parts += [_host(one["host"], told)] if "host" in one else []
     return ", ".join(parts)
+
+
+def _host(number: int, told: Mapping[str, Any]) -> str:
+    named = number - len(told["flows"])
+    return f"host {told['hosts'][named]}" if named >= 0 else f"the host of flow {told['flows'][number]['name']}"
 
 
 def _trace(trace: Mapping[str, Any]) -> str:
     return f"{trace['file']} ({'again every ' + _time(trace['repeat_ns']) if trace['repeat_ns'] else 'once'})"
 
 
-def _flow(flow: dict[str, Any]) -> str:
+def _flow(flow: dict[str, Any], told: Mapping[str, Any]) -> str:
     parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
     parts += [flow.get("cc") or flow["kind"]]
     if "rate_bps" in flow:
@@ -96,6 +100,8 @@ def _flow(flow: dict[str, Any]) -> str:
         parts += [f"receive window {flow['receive_window_bytes']} B"]
     parts += [f"{key} {value}" for key, value in flow.get("options", {}).items()]
     parts += [f"over {' '.join(flow['path'])}"]
+    parts += [f"from {_host(flow['host'], told)}"] if "host" in flow else []
+    parts += [f"to {_host(flow['peer_host'], told)}"] if "peer_host" in flow else []
     if flow.get("reverse_path"):
         parts += [f"ACKs over {' '.join(flow['reverse_path'])}"]
     return ", ".join(parts).replace("×,", "×")

@@ -89,7 +89,8 @@ class Resolver:
         top = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
         folder = self.file.parent
-        hosts = {name: number for number, name in enumerate(document["flow"])}
+        named = _named_hosts(document["flow"])
+        hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
         links = {
             name: self._once(
                 "link",
@@ -108,6 +109,8 @@ class Resolver:
             name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, folder))
             for name, raw in document["flow"].items()
         }
+        for name, raw in document["flow"].items():
+            flows[name] = flows[name] | {key: hosts[raw[key]] for key in _HOST_KEYS if key in raw}
         end = f"is not before the end of the run, duration = {show(raw_top['duration'])}"
         for name, flow in flows.items():
             if flow["start_ns"] >= duration_ns:
@@ -140,6 +143,8 @@ class Resolver:
             "at": sorted(changes, key=lambda change: change["time_ns"]),
             "rewrites": [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)],
         }
+        if named:
+            description["hosts"] = named
         if impairs:
             description["impairs"] = list(impairs.values())
             for name, raw in document["impair"].items():
@@ -199,6 +204,23 @@ def _flow(name: str, raw: dict[str, Any], links: list[str], folder: Path) -> dic
             if link in names[:position]:
                 raise Problem(place, key, f"= {show(names)} crosses link {show(link)} twice; name it once")
     return flow
+
+
+_HOST_KEYS = ("host", "peer_host")
+
+
+def _named_hosts(flows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The names of hosts, in the order of the file."""
+    found: dict[str, None] = {}
+    for name, raw in flows.items():
+        for key in _HOST_KEYS:
+            host = raw.get(key)
+            if isinstance(host, str) and host in flows:
+                # In a filter, a flow's name stands for the host that sends it.
+                raise Problem(("flow", name), key, f"= {show(host)} is the name of a flow; give the host another one")
+            if isinstance(host, str):
+                found[host] = None
+    return list(found)
 
 
 def _changes(

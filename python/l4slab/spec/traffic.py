@@ -78,6 +78,8 @@ class AnyFlow(Table):
     start: TimeOrZero = Field(default="0s", serialization_alias="start_ns")
     stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
     dscp: Dscp = Field(default=0, examples=['"ef"'])
+    host: str | None = Field(default=None, min_length=1, examples=['"home"'])
+    peer_host: str | None = Field(default=None, min_length=1, examples=['"server"'])
     path: list[str] | None = Field(default=None, examples=['["bottleneck"]'])
     on: Duration | None = Field(default=None, examples=['"2s"'])
     off: Duration | None = Field(default=None, examples=['"1s"'])
@@ -85,6 +87,8 @@ class AnyFlow(Table):
     trace_repeat: bool = Field(default=True, examples=["false"])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if self.host is not None and self.host == self.peer_host:
+            return "peer_host", f"= {show(self.peer_host)} is the host that sends; name another one"
         if (self.on is None) != (self.off is None):
             key, other = ("on", "off") if self.off is None else ("off", "on")
             return key, f"= {show(raw[key])} stands without {other}; say how long both are"
@@ -95,11 +99,12 @@ class AnyFlow(Table):
         return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
 
     def described(self, folder: Path) -> dict[str, Any]:
-        """The flow as engines take it; without `path`, all links, and without what its file adds to the delay. `folder`
-        has the files that it names. Raises Problem.
+        """The flow as engines take it; without `path`, all links, and without what its file adds to the delay and the
+        numbers of its hosts. `folder` has the files that it names. Raises Problem.
         """
         del folder
-        found = self.model_dump(by_alias=True, exclude={"on", "off", "delay_trace", "trace_repeat"})
+        elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host"}
+        found = self.model_dump(by_alias=True, exclude=elsewhere)
         return {key: value for key, value in found.items() if value is not None or key not in _SELDOM}
 
     def written(self) -> dict[str, Any]:

@@ -155,6 +155,8 @@ export const LINK: readonly Key[] = [
 ];
 
 const NOT_HELD_OF_FLOWS = {
+  host: { field: "host", instead: "a host of its own is used" },
+  peer_host: { field: "peer_host", instead: "a host of its own is used" },
   on: { instead: "" },
   off: { instead: "" },
   delay_trace: { field: "delay_trace", instead: "its round trip stays at what it is without" },

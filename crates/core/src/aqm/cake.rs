@@ -31,6 +31,7 @@ use hash::Hashes;
 use tin::Tin;
 
 use super::flow_hash::FlowHash;
+use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
 use crate::time::{Span, Time};
@@ -49,6 +50,7 @@ pub struct Cake<P> {
     bytes: u64,
     memory_limit: u64,
     hash: FlowHash,
+    hosts: Hosts,
 }
 
 impl<P: Pkt> Cake<P> {
@@ -65,6 +67,7 @@ impl<P: Pkt> Cake<P> {
             bytes: 0,
             memory_limit: config.memory_limit(),
             hash: FlowHash::default(),
+            hosts: Hosts::default(),
             config,
         }
     }
@@ -86,8 +89,8 @@ impl<P: Pkt> Cake<P> {
     fn hashes(&mut self, pkt: &P, cx: &mut QueueCx<P>) -> Hashes {
         Hashes {
             flow: self.hash.of(pkt.flow_hash(), cx.rng),
-            source: self.hash.of(pkt.source_hash(), cx.rng),
-            destination: self.hash.of(pkt.destination_hash(), cx.rng),
+            source: self.hash.of(pkt.source_hash(&self.hosts), cx.rng),
+            destination: self.hash.of(pkt.destination_hash(&self.hosts), cx.rng),
         }
     }
 
@@ -276,6 +279,9 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         self.config.diffserv.bands()
+    }
+    fn know_hosts(&mut self, hosts: &Hosts) {
+        self.hosts = hosts.clone();
     }
 
     /// The delays of `tc -s`, of the tin where they are longest; COBALT's state in the flow where it

@@ -277,10 +277,10 @@ mod tests {
         fn flow_hash(&self) -> u32 {
             0
         }
-        fn source_hash(&self) -> u32 {
+        fn source_hash(&self, _hosts: &crate::aqm::hosts::Hosts) -> u32 {
             0
         }
-        fn destination_hash(&self) -> u32 {
+        fn destination_hash(&self, _hosts: &crate::aqm::hosts::Hosts) -> u32 {
             0
         }
         fn dscp(&self) -> u8 {

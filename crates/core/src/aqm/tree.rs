@@ -16,13 +16,13 @@ use std::sync::RwLock;
 use serde::Deserialize;
 
 use self::htb::Htb;
+use super::hosts::Hosts;
 use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
 use crate::params::kinds::{Spec, count, grammar, params, value};
 use crate::params::{self, Described, Gauge, Given, Info, Refused};
-use crate::rng::spread;
 use crate::time::Time;
 use crate::units::Rate;
 
@@ -174,18 +174,17 @@ pub struct FilterSpec {
     pub dscp: Option<u8>,
     #[serde(default)]
     pub ecn: Option<Ecn>,
-    /// The number of a pair of hosts.
+    /// The number of a host with a name, or of the flow group whose sending host it is.
     #[serde(default)]
-    pub host: Option<u16>,
+    pub host: Option<u32>,
 }
 
 impl FilterSpec {
     #[inline]
-    fn fits<P: Pkt>(&self, pkt: &P) -> bool {
-        let is_of = |host: u16| {
-            // Either end of the pair: its packets go both ways.
-            let sender = spread(u32::from(host) << 1);
-            pkt.source_hash() == sender || pkt.destination_hash() == sender
+    fn fits<P: Pkt>(&self, pkt: &P, hosts: &Hosts) -> bool {
+        let is_of = |number: u32| {
+            let host = hosts.find(number).hash();
+            pkt.source_hash(hosts) == host || pkt.destination_hash(hosts) == host
         };
         self.dscp.is_none_or(|dscp| pkt.dscp() == dscp)
             && self.ecn.is_none_or(|ecn| pkt.ecn() == ecn)
@@ -289,6 +288,7 @@ impl TreeConfig {
             names: interned(names),
             wake: Time::NEVER,
             drops: Vec::new(),
+            hosts: Hosts::default(),
         })
     }
 }
@@ -323,11 +323,12 @@ struct Tree<P> {
     wake: Time,
     /// What a leaf has told in the call at hand.
     drops: Vec<Dropped<P>>,
+    hosts: Hosts,
 }
 
 impl<P: Pkt> Tree<P> {
     fn classify(&self, pkt: &P) -> usize {
-        let found = self.filters.iter().find(|(filter, _)| filter.fits(pkt));
+        let found = self.filters.iter().find(|(filter, _)| filter.fits(pkt, &self.hosts));
         found.map_or_else(
             || self.others[PRIORITY[usize::from(pkt.dscp() >> 1 & 3)]],
             |(_, leaf)| *leaf,
@@ -423,5 +424,11 @@ impl<P: Pkt + Send> Aqm<P> for Tree<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         self.names
+    }
+    fn know_hosts(&mut self, hosts: &Hosts) {
+        for leaf in &mut self.leaves {
+            leaf.aqm.know_hosts(hosts);
+        }
+        self.hosts = hosts.clone();
     }
 }

@@ -3,6 +3,7 @@
 use super::Node;
 use super::inbox::Inbox;
 use super::watch::{Seen, Watch};
+use crate::aqm::hosts::Hosts;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{self, Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
 use crate::aqm::trace::Trace;
@@ -47,6 +48,7 @@ pub struct Link {
     sampled: Vec<Counts>,
     /// Somebody looks at its packets.
     watch: Option<Watch>,
+    hosts: Hosts,
     /// `in_force` and `capacity_bits` are up to date at this time.
     accounted_at: Time,
 }
@@ -95,10 +97,17 @@ impl Link {
             measured: Vec::new(),
             sampled: Vec::new(),
             watch: None,
+            hosts: Hosts::default(),
             accounted_at: Time::ZERO,
         };
         link.install();
         link
+    }
+
+    /// Flows share hosts as told here.
+    pub fn know_hosts(&mut self, hosts: Hosts) {
+        self.aqm.know_hosts(&hosts);
+        self.hosts = hosts;
     }
 
     /// One more account, and how its packets cross this link.
@@ -166,6 +175,7 @@ impl Link {
 
     /// Makes the queue's bands those in force.
     fn install(&mut self) {
+        self.aqm.know_hosts(&self.hosts);
         let names = self.aqm.bands();
         self.present = self.sets.iter().position(|s| s.names == names).unwrap_or_else(|| {
             let first = self.service.bands.len();

@@ -1,19 +1,12 @@
 //! The simulator's packet as queues and links see it.
 
 use crate::aqm::Pkt;
+use crate::aqm::hosts::Hosts;
 use crate::aqm::service::Carried;
 use crate::ecn::Ecn;
 use crate::packet::{Flags, Packet};
 use crate::rng::spread;
 use crate::time::{Span, Time};
-
-impl Packet {
-    /// A number for the sending or the receiving host: each flow group has a pair of its own.
-    #[inline]
-    fn host(&self, receiving: bool) -> u32 {
-        u32::from(self.group.number) << 1 | u32::from(receiving)
-    }
-}
 
 impl Pkt for Packet {
     #[inline]
@@ -41,12 +34,12 @@ impl Pkt for Packet {
         spread(self.flow)
     }
     #[inline]
-    fn source_hash(&self) -> u32 {
-        spread(self.host(self.flags.has(Flags::ACK)))
+    fn source_hash(&self, hosts: &Hosts) -> u32 {
+        hosts.of(self.group.number, self.is_ack()).hash()
     }
     #[inline]
-    fn destination_hash(&self) -> u32 {
-        spread(self.host(!self.flags.has(Flags::ACK)))
+    fn destination_hash(&self, hosts: &Hosts) -> u32 {
+        hosts.of(self.group.number, !self.is_ack()).hash()
     }
     #[inline]
     fn dscp(&self) -> u8 {

@@ -5,6 +5,7 @@ use super::changes::agenda;
 use super::taps::Taps;
 use super::watching::{Members, Watch};
 use super::{Network, Path, Seat, Simulation};
+use crate::aqm::hosts::Hosts;
 use crate::aqm::service::{Crossing, TokenBucket};
 use crate::aqm::trace::Trace;
 use crate::element::{NOBODY, Outbox, PathState};
@@ -114,7 +115,12 @@ impl Wiring<'_> {
             let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
             let rng = Rng::stream(self.run.seed, "link", i as u64);
             let trace = l.rate_trace.as_ref().map(|trace| Trace::new(trace.steps(), l.burst_bytes));
-            nodes.push(Box::new(Link::new(l.name.clone(), bucket, trace, &l.qdisc, rng)));
+            let mut link = Link::new(l.name.clone(), bucket, trace, &l.qdisc, rng);
+            if !self.run.hosts.is_empty() {
+                let named = self.run.flows.iter().map(|f| [f.host, f.peer_host]);
+                link.know_hosts(Hosts::named(named));
+            }
+            nodes.push(Box::new(link));
         }
         nodes
     }

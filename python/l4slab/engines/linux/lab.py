@@ -5,13 +5,17 @@ impairments before it (`iM`), the link `kL` (HTB and the qdisc on its only way o
 receiver `sN`. ACKs go from `sN` (the other half of the delay, netem) over the links of `reverse_path` or straight to
 `cN`. The routes are by destination, which is unique per flow and direction. Delays stand in namespaces of their own,
 because packets that wait in a qdisc of the sending host count for its TCP small queues.
+
+Flows that share a host keep namespaces, settings and addresses of their own, but in the queue of a link their packets
+have the address of the host, from before they come to it until they have left it. Meanwhile the source address of the
+frame says whose they are (`_put_on_hosts`).
 """
 
 from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -33,6 +37,7 @@ TCP_IP_HEADERS = 52  # with time stamps
 MAX_FLOWS = 4000
 MAX_COUNT = 50_000
 FIRST_PORT = 10_000
+SERVER_PORT = 5001
 NETEM_LIMIT = 1_000_000
 HANDLE = 2  # of the queue under test; a replacement has the next one
 NEVER = 2**64 - 1
@@ -56,6 +61,7 @@ class Flow:
     number: int
     spec: Mapping[str, Any]
     members: int = 0  # how many flows it has in the whole run
+    hosts: tuple[str, str] = ("", "")  # addresses of its hosts, the sending one first, in the queues of links
     only: int | None = None  # one of them, from 0; None: all
 
     def singles(self) -> list[Flow]:
@@ -81,6 +87,11 @@ class Flow:
     def destination(self) -> str:
         """The receiver's address."""
         return f"10.224.{self.number >> 8}.{self.number & 255}"
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The addresses of sender and receiver outside the queues of links."""
+        return self.source, self.destination
 
     @property
     def is_tcp(self) -> bool:
@@ -187,6 +198,7 @@ class _Edge:
     number: int
     root: list[str] = field(default_factory=list)  # tc commands for the near end
     filters: list[str] = field(default_factory=list)
+    at_far: list[str] = field(default_factory=list)  # the far end's filters
 
     @property
     def device(self) -> str:
@@ -238,7 +250,8 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_de
     links = [link["name"] for link in run["links"]]
     impairs = list(run.get("impairs", ()))
     for number, spec in enumerate(run["flows"], start=1):
-        flow = Flow(number, spec, 1 if spec["kind"] == "program" else len(lives(run, spec)))
+        members = 1 if spec["kind"] == "program" else len(lives(run, spec))
+        flow = Flow(number, spec, members, _hosts(number, spec))
         lab.flows.append(flow)
         _lay(lab, _forward(lab, flow), flow.destination)
         if flow.is_tcp or flow.is_program:
@@ -246,6 +259,7 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_de
         for _, edge, command in _delays(lab, flow, spec["rtt_ns"]):
             edge.root = [f"qdisc replace {command}"]
         _rewrites(lab, flow)
+        _put_on_hosts(lab, flow)
     for number, link in enumerate(run["links"]):
         shaped = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
         if shaped is not None:
@@ -351,7 +365,7 @@ def _shaper(link: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _tree(link: Mapping[str, Any], flows: Iterable[Flow]) -> Iterable[str]:
+def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
     """Classes below the queue under test, those above first, their queues, and the filters in their order."""
     classes = {one["id"]: one for one in link.get("classes", ())}
 
@@ -379,7 +393,7 @@ def _tree(link: Mapping[str, Any], flows: Iterable[Flow]) -> Iterable[str]:
             )
 
 
-def _matches(one: Mapping[str, Any], flows: Iterable[Flow]) -> Iterable[str]:
+def _matches(one: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
     """What flower is told of a filter: of a host, that it sends, and that it receives."""
     value = one.get("dscp", 0) << 2 | CODEPOINTS[one.get("ecn", "not-ect")]
     mask = ("dscp" in one) * 0xFC | ("ecn" in one) * 0x3
@@ -387,10 +401,65 @@ def _matches(one: Mapping[str, Any], flows: Iterable[Flow]) -> Iterable[str]:
     if "host" not in one:
         yield fields
         return
-    for flow in flows:
-        if flow.number - 1 == one["host"]:
-            yield f"src_ip {flow.source} {fields}".strip()
-            yield f"dst_ip {flow.source} {fields}".strip()
+    host = _address_of(one["host"], flows)
+    yield f"src_ip {host} {fields}".strip()
+    yield f"dst_ip {host} {fields}".strip()
+
+
+def _hosts(number: int, spec: Mapping[str, Any]) -> tuple[str, str]:
+    own = Flow(number, spec).ends
+    sender, receiver = (
+        _named_host(spec[key]) if key in spec else address
+        for key, address in zip(("host", "peer_host"), own, strict=True)
+    )
+    return sender, receiver
+
+
+def _named_host(number: int) -> str:
+    """The address of a host with a name."""
+    return f"10.240.{number >> 8}.{number & 255}"
+
+
+def _address_of(host: int, flows: Sequence[Flow]) -> str:
+    """The address of the host with this number in a run's description."""
+    return flows[host].hosts[0] if host < len(flows) else _named_host(host)
+
+
+def is_of_host(host: int, flows: Sequence[Flow]) -> list[bool]:
+    """Of each flow, whether the host with this number sends or receives it."""
+    address = _address_of(host, flows)
+    return [address in flow.hosts for flow in flows]
+
+
+def _put_on_hosts(lab: Lab, flow: Flow) -> None:
+    """Gives a flow's packets the addresses of its hosts in the queues of links."""
+    if flow.hosts == flow.ends:
+        return
+    links = [link["name"] for link in lab.run["links"]]
+    both = ((0, flow.spec["path"]), (1, flow.reverse_path))
+    for backwards, number in ((way, links.index(link) + 1) for way, path in both for link in path):
+        edge = lab.edges[f"k{number}", f"x{number}"]
+        # As lab.c reads it.
+        mark = f"06:00:00:{backwards:02x}:{flow.number >> 8:02x}:{flow.number & 255:02x}"
+        ends, hosts = (pair[::-1] if backwards else pair for pair in (flow.ends, flow.hosts))
+        edge.filters.append(
+            f"filter add dev {edge.device} egress protocol ip flower src_ip {ends[0]} dst_ip {ends[1]} action pedit ex "
+            f"munge eth src set {mark} {_munged(flow, backwards, hosts, SERVER_PORT - 1 + flow.number)}"
+        )
+        # The checksums are right again, and nobody has looked at them meanwhile.
+        edge.at_far.append(
+            f"filter add dev {edge.far} ingress protocol ip flower src_mac {mark} action pedit ex "
+            f"{_munged(flow, backwards, ends, SERVER_PORT)}"
+        )
+
+
+def _munged(flow: Flow, backwards: int, addresses: Iterable[str], port: int) -> str:
+    """Addresses for pedit, and the receiver's port, as groups between the same hosts have the same ones at the ends."""
+    source, destination = addresses
+    found = f"munge ip src set {source} munge ip dst set {destination}"
+    if flow.is_program:
+        return found
+    return f"{found} munge {'tcp' if flow.is_tcp else 'udp'} {'sport' if backwards else 'dport'} set {port}"
 
 
 def _htb(rate_bps: int, burst_bytes: int) -> str:
@@ -643,6 +712,9 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
         tc += edge.root
         if edge.filters:
             tc += [f"qdisc add dev {edge.device} clsact", *edge.filters]
+    for edge in into:
+        if edge.at_far:
+            tc += [f"qdisc add dev {edge.far} clsact", *edge.at_far]
     if tc:
         lines += ["tc -batch - <<X", *tc, "X"]
     return lines

@@ -56,6 +56,7 @@ typedef uint8_t u8;
 #define BLOCKS 64u
 #define HOST_BLOCKS 1024u	/* of all hosts together */
 #define RETIRE_MS 100
+#define SERVER_PORT 5001
 #define SETTLE_MS 2000
 #define CHUNK (256 * 1024)
 #define NOTSENT (128 * 1024)	/* two of the largest TSO bursts wait in the socket */
@@ -401,9 +402,26 @@ static void write_pcap(struct tap *t, const u8 *frame, u64 t_ns, u32 caplen, u32
 	fwrite(copy, caplen, 1, t->pcap);
 }
 
-static void see(struct tap *t, const struct tpacket3_hdr *h)
+/*
+ * In a link's queue, a flow on a host that others share has that host's address, and a server port of its own. Its
+ * frame's source address is 06:00:00:B:x:y: flow x.y, and of B = 1 on the way back.
+ */
+static void take_off_host(u8 *f)
+{
+	u8 *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4, back = f[9];
+
+	if (f[6] != 6)
+		return;
+	memcpy(ip + 12, (u8[]){ 10, back ? 224 : 208, f[10], f[11], 10, back ? 208 : 224, f[10], f[11] }, 8);
+	if (!is_program[f[10] << 8 | f[11]])
+		memcpy(l4 + (back ? 0 : 2), (u8[]){ SERVER_PORT >> 8, SERVER_PORT & 255 }, 2);
+	f[6] = 2;
+}
+
+static void see(struct tap *t, struct tpacket3_hdr *h)
 {
 	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
+	take_off_host((u8 *)h + h->tp_mac);
 	const u8 *f = (const u8 *)h + h->tp_mac, *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4;
 	u64 t_ns = (u64)h->tp_sec * 1000000000 + h->tp_nsec - zero_real;
 	int out = ll->sll_pkttype == PACKET_OUTGOING, ack = ip[12] == 10 && ip[13] >= 224;
@@ -581,7 +599,7 @@ static void congestion_control(int fd, const char *name)
 
 static void make_listener(struct group *g, const struct conn *c)
 {
-	struct sockaddr_in here = address(c->to, 5001);
+	struct sockaddr_in here = address(c->to, SERVER_PORT);
 	int one = 1;
 
 	enter(c->server);
@@ -600,7 +618,7 @@ static void make_listener(struct group *g, const struct conn *c)
 
 static void make_sender(struct conn *c)
 {
-	struct sockaddr_in here = address(c->from, c->port), there = address(c->to, 5001);
+	struct sockaddr_in here = address(c->from, c->port), there = address(c->to, SERVER_PORT);
 	int one = 1, do_ = IP_PMTUDISC_DO, lowat = NOTSENT;
 
 	enter(c->client);
@@ -644,7 +662,7 @@ static void make_ends(struct conn *c)
 
 static void start(struct conn *c)
 {
-	struct sockaddr_in there = address(c->to, 5001);
+	struct sockaddr_in there = address(c->to, SERVER_PORT);
 
 	if (c->stopped)
 		return;

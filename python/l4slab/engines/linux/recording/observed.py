@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from l4slab.engines.linux.lab import CODEPOINTS, Flow, Lab
+from l4slab.engines.linux.lab import CODEPOINTS, Flow, Lab, is_of_host
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4")
@@ -46,7 +46,7 @@ class Link:
     spec: Mapping[str, Any]
     changes: list[Mapping[str, Any]]
     duration_ns: int
-    dscps: list[int] = field(default_factory=list)  # of each flow
+    flows: Sequence[Flow] = ()
 
     @cached_property
     def left(self) -> Array:
@@ -119,7 +119,8 @@ class Link:
         """By class, which packets it got: the first filter that fits decides."""
         ecn, flow = self.packets["ecn_in"], self.packets["flow"]
         # ACKs have none.
-        dscp = np.where(self.packets["kind"] & BACKWARD, 0, np.array([0, *self.dscps])[flow])
+        dscps = [int(flow.spec["dscp"]) for flow in self.flows]
+        dscp = np.where(self.packets["kind"] & BACKWARD, 0, np.array([0, *dscps])[flow])
         words = self.spec["qdisc"].split()
         if words[0] == "htb":
             band = np.full(len(flow), int(words[2], 16))
@@ -134,7 +135,7 @@ class Link:
             if "ecn" in one:
                 fits &= ecn == CODEPOINTS[one["ecn"]]
             if "host" in one:
-                fits &= flow == one["host"] + 1
+                fits &= np.array([False, *is_of_host(one["host"], self.flows)])[flow]
             band[fits] = int(one["class"], 16)
         return {one["id"]: band == int(one["id"], 16) for one in self.classes}
 

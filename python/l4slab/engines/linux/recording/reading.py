@@ -22,7 +22,6 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
     run = lab.run
     ticks = [int(line) for line in _lines(folder / "ticks.tsv")]
     links = []
-    dscps = [flow["dscp"] for flow in run["flows"]]
     for number, spec in enumerate(run["links"]):
         used = lab.link_namespace(number) in lab.routes
         packets = _packets(folder, number) if used else np.empty(0, PACKET)
@@ -32,7 +31,7 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
             raise CheckError(f"tc gave {len(outputs)} of {len(ticks)} samples of link {spec['name']}")
         changes = [change for change in run["at"] if change.get("link") == spec["name"]]
         tc = list(zip(ticks, outputs, strict=False))
-        links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"], dscps))
+        links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"], lab.flows))
     events = [line.split("\t") for line in _lines(folder / "events.tsv")]
     return Observed(
         lab,
