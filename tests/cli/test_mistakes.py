@@ -191,10 +191,7 @@ CHANGED = {
         ["link.bottleneck.qdisc", 'behind root: "pie limit 9"'],
     ),
     "space before a unit": (('"pfifo limit 100"', '"pie target 5 ms"'), ['"pie target 5 ms"', 'write "5ms"']),
-    "ACK filter": (
-        ('"pfifo limit 100"', '"cake ack-filter"'),
-        ["ack-filter", "not modelled; leave it out", "[impair.NAME]", '"reverse"'],
-    ),
+    "a word of cake": (('"pfifo limit 100"', '"cake fwmark 1"'), ["fwmark", "not modelled", "choose tins by dscp"]),
     "huge": (('rtt = "10ms"', 'rtt = "99999999999999s"'), ["rtt", "too large"]),
 }
 

@@ -793,6 +793,9 @@ fn defaults_and_words_of_tc() {
         ("sce sce-thresh 0x10 memlimit 1mb", "memlimit 1048576 egress sce-thresh 16"),
         ("sce-thresh 1024", "egress sce-thresh 1024"),
         ("sce sce-single", "egress sce-single"),
+        ("ack-filter", "split-gso ack-filter rtt"),
+        ("ack-filter ack-filter-aggressive", "split-gso ack-filter-aggressive rtt"),
+        ("ack-filter no-ack-filter", "split-gso no-ack-filter rtt"),
         ("sce no-sce", "memlimit 0 egress"),
     ] {
         let text = canonical(&format!("cake {words}"));
@@ -823,8 +826,6 @@ fn every_listed_keyword_is_taken() {
 #[test]
 fn refusals_say_why() {
     for (words, part) in [
-        ("ack-filter", "ack-filter is not modelled"),
-        ("ack-filter-aggressive", "ack-filter-aggressive is not modelled"),
         ("fwmark 0xff", "fwmark is not modelled"),
         ("bandwidth 0bit", "a rate above zero"),
         ("bandwidth", "has no value"),

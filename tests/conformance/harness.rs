@@ -4,7 +4,7 @@
 use l4slab_core::aqm::LinkInfo;
 use l4slab_core::aqm::hosts::Hosts;
 use l4slab_core::aqm::registry;
-use l4slab_core::aqm::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
+use l4slab_core::aqm::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx, TcpHeader};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::probe::Gauges;
 use l4slab_core::rng::Rng;
@@ -14,7 +14,7 @@ use l4slab_core::units::Rate;
 /// A full frame as a qdisc counts it.
 pub const FRAME: u32 = 1514;
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Packet {
     pub id: u64,
     pub len: u32,
@@ -26,6 +26,7 @@ pub struct Packet {
     pub dscp: u8,
     /// A bit was flipped.
     pub corrupt: bool,
+    pub tcp: Option<TcpHeader>,
 }
 
 impl Packet {
@@ -40,6 +41,7 @@ impl Packet {
             hosts: (0, 0),
             dscp: 0,
             corrupt: false,
+            tcp: None,
         }
     }
 }
@@ -74,6 +76,9 @@ impl Pkt for Packet {
     }
     fn corrupt(&mut self) {
         self.corrupt = true;
+    }
+    fn tcp(&self) -> Option<TcpHeader> {
+        self.tcp
     }
 }
 

@@ -4,6 +4,7 @@
 // Expected values may come from the platform's mathematics; what is compared has tolerances.
 #![allow(clippy::disallowed_methods)]
 
+mod ack_filter;
 mod cake;
 mod codel;
 mod curvy_red;

@@ -65,6 +65,25 @@ fn flows_of_several_groups_have_one_host() {
     }
 }
 
+/// Of a download whose ACKs have not enough room, two wait and a third comes; with the aggressive filter one and a second.
+/// The link is as busy with them as before, and data come as fast as theirs allows.
+#[test]
+fn few_filtered_acks_wait() {
+    for (words, most) in [("ack-filter", 3), ("ack-filter-aggressive", 2)] {
+        let r = lab(10.0, 2.0)
+            .link("up", 0.3, &format!("cake besteffort {words}"))
+            .link("down", 20.0, "cake besteffort")
+            .tcp("a", "cubic", 20.0, json!({"path": ["down"], "reverse_path": ["up"]}))
+            .run();
+        let up = r.queue("up", "all");
+        assert!(up.backlog_packets_max <= most, "{words}: {}", up.backlog_packets_max);
+        assert!(up.dropped_packets > 1000, "{words}: {}", up.dropped_packets);
+        assert_eq!(up.dropped_overflow_packets, 0);
+        agrees(&format!("{words}: ACKs, Mb/s"), up.rate_mbps, 0.3, 0.02);
+        agrees(&format!("{words}: data, Mb/s"), r.queue("down", "all").rate_mbps, 20.0, 0.1);
+    }
+}
+
 /// Voice comes first up to a quarter of a known rate; without one, the tins' weights hold. Below
 /// capacity nobody notices.
 #[test]

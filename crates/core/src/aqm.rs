@@ -48,9 +48,11 @@ use std::any::Any;
 use self::hosts::Hosts;
 use self::service::{Carried, Service, Window};
 use crate::ecn::Ecn;
+use crate::packet::SackSlot;
 use crate::params::Described;
 use crate::probe::Gauges;
 use crate::rng::Rng;
+use crate::sack::Blocks;
 use crate::time::Time;
 use crate::units::Rate;
 
@@ -73,6 +75,30 @@ pub trait Pkt: Clone {
     fn set_dscp(&mut self, dscp: u8);
     /// Flips a bit; the receiver's checksum will tell.
     fn corrupt(&mut self);
+    /// What those read who filter ACKs; `None` of what travels with the data, whose ACKs never say more than the one
+    /// before.
+    fn tcp(&self) -> Option<TcpHeader> {
+        None
+    }
+}
+
+/// What a queue may read of a TCP header.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct TcpHeader {
+    /// The same for all packets of one connection and direction.
+    pub connection: u32,
+    /// What is acknowledged: the next segment expected.
+    pub number: u32,
+    /// The time stamps, in milliseconds.
+    pub tsval: u32,
+    pub tsecr: u32,
+    /// ECE and CWR.
+    pub ecn: u8,
+    pub sack: SackSlot,
+    /// It has the flag ACK, and not SYN.
+    pub acknowledges: bool,
+    /// It has no payload, no flags but ACK, ECE and CWR, and no options but time stamps and SACK.
+    pub is_pure: bool,
 }
 
 /// A queue discipline.
@@ -102,6 +128,12 @@ pub trait Aqm<P: Pkt>: Send {
     }
     /// Flows share hosts as told here. Said before the first packet comes, to queues that ask whose packets are.
     fn know_hosts(&mut self, _hosts: &Hosts) {}
+    /// It wants to be told the SACK blocks of packets.
+    fn reads_sacks(&self) -> bool {
+        false
+    }
+    /// What the packet that carries this slot has, before it arrives.
+    fn learn_sack(&mut self, _slot: SackSlot, _blocks: Blocks) {}
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call
     /// per window instead of several per packet.
     fn run(&mut self, service: &mut Service<P>, window: &mut Window<P>)

@@ -14,7 +14,8 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?", re.IGNORECASE)
 _TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit|%)")
 _WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL")
 # Of Linux: classes in which others stand, and queues that are not modelled.
-_SHAPERS = ("hfsc", "cbq", "drr", "ets", "qfq", "mq", "mqprio", "multiq", "taprio", "cbs")
+_SHAPERS = ("hfsc", "cbq", "drr", "ets", "qfq", "taprio", "cbs")
+_OF_CARDS = ("mq", "mqprio", "multiq")
 _OTHERS = ("pfifo_fast", "noqueue", "sfq", "sfb", "choke", "gred", "hhf", "etf", "plug", "skbprio", "ingress", "clsact")
 
 
@@ -25,19 +26,19 @@ def remedy(text: str) -> str | None:
     words = text.split()
     if (command := _COMMAND.fullmatch(" ".join(words))) is not None:
         return f' is a command; write what stands behind root: "{command[1]}"'
+    if words and words[0] in _OF_CARDS:
+        return (
+            f" cannot be: {words[0]} hands packets to the several queues of a network card, and a link here is a "
+            "shaper with one; classes of htb with the same rate, ceil, prio and quantum take turns as such queues do"
+        )
     if words and words[0] in _SHAPERS:
         return (
             f" cannot be: of the qdiscs that hold classes, htb and prio are modelled, and not {words[0]}; classes of "
-            "htb with the same prio and quantum take turns as the queues of mq or drr do"
+            "htb with the same prio and quantum take turns as those of drr do"
         )
     if words and words[0] in _OTHERS:
         return (
             f"cannot be: {words[0]} is a qdisc of Linux that is not modelled; l4slab list qdiscs shows those that are"
-        )
-    if words[:1] == ["cake"] and (found := {"ack-filter", "ack-filter-aggressive"} & set(words)):
-        return (
-            f" cannot be: {next(iter(found))} is not modelled; leave it out, or let an [impair.NAME] with "
-            'netem = "loss 50%" and direction = "reverse" thin the ACKs at random'
         )
     if (apart := _APART.search(text)) is not None:
         return f' has a space before a unit; write "{apart[1]}{apart[2]}"'

@@ -15,9 +15,12 @@
 //! An empty flow comes to rest only at its turn, and turns are taken while packets wait (Linux). So a
 //! flow that is alone in the queue never has BLUE's probability lowered.
 //!
+//! * With `ack-filter`, a waiting ACK goes that a later one makes needless ([`ack_filter`]).
+//!
 //! `nat` and `split-gso` change nothing here: there are neither translated addresses nor super-packets.
-//! The ACK filter and firewall marks are not modelled.
+//! Firewall marks are not modelled.
 
+pub mod ack_filter;
 pub mod autorate;
 mod config;
 pub mod diffserv;
@@ -25,6 +28,7 @@ pub mod hash;
 pub mod sce;
 pub mod tin;
 
+use ack_filter::{AckFilter, Sacks};
 use autorate::Autorate;
 pub use config::CakeConfig;
 use hash::Hashes;
@@ -34,6 +38,8 @@ use super::flow_hash::FlowHash;
 use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use crate::packet::SackSlot;
+use crate::sack::Blocks;
 use crate::time::{Span, Time};
 use crate::units::SKB_OVERHEAD;
 
@@ -50,6 +56,7 @@ pub struct Cake<P> {
     bytes: u64,
     memory_limit: u64,
     hash: FlowHash,
+    sacks: Sacks,
     hosts: Hosts,
 }
 
@@ -67,6 +74,7 @@ impl<P: Pkt> Cake<P> {
             bytes: 0,
             memory_limit: config.memory_limit(),
             hash: FlowHash::default(),
+            sacks: Sacks::default(),
             hosts: Hosts::default(),
             config,
         }
@@ -114,6 +122,24 @@ impl<P: Pkt> Cake<P> {
             self.shaper.charge(len, dropped);
         }
         i64::from(len)
+    }
+
+    /// Drops what the newest packet of the flow makes needless; its length.
+    #[cold]
+    fn filter_acks(&mut self, t: usize, flow: usize, cx: &mut QueueCx<P>) -> u32 {
+        let queue = &mut self.tins[t].flows[flow].queue;
+        let place = self.config.ack_filter.needless(queue, &self.sacks);
+        let Some(ack) = place.and_then(|place| queue.remove(place)) else { return 0 };
+        let len = ack.frame_len();
+        self.tins[t].bytes -= u64::from(len);
+        self.bytes -= u64::from(len);
+        self.packets -= 1;
+        if self.config.ingress {
+            self.charge(t, &ack, cx.now, true);
+        }
+        self.band(t, cx);
+        cx.drop(ack, DropReason::Aqm);
+        len
     }
 
     /// The buffer is full: the longest queue loses its head.
@@ -220,7 +246,11 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
         tin.bytes += u64::from(len);
         self.bytes += u64::from(len);
         self.packets += 1;
-        if let Some(rate) = self.autorate.as_mut().and_then(|a| a.arrival(now, len)) {
+        let mut more = len;
+        if self.config.ack_filter != AckFilter::Off {
+            more = len.saturating_sub(self.filter_acks(t, flow, cx));
+        }
+        if let Some(rate) = self.autorate.as_mut().and_then(|a| a.arrival(now, more)) {
             self.set_rate(rate);
         }
         self.tins[t].activate(flow, cx.rng);
@@ -279,6 +309,12 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         self.config.diffserv.bands()
+    }
+    fn reads_sacks(&self) -> bool {
+        self.config.ack_filter != AckFilter::Off
+    }
+    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks) {
+        self.sacks.learn(slot, blocks);
     }
     fn know_hosts(&mut self, hosts: &Hosts) {
         self.hosts = hosts.clone();

@@ -27,6 +27,17 @@ impl<P: Pkt> Queue<P> {
         self.bytes -= u64::from(pkt.frame_len());
         Some(pkt)
     }
+    /// The packet at this place, from 0.
+    #[inline]
+    pub fn get(&self, place: usize) -> Option<&P> {
+        self.packets.get(place)
+    }
+    /// Takes it out.
+    pub fn remove(&mut self, place: usize) -> Option<P> {
+        let pkt = self.packets.remove(place)?;
+        self.bytes -= u64::from(pkt.frame_len());
+        Some(pkt)
+    }
     #[inline(always)]
     pub fn front(&self) -> Option<&P> {
         self.packets.front()

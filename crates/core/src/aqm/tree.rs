@@ -21,8 +21,10 @@ use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
+use crate::packet::SackSlot;
 use crate::params::kinds::{Spec, count, grammar, params, value};
 use crate::params::{self, Described, Gauge, Given, Info, Refused};
+use crate::sack::Blocks;
 use crate::time::Time;
 use crate::units::Rate;
 
@@ -424,6 +426,14 @@ impl<P: Pkt + Send> Aqm<P> for Tree<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         self.names
+    }
+    fn reads_sacks(&self) -> bool {
+        self.leaves.iter().any(|leaf| leaf.aqm.reads_sacks())
+    }
+    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks) {
+        for leaf in self.leaves.iter_mut().filter(|leaf| leaf.aqm.reads_sacks()) {
+            leaf.aqm.learn_sack(slot, blocks);
+        }
     }
     fn know_hosts(&mut self, hosts: &Hosts) {
         for leaf in &mut self.leaves {

@@ -370,6 +370,14 @@ impl Node for Link {
         self.service.timer.min(self.service.next())
     }
     fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox) {
+        if self.aqm.reads_sacks() {
+            let mut arrivals = inbox.arrivals();
+            while let Some(pkt) = arrivals.take() {
+                if pkt.sack.is_some() {
+                    self.aqm.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+                }
+            }
+        }
         let arrivals = inbox.arrivals();
         let before = out.packets.len();
         let mut window = Window { begin: now, until, arrivals, departed: &mut out.packets };

@@ -1,10 +1,10 @@
 //! The simulator's packet as queues and links see it.
 
-use crate::aqm::Pkt;
 use crate::aqm::hosts::Hosts;
 use crate::aqm::service::Carried;
+use crate::aqm::{Pkt, TcpHeader};
 use crate::ecn::Ecn;
-use crate::packet::{Flags, Packet};
+use crate::packet::{Flags, Packet, Stamp, TcpBits};
 use crate::rng::spread;
 use crate::time::{Span, Time};
 
@@ -52,6 +52,20 @@ impl Pkt for Packet {
     #[inline]
     fn corrupt(&mut self) {
         self.flags = self.flags.with(Flags::CORRUPT);
+    }
+    fn tcp(&self) -> Option<TcpHeader> {
+        let plain = TcpBits::ECE.with(TcpBits::CWR);
+        let extra = Flags::SYN.with(Flags::ACCECN_OPTION).with(Flags::MESSAGE);
+        self.is_ack().then(|| TcpHeader {
+            connection: self.flow,
+            number: self.seq,
+            tsval: self.tsval.millis(),
+            tsecr: Stamp::of(self.stamp).millis(),
+            ecn: self.bits.0 & plain.0,
+            sack: self.sack,
+            acknowledges: !self.flags.has(Flags::SYN),
+            is_pure: !self.flags.has(extra) && self.bits.0 & !plain.0 == 0 && self.payload == 0,
+        })
     }
 }
 

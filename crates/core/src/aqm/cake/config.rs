@@ -1,5 +1,6 @@
 //! The parameters of CAKE in the words of `tc`.
 
+use super::ack_filter::AckFilter;
 use super::diffserv::Diffserv;
 use super::hash::FlowMode;
 use super::sce::{Sce, THRESH_MAX};
@@ -41,8 +42,10 @@ params! {
             ("split-gso", true, "accepted; every packet is a segment already"),
             ("no-split-gso", false, "accepted, without effect"),
         ]), "Linux";
-        ack_filter: bool = false, words([
-            ("no-ack-filter", false, "accepted; the ACK filter is not modelled"),
+        ack_filter: AckFilter = AckFilter::Off, words([
+            ("ack-filter", AckFilter::On, "drop ACKs that a later one makes needless, but for one of two"),
+            ("ack-filter-aggressive", AckFilter::Aggressive, "drop all of them"),
+            ("no-ack-filter", AckFilter::Off, "drop none"),
         ]), "Linux";
         /// memory, 894 B per packet besides its frame; 0: 4 rtt of bandwidth, 4 to 15.5 MB
         memlimit: u32 = 0, size(0..=u32::MAX), "Linux";
@@ -84,8 +87,6 @@ impl CakeConfig {
     }
 }
 
-const ACK_FILTER: &str = "leave it out, or thin the ACKs with an [impair.NAME] that has netem = \"loss 50%\" and direction = \"reverse\"";
-
 impl Described for CakeConfig {
     const NAME: &'static str = "cake";
     const SUMMARY: &'static str =
@@ -99,7 +100,7 @@ impl Described for CakeConfig {
         "nat",
         "wash",
         "split-gso",
-        "no-ack-filter",
+        "ack-filter",
         "rtt",
         "raw",
         "overhead",
@@ -109,11 +110,8 @@ impl Described for CakeConfig {
         "ingress",
         "sce-thresh",
     ];
-    const NOT_MODELLED: &'static [(&'static str, &'static str)] = &[
-        ("ack-filter", ACK_FILTER),
-        ("ack-filter-aggressive", ACK_FILTER),
-        ("fwmark", "packets have no firewall marks; choose tins by dscp and diffserv4"),
-    ];
+    const NOT_MODELLED: &'static [(&'static str, &'static str)] =
+        &[("fwmark", "packets have no firewall marks; choose tins by dscp and diffserv4")];
     const GAUGES: &'static [Gauge] = &[
         gauge("pk_delay_ms", "ms", "peak delay of the tin with the longest"),
         gauge("av_delay_ms", "ms", "average delay of the tin with the longest"),
