@@ -146,6 +146,35 @@ def test_a_patch_that_does_not_fit_is_a_sentence(tmp_path: Path) -> None:
     assert "\n" not in str(failed.value)
 
 
+def test_a_patch_may_change_prague(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "linux"
+    write(
+        tree,
+        net__ipv4__tcp_input_c="",
+        net__Makefile="",
+        net__ipv4__Makefile="",
+        drivers__net__veth_c=compiling._WIRE[0],
+    )
+    write(tree, arch__um__Kconfig="config HZ\n\tint\n\tdefault 100\n", prague__tcp_prague_c="one\n")
+    patch = tmp_path / "x.patch"
+    patch.write_text("--- a/net/ipv4/tcp_prague.c\n+++ b/net/ipv4/tcp_prague.c\n@@ -1 +1 @@\n-one\n+two\n")
+    compiled = []
+
+    def compile_kernel(tree: Path, *_: object) -> Path:
+        compiled.append((tree / "net/ipv4/tcp_prague.c").read_text())
+        raise BuildError("compiled")
+
+    monkeypatch.setattr(build, "make_helper", lambda _: None)
+    monkeypatch.setattr(build, "has_user_land", lambda: True)
+    monkeypatch.setattr(build, "missing", lambda _: None)
+    monkeypatch.setattr(compiling, "prague_source", lambda: tree / "prague")
+    monkeypatch.setattr(compiling, "compile_kernel", compile_kernel)
+    for _ in range(2):  # the second build finds the tree of the first
+        with pytest.raises(BuildError, match="compiled"):
+            build.build(lambda what, part: None, wanted=build.Wanted("x", tree, (patch,)))
+    assert compiled == ["two\n", "two\n"]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

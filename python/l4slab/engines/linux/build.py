@@ -182,9 +182,10 @@ def _build_named(
     tree = folder_of(wanted.name) / "source"
     progress("copying the source", None)
     compiling.mirror(source, tree)
+    compiling.patch(tree)
+    # Last, as a patch may change what every kernel gets, such as Prague.
     for patch in wanted.patches:
         compiling.apply(patch, tree)
-    compiling.patch(tree)
     qdiscs = compiling.add_modules(wanted.modules, tree)
     linux = compiling.compile_kernel(tree, jobs, progress)
     _keep(linux, wanted.name, {"inputs": inputs, "qdiscs": qdiscs, "made_from": str(wanted)}, progress)
