@@ -69,7 +69,9 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     if runs[0].engine != "sim":
         seconds = _KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * packets
-    captures = _CAPTURED_BYTES[runs[0].engine] * packets * sum(run.captures for run in runs) / len(runs)
+    captures = (
+        _CAPTURED_BYTES[runs[0].engine.partition(":")[0]] * packets * sum(run.captures for run in runs) / len(runs)
+    )
     return Estimate(seconds, tables, captures)
 
 

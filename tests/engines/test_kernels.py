@@ -49,6 +49,15 @@ def test_each_kernel_is_an_engine(cache: Path, capsys: pytest.CaptureFixture[str
     assert [kernel["name"] for kernel in told] == ["default", "mine"]
 
 
+def test_a_dry_run_is_told_of_each_kernel(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.toml").write_text('title = "x"\nduration = "1s"\n' + ONE_LINK + CUBIC)
+    words = ["run", str(tmp_path / "x.toml"), "--dry-run", "--out", str(tmp_path / "out"), "--engine"]
+    assert main([*words, "linux"]) == 0
+    default = capsys.readouterr().out
+    assert main([*words, "linux:mine"]) == 0
+    assert capsys.readouterr().out == default
+
+
 def test_what_only_a_kernel_has_can_be_written(cache: Path, describe: Describe) -> None:
     text = ONE_LINK.replace("pfifo limit 50", "our_aqm") + CUBIC.replace('"cubic"', '"mine"\noptions = { keep = 512 }')
     run = describe(text)
