@@ -89,27 +89,40 @@ impl WindowTuning {
         };
     }
 
-    /// The application has read everything, `read` bytes in total: once per round trip, the buffer
-    /// is made to hold twice what was read, and more while that grows.
+    /// The application has read the first of what is in sequence, `read` bytes in total, and goes on with
+    /// the `queued` bytes behind it: once per round trip, the buffer is made to hold twice what was read,
+    /// and more while that grows. What waits counts against the round trip in which it came (Linux
+    /// `tcp_rcv_space_adjust`, called packet by packet). `span`: how far what is out of sequence reaches.
     #[inline(always)]
-    fn on_read(&mut self, now: Time, read: u64) {
+    fn on_read(&mut self, now: Time, read: u64, queued: u64, span: u64) {
         let rtt_us = self.rtt8 >> 3;
         if rtt_us == 0 || now.since(self.since) < Span::from_micros(rtt_us) {
             return;
         }
-        let copied = read - self.read_before;
+        let copied = read.saturating_sub(self.read_before + queued);
         if copied > self.space {
-            let old = std::mem::replace(&mut self.space, copied);
-            let window = 2 * copied;
-            let more = if rtt_us < LOW_RTT_US {
-                window * rtt_us / LOW_RTT_US
-            } else {
-                2 * window * (copied - old) / old
-            };
-            self.clamp = self.clamp.max(window + more);
+            self.grow_buffer(copied, span);
         }
         self.read_before = read;
         self.since = now;
+    }
+
+    /// Linux `tcp_rcvbuf_grow`: `space` is what is read per round trip now.
+    fn grow_buffer(&mut self, space: u64, span: u64) {
+        let rtt_us = self.rtt8 >> 3;
+        let old = std::mem::replace(&mut self.space, space);
+        let window = 2 * space;
+        let more = if rtt_us < LOW_RTT_US {
+            window * rtt_us / LOW_RTT_US
+        } else {
+            2 * window * (space - old) / old
+        };
+        self.clamp = self.clamp.max(window + more + span);
+    }
+
+    /// Data have come out of sequence, up to `span` bytes ahead.
+    fn on_gap(&mut self, span: u64) {
+        self.grow_buffer(self.space, span);
     }
 
     /// A segment has arrived, `queued` bytes wait: opens the window by two segments if there is
@@ -278,7 +291,7 @@ impl Receiver {
         if self.window.grow(SEGMENT) {
             self.quick |= 1;
         }
-        self.window.on_read(now, self.received_bytes);
+        self.window.on_read(now, self.received_bytes, 0, 0);
         let push = pkt.bits.has(TcpBits::PSH);
         if self.ack_now || push || self.next - self.acked >= 2 || self.quick > 0 {
             self.ack(now, out);
@@ -321,15 +334,17 @@ impl Receiver {
         if in_order {
             self.next += 1;
             self.received_bytes += u64::from(pkt.payload);
+            let first = self.next;
             if !self.ranges.is_empty() {
                 self.close_gap();
             }
             self.tune_delayed_ack(now);
             self.window.sample_rtt(now, pkt.stamp, self.rtt);
             self.open_window();
-            if self.ranges.is_empty() {
-                self.window.on_read(now, self.received_bytes);
-            }
+            let queued = u64::from(self.next - first) * u64::from(pkt.payload);
+            let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
+            let read = self.received_bytes.saturating_sub(queued + beyond);
+            self.window.on_read(now, read, queued, self.span(pkt));
             // The application reads at once what is pushed, and reading acknowledges it (Linux
             // `tcp_measure_rcv_mss`, `tcp_cleanup_rbuf`).
             self.ack_now |= pkt.bits.has(TcpBits::PSH);
@@ -350,6 +365,7 @@ impl Receiver {
             }
             self.keep(pkt.seq);
             self.open_window();
+            self.window.on_gap(self.span(pkt));
         }
         if self.must_ack(now, in_order) {
             self.ack(now, out);
@@ -455,10 +471,20 @@ impl Receiver {
     /// While the window opens, segments are acknowledged one by one (Linux `tcp_grow_window`).
     #[inline]
     fn open_window(&mut self) {
-        let out_of_order: u32 = self.ranges.iter().map(|r| r.end - r.start).sum();
-        if self.window.grow(u64::from(out_of_order + 1) * SEGMENT) {
+        if self.window.grow(u64::from(self.out_of_order() + 1) * SEGMENT) {
             self.quick |= 1;
         }
+    }
+
+    /// Segments that wait for those before them.
+    fn out_of_order(&self) -> u32 {
+        self.ranges.iter().map(|r| r.end - r.start).sum()
+    }
+
+    /// How far these reach beyond what is in sequence, in bytes of segments like this one.
+    fn span(&self, pkt: &Packet) -> u64 {
+        let end = self.ranges.last().map_or(self.next, |r| r.end);
+        u64::from(end - self.next) * u64::from(pkt.payload)
     }
 
     /// The delayed ACK timeout follows the spacing of data.
