@@ -349,7 +349,7 @@ TURNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fq-codel-large-advantage": (BEYOND | {"aqm": "FQ-CoDel", "flow": "not-ect"}, {"share": 0.0}),
     "fq-codel-isolates": (BEYOND | {"aqm": "FQ-CoDel", "flow": "udp"}, {"rate_mbps": 50.0}),
     "fq-codel-no-overload-protection": (BEYOND | {"aqm": "FQ-CoDel", "flow": "udp"}, {"sojourn_ms_mean": 20.0}),
-    "cake-isolates-and-protects": (BEYOND | {"aqm": "CAKE", "flow": "udp"}, {"sojourn_ms_p50": 600.0}),
+    "cake-isolates-and-protects": (BEYOND | {"aqm": "CAKE", "flow": "udp"}, {"sojourn_ms_p99": 100.0}),
     "red-no-drop-point": (BEYOND | {"aqm": "RED", "udp": "ECT", "flow": "ect"}, {"share": 0.04}),
     "pi2-of-2016-has-no-overload-measure": (BEYOND | {"aqm": "PI2", "udp": "ECT"}, {"share": 0.03}),
     "docsis-keeps-l-short": (BEYOND | {"aqm": "DOCSIS", "flow": "ect", "load_mbps": 200}, {"sojourn_ms_mean": 15.0}),

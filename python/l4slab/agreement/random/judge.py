@@ -27,7 +27,7 @@ from l4slab.bars import DEFAULT_BARS, Bar
 Verdict = Literal["equivalent", "different", "undecided"]
 
 # Trials of the kernel after which it is judged, each time if it was undecided before; and of the simulator.
-LOOKS = (2, 5, 12)
+LOOKS = (2, 5, 12, 30)
 SIMULATOR_TRIALS = 40
 # Fewer trials of the kernel do not show whether it has regimes that the simulator has not.
 LEAST_TRIALS = 4
