@@ -196,7 +196,8 @@ def beyond() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             over = load >= 100
             cells = {
                 "FQ-CoDel": {"udp": (100 / 11, 0.1, 600), "not-ect": (500 / 11, 0.45, 7), "ect": (500 / 11, 0.45, 7)},
-                "CAKE": dict.fromkeys(("udp", "not-ect", "ect"), (100 / 3, 0.33, 10)),
+                "CAKE": dict.fromkeys(("not-ect", "ect"), (100 / 3, 0.33, 10))
+                | {"udp": (100 / 3, 0.33, 600 if ect and load == 50 else 10)},
                 "RED": dict.fromkeys(("not-ect", "ect"), (0, 0 if ect and over else 0.04, 15)),
                 "PI2": dict.fromkeys(("not-ect", "ect"), (0, 0.0005 if ect and over else 0.03, 15)),
                 "DOCSIS": {"udp": (50, 0.5, 2 if over else 0.2), "not-ect": (25, 0.25, 10), "ect": (25, 0.25, 0.5)},
@@ -205,7 +206,7 @@ def beyond() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                 label = {"experiment": "beyond", "run": f"{aqm}{udp}{load}", "trial": 1}
                 label |= {"aqm": aqm, "udp": udp, "load_mbps": load}
                 for flow, (rate, share, delay) in parts.items():
-                    value = {"rate_mbps": rate, "share": share, "sojourn_ms_mean": delay, "sojourn_ms_p50": delay}
+                    value = {"rate_mbps": rate, "share": share, "sojourn_ms_mean": delay, "sojourn_ms_p99": delay}
                     flows.append(label | {"flow": flow, "count": 1 if flow == "udp" else 5} | value)
                 full = aqm == "FQ-CoDel" or (ect and aqm in ("RED", "PI2"))
                 links.append(
