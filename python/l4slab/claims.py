@@ -22,11 +22,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from l4slab import metrics
-from l4slab.engines import get_engine
 from l4slab.errors import InputError, one_line, suggest
 from l4slab.hints import in_words, unmatched, unquoted
 from l4slab.spec import Experiment, Table, show
-from l4slab.sweep import Plan, levels_of, sql_reason
+from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
 
 # In the evidence of a claim: what may be wrong with its query.
 HINT = "hint"
@@ -172,11 +171,7 @@ def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
         if (kinds := (run.engine, *qdiscs, *controllers)) in seen:
             continue
         seen.add(kinds)
-        try:
-            columns = get_engine(run.engine).columns(run.description)
-        except ValueError as error:
-            raise InputError(f"cannot be run: {error}", file=experiment.file) from None
-        for table, schema in columns.items():
+        for table, schema in columns_of(experiment, run.engine, run.description).items():
             tables[table] |= {name: dtype for name, dtype in schema.items() if name not in tables[table]}
     return tables
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from l4slab import _core, metrics
 from l4slab.engines import get_engine
@@ -22,6 +22,9 @@ from l4slab.own import files
 from l4slab.spec import Experiment, Level, Resolver
 from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "MOST",
@@ -284,12 +287,11 @@ def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[M
     names = list(levels_of(experiment))
     if not names or not descriptions:
         return
-    columns = get_engine(engine).columns
     # To ask for the columns of each run is dear, and few factors are called as any gauge is.
-    possible = _gauges() | _lower(columns(descriptions[0]).values())
+    possible = _gauges() | _lower(columns_of(experiment, engine, descriptions[0]).values())
     for description in descriptions:
         if files.used(description) or any(name.lower() in possible for name in names):
-            found = _lower(columns(description).values())
+            found = _lower(columns_of(experiment, engine, description).values())
             for name in names:
                 if name.lower() in found:
                     raise InputError(
@@ -298,6 +300,14 @@ def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[M
                         file=experiment.file,
                         key=f"sweep.{name}",
                     )
+
+
+def columns_of(experiment: Experiment, engine: str, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+    """The columns of a run's results, by table. Raises InputError for what only the engine refuses."""
+    try:
+        return get_engine(engine).columns(description)
+    except ValueError as error:
+        raise InputError(f"cannot be run: {error}", file=experiment.file) from None
 
 
 @cache
