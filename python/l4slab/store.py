@@ -333,7 +333,7 @@ class Store:
             (self.folder / TABLES_OF).unlink(missing_ok=True)
             for table in ORDER:
                 schema = _schema(table, [part.schema(table) for part in parts])
-                # A factor hides a further column of the engine that has its name (the contract's names are refused).
+                # A factor hides a further column that runs beside its own have (of its own, it is refused).
                 own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
                 frames = _labelled(labels, places, table, pl.Schema(own))
                 self._write_rows(table, pl.Schema(dict(labels.schema) | own), frames)

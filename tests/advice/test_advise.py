@@ -97,6 +97,7 @@ def made_up(noise: random.Random, laboratory: str, count: int, stretch: float = 
     return rows
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say() -> None:
     noise = random.Random(1)
     found = [one for name in "abcdef" for one in made_up(noise, name, 400)]

@@ -91,6 +91,6 @@ def test_the_standards_do_no_more_harm_than_the_standards(name: str, cards: dict
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", ["prague", "bbr3", "cubic"])
 def test_a_card_comes_out_again(name: str, page: ModuleType, cards: dict[str, Any]) -> None:
     assert page.card(name)["items"] == cards[name]["items"]

@@ -92,6 +92,7 @@ def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert all(parameter["keyword"] in shown for parameter in entry["parameters"])
 
 
+@pytest.mark.slow
 def test_list_studies_and_their_files_are_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "studies"]) == 0
     shown = capsys.readouterr().out
@@ -184,6 +185,7 @@ def test_no_run_is_forgotten_while_all_workers_are_gone(file: Path) -> None:
     assert sorted(ended) == sorted(run.id for run in plan.runs * 4)
 
 
+@pytest.mark.slow
 def test_dask_gives_the_same_files(file: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     assert main(["run", str(file), "--out", str(tmp_path / "local")]) == 0

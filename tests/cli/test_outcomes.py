@@ -53,6 +53,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_nothing_has_changed(results: Path) -> None:
     found = differences.compare(results / "before", results / "before")
     assert found.compared == found.same > 50

@@ -59,6 +59,7 @@ def contents(out: Path) -> dict[str, bytes]:
     return {name: (out / f"{name}.parquet").read_bytes() for name in TABLES}
 
 
+@pytest.mark.slow
 def test_files_are_the_same_for_any_workers_and_on_repetition(tmp_path: Path) -> None:
     file = write(tmp_path)
     first = tmp_path / "1"
@@ -173,6 +174,7 @@ def test_runs_of_another_build_are_run_again(
     assert main(["report", str(out)]) == 0
 
 
+@pytest.mark.slow
 def test_several_files_share_a_folder(tmp_path: Path) -> None:
     out, both = tmp_path / "out", tmp_path / "both"
     one, two = write(tmp_path, 1, 1, "one"), write(tmp_path, 2, 1, "two")
@@ -320,16 +322,13 @@ def test_columns_of_the_engine_pass_through(tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "out" / "flows.parquet")["further_ms"].to_list() == [2.5, 2.5]
 
 
-def test_a_factor_hides_a_further_column_of_its_name(tmp_path: Path) -> None:
-    file = tmp_path / "x.toml"
-    file.write_text(
-        BASE.format(trials=1).replace("limit 100", "limit {w_max_packets}") + "[sweep]\nw_max_packets = [50, 60]"
-    )
-    results = l4slab.run(file, out=tmp_path / "out")
-    assert results.series["w_max_packets"].unique(maintain_order=True).to_list() == [50, 60]
-    assert results.series.equals(l4slab.run(file).series)
-    (tmp_path / "out" / "flows.parquet").rename(tmp_path / "flows.parquet")
-    assert l4slab.run(file, out=tmp_path / "out").flows.equals(pl.read_parquet(tmp_path / "flows.parquet"))
+def test_a_factor_hides_a_further_column_of_its_name_that_runs_beside_its_own_have(tmp_path: Path) -> None:
+    reno = BASE.format(trials=1).replace('"cubic"', '"reno"').replace("limit 100", "limit {w_max_packets}")
+    (tmp_path / "reno.toml").write_text(reno + "[sweep]\nw_max_packets = [50, 60]")
+    (tmp_path / "cubic.toml").write_text(BASE.format(trials=1))
+    found = l4slab.run([tmp_path / "reno.toml", tmp_path / "cubic.toml"], out=tmp_path / "out").series
+    assert set(found.filter(experiment="reno")["w_max_packets"]) == {50, 60}
+    assert set(found.filter(experiment="cubic")["w_max_packets"]) == {None}
 
 
 def test_unreadable_results_are_run_again(tmp_path: Path) -> None:
