@@ -51,11 +51,9 @@ struct WindowTuning {
     space: u64,
     read_before: u64,
     since: Time,
-    /// RTT in eighths of a microsecond, and what it is derived from: the smallest one-way delay
-    /// stands for the handshake's RTT.
+    /// RTT in eighths of a microsecond, and the timestamp of which it was sampled last.
     rtt8: u64,
-    one_way_min: Span,
-    last_stamp: Time,
+    echoed: Stamp,
 }
 
 impl WindowTuning {
@@ -67,21 +65,22 @@ impl WindowTuning {
             read_before: 0,
             since: Time::ZERO,
             rtt8: 0,
-            one_way_min: Span(u64::MAX),
-            last_stamp: Time::NEVER,
+            echoed: Stamp::default(),
         }
     }
 
-    /// Samples the RTT by the timestamp of a segment (Linux `tcp_rcv_rtt_update`).
+    /// Samples the RTT by what a segment echoes of this side's timestamps, once of each; less than a
+    /// millisecond is no sample (Linux `tcp_rcv_rtt_measure_ts`, `tcp_rcv_rtt_update`).
     #[inline(always)]
-    fn sample_rtt(&mut self, now: Time, stamp: Time, handshake: Span) {
-        if stamp == self.last_stamp {
+    fn sample_rtt(&mut self, now: Time, echoed: Stamp) {
+        if echoed == self.echoed {
             return;
         }
-        self.last_stamp = stamp;
-        let one_way = now.since(stamp);
-        self.one_way_min = self.one_way_min.min(one_way);
-        let rtt = (one_way - self.one_way_min + handshake).as_micros();
+        self.echoed = echoed;
+        let Ok(ms @ 1..) = u64::try_from(echoed.older_than(Stamp::of(now))) else {
+            return;
+        };
+        let rtt = 1_000 * ms;
         self.rtt8 = if self.rtt8 == 0 || rtt << 3 < self.rtt8 {
             rtt << 3
         } else {
@@ -287,7 +286,7 @@ impl Receiver {
         self.next += 1;
         self.received_bytes += u64::from(pkt.payload);
         self.tune_delayed_ack(now);
-        self.window.sample_rtt(now, pkt.stamp, self.rtt);
+        self.window.sample_rtt(now, pkt.tsval);
         if self.window.grow(SEGMENT) {
             self.quick |= 1;
         }
@@ -339,7 +338,7 @@ impl Receiver {
                 self.close_gap();
             }
             self.tune_delayed_ack(now);
-            self.window.sample_rtt(now, pkt.stamp, self.rtt);
+            self.window.sample_rtt(now, pkt.tsval);
             self.open_window();
             let queued = u64::from(self.next - first) * u64::from(pkt.payload);
             let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
