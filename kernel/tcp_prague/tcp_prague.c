@@ -765,6 +765,10 @@ static void prague_choose_mode(struct sock *sk)
 static void prague_cong_control(struct sock *sk, u32 ack, int flag,
 				const struct rate_sample *rs)
 {
+	/* TCP takes the SYN-ACK for an ACK before it calls init(). */
+	if (!inet_csk(sk)->icsk_ca_initialized)
+		return;
+
 	/* MPTCP's fallback and IPV6_ADDRFORM change icsk_af_ops meanwhile;
 	 * this law with ECT(0) would be unfair to everyone.
 	 */
