@@ -37,8 +37,6 @@ const SEGMENT_IN_MEMORY: u64 = 2_304;
 const FIRST_WINDOW: u64 = 64_088;
 /// What the application is first expected to read per round trip: ten segments.
 const FIRST_SPACE: u64 = 10 * SEGMENT;
-/// Below this RTT the buffer grows less (`tcp_rcvbuf_low_rtt`).
-const LOW_RTT_US: u64 = 1_000;
 
 /// Size of the receive window (Linux's dynamic right-sizing). The window itself never binds here,
 /// but while it opens, every segment is acknowledged at once: that is, in most of slow start.
@@ -108,15 +106,9 @@ impl WindowTuning {
 
     /// Linux `tcp_rcvbuf_grow`: `space` is what is read per round trip now.
     fn grow_buffer(&mut self, space: u64, span: u64) {
-        let rtt_us = self.rtt8 >> 3;
         let old = std::mem::replace(&mut self.space, space);
         let window = 2 * space;
-        let more = if rtt_us < LOW_RTT_US {
-            window * rtt_us / LOW_RTT_US
-        } else {
-            2 * window * (space - old) / old
-        };
-        self.clamp = self.clamp.max(window + more + span);
+        self.clamp = self.clamp.max(window + 2 * window * (space - old) / old + span);
     }
 
     /// Data have come out of sequence, up to `span` bytes ahead.
@@ -780,16 +772,15 @@ mod tests {
     #[test]
     fn slow_start_is_acknowledged_segment_by_segment() {
         let (mut r, mut s) = receiver();
-        r.rtt = Span::from_millis(50);
+        let rtt = Span::from_millis(50);
         let mut seq = 0;
         let mut now = Time::ZERO;
         let mut acks = 0;
         for round in 0..8 {
             for n in 0..10 << round {
-                let sent = Time::ZERO + Span::from_millis(50) * round;
-                now = sent + Span::from_millis(25) + Span::from_micros(n * 10);
+                now = Time::ZERO + rtt * (round + 1) + Span::from_micros(n * 10);
                 let mut p = data(seq);
-                p.stamp = sent + Span::from_micros(n * 10);
+                p.tsval = Stamp::of(Time(now.0 - rtt.0));
                 acks += u32::from(arrive(&mut r, &mut s, now, p).is_some());
                 seq += 1;
             }
@@ -802,7 +793,7 @@ mod tests {
             }
             now += Span::from_micros(40);
             let mut p = data(seq + n);
-            p.stamp = Time(now.0 - 25_000_000);
+            p.tsval = Stamp::of(Time(now.0 - rtt.0));
             acks += u32::from(arrive(&mut r, &mut s, now, p).is_some());
         }
         assert!(acks < 2100, "{acks} of 4000");
