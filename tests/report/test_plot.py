@@ -227,6 +227,16 @@ def test_the_overview_has_a_row_per_flow(page) -> None:
     assert plot.overview(page["flows"].clear()) is None
 
 
+def test_what_a_case_is_called_takes_no_room_from_the_panels(page) -> None:
+    def widths(label: str) -> list[float]:
+        cases = [{"experiment": name} for name in ("A", "B")]
+        figure = plot.overview(page["flows"], cases=cases, labels=[label, "B"])
+        plot.to_svg(figure)
+        return [axis.get_position().width for axis in figure.axes]
+
+    assert widths("capacity_mbps = 1, base_rtt_ms = 2, beside = prague, rival = cubic, aqm = pfifo") == widths("A")
+
+
 def test_a_capacity_that_varies_is_a_line(page) -> None:
     def lines(*steps: tuple[str, float, float]) -> dict[str, list[list[float]]]:
         capacity = pl.DataFrame(steps, ["flow", "time_s", "capacity_mbps"], orient="row")

@@ -50,11 +50,13 @@ def overview(
     with styled():
         figure = Figure()
         axes = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1.1, 1))
+        axes[0].set_zorder(1)
         for label, mine, capacity in zip(labels, rows, capacities or [{}] * len(rows), strict=True):
             if len(cases) > 1:
+                # It stands over all three panels: above their grids, and without making room for itself in the first.
                 axes[0].annotate(
                     textwrap.shorten(label, 110, placeholder=" …"), (0, y), (2, 0), ("axes fraction", "data"),
-                    "offset points", fontsize=8.5, fontweight="bold", va="center",
+                    "offset points", fontsize=8.5, fontweight="bold", va="center", bbox=_BEHIND, in_layout=False,
                 )  # fmt: skip
                 y += 1
             for name in mine["flow"].unique(maintain_order=True):
@@ -101,7 +103,7 @@ def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3g}" if value >= 1 else f"{value:.2g}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.2g}"
 
 
 def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
