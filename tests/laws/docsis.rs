@@ -136,7 +136,8 @@ fn queue_protection_ejects_the_flow_that_builds_the_queue() {
         between(&format!("{what}: P99 of L, protected"), p99(&with), 0.3, 1.2);
         let (low, high) = if buffer_fills { (9.0, 10.0) } else { (2.0, 4.0) };
         between(&format!("{what}: P99 of L, unprotected"), p99(&without), low, high);
-        let prague = |r: &Result| r.flow("prague").sojourn_ms_mean.unwrap();
+        // Nothing of it may come through where the buffer is full.
+        let prague = |r: &Result| r.flow("prague").sojourn_ms_mean.unwrap_or(f64::INFINITY);
         println!("{what}: Prague waits {} ms, unprotected {}", prague(&with), prague(&without));
         assert!(prague(&with) < 0.75 * prague(&without), "{what}");
         assert!(sanctioned(&with) > 5000.0 && sanctioned(&without) == 0.0, "{what}");

@@ -190,7 +190,9 @@ pub struct Packet {
     pub ecn_bytes: EcnBytes,
     pub sack: SackSlot,
     /// Transport payload, bytes.
-    pub payload: u32,
+    pub payload: u16,
+    /// Receive window that an ACK of data offers, KiB.
+    pub window: u16,
     pub group: GroupId,
     pub flags: Flags,
     pub bits: TcpBits,
@@ -220,6 +222,7 @@ impl Packet {
             sack: SackSlot::NONE,
             flags,
             payload: 0,
+            window: 0,
             group,
             bits: TcpBits::default(),
             hop: 0,

@@ -81,22 +81,20 @@ impl Wire {
     /// The headers of a packet that passes `end`. Every packet has to be shown at both ends.
     pub fn headers(&mut self, now: Time, end: End, pkt: &Packet, blocks: &Blocks) -> Headers {
         let ip = Ip { dscp: pkt.dscp, ecn: pkt.ecn.get() };
+        let payload = pkt.payload.into();
         let headers = if self.udp && pkt.flags.has(Flags::ACK) {
-            Headers::udp(&self.server, &self.client, ip, pkt.payload)
+            Headers::udp(&self.server, &self.client, ip, payload)
         } else if pkt.flags.has(Flags::UDP) {
-            Headers::udp(&self.client, &self.server, ip, pkt.payload)
+            Headers::udp(&self.client, &self.server, ip, payload)
         } else if pkt.flags.has(Flags::ACK) {
             let segment = self.server_segment(pkt, blocks);
             Headers::tcp(&self.server, &self.client, ip, &segment, 0)
         } else {
             self.learn(now, end, pkt);
             let segment = self.client_segment(pkt);
-            Headers::tcp(&self.client, &self.server, ip, &segment, pkt.payload)
+            Headers::tcp(&self.client, &self.server, ip, &segment, payload)
         };
-        debug_assert_eq!(
-            headers.as_slice().len(),
-            (u32::from(pkt.frame_len) - pkt.payload) as usize
-        );
+        debug_assert_eq!(headers.as_slice().len(), usize::from(pkt.frame_len - pkt.payload));
         if pkt.flags.has(Flags::CORRUPT) { headers.corrupted() } else { headers }
     }
 
@@ -105,7 +103,7 @@ impl Wire {
             return;
         }
         if end == End::Client && pkt.seq == self.next {
-            let payload = pkt.payload;
+            let payload = pkt.payload.into();
             if self.stretches.last().is_none_or(|s| s.payload != payload) {
                 let offset = self.offset(self.next);
                 self.stretches.push(Stretch { first: pkt.seq, offset, payload });
@@ -207,7 +205,7 @@ impl Wire {
 
 /// What the frame has room for.
 fn option_bytes(pkt: &Packet) -> u32 {
-    u32::from(pkt.frame_len) - pkt.payload - ETHERNET_HEADER - 20 - 20
+    u32::from(pkt.frame_len - pkt.payload) - ETHERNET_HEADER - 20 - 20
 }
 
 fn ecn_flags(bits: TcpBits) -> u16 {

@@ -87,7 +87,7 @@ def _rate(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
     axis.barh(y, mean, height=_BAR, **look.bar)
     if high > low:
         axis.hlines(y, low, high, color=INK, linewidth=0.9)
-    _write(axis, max(mean, high), y, f"{mean:.3g}")
+    _write(axis, max(mean, high), y, _short(mean))
 
 
 def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
@@ -99,11 +99,13 @@ def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
     axis.hlines(y, mean, end, color=look.colour, linewidth=1.6)
     axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
     axis.plot([mean], [y], marker=look.marker, markersize=5, color=look.colour)
-    _write(axis, end, y, f"{_short(mean)} … {_short(end)}" if end > mean else _short(mean))
+    texts = [_short(value, below_one=2) for value in (mean, end)]
+    _write(axis, end, y, " … ".join(texts[: 1 + (end > mean)]))
 
 
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.2g}"
+def _short(value: float, below_one: int = 3) -> str:
+    """Three digits, without a power of ten where they are more; `below_one` digits of what is less than one."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.{below_one}g}"
 
 
 def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:

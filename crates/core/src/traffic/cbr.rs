@@ -61,7 +61,8 @@ impl Traffic for Spec {
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let mut packet =
             Packet::new(place.number, place.group, Flags::UDP, self.packet_bytes, self.ecn);
-        packet.payload = self.packet_bytes.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER);
+        packet.payload =
+            (self.packet_bytes.saturating_sub(UDP_IP_HEADERS + ETHERNET_HEADER)) as u16;
         packet.dscp = place.dscp;
         let mut source = Source {
             packet,

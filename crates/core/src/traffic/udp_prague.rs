@@ -140,7 +140,7 @@ impl Sender {
             let len = payload as u32 + OVERHEAD;
             let mut p = Packet::new(self.flow, self.group, Flags::UDP, len, self.codepoint);
             self.sent = self.sent.wrapping_add(1);
-            p.payload = payload as u32;
+            p.payload = payload as u16;
             p.dscp = self.dscp;
             p.seq = self.sent;
             p.stamp = now;
@@ -224,7 +224,7 @@ impl End for Receiver {
         self.count(pkt);
         let Told { received, ce, lost } = self.totals;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, FEEDBACK_FRAME, Ecn::Ect1);
-        p.payload = FEEDBACK_FRAME - OVERHEAD;
+        p.payload = (FEEDBACK_FRAME - OVERHEAD) as u16;
         p.stamp = pkt.stamp;
         p.seq = received;
         // The totals travel where an AccECN option has its counters.

@@ -39,7 +39,8 @@ const FIRST_WINDOW: u64 = 64_088;
 const FIRST_SPACE: u64 = 10 * SEGMENT;
 
 /// Size of the receive window (Linux's dynamic right-sizing). The window itself never binds here,
-/// but while it opens, every segment is acknowledged at once: that is, in most of slow start.
+/// but while it opens, every segment is acknowledged at once: that is, in most of slow start. And the
+/// sender pushes by it.
 #[derive(Clone, Debug)]
 struct WindowTuning {
     /// What the buffer permits, and what has been opened of it so far, bytes.
@@ -114,6 +115,11 @@ impl WindowTuning {
     /// Data have come out of sequence, up to `span` bytes ahead.
     fn on_gap(&mut self, span: u64) {
         self.grow_buffer(self.space, span);
+    }
+
+    /// What an ACK says, rounded up to KiB.
+    fn offered(&self) -> u16 {
+        u16::try_from(self.open.div_ceil(1024)).unwrap_or(u16::MAX)
     }
 
     /// A segment has arrived, `queued` bytes wait: opens the window by two segments if there is
@@ -428,7 +434,7 @@ impl Receiver {
             EcnMode::Off => {}
             EcnMode::AccEcn => {
                 // RFC 9768, 3.2.2.5.1: a change is reported at once.
-                if self.counters.count(pkt.ecn.get(), pkt.payload)
+                if self.counters.count(pkt.ecn.get(), pkt.payload.into())
                     || self.counters.pending_ce >= ecn::MAX_PENDING_CE
                 {
                     self.ack_now = true;
@@ -575,6 +581,7 @@ impl Receiver {
         p.seq = self.next;
         p.stamp = self.echo;
         p.tsval = Stamp::of(now);
+        p.window = self.window.offered();
         let mut room = MAX_BLOCKS;
         match self.mode {
             EcnMode::Off => {}

@@ -30,8 +30,13 @@ const PACING_AVOIDANCE: u64 = 120;
 /// More payload than a run can send, and room to count with it.
 const ENDLESS: u64 = 1 << 62;
 /// What the application writes is queued in chunks of at most this many bytes (Linux
-/// `sk_gso_max_size`: 64 KiB less room for headers).
+/// `sk_gso_max_size`: 64 KiB less room for headers) and of half the largest window that the receiver
+/// has offered, which at first is this (`tcp_bound_to_half_wnd`).
 const GSO_MAX_BYTES: u64 = 65_536 - 321;
+const FIRST_WINDOW_KIB: u16 = 63;
+/// A chunk ends with PSH if more than half that window was written since the last such end (Linux
+/// `forced_push`), or more than the application writes at once: it lets 64 to 128 KiB wait.
+const WRITTEN_AT_ONCE: u64 = 65_536;
 /// A burst is worth 2^-10 s at the pacing rate (Linux `sk_pacing_shift`), at most 64 KiB, plus more
 /// at very short RTTs (`tcp_tso_rtt_log`), at least two segments.
 const BURST_SHIFT: u32 = 10;
@@ -220,6 +225,12 @@ pub struct Sender {
     chunk_left: u32,
     /// Segments it has taken from the next one.
     chunk_borrowed: u32,
+    /// It ends with PSH.
+    chunk_pushes: bool,
+    /// Segments in chunks since the last one that does.
+    unpushed: u32,
+    /// The largest window that the receiver has offered.
+    max_window_kib: u16,
     usage: Usage,
     /// A segment, but for its number, time and size; with the newest timestamp of the receiver, and with
     /// AccECN the ACE field.
@@ -272,6 +283,9 @@ impl Sender {
             sent_segments: 0,
             chunk_left: 0,
             chunk_borrowed: 0,
+            chunk_pushes: false,
+            unpushed: 0,
+            max_window_kib: FIRST_WINDOW_KIB,
             usage: Usage::default(),
             template,
             mode: EcnMode::Off,
@@ -599,13 +613,29 @@ impl Sender {
     #[inline]
     fn fill_chunk(&mut self, want: u32) {
         if self.chunk_left == 0 {
-            let full = (GSO_MAX_BYTES / u64::from(self.win.mss)) as u32;
-            self.chunk_left = full.saturating_sub(self.chunk_borrowed);
-            self.chunk_borrowed = 0;
+            self.begin_chunk();
         }
         if self.chunk_left < want {
             self.chunk_borrowed += want - self.chunk_left;
             self.chunk_left = want;
+        }
+    }
+
+    #[inline(never)]
+    fn begin_chunk(&mut self) {
+        let mss = u64::from(self.win.mss);
+        let half = u64::from(self.max_window_kib) * 1024 / 2;
+        let mut full = (GSO_MAX_BYTES.min(half) / mss).max(1) as u32;
+        // What the first window took from the first one is filled up again (Linux `tcp_push_one`).
+        if self.board.nxt == 0 {
+            full += INITIAL_WINDOW;
+        }
+        self.chunk_left = full.saturating_sub(self.chunk_borrowed);
+        self.chunk_borrowed = 0;
+        self.unpushed += full;
+        self.chunk_pushes = u64::from(self.unpushed) * mss > WRITTEN_AT_ONCE.min(half);
+        if self.chunk_pushes {
+            self.unpushed = 0;
         }
     }
 
@@ -732,7 +762,8 @@ impl Sender {
         let mut n = 0;
         if whole > 0 {
             n += whole;
-            self.send_run(now, self.win.mss, whole, n == quota && n > 1, out);
+            let push = n == quota && n > 1 || self.chunk_pushes && n >= self.chunk_left;
+            self.send_run(now, self.win.mss, whole, push, out);
         }
         if rest > 0 && n < quota {
             n += 1;
@@ -758,7 +789,7 @@ impl Sender {
         self.send_run(now, payload, 1, push, out);
     }
 
-    /// Sends segments of one size, and pushes the last one if they are the end of a burst.
+    /// Sends segments of one size, and pushes the last one.
     #[inline(always)]
     fn send_run(&mut self, now: Time, payload: u32, n: u32, push: bool, out: &mut Outbox) {
         let seq = self.board.sent(now, payload, n);
@@ -767,7 +798,7 @@ impl Sender {
             (seq..seq + n).for_each(|seq| stream.cut(seq, payload));
         }
         self.template.stamp = now;
-        self.template.payload = payload;
+        self.template.payload = payload as u16;
         self.template.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
         let first = out.packets.len();
         for i in 0..n {
@@ -797,7 +828,7 @@ impl Sender {
         let payload = self.board.payload(seq);
         let mut p = self.template;
         p.stamp = now;
-        p.payload = payload;
+        p.payload = payload as u16;
         p.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
         p.seq = seq;
         p.flags = p.flags.with(Flags::RETRANSMISSION);
@@ -1020,6 +1051,7 @@ impl End for Sender {
     /// A packet from the receiver arrives.
     #[inline]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.max_window_kib = self.max_window_kib.max(pkt.window);
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
             self.on_opening(now, pkt, out);
         } else if pkt.seq > self.board.una

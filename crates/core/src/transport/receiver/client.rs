@@ -85,7 +85,7 @@ impl Receiver {
     fn to_server(&self, now: Time, payload: u32) -> Packet {
         let mut p =
             Packet::new(self.flow, self.group, Flags::ACK, ACK_FRAME + payload, Ecn::NotEct);
-        p.payload = payload;
+        p.payload = payload as u16;
         p.stamp = self.echo;
         p.tsval = Stamp::of(now);
         p
