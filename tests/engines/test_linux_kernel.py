@@ -64,6 +64,16 @@ def test_a_source_and_a_queue_without_load_are_exact(describe: Describe) -> None
     assert flow["drop_pct"] == 0
 
 
+def test_a_copy_waits_in_the_queue_beside_its_original(describe: Describe) -> None:
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "6Mbit"\nrtt = "10ms"\n'
+    copies = '[impair.w]\nnetem = "duplicate 50%"\nbefore = "one"\n'
+    link = execute(describe(ONE_LINK + udp + copies)).links.row(0, named=True)
+    assert link["utilisation"] == pytest.approx(0.9, rel=0.05)
+    assert link["dropped_packets"] == 0
+    # A packet takes 1.21 ms, and the second of two waits for the first, but for what the shaper's burst lets through.
+    assert 0.1 < link["sojourn_ms_mean"] < 1.21 / 3
+
+
 def test_everything_at_once(describe: Describe) -> None:
     flows = (
         CUBIC.replace("classic", "accecn")

@@ -122,9 +122,9 @@ struct conn {
 };
 
 struct entry {
-	u64 key, in_ns;
+	u64 key;
 	struct packet p;
-	u32 next;
+	u32 next, order;
 };
 
 /* A file of packets. */
@@ -139,7 +139,7 @@ struct tap {
 	char ns[32], dev[32];
 	int fd, is_host;
 	u8 *ring, *at;
-	u32 block, blocks, seen, *heads, heads_mask, used, size, free, arrived;
+	u32 block, blocks, seen, *heads, heads_mask, used, size, free, arrived, order;
 	struct entry *pool;
 	FILE *pcap;
 	struct handle handle;
@@ -344,16 +344,21 @@ static u32 slot(const struct tap *t, u64 key)
 	return (u32)((key * 0x9e3779b97f4a7c15ull) >> 40) & t->heads_mask;
 }
 
-static void arrived(struct tap *t, u64 key, const struct packet *p)
+/*
+ * Packets with the same number are copies of one, the first of which leaves first; if so many have come between them
+ * that the number may have come round, the earlier one was dropped.
+ */
+static void arrived(struct tap *t, u64 key, const struct packet *p, u32 round)
 {
-	u32 i, *head = &t->heads[slot(t, key)];
+	u32 i, order = t->order++, *link;
 
 	if (is_live)
 		put_packet(&t->came, p);
-	for (i = *head; i; i = t->pool[i].next)
-		if (t->pool[i].key == key) {	/* the number came round: the earlier one was dropped */
+	for (i = t->heads[slot(t, key)]; i; i = t->pool[i].next)
+		if (t->pool[i].key == key && order - t->pool[i].order > round) {
 			put_packet(&t->left, &t->pool[i].p);
 			t->pool[i].p = *p;
+			t->pool[i].order = order;
 			return;
 		}
 	if (t->free) {
@@ -368,10 +373,10 @@ static void arrived(struct tap *t, u64 key, const struct packet *p)
 		}
 		i = t->used++;
 	}
-	t->pool[i].key = key;
-	t->pool[i].p = *p;
-	t->pool[i].next = *head;
-	*head = i;
+	t->pool[i] = (struct entry){ .key = key, .p = *p, .order = order };
+	for (link = &t->heads[slot(t, key)]; *link; link = &t->pool[*link].next)
+		;
+	*link = i;
 }
 
 static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn)
@@ -465,7 +470,7 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	} else {
 		if (!is_program[p.flow])
 			p.number = t->arrived++;
-		arrived(t, key, &p);
+		arrived(t, key, &p, is_program[p.flow] ? 0 : 32768);
 	}
 }
 
