@@ -102,39 +102,47 @@ impl fmt::Debug for OwnQdisc {
 
 /// The packets of a queue, by number. Numbers are used again.
 struct Packets<P> {
-    places: Vec<Place<P>>,
+    /// What has left stays until its place is taken: a packet is only moved whole.
+    places: Vec<P>,
+    states: Vec<State>,
     free: Vec<u32>,
     /// What the call at hand has dropped.
     dropped: Vec<(P, DropReason)>,
 }
 
-struct Place<P> {
-    pkt: Option<P>,
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum State {
+    Gone,
+    Waits,
     /// It is CE when it leaves.
-    is_marked: bool,
+    Marked,
 }
 
 impl<P: Pkt> Packets<P> {
     fn new() -> Packets<P> {
-        Packets { places: Vec::new(), free: Vec::new(), dropped: Vec::new() }
+        Packets { places: Vec::new(), states: Vec::new(), free: Vec::new(), dropped: Vec::new() }
     }
     #[inline(always)]
     fn put(&mut self, pkt: P) -> u32 {
-        let place = Place { pkt: Some(pkt), is_marked: false };
         if let Some(id) = self.free.pop() {
-            self.places[id as usize] = place;
+            self.places[id as usize] = pkt;
+            self.states[id as usize] = State::Waits;
             return id;
         }
-        self.places.push(place);
+        self.places.push(pkt);
+        self.states.push(State::Waits);
         self.places.len() as u32 - 1
     }
     /// The packet, and whether it is to be marked.
     #[inline(always)]
     fn take(&mut self, id: u32) -> Option<(P, bool)> {
-        let place = self.places.get_mut(id as usize)?;
-        let pkt = place.pkt.take()?;
+        let state = self.states.get_mut(id as usize)?;
+        let was = std::mem::replace(state, State::Gone);
+        if was == State::Gone {
+            return None;
+        }
         self.free.push(id);
-        Some((pkt, place.is_marked))
+        Some((self.places[id as usize].clone(), was == State::Marked))
     }
 }
 
@@ -151,13 +159,16 @@ impl<P: Pkt> Cx for Deeds<'_, P> {
         self.rng.unit()
     }
     fn mark(&mut self, id: u32) -> bool {
-        let place = self.packets.places.get_mut(id as usize);
-        let Some(Place { pkt: Some(pkt), is_marked }) = place else {
+        let states = &mut self.packets.states;
+        let Some(state) = states.get_mut(id as usize).filter(|state| **state != State::Gone) else {
             self.stranger = Some("marks");
             return false;
         };
-        *is_marked = pkt.ecn().is_capable();
-        *is_marked
+        let is_capable = self.packets.places[id as usize].ecn().is_capable();
+        if is_capable {
+            *state = State::Marked;
+        }
+        is_capable
     }
     fn drop(&mut self, id: u32, why: DropReason) {
         match self.packets.take(id) {
@@ -192,8 +203,10 @@ impl<P: Pkt> Own<P> {
                 "{does} a packet that is not in the queue; it was sent or dropped before"
             ));
         }
-        for (pkt, why) in self.packets.dropped.drain(..) {
-            cx.drop(pkt, why);
+        if !self.packets.dropped.is_empty() {
+            for (pkt, why) in self.packets.dropped.drain(..) {
+                cx.drop(pkt, why);
+            }
         }
         done
     }
@@ -226,7 +239,8 @@ impl<P: Pkt + Send> Aqm<P> for Own<P> {
         Some(pkt)
     }
     fn backlog(&self) -> Backlog {
-        let packets = self.packets.places.iter().filter_map(|place| place.pkt.as_ref());
+        let places = self.packets.places.iter().zip(&self.packets.states);
+        let packets = places.filter(|(_, state)| **state != State::Gone).map(|(pkt, _)| pkt);
         packets.fold(Backlog::default(), |Backlog { packets, bytes }, pkt| Backlog {
             packets: packets + 1,
             bytes: bytes + u64::from(pkt.frame_len()),
