@@ -180,7 +180,9 @@ TURNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def test_each_verdict_is_as_stated() -> None:
-    assert verdicts(deck()) == {name: "fails" if (name in NOT_FOUND) != (name in ONLY_HERE) else "holds" for name in CLAIMS}
+    assert verdicts(deck()) == {
+        name: "fails" if (name in NOT_FOUND) != (name in ONLY_HERE) else "holds" for name in CLAIMS
+    }
 
 
 @pytest.mark.parametrize("name", TURNS)

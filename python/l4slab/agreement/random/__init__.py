@@ -25,7 +25,7 @@ import polars as pl
 from rich.console import Console
 
 from l4slab import spec, sweep
-from l4slab.agreement.random.judge import LOOKS, SIMULATOR_TRIALS, Row, assess, verdict_of
+from l4slab.agreement.random.judge import LOOKS, Row, assess, verdict_of
 from l4slab.agreement.random.runs import Runs
 from l4slab.campaign import Interrupted
 from l4slab.engines import ENGINES, get_engine
@@ -156,8 +156,8 @@ def runs_of(document: Mapping[str, Any], engine: str, trials: int) -> list[sweep
 
 
 def compare(document: Mapping[str, Any], engine: str, runs: Runs, trials: int) -> list[Row] | Failure:
-    """Judge a document by so many trials on the kernel, or on the engine in its place."""
-    simulator = runs.trials(runs_of(document, SIMULATOR, SIMULATOR_TRIALS))
+    """Judge a document by so many trials on the kernel, or on the engine in its place: one of `LOOKS`."""
+    simulator = runs.trials(runs_of(document, SIMULATOR, LOOKS[trials]))
     if isinstance(simulator, Failure):
         return simulator
     if engine == SIMULATOR:
@@ -179,7 +179,7 @@ def smaller(judged: Judged, engine: str, runs: Runs, at_most: int = REDUCED) -> 
 
     def differs(document: dict[str, Any]) -> bool:
         # What two trials find equivalent needs no more of them.
-        for trials in LOOKS[:2]:
+        for trials in sorted(LOOKS)[:2]:
             rows = compare(document, engine, runs, trials)
             if isinstance(rows, Failure):
                 return False
