@@ -1,20 +1,17 @@
-//! All that is unsafe: symbols of a library, its tables, and calls of its functions.
+//! Symbols of a library, its tables, and calls of its functions.
 //!
 //! A table that was found has the right version and every function that it needs, its texts are read
 //! once, and the library stays loaded as long as somebody has one of its objects.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
-use std::ptr;
 use std::sync::Arc;
 
-use l4slab_core::aqm::own::{Cx, Seen};
-use l4slab_core::time::Time;
 use libloading::os::unix;
 
 use super::guard::watched;
 use super::l4slab::{ABI, Ack, ControllerTable, Gauge, Link, Packet, QueueTable, Window};
-use super::{Declaration, DeclaredGauge, DropReason, Kind, Parameter};
+use super::{Declaration, DeclaredGauge, Kind, Parameter};
 
 /// A library that is loaded.
 #[derive(Clone)]
@@ -247,83 +244,6 @@ impl Api<ControllerTable> {
     }
 }
 
-/// What a library knows of the packets in its queue, by their numbers. Each stays where it is as long as
-/// the queue is there, also when its packet has left.
-#[derive(Default)]
-pub struct Nodes(Vec<*mut Packet>);
-
-// SAFETY: nobody else has them but the object of the queue.
-unsafe impl Send for Nodes {}
-
-impl Nodes {
-    #[inline(always)]
-    pub fn show(&mut self, seen: &Seen) -> *mut Packet {
-        let packet = Packet {
-            next: ptr::null_mut(),
-            arrived_ns: seen.enqueued_at.0,
-            id: seen.id,
-            length: seen.frame_len,
-            flow: seen.flow_hash,
-            ecn: seen.ecn.bits(),
-            dscp: seen.dscp,
-        };
-        match self.0.get(seen.id as usize) {
-            Some(node) => {
-                // SAFETY: it is there until `self` is dropped.
-                unsafe { node.write(packet) };
-                *node
-            }
-            None => {
-                // Numbers are given in order: this is the next one.
-                self.0.push(Box::into_raw(Box::new(packet)));
-                self.0[self.0.len() - 1]
-            }
-        }
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in self.0.drain(..) {
-            // SAFETY: it came from a box, and the object of the queue is gone.
-            drop(unsafe { Box::from_raw(node) });
-        }
-    }
-}
-
-/// SAFETY: the link is the one that [`with_link`] made for the call at hand.
-unsafe fn cx<'a>(link: *mut Link) -> &'a mut dyn Cx {
-    // SAFETY: see above.
-    unsafe { *(*link).host.cast::<&mut dyn Cx>() }
-}
-/// SAFETY: null, or a packet of l4slab, even if it is not in the queue any more.
-unsafe fn id(packet: *const Packet) -> u32 {
-    // SAFETY: see above. No packet has the number of null.
-    if packet.is_null() { u32::MAX } else { unsafe { (*packet).id } }
-}
-unsafe extern "C" fn drop_packet(link: *mut Link, packet: *const Packet, overflow: u32) {
-    let why = if overflow != 0 { DropReason::Overflow } else { DropReason::Aqm };
-    // SAFETY: the library calls it with what it was given.
-    unsafe { cx(link).drop(id(packet), why) }
-}
-unsafe extern "C" fn mark_packet(link: *mut Link, packet: *const Packet) -> u32 {
-    // SAFETY: as above.
-    u32::from(unsafe { cx(link).mark(id(packet)) })
-}
-unsafe extern "C" fn random(link: *mut Link) -> f64 {
-    // SAFETY: as above.
-    unsafe { cx(link).random() }
-}
-
-/// Makes a call that may drop and mark.
-#[inline(always)]
-fn with_link<R>(now: Time, mut cx: &mut dyn Cx, call: impl FnOnce(*mut Link) -> R) -> R {
-    let now_ns = now.0;
-    let host = ptr::from_mut(&mut cx).cast();
-    let mut link = Link { now_ns, host, drop: drop_packet, mark: mark_packet, random };
-    watched(|| call(&mut link))
-}
-
 impl Api<QueueTable> {
     pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
         let t = self.table;
@@ -340,24 +260,22 @@ impl Api<QueueTable> {
         (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
     }
     #[inline(always)]
-    pub fn enqueue(&self, object: &Object, packet: *mut Packet, now: Time, cx: &mut dyn Cx) {
+    pub fn enqueue(&self, object: &Object, packet: *mut Packet, link: &mut Link) {
         let call = self.table.enqueue.expect(COMPLETE);
         // SAFETY: here and below, the object is of this table, and packets stay where they are.
-        with_link(now, cx, |link| unsafe { call(object.this, packet, link) });
+        watched(|| unsafe { call(object.this, packet, link) });
     }
     #[inline(always)]
-    pub fn dequeue(&self, object: &Object, now: Time, cx: &mut dyn Cx) -> Option<u32> {
+    pub fn dequeue(&self, object: &Object, link: &mut Link) -> *mut Packet {
         let call = self.table.dequeue.expect(COMPLETE);
-        let packet = with_link(now, cx, |link| unsafe { call(object.this, link) });
-        // SAFETY: it is one of those that the library was given.
-        (!packet.is_null()).then(|| unsafe { id(packet) })
+        watched(|| unsafe { call(object.this, link) })
     }
     pub fn next_timer(&self, object: &Object) -> u64 {
         self.table.next_timer.map_or(u64::MAX, |call| watched(|| unsafe { call(object.this) }))
     }
-    pub fn on_timer(&self, object: &Object, now: Time, cx: &mut dyn Cx) {
+    pub fn on_timer(&self, object: &Object, link: &mut Link) {
         if let Some(call) = self.table.on_timer {
-            with_link(now, cx, |link| unsafe { call(object.this, link) });
+            watched(|| unsafe { call(object.this, link) });
         }
     }
     pub fn probe(&self, object: &Object, values: &mut [f64]) {

@@ -2,10 +2,12 @@
 //!
 //! The library is the user's own and is trusted to do what it says; what can be checked is: its version,
 //! its functions, its words, the windows that it sets and the packets that it names. All that is unsafe
-//! stands in [`calls`].
+//! stands in [`calls`] and [`packets`].
 
 mod calls;
 pub mod guard;
+mod packets;
+mod queue;
 
 /// The types of `l4slab.h`: the same file that those who write a library in Rust have.
 #[path = "../../../python/l4slab/own/include/l4slab.rs"]
@@ -15,8 +17,7 @@ mod l4slab;
 
 use std::path::Path;
 
-use l4slab_core::aqm::own::{self as queues, QDISCS};
-use l4slab_core::aqm::{DropReason, LinkInfo};
+use l4slab_core::aqm::own::QDISCS;
 use l4slab_core::cc::own::{self as controllers, CONTROLLERS, check_window};
 use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, Window};
 use l4slab_core::own::fail;
@@ -28,7 +29,8 @@ use l4slab_core::probe::Gauges;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
 
-use calls::{Api, Library, Nodes, Object};
+use calls::{Api, Library, Object};
+use queue::QueueMaker;
 
 /// Loads the controller of a library and registers it as `reference`; returns what it declares, and its
 /// wish for ECN as an experiment file says it.
@@ -227,51 +229,6 @@ impl CongestionControl for Controller {
         let Some(object) = &self.object else { return };
         let mut values = vec![f64::NAN; self.table.gauges.len()];
         self.api.probe(object, &mut values);
-        tell(&self.table.gauges, &values, out);
-    }
-}
-
-struct QueueMaker {
-    api: Api<l4slab::QueueTable>,
-    table: &'static Table,
-}
-
-impl queues::Maker for QueueMaker {
-    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn queues::Law> {
-        let (name, rate, now) = (self.table.name, link.rate.bps(), link.now.0);
-        let object = self.api.create(&numbers(parameters), rate, now);
-        let object =
-            object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL")));
-        let (api, table) = (self.api.clone(), self.table);
-        Box::new(Queue { api, table, object, nodes: Nodes::default() })
-    }
-}
-
-/// A link's queue.
-struct Queue {
-    api: Api<l4slab::QueueTable>,
-    table: &'static Table,
-    object: Object,
-    nodes: Nodes,
-}
-
-impl queues::Law for Queue {
-    fn enqueue(&mut self, now: Time, packet: &queues::Seen, cx: &mut dyn queues::Cx) {
-        let node = self.nodes.show(packet);
-        self.api.enqueue(&self.object, node, now, cx);
-    }
-    fn dequeue(&mut self, now: Time, cx: &mut dyn queues::Cx) -> Option<u32> {
-        self.api.dequeue(&self.object, now, cx)
-    }
-    fn next_timer(&self) -> Time {
-        Time(self.api.next_timer(&self.object))
-    }
-    fn on_timer(&mut self, now: Time, cx: &mut dyn queues::Cx) {
-        self.api.on_timer(&self.object, now, cx);
-    }
-    fn probe(&self, out: &mut dyn Gauges) {
-        let mut values = vec![f64::NAN; self.table.gauges.len()];
-        self.api.probe(&self.object, &mut values);
         tell(&self.table.gauges, &values, out);
     }
 }

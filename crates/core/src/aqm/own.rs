@@ -3,12 +3,14 @@
 //! A queue is generic over its packets, and code from outside cannot be. So the packets stay here, and
 //! the law gets numbers: it keeps them in the order that it wants and says which one leaves.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, QueueCx};
 use crate::ecn::Ecn;
 use crate::own::{self, Entry, HASH, Registry};
+use crate::packet::Packet;
 use crate::params::declared::Values;
 use crate::params::{Gauge, Refused};
 use crate::probe::Gauges;
@@ -47,9 +49,9 @@ pub trait Law: Send {
     fn probe(&self, out: &mut dyn Gauges);
 }
 
-/// Makes the law of a link's queue.
+/// Makes a link's queue.
 pub trait Maker: Send + Sync {
-    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn Law>;
+    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn Aqm<Packet>>;
 }
 
 /// All of them.
@@ -82,8 +84,8 @@ impl OwnQdisc {
         self.entry.table.gauges.clone()
     }
     pub fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
-        let law = self.entry.maker().make(&self.parameters, link);
-        Box::new(Own { name: self.entry.table.name, law, packets: Packets::new(), now: link.now })
+        let queue: Box<dyn Any> = Box::new(self.entry.maker().make(&self.parameters, link));
+        *queue.downcast().expect("makers make queues of the simulator's packets")
     }
 }
 
@@ -179,29 +181,27 @@ impl<P: Pkt> Cx for Deeds<'_, P> {
 }
 
 /// A queue whose law comes from outside.
-struct Own<P> {
+pub struct Own<P, L> {
     name: &'static str,
-    law: Box<dyn Law>,
+    law: L,
     packets: Packets<P>,
     /// When it was called last.
     now: Time,
 }
 
-impl<P: Pkt> Own<P> {
+impl<P: Pkt, L: Law> Own<P, L> {
+    /// `name`: what sentences about it begin with.
+    pub fn new(name: &'static str, law: L, now: Time) -> Own<P, L> {
+        Own { name, law, packets: Packets::new(), now }
+    }
     #[inline(always)]
-    fn call<R>(
-        &mut self,
-        cx: &mut QueueCx<P>,
-        call: impl FnOnce(&mut dyn Law, &mut dyn Cx) -> R,
-    ) -> R {
+    fn call<R>(&mut self, cx: &mut QueueCx<P>, call: impl FnOnce(&mut L, &mut dyn Cx) -> R) -> R {
         self.now = cx.now;
         // The link's context itself is not handed out, so that it can stay in registers.
         let mut deeds = Deeds { packets: &mut self.packets, rng: &mut *cx.rng, stranger: None };
-        let done = call(&mut *self.law, &mut deeds);
+        let done = call(&mut self.law, &mut deeds);
         if let Some(does) = deeds.stranger {
-            self.fail(&format!(
-                "{does} a packet that is not in the queue; it was sent or dropped before"
-            ));
+            stranger(self.name, does);
         }
         if !self.packets.dropped.is_empty() {
             for (pkt, why) in self.packets.dropped.drain(..) {
@@ -210,13 +210,27 @@ impl<P: Pkt> Own<P> {
         }
         done
     }
-    #[cold]
-    fn fail(&self, what: &str) -> ! {
-        own::fail(format!("{} {what}", self.name))
+}
+
+/// The law of a queue marks, drops or sends what it has not got: ends the run.
+#[cold]
+pub fn stranger(name: &str, does: &str) -> ! {
+    own::fail(format!(
+        "{name} {does} a packet that is not in the queue; it was sent or dropped before"
+    ))
+}
+
+/// Ends the run if the timer wants to be called at `next` again, which would never end.
+pub fn late_timer(name: &str, next: Time, now: Time) {
+    if next <= now {
+        let (next, now) = (next.as_secs_f64(), now.as_secs_f64());
+        own::fail(format!(
+            "{name} wants its timer at {next} s again, which is not after {now} s; the next time must be later"
+        ));
     }
 }
 
-impl<P: Pkt + Send> Aqm<P> for Own<P> {
+impl<P: Pkt + Send, L: Law> Aqm<P> for Own<P, L> {
     #[inline(always)]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let (frame_len, flow_hash) = (pkt.frame_len(), pkt.flow_hash());
@@ -231,7 +245,7 @@ impl<P: Pkt + Send> Aqm<P> for Own<P> {
         let now = cx.now;
         let id = self.call(cx, |law, cx| law.dequeue(now, cx))?;
         let Some((mut pkt, is_marked)) = self.packets.take(id) else {
-            self.fail("sends a packet that is not in the queue; it was sent or dropped before");
+            stranger(self.name, "sends");
         };
         if is_marked {
             cx.mark(&mut pkt, MarkReason::Aqm);
@@ -252,13 +266,7 @@ impl<P: Pkt + Send> Aqm<P> for Own<P> {
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
         let now = cx.now;
         self.call(cx, |law, cx| law.on_timer(now, cx));
-        let next = self.law.next_timer();
-        if next <= self.now {
-            let (next, now) = (next.as_secs_f64(), self.now.as_secs_f64());
-            self.fail(&format!(
-                "wants its timer at {next} s again, which is not after {now} s; the next time must be later"
-            ));
-        }
+        late_timer(self.name, self.law.next_timer(), self.now);
     }
     fn probe(&self, out: &mut dyn Gauges) {
         self.law.probe(out);
@@ -332,13 +340,8 @@ mod tests {
         fn probe(&self, _out: &mut dyn Gauges) {}
     }
 
-    fn stack() -> Own<Bytes> {
-        Own {
-            name: "x.py:X",
-            law: Box::new(Stack::default()),
-            packets: Packets::new(),
-            now: Time::ZERO,
-        }
+    fn stack() -> Own<Bytes, Stack> {
+        Own::new("x.py:X", Stack::default(), Time::ZERO)
     }
 
     #[test]
@@ -361,7 +364,7 @@ mod tests {
     #[test]
     fn a_packet_that_leaves_twice_and_a_timer_that_stands_still_end_the_run() {
         let (mut rng, mut drops) = (Rng::stream(1, "own", 0), Vec::new());
-        let mut sentence = |deed: fn(&mut Own<Bytes>, &mut QueueCx<Bytes>)| {
+        let mut sentence = |deed: fn(&mut Own<Bytes, Stack>, &mut QueueCx<Bytes>)| {
             let mut cx = QueueCx::new(Time(5), &mut rng, &mut drops);
             let ended = catch_unwind(AssertUnwindSafe(|| deed(&mut stack(), &mut cx)));
             let why = ended.expect_err("it ends the run").downcast::<own::Failure>();

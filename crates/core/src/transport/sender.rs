@@ -1082,10 +1082,7 @@ mod tests {
         p
     }
 
-    /// Of ACKs that a newer one has overtaken, those pass that are within the clock's grain of it, and
-    /// duplicates of what is acknowledged that are younger than a timeout (here 1200 ms: 1 s at 1200 Hz).
-    #[test]
-    fn paws_discards_overtaken_acks() {
+    fn sender() -> Sender {
         let config = SenderConfig {
             flow: 0,
             group: GroupId::default(),
@@ -1099,7 +1096,34 @@ mod tests {
             rto_min: RTO_MIN,
             stop: Time::NEVER,
         };
-        let mut s = Sender::new(config, Cc::Reno(Reno::plain()));
+        Sender::new(config, Cc::Reno(Reno::plain()))
+    }
+
+    /// Sent one by one, the last segment of every second chunk has PSH. A chunk is half the largest window
+    /// that was offered, of at first 22 segments, at most 45. The first one gets back the ten of the first
+    /// window (captures of Linux 7.2 at 10 Mbit/s: 31, and then every 56 with a window of 82 kB).
+    #[test]
+    fn every_second_chunk_is_pushed() {
+        for (kib, pushed) in
+            [(63, [31, 75, 119, 163]), (81, [37, 93, 149, 205]), (256, [54, 144, 234, 324])]
+        {
+            let (mut s, mut out) = (sender(), Outbox::default());
+            s.max_window_kib = kib;
+            for _ in 0..330 {
+                s.fill_chunk(1);
+                s.send_burst(Time::ZERO, 1, Push::Normal, &mut out);
+            }
+            let with_push = out.packets.iter().filter(|p| p.bits.has(TcpBits::PSH));
+            let seqs: Vec<u32> = with_push.map(|p| p.seq).take(4).collect();
+            assert_eq!(seqs, pushed, "{kib} KiB");
+        }
+    }
+
+    /// Of ACKs that a newer one has overtaken, those pass that are within the clock's grain of it, and
+    /// duplicates of what is acknowledged that are younger than a timeout (here 1200 ms: 1 s at 1200 Hz).
+    #[test]
+    fn paws_discards_overtaken_acks() {
+        let mut s = sender();
         s.board.una = 20;
         assert!(s.passes_paws(&ack(20, 5000)));
         assert!(s.passes_paws(&ack(18, 4999)), "one millisecond older");

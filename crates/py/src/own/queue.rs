@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use l4slab_core::aqm::own::{Cx, Law, Seen};
-use l4slab_core::aqm::{DropReason, LinkInfo, own};
+use l4slab_core::aqm::{Aqm, DropReason, LinkInfo, own};
 use l4slab_core::ecn::Ecn;
+use l4slab_core::packet;
 use l4slab_core::params::declared::{Table, Values};
 use l4slab_core::probe::Gauges;
 use l4slab_core::rng::Rng;
@@ -108,16 +109,16 @@ impl Maker {
 }
 
 impl own::Maker for Maker {
-    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn Law> {
+    fn make(&self, parameters: &Values, link: LinkInfo) -> Box<dyn Aqm<packet::Packet>> {
         let name = self.table.name;
-        call(name, |py| {
+        let law = call(name, |py| {
             let parameters = attributes(py, parameters)?;
             let object = self.make.bind(py).call1((parameters, link.rate.bps()))?;
             let optional = |name: &str| -> PyResult<Option<Py<PyAny>>> {
                 let has = self.methods.iter().any(|method| method == name);
                 has.then(|| Ok(object.getattr(name)?.unbind())).transpose()
             };
-            Ok(Box::new(Queue {
+            Ok(Queue {
                 table: self.table,
                 link: Py::new(py, Link { now_ns: link.now.0, rng: None, deeds: Vec::new() })?,
                 enqueue: object.getattr("enqueue")?.unbind(),
@@ -127,8 +128,9 @@ impl own::Maker for Maker {
                 object: object.unbind(),
                 deeds: Vec::new(),
                 is_seeded: false,
-            }) as Box<dyn Law>)
-        })
+            })
+        });
+        Box::new(own::Own::new(name, law, link.now))
     }
 }
 
