@@ -70,7 +70,7 @@ def test_the_window_of_an_aimd_follows_the_law(experiment: Folder, increase: flo
 def test_an_aimd_that_is_reno_is_told_apart_from_it_by_nothing_but_its_name(experiment: Folder) -> None:
     results = {}
     for cc in ("mine.py:Mine", "reno"):
-        file = experiment({"mine.py": AIMD}, duration="10s", qdisc="pfifo limit 20", cc=cc)
+        file = experiment({"mine.py": AIMD}, duration="40s", qdisc="pfifo limit 20", cc=cc)
         flow = l4slab.run(file).flows.row(0, named=True)
         results[cc] = [flow[name] for name in ("goodput_mbps", "rtt_ms_mean", "drop_pct", "sent_packets")]
     assert results["mine.py:Mine"] == pytest.approx(results["reno"], rel=0.03)
