@@ -9,7 +9,7 @@ pub mod guard;
 mod packets;
 mod queue;
 
-/// The types of `l4slab.h`: the same file that those who write a library in Rust have.
+// The types of `l4slab.h`: the same file that those who write a library in Rust have.
 #[path = "../../../python/l4slab/own/include/l4slab.rs"]
 #[rustfmt::skip]
 #[allow(clippy::all)]
