@@ -18,7 +18,7 @@ from pathlib import Path
 
 TARGET = "wasm32-unknown-unknown"
 ROOT = Path(__file__).parents[2]
-BUILT = ROOT / "target" / TARGET / "wasm" / "l4slab.wasm"
+BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / TARGET / "wasm" / "l4slab.wasm"
 # What rustc-web needs of what it depends on; the rest are libraries that every machine with a C compiler has.
 PARTS = re.compile(r"libstd-rust-web-.*|libllvm\d+")
 RUSTUP_S = 300
