@@ -159,15 +159,33 @@ fn a_rewritten_codepoint_changes_the_queue() {
 /// each until CWR: it then takes the marks for several times as many as there are.
 #[test]
 fn dctcp_misreads_an_ordinary_peer() {
-    for (peer, low, high) in [("classic", 0.9, 1.2), ("accecn", 3.0, 20.0)] {
+    for (ecn, low, high) in [("classic", 0.9, 1.2), ("accecn", 3.0, 20.0)] {
         let r = lab(40.0, 10.0)
             .link("b", 50.0, "fq_codel flows 1 ce_threshold 1ms")
-            .tcp("f", "dctcp", 20.0, json!({"ecn": "classic", "peer_ecn": peer}))
+            .tcp("f", "dctcp", 20.0, json!({"ecn": ecn, "peer_ecn": "classic"}))
             .run();
         assert_eq!(r.flow("f").ecn_mode, Some("classic"));
         let alpha = mean_since(&r.flow_series("f", "alpha"), 10.0);
         let marked = r.flow("f").ce_pct.unwrap() / 100.0;
-        between(&format!("alpha over marks, peer {peer}"), alpha / marked, low, high);
+        between(&format!("alpha over marks, {ecn} asked"), alpha / marked, low, high);
+    }
+}
+
+/// Its SYN is ECT, which an ordinary host takes for a fault (`tcp_ecn_create_request`) unless AccECN is
+/// asked for.
+#[test]
+fn dctcp_gets_no_classic_ecn_from_an_ordinary_peer() {
+    for (ecn, peer, mode) in [
+        ("classic", "classic", "classic"),
+        ("classic", "accecn", "off"),
+        ("accecn", "classic", "classic"),
+        ("accecn", "accecn", "accecn"),
+    ] {
+        let r = lab(2.0, 1.0)
+            .link("b", 50.0, "pfifo")
+            .tcp("f", "dctcp", 20.0, json!({"ecn": ecn, "peer_ecn": peer}))
+            .run();
+        assert_eq!(r.flow("f").ecn_mode, Some(mode), "{ecn} to {peer}");
     }
 }
 

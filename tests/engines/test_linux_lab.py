@@ -92,17 +92,20 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ecn", "peer", "mode"),
+    ("cc", "ecn", "peer", "mode"),
     [
-        ("accecn", "accecn", "accecn"),
-        ("accecn", "classic", "classic"),
-        ("classic", "accecn", "classic"),
-        ("classic", "off", "off"),
-        ("off", "accecn", "off"),
+        ("cubic", "accecn", "accecn", "accecn"),
+        ("cubic", "accecn", "classic", "classic"),
+        ("cubic", "classic", "accecn", "classic"),
+        ("cubic", "classic", "off", "off"),
+        ("cubic", "off", "accecn", "off"),
+        ("dctcp", "classic", "classic", "classic"),
+        ("dctcp", "classic", "accecn", "off"),
+        ("dctcp", "accecn", "classic", "classic"),
     ],
 )
-def test_how_a_negotiation_ends(ecn: str, peer: str, mode: str) -> None:
-    assert lab.expected_ecn_mode(ecn, peer) == mode
+def test_how_a_negotiation_ends(cc: str, ecn: str, peer: str, mode: str) -> None:
+    assert lab.expected_ecn_mode(cc, ecn, peer) == mode
 
 
 def test_with_captures_each_sender_is_looked_at(describe: Describe) -> None:

@@ -40,8 +40,15 @@ pub fn syn_bits(client: EcnSupport) -> TcpBits {
     }
 }
 
-/// The server's side: mode and flags of its SYN/ACK, given the SYN's flags and its ECN field.
-pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, TcpBits) {
+/// The server's side: mode and flags of its SYN/ACK, given the SYN's flags and its ECN field. RFC 3168 (6.1.1)
+/// forbids ECT on a SYN that asks for classic ECN, and Linux takes one for the work of a broken network
+/// (`tcp_ecn_create_request`), unless the server's own controller sends it, too (`ect_syn`; RFC 8257, 3.4).
+pub fn answer_syn(
+    server: EcnSupport,
+    ect_syn: bool,
+    syn: TcpBits,
+    field: Ecn,
+) -> (EcnMode, TcpBits) {
     match (server, syn.0) {
         (EcnSupport::Off, _) => (EcnMode::Off, TcpBits(0)),
         // Table 2 of RFC 9768: the SYN/ACK says which ECN field the SYN arrived with. What no client sends
@@ -49,6 +56,7 @@ pub fn answer_syn(server: EcnSupport, syn: TcpBits, field: Ecn) -> (EcnMode, Tcp
         (EcnSupport::AccEcn, 0b001 | 0b010 | 0b100..=0b111) => {
             (EcnMode::AccEcn, field_feedback(field))
         }
+        (_, 0b011) if field != Ecn::NotEct && !ect_syn => (EcnMode::Off, TcpBits(0)),
         (_, 0b011) | (EcnSupport::Classic | EcnSupport::Sce, 0b111) => {
             (EcnMode::Classic, TcpBits::ECE)
         }
@@ -313,7 +321,7 @@ mod tests {
             (Sce, Off, M::Off),
             (Off, Sce, M::Off),
         ] {
-            let (mode, bits) = answer_syn(server, syn_bits(client), Ecn::NotEct);
+            let (mode, bits) = answer_syn(server, false, syn_bits(client), Ecn::NotEct);
             assert_eq!(mode, expected, "{client:?} to {server:?}, server");
             assert_eq!(read_syn_ack(client, bits), expected, "{client:?} to {server:?}, client");
         }
@@ -322,14 +330,27 @@ mod tests {
         assert!((0..8).all(|bits| read_syn_ack(Off, TcpBits(bits)) == M::Off));
     }
 
+    /// Only its own kind gives classic ECN to DCTCP, whose SYN is ECT; what asks for AccECN may be ECT.
+    #[test]
+    fn an_ect_syn_gets_classic_ecn_from_its_own_kind_only() {
+        for field in [Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+            for server in [Classic, AccEcn, Sce] {
+                assert_eq!(answer_syn(server, false, syn_bits(Classic), field).0, EcnMode::Off);
+                assert_eq!(answer_syn(server, true, syn_bits(Classic), field).0, EcnMode::Classic);
+            }
+            assert_eq!(answer_syn(Classic, false, syn_bits(AccEcn), field).0, EcnMode::Classic);
+            assert_eq!(answer_syn(AccEcn, false, syn_bits(AccEcn), field).0, EcnMode::AccEcn);
+        }
+    }
+
     /// RFC 9768, 3.1.3: who knows no better takes reserved flags for AccECN, on both sides.
     #[test]
     fn reserved_flags_mean_accecn() {
         for bits in [0b001, 0b010, 0b100, 0b101, 0b110] {
-            let (mode, answer) = answer_syn(AccEcn, TcpBits(bits), Ecn::Ce);
+            let (mode, answer) = answer_syn(AccEcn, false, TcpBits(bits), Ecn::Ce);
             assert_eq!((mode, answer), (EcnMode::AccEcn, TcpBits(0b110)), "SYN with {bits:#05b}");
             for server in [Off, Classic, Sce] {
-                assert_eq!(answer_syn(server, TcpBits(bits), Ecn::Ce).0, EcnMode::Off);
+                assert_eq!(answer_syn(server, false, TcpBits(bits), Ecn::Ce).0, EcnMode::Off);
             }
         }
         assert_eq!(read_syn_ack(AccEcn, TcpBits(0b101)), EcnMode::AccEcn);

@@ -260,7 +260,8 @@ impl Receiver {
     }
 
     fn on_syn(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        let (mode, bits) = ecn::answer_syn(self.support, pkt.bits, pkt.ecn.get());
+        let ect_syn = self.echo_rule == Echo::Runs;
+        let (mode, bits) = ecn::answer_syn(self.support, ect_syn, pkt.bits, pkt.ecn.get());
         self.mode = mode;
         self.handshake_sent = now;
         self.echo = self.echo.max(pkt.stamp);

@@ -28,8 +28,9 @@ impl Sender {
             match self.phase {
                 Phase::Listen => {
                     self.phase = Phase::SynReceived;
+                    let ect_syn = self.cc.ecn() == EcnWish::Ect0Runs;
                     (self.mode, self.answer) =
-                        ecn::answer_syn(self.config.ecn, pkt.bits, pkt.ecn.get());
+                        ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
                 }
                 Phase::SynReceived => self.send_syn_ack(now, out),

@@ -60,7 +60,7 @@ impl Script {
         s.out.packets.clear();
         let mut answer =
             Packet::new(0, GroupId::default(), Flags::SYN.with(Flags::ACK), ACK_FRAME, Ecn::NotEct);
-        answer.bits = ecn::answer_syn(ecn, ecn::syn_bits(ecn), Ecn::NotEct).1;
+        answer.bits = ecn::answer_syn(ecn, false, ecn::syn_bits(ecn), Ecn::NotEct).1;
         answer.tsval = Stamp::of(ms(RTT));
         s.now = RTT;
         s.sender.on_packet(ms(RTT), &answer, &mut s.out);
