@@ -174,8 +174,10 @@ struct prague {
 	u32	undo_cwnd;	/* snd_cwnd before the last loss */
 	u16	rounds;		/* since slow start ended; saturates */
 	u16	mss_set;	/* reduced MSS in force, or 0 */
-	u16	burst;		/* sk_gso_max_segs as set here */
+	u16	burst;		/* segments sent at once */
+#ifndef TCP_CONG_TSO_SEGS
 	u16	dev_burst;	/* sk_gso_max_segs as the device has it */
+#endif
 	u8	det_shift;	/* detector: gain of the mean */
 	u8	mode:2,		/* enum prague_mode */
 		by_size:1,	/* mode follows the window */
@@ -454,10 +456,13 @@ static void prague_fit_segments(struct sock *sk)
 }
 
 /* A burst may keep a bottleneck of the flow's own rate busy for 0.24 ms.
- * There is no hook that sets the size of a burst: min_tso_segs() sets a lower
- * bound only, and tcp_tso_autosize() gives short round trips more. The socket
- * has an upper bound of its own, filled in from the device whenever the route
- * changes; it is lowered here, and both bounds together are exact.
+ * Where the kernel has a hook that sets the size of a burst (as L4STeam's has;
+ * TCP_CONG_TSO_SEGS), it is used. Mainline has none: min_tso_segs() sets a
+ * lower bound only, and tcp_tso_autosize() gives short round trips more. The
+ * socket has an upper bound of its own, filled in from the device whenever the
+ * route changes; it is lowered here, and both bounds together are exact. But
+ * what is written is cut by it, too: when segments shrink, what is queued in
+ * bursts of one leaves a rest of each.
  */
 static void prague_set_burst(struct sock *sk, u64 rate)
 {
@@ -465,11 +470,20 @@ static void prague_set_burst(struct sock *sk, u64 rate)
 	u32 limit = READ_ONCE(prague_max_tso_segs);
 	u64 burst = div_u64(rate, prague_mtu(sk));
 
-	if (sk->sk_gso_max_segs != ca->burst)
-		ca->dev_burst = sk->sk_gso_max_segs;
 	burst >>= min(READ_ONCE(prague_burst_shift), 31U);
 	if (limit)
 		burst = min_t(u64, burst, limit);
+#ifdef TCP_CONG_TSO_SEGS
+	ca->burst = clamp_t(u64, burst, 1, U16_MAX);
+}
+
+static u32 prague_tso_segs(struct sock *sk, unsigned int mss)
+{
+	return max_t(u32, prague_ca(sk)->burst, 1);
+}
+#else
+	if (sk->sk_gso_max_segs != ca->burst)
+		ca->dev_burst = sk->sk_gso_max_segs;
 	burst = clamp_t(u64, burst, 1, max_t(u16, ca->dev_burst, 1));
 	ca->burst = burst;
 	sk->sk_gso_max_segs = burst;
@@ -479,6 +493,7 @@ static u32 prague_min_tso_segs(struct sock *sk)
 {
 	return max_t(u32, prague_ca(sk)->burst, 1);
 }
+#endif
 
 /* ------------------------------------------------------------------------
  * Classic ECN queues
@@ -905,7 +920,9 @@ static void prague_init(struct sock *sk)
 	ca->window = (u64)tcp_snd_cwnd(tp) << PRAGUE_CWND_BITS;
 	ca->slow_rtt8 = (u64)(tp->srtt_us ?: 8) << PRAGUE_SLOW_RTT_SHIFT;
 	ca->det_shift = PRAGUE_DET_MAX_SHIFT;
+#ifndef TCP_CONG_TSO_SEGS
 	ca->dev_burst = sk->sk_gso_max_segs;
+#endif
 	ca->rate = PRAGUE_MIN_RATE;
 	prague_update_pacing(sk);
 	prague_start_round(sk);
@@ -920,8 +937,10 @@ static void prague_release(struct sock *sk)
 	prague_leave_ect_1(sk);
 	if (sk->sk_state == TCP_CLOSE)
 		return;
+#ifndef TCP_CONG_TSO_SEGS
 	if (sk->sk_gso_max_segs == ca->burst)
 		sk->sk_gso_max_segs = ca->dev_burst;
+#endif
 	if (ca->mss_set && ca->mss_set == tp->mss_cache)
 		icsk->icsk_sync_mss(sk, icsk->icsk_pmtu_cookie);
 }
@@ -965,7 +984,11 @@ static struct tcp_congestion_ops prague __read_mostly = {
 	.cwnd_event	= prague_cwnd_event,
 	.ssthresh	= prague_ssthresh,
 	.undo_cwnd	= prague_undo_cwnd,
+#ifdef TCP_CONG_TSO_SEGS
+	.tso_segs	= prague_tso_segs,
+#else
 	.min_tso_segs	= prague_min_tso_segs,
+#endif
 	.get_info	= prague_get_info,
 	.flags		= TCP_CONG_NON_RESTRICTED | TCP_CONG_NEEDS_ECN |
 			  TCP_CONG_NEEDS_ACCECN | TCP_CONG_ECT_1_NEGOTIATION |

@@ -162,8 +162,10 @@ def test_a_patch_may_change_prague(cache: Path, tmp_path: Path, monkeypatch: pyt
         net__ipv4__tcp_input_c="",
         net__Makefile="",
         net__ipv4__Makefile="",
-        drivers__net__veth_c=compiling._WIRE[0],
     )
+    for name, (stands, _) in compiling._EDITS.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(stands)
     write(tree, arch__um__Kconfig="config HZ\n\tint\n\tdefault 100\n", prague__tcp_prague_c="one\n")
     patch = tmp_path / "x.patch"
     patch.write_text("--- a/net/ipv4/tcp_prague.c\n+++ b/net/ipv4/tcp_prague.c\n@@ -1 +1 @@\n-one\n+two\n")

@@ -49,11 +49,13 @@ def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.Monk
 
 
 def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("arch/um", "net/ipv4", "drivers/net"):
+    for name in ("arch/um", "net/ipv4", "drivers/net", "include/net"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "arch/um/Kconfig").write_text("config HZ\n\tint\n\tdefault 100\n")
     (tmp_path / "net/ipv4/Makefile").write_text("obj-y := route.o\n")
     (tmp_path / "drivers/net/veth.c").write_text("{\n\tskb_tx_timestamp(skb);\n}\n")
+    (tmp_path / "include/net/tcp.h").write_text("{\n\tu32 (*min_tso_segs)(struct sock *sk);\n}\n")
+    (tmp_path / "net/ipv4/tcp_output.c").write_text("{\n\ttso_segs = tcp_tso_autosize(sk, mss_now, min_tso);\n}\n")
     module = tmp_path / "module"
     module.mkdir()
     (module / "tcp_prague.c").write_text("int x;\n")
@@ -64,6 +66,8 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (tmp_path / "net/ipv4/Makefile").read_text() == "obj-y := route.o\nobj-y += tcp_prague.o\n"
         veth = "{\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;\n\tskb_tx_timestamp(skb);\n}\n"
         assert (tmp_path / "drivers/net/veth.c").read_text() == veth
+        assert (tmp_path / "include/net/tcp.h").read_text().count("(*tso_segs)") == 1
+        assert (tmp_path / "net/ipv4/tcp_output.c").read_text().count("ca_ops->tso_segs(sk, mss_now)") == 1
     assert (tmp_path / "net/ipv4/tcp_prague.c").read_text() == "int x;\n"
     monkeypatch.setattr(compiling, "prague_source", lambda: None)
     compiling.patch(tmp_path)

@@ -1,9 +1,9 @@
 """Compiling a kernel: what is changed in its source, the modules that are put beside its own, and `make`.
 
-Changed are three things: HZ of arch/um, which is no option there, is 250 as in the kernels of Debian and Ubuntu
+Changed are four things: HZ of arch/um, which is no option there, is 250 as in the kernels of Debian and Ubuntu
 (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP wanted to send is not told (else
-`fq` of a router would take it for the time of arrival); and the project's TCP Prague is put beside the other congestion
-controls.
+`fq` of a router would take it for the time of arrival); a congestion control may say how many segments leave at once, as
+in the kernels of L4STeam; and the project's TCP Prague is put beside the other congestion controls.
 """
 
 from __future__ import annotations
@@ -22,9 +22,24 @@ from l4slab.errors import one_line
 
 DATA = Path(__file__).parent / "data"
 HZ = 250
-# In veth_xmit: what stands there, and what is put in front of it.
-_WIRE = ("\n\tskb_tx_timestamp(skb);\n", "\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;")
-CHANGES = f"{HZ}{_WIRE}"
+# By file: what stands there once, and what takes its place.
+_EDITS = {
+    "drivers/net/veth.c": (
+        "\n\tskb_tx_timestamp(skb);\n",
+        "\n\tskb->tstamp = 0;\n\tskb->tstamp_type = 0;\n\tskb_tx_timestamp(skb);\n",
+    ),
+    "include/net/tcp.h": (
+        "\n\tu32 (*min_tso_segs)(struct sock *sk);\n",
+        "\n\tu32 (*min_tso_segs)(struct sock *sk);\n"
+        "#define TCP_CONG_TSO_SEGS 1\n\tu32 (*tso_segs)(struct sock *sk, unsigned int mss);\n",
+    ),
+    "net/ipv4/tcp_output.c": (
+        "\n\ttso_segs = tcp_tso_autosize(sk, mss_now, min_tso);\n",
+        "\n\ttso_segs = ca_ops->tso_segs ? ca_ops->tso_segs(sk, mss_now) :\n"
+        "\t\ttcp_tso_autosize(sk, mss_now, min_tso);\n",
+    ),
+}
+CHANGES = f"{HZ}{_EDITS}"
 _OUT = "l4slab-build"  # of a source: its objects
 _MODULES = "l4slab"  # of net: modules from outside of the source
 _MODULES_LINE = f"obj-y += {_MODULES}/\n"
@@ -42,12 +57,14 @@ def patch(source: Path) -> None:
         raise BuildError(f"{kconfig} has no HZ where it was looked for; this kernel is too new for this version")
     if patched != text:
         kconfig.write_text(patched)
-    veth = source / "drivers/net/veth.c"
-    text = veth.read_text()
-    if _WIRE[1] not in text:
-        if text.count(_WIRE[0]) != 1:
-            raise BuildError(f"{veth} does not send as it was known to; this kernel is too new for this version")
-        veth.write_text(text.replace(_WIRE[0], "".join(reversed(_WIRE))))
+    for name, (stands, becomes) in _EDITS.items():
+        file = source / name
+        text = file.read_text()
+        if becomes in text:
+            continue
+        if text.count(stands) != 1:
+            raise BuildError(f"{file} is not as it was known to be; this kernel is too new for this version")
+        file.write_text(text.replace(stands, becomes))
     makefile = source / "net/ipv4/Makefile"
     text = makefile.read_text()
     line = "obj-y += tcp_prague.o\n"
