@@ -381,7 +381,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["d1", "dropped 5"],
     ),
     "another negotiation": ({"samples": [sample(4.0, ecn_mode=0)]}, ['"a"', "off instead of classic"]),
-    "a buffer limits": ({"samples": [sample(4.0, limited_ms=3000)]}, ['"a"', "75%"]),
+    "a buffer limits": ({"samples": [sample(4.0, sndbuf_ms=3000)]}, ['"a"', "75%"]),
     "a connection fails": ({"events": "5\terror\t1\t0\tConnection refused\n"}, ['"a"', "Connection refused"]),
     "the capture loses": ({"events": "5\tcapture\t0\t100\t9\n"}, ["capture of link one", "9 of 100"]),
     "a sender's capture loses": ({"events": "5\tcapture at\t1\t100\t9\n"}, ['sender of flow "a"', "9 of 100"]),

@@ -73,7 +73,7 @@ struct packet {
 struct tcp_sample {
 	u64 t_ns, bytes_acked, pacing_bps;
 	u32 flow, conn, state, ecn_mode, cwnd, ssthresh, srtt_us, min_rtt_us;
-	u32 retrans, delivered, delivered_ce, limited_ms;
+	u32 retrans, delivered, delivered_ce, sndbuf_ms;
 };
 
 /* As far as it is needed, of include/uapi/linux/tcp.h of 7.2: the system's own header may be older. */
@@ -833,7 +833,7 @@ static void sample(u64 t_ns)
 			.ssthresh = info.snd_ssthresh, .srtt_us = info.rtt, .min_rtt_us = info.min_rtt,
 			.retrans = info.total_retrans, .delivered = info.delivered,
 			.delivered_ce = info.delivered_ce,
-			.limited_ms = (info.rwnd_limited + info.sndbuf_limited) / 1000,
+			.sndbuf_ms = info.sndbuf_limited / 1000,
 		};
 		fwrite(&s, sizeof s, 1, samples);
 	}

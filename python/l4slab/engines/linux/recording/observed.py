@@ -18,7 +18,7 @@ PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_o
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
-    *("srtt_us", "min_rtt_us", "retrans", "delivered", "delivered_ce", "limited_ms"),
+    *("srtt_us", "min_rtt_us", "retrans", "delivered", "delivered_ce", "sndbuf_ms"),
 )
 # `kind` of a packet: forward with payload, forward without (SYN, FIN), and the same on the way back.
 PAYLOAD, BACKWARD = 1, 2
