@@ -67,6 +67,9 @@ class Ack:
     rate_interval_ns: int
     rate_prior_delivered: int
     rate_app_limited: bool
+    rate_tx_in_flight: int  # with on_lost only, else 0: in flight when that segment left, and since then
+    rate_lost: int  # found lost
+    rate_delivered_ce: int  # and reported as marked
     may_grow: bool  # TCP neither recovers nor reduces, and the ACK acknowledges new data
     cwnd_limited: bool  # the window held the sender back in the last round trip
     reducing: bool  # TCP is bringing the window down itself
@@ -74,6 +77,14 @@ class Ack:
     repairing: bool  # lost segments are being sent again
     open: bool  # no loss, reordering or mark is being dealt with
     paced: bool
+
+class Lost:
+    """A segment newly found lost. Good until the call returns."""
+
+    now_ns: int
+    tx_in_flight: int  # segments in flight when it was sent, itself included
+    lost: int  # segments found lost since then, itself included
+    app_limited: bool  # the window was not used up then
 
 class Window:
     """What a controller answers with; every call finds what holds. A value that it cannot be raises TypeError."""
@@ -104,6 +115,14 @@ class Packet:
     def dscp(self) -> int: ...
     @property
     def arrived_ns(self) -> int: ...
+    @property
+    def band(self) -> str | None:
+        """The inner queue that it is counted in; None: the queue declares none. Set in `enqueue`, of the packet that
+        arrives. Raises ValueError.
+        """
+
+    @band.setter
+    def band(self, name: str) -> None: ...
 
 class Link:
     """What a queue can do, during one of its calls."""

@@ -15,6 +15,8 @@ import polars as pl
 import pytest
 from l4slab.cli import main
 
+from . import test_python
+
 Folder = Callable[..., Path]
 
 INCLUDE = str(files("l4slab.own") / "include")
@@ -113,6 +115,109 @@ def test_an_aimd_in_c_is_the_same_as_in_python_to_the_bit(experiment: Folder, tm
     assert found[0][1].equals(found[1][1])
 
 
+# The classes Two and Losses of the tests in Python.
+TWO = """
+#include <stdlib.h>
+#include "l4slab.h"
+
+struct two { struct l4slab_fifo waiting[2]; };
+
+static void *create(const double *parameters, uint64_t rate_bps, uint64_t now_ns) {
+    (void)parameters, (void)rate_bps, (void)now_ns;
+    return calloc(1, sizeof(struct two));
+}
+static void enqueue(void *self, struct l4slab_packet *packet, struct l4slab_link *link) {
+    struct l4slab_fifo *waiting = &((struct two *)self)->waiting[packet->ecn == L4SLAB_ECT1];
+    packet->band = BAND;
+    l4slab_push(waiting, packet);
+    if (waiting->packets > 20)
+        l4slab_overflow(link, l4slab_pop(waiting));
+}
+static struct l4slab_packet *dequeue(void *self, struct l4slab_link *link) {
+    struct l4slab_fifo *waiting = ((struct two *)self)->waiting;
+    (void)link;
+    struct l4slab_packet *packet = l4slab_pop(waiting[1].first ? &waiting[1] : &waiting[0]);
+    if (packet)
+        packet->band = 7; /* too late to count */
+    return packet;
+}
+static const char *const bands[] = { "C", "L" };
+
+L4SLAB_QUEUE = {
+    .abi = L4SLAB_ABI, .summary = "ECT(1) first", .bands = bands, .band_count = 2,
+    .create = create, .destroy = free, .enqueue = enqueue, .dequeue = dequeue,
+};
+"""
+
+LOSSES = """
+#include <stdlib.h>
+#include "l4slab.h"
+
+struct losses { double heard, told, most, flight; };
+
+static void *create(const double *options, uint64_t seed) {
+    (void)options, (void)seed;
+    return calloc(1, sizeof(struct losses));
+}
+static void on_ack(void *self, const struct l4slab_ack *ack, struct l4slab_window *window) {
+    struct losses *it = self;
+    uint32_t left = ack->acked;
+    it->told = (double)ack->lost_total;
+    if (ack->rate_tx_in_flight > it->flight)
+        it->flight = ack->rate_tx_in_flight;
+    if (!ack->may_grow)
+        return;
+    while (left && window->cwnd < window->ssthresh)
+        window->cwnd++, left--;
+    window->cwnd += left > 0;
+}
+static void on_lost(void *self, const struct l4slab_lost *lost) {
+    struct losses *it = self;
+    it->heard += 1;
+    if (lost->tx_in_flight > it->most)
+        it->most = lost->tx_in_flight;
+}
+static void on_congestion(void *self, uint32_t why, uint64_t now_ns, struct l4slab_window *window) {
+    (void)self, (void)why, (void)now_ns;
+    window->ssthresh = window->cwnd / 2 > 2 ? window->cwnd / 2 : 2;
+}
+static void probe(const void *self, double *gauges) {
+    const struct losses *it = self;
+    gauges[0] = it->heard, gauges[1] = it->told, gauges[2] = it->most, gauges[3] = it->flight;
+}
+static const struct l4slab_gauge gauges[] = {
+    { "heard", "", "" }, { "told", "", "" }, { "most", "", "" }, { "flight", "", "" },
+};
+
+L4SLAB_CONTROLLER = {
+    .abi = L4SLAB_ABI, .summary = "counts losses", .gauges = gauges, .gauge_count = 4, .create = create,
+    .destroy = free, .on_ack = on_ack, .on_congestion = on_congestion, .on_lost = on_lost, .probe = probe,
+};
+"""
+
+
+@needs_cc
+def test_bands_and_losses_in_c_are_the_same_as_in_python_to_the_bit(experiment: Folder, tmp_path: Path) -> None:
+    build(TWO.replace("BAND", "packet->ecn == L4SLAB_ECT1"), tmp_path / "libtwo.so")
+    build(LOSSES, tmp_path / "liblosses.so")
+    sources = {"two.py": test_python.TWO, "losses.py": test_python.LOSSES}
+    more = test_python.UDP.format("l", "4Mbit", "ect1")
+    found = []
+    for qdisc, cc in (("two.py:Two", "losses.py:Losses"), ("./libtwo.so", "./liblosses.so")):
+        results = l4slab.run(experiment(sources, more, duration="5s", qdisc=qdisc, cc=cc))
+        found.append((results.flows.drop("run", "cc"), results.links.drop("run"), results.series.drop("run")))
+    assert found[0][2]["heard"].max() > 10
+    assert all(python.equals(c) for python, c in zip(*found, strict=True))
+
+
+@needs_cc
+def test_a_band_that_was_not_declared_is_a_sentence(experiment: Folder, tmp_path: Path) -> None:
+    build(TWO.replace("BAND", "2"), tmp_path / "libtwo.so")
+    with pytest.warns(UserWarning, match="1 runs failed"):
+        ((_, reason),) = l4slab.run(experiment({}, qdisc="./libtwo.so")).failures
+    assert reason == "./libtwo.so puts a packet into band 2; it declares 2, from 0 on"
+
+
 EMPTY = "int nothing;\n"
 WRONG_ABI = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = 7 };\nL4SLAB_QUEUE = { .abi = 7 };\n'
 UNKNOWN = "int none_has_it(void);\nint calls(void) { return none_has_it(); }\n"
@@ -130,7 +235,7 @@ LACKS = '#include "l4slab.h"\nL4SLAB_CONTROLLER = { .abi = L4SLAB_ABI };\nL4SLAB
             'flow "a": cc = "./lib.so": ./lib.so has no controller: the symbol l4slab_controller',
         ),
         (EMPTY, {"qdisc": "./lib.so"}, "./lib.so has no queue: the symbol l4slab_queue is missing; write L4SLAB_QUEUE"),
-        (WRONG_ABI, {"cc": "./lib.so"}, "./lib.so was built for version 7 of the ABI, and this l4slab has version 1; "),
+        (WRONG_ABI, {"cc": "./lib.so"}, "./lib.so was built for version 7 of the ABI, and this l4slab has version 2; "),
         (LACKS, {"cc": "./lib.so"}, "./lib.so has no create in its table l4slab_controller; set it to a function"),
         (
             LACKS,

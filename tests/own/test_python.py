@@ -202,6 +202,9 @@ REFUSED = {
     CONTROLLER.format("pass") + "    sent_packets = gauge('h')\n": (
         'mine.py:Mine: the gauge "sent_packets" is the name of a column that every time series has; choose another name'
     ),
+    CONTROLLER.format("pass") + "    def on_lost(self): pass\n": (
+        "mine.py:Mine: on_lost does not take the 1 arguments that it is called with; define it: def on_lost(self, lost)"
+    ),
     CONTROLLER.format("pass") + "    ecn = 'l4s'\n": (
         'mine.py:Mine: ecn = \'l4s\' is refused; it is "off", "classic" or "accecn"'
     ),
@@ -225,12 +228,15 @@ def test_a_class_that_cannot_be_used_is_a_sentence(
         ({"cc": "../mine.py:Mine"}, 'cc = "../mine.py:Mine": it is not beside the experiment file'),
         ({"cc": "mine.py"}, 'cc = "mine.py": mine.py is named without its class; write mine.py:Mine'),
         ({"qdisc": "mine.py:Mine"}, 'link.bottleneck.qdisc = "mine.py:Mine": mine.py:Mine is no queue; write class'),
+        ({"qdisc": "bands.py:Bands"}, 'bands.py:Bands: the band "all" is there already; give it another name'),
         ({"qdisc": "every.py:Every periods 1"}, 'every.py:Every has no keyword "periods"; did you mean "period"?'),
         ({"qdisc": "every.py:Every limit 0"}, 'limit "0" is refused; it takes a whole number from 1 to'),
     ],
 )
 def test_a_wrong_name_or_word_is_a_sentence(experiment: Folder, keys: dict[str, str], said: str) -> None:
-    file = experiment({"mine.py": CONTROLLER.format("pass"), "every.py": EVERY}, **keys)
+    sources = {"mine.py": CONTROLLER.format("pass"), "every.py": EVERY}
+    sources["bands.py"] = QUEUE.format("pass").replace("Mine", "Bands") + "    bands = ('L', 'all')\n"
+    file = experiment(sources, **keys)
     with pytest.raises(l4slab.InputError) as error:
         l4slab.run(file)
     assert said.format(file.parent) in str(error.value)
@@ -279,6 +285,11 @@ def test_what_goes_wrong_takes_its_run_with_it_and_no_other(experiment: Folder, 
             "link.drop(self.waiting[0]); link.mark(self.waiting[0])",
             "mine.py, line 8, in dequeue: ValueError: mark: this",
         ),
+        ("self.waiting[0].band = 'L'", 'packet.band = "L": the queue\'s bands are none; write bands = ('),
+        (
+            "self.waiting[0].band = 'L'\n    bands = ('C', 'L')",
+            "packet.band: enqueue says the band of a packet, once and for all",
+        ),
         ("return None\n    def next_timer(self): return 7\n    def on_timer(self, link): pass", "wants its timer at"),
     ],
 )
@@ -287,6 +298,99 @@ def test_a_queue_that_loses_count_is_a_sentence(experiment: Folder, body: str, s
     with pytest.warns(UserWarning, match="1 runs failed"):
         ((_, reason),) = l4slab.run(file).failures
     assert said in reason
+
+
+TWO = """
+from collections import deque
+
+from l4slab.own import Link, Packet, Queue
+
+
+class Two(Queue):
+    \"\"\"ECT(1) first; what is too much for one of the two is dropped.\"\"\"
+
+    bands = ("C", "L")
+
+    def __init__(self) -> None:
+        self.waiting: dict[str | None, deque[Packet]] = {"C": deque(), "L": deque()}
+
+    def enqueue(self, packet: Packet, link: Link) -> None:
+        if packet.ecn == "ect1":
+            packet.band = "L"
+        self.waiting[packet.band].append(packet)
+        if len(self.waiting[packet.band]) > 20:
+            link.drop(self.waiting[packet.band].popleft(), overflow=True)
+
+    def dequeue(self, link: Link) -> Packet | None:
+        waiting = self.waiting["L"] or self.waiting["C"]
+        return waiting.popleft() if waiting else None
+"""
+
+UDP = """
+[[flow]]
+name = "{0}"
+kind = "cbr"
+rate = "{1}"
+ecn = "{2}"
+rtt = "10ms"
+"""
+
+
+def test_the_queues_inside_are_reported_apart(experiment: Folder) -> None:
+    flows = UDP.format("l", "4Mbit", "ect1") + UDP.format("c", "8Mbit", "not-ect")
+    file = experiment({"two.py": TWO}, flows, duration="4s", qdisc="two.py:Two", cc="prague")
+    results = l4slab.run(file)
+    links = {row["queue"]: row for row in results.links.iter_rows(named=True)}
+    assert set(links) == {"all", "C", "L"}
+    by_flow = {row["flow"]: row for row in results.flows.iter_rows(named=True)}
+    # Whose data is ECT(1) goes to L, but for the handshake.
+    assert links["L"]["sent_packets"] == pytest.approx(
+        by_flow["l"]["delivered_packets"] + by_flow["a"]["delivered_packets"], abs=25
+    )
+    assert links["C"]["dropped_packets"] == by_flow["c"]["dropped_packets"] > 0
+    assert links["L"]["sojourn_ms_p50"] < links["C"]["sojourn_ms_p50"]
+    for count in ("arrived_packets", "sent_packets", "dropped_packets"):
+        assert links["all"][count] == links["C"][count] + links["L"][count]
+
+
+LOSSES = """
+from l4slab.own import Ack, Congestion, Controller, Lost, Window, gauge
+
+
+class Losses(Controller):
+    \"\"\"Slow start, then half for losses; counts what it hears.\"\"\"
+
+    heard = gauge("segments found lost that it was told one by one")
+    told = gauge("the same by ACKs")
+    most = gauge("the most that were in flight when a segment left that was lost")
+    flight = gauge("the same, of the newest segment acknowledged")
+
+    def __init__(self) -> None:
+        self.heard = self.told = self.most = self.flight = 0
+
+    def on_ack(self, ack: Ack, window: Window) -> None:
+        self.told = ack.lost_total
+        self.flight = max(self.flight, ack.rate_tx_in_flight)
+        if ack.may_grow and window.slow_start(ack.acked):
+            window.cwnd += 1
+
+    def on_lost(self, lost: Lost) -> None:
+        assert lost.now_ns > 0 and lost.lost > 0
+        self.heard += 1
+        self.most = max(self.most, lost.tx_in_flight)
+
+    def on_congestion(self, why: Congestion, now_ns: int, window: Window) -> None:
+        window.ssthresh = max(window.cwnd // 2, 2)
+"""
+
+
+def test_each_segment_that_is_found_lost_is_told(experiment: Folder) -> None:
+    file = experiment({"losses.py": LOSSES}, duration="5s", qdisc="pfifo limit 20", cc="losses.py:Losses")
+    last = l4slab.run(file).series.drop_nulls("heard").row(-1, named=True)
+    assert last["heard"] == last["told"] > 10
+    # A window that fills the path of 8 packets and the queue of 20.
+    assert 28 <= last["most"] <= 2 * 28 + 10
+    assert 28 <= last["flight"] <= 2 * 28 + 10
 
 
 def test_the_kernel_cannot_run_it(experiment: Folder) -> None:

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use libloading::os::unix;
 
 use super::guard::watched;
-use super::l4slab::{ABI, Ack, ControllerTable, Gauge, Link, Packet, QueueTable, Window};
+use super::l4slab::{ABI, Ack, ControllerTable, Gauge, Link, Lost, Packet, QueueTable, Window};
 use super::{Declaration, DeclaredGauge, Kind, Parameter};
 
 /// A library that is loaded.
@@ -184,7 +184,13 @@ fn declaration(
         };
         columns.push(DeclaredGauge { name, unit, help });
     }
-    Ok(Declaration { name: name.to_owned(), summary, parameters: declared, gauges: columns })
+    Ok(Declaration {
+        name: name.to_owned(),
+        summary,
+        parameters: declared,
+        gauges: columns,
+        bands: Vec::new(),
+    })
 }
 
 const COMPLETE: &str = "a table is complete";
@@ -195,6 +201,15 @@ impl Api<ControllerTable> {
     }
     pub fn governs_window(&self) -> bool {
         self.table.governs_window != 0
+    }
+    pub fn hears_losses(&self) -> bool {
+        self.table.on_lost.is_some()
+    }
+    pub fn on_lost(&self, object: &Object, lost: &Lost) {
+        if let Some(call) = self.table.on_lost {
+            // SAFETY: the object is of this table.
+            watched(|| unsafe { call(object.this, lost) });
+        }
     }
     pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
         let t = self.table;
@@ -250,7 +265,12 @@ impl Api<QueueTable> {
         // SAFETY: the table says how many there are.
         let parameters = unsafe { entries(t.parameters, t.parameter_count) };
         let gauges = unsafe { entries(t.gauges, t.gauge_count) };
-        declaration(name, t.summary, parameters, gauges)
+        let mut declared = declaration(name, t.summary, parameters, gauges)?;
+        // SAFETY: as above, and each ends with NUL.
+        for band in unsafe { entries(t.bands, t.band_count) } {
+            declared.bands.push(unsafe { text(*band, "name of a band")? });
+        }
+        Ok(declared)
     }
     pub fn create(&self, parameters: &[f64], rate_bps: u64, now_ns: u64) -> Option<Object> {
         let (create, destroy) =

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use l4slab_core::aqm::own::QDISCS;
 use l4slab_core::cc::own::{self as controllers, CONTROLLERS, check_window};
-use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, Window};
+use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, LostSegment, Window};
 use l4slab_core::own::fail;
 use l4slab_core::params::Gauge;
 use l4slab_core::params::declared::{
@@ -178,6 +178,9 @@ impl CongestionControl for Controller {
             lost: ack.lost,
             rate_delivered: ack.rate.delivered,
             rate_prior_delivered: ack.rate.prior_delivered,
+            rate_tx_in_flight: ack.rate.tx_in_flight,
+            rate_lost: ack.rate.lost,
+            rate_delivered_ce: ack.rate.delivered_ce,
             rate_app_limited: ack.rate.app_limited,
             may_grow: ack.may_grow,
             cwnd_limited: ack.cwnd_limited,
@@ -212,6 +215,15 @@ impl CongestionControl for Controller {
     ) -> Option<Box<dyn CongestionControl>> {
         self.call(w, |api, object, answer| api.on_established(object, granted, answer));
         None
+    }
+    fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &Window) {
+        let Some(object) = &self.object else { return };
+        let &LostSegment { tx_in_flight, lost, app_limited } = lost;
+        let told = l4slab::Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
+        self.api.on_lost(object, &told);
+    }
+    fn judges_flights(&self) -> bool {
+        self.api.hears_losses()
     }
     fn governs_window(&self) -> bool {
         self.api.governs_window()

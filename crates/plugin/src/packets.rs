@@ -3,6 +3,7 @@
 //! The library has packets by pointer. Behind what it sees of one stands the packet itself, so that it moves twice,
 //! as in a built-in queue: in and out.
 
+use std::cell::Cell;
 use std::ptr;
 
 use l4slab_core::aqm::{DropReason, Pkt};
@@ -17,6 +18,9 @@ const GONE: u32 = 0;
 const WAITS: u32 = 1;
 /// It is CE when it leaves.
 const MARKED: u32 = 2;
+/// It has arrived in the band of the bits from `BAND` on: what the library writes into it later does not count.
+const SETTLED: u32 = 4;
+const BAND: u32 = 8;
 
 #[repr(C)]
 struct Node {
@@ -30,7 +34,7 @@ struct Node {
 pub struct Packets {
     all: Vec<*mut Node>,
     free: Vec<*mut Node>,
-    pub dropped: Vec<(Packet, DropReason)>,
+    pub dropped: Vec<(Packet, DropReason, u8)>,
 }
 
 // SAFETY: nobody else has them but the object of the queue.
@@ -47,8 +51,11 @@ impl Packets {
             flow: packet.flow_hash(),
             ecn: packet.ecn().bits(),
             dscp: packet.dscp(),
+            band: Cell::new(0),
         };
-        let Some(node) = self.free.pop() else { return self.add(Node { seen, packet }) };
+        let Some(node) = self.free.pop() else {
+            return self.add(Node { seen, packet });
+        };
         // SAFETY: a node is there until `self` is dropped.
         unsafe {
             (*node).packet = packet;
@@ -79,7 +86,31 @@ impl Packets {
             return None;
         }
         self.free.push(node);
-        Some((node_ref.packet, was == MARKED))
+        Some((node_ref.packet, was & MARKED != 0))
+    }
+    /// The band of a packet that has arrived, from now on.
+    ///
+    /// # Safety
+    /// A pointer that [`Self::put`] gave.
+    pub unsafe fn settle(&mut self, seen: *mut Seen) -> u8 {
+        // SAFETY: as the caller says; nodes stay.
+        let seen = unsafe { &mut *seen };
+        if seen.id != GONE {
+            seen.id |= SETTLED | u32::from(seen.band.get()) << BAND;
+        }
+        seen.band.get()
+    }
+    /// The band of a packet that is in the queue.
+    ///
+    /// # Safety
+    /// Null, or a pointer that [`Self::put`] gave.
+    pub unsafe fn band(&self, seen: *const Seen) -> u8 {
+        // SAFETY: as above.
+        match unsafe { seen.as_ref() } {
+            Some(seen) if seen.id & SETTLED != 0 => (seen.id >> BAND) as u8,
+            Some(seen) => seen.band.get(),
+            None => 0,
+        }
     }
     /// Those that are in the queue.
     pub fn waiting(&self) -> impl Iterator<Item = &Packet> {
@@ -125,11 +156,12 @@ unsafe extern "C" fn drop_packet(link: *mut Link, packet: *const Seen, overflow:
     // SAFETY: the library calls it with what it was given.
     let (deeds, taken) = unsafe {
         let deeds = deeds(link);
-        let taken = deeds.packets.take(packet);
+        let band = deeds.packets.band(packet);
+        let taken = deeds.packets.take(packet).map(|(taken, _)| (taken, band));
         (deeds, taken)
     };
     match taken {
-        Some((packet, _)) => deeds.packets.dropped.push((packet, why)),
+        Some((packet, band)) => deeds.packets.dropped.push((packet, why, band)),
         None => deeds.stranger = Some("drops"),
     }
 }
@@ -143,7 +175,7 @@ unsafe extern "C" fn mark_packet(link: *mut Link, packet: *const Seen) -> u32 {
     };
     let is_capable = node.packet.ecn().is_capable();
     if is_capable {
-        node.seen.id = MARKED;
+        node.seen.id |= MARKED;
     }
     u32::from(is_capable)
 }

@@ -25,11 +25,16 @@ impl Maker for QueueMaker {
         let object =
             object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL")));
         let (api, table) = (self.api.clone(), self.table);
-        Box::new(Queue { api, table, object, packets: Packets::default(), now: link.now })
+        let (packets, now) = (Packets::default(), link.now);
+        match table.bands {
+            [] => Box::new(Queue::<false> { api, table, object, packets, now }),
+            _ => Box::new(Queue::<true> { api, table, object, packets, now }),
+        }
     }
 }
 
-struct Queue {
+/// `APART`: the queues inside are reported apart.
+struct Queue<const APART: bool> {
     api: Api<QueueTable>,
     table: &'static Table,
     object: Object,
@@ -39,7 +44,7 @@ struct Queue {
     now: Time,
 }
 
-impl Queue {
+impl<const APART: bool> Queue<APART> {
     /// Makes a call that may drop and mark.
     #[inline(always)]
     fn call<R>(
@@ -55,7 +60,8 @@ impl Queue {
             stranger(self.table.name, does);
         }
         if !self.packets.dropped.is_empty() {
-            for (packet, why) in self.packets.dropped.drain(..) {
+            for (packet, why, band) in self.packets.dropped.drain(..) {
+                count_in(self.table, cx, band);
                 cx.drop(packet, why);
             }
         }
@@ -63,11 +69,25 @@ impl Queue {
     }
 }
 
-impl Aqm<Packet> for Queue {
+/// Says the packet's inner queue.
+fn count_in(table: &Table, cx: &mut QueueCx<Packet>, band: u8) {
+    let band = usize::from(band);
+    if band >= table.bands.len().max(1) {
+        let (name, count) = (table.name, table.bands.len());
+        fail(format!("{name} puts a packet into band {band}; it declares {count}, from 0 on"));
+    }
+    cx.band(band);
+}
+
+impl<const APART: bool> Aqm<Packet> for Queue<APART> {
     #[inline(always)]
     fn enqueue(&mut self, packet: Packet, cx: &mut QueueCx<Packet>) {
         let packet = self.packets.put(packet);
         self.call(cx, |api, object, link| api.enqueue(object, packet, link));
+        if APART {
+            // SAFETY: it was put there.
+            count_in(self.table, cx, unsafe { self.packets.settle(packet) });
+        }
     }
     #[inline(always)]
     fn dequeue(&mut self, cx: &mut QueueCx<Packet>) -> Option<Packet> {
@@ -75,7 +95,11 @@ impl Aqm<Packet> for Queue {
         if given.is_null() {
             return None;
         }
-        // SAFETY: it is one of those that the library was given.
+        if APART {
+            // SAFETY: it is one of those that the library was given, here and below.
+            count_in(self.table, cx, unsafe { self.packets.band(given) });
+        }
+        // SAFETY: see above.
         let Some((mut packet, is_marked)) = (unsafe { self.packets.take(given) }) else {
             stranger(self.table.name, "sends");
         };
@@ -90,6 +114,9 @@ impl Aqm<Packet> for Queue {
             packets: packets + 1,
             bytes: bytes + u64::from(packet.frame_len()),
         })
+    }
+    fn bands(&self) -> &'static [&'static str] {
+        self.table.bands
     }
     fn next_timer(&self) -> Time {
         Time(self.api.next_timer(&self.object)).max(self.now)

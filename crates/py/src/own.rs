@@ -160,6 +160,7 @@ fn own_call() -> u64 {
 
 pub fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<controller::Ack>()?;
+    m.add_class::<controller::Lost>()?;
     m.add_class::<controller::Window>()?;
     m.add_class::<queue::Packet>()?;
     m.add_class::<queue::Link>()?;

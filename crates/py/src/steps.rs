@@ -103,6 +103,7 @@ impl Steps {
                     summary: String::new(),
                     parameters: Vec::new(),
                     gauges: Vec::new(),
+                    bands: Vec::new(),
                 };
                 let table = Table::declare(nothing).expect("it declares nothing");
                 CONTROLLERS.register(name, table, Some(Box::new(Maker(ecn))));

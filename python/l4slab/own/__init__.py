@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
-from l4slab._core import Ack, Link, Packet, Window
+from l4slab._core import Ack, Link, Lost, Packet, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "Ack", "Congestion", "Controller", "Ecn", "Link", "Packet", "Queue", "Window", "choice", "gauge", "number", "rate",
-    "size", "switch", "time", "whole",
+    "Ack", "Congestion", "Controller", "Ecn", "Link", "Lost", "Packet", "Queue", "Window", "choice", "gauge", "number",
+    "rate", "size", "switch", "time", "whole",
 ]  # fmt: skip
 
 Congestion = Literal["ecn", "loss", "timeout", "tail-loss"]
@@ -124,6 +124,11 @@ class Controller:
     def on_established(self, granted: bool, window: Window) -> None:
         """The handshake is over; `granted` tells whether the wish for ECN was fulfilled."""
 
+    def on_lost(self, lost: Lost) -> None:
+        """A segment was found lost, before the ACK that tells it. Only with this method do ACKs tell
+        `rate_tx_in_flight`, `rate_lost` and `rate_delivered_ce`.
+        """
+
 
 class Queue:
     """A queue discipline: an object per link.
@@ -133,6 +138,9 @@ class Queue:
     returns them; it may keep them in any order.
     """
 
+    # Names of the queues inside, which are reported apart, such as ("L", "C"): `packet.band = "C"` in `enqueue`. Else a
+    # packet is counted in the first.
+    bands: ClassVar[Sequence[str]] = ()
     link_rate_bps: int
 
     def enqueue(self, packet: Packet, link: Link) -> None:

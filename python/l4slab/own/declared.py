@@ -19,7 +19,10 @@ Kind = Literal["controller", "queue"]
 
 _BASES: dict[str, type] = {"controller": Controller, "queue": Queue}
 _NEEDED = {"controller": ("on_ack", "on_congestion"), "queue": ("enqueue", "dequeue")}
-_OPTIONAL = {"controller": ("on_recovered", "on_undo", "on_established"), "queue": ("next_timer", "on_timer")}
+_OPTIONAL = {
+    "controller": ("on_recovered", "on_undo", "on_established", "on_lost"),
+    "queue": ("next_timer", "on_timer"),
+}
 _WISHES = ("off", "classic", "accecn")
 
 
@@ -87,6 +90,7 @@ def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
         "name": called,
         "summary": one_line((inspect.getdoc(one) or "").partition("\n\n")[0]).rstrip("."),
         "parameters": [_parameter(called, key, value) for key, value in parameters.items()],
+        "bands": _bands(called, getattr(one, "bands", ())),
         "gauges": [{"name": key, "unit": value.unit, "help": one_line(value.help)} for key, value in gauges.items()],
     }
     ecn = getattr(one, "ecn", "off")
@@ -122,6 +126,12 @@ def _check_methods(kind: str, called: str, one: type) -> None:
             raise Refused(f"{text}; define it: {_signature(base, method)}") from None
         except ValueError:
             continue  # Compiled by somebody else: it has no signature.
+
+
+def _bands(called: str, bands: Any) -> list[str]:
+    if isinstance(bands, str) or not all(isinstance(name, str) for name in bands):
+        raise Refused(f'{called}: bands = {bands!r} is refused; write names, such as ("L", "C")')
+    return list(bands)
 
 
 def _signature(base: type, method: str) -> str:

@@ -37,6 +37,8 @@ pub trait Cx {
     /// It will be CE when it leaves; false for Not-ECT, upon which the caller normally drops.
     fn mark(&mut self, id: u32) -> bool;
     fn drop(&mut self, id: u32, why: DropReason);
+    /// The inner queue that the packet is counted in ([`Aqm::bands`]): said while it arrives, before it is dropped.
+    fn band(&mut self, id: u32, band: usize);
 }
 
 /// The law of a queue: which of its packets leaves next, with a mark or not.
@@ -107,9 +109,10 @@ struct Packets<P> {
     /// What has left stays until its place is taken: a packet is only moved whole.
     places: Vec<P>,
     states: Vec<State>,
+    bands: Vec<usize>,
     free: Vec<u32>,
     /// What the call at hand has dropped.
-    dropped: Vec<(P, DropReason)>,
+    dropped: Vec<(P, DropReason, usize)>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -122,17 +125,25 @@ enum State {
 
 impl<P: Pkt> Packets<P> {
     fn new() -> Packets<P> {
-        Packets { places: Vec::new(), states: Vec::new(), free: Vec::new(), dropped: Vec::new() }
+        Packets {
+            places: Vec::new(),
+            states: Vec::new(),
+            bands: Vec::new(),
+            free: Vec::new(),
+            dropped: Vec::new(),
+        }
     }
     #[inline(always)]
     fn put(&mut self, pkt: P) -> u32 {
         if let Some(id) = self.free.pop() {
             self.places[id as usize] = pkt;
             self.states[id as usize] = State::Waits;
+            self.bands[id as usize] = 0;
             return id;
         }
         self.places.push(pkt);
         self.states.push(State::Waits);
+        self.bands.push(0);
         self.places.len() as u32 - 1
     }
     /// The packet, and whether it is to be marked.
@@ -174,15 +185,21 @@ impl<P: Pkt> Cx for Deeds<'_, P> {
     }
     fn drop(&mut self, id: u32, why: DropReason) {
         match self.packets.take(id) {
-            Some((pkt, _)) => self.packets.dropped.push((pkt, why)),
+            Some((pkt, _)) => {
+                self.packets.dropped.push((pkt, why, self.packets.bands[id as usize]));
+            }
             None => self.stranger = Some("drops"),
         }
+    }
+    fn band(&mut self, id: u32, band: usize) {
+        self.packets.bands[id as usize] = band;
     }
 }
 
 /// A queue whose law comes from outside.
 pub struct Own<P, L> {
     name: &'static str,
+    bands: &'static [&'static str],
     law: L,
     packets: Packets<P>,
     /// When it was called last.
@@ -191,8 +208,8 @@ pub struct Own<P, L> {
 
 impl<P: Pkt, L: Law> Own<P, L> {
     /// `name`: what sentences about it begin with.
-    pub fn new(name: &'static str, law: L, now: Time) -> Own<P, L> {
-        Own { name, law, packets: Packets::new(), now }
+    pub fn new(name: &'static str, bands: &'static [&'static str], law: L, now: Time) -> Own<P, L> {
+        Own { name, bands, law, packets: Packets::new(), now }
     }
     #[inline(always)]
     fn call<R>(&mut self, cx: &mut QueueCx<P>, call: impl FnOnce(&mut L, &mut dyn Cx) -> R) -> R {
@@ -204,7 +221,8 @@ impl<P: Pkt, L: Law> Own<P, L> {
             stranger(self.name, does);
         }
         if !self.packets.dropped.is_empty() {
-            for (pkt, why) in self.packets.dropped.drain(..) {
+            for (pkt, why, band) in self.packets.dropped.drain(..) {
+                cx.band(band);
                 cx.drop(pkt, why);
             }
         }
@@ -239,6 +257,7 @@ impl<P: Pkt + Send, L: Law> Aqm<P> for Own<P, L> {
         let seen = Seen { id, frame_len, flow_hash, ecn, dscp, enqueued_at };
         let now = cx.now;
         self.call(cx, |law, cx| law.enqueue(now, &seen, cx));
+        cx.band(self.packets.bands[id as usize]);
     }
     #[inline(always)]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
@@ -247,6 +266,7 @@ impl<P: Pkt + Send, L: Law> Aqm<P> for Own<P, L> {
         let Some((mut pkt, is_marked)) = self.packets.take(id) else {
             stranger(self.name, "sends");
         };
+        cx.band(self.packets.bands[id as usize]);
         if is_marked {
             cx.mark(&mut pkt, MarkReason::Aqm);
         }
@@ -259,6 +279,9 @@ impl<P: Pkt + Send, L: Law> Aqm<P> for Own<P, L> {
             packets: packets + 1,
             bytes: bytes + u64::from(pkt.frame_len()),
         })
+    }
+    fn bands(&self) -> &'static [&'static str] {
+        self.bands
     }
     fn next_timer(&self) -> Time {
         self.law.next_timer().max(self.now)
@@ -341,7 +364,7 @@ mod tests {
     }
 
     fn stack() -> Own<Bytes, Stack> {
-        Own::new("x.py:X", Stack::default(), Time::ZERO)
+        Own::new("x.py:X", &[], Stack::default(), Time::ZERO)
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub struct Declaration {
     pub summary: String,
     pub parameters: Vec<Parameter>,
     pub gauges: Vec<DeclaredGauge>,
+    /// The queues inside a queue that are reported apart; none: it is one.
+    #[serde(default)]
+    pub bands: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -98,6 +101,7 @@ pub struct Table {
     pub summary: &'static str,
     parameters: Vec<Slot>,
     pub gauges: Vec<Gauge>,
+    pub bands: &'static [&'static str],
     defaults: Vec<Value>,
 }
 
@@ -124,6 +128,9 @@ impl PartialEq for Values {
     }
 }
 
+/// Their numbers fit into a byte, with one to spare.
+const MOST_BANDS: usize = 64;
+
 fn keep(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
@@ -137,13 +144,32 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
     Err(format!("{what} \"{name}\" has a name with more than small letters, digits and _"))
 }
 
+/// What is wrong with the names of inner queues.
+fn check_bands(bands: &[String]) -> Result<(), String> {
+    if bands.len() > MOST_BANDS {
+        return Err(format!("declares {} bands; it can have {MOST_BANDS}", bands.len()));
+    }
+    for (place, name) in bands.iter().enumerate() {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(format!(
+                "the band \"{name}\" has a name that is not of letters, digits and _"
+            ));
+        }
+        if name == "all" || bands[..place].contains(name) {
+            return Err(format!("the band \"{name}\" is there already; give it another name"));
+        }
+    }
+    Ok(())
+}
+
 impl Table {
     /// Keeps what was declared.
     ///
     /// # Errors
     /// One sentence that names the parameter or the gauge, and the fix.
     pub fn declare(declaration: Declaration) -> Result<&'static Table, String> {
-        let Declaration { name, summary, parameters, gauges } = declaration;
+        let Declaration { name, summary, parameters, gauges, bands } = declaration;
+        check_bands(&bands)?;
         let mut slots: Vec<Slot> = Vec::new();
         for parameter in &parameters {
             check_name("the parameter", &parameter.keyword)?;
@@ -177,6 +203,7 @@ impl Table {
             summary: keep(summary),
             parameters: slots,
             gauges: gauges.into_iter().map(gauge).collect(),
+            bands: bands.into_iter().map(keep).collect::<Vec<_>>().leak(),
             defaults,
         };
         // The defaults are read as if they were written in a file.

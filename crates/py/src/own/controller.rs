@@ -2,7 +2,7 @@
 
 use l4slab_core::cc;
 use l4slab_core::cc::own::{MOST_WINDOW, check_window};
-use l4slab_core::cc::{Congestion, CongestionControl, EcnWish};
+use l4slab_core::cc::{Congestion, CongestionControl, EcnWish, LostSegment};
 use l4slab_core::params::declared::{Table, Values};
 use l4slab_core::probe::Gauges;
 use l4slab_core::rng::Rng;
@@ -34,6 +34,9 @@ pub struct Ack {
     rate_interval_ns: u64,
     rate_prior_delivered: u32,
     rate_app_limited: bool,
+    rate_tx_in_flight: u32,
+    rate_lost: u32,
+    rate_delivered_ce: u32,
     may_grow: bool,
     cwnd_limited: bool,
     reducing: bool,
@@ -41,6 +44,16 @@ pub struct Ack {
     repairing: bool,
     open: bool,
     paced: bool,
+}
+
+/// A segment newly found lost. Good until the call returns.
+#[pyclass(module = "l4slab._core", get_all)]
+#[derive(Default)]
+pub struct Lost {
+    now_ns: u64,
+    tx_in_flight: u32,
+    lost: u32,
+    app_limited: bool,
 }
 
 impl Ack {
@@ -64,6 +77,9 @@ impl Ack {
             rate_interval_ns: ack.rate.interval.0,
             rate_prior_delivered: ack.rate.prior_delivered,
             rate_app_limited: ack.rate.app_limited,
+            rate_tx_in_flight: ack.rate.tx_in_flight,
+            rate_lost: ack.rate.lost,
+            rate_delivered_ce: ack.rate.delivered_ce,
             may_grow: ack.may_grow,
             cwnd_limited: ack.cwnd_limited,
             reducing: ack.reducing,
@@ -207,6 +223,7 @@ struct Controller {
 struct Object {
     object: Py<PyAny>,
     ack: Py<Ack>,
+    lost: Py<Lost>,
     window: Py<Window>,
     on_ack: Py<PyAny>,
     on_congestion: Py<PyAny>,
@@ -214,6 +231,7 @@ struct Object {
     on_recovered: Option<Py<PyAny>>,
     on_undo: Option<Py<PyAny>>,
     on_established: Option<Py<PyAny>>,
+    on_lost: Option<Py<PyAny>>,
 }
 
 impl Controller {
@@ -253,12 +271,14 @@ impl CongestionControl for Controller {
             };
             Ok(Object {
                 ack: Py::new(py, Ack::default())?,
+                lost: Py::new(py, Lost::default())?,
                 window: Py::new(py, Window::default())?,
                 on_ack: object.getattr("on_ack")?.unbind(),
                 on_congestion: object.getattr("on_congestion")?.unbind(),
                 on_recovered: optional("on_recovered")?,
                 on_undo: optional("on_undo")?,
                 on_established: optional("on_established")?,
+                on_lost: optional("on_lost")?,
                 object: object.unbind(),
             })
         });
@@ -313,6 +333,18 @@ impl CongestionControl for Controller {
             });
         }
         None
+    }
+    fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &cc::Window) {
+        let Some(Object { lost: told, on_lost: Some(method), .. }) = &self.object else { return };
+        let &LostSegment { tx_in_flight, lost, app_limited } = lost;
+        call(self.table.name, |py| {
+            let told = told.bind(py);
+            *told.borrow_mut() = Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
+            method.bind(py).call1((told,)).map(drop)
+        });
+    }
+    fn judges_flights(&self) -> bool {
+        self.methods.iter().any(|method| method == "on_lost")
     }
     fn governs_window(&self) -> bool {
         self.governs_window

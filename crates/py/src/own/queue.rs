@@ -1,6 +1,6 @@
 //! A queue that is a class in Python.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use l4slab_core::aqm::own::{Cx, Law, Seen};
 use l4slab_core::aqm::{Aqm, DropReason, LinkInfo, own};
@@ -22,6 +22,10 @@ pub struct Packet {
     codepoint: Ecn,
     /// It is in the queue.
     is_here: AtomicBool,
+    bands: &'static [&'static str],
+    band: AtomicU8,
+    /// `enqueue` has not returned yet.
+    arrives: AtomicBool,
     #[pyo3(get)]
     length: u32,
     #[pyo3(get)]
@@ -44,6 +48,28 @@ impl Packet {
             Ecn::Ce => "ce",
         }
     }
+    /// The inner queue that it is counted in; `None`: the queue declares none.
+    #[getter]
+    fn band(&self) -> Option<&'static str> {
+        self.bands.get(usize::from(self.band.load(Relaxed))).copied()
+    }
+    #[setter]
+    fn set_band(&self, name: &str) -> PyResult<()> {
+        let Some(band) = self.bands.iter().position(|band| *band == name) else {
+            let bands = match self.bands {
+                [] => "none; write bands = (\"L\", \"C\") in the class".to_owned(),
+                bands => bands.join(", "),
+            };
+            let text = format!("packet.band = \"{name}\": the queue's bands are {bands}");
+            return Err(PyValueError::new_err(text));
+        };
+        if !self.arrives.load(Relaxed) {
+            let text = "packet.band: enqueue says the band of a packet, once and for all";
+            return Err(PyValueError::new_err(text));
+        }
+        self.band.store(band as u8, Relaxed);
+        Ok(())
+    }
 }
 
 impl Packet {
@@ -59,6 +85,7 @@ impl Packet {
 }
 
 enum Deed {
+    Band(u32, u8),
     Mark(u32),
     Drop(u32, DropReason),
 }
@@ -130,7 +157,7 @@ impl own::Maker for Maker {
                 is_seeded: false,
             })
         });
-        Box::new(own::Own::new(name, law, link.now))
+        Box::new(own::Own::new(name, self.table.bands, law, link.now))
     }
 }
 
@@ -177,6 +204,7 @@ impl Queue {
         });
         for deed in deeds.drain(..) {
             match deed {
+                Deed::Band(id, band) => cx.band(id, usize::from(band)),
                 Deed::Mark(id) => drop(cx.mark(id)),
                 Deed::Drop(id, why) => cx.drop(id, why),
             }
@@ -192,13 +220,25 @@ impl Law for Queue {
             id: packet.id,
             codepoint: packet.ecn,
             is_here: AtomicBool::new(true),
+            bands: self.table.bands,
+            band: AtomicU8::new(0),
+            arrives: AtomicBool::new(true),
             length: packet.frame_len,
             flow: packet.flow_hash,
             dscp: packet.dscp,
             arrived_ns: packet.enqueued_at.0,
         };
         self.call(now, cx, |queue, link| {
-            queue.enqueue.bind(link.py()).call1((shown, link)).map(drop)
+            let py = link.py();
+            let shown = Bound::new(py, shown)?;
+            queue.enqueue.bind(py).call1((&shown, link))?;
+            let shown = shown.get();
+            shown.arrives.store(false, Relaxed);
+            let band = shown.band.load(Relaxed);
+            if band > 0 {
+                link.borrow_mut().deeds.insert(0, Deed::Band(shown.id, band));
+            }
+            Ok(())
         });
     }
     fn dequeue(&mut self, now: Time, cx: &mut dyn Cx) -> Option<u32> {

@@ -2,8 +2,8 @@
 
 Changed are four things: HZ of arch/um, which is no option there, is 250 as in the kernels of Debian and Ubuntu
 (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP wanted to send is not told (else
-`fq` of a router would take it for the time of arrival); a congestion control may say how many segments leave at once, as
-in the kernels of L4STeam; and the project's TCP Prague is put beside the other congestion controls.
+`fq` of a router would take it for the time of arrival); a congestion control may say how many segments leave at once,
+as in the kernels of L4STeam; and the project's TCP Prague is put beside the other congestion controls.
 """
 
 from __future__ import annotations

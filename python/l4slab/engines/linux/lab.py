@@ -184,7 +184,8 @@ def _chunks(words: Iterable[str], keywords: Collection[str]) -> list[list[str]]:
 
 def expected_ecn_mode(cc: str, ecn: str, peer_ecn: str) -> str:
     """How a negotiation ends: AccECN where both have it, classic where both have that at least. An ordinary host takes
-    DCTCP's SYN, which is ECT, for a fault and does without, unless it asks for AccECN (`tcp_ecn_create_request`)."""
+    DCTCP's SYN, which is ECT, for a fault and does without, unless it asks for AccECN (`tcp_ecn_create_request`).
+    """
     if "off" in (ecn, peer_ecn) or (cc == "dctcp" and ecn == "classic" and peer_ecn != ecn):
         return "off"
     return "accecn" if ecn == peer_ecn == "accecn" else "classic"

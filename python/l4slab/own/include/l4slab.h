@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* Changes when a table below does. */
-#define L4SLAB_ABI 1
+#define L4SLAB_ABI 2
 
 #ifdef __cplusplus
 #define L4SLAB_EXPORT extern "C" __attribute__((visibility("default")))
@@ -85,6 +85,9 @@ struct l4slab_ack {
     uint32_t lost;              /* newly found lost */
     uint32_t rate_delivered;
     uint32_t rate_prior_delivered;
+    uint32_t rate_tx_in_flight; /* with `on_lost` only, else 0: in flight when that segment left, */
+    uint32_t rate_lost;         /* and found lost */
+    uint32_t rate_delivered_ce; /* and reported as marked since then */
     uint8_t rate_app_limited;
     uint8_t may_grow;           /* TCP neither recovers nor reduces, and the ACK acknowledges new data */
     uint8_t cwnd_limited;       /* the window held the sender back in the last round trip */
@@ -93,6 +96,14 @@ struct l4slab_ack {
     uint8_t repairing;          /* lost segments are being sent again */
     uint8_t open;               /* no loss, reordering or mark is being dealt with */
     uint8_t paced;
+};
+
+/* A segment newly found lost. Counts are segments. */
+struct l4slab_lost {
+    uint64_t now_ns;
+    uint32_t tx_in_flight; /* in flight when it was sent, itself included */
+    uint32_t lost;         /* found lost since then, itself included */
+    uint8_t app_limited;   /* the window was not used up then */
 };
 
 /* What a controller answers with. Every call finds what holds, and may change the first four. */
@@ -128,6 +139,8 @@ struct l4slab_controller {
     void (*on_undo)(void *self, uint32_t prior_cwnd, struct l4slab_window *window);
     /* NULL, or: the handshake is over; not 0: the wish for ECN was granted. */
     void (*on_established)(void *self, uint32_t granted, struct l4slab_window *window);
+    /* NULL, or: each segment that is found lost, before the ACK that tells it. */
+    void (*on_lost)(void *self, const struct l4slab_lost *lost);
     /* NULL, or: a value per gauge, in their order; NaN, which they are before, for none. */
     void (*probe)(const void *self, double *gauges);
 };
@@ -145,6 +158,8 @@ struct l4slab_packet {
     uint32_t flow;              /* the same for all packets of one transport flow, spread over 32 bits */
     uint8_t ecn;                /* enum l4slab_codepoint, as it arrived */
     uint8_t dscp;
+    uint8_t band;               /* 0 to band_count - 1: which it is counted in. `enqueue` may set it, and then keeps or
+                                   drops the packet */
 };
 
 /* What a queue can do, during one of its calls. */
@@ -211,6 +226,8 @@ struct l4slab_queue {
     uint32_t parameter_count;
     const struct l4slab_gauge *gauges;
     uint32_t gauge_count;
+    const char *const *bands; /* names of the queues inside, which are reported apart, such as "L" and "C" */
+    uint32_t band_count;      /* 0: it is one queue */
     /* `parameters`: a value each, in their order. NULL: no memory. */
     void *(*create)(const double *parameters, uint64_t rate_bps, uint64_t now_ns);
     void (*destroy)(void *self);

@@ -4,11 +4,12 @@
 //! file then says `cc = "./libmine.so"` or `qdisc = "./libmine.so limit 100"`. What the fields mean is told in `l4slab.h`.
 #![allow(dead_code, unused_macros, unused_imports)]
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 
 /// Changes when a table below does.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 2;
 pub const NEVER: u64 = u64::MAX;
 
 pub const NUMBER: u32 = 0;
@@ -65,6 +66,17 @@ impl Gauge {
     }
 }
 
+/// A text of a table.
+#[repr(transparent)]
+pub struct Name(*const c_char);
+unsafe impl Sync for Name {}
+
+impl Name {
+    pub const fn new(name: &'static CStr) -> Name {
+        Name(name.as_ptr())
+    }
+}
+
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Ack {
@@ -85,6 +97,9 @@ pub struct Ack {
     pub lost: u32,
     pub rate_delivered: u32,
     pub rate_prior_delivered: u32,
+    pub rate_tx_in_flight: u32,
+    pub rate_lost: u32,
+    pub rate_delivered_ce: u32,
     pub rate_app_limited: bool,
     pub may_grow: bool,
     pub cwnd_limited: bool,
@@ -93,6 +108,15 @@ pub struct Ack {
     pub repairing: bool,
     pub open: bool,
     pub paced: bool,
+}
+
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Lost {
+    pub now_ns: u64,
+    pub tx_in_flight: u32,
+    pub lost: u32,
+    pub app_limited: bool,
 }
 
 #[repr(C)]
@@ -116,6 +140,7 @@ pub struct Packet {
     pub flow: u32,
     pub ecn: u8,
     pub dscp: u8,
+    pub band: Cell<u8>,
 }
 
 #[repr(C)]
@@ -164,6 +189,7 @@ pub struct ControllerTable {
     pub on_recovered: Option<unsafe extern "C" fn(*mut c_void, *mut Window)>,
     pub on_undo: Option<unsafe extern "C" fn(*mut c_void, u32, *mut Window)>,
     pub on_established: Option<unsafe extern "C" fn(*mut c_void, u32, *mut Window)>,
+    pub on_lost: Option<unsafe extern "C" fn(*mut c_void, *const Lost)>,
     pub probe: Option<unsafe extern "C" fn(*const c_void, *mut f64)>,
 }
 unsafe impl Sync for ControllerTable {}
@@ -177,6 +203,8 @@ pub struct QueueTable {
     pub parameter_count: u32,
     pub gauges: *const Gauge,
     pub gauge_count: u32,
+    pub bands: *const *const c_char,
+    pub band_count: u32,
     pub create: Option<unsafe extern "C" fn(*const f64, u64, u64) -> *mut c_void>,
     pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
     pub enqueue: Option<unsafe extern "C" fn(*mut c_void, *mut Packet, *mut Link)>,
@@ -193,6 +221,8 @@ pub trait Controller: Sized {
     const SUMMARY: &'static CStr;
     const ECN: u32 = ECN_OFF;
     const GOVERNS_WINDOW: bool = false;
+    /// `on_lost` is called, and ACKs tell `rate_tx_in_flight` and what follows.
+    const HEARS_LOSSES: bool = false;
     const PARAMETERS: &'static [Parameter] = &[];
     const GAUGES: &'static [Gauge] = &[];
     /// `options`: a value per parameter.
@@ -204,6 +234,7 @@ pub trait Controller: Sized {
         window.cwnd = window.cwnd.max(prior_cwnd);
     }
     fn on_established(&mut self, _granted: bool, _window: &mut Window) {}
+    fn on_lost(&mut self, _lost: &Lost) {}
     /// A value per gauge.
     fn probe(&self, _gauges: &mut [f64]) {}
 }
@@ -214,6 +245,8 @@ pub trait Queue: Sized {
     const SUMMARY: &'static CStr;
     const PARAMETERS: &'static [Parameter] = &[];
     const GAUGES: &'static [Gauge] = &[];
+    /// The queues inside that are reported apart; `packet.band.set(1)` in `enqueue` counts one in the second.
+    const BANDS: &'static [Name] = &[];
     /// `parameters`: a value each.
     fn create(parameters: &[f64], rate_bps: u64, now_ns: u64) -> Self;
     fn enqueue(&mut self, packet: &'static Packet, link: &mut Link);
@@ -280,6 +313,7 @@ impl<T: Controller> Shim<T> {
         on_recovered: Some(Self::on_recovered),
         on_undo: Some(Self::on_undo),
         on_established: Some(Self::on_established),
+        on_lost: if T::HEARS_LOSSES { Some(Self::on_lost) } else { None },
         probe: Some(Self::probe_controller),
     };
     unsafe extern "C" fn create_controller(options: *const f64, seed: u64) -> *mut c_void {
@@ -300,6 +334,9 @@ impl<T: Controller> Shim<T> {
     unsafe extern "C" fn on_established(this: *mut c_void, granted: u32, window: *mut Window) {
         unsafe { (*this.cast::<T>()).on_established(granted != 0, &mut *window) }
     }
+    unsafe extern "C" fn on_lost(this: *mut c_void, lost: *const Lost) {
+        unsafe { (*this.cast::<T>()).on_lost(&*lost) }
+    }
     unsafe extern "C" fn probe_controller(this: *const c_void, gauges: *mut f64) {
         unsafe { (*this.cast::<T>()).probe(places(gauges, T::GAUGES.len())) }
     }
@@ -313,6 +350,8 @@ impl<T: Queue> Shim<T> {
         parameter_count: T::PARAMETERS.len() as u32,
         gauges: T::GAUGES.as_ptr(),
         gauge_count: T::GAUGES.len() as u32,
+        bands: T::BANDS.as_ptr().cast(),
+        band_count: T::BANDS.len() as u32,
         create: Some(Self::create_queue),
         destroy: Some(Self::destroy),
         enqueue: Some(Self::enqueue),

@@ -151,8 +151,9 @@ def _check_ecn(observed: Observed) -> None:
 
 
 def _check_bottleneck(observed: Observed) -> None:
-    """Flows that only the links should limit were limited by them: they filled a queue, and no send buffer held them. (The
-    receiver's window is TCP's own: after many losses what waits behind a hole may fill it.)"""
+    """Flows that only the links should limit were limited by them: they filled a queue, and no send buffer held them.
+    (The receiver's window is TCP's own: after many losses what waits behind a hole may fill it.)
+    """
     for flow in observed.lab.flows:
         spec = flow.spec
         runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
@@ -162,7 +163,9 @@ def _check_bottleneck(observed: Observed) -> None:
         held = float(samples["sndbuf_ms"].max()) * 1e6 if len(samples) else 0.0
         if held > _HELD * runs_ns:
             share = held / runs_ns
-            raise CheckError(f'a send buffer held flow "{spec["name"]}" back for {share:.0%} of the time, not the links')
+            raise CheckError(
+                f'a send buffer held flow "{spec["name"]}" back for {share:.0%} of the time, not the links'
+            )
         # After slow start a window may need long to grow to the size of a large path.
         if runs_ns < _FILLS_AFTER_NS + _FILLS_AFTER_RTTS * spec["rtt_ns"] or observed.run.get("impairs"):
             continue
