@@ -112,7 +112,7 @@ test)
             page_tools
             pages=true
         fi
-        run_tests $pages "not slow" "" "$@"
+        run_tests $pages "not slow" "" --numprocesses 2 --dist worksteal "$@"
         ;;
     esac
     ;;

@@ -8,3 +8,9 @@ import pytest
 @pytest.fixture(autouse=True)
 def reports_are_not_drawn(undrawn: None) -> None:
     """`undrawn`, for all of them."""
+
+
+@pytest.fixture(autouse=True)
+def output_is_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose width nobody has said."""
+    monkeypatch.delenv("COLUMNS", raising=False)
