@@ -201,7 +201,10 @@ fn ace_and_the_option_count_marks_in_both_directions() {
     capture(&run, &here.0.join("run"));
     let client = frames(&here.0.join("run"), "l4s", "client");
     let [syn, syn_ack, third] = [0, 1, 2].map(|i| (client[i].flags() & 0x13, client[i].ace()));
-    assert_eq!([syn, syn_ack, third], [(0x02, 0b111), (0x12, 0b010), (0x10, 0b010)]);
+    // SYN/ACK and third ACK say that a packet with ECT(1) came, and have the option already.
+    assert_eq!([syn, syn_ack, third], [(0x02, 0b111), (0x12, 0b011), (0x10, 0b011)]);
+    let initial = Some(vec![0, 0, 1, 0, 0, 0, 0, 0, 1]);
+    assert_eq!([0, 1, 2].map(|i| client[i].option(174)), [None, initial.clone(), initial]);
     let mut marked = 0;
     for f in &client[3..] {
         if f.is_forward() {

@@ -119,7 +119,7 @@ def test_the_scenario_has_marks_drops_and_retransmissions(mixed: Path) -> None:
 
 
 def test_handshakes_and_options(mixed: Path) -> None:
-    for flow, flags in (("plain", ("S", "SA")), ("classic", ("SEC", "SAE")), ("l4s", ("SECN", "SAC"))):
+    for flow, flags in (("plain", ("S", "SA")), ("classic", ("SEC", "SAE")), ("l4s", ("SECN", "SAEC"))):
         frames = packets(folder_of(mixed) / f"{flow}-client.pcapng.gz")
         handshake = [frame[TCP] for _, frame in frames if frame[TCP].flags & 2]
         assert {str(tcp.flags) for tcp in handshake} == set(flags)

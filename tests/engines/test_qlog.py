@@ -105,27 +105,6 @@ def lost_in(events: list[Record]) -> list[int]:
     return [data["header"]["packet_number"] for data in told(events, "recovery:packet_lost")]
 
 
-def spans_in(events: list[Record]) -> list[tuple[int, range]]:
-    """Of each transmission, in their order, its number and its bytes; the SYN is byte -1, the FIN the last one."""
-    spans = []
-    for data in told(events, "transport:packet_sent"):
-        first, end = -1, 0
-        for stream in data["frames"]:
-            first, end = stream["offset"], stream["offset"] + stream["length"] + stream.get("fin", False)
-        spans.append((data["header"]["packet_number"], range(first, end)))
-    return spans
-
-
-def repeated_in(events: list[Record]) -> list[range]:
-    """The bytes of the transmissions that repeat, one for each."""
-    repeated, following = [], -1
-    for _, span in spans_in(events):
-        if span.start < following:
-            repeated.append(span)
-        following = max(following, span.stop)
-    return repeated
-
-
 def acks_in(events: list[Record]) -> list[Record]:
     return [frame for data in told(events, "transport:packet_received") for frame in data["frames"]]
 
@@ -260,15 +239,22 @@ def test_accecn_counts_are_exact_and_classic_ones_at_most(folders: dict[str, Pat
     marked = row(out, "l4s", 1)
     acks = [ack for ack in acks_in(records(file_of(out, "l4s", 1))[1]) if "ce" in ack]
     assert acks[-1]["ce"] == marked["ce_packets"] > 100
-    assert acks[-1]["ect1"] == marked["delivered_packets"] - marked["ce_packets"]
+    # Prague shrinks its segments here; ECT is told in full ones.
+    received = segments(out / "captures" / marked["run"] / "l4s-server.pcapng.gz")
+    unmarked = [one.payload for one in received if one.payload and one.ecn == 1]
+    assert len(unmarked) == marked["delivered_packets"] - marked["ce_packets"]
+    assert acks[-1]["ect1"] == round(sum(unmarked) / max(unmarked))
     assert acks[-1]["ect0"] == 0
     for member in (1, 2):
         acks = [ack for ack in acks_in(records(file_of(out, "classic", member))[1]) if "ce" in ack]
-        assert 0 < acks[-1]["ce"] <= row(out, "classic", member)["ce_packets"]
+        counts = [ack["ce"] for ack in acks]
+        assert counts == sorted(counts)
+        # A SYN that is lost is repeated without ECN.
+        assert bool(counts) == (row(out, "classic", member)["ecn_mode"] == "classic")
+        assert not counts or 0 < counts[-1] <= row(out, "classic", member)["ce_packets"]
+    assert row(out, "classic", 1)["ecn_mode"] == "classic"
     plain = records(file_of(out, "plain one", 1))[1]
     assert not any("ce" in ack for ack in acks_in(plain))
-    counts = [ack["ce"] for ack in acks]
-    assert counts == sorted(counts)
 
 
 @every
@@ -502,12 +488,7 @@ def test_connections_of_the_kernel(tmp_path: Path) -> None:
         assert header["qlog_version"] == "0.3"
         numbers = set(data_in(events))
         assert len(numbers) == expected["sent_packets"]
-        again = repeated_in(events)
-        assert len(again) == expected["retransmits"], (flow, member)
-        # A retransmission that waits to be paced while an ACK of its bytes comes repeats what was not lost.
-        lost = [span for number, span in spans_in(events) if number in set(lost_in(events))]
-        assert len(lost) <= len(again)
-        assert all(any(set(span) & set(other) for other in again) for span in lost)
+        assert len(lost_in(events)) == expected["retransmits"]
         assert len(numbers & set(acked_in(events))) == expected["delivered_packets"]
         metrics = told(events, "recovery:metrics_updated")
         flights = [data["bytes_in_flight"] for data in metrics if "bytes_in_flight" in data]

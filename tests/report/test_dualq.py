@@ -88,7 +88,7 @@ TURNS: dict[str, tuple[str, pl.Expr, dict[str, pl.Expr | float]]] = {
     ),
     "web-fq-scheduled": ("transfers", at("web", aqm="FQ-CoDel"), {"completion_ms": c("completion_ms") * 2}),
     "web-fq-burst": ("transfers", at("web", aqm="FQ-CoDel"), {"completion_ms": c("completion_ms") * 3}),
-    "web-prague-handshake": ("transfers", at("web", sender="Prague"), {"response_ms": c("completion_ms")}),
+    "web-l4s-handshake": ("transfers", at("web", flow="low"), {"response_ms": c("completion_ms") - 20}),
     "qsize-web-pie-20": ("flows", at("web", aqm="PIE"), {"sojourn_ms_p50": 30.0}),
     "qsize-web-ecn-longer": ("flows", at("web", aqm="PIE", flow="long-low"), {MEAN: c(MEAN) * 1.1}),
     "qsize-web-ecn-alike": ("flows", at("web", aqm="PIE", flow="long-low"), {MEAN: c(MEAN) * 1.1}),

@@ -18,7 +18,7 @@ pub mod reno;
 pub mod reno_sce;
 pub mod sce;
 
-use crate::ecn::EcnSupport;
+use crate::ecn::{Ecn, EcnSupport};
 use crate::params::Described;
 use crate::probe::Gauges;
 use crate::rng::Rng;
@@ -115,6 +115,15 @@ pub enum EcnWish {
 }
 
 impl EcnWish {
+    /// What SYN and SYN/ACK of its host carry: ECT of controllers that cannot do without ECN (Linux
+    /// `TCP_CONG_NEEDS_ECN`, `TCP_CONG_ECT_1_NEGOTIATION`; RFC 8257, 3.4).
+    pub fn handshake_field(self) -> Ecn {
+        match self {
+            EcnWish::Ect0Runs => Ecn::Ect0,
+            EcnWish::Ect1AccEcn => Ecn::Ect1,
+            EcnWish::NotEct | EcnWish::Ect0Classic | EcnWish::Ect0Sce => Ecn::NotEct,
+        }
+    }
     /// The host's ECN setting that fulfils the wish.
     pub fn support(self) -> EcnSupport {
         match self {

@@ -24,8 +24,11 @@ const SYN_WINDOW: u16 = 65_535;
 const WINDOW: u16 = 1 << 14;
 /// Bytes of the timestamp option with its padding, and with the AccECN option's three counters.
 const TIMESTAMPS: u32 = 12;
-const WITH_ACCECN: u32 = TIMESTAMPS + 12;
-/// The AccECN option of a client, which has received no data: ECT(1), CE, ECT(0).
+const WITH_ACCECN: u32 = TIMESTAMPS + ACCECN;
+const ACCECN: u32 = 12;
+/// Bytes of what a SYN announces.
+const ANNOUNCEMENT: u32 = 20;
+/// The AccECN option of a host that has received no data: ECT(1), CE, ECT(0).
 const NOTHING_RECEIVED: [u32; 3] = [1, 0, 1];
 
 /// Segments of one payload length: the first, and its offset in the stream.
@@ -166,12 +169,16 @@ impl Wire {
         let ecr = self.client_clock.wrapping_add(Stamp::of(pkt.stamp).millis());
         let ace = ecn_flags(pkt.bits);
         if pkt.flags.has(Flags::SYN) {
+            let mut options = Options::default().announce(MSS, val, ecr, WINDOW_SCALE);
+            if option_bytes(pkt) == ANNOUNCEMENT + ACCECN {
+                options = options.accecn(&NOTHING_RECEIVED);
+            }
             return Segment {
                 seq: self.server_isn,
                 ack: self.client_isn.wrapping_add(1),
                 flags: flag::SYN | flag::ACK | ace,
                 window: SYN_WINDOW,
-                options: Options::default().announce(MSS, val, ecr, WINDOW_SCALE),
+                options,
             };
         }
         let blocks = blocks.as_slice();

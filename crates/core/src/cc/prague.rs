@@ -414,20 +414,14 @@ impl Prague {
         }
     }
 
-    /// Takes `cut` off the fractional window, but not below the minimum rate. (The module has this
-    /// floor for the rate only. Without it a window halved by loss after loss comes near zero, and
-    /// one ACK, which adds 1/window, then makes it immense. Where growth goes by whole windows
+    /// Takes `cut` off the fractional window. (The module has a floor for the rate only. A window halved by
+    /// loss after loss comes near zero, and one ACK, which adds 1/window, then makes it immense: so none is
+    /// taken below one segment, half of what TCP's window is at the least. Where growth goes by whole windows
     /// there is no such danger.)
     fn shrink_window(&mut self, cut: u64, w: &Window) {
-        let rtt = u64::from(self.srtt8);
-        let floor = if self.config.fraction != Fraction::Full {
-            1
-        } else {
-            shifted_product(RATE_MIN, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
-                .div_ceil(u64::from(w.mtu()))
-                .max(1)
-        };
-        self.frac_window = self.frac_window.saturating_sub(cut).max(floor);
+        let floor = if self.config.fraction == Fraction::Full { ONE_SEGMENT } else { 1 };
+        let least = floor.min(self.frac_window);
+        self.frac_window = self.frac_window.saturating_sub(cut).max(least);
         self.rate = self.rate_of_window(w);
     }
 
@@ -674,9 +668,23 @@ mod tests {
         assert_eq!(p.frac_window >> WINDOW_BITS, 25);
     }
 
-    /// However often it is halved, one ACK does not make the window immense.
+    /// However often it is halved, one ACK does not make the window immense; nor is it raised to what the
+    /// least rate would fill, where the round trip is long.
     #[test]
-    fn the_window_has_a_floor_at_the_minimum_rate() {
+    fn the_window_has_a_floor_of_one_segment() {
+        let (mut p, mut w) = established(1_000_000, 10);
+        p.mode = Mode::Window;
+        for _ in 0..100 {
+            p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+            p.on_recovered(&mut w);
+            assert!(p.steers_rate(&w) || p.frac_window >= ONE_SEGMENT);
+        }
+        assert_eq!(p.frac_window, ONE_SEGMENT);
+        assert_eq!(p.rate, RATE_MIN.max(p.rate_of_window(&w)));
+    }
+
+    #[test]
+    fn one_ack_does_not_make_a_halved_window_immense() {
         let (mut p, mut w) = established(20_000, 10);
         p.saw_ce = true;
         for _ in 0..100 {

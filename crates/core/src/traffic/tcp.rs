@@ -16,7 +16,7 @@ use crate::params::Gauge;
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::transport::receiver::{Echo, Receiver};
+use crate::transport::receiver::{Echo, Fields, Receiver};
 use crate::transport::rtt::RTO_MIN;
 use crate::transport::sender::{Sender, SenderConfig};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
@@ -127,7 +127,14 @@ impl Hosts {
             rto_min: self.rto_min,
             stop: place.stop,
         };
-        let receiver = Receiver::new(number, place.group, peer, ack_codepoint, echo);
+        let handshake = if peer == support { cc.ecn().handshake_field() } else { Ecn::NotEct };
+        let receiver = Receiver::new(
+            number,
+            place.group,
+            peer,
+            Fields { acks: ack_codepoint, handshake },
+            echo,
+        );
         (Sender::new(config, cc), receiver)
     }
 }

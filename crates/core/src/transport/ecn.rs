@@ -19,6 +19,11 @@ pub enum EcnMode {
 }
 
 impl EcnMode {
+    /// Bytes of the option in a packet of the handshake, but for the SYN (Linux 7.2 has it in SYN/ACK and third ACK).
+    pub fn handshake_option(self) -> u32 {
+        if self == EcnMode::AccEcn { OPTION_LEN } else { 0 }
+    }
+
     /// As the results call it.
     pub fn name(self) -> &'static str {
         match self {

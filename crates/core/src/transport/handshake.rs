@@ -9,13 +9,13 @@ use crate::time::{Span, Time};
 /// Wait before the first repetition (RFC 6298, 2.1; Linux `TCP_TIMEOUT_INIT`).
 pub const TIMEOUT: Span = Span::from_secs(1);
 
-/// A SYN after so many `tries`. `runs`: a host whose DCTCP marks its SYN too.
+/// A SYN after so many `tries`, which carries `field` where the host asks for ECN.
 pub fn syn(
     now: Time,
     flow: FlowId,
     group: GroupId,
     asked: EcnSupport,
-    runs: bool,
+    field: Ecn,
     tries: u32,
 ) -> Packet {
     // A SYN may have been lost because of its flags: the first retry of a classic one and the
@@ -24,8 +24,7 @@ pub fn syn(
         EcnSupport::AccEcn => tries >= 2,
         _ => tries >= 1,
     };
-    // RFC 8257, 3.4
-    let field = if runs && !plain { Ecn::Ect0 } else { Ecn::NotEct };
+    let field = if asked == EcnSupport::Off { Ecn::NotEct } else { field };
     let mut p = Packet::new(flow, group, Flags::SYN, SYN_FRAME, field);
     p.bits = ecn::syn_bits(if plain { EcnSupport::Off } else { asked });
     p.stamp = now;

@@ -1,8 +1,10 @@
 //! The receiving end: reassembly, SACK, delayed and quick ACKs, ECN feedback.
 
 mod client;
+mod segment_size;
 
 use self::client::Client;
+use self::segment_size::SegmentSize;
 use super::ecn::{self, AccEcnReceiver, EcnMode};
 use super::wheel;
 use crate::ecn::{Ecn, EcnSupport};
@@ -145,6 +147,15 @@ pub enum Echo {
     Runs,
 }
 
+/// The ECN fields of what a receiver sends.
+#[derive(Copy, Clone, Debug)]
+pub struct Fields {
+    /// ACKs with AccECN, and those of runs.
+    pub acks: Ecn,
+    /// SYN and SYN/ACK where ECN is asked for.
+    pub handshake: Ecn,
+}
+
 /// The receiver of one flow.
 #[derive(Clone, Debug)]
 pub struct Receiver {
@@ -153,11 +164,13 @@ pub struct Receiver {
     pub(super) support: EcnSupport,
     pub(super) mode: EcnMode,
     /// Codepoint of ACKs in AccECN mode.
-    codepoint: Ecn,
+    fields: Fields,
     pub(super) echo_rule: Echo,
     next: u32,
-    /// `next` when the last ACK was sent.
+    /// `next` when the last ACK was sent, and the bytes that came in sequence since.
     acked: u32,
+    unacked: u32,
+    segment_size: SegmentSize,
     /// Timestamp to echo: the newest of what was in sequence (TS.Recent of RFC 7323).
     pub(super) echo: Time,
     /// Out-of-order data, ascending, and the blocks to report, most recent first.
@@ -201,7 +214,7 @@ impl Receiver {
         flow: FlowId,
         group: GroupId,
         support: EcnSupport,
-        codepoint: Ecn,
+        fields: Fields,
         echo_rule: Echo,
     ) -> Receiver {
         Receiver {
@@ -209,10 +222,12 @@ impl Receiver {
             group,
             support,
             mode: EcnMode::Off,
-            codepoint,
+            fields,
             echo_rule,
             next: 0,
             acked: 0,
+            unacked: 0,
+            segment_size: SegmentSize::new(),
             echo: Time::ZERO,
             ranges: Vec::new(),
             recent: Vec::new(),
@@ -260,13 +275,15 @@ impl Receiver {
     }
 
     fn on_syn(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        let ect_syn = self.echo_rule == Echo::Runs;
+        let ect_syn = self.fields.handshake != Ecn::NotEct;
         let (mode, bits) = ecn::answer_syn(self.support, ect_syn, pkt.bits, pkt.ecn.get());
         self.mode = mode;
         self.handshake_sent = now;
         self.echo = self.echo.max(pkt.stamp);
         let flags = Flags::SYN.with(Flags::ACK);
-        let mut reply = Packet::new(self.flow, self.group, flags, SYN_FRAME, Ecn::NotEct);
+        let field = if mode == EcnMode::Off { Ecn::NotEct } else { self.fields.handshake };
+        let len = SYN_FRAME + mode.handshake_option();
+        let mut reply = Packet::new(self.flow, self.group, flags, len, field);
         reply.bits = bits;
         reply.stamp = pkt.stamp;
         reply.tsval = Stamp::of(now);
@@ -283,15 +300,17 @@ impl Receiver {
             self.echo = pkt.stamp;
         }
         self.next += 1;
+        self.unacked += u32::from(pkt.payload);
         self.received_bytes += u64::from(pkt.payload);
+        let is_small = self.segment_size.measure(pkt);
         self.tune_delayed_ack(now);
-        self.window.sample_rtt(now, pkt.tsval);
+        self.sample_rtt(now, pkt);
         if self.window.grow(SEGMENT) {
             self.quick |= 1;
         }
         self.window.on_read(now, self.received_bytes, 0, 0);
-        let push = pkt.bits.has(TcpBits::PSH);
-        if self.ack_now || push || self.next - self.acked >= 2 || self.quick > 0 {
+        self.ack_now |= is_small || pkt.bits.has(TcpBits::PSH);
+        if self.ack_now || self.unacked > self.segment_size.estimate || self.quick > 0 {
             self.ack(now, out);
         } else {
             self.delay_ack(now);
@@ -299,6 +318,10 @@ impl Receiver {
     }
 
     fn on_data(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if self.rtt == Span::ZERO {
+            // The third ACK was lost.
+            self.rtt = now.since(self.handshake_sent);
+        }
         self.take_data(now, pkt, out);
         self.is_undisturbed = self.ranges.is_empty()
             && self.recent.is_empty()
@@ -336,16 +359,18 @@ impl Receiver {
             if !self.ranges.is_empty() {
                 self.close_gap();
             }
+            self.unacked += (self.next - first + 1) * u32::from(pkt.payload);
+            let is_small = self.segment_size.measure(pkt);
             self.tune_delayed_ack(now);
-            self.window.sample_rtt(now, pkt.tsval);
+            self.sample_rtt(now, pkt);
             self.open_window();
             let queued = u64::from(self.next - first) * u64::from(pkt.payload);
             let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
             let read = self.received_bytes.saturating_sub(queued + beyond);
             self.window.on_read(now, read, queued, self.span(pkt));
-            // The application reads at once what is pushed, and reading acknowledges it (Linux
-            // `tcp_measure_rcv_mss`, `tcp_cleanup_rbuf`).
-            self.ack_now |= pkt.bits.has(TcpBits::PSH);
+            // The application reads at once, and reading acknowledges what is small or pushed (Linux
+            // `tcp_cleanup_rbuf`).
+            self.ack_now |= is_small || pkt.bits.has(TcpBits::PSH);
             if let Some(fin) = self.fin
                 && self.next > fin
                 && self.completed_at.is_none()
@@ -358,6 +383,7 @@ impl Receiver {
             self.ack_now = true;
         } else {
             self.received_bytes += u64::from(pkt.payload);
+            self.segment_size.measure(pkt);
             if self.compressed > 0 && self.crowds_out(pkt.seq) {
                 self.ack(now, out);
             }
@@ -392,7 +418,9 @@ impl Receiver {
 
     fn note_duplicate(&mut self, seq: u32) {
         self.duplicate = Some(Block::new(seq, seq + 1));
-        self.quick = self.quick.max(QUICKACKS);
+        if seq < self.next {
+            self.ack_quickly(QUICKACKS);
+        }
     }
 
     /// DCTCP's two states (RFC 8257, 3.2): the last segment was marked, or it was not.
@@ -422,8 +450,7 @@ impl Receiver {
         };
         if marked != self.last_sce && self.ack_at != Time::NEVER {
             self.ack(now, out);
-            self.quick = self.quick.max(1);
-            self.ato = DELACK_MIN;
+            self.ack_quickly(1);
         }
         self.last_sce = marked;
         self.esce = marked;
@@ -451,18 +478,31 @@ impl Receiver {
                     Ecn::Ce => {
                         // Better not to delay ACKs: the sender's window may be very small.
                         if !self.demand_cwr {
-                            self.quick = self.quick.max(2);
-                            self.ato = DELACK_MIN;
+                            self.ack_quickly(2);
                         }
                         self.demand_cwr = true;
                         self.seen_ect = true;
                     }
                     // Without ECT after ECT: probably a retransmission.
-                    Ecn::NotEct if self.seen_ect => self.quick = self.quick.max(2),
+                    Ecn::NotEct if self.seen_ect => self.ack_quickly(2),
                     Ecn::NotEct => {}
                     Ecn::Ect0 | Ecn::Ect1 => self.seen_ect = true,
                 }
             }
+        }
+    }
+
+    /// The next so many segments are acknowledged one by one (Linux `tcp_enter_quickack_mode`).
+    fn ack_quickly(&mut self, segments: u32) {
+        self.quick = self.quick.max(segments);
+        self.ato = DELACK_MIN;
+    }
+
+    /// Of full segments (Linux `tcp_rcv_rtt_measure_ts`).
+    #[inline(always)]
+    fn sample_rtt(&mut self, now: Time, pkt: &Packet) {
+        if u32::from(pkt.payload) >= self.segment_size.estimate {
+            self.window.sample_rtt(now, pkt.tsval);
         }
     }
 
@@ -510,8 +550,7 @@ impl Receiver {
     /// Is an ACK due now? Otherwise sets the timer for it.
     #[inline]
     fn must_ack(&mut self, now: Time, in_order: bool) -> bool {
-        let waiting = self.next - self.acked;
-        if self.ack_now || waiting >= 2 || self.quick > 0 {
+        if self.ack_now || self.unacked > self.segment_size.estimate || self.quick > 0 {
             return true;
         }
         if self.ranges.is_empty() {
@@ -569,6 +608,7 @@ impl Receiver {
     #[inline(always)]
     fn ack(&mut self, now: Time, out: &mut Outbox) {
         self.acked = self.next;
+        self.unacked = 0;
         self.ack_at = Time::NEVER;
         self.compress_until = Time::NEVER;
         self.compressed = 0;
@@ -601,7 +641,7 @@ impl Receiver {
             EcnMode::AccEcn => {
                 self.counters.pending_ce = 0;
                 p.bits = self.counters.ace();
-                p.ecn = self.codepoint.into();
+                p.ecn = self.fields.acks.into();
                 let blocks = usize::from(self.duplicate.is_some()) + self.recent.len();
                 let (option, left) = self.counters.fit_option(blocks.min(MAX_BLOCKS));
                 if option > 0 {
@@ -686,6 +726,10 @@ impl End for Receiver {
         }
         if now >= self.ack_at {
             self.settle_delay();
+            if now >= self.ack_at {
+                // Nothing came that it could have gone with (Linux `tcp_delack_timer_handler`).
+                self.ato = (self.ato * 2).min(DELACK_MAX);
+            }
         }
         if now >= self.ack_at.min(self.compress_until) {
             self.ack(now, out);
@@ -721,6 +765,8 @@ mod tests {
     use super::*;
     use crate::packet::SackSlot;
 
+    const NO_ECN: Fields = Fields { acks: Ecn::NotEct, handshake: Ecn::NotEct };
+
     fn data(seq: u32) -> Packet {
         let mut p = Packet::new(0, GroupId::default(), Flags::DATA, 1514, Ecn::NotEct);
         p.seq = seq;
@@ -730,7 +776,7 @@ mod tests {
 
     fn receiver() -> (Receiver, Outbox) {
         (
-            Receiver::new(0, GroupId::default(), EcnSupport::Off, Ecn::NotEct, Echo::UntilCwr),
+            Receiver::new(0, GroupId::default(), EcnSupport::Off, NO_ECN, Echo::UntilCwr),
             Outbox::default(),
         )
     }
@@ -823,6 +869,55 @@ mod tests {
         s.packets.clear();
         r.on_timer(r.deadline(), &mut s);
         assert_eq!(s.packets[0].seq, 23);
+    }
+
+    /// It waited for nothing: the next one waits twice as long, but not longer than the RTT of the handshake.
+    #[test]
+    fn a_delayed_ack_that_was_awaited_in_vain_doubles_the_wait() {
+        for (rtt, waits) in [(100, [40, 80, 100, 100]), (30, [40; 4]), (300, [40, 80, 160, 200])] {
+            let (mut r, mut s) = receiver();
+            r.rtt = Span::from_millis(rtt);
+            let mut now = Time::ZERO;
+            for n in 0..24 {
+                arrive(&mut r, &mut s, now, data(n));
+            }
+            for (n, wait) in waits.into_iter().enumerate() {
+                // Ticks are 4 ms apart, and this begins on one.
+                now += Span::from_millis(204);
+                assert!(arrive(&mut r, &mut s, now, data(24 + n as u32)).is_none());
+                let mut at = now;
+                while s.packets.is_empty() {
+                    at = r.deadline();
+                    r.on_timer(at, &mut s);
+                }
+                let waited = at.since(now).as_micros() / 1000;
+                assert!(
+                    (wait..=wait + 8).contains(&waited),
+                    "RTT {rtt} ms, number {n}: {waited} ms"
+                );
+            }
+        }
+    }
+
+    /// What is smaller than a full segment is acknowledged as soon as it is read; two of a size are the new
+    /// full segment.
+    #[test]
+    fn segments_that_change_their_size_are_acknowledged_at_once() {
+        let (mut r, mut s) = receiver();
+        let mut n = 0;
+        let mut acks = |payload: u16, times: usize| -> Vec<bool> {
+            let mut one = |_| {
+                let mut p = data(n);
+                (p.payload, p.frame_len) = (payload, payload + 66);
+                n += 1;
+                arrive(&mut r, &mut s, Time::ZERO, p).is_some()
+            };
+            (0..times).map(&mut one).collect()
+        };
+        acks(1448, 24);
+        assert_eq!(acks(1000, 5), [true, false, true, false, true]);
+        assert_eq!(acks(900, 1), [true]);
+        assert_eq!(acks(1000, 3), [false, true, false]);
     }
 
     #[test]

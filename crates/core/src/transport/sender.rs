@@ -363,8 +363,8 @@ impl Sender {
     }
 
     fn send_syn(&mut self, now: Time, out: &mut Outbox) {
-        let (c, runs) = (&self.config, self.cc.ecn() == EcnWish::Ect0Runs);
-        out.push(handshake::syn(now, c.flow, c.group, c.ecn, runs, self.syn_tries));
+        let (c, field) = (&self.config, self.cc.ecn().handshake_field());
+        out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.syn_tries));
         self.timer = Timer::Syn;
         self.timer_at = handshake::expiry(now, self.syn_tries);
         self.syn_tries += 1;
@@ -376,8 +376,14 @@ impl Sender {
         }
         self.establish(now, pkt, ecn::read_syn_ack(self.config.ecn, pkt.bits));
         let flags = Flags::default();
-        let mut third =
-            Packet::new(self.config.flow, self.config.group, flags, ACK_FRAME, Ecn::NotEct);
+        // With AccECN and in DCTCP everything is ECT.
+        let field = match self.mode {
+            EcnMode::AccEcn => self.template.ecn.get(),
+            EcnMode::Classic => self.cc.ecn().handshake_field(),
+            EcnMode::Off => Ecn::NotEct,
+        };
+        let len = ACK_FRAME + self.mode.handshake_option();
+        let mut third = Packet::new(self.config.flow, self.config.group, flags, len, field);
         if self.mode == EcnMode::AccEcn {
             third.bits = ecn::field_feedback(pkt.ecn.get());
         }

@@ -1,13 +1,14 @@
 //! The receiving end as a client: it opens the connection and asks, and its request is repeated until
 //! data comes.
 
-use super::{Echo, Receiver};
+use super::Receiver;
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::Outbox;
 use crate::packet::{ACK_FRAME, Flags, Packet, Stamp};
 use crate::time::Time;
+use crate::transport::ecn::{self, EcnMode};
 use crate::transport::rtt::{RTO_MAX, RttEstimator};
-use crate::transport::{ecn, handshake, wheel};
+use crate::transport::{handshake, wheel};
 
 /// Payload of a request, bytes.
 const REQUEST: u32 = 200;
@@ -43,8 +44,8 @@ impl Receiver {
 
     fn send_syn(&mut self, now: Time, out: &mut Outbox) {
         let Some(c) = &mut self.client else { return };
-        let runs = self.echo_rule == Echo::Runs;
-        let mut p = handshake::syn(now, self.flow, self.group, c.support, runs, c.tries);
+        let field = self.fields.handshake;
+        let mut p = handshake::syn(now, self.flow, self.group, c.support, field, c.tries);
         p.flags = p.flags.with(Flags::ACK);
         p.tsval = Stamp::of(now);
         out.push(p);
@@ -68,13 +69,17 @@ impl Receiver {
         c.tries = 0;
         self.mode = ecn::read_syn_ack(c.support, pkt.bits);
         self.echo = self.echo.max(pkt.stamp);
-        let third = self.to_server(now, 0);
+        let mut third = self.to_server(now, 0, false);
+        if self.mode == EcnMode::AccEcn {
+            third.bits = ecn::field_feedback(pkt.ecn.get());
+        }
         out.push(third);
         self.send_request(now, out);
     }
 
     fn send_request(&mut self, now: Time, out: &mut Outbox) {
-        let request = self.to_server(now, REQUEST);
+        let is_new = self.client.as_ref().is_some_and(|c| c.tries == 0);
+        let request = self.to_server(now, REQUEST, is_new);
         out.push(request);
         let Some(c) = &mut self.client else { return };
         let wait = (c.rtt.rto() * (1 << c.tries.min(10))).min(RTO_MAX);
@@ -82,9 +87,16 @@ impl Receiver {
         c.tries += 1;
     }
 
-    fn to_server(&self, now: Time, payload: u32) -> Packet {
-        let mut p =
-            Packet::new(self.flow, self.group, Flags::ACK, ACK_FRAME + payload, Ecn::NotEct);
+    /// `is_new`: data that is sent for the first time (RFC 3168, 6.1.5).
+    fn to_server(&self, now: Time, payload: u32, is_new: bool) -> Packet {
+        let field = match self.mode {
+            EcnMode::AccEcn => self.fields.acks,
+            EcnMode::Classic if is_new => Ecn::Ect0,
+            EcnMode::Classic => self.fields.handshake,
+            EcnMode::Off => Ecn::NotEct,
+        };
+        let len = ACK_FRAME + self.mode.handshake_option() + payload;
+        let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, field);
         p.payload = payload as u16;
         p.stamp = self.echo;
         p.tsval = Stamp::of(now);

@@ -1,7 +1,7 @@
 //! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
 
 use super::{Phase, Sender, Timer};
-use crate::cc::{CongestionControl, EcnWish};
+use crate::cc::CongestionControl;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, SYN_FRAME};
@@ -28,7 +28,7 @@ impl Sender {
             match self.phase {
                 Phase::Listen => {
                     self.phase = Phase::SynReceived;
-                    let ect_syn = self.cc.ecn() == EcnWish::Ect0Runs;
+                    let ect_syn = self.cc.ecn().handshake_field() != Ecn::NotEct;
                     (self.mode, self.answer) =
                         ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
@@ -40,6 +40,10 @@ impl Sender {
         }
         if self.phase == Phase::SynReceived {
             self.establish(now, pkt, self.mode);
+            // The client tells that the SYN/ACK was marked (`tcp_accecn_third_ack`).
+            if self.mode == EcnMode::AccEcn && pkt.bits == ecn::field_feedback(Ecn::Ce) {
+                self.board.delivery.ce = 1;
+            }
             self.update_pacing_rate(self.cc.pacing_rate());
         }
         if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
@@ -50,12 +54,13 @@ impl Sender {
     }
 
     pub(super) fn send_syn_ack(&mut self, now: Time, out: &mut Outbox) {
-        let field = match self.cc.ecn() {
-            EcnWish::Ect0Runs if self.mode != EcnMode::Off => Ecn::Ect0,
-            _ => Ecn::NotEct,
+        let field = match self.mode {
+            EcnMode::Off => Ecn::NotEct,
+            EcnMode::Classic | EcnMode::AccEcn => self.cc.ecn().handshake_field(),
         };
         let (flow, group) = (self.config.flow, self.config.group);
-        let mut p = Packet::new(flow, group, Flags::SYN, SYN_FRAME, field);
+        let len = SYN_FRAME + self.mode.handshake_option();
+        let mut p = Packet::new(flow, group, Flags::SYN, len, field);
         p.bits = self.answer;
         p.stamp = now;
         out.push(p);

@@ -5,7 +5,7 @@ use super::{Sender, TIMEOUT_MIN, Timer, View};
 use crate::cc::registry::{Answer, News};
 use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
-use crate::packet::{Flags, Packet, TcpBits};
+use crate::packet::{Flags, Packet, Stamp, TcpBits};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
 use crate::transport::ecn::{self, EcnMode};
@@ -135,7 +135,7 @@ impl Sender {
         let prior_delivered = self.board.delivery.segments;
         let prior_lost = self.board.lost_total;
         let prior_in_flight = self.board.in_flight();
-        let outcome = self.board.on_ack(
+        let mut outcome = self.board.on_ack(
             now,
             pkt.seq,
             blocks,
@@ -147,7 +147,7 @@ impl Sender {
         if outcome.una_advanced {
             self.retransmits = 0;
         }
-        self.update_rtt(now, pkt, &outcome);
+        self.update_rtt(now, pkt, &mut outcome);
         self.board.update_reordering_window(prior_delivered);
         let ce = self.read_ecn(pkt, &outcome);
         let ece = ce > 0;
@@ -190,10 +190,10 @@ impl Sender {
     pub(super) fn on_clean_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let prior_delivered = self.board.delivery.segments;
         let (prior_lost, prior_in_flight) = (self.board.lost_total, self.board.in_flight());
-        let outcome = self.board.on_clean_ack(now, pkt.seq);
+        let mut outcome = self.board.on_clean_ack(now, pkt.seq);
         self.acked_bytes += u64::from(outcome.acked_bytes);
         self.retransmits = 0;
-        self.update_rtt(now, pkt, &outcome);
+        self.update_rtt(now, pkt, &mut outcome);
         self.board.update_reordering_window(prior_delivered);
         let ce = self.read_ecn(pkt, &outcome);
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
@@ -256,7 +256,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn update_rtt(&mut self, now: Time, pkt: &Packet, outcome: &AckOutcome) {
+    fn update_rtt(&mut self, now: Time, pkt: &Packet, outcome: &mut AckOutcome) {
         let (una, nxt) = (self.board.una, self.board.nxt);
         if let Some(us) = outcome.rtt_oldest_us {
             if let Some(newest) = outcome.rtt_newest_us {
@@ -265,8 +265,11 @@ impl Sender {
             self.rtt.sample(us, una, nxt);
             self.backoff = 0;
         } else if outcome.una_advanced {
-            // Karn: a retransmission is ambiguous; the timestamp is not.
-            let us = now.since(pkt.stamp).as_micros() as u32;
+            // Karn: a retransmission is ambiguous; the timestamp is not, but it is in milliseconds, and none of
+            // them counts as one (Linux `tcp_rtt_tsopt_us`).
+            let ms = Stamp::of(pkt.stamp).older_than(Stamp::of(now)).max(1);
+            let us = ms as u32 * 1000;
+            outcome.rtt_newest_us = Some(us);
             self.rtt.sample_min(now, us);
             self.rtt.sample(us, una, nxt);
             self.backoff = 0;
@@ -572,7 +575,7 @@ impl Sender {
     /// (Eifel, RFC 3522).
     fn original_was_delayed(&self, pkt: &Packet) -> bool {
         match self.recovery.retransmission_stamp {
-            Some(stamp) => pkt.stamp < stamp,
+            Some(stamp) => Stamp::of(pkt.stamp).older_than(Stamp::of(stamp)) > 0,
             None => true,
         }
     }

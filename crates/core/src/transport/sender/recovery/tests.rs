@@ -279,6 +279,18 @@ fn a_reduction_is_proportional() {
     assert_eq!(s.state().0, 7);
 }
 
+/// Which transmission an ACK answers is known by its timestamp only, a clock of milliseconds: 97.7 ms are 97.
+#[test]
+fn of_what_was_sent_again_the_rtt_is_in_milliseconds() {
+    let mut s = repairing(EcnSupport::Off);
+    let mut p = Packet::new(0, GroupId::default(), Flags::ACK, ACK_FRAME, Ecn::NotEct);
+    p.seq = 9;
+    p.stamp = ms(201);
+    p.tsval = Stamp::of(ms(298));
+    s.sender.on_packet(ms(298) + Span::from_micros(700), &p, &mut s.out);
+    assert_eq!(s.sender.rtt.min_us(), 97_000);
+}
+
 /// RFC 3522 in fast recovery: the original arrives after all, late.
 #[test]
 fn a_fast_retransmit_is_undone_by_a_timestamp() {
