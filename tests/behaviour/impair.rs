@@ -105,15 +105,15 @@ fn duplicates_do_no_harm() {
 
 /// laws.md 1: W = 1.31/sqrt p of random losses for Reno, within 10 %: the window does not grow during
 /// the round trip of a recovery, which the model leaves out and which weighs more the shorter the
-/// cycle is. At 1 %, with a window of 12, it takes 10 %; Linux 7.2 has 11.7 there (goodput times base
-/// RTT in segments, two runs of 120 s). Each loss is repaired once.
+/// cycle is. At 1 %, with a window of 12, it takes 10 %; Linux 7.2 has 11.89 there (goodput times base
+/// RTT in segments, 30 runs of 100 s, standard error 0.08). Each loss is repaired once.
 #[test]
 fn random_losses_follow_the_law_of_reno() {
     // The window that the law, or where it ends the kernel has.
     let cases = [
         ("0.1", 0.001_f64, 1.31 / 0.001_f64.sqrt(), 0.1),
         ("0.3", 0.003, 1.32 / 0.003_f64.sqrt(), 0.1),
-        ("1", 0.01, 11.7, 0.03),
+        ("1", 0.01, 11.89, 0.03),
     ];
     for (percent, p, law, within) in cases {
         let r = lab(1200.0, 20.0)

@@ -187,6 +187,26 @@ fn sequence_numbers_are_those_of_a_stream() {
     assert!(again > 0 && sacked > 0, "{again} retransmissions, {sacked} blocks");
 }
 
+/// What leaves as it is written is gone when the application closes: the FIN goes alone behind it. Of
+/// more than the first window, the FIN is on the last segment.
+#[test]
+fn a_fin_goes_alone_behind_what_leaves_at_once() {
+    for (bytes, with_data) in [(10_000, false), (14_480, false), (30_000, true)] {
+        let here = Folder::new(&format!("fin{bytes}"));
+        let flow = tcp("f", "cubic", json!({"bytes": bytes}));
+        let run = describe(5.0, json!([link(10, "pfifo")]), json!([flow]), json!([]));
+        capture(&run, &here.0.join("run"));
+        let client = frames(&here.0.join("run"), "f", "client");
+        let fins: Vec<&Frame> =
+            client.iter().filter(|f| f.is_forward() && f.flags() & 1 != 0).collect();
+        assert_eq!((fins.len(), fins[0].payload() > 0), (1, with_data), "{bytes} B");
+        let end = fins[0].seq().wrapping_add(fins[0].payload() as u32);
+        assert_eq!(end.wrapping_sub(client[0].seq()), bytes + 1);
+        let last = client.iter().rfind(|f| !f.is_forward()).expect("an ACK");
+        assert_eq!(last.ack().wrapping_sub(end), 1, "the FIN is acknowledged");
+    }
+}
+
 /// The field that a data segment carries is 5 and the marked ACKs that came before it (RFC 9768,
 /// 3.2.2); an ACK's is that of the marked data, and its option counts their bytes.
 #[test]

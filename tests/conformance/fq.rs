@@ -65,10 +65,12 @@ fn a_new_flow_may_send_ten_frames_at_once() {
 fn an_idle_flow_is_refilled_after_refill_delay() {
     let after = |idle: u64| {
         let mut bench = Bench::new("fq initial_quantum 1600 orphan_mask 0xffffffff");
-        past_the_fast_path(&mut bench, 0);
-        bench.put_flow(0, Ecn::NotEct, 1);
-        assert_eq!(order(&mut bench, 0, 20).len(), 9); // and found empty, as new and as old
-        let now = idle;
+        for (flow, now) in [(2, 0), (1, ms(100))] {
+            past_the_fast_path(&mut bench, now);
+            bench.put_flow(now, Ecn::NotEct, flow);
+            assert_eq!(order(&mut bench, now, 20).len(), 9); // and found empty, as new and as old
+        }
+        let now = ms(100) + idle;
         past_the_fast_path(&mut bench, now);
         for flow in [1, 2, 2] {
             bench.put_flow(now, Ecn::NotEct, flow);
@@ -79,6 +81,26 @@ fn an_idle_flow_is_refilled_after_refill_delay() {
     };
     assert_eq!(after(ms(40)), [1, 2, 2, 1], "86 B of its deficit were left");
     assert_eq!(after(ms(40) + 1), [1, 1, 2, 2]);
+}
+
+/// A flow not seen before stands in the first band, which has its turn when the second has sent 192 KiB, and sends
+/// its initial quantum in one piece then.
+#[test]
+fn a_newcomer_waits_for_the_turn_of_its_band() {
+    let mut bench = Bench::new("fq flow_limit 1000 initial_quantum 3028");
+    past_the_fast_path(&mut bench, 0);
+    for _ in 0..300 {
+        bench.put_flow(0, Ecn::NotEct, 1);
+    }
+    order(&mut bench, 0, 8);
+    // The first flow was new itself: two packets as such.
+    assert_eq!(order(&mut bench, 0, 12), [1; 12]);
+    for _ in 0..4 {
+        bench.put_flow(0, Ecn::NotEct, 2);
+    }
+    let turn = (3 << 16) / 1514 + 1;
+    assert_eq!(order(&mut bench, 0, turn - 10), vec![1; turn - 10]);
+    assert_eq!(order(&mut bench, 0, 6), [2, 2, 2, 2, 1, 1]);
 }
 
 #[test]

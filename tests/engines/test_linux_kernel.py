@@ -90,7 +90,9 @@ def test_everything_at_once(describe: Describe) -> None:
     assert (rows["a"]["ecn_mode"], rows["t"]["ecn_mode"], rows["s"]["transfers"]) == ("accecn", "classic", 3)
     assert rows["t"]["rate_mbps"] < 2.05
     late = recording.series.filter(pl.col("time_s") > 3.5, link="two", queue="all")
-    assert late["rate_mbps"].max() == pytest.approx(3, rel=0.05)
+    # A sample is of 25 packets, and after a pause the shaper lets two leave at once.
+    assert late["rate_mbps"].max() < 3 + 3 * 1514 * 8e-6 / 0.1
+    assert late["rate_mbps"].median() == pytest.approx(3, rel=0.05)
     assert {"L", "C"} <= set(recording.links.filter(link="one")["queue"])
 
 

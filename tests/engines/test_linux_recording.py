@@ -288,6 +288,17 @@ def test_no_column_is_undeclared(describe: Describe, left: Any) -> None:
     assert {"p_prime", "credit_bytes"} <= set(told.series.columns)
 
 
+@pytest.mark.parametrize(("waiting", "dropped"), [(3, 7), (10, 0), (9, 0)])
+def test_what_does_not_wait_in_the_end_was_dropped(describe: Describe, left: Any, waiting: int, dropped: int) -> None:
+    """Nothing of the flow leaves any more; ten packets have not left, and one may be in service."""
+    run = describe(ONE_LINK + CUBIC, duration='"2s"', sample='"500ms"')
+    packets = [packet(1000, 1010, id=1), *(packet(1100 + 10 * n, None, id=n + 2) for n in range(10))]
+    outputs = [tc(qlen=0)] * 3 + [tc(qlen=waiting)]
+    tables = recording.tables(left(run, [packets], [sample(1.0), sample(2.0)], outputs=outputs))
+    assert tables.links["dropped_packets"].to_list() == [dropped]
+    assert tables.flows["dropped_packets"].to_list() == [dropped]
+
+
 def test_single_flows_by_hand(describe: Describe, left: Any) -> None:
     run = describe(
         ONE_LINK + CUBIC + 'bytes = "1448B"\ncount = 3\n', duration='"2s"', sample='"500ms"', per_flow="true"

@@ -234,7 +234,7 @@ impl Packet {
     /// Is it a packet whose fate is a flow's statistics? (ACKs and handshakes are not.)
     #[inline(always)]
     pub fn is_payload(&self) -> bool {
-        self.flags.has(Flags::DATA.with(Flags::UDP))
+        self.flags.has(Flags::DATA.with(Flags::UDP)) && self.payload > 0
     }
     /// Travels from receiver to sender.
     #[inline(always)]

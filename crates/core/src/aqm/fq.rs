@@ -11,11 +11,14 @@
 //! has no effect on the first eight packets.
 //!
 //! Refused are what belongs to sockets (`horizon`, `offload_horizon`, `timer_slack`, `defrate`) and
-//! to priorities (`bands`, `priomap`, `weights`): packets have none here. Linux also forgets flows
+//! to priorities (`bands`, `priomap`, `weights`): packets have none here, and all belong to the second band.
+//! But Linux lists a flow before it notes its band, so a flow not seen before stands in the first one. That is
+//! served when the second is empty or has sent what its weight gives it, 192 KiB: so long the flow waits, if
+//! others have packets all the time, and then its initial quantum goes out in one piece. Linux also forgets flows
 //! that were idle for seconds; here they are kept, with their deficit refilled.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::drr::Drr;
 use super::flow_hash::FlowHash;
@@ -32,6 +35,9 @@ const FAST_PATH: usize = 8;
 const QUANTUM_MIN: u32 = 256;
 const QUANTUM_MAX: u32 = 1 << 20;
 const BUCKETS_MAX: u32 = 1 << 18;
+/// Bytes that a band may send in its turn (`weights`): of flows not seen before, and of the others.
+const NEWCOMERS: usize = 0;
+const BAND_QUANTA: [i64; 2] = [9 << 16, 3 << 16];
 /// No packet delays the next one of its flow for longer (Linux).
 const DELAY_MAX: Span = Span::from_secs(1);
 
@@ -73,6 +79,8 @@ struct Flow<P> {
     /// `maxrate` holds its packets back until then.
     time_next_packet: Time,
     throttled: bool,
+    /// It stands among the newcomers.
+    is_newcomer: bool,
     idle_since: Time,
 }
 
@@ -81,6 +89,10 @@ struct Flow<P> {
 pub struct Fq<P> {
     fast: Queue<P>,
     flows: Drr<Flow<P>>,
+    /// The flows in the first band, whose turn it is, and what both may still send in theirs.
+    newcomers: VecDeque<usize>,
+    band: usize,
+    credits: [i64; 2],
     /// The number of a flow by its masked hash.
     numbers: BTreeMap<u32, usize>,
     hash: FlowHash,
@@ -98,6 +110,9 @@ impl<P: Pkt> Fq<P> {
         Fq {
             fast: Queue::new(),
             flows: Drr::new(config.quantum),
+            newcomers: VecDeque::new(),
+            band: NEWCOMERS,
+            credits: [0; 2],
             numbers: BTreeMap::new(),
             hash: FlowHash::default(),
             throttled: BinaryHeap::new(),
@@ -120,16 +135,65 @@ impl<P: Pkt> Fq<P> {
             return i;
         }
         let (queue, now) = (Queue::new(), cx.now);
-        let flow = Flow { queue, time_next_packet: Time::ZERO, throttled: false, idle_since: now };
+        let flow = Flow {
+            queue,
+            time_next_packet: Time::ZERO,
+            throttled: false,
+            is_newcomer: true,
+            idle_since: now,
+        };
         let i = self.flows.add(flow);
         *self.flows.deficit_mut(i) = i64::from(self.config.initial_quantum);
+        self.newcomers.push_back(i);
         self.numbers.insert(key, i);
         i
     }
 
+    /// The flow whose turn it is. A band without flows, or without credit, is passed over, and what is passed
+    /// over or begins has credit again.
+    #[inline]
+    fn turn(&mut self) -> Option<usize> {
+        let mut passed = 0;
+        loop {
+            if self.credits[self.band] > 0 {
+                if self.band != NEWCOMERS {
+                    if let Some(i) = self.flows.turn() {
+                        return Some(i);
+                    }
+                } else if let Some(&i) = self.newcomers.front() {
+                    if *self.flows.deficit_mut(i) > 0 {
+                        return Some(i);
+                    }
+                    *self.flows.deficit_mut(i) += i64::from(self.config.quantum);
+                    self.leave();
+                    self.flows.join_old(i);
+                    passed = 0;
+                    continue;
+                }
+            }
+            if passed == BAND_QUANTA.len() {
+                return None;
+            }
+            passed += 1;
+            self.band = 1 - self.band;
+            let quantum = BAND_QUANTA[self.band];
+            self.credits[self.band] = (self.credits[self.band] + quantum).min(quantum);
+        }
+    }
+
+    /// The flow whose turn it is leaves its list.
+    #[inline]
+    fn leave(&mut self) {
+        if self.band != NEWCOMERS {
+            self.flows.leave();
+        } else if let Some(i) = self.newcomers.pop_front() {
+            self.flows.flow_mut(i).is_newcomer = false;
+        }
+    }
+
     /// The flow whose turn it is waits until then.
     fn throttle(&mut self, i: usize, until: Time) {
-        self.flows.leave();
+        self.leave();
         let flow = self.flows.flow_mut(i);
         flow.time_next_packet = until;
         flow.throttled = true;
@@ -190,7 +254,7 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
         self.bytes += u64::from(pkt.frame_len());
         flow.queue.push(pkt);
         let refill = cx.now > flow.idle_since + self.config.refill_delay;
-        if !flow.throttled && self.flows.join_new(i) && refill {
+        if !flow.throttled && !flow.is_newcomer && self.flows.join_new(i) && refill {
             let deficit = self.flows.deficit_mut(i);
             *deficit = (*deficit).max(i64::from(self.config.quantum));
         }
@@ -203,16 +267,17 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
         }
         self.unthrottle(cx.now);
         loop {
-            let i = self.flows.turn()?;
-            let is_new = self.flows.serves_new();
+            let i = self.turn()?;
+            let is_new = self.band == NEWCOMERS || self.flows.serves_new();
             let flow = self.flows.flow_mut(i);
             let Some(head) = flow.queue.front_mut() else {
                 // Unlike in fq_codel, even if there are no old flows.
-                if is_new {
-                    self.flows.demote();
-                } else {
+                if !is_new {
                     flow.idle_since = cx.now;
-                    self.flows.leave();
+                }
+                self.leave();
+                if is_new {
+                    self.flows.join_old(i);
                 }
                 continue;
             };
@@ -229,6 +294,7 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
             self.packets -= 1;
             self.bytes -= u64::from(len);
             self.flows.charge(i, len);
+            self.credits[self.band] -= i64::from(len);
             self.pace(i, len, cx.now);
             return Some(pkt);
         }

@@ -310,10 +310,9 @@ impl Receiver {
         }
         self.window.on_read(now, self.received_bytes, 0, 0);
         self.ack_now |= is_small || pkt.bits.has(TcpBits::PSH);
-        if self.ack_now || self.unacked > self.segment_size.estimate || self.quick > 0 {
+        let due = self.ack_now || self.unacked > self.segment_size.estimate || self.quick > 0;
+        if due || self.delay_ack(now) {
             self.ack(now, out);
-        } else {
-            self.delay_ack(now);
         }
     }
 
@@ -360,9 +359,12 @@ impl Receiver {
                 self.close_gap();
             }
             self.unacked += (self.next - first + 1) * u32::from(pkt.payload);
-            let is_small = self.segment_size.measure(pkt);
-            self.tune_delayed_ack(now);
-            self.sample_rtt(now, pkt);
+            let mut is_small = false;
+            if pkt.payload > 0 {
+                is_small = self.segment_size.measure(pkt);
+                self.tune_delayed_ack(now);
+                self.sample_rtt(now, pkt);
+            }
             self.open_window();
             let queued = u64::from(self.next - first) * u64::from(pkt.payload);
             let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
@@ -375,7 +377,8 @@ impl Receiver {
                 && self.next > fin
                 && self.completed_at.is_none()
             {
-                self.completed_at = Some(now);
+                // A FIN of its own may come later than the last byte.
+                self.completed_at = self.last_data.or(Some(now));
                 self.ack_now = true;
             }
         } else if pkt.seq < self.next || self.ranges.iter().any(|r| r.contains(pkt.seq)) {
@@ -533,18 +536,23 @@ impl Receiver {
                 self.quick = QUICKACKS;
                 self.ato = DELACK_MIN;
             }
-            Some(last) => {
-                let gap = now.since(last);
-                if gap <= DELACK_MIN / 2 {
-                    self.ato = self.ato / 2 + DELACK_MIN / 2;
-                } else if gap < self.ato {
-                    self.ato = (self.ato / 2 + gap).min(DELACK_MAX);
-                } else if gap > Span::from_millis(200) + self.rtt {
-                    self.quick = self.quick.max(QUICKACKS);
-                }
-            }
+            // Nearly always: the shortest timeout, which data close together do not change.
+            Some(last) if self.ato == DELACK_MIN && now.since(last) < DELACK_MIN / 4 => {}
+            Some(last) => self.follow_spacing(now, last),
         }
         self.last_data = Some(now);
+    }
+
+    /// In ticks (Linux `tcp_event_data_recv`).
+    fn follow_spacing(&mut self, now: Time, last: Time) {
+        let gap = wheel::tick_of(now).since(wheel::tick_of(last));
+        if gap <= DELACK_MIN / 2 {
+            self.ato = wheel::whole_ticks(self.ato / 2) + DELACK_MIN / 2;
+        } else if gap < self.ato {
+            self.ato = (wheel::whole_ticks(self.ato / 2) + gap).min(DELACK_MAX);
+        } else if gap > wheel::ticks(Span::from_millis(200) + self.rtt) {
+            self.quick = self.quick.max(QUICKACKS);
+        }
     }
 
     /// Is an ACK due now? Otherwise sets the timer for it.
@@ -554,10 +562,7 @@ impl Receiver {
             return true;
         }
         if self.ranges.is_empty() {
-            if in_order {
-                self.delay_ack(now);
-            }
-            return false;
+            return in_order && self.delay_ack(now);
         }
         // Out of order: three duplicate ACKs at once, then compressed.
         if self.dup_ack_next != self.next {
@@ -578,7 +583,8 @@ impl Receiver {
         false
     }
 
-    fn delay_ack(&mut self, now: Time) {
+    /// Sets the timer; whether it was to come so soon that the ACK is sent instead (Linux `tcp_send_delayed_ack`).
+    fn delay_ack(&mut self, now: Time) -> bool {
         let mut ato = self.ato;
         if ato > DELACK_MIN {
             let mut max = ATO_CEILING;
@@ -595,8 +601,12 @@ impl Receiver {
             self.ack_at = now + wait;
         } else {
             self.settle_delay();
+            if self.ack_at <= wheel::expiry(now, wheel::whole_ticks(wait / 4)) {
+                return true;
+            }
             self.ack_at = self.ack_at.min(wheel::expiry(now, wait));
         }
+        false
     }
 
     fn settle_delay(&mut self) {

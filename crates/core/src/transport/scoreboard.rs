@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::cc::{LostSegment, RateSample};
+use crate::packet::Stamp;
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
@@ -84,7 +85,12 @@ pub struct AckOutcome {
     /// A segment never retransmitted and sent before the current recovery was acknowledged.
     pub original_acked: bool,
     pub retransmission_acked: bool,
+    /// A duplicate arrived, and something was sent twice.
     pub dsack: bool,
+    /// Where it ended, if it was a single segment.
+    pub dsack_end: u32,
+    /// The network had reordered before.
+    pub dsack_widens: bool,
     /// Segments and payload newly delivered.
     pub delivered: u32,
     pub delivered_bytes: u32,
@@ -123,6 +129,9 @@ struct Repair {
     known: [Block; MAX_BLOCKS],
     /// Newly found lost; filled only where histories are kept.
     lost: Vec<LostSegment>,
+    /// Segments sent again, and duplicates that arrived, ever.
+    sent_again: u32,
+    duplicates: u32,
 }
 
 /// The segments `una..nxt`.
@@ -326,6 +335,7 @@ impl Scoreboard {
         seg.since_delivery_ns = short(now.since(d.at));
         seg.delivered = d.segments;
         self.repair.retransmissions.push_back((seq, now));
+        self.repair.sent_again += 1;
         self.retransmissions_out = true;
     }
 
@@ -377,18 +387,15 @@ impl Scoreboard {
         }
     }
 
-    /// Timeout: everything not SACKed counts as lost, retransmissions too.
-    pub fn mark_all_lost(&mut self) {
+    /// Timeout: what is not SACKed counts as lost, retransmissions too, but for what was sent less than an RTT ago
+    /// (RFC 8985, 6.3; `tcp_timeout_mark_lost`); the head's burst is lost in any case.
+    pub fn mark_lost_by_timeout(&mut self, now: Time) {
+        let Some(head) = self.head_sent_at() else { return };
         for seq in self.una..self.nxt {
-            let seg = self.seg(seq);
-            if seg.has(SACKED) {
-                continue;
+            let sent_at = self.peek(seq).sent_at;
+            if sent_at == head || micros_between(now, sent_at) >= self.rack.rtt_us {
+                self.mark_lost(seq);
             }
-            if seg.has(RETRANS) {
-                seg.flags &= !RETRANS;
-                self.retrans_out -= 1;
-            }
-            self.mark_lost(seq);
         }
         self.retransmit_from = self.una;
     }
@@ -451,8 +458,9 @@ impl Scoreboard {
     }
 
     /// Takes in an ACK: SACK blocks, then the cumulative part. `high_seq` is the end of the current
-    /// recovery episode, `min_rtt_us` guards RACK against ambiguous samples.
+    /// recovery episode, `min_rtt_us` guards RACK against ambiguous samples; the ACK echoes the timestamp `echo`.
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     pub fn on_ack(
         &mut self,
         now: Time,
@@ -461,6 +469,7 @@ impl Scoreboard {
         dsack: bool,
         high_seq: u32,
         min_rtt_us: u32,
+        echo: Stamp,
     ) -> AckOutcome {
         let prior_una = self.una;
         let prior_fack = self.fack.max(prior_una);
@@ -471,7 +480,7 @@ impl Scoreboard {
         }
         if ack > prior_una {
             out.una_advanced = true;
-            self.take_off(now, ack, high_seq, min_rtt_us, prior_fack, &mut out);
+            self.take_off(now, ack, high_seq, min_rtt_us, prior_fack, echo, &mut out);
         }
         if let Some((first, last)) = sack_times {
             let us = micros_between(now, first);
@@ -489,6 +498,7 @@ impl Scoreboard {
     }
 
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     fn take_off(
         &mut self,
         now: Time,
@@ -496,6 +506,7 @@ impl Scoreboard {
         high_seq: u32,
         min_rtt_us: u32,
         prior_fack: u32,
+        echo: Stamp,
         out: &mut AckOutcome,
     ) {
         let mut first = None;
@@ -522,7 +533,13 @@ impl Scoreboard {
             if seg.has(SACKED) {
                 self.sacked_out -= 1;
             } else {
-                self.deliver(now, seq, &seg, min_rtt_us, out);
+                // The original came, and says nothing of what was sent after it (`tcp_skb_spurious_retrans`).
+                let spurious =
+                    seg.has(RETRANS | EVER_RETRANS) && echo.older_than(Stamp::of(seg.sent_at)) > 0;
+                if !spurious {
+                    self.rack_advance(now, seq, &seg, min_rtt_us);
+                }
+                self.deliver(seq, &seg, out);
             }
             if seg.has(LOST) {
                 self.lost_out -= 1;
@@ -548,17 +565,9 @@ impl Scoreboard {
     }
 
     #[inline]
-    fn deliver(
-        &mut self,
-        now: Time,
-        seq: u32,
-        seg: &Segment,
-        min_rtt_us: u32,
-        out: &mut AckOutcome,
-    ) {
+    fn deliver(&mut self, seq: u32, seg: &Segment, out: &mut AckOutcome) {
         out.delivered += 1;
         out.delivered_bytes += u32::from(seg.payload);
-        self.rack_advance(now, seq, seg, min_rtt_us);
         // The rate sample is that of the newest segment: the one sent when most was delivered.
         let newer = match &out.newest_prior {
             None => true,
@@ -674,19 +683,33 @@ impl Scoreboard {
         self.seg(seq).flags |= SACKED;
         self.sacked_out += 1;
         out.sacked = true;
-        self.deliver(now, seq, &seg, min_rtt_us, out);
+        self.rack_advance(now, seq, &seg, min_rtt_us);
+        self.deliver(seq, &seg, out);
     }
 
-    /// A duplicate arrived (RFC 2883): evidence that a retransmission was not needed.
+    /// A duplicate arrived (RFC 2883): evidence that a retransmission was not needed, which counts as delivered
+    /// (`tcp_dsack_seen`). More duplicates than retransmissions are the network's.
     fn on_dsack(&mut self, b: Block, out: &mut AckOutcome) {
+        let n = b.end - b.start;
+        self.repair.duplicates += n;
+        if self.repair.duplicates > self.repair.sent_again {
+            return;
+        }
         out.dsack = true;
-        self.rack.dsack_seen = true;
+        out.dsack_end = if n == 1 { b.end } else { 0 };
+        out.dsack_widens = self.reordering_seen;
+        out.delivered += n;
         if let Some(marker) = self.undo_marker
             && b.end > marker
             && self.undo_retrans > 0
         {
             self.undo_retrans = (self.undo_retrans - i64::from(b.end - b.start)).max(0);
         }
+    }
+
+    /// RACK was too hasty: the window for reordering widens.
+    pub fn widen(&mut self) {
+        self.rack.dsack_seen = true;
     }
 
     fn saw_reordering(&mut self, low: u32, high: u32) {

@@ -221,6 +221,10 @@ pub struct Sender {
     stamp: Time,
     pacing_at: Time,
     sent_segments: u32,
+    /// When the application wrote what it has to send. What leaves at once is gone when it closes, so that
+    /// the FIN goes alone (Linux `tcp_send_fin`), and is due.
+    written_at: Time,
+    fin_is_due: bool,
     /// Segments left of the chunk at the head of the send queue.
     chunk_left: u32,
     /// Segments it has taken from the next one.
@@ -281,6 +285,8 @@ impl Sender {
             stamp: Time::ZERO,
             pacing_at: Time::NEVER,
             sent_segments: 0,
+            written_at: Time::NEVER,
+            fin_is_due: false,
             chunk_left: 0,
             chunk_borrowed: 0,
             chunk_pushes: false,
@@ -398,6 +404,7 @@ impl Sender {
     pub(super) fn establish(&mut self, now: Time, pkt: &Packet, mode: EcnMode) {
         self.phase = Phase::Established;
         self.established_at = now;
+        self.written_at = now;
         self.template.tsval = pkt.tsval;
         self.timer = Timer::Off;
         self.timer_at = Time::NEVER;
@@ -504,7 +511,12 @@ impl Sender {
             return self.arm_tail_probe(now);
         }
         self.timer_at = Time::NEVER;
-        match std::mem::replace(&mut self.timer, Timer::Off) {
+        let due = self.timer;
+        // The others are pending while they act (`tcp_write_timer_handler`): the timeout after them counts from the head.
+        if !matches!(due, Timer::Reordering | Timer::TailProbe) {
+            self.timer = Timer::Off;
+        }
+        match due {
             Timer::Off => {}
             Timer::Start => self.start(now, out),
             Timer::Syn if self.phase == Phase::SynReceived => self.send_syn_ack(now, out),
@@ -519,7 +531,7 @@ impl Sender {
 
     #[inline]
     pub(super) fn has_data(&self) -> bool {
-        self.bytes_left > 0
+        self.bytes_left > 0 || self.fin_is_due
     }
 
     /// Segments that still fit into the receiver's window. It counts what it has out of order, too.
@@ -771,6 +783,11 @@ impl Sender {
             let push = n == quota && n > 1 || self.chunk_pushes && n >= self.chunk_left;
             self.send_run(now, self.win.mss, whole, push, out);
         }
+        if self.bytes_left == 0 && self.fin_is_due {
+            n += 1;
+            self.fin_is_due = false;
+            self.send_run(now, 0, 1, false, out);
+        }
         if rest > 0 && n < quota {
             n += 1;
             self.send_rest(now, rest, n == quota && n > 1, out);
@@ -815,7 +832,11 @@ impl Sender {
         }
         let Some(last) = out.packets.last_mut() else { return };
         if self.bytes_left == 0 && self.stream.is_none() {
-            last.flags = last.flags.with(Flags::FIN);
+            if payload > 0 && now == self.written_at {
+                self.fin_is_due = true;
+            } else {
+                last.flags = last.flags.with(Flags::FIN);
+            }
         }
         // Linux sets PSH on what it hands down in one piece, so on its last segment.
         if push {
@@ -907,8 +928,9 @@ impl Sender {
 
     // --- timers -----------------------------------------------------------------------------
 
+    /// In whole ticks, as it is kept (`__tcp_set_rto`): what is counted from when the head was sent, too.
     pub(super) fn rto(&self) -> Span {
-        (self.rtt.rto() * (1 << self.backoff.min(10))).min(RTO_MAX)
+        (wheel::ticks(self.rtt.rto()) * (1 << self.backoff.min(10))).min(RTO_MAX)
     }
 
     /// Starts the retransmission timer, or stops it if nothing is out. After a probe or a

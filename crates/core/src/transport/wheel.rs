@@ -14,6 +14,21 @@ const LEVEL_SHIFT: u32 = 3;
 const LEVEL_START: u64 = 63;
 const LEVELS: u32 = 9;
 
+/// A wait, rounded up to ticks.
+pub fn ticks(wait: Span) -> Span {
+    Span(wait.0.div_ceil(TICK.0) * TICK.0)
+}
+
+/// A span without what is less than a tick.
+pub fn whole_ticks(span: Span) -> Span {
+    Span(span.0 / TICK.0 * TICK.0)
+}
+
+/// When the tick in progress began.
+pub fn tick_of(now: Time) -> Time {
+    Time(now.0 / TICK.0 * TICK.0)
+}
+
 /// The instant at which a timer that is set at `now` to `wait` fires.
 pub fn expiry(now: Time, wait: Span) -> Time {
     let ticks = wait.0.div_ceil(TICK.0);

@@ -44,6 +44,8 @@ NEVER = 2**64 - 1
 
 _HOST = [
     "echo 1 >/proc/sys/net/ipv4/ip_forward",
+    # A timeout gives TCP's packets another hash, which here they would keep in routers, where headers are hashed.
+    "echo 0 >/proc/sys/net/core/txrehash",
     "for f in /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv4/conf/*/send_redirects; do echo 0 >\\$f; done",
 ]
 # The receive window follows the rate as on any host, but may grow until it never limits.

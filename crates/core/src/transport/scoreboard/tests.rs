@@ -36,6 +36,8 @@ struct Model {
     reo_wnd_steps: u32,
     reo_wnd_persist: u32,
     dsack_seen: bool,
+    sent_again: u32,
+    duplicates: u32,
     widened_at: u32,
     delivery: Delivery,
     lost_total: u32,
@@ -107,11 +109,13 @@ impl Model {
     fn retransmit(&mut self, now: Time, seq: u32) {
         let s = &mut self.segs[seq as usize];
         (s.retransmitted, s.ever) = (true, true);
+        self.sent_again += 1;
         self.remember(seq, now, self.in_flight());
         self.undo_retrans = self.undo_retrans.max(0) + 1;
     }
     fn probe(&mut self, now: Time, seq: u32) {
         self.segs[seq as usize].ever = true;
+        self.sent_again += 1;
         self.remember(seq, now, self.in_flight() + 1);
     }
     fn next_lost(&self) -> Option<u32> {
@@ -129,22 +133,28 @@ impl Model {
         s.lost = true;
         self.told_lost.push(LostSegment { lost: self.lost_total - s.then.lost, ..s.then });
     }
-    fn timeout(&mut self) {
+    fn timeout(&mut self, now: Time) {
+        let head = self.segs.get(self.una as usize).map(|s| s.sent_at);
         for seq in self.una..self.nxt() {
-            let s = &mut self.segs[seq as usize];
-            if !s.sacked {
-                s.retransmitted = false;
-                if !s.lost {
-                    self.lose(seq);
-                }
+            let s = self.segs[seq as usize];
+            let recent = Some(s.sent_at) != head && us(now, s.sent_at) < self.rack_rtt_us;
+            if !s.sacked && !recent && (!s.lost || s.retransmitted) {
+                self.lose(seq);
             }
         }
     }
-    fn deliver(&mut self, now: Time, seq: u32, min_rtt_us: u32, newest: &mut Option<u32>) {
+    fn deliver(
+        &mut self,
+        now: Time,
+        seq: u32,
+        min_rtt_us: u32,
+        original_came: bool,
+        newest: &mut Option<u32>,
+    ) {
         let s = self.segs[seq as usize];
         let rtt = us(now, s.sent_at);
         // Sooner than any answer to a retransmission can be: it answers the original.
-        if !s.ever || rtt >= min_rtt_us {
+        if !original_came && (!s.ever || rtt >= min_rtt_us) {
             self.rack = self.rack.max((s.sent_at, seq));
             self.rack_rtt_us = rtt;
             self.rack_news = true;
@@ -169,16 +179,21 @@ impl Model {
         dsack: bool,
         high_seq: u32,
         min_rtt_us: u32,
+        echo: Stamp,
         newest: &mut Option<u32>,
     ) -> Told {
         let mut told = Told { una_advanced: ack > self.una, ..Told::default() };
         let fack_before = self.fack.max(self.una);
         let mut blocks = blocks.to_vec();
         if dsack {
-            told.dsack = true;
-            self.dsack_seen = true;
             let b = blocks[0];
-            if self.undo_marker.is_some_and(|m| b.end > m) && self.undo_retrans > 0 {
+            self.duplicates += b.end - b.start;
+            told.dsack = self.duplicates <= self.sent_again;
+            if told.dsack {
+                told.delivered += b.end - b.start;
+                self.dsack_seen |= self.reordering_seen;
+            }
+            if told.dsack && self.undo_marker.is_some_and(|m| b.end > m) && self.undo_retrans > 0 {
                 self.undo_retrans = (self.undo_retrans - i64::from(b.end - b.start)).max(0);
             }
             if b.start < ack {
@@ -204,7 +219,7 @@ impl Model {
                         late = late.min(seq);
                     }
                 }
-                self.deliver(now, seq, min_rtt_us, newest);
+                self.deliver(now, seq, min_rtt_us, false, newest);
                 let s = &mut self.segs[seq as usize];
                 // What was given up after all, and its retransmission; one that an undo has left without a
                 // cause is still under way.
@@ -231,7 +246,8 @@ impl Model {
             if !s.sacked {
                 told.delivered += 1;
                 told.delivered_bytes += s.payload;
-                self.deliver(now, seq, min_rtt_us, newest);
+                let original_came = s.ever && echo.older_than(Stamp::of(s.sent_at)) > 0;
+                self.deliver(now, seq, min_rtt_us, original_came, newest);
             }
         }
         self.una = self.una.max(ack);
@@ -491,8 +507,8 @@ impl Connection {
                 }
             }
             Op::Timeout => {
-                board.mark_all_lost();
-                model.timeout();
+                board.mark_lost_by_timeout(now);
+                model.timeout(now);
             }
             Op::Probe => {
                 // The last segment, if nothing is known of it.
@@ -542,9 +558,15 @@ impl Connection {
         // Of one that was overtaken, only the blocks count.
         let ack = (*ack).max(model.una);
         let prior_delivered = model.delivery.segments;
-        let out = board.on_ack(now, ack, &sacks, *dsack, self.high_seq, MIN_RTT_US);
+        // Before some retransmissions, and after others.
+        let echo = Stamp::of(Time(now.0 / 4 * 3));
+        let out = board.on_ack(now, ack, &sacks, *dsack, self.high_seq, MIN_RTT_US, echo);
+        if out.dsack_widens {
+            board.widen();
+        }
         let mut newest = None;
-        let told = model.on_ack(now, ack, blocks, *dsack, self.high_seq, MIN_RTT_US, &mut newest);
+        let told =
+            model.on_ack(now, ack, blocks, *dsack, self.high_seq, MIN_RTT_US, echo, &mut newest);
         let got = Told {
             una_advanced: out.una_advanced,
             sacked: out.sacked,

@@ -48,6 +48,7 @@ impl Sender {
         }
         if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
             self.asked = true;
+            self.written_at = now;
             self.bytes_left = self.config.payload();
             self.transmit(now, out);
         }

@@ -142,7 +142,9 @@ impl Sender {
             pkt.flags.has(Flags::DSACK),
             self.recovery.high_seq,
             self.rtt.min_us(),
+            Stamp::of(pkt.stamp),
         );
+        let of_probe = self.take_dsack(&outcome);
         self.acked_bytes += u64::from(outcome.acked_bytes);
         if outcome.una_advanced {
             self.retransmits = 0;
@@ -154,7 +156,7 @@ impl Sender {
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
         self.tell_feedback();
         if self.recovery.probe_end.is_some() {
-            self.on_probe_answered(now, pkt.seq, &outcome);
+            self.on_probe_answered(now, pkt.seq, &outcome, of_probe);
         }
         let mut timer = outcome.una_advanced;
         let mut resend = Resend::Nothing;
@@ -231,11 +233,23 @@ impl Sender {
         }
         let una = self.board.una;
         let dsack = pkt.flags.has(Flags::DSACK);
-        let (high_seq, min_rtt_us) = (self.recovery.high_seq, self.rtt.min_us());
-        let outcome = self.board.on_ack(now, una, blocks, dsack, high_seq, min_rtt_us);
+        let (high_seq, min_rtt_us, echo) =
+            (self.recovery.high_seq, self.rtt.min_us(), Stamp::of(pkt.stamp));
+        let outcome = self.board.on_ack(now, una, blocks, dsack, high_seq, min_rtt_us, echo);
+        self.take_dsack(&outcome);
         let resend = self.alert(now, pkt, una, &outcome, false, &mut false);
         self.resend_as(resend, now, out);
         self.transmit(now, out);
+    }
+
+    /// Whether the ACK tells of a duplicate that a tail loss probe was.
+    #[inline]
+    fn take_dsack(&mut self, outcome: &AckOutcome) -> bool {
+        let of_probe = outcome.dsack && self.recovery.probe_end == Some(outcome.dsack_end);
+        if outcome.dsack_widens && !of_probe {
+            self.board.widen();
+        }
+        of_probe
     }
 
     #[inline]
@@ -686,7 +700,7 @@ impl Sender {
     fn enter_loss(&mut self, now: Time) {
         let state = self.recovery.state;
         let new_episode = state < CaState::Recovery;
-        self.board.mark_all_lost();
+        self.board.mark_lost_by_timeout(now);
         self.tell_losses(now);
         if state <= CaState::Disorder
             || self.recovery.high_seq <= self.board.una
@@ -709,7 +723,7 @@ impl Sender {
     pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Outbox) {
         let before = self.board.in_flight();
         let lost_before = self.board.lost_total;
-        let wait = self.detect_loss(now, true);
+        self.detect_loss(now, true);
         if self.board.in_flight() != before {
             if self.recovery.state != CaState::Recovery {
                 self.enter_recovery(now, false);
@@ -718,22 +732,19 @@ impl Sender {
                 }
             }
             self.retransmit_lost(now, out);
-            self.transmit(now, out);
         }
-        match wait {
-            Some(wait) if self.timer == Timer::Off => self.await_reordering(now, wait),
-            _ if self.timer != Timer::Retransmit => self.rearm_retransmission(now),
-            _ => {}
+        if self.timer != Timer::Retransmit {
+            self.rearm_retransmission(now);
         }
     }
 
     /// RFC 8985, 7.4.2: if the probe repaired a loss, the window is reduced as for any loss.
-    fn on_probe_answered(&mut self, now: Time, ack: u32, outcome: &AckOutcome) {
+    fn on_probe_answered(&mut self, now: Time, ack: u32, outcome: &AckOutcome, twice: bool) {
         let Some(end) = self.recovery.probe_end else { return };
         if ack < end {
             return;
         }
-        if !self.recovery.probe_was_retransmission || outcome.dsack {
+        if !self.recovery.probe_was_retransmission || twice {
             self.recovery.probe_end = None;
         } else if ack > end {
             self.begin_reduction(now, Congestion::TailLoss);

@@ -8,8 +8,15 @@ import numpy as np
 
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.recording import programs
-from l4slab.engines.linux.recording.observed import BACKWARD, CE, ECN_MODES, ESTABLISHED, CheckError, Observed
-from l4slab.engines.linux.recording.queues import queue_under_test
+from l4slab.engines.linux.recording.observed import (
+    BACKWARD,
+    CE,
+    ECN_MODES,
+    ESTABLISHED,
+    CheckError,
+    Observed,
+    queue_under_test,
+)
 
 # The largest part of the time for which a buffer may hold a flow back: receive windows open in the first rounds.
 _HELD = 0.1

@@ -28,12 +28,19 @@ ECT1, CE = 1, 3
 ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
 ECN_MODES = ("off", "classic", "accecn", "pending")
 UDP_HEADERS = 42
+# Packets that have left a queue and are not yet on the wire.
+_IN_SERVICE = 2
 FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
 Span = tuple[int, int]  # from, to (not with it), ns
 
 
 class CheckError(Exception):
     """The laboratory did not do what was asked; one sentence."""
+
+
+def queue_under_test(output: list[dict[str, Any]]) -> dict[str, Any]:
+    """The qdisc below the shaper in one output of `tc -s -j qdisc show`."""
+    return next((entry for entry in output if entry.get("parent") == "1:1"), {})
 
 
 @dataclass
@@ -57,13 +64,23 @@ class Link:
 
     @cached_property
     def dropped(self) -> Array:
-        """Whether the queue dropped it: it never left, and a later packet of its flow did."""
+        """Whether the queue dropped it: it never left, and a later packet of its flow did; or none did any more, and
+        fewer wait in the end.
+        """
         packets = self.packets
         lost = packets["out_ns"] == NEVER
         last = np.zeros(65536, np.uint64)
         gone = packets[~lost]
         np.maximum.at(last, gone["flow"], gone["in_ns"])
         result: Array = lost & (packets["in_ns"] <= last[packets["flow"]])
+        if not self.tc:
+            return result
+        time, outputs = self.tc[-1]
+        waiting = queue_under_test(outputs).get("qlen")
+        inside = ~result & (packets["in_ns"] <= time) & (lost | (packets["out_ns"] > time))
+        if waiting is not None and (more := int(inside.sum()) - int(waiting)) > _IN_SERVICE:
+            gone = np.flatnonzero(inside & lost)
+            result[gone[np.argsort(packets["in_ns"][gone], kind="stable")][:more]] = True
         return result
 
     @property

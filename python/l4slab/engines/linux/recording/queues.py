@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from l4slab.engines.linux.recording.observed import FIFOS, Array, Link, Observed, Span, distribution, in_window, percent
+from l4slab.engines.linux.recording.observed import (
+    FIFOS,
+    Array,
+    Link,
+    Observed,
+    Span,
+    distribution,
+    in_window,
+    percent,
+    queue_under_test,
+)
 
 # How `tc` calls the drops of a full queue, by qdisc.
 OVERFLOWS = {"codel": "drop_overlimit", "fq_codel": "drop_overlimit", "pie": "overlimit", "fq_pie": "overlimit"}
-
-
-def queue_under_test(output: list[dict[str, Any]]) -> dict[str, Any]:
-    """The qdisc below the shaper in one output of `tc -s -j qdisc show`."""
-    return next((entry for entry in output if entry.get("parent") == "1:1"), {})
 
 
 def gains(states: Iterable[tuple[int, Mapping[str, Any]]], key: str | Mapping[str, str]) -> dict[int, int | None]:

@@ -10,8 +10,8 @@ import numpy as np
 from l4slab.engines.linux.lab import Flow
 from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of
-from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Array, Link, Observed
-from l4slab.engines.linux.recording.queues import OVERFLOWS, gains, queue_under_test
+from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Array, Link, Observed, queue_under_test
+from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
 
 def series(observed: Observed, after_ns: int = 0) -> list[dict[str, Any]]:

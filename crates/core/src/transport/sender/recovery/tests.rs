@@ -171,13 +171,13 @@ fn a_timeout_is_undone_by_what_was_never_repeated() {
     }
 }
 
-/// RFC 2883: the retransmission was a duplicate.
+/// RFC 2883: the retransmission was a duplicate. It counts as delivered, too.
 #[test]
 fn a_timeout_is_undone_by_a_dsack() {
     let mut s = timed_out(1000);
     let again = s.sent_at[0];
-    assert_eq!(s.ack(1, again, &[0..1], DSACK), [11]);
-    assert_eq!(s.state(), (11, None, CaState::Open));
+    assert_eq!(s.ack(1, again, &[0..1], DSACK), [11, 12]);
+    assert_eq!(s.state(), (12, None, CaState::Open));
 }
 
 /// The new data that F-RTO let go arrives, and what was sent before it does not: it was lost.
@@ -207,6 +207,24 @@ fn without_new_data_a_timeout_is_repaired_at_once() {
     let again = s.sent_at[0];
     assert_eq!(s.ack(1, again, &[], PLAIN), [1, 2]);
     assert_eq!(s.state(), (2, Some(5), CaState::Loss));
+}
+
+/// While a probe is out there is no second one: when that would be due, the timeout counts from when the head was sent
+/// (`tcp_send_loss_probe`, `tcp_rearm_rto`). What was sent less than an RTT before it is not yet lost (RFC 8985, 6.3). And an
+/// answer to the original says nothing of what was sent after the repetition.
+#[test]
+fn a_timeout_after_a_probe() {
+    let mut s = Script::new(1000, EcnSupport::Off);
+    assert_eq!(s.wait_until(320), [(308, 10)], "the probe");
+    assert_eq!(s.ack(1, 100, &[], PLAIN), [11]);
+    let sent = s.wait_until(620);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    // The head is of 100 ms; 115 ms of RTT and 270 of its spread, and the timer's ticks.
+    assert!((488..=504).contains(&sent[0].0) && sent[0].1 == 1, "{sent:?}");
+    assert_eq!(s.state(), (3, Some(5), CaState::Loss), "10 and 11 are under way");
+    let sent = s.ack(2, 100, &[], PLAIN);
+    assert!(!sent.is_empty() && sent.iter().all(|seq| *seq > 11), "{sent:?}");
+    assert_eq!((s.sender.retransmitted, s.state().2), (1, CaState::Open));
 }
 
 /// Each timeout waits twice as long; the first answer ends that.
@@ -382,8 +400,8 @@ fn reordering_is_waited_for() {
 /// needed; an ACK of what came later, without one, that it repaired a loss: the window is halved.
 #[test]
 fn a_probe_that_repairs_halves_the_window() {
-    for (answer, blocks, after) in
-        [(PLAIN, vec![], (14, Some(14))), (DSACK, vec![18..19], (29, None))]
+    for (answer, blocks, window, after) in
+        [(PLAIN, vec![], 29, (14, Some(14))), (DSACK, vec![18..19], 30, (30, None))]
     {
         let mut s = Script::with_window(1000, EcnSupport::Off, Some(10));
         s.now = 200;
@@ -393,7 +411,7 @@ fn a_probe_that_repairs_halves_the_window() {
         assert_eq!(sent, [(404, 18)], "the last of the ten after 9, two RTTs and a tick");
         s.now = 504;
         s.ack(next, 404, &blocks, answer);
-        assert_eq!(s.state(), (29, None, CaState::Open));
+        assert_eq!(s.state(), (window, None, CaState::Open));
         s.now = 604;
         s.ack(next + 1, 504, &[], PLAIN);
         assert_eq!(s.state(), (after.0, after.1, CaState::Open));
