@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import check, metrics
-from l4slab.check.card import PARTS, items
+from l4slab import check, kernels, metrics, sweep
+from l4slab.check.card import PARTS, Item, items
+from l4slab.check.programs import Program
 from l4slab.check.suite import Suite, suite
 from l4slab.cli import main
 from l4slab.errors import InputError
-from l4slab.experiment import Experiment, to_toml
+from l4slab.experiment import Experiment, load, to_toml
 
 
 def verdicts(cc: str, only: Sequence[str], **options: str) -> dict[str, str]:
@@ -132,6 +134,68 @@ def test_what_the_kernel_has_not_got_is_not_measured() -> None:
     assert "video" in found["idle-loss"].why
 
 
+def test_a_program_takes_the_place_of_the_controller() -> None:
+    """Wherever a controller is tested, and nowhere else; what asks TCP for more than a program has is left out."""
+    asked = suite("prague", program=Program("python3 server", "python3 client {server}"))
+    others = {one.name: one for one in suite("prague").experiments}
+    assert set(asked.lacking) == {"idle", "reordering", "short-flows"}
+    assert {one.name for one in asked.experiments} == set(others) - set(asked.lacking)
+    for experiment in asked.experiments:
+        plan = sweep.expand(load(experiment, {}), "linux")
+        tested = [flow for run in plan.runs for flow in run.description["flows"] if flow["kind"] == "program"]
+        wanted = [
+            flow
+            for run in sweep.expand(load(others[experiment.name], {}), "linux").runs
+            if run.factors.get("peer") != "classic"
+            for flow in run.description["flows"]
+            if flow["kind"] == "tcp" and flow["cc"] == "prague"
+        ]
+        assert [(flow["name"], flow["count"], flow["rtt_ns"]) for flow in tested] == [
+            (flow["name"], flow["count"], flow["rtt_ns"]) for flow in wanted
+        ]
+        assert {(flow["client"], flow["cc"]) for flow in tested} <= {("python3 client {server}", "prague")}
+
+
+SERVER = """
+import socket
+s = socket.create_server(("", 5000))
+while True:
+    c, _ = s.accept()
+    while c.recv(1 << 16): pass
+"""
+CLIENT = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5000))
+for _ in range({writes}): c.sendall(bytes(1 << 16))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+def test_the_card_of_a_program(tmp_path) -> None:
+    def card(writes: int, cc: str | None, *only: str) -> dict[str, Item]:
+        (tmp_path / "server.py").write_text(SERVER)
+        (tmp_path / "client.py").write_text(CLIENT.format(writes=writes))
+        commands = (f"{sys.executable} {tmp_path}/{name}" for name in ("server.py", "client.py {server}"))
+        found = check.check(cc, engine="linux", only=only, program=Program(*commands))
+        return {item.id: item for item in found.items}
+
+    plain = card(10**9, None, "codepoint", "feedback", "full-backoff", "idle-loss", "answers-marks")
+    assert {name: item.verdict for name, item in plain.items()} == {
+        "codepoint": "fails",
+        "feedback": "fails",
+        "full-backoff": "pass",
+        "idle-loss": "not measured",
+        "answers-marks": "not applicable",
+    }
+    assert "transfers of given sizes" in plain["idle-loss"].why
+    l4s = card(10**9, "prague", "codepoint", "feedback")
+    assert (l4s["codepoint"].verdict, l4s["feedback"].verdict) == ("pass", "not measured")
+    gone = card(100, None, "codepoint")["codepoint"]
+    assert gone.verdict == "not measured"
+    assert "ended by itself after 1." in gone.why
+
+
 def test_a_failed_run_gives_no_verdict() -> None:
     asked = suite("cubic", only=["codepoint"])
     row: dict[str, Any] = dict.fromkeys(metrics.CLAIMS, "") | {"experiment": "codepoint", "id": "codepoint"}
@@ -154,6 +218,12 @@ def test_a_failed_run_gives_no_verdict() -> None:
         (["prague", "--option", "fallback"], "is not NAME=VALUE"),
         (["prague", "--item", "codepint"], 'did you mean "codepoint"?'),
         (["prague", "--engine", "ns3"], "is not an engine"),
+        ([], "Give CC, a congestion control, or --server and --client of a program"),
+        (["--server", "python3"], "--server stands without --client"),
+        (["--sender", "server"], "--sender stands without --server"),
+        (["--server", "python3", "--client", "python3"], "does not say where its server is; write {server}"),
+        (["--server", "python3", "--client", "python3 {server}"], "needs a kernel; give --engine linux"),
+        (["--server", "python3", "--client", "python3 {server}", "--option", "a=b"], "tell the program in its command"),
     ],
 )
 def test_bad_input_is_a_sentence(words: list[str], sentence: str, capsys, tmp_path, monkeypatch) -> None:

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
 from rich.console import Console
 
 from l4slab import campaign
 from l4slab.check.card import Item, items
+from l4slab.check.programs import Program
 from l4slab.check.suite import Suite, possible, suite
 
-__all__ = ["Card", "Item", "Suite", "check", "possible", "suite"]
+__all__ = ["Card", "Item", "Program", "Suite", "check", "possible", "suite"]
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,21 @@ class Card:
 
 
 def check(
-    cc: str,
+    cc: str | None,
     out: Path | str | None = None,
     engine: str = "sim",
     options: Mapping[str, str] | None = None,
     only: Sequence[str] = (),
     workers: int | None = None,
     console: Console | None = None,
+    program: Program | None = None,
 ) -> Card:
-    """Judge a congestion control, named as in an experiment file's `cc`, with `options` as there.
+    """Judge a congestion control, named as in an experiment file's `cc`, with `options` as there; or a `program`, on
+    the engine linux, whose TCP connections have `cc`.
 
     With `out`, runs and report are kept in that folder. `only` chooses requirements by their ids. Raises InputError.
     """
-    asked = possible(suite(cc, options or {}, only), engine)
+    asked = possible(suite(cc, options, only, program), engine)
     return judge(asked, out, engine, workers, console)
 
 
@@ -71,9 +75,11 @@ def judge(
     failed: dict[str, str] = {}
     for run, reason in results.failures:
         failed.setdefault(run.experiment, f"a run failed: {reason}")
+    for name, reason in _ended(results.transfers).items():
+        failed.setdefault(name, reason)
     return Card(
         asked.cc,
-        dict(asked.options),
+        dict(asked.tested.get("options", {})),
         engine,
         items(asked, results.claims, failed),
         [f"{run}: {reason}" for run, reason in results.failures],
@@ -81,3 +87,16 @@ def judge(
         results.report,
         results.notes,
     )
+
+
+def _ended(transfers: pl.DataFrame) -> dict[str, str]:
+    """By experiment, that a program went away in it: then what it got is not what it would have got."""
+    ended = transfers.filter(pl.col("kind") == "program").sort("completion_ms")
+    first = ended.unique("experiment", keep="first", maintain_order=True)
+    return {
+        row["experiment"]: (
+            f'the client of flow "{row["flow"]}" ended by itself after {row["completion_ms"] * 1e-3:.1f} s (run '
+            f"{row['run']}); let it send for longer than the experiment takes"
+        )
+        for row in first.iter_rows(named=True)
+    }

@@ -8,52 +8,63 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from l4slab import sweep
+from l4slab.check import programs
+from l4slab.check.programs import NAME, PLACEHOLDER, Program
 from l4slab.claims import Claim
 from l4slab.engines import LackingError, get_engine
 from l4slab.errors import InputError, suggest
 from l4slab.experiment import Experiment, load, to_toml
 from l4slab.studies import requirements
 
-# In the files: `cc = "{controller}"`, and what `controller` is in [let].
-_NAME = "controller"
-_PLACEHOLDER = f"{{{_NAME}}}"
-
 
 @dataclass(frozen=True)
 class Suite:
     """Experiments for one congestion control, the claims that they make, and why some will not be measured."""
 
-    cc: str
-    options: Mapping[str, str]
+    cc: str  # as it is told, of a program its name
+    tested: Mapping[str, Any]  # keys of a flow with it
     experiments: list[Experiment]
     claims: list[tuple[str, Claim]]  # with the experiment's name, in the order of the files
     lacking: dict[str, str] = field(default_factory=dict)  # by experiment
 
 
-def suite(cc: str, options: Mapping[str, str] | None = None, only: Sequence[str] = ()) -> Suite:
-    """The requirements, or `only` those of these ids, for this congestion control. Raises InputError."""
+def suite(
+    cc: str | None, options: Mapping[str, str] | None = None, only: Sequence[str] = (), program: Program | None = None
+) -> Suite:
+    """The requirements, or `only` those of these ids, for this congestion control or program. Raises InputError.
+
+    With a `program`, `cc` is what the kernel gives its TCP connections; without it, the kernel's default.
+    """
     options = options or {}
-    _check_controller(cc, options)
+    alone = _controller(cc or "", options) if program is None else program.flow(cc)
+    if program is not None and options:
+        raise InputError("--option is of a congestion control; tell the program in its command")
+    _check(alone)
     documents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in requirements()}
     known = [claim["id"] for document in documents.values() for claim in document["claim"]]
     for name in only:
         if name not in known:
             raise InputError(f"--item {name} is not a requirement; {suggest(name, known)}")
-    experiments, claims = [], []
+    told_as = cc or "" if program is None else program.name(cc)
+    experiments, claims, lacking = [], [], {}
     if only:  # figures compare experiments of which some are left out
         documents = {name: {**document, "figure": []} for name, document in documents.items()}
     for name, document in documents.items():
         document["claim"] = [claim for claim in document["claim"] if not only or claim["id"] in only]
         if not document["claim"]:
             continue
-        if _NAME in document.get("let", {}):
-            document["let"][_NAME] = "'" + cc.replace("'", "''") + "'"
+        if NAME not in document.get("let", {}):
+            document["title"] = f"l4slab check {told_as}{told(options)}"
+        elif program is None:
+            document["let"][NAME] = "'" + (cc or "").replace("'", "''") + "'"
             _set_options(document, options)
-        else:
-            document["title"] = f"l4slab check {cc}{told(options)}"
-        experiments.append(Experiment.from_toml(to_toml(document), name))
-        claims += [(name, claim) for claim in experiments[-1].claims]
-    return Suite(cc, dict(options), experiments, claims)
+        elif (reason := programs.put_in(document, program, cc)) is not None:
+            lacking[name] = reason
+        experiment = Experiment.from_toml(to_toml(document), name)
+        claims += [(name, claim) for claim in experiment.claims]
+        if name not in lacking:
+            experiments.append(experiment)
+    return Suite(told_as, alone, experiments, claims, lacking)
 
 
 def told(options: Mapping[str, str]) -> str:
@@ -67,13 +78,13 @@ def possible(asked: Suite, engine: str) -> Suite:
     Raises InputError where it has not got the congestion control.
     """
     runner = get_engine(engine)
-    (alone,) = sweep.expand(load(_alone(asked.cc, asked.options), {}), engine).runs
+    (alone,) = sweep.expand(load(_alone(asked.tested), {}), engine).runs
     try:
         runner.check(alone.description)
     except ValueError as error:
         raise InputError(f"cannot be checked with --engine {engine}: {error}", key=asked.cc) from None
     kept: list[Experiment] = []
-    lacking: dict[str, str] = {}
+    lacking = dict(asked.lacking)
     for experiment in asked.experiments:
         plan = sweep.expand(load(experiment, {}), engine)
         reasons: dict[str, bool] = {}  # whether other runs of the experiment are possible
@@ -93,17 +104,21 @@ def possible(asked: Suite, engine: str) -> Suite:
     return replace(asked, experiments=kept, lacking=lacking)
 
 
-def _check_controller(cc: str, options: Mapping[str, str]) -> None:
-    """Raises InputError unless there is such a congestion control with these options."""
+def _check(tested: Mapping[str, Any]) -> None:
+    """Raises InputError unless a flow may be so."""
     try:
-        sweep.expand(load(_alone(cc, options), {}), "sim")
+        sweep.expand(load(_alone(tested), {}), "linux" if "client" in tested else "sim")
     except InputError as error:
         raise InputError(error.message.removeprefix('flow "tested": ')) from None
 
 
-def _alone(cc: str, options: Mapping[str, str]) -> dict[str, Any]:
+def _controller(cc: str, options: Mapping[str, str]) -> dict[str, Any]:
+    return {"cc": cc} | ({"options": dict(options)} if options else {})
+
+
+def _alone(tested: Mapping[str, Any]) -> dict[str, Any]:
     """An experiment of nothing but the congestion control."""
-    flow: dict[str, Any] = {"name": "tested", "cc": cc, "rtt": "10ms"} | ({"options": dict(options)} if options else {})
+    flow = {"name": "tested", **tested, "rtt": "10ms"}
     return {"duration": "1s", "link": {"bottleneck": {"rate": "1Mbit", "qdisc": "pfifo"}}, "flow": [flow]}
 
 
@@ -112,10 +127,10 @@ def _set_options(document: dict[str, Any], options: Mapping[str, str]) -> None:
     if not options:
         return
     for flow in document["flow"]:
-        if flow.get("cc") == _PLACEHOLDER:
+        if flow.get("cc") == PLACEHOLDER:
             flow["options"] = dict(options)
     for levels in document.get("sweep", {}).values():
         for level in levels:
             if isinstance(level, dict):
-                named = [key for key, value in level.items() if key.endswith(".cc") and value == _PLACEHOLDER]
+                named = [key for key, value in level.items() if key.endswith(".cc") and value == PLACEHOLDER]
                 level |= {f"{key.removesuffix('.cc')}.options": dict(options) for key in named}

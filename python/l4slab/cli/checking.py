@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,9 +11,10 @@ from click.shell_completion import CompletionItem
 from l4slab import _core
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
+from l4slab.errors import InputError
 
 if TYPE_CHECKING:
-    from l4slab.check import Card
+    from l4slab.check import Card, Program
     from l4slab.check.card import Item
 
 
@@ -23,16 +24,22 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 
 
 @click.command()
-@click.argument("cc", metavar="CC", shell_complete=_controllers)
+@click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
+@click.option("--server", metavar="COMMAND", help="Judge a program: its server, as in an experiment file.")
+@click.option("--client", metavar="COMMAND", help="Its client, which goes on for as long as it is let.")
+@click.option("--sender", type=click.Choice(["client", "server"]), help="Which of them sends; default: the client.")
 @click.option("--item", "only", multiple=True, metavar="ID", help="Only this requirement; may be repeated.")
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
 @options.engine
 @options.workers
 @options.as_json
 def check(
-    cc: str,
+    cc: str | None,
     given: tuple[str, ...],
+    server: str | None,
+    client: str | None,
+    sender: Literal["client", "server"] | None,
     only: tuple[str, ...],
     out: str | None,
     engine: str,
@@ -41,23 +48,45 @@ def check(
 ) -> int:
     """Judge a congestion control by what RFCs ask of it: a card of verdicts, each with the run behind it.
 
-    CC is named as in an experiment file's cc. A requirement that it fails is a result, not an error.
+    CC is named as in an experiment file's cc; with --server and --client, it is what TCP of this program has. A
+    requirement that is failed is a result, not an error.
     """
     from l4slab import check as checking
 
     options.refuse_empty(out=out)
     settings = dict(options.setting(text) for text in given)
+    program = _program(cc, server, client, sender)
     if engine == "linux":
         from l4slab.engines.linux.engine import require
 
         require()
-    folder = out or options.results_folder(f"check-{_as_name(cc, settings)}", engine)
-    card = checking.check(cc, folder, engine, settings, only, workers, terminal.err())
+    name = program.name(cc) if program else cc or ""
+    folder = out or options.results_folder(f"check-{_as_name(name, settings)}", engine)
+    card = checking.check(cc, folder, engine, settings, only, workers, terminal.err(), program)
     return _show(card, as_json)
 
 
+def _program(
+    cc: str | None, server: str | None, client: str | None, sender: Literal["client", "server"] | None
+) -> Program | None:
+    if server is not None and client is not None:
+        from l4slab.check import Program
+
+        return Program(server, client, sender or "client")
+    for name, value, other in (
+        ("server", server, "client"),
+        ("client", client, "server"),
+        ("sender", sender, "server"),
+    ):
+        if value is not None:
+            raise InputError(f"--{name} stands without --{other}; give both commands of the program")
+    if cc is None:
+        raise InputError("what is to be judged? Give CC, a congestion control, or --server and --client of a program")
+    return None
+
+
 def _as_name(cc: str, settings: dict[str, str]) -> str:
-    """A folder's name of a congestion control that may be a path, and of its options."""
+    """A folder's name of what may be a path, and of its options."""
     words = [cc, *(f"{name}={value}" for name, value in settings.items())]
     return re.sub(r"[^\w.=-]+", "-", "-".join(words)).strip("-.")
 

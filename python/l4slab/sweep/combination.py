@@ -62,7 +62,7 @@ def targets_of(experiment: Experiment) -> dict[str, list[_Target]]:
     targets: dict[str, list[_Target]] = {}
     for name in experiment.factors:
         if "." in name or name in TOP_FACTORS:
-            targets[name] = _find(experiment, name, f'sweep."{name}"')
+            targets[name] = _find(experiment, name, f'sweep."{name}"', {})
         elif not _is_used(experiment, name):
             keys = _settable(experiment)
             same = [key for key in keys if key.endswith(f".*.{name}")]
@@ -74,7 +74,8 @@ def targets_of(experiment: Experiment) -> dict[str, list[_Target]]:
         for level in bundle:
             for key in level:
                 if key != "level" and key not in targets:
-                    targets[key] = _find(experiment, key, f'sweep.{factor} level {show(level["level"])}: "{key}"')
+                    place = f'sweep.{factor} level {show(level["level"])}: "{key}"'
+                    targets[key] = _find(experiment, key, place, level)
     return targets
 
 
@@ -113,7 +114,8 @@ def sweepable(section: str, name: str, table: Mapping[str, Any]) -> list[str]:
     return [key for key in keys_of(model_of(section, name, table)) if key != "name"]
 
 
-def _find(experiment: Experiment, key: str, place: str) -> list[_Target]:
+def _find(experiment: Experiment, key: str, place: str, level: Mapping[str, Any]) -> list[_Target]:
+    """`level`: the bundle's level that has the key; it may set the kind of a flow, and what that has."""
     document = experiment.document
     if key in TOP_FACTORS:
         return [_Target(("",), (key,))]
@@ -130,7 +132,8 @@ def _find(experiment: Experiment, key: str, place: str) -> list[_Target]:
     named = {name: tables[name]} if name != "*" else tables
     found = []
     for one, table in named.items():
-        if path[0] in sweepable(section, one, table):
+        kinds = [level[kind] for kind in (f"{section}.*.kind", f"{section}.{one}.kind") if kind in level]
+        if path[0] in sweepable(section, one, table | ({"kind": kinds[-1]} if kinds else {})):
             found.append(_Target((section, one), path))
     if not found:
         valid = [k.rpartition(".")[2] for k in _settable(experiment) if k.startswith(f"{section}.{name}.")]

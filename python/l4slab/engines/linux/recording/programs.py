@@ -101,6 +101,9 @@ def of_flow(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> dict[str
     }
     for name, codepoint in _CODEPOINTS.items():
         row[name] = int((sent["ecn_in"][in_time] == codepoint).sum())
+    # What the ends of a protocol tell each other of ECN, nobody else can see; that they use none, can be seen.
+    uses_ecn = row["ect0_packets"] + row["ect1_packets"] > 0
+    row["ecn_mode"] = "off" if row["not_ect_packets"] and not uses_ecn else None
     for name, values in (("handshake_ms", handshakes), ("completion_ms", times)):
         found = distribution(values, name, 1e-6)
         row |= {key: value for key, value in found.items() if not key.endswith("mean")}
