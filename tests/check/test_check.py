@@ -156,6 +156,14 @@ def test_a_program_takes_the_place_of_the_controller() -> None:
         assert {(flow["client"], flow["cc"]) for flow in tested} <= {("python3 client {server}", "prague")}
 
 
+def test_tcp_of_a_program_has_the_kernels_default_where_nothing_is_said() -> None:
+    """Also where the experiment has another flow in this place."""
+    for experiment in suite(None, program=Program("python3 server", "python3 client {server}")).experiments:
+        runs = sweep.expand(load(experiment, {}), "linux").runs
+        tested = [flow for run in runs for flow in run.description["flows"] if flow["kind"] == "program"]
+        assert {flow["cc"] for flow in tested} <= {"cubic"}
+
+
 SERVER = """
 import socket
 s = socket.create_server(("", 5000))

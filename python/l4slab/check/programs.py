@@ -9,10 +9,11 @@ from typing import Any, Literal
 from l4slab.spec import keys_of
 from l4slab.spec.traffic import ProgramFlow
 
-# In the suite's files: `cc = "{controller}"`, and what `controller` is in [let].
-NAME = "controller"
-PLACEHOLDER = f"{{{NAME}}}"
 _FOR_EVER = "1h"  # it is ended with the run
+_KERNELS_DEFAULT = "cubic"
+_KEYS = frozenset(keys_of(ProgramFlow))
+# A table of an experiment, and what its keys of a flow begin with: nothing, or "flow.NAME." in a level of a sweep.
+Place = tuple[dict[str, Any], str]
 
 
 @dataclass(frozen=True)
@@ -30,45 +31,33 @@ class Program:
     def flow(self, cc: str | None) -> dict[str, Any]:
         """The keys of a flow, but for name and path."""
         keys = {"kind": "program", "server": self.server, "client": self.client, "sender": self.sender}
-        return keys | {"stop": _FOR_EVER} | ({"cc": cc} if cc else {})
+        return keys | {"stop": _FOR_EVER, "cc": cc or _KERNELS_DEFAULT}
 
 
-def put_in(document: dict[str, Any], program: Program, cc: str | None) -> str | None:
-    """Put the program where an experiment of the suite has the congestion control; why that cannot be."""
-    del document["let"][NAME]
+def put_in(document: dict[str, Any], places: Iterable[Place], program: Program, cc: str | None) -> str | None:
+    """Put the program at these places of an experiment of the suite; why that cannot be."""
     flows = {flow["name"]: flow for flow in document["flow"]}
-    of_programs = {*keys_of(ProgramFlow)}
-    for flow in flows.values():
-        if flow.get("cc") == PLACEHOLDER:
-            if (reason := _reason(flow, of_programs)) is not None:
+    for table, before in places:
+        name = before.split(".")[1] if before else table["name"]
+        for flow in flows.values() if name == "*" else [flows[name]]:
+            if (reason := _reason(flow)) is not None:
                 return reason
-            del flow["cc"]
-            flow |= program.flow(cc)
+    for table, before in places:
+        table.update({f"{before}{key}": value for key, value in program.flow(cc).items()})
+    # What only TCP of the engine's own has cannot be varied.
+    taken = tuple(f"flow.{name}." for name, flow in flows.items() if flow.get("kind") == "program")
     for factor, levels in document.get("sweep", {}).items():
-        for level in [level for level in levels if isinstance(level, dict)]:
-            for key in [key for key, value in level.items() if value == PLACEHOLDER]:
-                place = key.removesuffix(".cc")
-                name = place.removeprefix("flow.")
-                for flow in flows.values() if name == "*" else [flows[name]]:
-                    if (reason := _reason(flow, of_programs)) is not None:
-                        return reason
-                del level[key]
-                level |= {f"{place}.{one}": value for one, value in program.flow(cc).items()}
-        # What only TCP of the engine's own has cannot be varied.
-        kept = [level for level in levels if not _asks_for(level, flows, of_programs)]
-        document["sweep"][factor] = kept
+        document["sweep"][factor] = [level for level in levels if not _asks_for_more(level, taken)]
     return None
 
 
-def _reason(flow: Mapping[str, Any], of_programs: Iterable[str]) -> str | None:
+def _reason(flow: Mapping[str, Any]) -> str | None:
     if flow.get("kind", "tcp") != "tcp":
         return "it asks for transfers of given sizes, and a program sends what it will"
-    other = [key for key in flow if key not in of_programs]
+    other = [key for key in flow if key not in _KEYS]
     return f"it needs {other[0]}, which is a program's own affair" if other else None
 
 
-def _asks_for(level: object, flows: Mapping[str, Mapping[str, Any]], of_programs: Iterable[str]) -> bool:
-    if not isinstance(level, dict):
-        return False
-    programs = [f"flow.{name}." for name, flow in flows.items() if flow.get("kind") == "program"]
-    return any(key.startswith(tuple(programs)) and key.rpartition(".")[2] not in of_programs for key in level)
+def _asks_for_more(level: object, taken: tuple[str, ...]) -> bool:
+    keys = level if isinstance(level, dict) else ()
+    return any(key.startswith(taken) and key.rpartition(".")[2] not in _KEYS for key in keys)

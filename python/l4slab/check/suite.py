@@ -9,12 +9,16 @@ from typing import Any
 
 from l4slab import sweep
 from l4slab.check import programs
-from l4slab.check.programs import NAME, PLACEHOLDER, Program
+from l4slab.check.programs import Place, Program
 from l4slab.claims import Claim
 from l4slab.engines import LackingError, get_engine
 from l4slab.errors import InputError, suggest
 from l4slab.experiment import Experiment, load, to_toml
 from l4slab.studies import requirements
+
+# In the files: `cc = "{controller}"`, and what `controller` is in [let].
+_NAME = "controller"
+_PLACEHOLDER = f"{{{_NAME}}}"
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,16 @@ def suite(
         document["claim"] = [claim for claim in document["claim"] if not only or claim["id"] in only]
         if not document["claim"]:
             continue
-        if NAME not in document.get("let", {}):
+        if _NAME not in document.get("let", {}):
             document["title"] = f"l4slab check {told_as}{told(options)}"
         elif program is None:
-            document["let"][NAME] = "'" + (cc or "").replace("'", "''") + "'"
-            _set_options(document, options)
-        elif (reason := programs.put_in(document, program, cc)) is not None:
-            lacking[name] = reason
+            document["let"][_NAME] = "'" + (cc or "").replace("'", "''") + "'"
+            for table, before in _places(document) if options else ():
+                table[f"{before}options"] = dict(options)
+        else:
+            del document["let"][_NAME]
+            if (reason := programs.put_in(document, _places(document), program, cc)) is not None:
+                lacking[name] = reason
         experiment = Experiment.from_toml(to_toml(document), name)
         claims += [(name, claim) for claim in experiment.claims]
         if name not in lacking:
@@ -122,15 +129,9 @@ def _alone(tested: Mapping[str, Any]) -> dict[str, Any]:
     return {"duration": "1s", "link": {"bottleneck": {"rate": "1Mbit", "qdisc": "pfifo"}}, "flow": [flow]}
 
 
-def _set_options(document: dict[str, Any], options: Mapping[str, str]) -> None:
-    """Beside each place where the congestion control is named."""
-    if not options:
-        return
-    for flow in document["flow"]:
-        if flow.get("cc") == PLACEHOLDER:
-            flow["options"] = dict(options)
-    for levels in document.get("sweep", {}).values():
-        for level in levels:
-            if isinstance(level, dict):
-                named = [key for key, value in level.items() if key.endswith(".cc") and value == PLACEHOLDER]
-                level |= {f"{key.removesuffix('.cc')}.options": dict(options) for key in named}
+def _places(document: Mapping[str, Any]) -> list[Place]:
+    """Where the congestion control is named."""
+    levels = [one for level in document.get("sweep", {}).values() for one in level if isinstance(one, dict)]
+    found = [(flow, "") for flow in document["flow"]]
+    found += [(level, key.removesuffix("cc")) for level in levels for key in level if key.endswith(".cc")]
+    return [(table, before) for table, before in found if table.get(f"{before}cc") == _PLACEHOLDER]
