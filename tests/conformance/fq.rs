@@ -10,11 +10,16 @@ const NONE: Marks = Marks { aqm: false, step: false, sce: false };
 /// What goes past the flows.
 const FAST: u64 = 8;
 
+/// Full frames of one flow, at once.
+fn put(bench: &mut Bench, at: u64, flow: u32, frames: u64) {
+    for _ in 0..frames {
+        bench.put_flow(at, Ecn::NotEct, flow);
+    }
+}
+
 /// Occupies the fast path, so that what follows goes to the flows; the eight leave first.
 fn past_the_fast_path(bench: &mut Bench, at: u64) {
-    for _ in 0..FAST {
-        bench.put_flow(at, Ecn::NotEct, u32::MAX);
-    }
+    put(bench, at, u32::MAX, FAST);
 }
 
 fn order(bench: &mut Bench, at: u64, n: usize) -> Vec<u32> {
@@ -46,12 +51,8 @@ fn the_first_eight_packets_go_past_the_flows() {
 fn a_new_flow_may_send_ten_frames_at_once() {
     let mut bench = Bench::new("fq orphan_mask 0xffffffff");
     past_the_fast_path(&mut bench, 0);
-    for _ in 0..40 {
-        bench.put_flow(0, Ecn::NotEct, 1);
-    }
-    for _ in 0..40 {
-        bench.put_flow(0, Ecn::NotEct, 2);
-    }
+    put(&mut bench, 0, 1, 40);
+    put(&mut bench, 0, 2, 40);
     order(&mut bench, 0, 8);
     // initial_quantum 15140 is ten frames, quantum 3028 two.
     let leave = order(&mut bench, 0, 28);
@@ -89,15 +90,11 @@ fn an_idle_flow_is_refilled_after_refill_delay() {
 fn a_newcomer_waits_for_the_turn_of_its_band() {
     let mut bench = Bench::new("fq flow_limit 1000 initial_quantum 3028");
     past_the_fast_path(&mut bench, 0);
-    for _ in 0..300 {
-        bench.put_flow(0, Ecn::NotEct, 1);
-    }
+    put(&mut bench, 0, 1, 300);
     order(&mut bench, 0, 8);
     // The first flow was new itself: two packets as such.
     assert_eq!(order(&mut bench, 0, 12), [1; 12]);
-    for _ in 0..4 {
-        bench.put_flow(0, Ecn::NotEct, 2);
-    }
+    put(&mut bench, 0, 2, 4);
     let turn = (3 << 16) / 1514 + 1;
     assert_eq!(order(&mut bench, 0, turn - 10), vec![1; turn - 10]);
     assert_eq!(order(&mut bench, 0, 6), [2, 2, 2, 2, 1, 1]);
@@ -183,9 +180,7 @@ fn maxrate_paces_each_flow() {
 fn a_held_back_queue_says_when_to_ask_again() {
     let mut bench = Bench::new("fq maxrate 12112kbit initial_quantum 0");
     bench.put_flow(0, Ecn::NotEct, 1);
-    for _ in 0..3 {
-        bench.put_flow(0, Ecn::NotEct, 1);
-    }
+    put(&mut bench, 0, 1, 3);
     assert!(bench.take(0).is_some() && bench.take(0).is_some());
     assert_eq!(bench.take(0), None);
     assert_eq!((bench.packets(), bench.gauge("throttled_flows")), (2, 1.0));
@@ -198,9 +193,7 @@ fn a_held_back_queue_says_when_to_ask_again() {
 #[test]
 fn lateness_is_made_up_for() {
     let mut bench = Bench::new("fq maxrate 12112kbit quantum 1514 initial_quantum 1514");
-    for _ in 0..5 {
-        bench.put_flow(0, Ecn::NotEct, 1);
-    }
+    put(&mut bench, 0, 1, 5);
     assert!(bench.take(0).is_some());
     assert_eq!(bench.take(0), None);
     // Due at 1 ms, asked at 1.3 ms: the next one is due at 2 ms.

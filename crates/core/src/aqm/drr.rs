@@ -114,7 +114,7 @@ impl<S> Drr<S> {
     }
     /// The flow whose turn it is goes behind the old flows.
     #[inline]
-    pub fn demote(&mut self) {
+    fn demote(&mut self) {
         if let Some(i) = self.pop() {
             Self::push(&mut self.flows, &mut self.old, i);
         }
