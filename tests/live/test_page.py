@@ -84,8 +84,10 @@ class Page:
     def problems(self) -> str:
         return "; ".join(self.tab.locator("#problems li").all_inner_texts())
 
-    def hash(self) -> str:
-        """What the address holds, when it holds what was done last."""
+    def hash(self, *held: str) -> str:
+        """What the address holds, when it holds these words and what was done last."""
+        for words in held:
+            self.tab.wait_for_function("(words) => location.hash.includes(words)", arg=words)
         self.tab.wait_for_timeout(400)
         return urlsplit(self.tab.url).fragment
 
@@ -216,9 +218,7 @@ def test_curves_follow_what_is_moved(served: str, visit: Callable[..., Page], en
     page.type("flow-classic-rtt-typed", "40ms")
     page.type("flow-l4s-count-typed", "3")
     page.runs_until(page.seconds() + 1)
-    assert "flow.l4s.count=3" in page.hash()
-    assert "flow.classic.rtt=40ms" in page.hash()
-    assert "qdisc=pfifo" in page.hash()
+    assert page.hash("flow.l4s.count=3", "flow.classic.rtt=40ms", "qdisc=pfifo")
     assert page.problems() == ""
 
 
@@ -244,7 +244,7 @@ def test_the_address_is_the_set_up(served: str, visit: Callable[..., Page]) -> N
     page.tab.locator("#flow-classic-cc").select_option("reno")
     page.tab.locator("#add-classic").select_option("udp")
     page.type("speed-typed", "0.5")
-    held = page.hash()
+    held = page.hash("rate=12.5Mbit", "qdisc=dualpi2", "rtt=7ms", "cc=reno", "kind=cbr", "view.speed=0.5")
     again = visit(f"{served}#{held}")
     assert again.hash() == held
     ids = (
@@ -375,7 +375,7 @@ def test_a_run_of_a_report_is_changed(visit: Callable[..., Page], tmp_path: Path
     tab.get_by_text("Change this run").click()
     page = Page(tab)
     page.runs_until(0.3)
-    assert "link.bottleneck.qdisc=pie" in page.hash()
+    assert page.hash("link.bottleneck.qdisc=pie")
     assert page.problems() == ""
     page.tab.locator("#mode-instant").click()
     page.runs_until(1.9)

@@ -100,8 +100,17 @@ export class App {
     this.follow(told?.run);
   }
 
-  /** What is set now, as if it had been so from the start. */
+  /** What is set now, and what has been asked for since, as if it had been so from the start. */
   private get set(): Run {
+    const time_ns = this.clock.nowNs;
+    return folded(
+      this.took,
+      this.changes.pending.map((change) => ({ ...change, time_ns })),
+    );
+  }
+
+  /** What has taken effect, as if it had been so from the start. */
+  private get took(): Run {
     return folded(this.base, this.made);
   }
 
@@ -115,6 +124,7 @@ export class App {
 
   private load(address: Address): void {
     const problems = [...address.problems];
+    this.changes.clear();
     if (address.run) this.base = address.run;
     this.made = [];
     this.preset = PRESETS.find((one) => isSame(this.base, open(one).run as Run)) ?? null;
@@ -153,7 +163,7 @@ export class App {
     this.made = [];
     this.changes.clear();
     this.problems.say("change", []);
-    const run = this.started();
+    const run = this.offering(this.base);
     this.silent = new Map(run.flows.slice(this.base.flows.length).map((flow) => [flow.name, flow]));
     this.show();
     // What fails is in the clock's status.
@@ -161,8 +171,8 @@ export class App {
   }
 
   /** With silent groups where they can begin to send while it runs. */
-  private started(): Run {
-    return this.mode === "live" && this.engines.name !== "linux" ? withStandby(this.set) : this.set;
+  private offering(run: Run): Run {
+    return this.mode === "live" && this.engines.name !== "linux" ? withStandby(run) : run;
   }
 
   private anew(edit: (run: Run) => Run): void {
@@ -186,7 +196,7 @@ export class App {
   }
 
   private send(change: Change): Promise<number | null> {
-    return this.clock.change(changed(this.started(), change), change);
+    return this.clock.change(changed(this.offering(this.took), change), change);
   }
 
   private tookEffect(change: TimedChange): void {
@@ -249,6 +259,7 @@ export class App {
   private takeMode(mode: Mode): void {
     this.base = this.set;
     this.made = [];
+    this.changes.clear();
     this.mode = mode;
     this.clock.setMode(mode);
   }

@@ -29,7 +29,7 @@ export class Changes {
     return [...(this.sent ? [this.sent] : []), ...this.waiting.values()];
   }
 
-  /** What waits is not for the next run. */
+  /** The next run begins with what waits, or has nothing to do with it. */
   clear(): void {
     this.waiting.clear();
     this.sent = null;

@@ -179,6 +179,27 @@ test("a change takes effect, or is refused and nothing has changed", async () =>
   expect(status.at(-1)?.says).toBe(null);
 });
 
+test("a change waits for the run to begin, and belongs to that run alone", async () => {
+  const { engine, clock } = begin();
+  engine.isQuick = false;
+  const first = clock.start(run);
+  const change = clock.change(changed(5e6), { link: "b", rate_bps: 5e6 });
+  await settle();
+  expect(engine.asked.map((one) => one.do)).toEqual(["start"]);
+  engine.isQuick = true;
+  engine.waiting.shift()?.();
+  await first;
+  expect(await change).toBe(7);
+  engine.isQuick = false;
+  void clock.start(run);
+  const late = clock.change(changed(6e6), { link: "b", rate_bps: 6e6 });
+  void clock.start(changed(6e6));
+  await settle();
+  for (const answer of engine.waiting) answer();
+  expect(await late).toBe(null);
+  expect(engine.of("change").length).toBe(1);
+});
+
 test("instant mode: moves while a batch is under way become one, the newest", async () => {
   const { engine, clock, told } = begin();
   clock.setMode("instant");

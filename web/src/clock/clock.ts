@@ -36,6 +36,9 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
   let applied_ms = 0;
   let told = 0;
   let former = "";
+  /** The beginning of the newest run. */
+  let started: Promise<void> = Promise.reject(new Refused("nothing runs yet"));
+  started.catch(() => {});
   const listeners: ((status: Status) => void)[] = [];
 
   function fails(error: unknown): void {
@@ -156,7 +159,12 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
     }
   }
 
-  async function start(wanted: Run): Promise<void> {
+  function start(wanted: Run): Promise<void> {
+    started = begin(wanted);
+    return started;
+  }
+
+  async function begin(wanted: Run): Promise<void> {
     run = wanted;
     says = null;
     turn += 1;
@@ -194,6 +202,10 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
       await batch(wanted);
       return null;
     }
+    const mine = turn;
+    await started;
+    // The run that followed began with what was asked for.
+    if (mine !== turn) return null;
     if (!engine) throw new Refused("nothing runs yet");
     const { time_ns } = await engine.ask({ do: "change", change: one });
     run = wanted;
