@@ -796,6 +796,18 @@ static void prague_cong_control(struct sock *sk, u32 ack, int flag,
 	prague_choose_mode(sk);
 }
 
+/* Growth is 1/window per ACK: a window that loss after loss has halved to
+ * nothing would become immense with the next one.
+ */
+static void prague_shrink_window(struct sock *sk, u64 cut)
+{
+	struct prague *ca = prague_ca(sk);
+	u64 least = min_t(u64, ca->window, PRAGUE_CWND_ONE);
+
+	ca->window = max(ca->window - cut, least);
+	ca->rate = prague_window_to_rate(sk);
+}
+
 static void prague_cut_by_alpha(struct sock *sk)
 {
 	struct prague *ca = prague_ca(sk);
@@ -813,8 +825,7 @@ static void prague_cut_by_alpha(struct sock *sk)
 		ca->window = prague_rate_to_window(sk);
 	} else {
 		cut = mul_u64_u64_shr(ca->window, alpha, PRAGUE_ALPHA_BITS);
-		ca->window -= (cut + 1) >> 1;
-		ca->rate = prague_window_to_rate(sk);
+		prague_shrink_window(sk, (cut + 1) >> 1);
 	}
 }
 
@@ -828,8 +839,7 @@ static void prague_halve(struct sock *sk)
 		ca->rate -= ca->rate >> 1;
 		ca->window = prague_rate_to_window(sk);
 	} else {
-		ca->window -= ca->window >> 1;
-		ca->rate = prague_window_to_rate(sk);
+		prague_shrink_window(sk, ca->window >> 1);
 	}
 	ca->in_loss = 1;
 }

@@ -70,8 +70,8 @@ def test_a_copy_waits_in_the_queue_beside_its_original(describe: Describe) -> No
     link = execute(describe(ONE_LINK + udp + copies, duration='"61s"')).links.row(0, named=True)
     assert link["utilisation"] == pytest.approx(0.9, rel=0.02)
     assert link["dropped_packets"] == 0
-    # In units of a third of a packet's 1.21 ms, what waits grows by one or falls by two from one original to the next, so it
-    # is geometric with the root of x^2 + x = 1. The shaper's burst of 1600 B lets 3.2 units through at once.
+    # In units of a third of a packet's 1.21 ms, what waits grows by one or falls by two from one original to the next,
+    # so it is geometric with the root of x^2 + x = 1. The shaper's burst of 1600 B lets 3.2 units through at once.
     unit, root, burst = 1514 * 8 / 10e6 * 1e3 / 3, (5**0.5 - 1) / 2, 1600 / 1514 * 3
     waits = [((1 - root) * root**k, max(0, k - burst), max(0, k + 3 - burst)) for k in range(100)]
     mean = sum(share * (original + copy / 2) for share, original, copy in waits) / 1.5 * unit

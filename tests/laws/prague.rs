@@ -149,26 +149,3 @@ fn options_that_exclude_each_other_are_refused() {
         assert!(refusal.contains(said), "{refusal}");
     }
 }
-
-/// However small segments may become, each carries a byte beside the twelve of the AccECN option: 200 flows
-/// of 100 kbit/s at 1 ms, where two packets in an RTT are smaller than their headers.
-#[test]
-fn segments_never_shrink_to_nothing() {
-    let goodput = |min_mss: &str, seed: u64| {
-        let options = json!({"min_mss": min_mss, "rtt_target": "1ms"});
-        let r = lab(2.0, 1.0)
-            .with("seed", seed)
-            .link("l", 20.0, "dualpi2")
-            .tcp("prague", "prague", 1.0, json!({"options": options, "count": 200}))
-            .run();
-        between("use of the link", r.queue("l", "all").utilisation, 0.99, 1.01);
-        r.flow("prague").goodput_mbps
-    };
-    let one_byte = goodput("13", 1);
-    for min_mss in ["1", "11", "12"] {
-        assert_eq!(goodput(min_mss, 1), one_byte, "min_mss {min_mss}");
-    }
-    // Timeouts are many and chance is large: the mean of some starts.
-    let of_starts = |min_mss: &str| (1..=4).map(|seed| goodput(min_mss, seed)).sum::<f64>();
-    assert!(of_starts("60") > of_starts("13"));
-}

@@ -21,6 +21,11 @@ impl Time {
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+    /// Microseconds since `earlier` on a clock of whole ones, as TCP's is (Linux `tcp_stamp_us_delta`).
+    #[inline]
+    pub const fn micros_since(self, earlier: Time) -> u64 {
+        (self.0 / 1_000).saturating_sub(earlier.0 / 1_000)
+    }
     /// The instant `span` later; never, if that is beyond all time.
     #[inline]
     pub const fn saturating_add(self, span: Span) -> Time {

@@ -6,6 +6,7 @@ mod handshake;
 pub mod receiver;
 pub mod rtt;
 pub mod scoreboard;
+mod send_queue;
 pub mod sender;
 pub mod stream;
 mod wheel;

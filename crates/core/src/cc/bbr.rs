@@ -27,6 +27,8 @@ const CWND_GAIN: u32 = 2 * ONE;
 const CYCLE: [u32; 8] = [ONE * 5 / 4, ONE * 3 / 4, ONE, ONE, ONE, ONE, ONE, ONE];
 /// Below 1.2 Mbit/s segments leave one by one, bytes per second.
 const SMALL_RATE: u64 = 1_200_000 / 8;
+/// TCP counts its SYN among the packets that were delivered.
+const SYN: u32 = 1;
 /// A policer is assumed where two intervals of at least four rounds, each with a fifth of the
 /// packets lost, had rates within an eighth or 4 kbit/s; its rate is kept for 48 rounds.
 const POLICER_ROUNDS: u32 = 4;
@@ -261,7 +263,7 @@ impl Bbr {
         if self.mode != Mode::ProbeBw {
             return;
         }
-        let full_length = ack.now.since(self.phase_since).as_micros() > u64::from(self.min_rtt_us);
+        let full_length = ack.now.micros_since(self.phase_since) > u64::from(self.min_rtt_us);
         let over = if self.pacing_gain == ONE {
             full_length
         } else {
@@ -400,7 +402,7 @@ impl Bbr {
                     let target = self.with_bursts(target, w);
                     if self.full {
                         cwnd = (cwnd + ack.acked).min(target);
-                    } else if cwnd < target || ack.delivered < INITIAL_WINDOW {
+                    } else if cwnd < target || ack.delivered + SYN < INITIAL_WINDOW {
                         cwnd += ack.acked;
                     }
                     cwnd.max(MIN_CWND)

@@ -358,7 +358,7 @@ impl HyStart {
             if !ack.paced {
                 threshold /= 2;
             }
-            self.found |= ack.now.since(self.round_start).as_micros() > threshold;
+            self.found |= ack.now.micros_since(self.round_start) > threshold;
         }
         self.round_min_us = self.round_min_us.min(rtt);
         if self.samples < HYSTART_MIN_SAMPLES {

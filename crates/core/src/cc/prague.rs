@@ -414,7 +414,7 @@ impl Prague {
         }
     }
 
-    /// Takes `cut` off the fractional window. (The module has a floor for the rate only. A window halved by
+    /// Takes `cut` off the fractional window. (Version 0.7 has a floor for the rate only. A window halved by
     /// loss after loss comes near zero, and one ACK, which adds 1/window, then makes it immense: so none is
     /// taken below one segment, half of what TCP's window is at the least. Where growth goes by whole windows
     /// there is no such danger.)
@@ -574,6 +574,20 @@ mod tests {
         let a = Ack { srtt8: rtt_us * 8, ..Ack::default() };
         assert!(p.on_established(true, &a, &mut w).is_none());
         (p, w)
+    }
+
+    /// At 100 kbit/s and 1 ms two packets in an RTT are smaller than their headers, of which the AccECN option takes
+    /// twelve bytes: one byte of payload is left beside them.
+    #[test]
+    fn segments_never_shrink_to_nothing() {
+        for (min_mss, mss) in [("1", 1), ("11", 1), ("12", 1), ("13", 1), ("14", 2), ("60", 48)] {
+            let options = [("min_mss", min_mss), ("rtt_target", "1ms")];
+            let (mut p, _) = established_with(&options, 1_000, 2, 2);
+            (p.mode, p.rate) = (Mode::Rate, RATE_MIN);
+            let mut w = Window::new(1436, 64);
+            p.fit_segment_size(&mut w);
+            assert_eq!(w.mss, mss, "min_mss {min_mss}");
+        }
     }
 
     fn established(rtt_us: u32, cwnd: u32) -> (Prague, Window) {

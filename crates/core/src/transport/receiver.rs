@@ -31,10 +31,14 @@ const COMPRESS_COUNT: u32 = 44;
 /// otherwise (Linux `TCP_SACK_BLOCKS_EXPECTED`).
 const BLOCKS_EXPECTED: usize = 2;
 
-/// Receive buffer at the start (`tcp_rmem`), of which a full segment uses this part.
+/// Receive buffer at the start (`tcp_rmem`).
 const BUFFER: u64 = 131_072;
 const SEGMENT: u64 = 1_448;
-const SEGMENT_IN_MEMORY: u64 = 2_304;
+/// Memory for what is not payload: `struct sk_buff` and a small head, with 64 bits. What waits out of sequence
+/// is merged block by block and has it once.
+const OVERHEAD: u64 = 896;
+/// Window per memory (Linux `scaling_ratio`), in 256ths.
+const RATIO: u64 = SEGMENT * 256 / (SEGMENT + OVERHEAD);
 /// First window offered.
 const FIRST_WINDOW: u64 = 64_088;
 /// What the application is first expected to read per round trip: ten segments.
@@ -45,8 +49,8 @@ const FIRST_SPACE: u64 = 10 * SEGMENT;
 /// sender pushes by it.
 #[derive(Clone, Debug)]
 struct WindowTuning {
-    /// What the buffer permits, and what has been opened of it so far, bytes.
-    clamp: u64,
+    /// Memory, and the window that has been opened of it so far, bytes.
+    buffer: u64,
     open: u64,
     /// Read by the application in the best round trip, and where and when this one began.
     space: u64,
@@ -60,7 +64,7 @@ struct WindowTuning {
 impl WindowTuning {
     fn new() -> WindowTuning {
         WindowTuning {
-            clamp: BUFFER * SEGMENT / SEGMENT_IN_MEMORY,
+            buffer: BUFFER,
             open: FIRST_WINDOW,
             space: FIRST_SPACE,
             read_before: 0,
@@ -96,7 +100,7 @@ impl WindowTuning {
     #[inline(always)]
     fn on_read(&mut self, now: Time, read: u64, queued: u64, span: u64) {
         let rtt_us = self.rtt8 >> 3;
-        if rtt_us == 0 || now.since(self.since) < Span::from_micros(rtt_us) {
+        if rtt_us == 0 || now.micros_since(self.since) < rtt_us {
             return;
         }
         let copied = read.saturating_sub(self.read_before + queued);
@@ -111,7 +115,8 @@ impl WindowTuning {
     fn grow_buffer(&mut self, space: u64, span: u64) {
         let old = std::mem::replace(&mut self.space, space);
         let window = 2 * space;
-        self.clamp = self.clamp.max(window + 2 * window * (space - old) / old + span);
+        let window = window + 2 * window * (space - old) / old + span;
+        self.buffer = self.buffer.max(window * 256 / RATIO);
     }
 
     /// Data have come out of sequence, up to `span` bytes ahead.
@@ -119,16 +124,17 @@ impl WindowTuning {
         self.grow_buffer(self.space, span);
     }
 
-    /// What an ACK says, rounded up to KiB.
+    /// What an ACK says, KiB, in the steps of a host that may offer 128 MiB: of 2^13 bytes.
     fn offered(&self) -> u16 {
-        u16::try_from(self.open.div_ceil(1024)).unwrap_or(u16::MAX)
+        u16::try_from(8 * self.open.div_ceil(8 * 1024)).unwrap_or(u16::MAX)
     }
 
-    /// A segment has arrived, `queued` bytes wait: opens the window by two segments if there is
-    /// room, and tells whether it did.
+    /// A segment has arrived, with which `segments` wait in so many `blocks`: opens the window by two segments
+    /// if there is room, and tells whether it did (Linux `tcp_grow_window`).
     #[inline(always)]
-    fn grow(&mut self, queued: u64) -> bool {
-        let room = self.clamp.saturating_sub(queued).saturating_sub(self.open);
+    fn grow(&mut self, segments: u64, blocks: u64) -> bool {
+        let used = segments * SEGMENT + blocks * OVERHEAD;
+        let room = (self.buffer.saturating_sub(used) * RATIO / 256).saturating_sub(self.open);
         if room == 0 {
             return false;
         }
@@ -305,7 +311,7 @@ impl Receiver {
         let is_small = self.segment_size.measure(pkt);
         self.tune_delayed_ack(now);
         self.sample_rtt(now, pkt);
-        if self.window.grow(SEGMENT) {
+        if self.window.grow(1, 1) {
             self.quick |= 1;
         }
         self.window.on_read(now, self.received_bytes, 0, 0);
@@ -365,7 +371,7 @@ impl Receiver {
                 self.tune_delayed_ack(now);
                 self.sample_rtt(now, pkt);
             }
-            self.open_window();
+            self.open_window(self.next - first + 1);
             let queued = u64::from(self.next - first) * u64::from(pkt.payload);
             let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
             let read = self.received_bytes.saturating_sub(queued + beyond);
@@ -391,7 +397,7 @@ impl Receiver {
                 self.ack(now, out);
             }
             self.keep(pkt.seq);
-            self.open_window();
+            self.open_window(0);
             self.window.on_gap(self.span(pkt));
         }
         if self.must_ack(now, in_order) {
@@ -509,10 +515,12 @@ impl Receiver {
         }
     }
 
-    /// While the window opens, segments are acknowledged one by one (Linux `tcp_grow_window`).
+    /// While the window opens, segments are acknowledged one by one. `fresh` segments have come into sequence.
     #[inline]
-    fn open_window(&mut self) {
-        if self.window.grow(u64::from(self.out_of_order() + 1) * SEGMENT) {
+    fn open_window(&mut self, fresh: u32) {
+        let segments = fresh + self.out_of_order();
+        let blocks = self.ranges.len() + usize::from(fresh > 0);
+        if self.window.grow(segments.into(), blocks as u64) {
             self.quick |= 1;
         }
     }

@@ -26,10 +26,10 @@ const APP_LIMITED: u8 = 1 << 4;
 #[derive(Copy, Clone, Debug, Default)]
 struct Segment {
     sent_at: Time,
-    /// How long before it was sent its flight began, ns.
-    flight_ns: u32,
-    /// How long before it was sent something was delivered last, ns.
-    since_delivery_ns: u32,
+    /// How long before it was sent its flight began.
+    flight_us: u32,
+    /// How long before it was sent something was delivered last.
+    since_delivery_us: u32,
     /// `Delivery::segments` when it was sent.
     delivered: u32,
     payload: u16,
@@ -48,10 +48,6 @@ struct Sending {
 }
 
 /// Longer than 4.29 s counts as this.
-fn short(span: Span) -> u32 {
-    u32::try_from(span.0).unwrap_or(u32::MAX)
-}
-
 impl Segment {
     #[inline]
     fn has(&self, f: u8) -> bool {
@@ -76,6 +72,24 @@ pub struct Delivery {
     pub app_limited_until: u32,
 }
 
+/// An ACK, and what its sender knows beside the board.
+#[derive(Copy, Clone, Debug)]
+pub struct Incoming<'a> {
+    pub at: Time,
+    pub ack: u32,
+    pub blocks: &'a Blocks,
+    /// The first block tells of a duplicate (RFC 2883).
+    pub dsack: bool,
+    /// The timestamp that it echoes.
+    pub echo: Stamp,
+    /// The end of the current recovery episode.
+    pub high_seq: u32,
+    /// Guards RACK against ambiguous samples.
+    pub min_rtt_us: u32,
+    /// The end of a tail loss probe that is under way.
+    pub probe_end: Option<u32>,
+}
+
 /// What an ACK told, gathered while segments are taken off.
 #[derive(Clone, Debug, Default)]
 pub struct AckOutcome {
@@ -87,10 +101,8 @@ pub struct AckOutcome {
     pub retransmission_acked: bool,
     /// A duplicate arrived, and something was sent twice.
     pub dsack: bool,
-    /// Where it ended, if it was a single segment.
-    pub dsack_end: u32,
-    /// The network had reordered before.
-    pub dsack_widens: bool,
+    /// It was the tail loss probe.
+    pub probe_twice: bool,
     /// Segments and payload newly delivered.
     pub delivered: u32,
     pub delivered_bytes: u32,
@@ -199,7 +211,7 @@ impl Default for Scoreboard {
 
 #[inline]
 fn micros_between(later: Time, earlier: Time) -> u32 {
-    later.since(earlier).as_micros().min(u64::from(u32::MAX)) as u32
+    later.micros_since(earlier).min(u64::from(u32::MAX)) as u32
 }
 
 impl Scoreboard {
@@ -269,8 +281,8 @@ impl Scoreboard {
         let d = &self.delivery;
         let segment = Segment {
             sent_at: now,
-            flight_ns: short(now.since(d.first_sent_at)),
-            since_delivery_ns: short(now.since(d.at)),
+            flight_us: micros_between(now, d.first_sent_at),
+            since_delivery_us: micros_between(now, d.at),
             delivered: d.segments,
             payload: payload as u16,
             flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
@@ -331,8 +343,8 @@ impl Scoreboard {
         let seg = self.seg(seq);
         seg.flags |= EVER_RETRANS;
         seg.sent_at = now;
-        seg.flight_ns = short(now.since(d.first_sent_at));
-        seg.since_delivery_ns = short(now.since(d.at));
+        seg.flight_us = micros_between(now, d.first_sent_at);
+        seg.since_delivery_us = micros_between(now, d.at);
         seg.delivered = d.segments;
         self.repair.retransmissions.push_back((seq, now));
         self.repair.sent_again += 1;
@@ -457,58 +469,38 @@ impl Scoreboard {
         }
     }
 
-    /// Takes in an ACK: SACK blocks, then the cumulative part. `high_seq` is the end of the current
-    /// recovery episode, `min_rtt_us` guards RACK against ambiguous samples; the ACK echoes the timestamp `echo`.
+    /// Takes in an ACK: SACK blocks, then the cumulative part.
     #[inline]
-    #[allow(clippy::too_many_arguments)]
-    pub fn on_ack(
-        &mut self,
-        now: Time,
-        ack: u32,
-        blocks: &Blocks,
-        dsack: bool,
-        high_seq: u32,
-        min_rtt_us: u32,
-        echo: Stamp,
-    ) -> AckOutcome {
+    pub fn on_ack(&mut self, incoming: &Incoming) -> AckOutcome {
         let prior_una = self.una;
         let prior_fack = self.fack.max(prior_una);
         let mut out = AckOutcome { lowest_unexpected: self.nxt, ..AckOutcome::default() };
         let mut sack_times = None;
-        if !blocks.is_empty() {
-            sack_times = self.tag_sacked(now, ack, blocks, dsack, high_seq, min_rtt_us, &mut out);
+        if !incoming.blocks.is_empty() {
+            sack_times = self.tag_sacked(incoming, &mut out);
         }
-        if ack > prior_una {
+        if incoming.ack > prior_una {
             out.una_advanced = true;
-            self.take_off(now, ack, high_seq, min_rtt_us, prior_fack, echo, &mut out);
+            self.take_off(incoming, prior_fack, &mut out);
         }
         if let Some((first, last)) = sack_times {
-            let us = micros_between(now, first);
+            let us = micros_between(incoming.at, first);
             if out.rtt_oldest_us.is_none() {
                 out.rtt_oldest_us = Some(us);
             }
-            out.rtt_newest_us = Some(micros_between(now, last));
+            out.rtt_newest_us = Some(micros_between(incoming.at, last));
         }
         if out.delivered > 0 {
             self.delivery.segments += out.delivered;
             self.delivery.bytes += u64::from(out.delivered_bytes);
-            self.delivery.at = now;
+            self.delivery.at = incoming.at;
         }
         out
     }
 
     #[inline]
-    #[allow(clippy::too_many_arguments)]
-    fn take_off(
-        &mut self,
-        now: Time,
-        ack: u32,
-        high_seq: u32,
-        min_rtt_us: u32,
-        prior_fack: u32,
-        echo: Stamp,
-        out: &mut AckOutcome,
-    ) {
+    fn take_off(&mut self, incoming: &Incoming, prior_fack: u32, out: &mut AckOutcome) {
+        let &Incoming { at: now, ack, high_seq, .. } = incoming;
         let mut first = None;
         let mut last = Time::ZERO;
         for seq in self.una..ack {
@@ -534,10 +526,10 @@ impl Scoreboard {
                 self.sacked_out -= 1;
             } else {
                 // The original came, and says nothing of what was sent after it (`tcp_skb_spurious_retrans`).
-                let spurious =
-                    seg.has(RETRANS | EVER_RETRANS) && echo.older_than(Stamp::of(seg.sent_at)) > 0;
+                let spurious = seg.has(RETRANS | EVER_RETRANS)
+                    && incoming.echo.older_than(Stamp::of(seg.sent_at)) > 0;
                 if !spurious {
-                    self.rack_advance(now, seq, &seg, min_rtt_us);
+                    self.rack_advance(incoming, seq, &seg);
                 }
                 self.deliver(seq, &seg, out);
             }
@@ -582,10 +574,10 @@ impl Scoreboard {
 
     /// RFC 8985, 6.2 step 2.
     #[inline]
-    fn rack_advance(&mut self, now: Time, seq: u32, seg: &Segment, min_rtt_us: u32) {
-        let rtt_us = micros_between(now, seg.sent_at);
+    fn rack_advance(&mut self, incoming: &Incoming, seq: u32, seg: &Segment) {
+        let rtt_us = micros_between(incoming.at, seg.sent_at);
         // Faster than the path allows: the ACK is for an earlier transmission.
-        if rtt_us < min_rtt_us && seg.has(RETRANS | EVER_RETRANS) {
+        if rtt_us < incoming.min_rtt_us && seg.has(RETRANS | EVER_RETRANS) {
             return;
         }
         self.rack.advanced = true;
@@ -596,23 +588,14 @@ impl Scoreboard {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn tag_sacked(
-        &mut self,
-        now: Time,
-        ack: u32,
-        blocks: &Blocks,
-        dsack: bool,
-        high_seq: u32,
-        min_rtt_us: u32,
-        out: &mut AckOutcome,
-    ) -> Option<(Time, Time)> {
+    fn tag_sacked(&mut self, incoming: &Incoming, out: &mut AckOutcome) -> Option<(Time, Time)> {
+        let blocks = incoming.blocks.as_slice();
         let mut times: Option<(Time, Time)> = None;
         let mut fresh = [Block::default(); MAX_BLOCKS];
-        for (i, &b) in blocks.as_slice().iter().enumerate() {
-            if i == 0 && dsack {
-                self.on_dsack(b, out);
-                if b.start < ack {
+        for (i, &b) in blocks.iter().enumerate() {
+            if i == 0 && incoming.dsack {
+                self.on_dsack(b, incoming.probe_end, out);
+                if b.start < incoming.ack {
                     continue;
                 }
             }
@@ -620,7 +603,7 @@ impl Scoreboard {
         }
         // In the order of sending: the blocks come most recent first, and a higher one must not
         // make the segments of a lower one look reordered.
-        let n = blocks.as_slice().len();
+        let n = blocks.len();
         if n > 1 {
             fresh[..n].sort_unstable_by_key(|b| b.start);
         }
@@ -631,7 +614,7 @@ impl Scoreboard {
                     seq = k.end;
                     continue;
                 }
-                self.tag_one(now, seq, high_seq, min_rtt_us, &mut times, out);
+                self.tag_one(incoming, seq, &mut times, out);
                 seq += 1;
             }
             self.fack = self.fack.max(b.end.min(self.nxt));
@@ -647,10 +630,8 @@ impl Scoreboard {
 
     fn tag_one(
         &mut self,
-        now: Time,
+        incoming: &Incoming,
         seq: u32,
-        high_seq: u32,
-        min_rtt_us: u32,
         times: &mut Option<(Time, Time)>,
         out: &mut AckOutcome,
     ) {
@@ -671,7 +652,7 @@ impl Scoreboard {
                 if seq < highest {
                     out.lowest_unexpected = out.lowest_unexpected.min(seq);
                 }
-                out.original_acked |= seq < high_seq;
+                out.original_acked |= seq < incoming.high_seq;
                 let first = times.map_or(seg.sent_at, |(f, _)| f);
                 *times = Some((first, seg.sent_at));
             }
@@ -683,33 +664,29 @@ impl Scoreboard {
         self.seg(seq).flags |= SACKED;
         self.sacked_out += 1;
         out.sacked = true;
-        self.rack_advance(now, seq, &seg, min_rtt_us);
+        self.rack_advance(incoming, seq, &seg);
         self.deliver(seq, &seg, out);
     }
 
     /// A duplicate arrived (RFC 2883): evidence that a retransmission was not needed, which counts as delivered
-    /// (`tcp_dsack_seen`). More duplicates than retransmissions are the network's.
-    fn on_dsack(&mut self, b: Block, out: &mut AckOutcome) {
+    /// (`tcp_dsack_seen`). More duplicates than retransmissions are the network's. Where it reorders, RACK was too
+    /// hasty, unless the duplicate is of a tail loss probe.
+    fn on_dsack(&mut self, b: Block, probe_end: Option<u32>, out: &mut AckOutcome) {
         let n = b.end - b.start;
         self.repair.duplicates += n;
         if self.repair.duplicates > self.repair.sent_again {
             return;
         }
         out.dsack = true;
-        out.dsack_end = if n == 1 { b.end } else { 0 };
-        out.dsack_widens = self.reordering_seen;
+        out.probe_twice = n == 1 && probe_end == Some(b.end);
+        self.rack.dsack_seen |= self.reordering_seen && !out.probe_twice;
         out.delivered += n;
         if let Some(marker) = self.undo_marker
             && b.end > marker
             && self.undo_retrans > 0
         {
-            self.undo_retrans = (self.undo_retrans - i64::from(b.end - b.start)).max(0);
+            self.undo_retrans = (self.undo_retrans - i64::from(n)).max(0);
         }
-    }
-
-    /// RACK was too hasty: the window for reordering widens.
-    pub fn widen(&mut self) {
-        self.rack.dsack_seen = true;
     }
 
     fn saw_reordering(&mut self, low: u32, high: u32) {
@@ -717,12 +694,11 @@ impl Scoreboard {
         self.reordering = self.reordering.max((high - low).min(REORDERING_MAX));
     }
 
-    /// RFC 8985, 6.2 step 4: the window widens with every D-SACK, at most once per round trip.
-    pub fn update_reordering_window(&mut self, prior_delivered: u32) {
-        if prior_delivered == 0 {
-            return;
-        }
-        if prior_delivered < self.rack.last_adjusted {
+    /// RFC 8985, 6.2 step 4: the window widens with every D-SACK, at most once per round trip, which is over
+    /// when something arrives that was sent since it widened last.
+    pub fn update_reordering_window(&mut self, outcome: &AckOutcome) {
+        let Some(newest) = &outcome.newest_prior else { return };
+        if newest.delivered < self.rack.last_adjusted {
             self.rack.dsack_seen = false;
         }
         if self.rack.dsack_seen {
@@ -850,14 +826,13 @@ impl Scoreboard {
         let Some(p) = &out.newest_prior else {
             return RateSample::default();
         };
-        let send_phase = Span(u64::from(p.flight_ns));
-        let ack_phase = now.since(p.sent_at) + Span(u64::from(p.since_delivery_ns));
-        let interval = send_phase.max(ack_phase);
+        let ack_phase = micros_between(now, p.sent_at).saturating_add(p.since_delivery_us);
+        let interval_us = p.flight_us.max(ack_phase);
         // Faster than the smallest RTT: ACK compression or an ambiguous retransmission.
-        let void = interval.as_micros() < u64::from(min_rtt_us);
+        let void = interval_us < min_rtt_us;
         let sample = RateSample {
             delivered: self.delivery.segments - p.delivered,
-            interval: if void { Span::ZERO } else { interval },
+            interval: Span::from_micros(if void { 0 } else { interval_us.into() }),
             prior_delivered: p.delivered,
             app_limited: p.has(APP_LIMITED),
             ..RateSample::default()

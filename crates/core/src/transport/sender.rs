@@ -9,6 +9,7 @@ use super::ecn::{self, AccEcnSender, EcnMode};
 use super::handshake;
 use super::rtt::{RTO_MAX, RttEstimator};
 use super::scoreboard::Scoreboard;
+use super::send_queue::{SendQueue, Write};
 use super::stream::{Mark, Stream};
 use super::wheel;
 use crate::cc::registry::Cc;
@@ -29,14 +30,12 @@ const PACING_SLOW_START: u64 = 200;
 const PACING_AVOIDANCE: u64 = 120;
 /// More payload than a run can send, and room to count with it.
 const ENDLESS: u64 = 1 << 62;
-/// What the application writes is queued in chunks of at most this many bytes (Linux
-/// `sk_gso_max_size`: 64 KiB less room for headers) and of half the largest window that the receiver
-/// has offered, which at first is this (`tcp_bound_to_half_wnd`).
+/// A chunk of the send queue has at most this many bytes (Linux `sk_gso_max_size`: 64 KiB less room for headers)
+/// and half the largest window that the receiver has offered, which at first is this (`tcp_bound_to_half_wnd`).
 const GSO_MAX_BYTES: u64 = 65_536 - 321;
 const FIRST_WINDOW_KIB: u16 = 63;
-/// A chunk ends with PSH if more than half that window was written since the last such end (Linux
-/// `forced_push`), or more than the application writes at once: it lets 64 to 128 KiB wait.
-const WRITTEN_AT_ONCE: u64 = 65_536;
+/// The application writes on when less than half of this waits to be sent, until it does (`TCP_NOTSENT_LOWAT`).
+const NOTSENT_LOWAT: u64 = 131_072;
 /// A burst is worth 2^-10 s at the pacing rate (Linux `sk_pacing_shift`), at most 64 KiB, plus more
 /// at very short RTTs (`tcp_tso_rtt_log`), at least two segments.
 const BURST_SHIFT: u32 = 10;
@@ -225,14 +224,7 @@ pub struct Sender {
     /// the FIN goes alone (Linux `tcp_send_fin`), and is due.
     written_at: Time,
     fin_is_due: bool,
-    /// Segments left of the chunk at the head of the send queue.
-    chunk_left: u32,
-    /// Segments it has taken from the next one.
-    chunk_borrowed: u32,
-    /// It ends with PSH.
-    chunk_pushes: bool,
-    /// Segments in chunks since the last one that does.
-    unpushed: u32,
+    queue: SendQueue,
     /// The largest window that the receiver has offered.
     max_window_kib: u16,
     usage: Usage,
@@ -287,10 +279,7 @@ impl Sender {
             sent_segments: 0,
             written_at: Time::NEVER,
             fin_is_due: false,
-            chunk_left: 0,
-            chunk_borrowed: 0,
-            chunk_pushes: false,
-            unpushed: 0,
+            queue: SendQueue::default(),
             max_window_kib: FIRST_WINDOW_KIB,
             usage: Usage::default(),
             template,
@@ -409,7 +398,7 @@ impl Sender {
         self.timer = Timer::Off;
         self.timer_at = Time::NEVER;
         if self.syn_tries == 1 {
-            let us = now.since(pkt.stamp).as_micros() as u32;
+            let us = now.micros_since(pkt.stamp) as u32;
             self.rtt.sample(us, 0, 0);
             self.rtt.sample_min(now, us);
         }
@@ -562,6 +551,7 @@ impl Sender {
         if self.board.packets_out() == 0 && !self.cc.governs_window() {
             self.restart_after_idle(now);
         }
+        self.write_on();
         self.transmit(now, out);
     }
     /// Where pieces of the stream begin and end in segments that were sent since the last call.
@@ -626,40 +616,31 @@ impl Sender {
         ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(self.cc.min_burst())
     }
 
-    /// Makes the chunk at the head of the send queue at least `want` segments long if there is as
-    /// much to send: what it lacks is taken from the next one (Linux `tcp_grow_skb`).
-    #[inline]
-    fn fill_chunk(&mut self, want: u32) {
-        if self.chunk_left == 0 {
-            self.begin_chunk();
-        }
-        if self.chunk_left < want {
-            self.chunk_borrowed += want - self.chunk_left;
-            self.chunk_left = want;
+    /// The application writes on if little of what it has written waits to be sent. Only an ACK wakes it.
+    #[inline(always)]
+    fn write_on(&mut self) {
+        if self.queue.is_low()
+            && u64::from(self.queue.waiting()) * u64::from(self.win.mss) < self.bytes_left
+        {
+            self.fill_queue();
         }
     }
 
     #[inline(never)]
-    fn begin_chunk(&mut self) {
+    fn fill_queue(&mut self) {
         let mss = u64::from(self.win.mss);
         let half = u64::from(self.max_window_kib) * 1024 / 2;
-        let mut full = (GSO_MAX_BYTES.min(half) / mss).max(1) as u32;
-        // What the first window took from the first one is filled up again (Linux `tcp_push_one`).
-        if self.board.nxt == 0 {
-            full += INITIAL_WINDOW;
-        }
-        self.chunk_left = full.saturating_sub(self.chunk_borrowed);
-        self.chunk_borrowed = 0;
-        self.unpushed += full;
-        self.chunk_pushes = u64::from(self.unpushed) * mss > WRITTEN_AT_ONCE.min(half);
-        if self.chunk_pushes {
-            self.unpushed = 0;
-        }
-    }
-
-    /// All that is left to send fits into the chunk at the head.
-    fn is_last_chunk(&self) -> bool {
-        self.bytes_left <= u64::from(self.chunk_left) * u64::from(self.win.mss)
+        let unwritten =
+            self.bytes_left.div_ceil(mss).saturating_sub(u64::from(self.queue.waiting()));
+        let leaves = if self.board.nxt == 0 { INITIAL_WINDOW } else { 0 };
+        self.queue.write(&Write {
+            segments: u32::try_from(unwritten).unwrap_or(u32::MAX),
+            until: NOTSENT_LOWAT.div_ceil(mss) as u32,
+            chunk: (GSO_MAX_BYTES.min(half) / mss).max(1) as u32,
+            push_beyond: (half / mss) as u32,
+            leaves,
+            leaves_at_once: self.burst().min(leaves),
+        });
     }
 
     /// Would it be better to wait for the rest of a burst?
@@ -672,7 +653,7 @@ impl Sender {
             return false;
         }
         // Nothing is gained by waiting: the chunk goes out whole.
-        if self.chunk_left <= open && !self.is_last_chunk() {
+        if self.queue.head() <= open && !self.queue.is_last() {
             return false;
         }
         // The rest of a transfer is all that will ever be sent.
@@ -746,7 +727,10 @@ impl Sender {
             if quota == 0 {
                 break;
             }
-            self.fill_chunk(quota);
+            if self.queue.waiting() == 0 && self.bytes_left > 0 {
+                self.fill_queue();
+            }
+            quota = quota.min(self.queue.grow_head(quota).max(1));
             let many = self.bytes_left > u64::from(self.win.mss);
             if many && push == Push::Normal && self.should_defer(now, burst) {
                 limited = true;
@@ -780,7 +764,7 @@ impl Sender {
         let mut n = 0;
         if whole > 0 {
             n += whole;
-            let push = n == quota && n > 1 || self.chunk_pushes && n >= self.chunk_left;
+            let push = n == quota && n > 1 || self.queue.pushes(n);
             self.send_run(now, self.win.mss, whole, push, out);
         }
         if self.bytes_left == 0 && self.fin_is_due {
@@ -790,9 +774,9 @@ impl Sender {
         }
         if rest > 0 && n < quota {
             n += 1;
-            self.send_rest(now, rest, n == quota && n > 1, out);
+            self.send_rest(now, rest, n == quota && n > 1 || self.queue.pushes(n), out);
         }
-        self.chunk_left = self.chunk_left.saturating_sub(n);
+        self.queue.take(n);
         if self.sent_segments < UNPACED_START {
             self.sent_segments += n;
         }
@@ -1127,22 +1111,27 @@ mod tests {
         Sender::new(config, Cc::Reno(Reno::plain()))
     }
 
-    /// Sent one by one, the last segment of every second chunk has PSH. A chunk is half the largest window
-    /// that was offered, of at first 22 segments, at most 45. The first one gets back the ten of the first
-    /// window (captures of Linux 7.2 at 10 Mbit/s: 31, and then every 56 with a window of 82 kB).
+    /// Sent one by one, the last segment of a write has PSH, and of each chunk with which more than half the largest
+    /// window that was offered was written. A chunk is that half, of at first 22 segments, at most 45. The first one
+    /// gets back the ten of the first window (captures of Linux 7.2 at 10 Mbit/s: 31, and then every 56 with a
+    /// window of 82 kB).
     #[test]
-    fn every_second_chunk_is_pushed() {
-        for (kib, pushed) in
-            [(63, [31, 75, 119, 163]), (81, [37, 93, 149, 205]), (256, [54, 144, 234, 324])]
-        {
+    fn writes_and_half_windows_are_pushed() {
+        for (kib, pushed) in [
+            (63, [31, 75, 119, 163, 185]),
+            (81, [37, 93, 121, 177, 233]),
+            (256, [99, 144, 234, 324, 414]),
+        ] {
             let (mut s, mut out) = (sender(), Outbox::default());
             s.max_window_kib = kib;
-            for _ in 0..330 {
-                s.fill_chunk(1);
+            s.fill_queue();
+            for _ in 0..420 {
+                s.queue.grow_head(1);
                 s.send_burst(Time::ZERO, 1, Push::Normal, &mut out);
+                s.write_on();
             }
             let with_push = out.packets.iter().filter(|p| p.bits.has(TcpBits::PSH));
-            let seqs: Vec<u32> = with_push.map(|p| p.seq).take(4).collect();
+            let seqs: Vec<u32> = with_push.map(|p| p.seq).take(5).collect();
             assert_eq!(seqs, pushed, "{kib} KiB");
         }
     }

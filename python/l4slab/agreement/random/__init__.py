@@ -99,6 +99,11 @@ class Judged:
     def verdict(self) -> str:
         return "failed" if self.failure is not None else verdict_of(self.rows)
 
+    @property
+    def is_settled(self) -> bool:
+        """More trials do not follow."""
+        return self.verdict != "undecided" or self.kernel_trials == max(LOOKS)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -229,7 +234,7 @@ def agree(
         for one in _each(scenarios, engine, runs, workers):
             judged[one.scenario.number] = one
             told(one)
-            reporter.update(len(judged))
+            reporter.update(sum(one.is_settled for one in judged.values()))
     found = Found(folder, seed, engine, [judged[scenario.number] for scenario in scenarios])
     write(found)
     for one in found.judged if reduced else ():

@@ -106,7 +106,7 @@ impl Aggregation {
                 self.extra[self.slot] = 0;
             }
         }
-        let us = ack.now.since(self.since).as_micros();
+        let us = ack.now.micros_since(self.since);
         let mut expected = ((u64::from(rate) * us) >> RATE_BITS) as u32;
         if self.acked <= expected || self.acked + ack.acked >= EPOCH_ACKED_MAX {
             self.acked = 0;

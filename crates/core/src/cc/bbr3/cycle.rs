@@ -132,7 +132,7 @@ impl Bbr3 {
             self.start_refill(step.max(1).ilog2());
             return;
         }
-        let waited = ack.now.since(self.phase_since).as_micros() > self.probe_wait_us;
+        let waited = ack.now.micros_since(self.phase_since) > self.probe_wait_us;
         let like_reno = PROBE_ROUNDS_MAX.min(self.target_inflight(w));
         if waited || self.rounds_since_probe >= like_reno {
             self.start_refill(0);

@@ -53,6 +53,7 @@ struct Told {
     original_acked: bool,
     retransmission_acked: bool,
     dsack: bool,
+    probe_twice: bool,
     delivered: u32,
     delivered_bytes: u32,
     acked_bytes: u32,
@@ -61,7 +62,7 @@ struct Told {
 }
 
 fn us(now: Time, then: Time) -> u32 {
-    now.since(then).as_micros() as u32
+    now.micros_since(then) as u32
 }
 
 impl Model {
@@ -170,28 +171,20 @@ impl Model {
         self.reordering = self.reordering.max((high - low).min(REORDERING_MAX));
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn on_ack(
-        &mut self,
-        now: Time,
-        ack: u32,
-        blocks: &[Block],
-        dsack: bool,
-        high_seq: u32,
-        min_rtt_us: u32,
-        echo: Stamp,
-        newest: &mut Option<u32>,
-    ) -> Told {
+    fn on_ack(&mut self, incoming: &Incoming, newest: &mut Option<u32>) -> Told {
+        let &Incoming { at: now, ack, high_seq, min_rtt_us, echo, .. } = incoming;
         let mut told = Told { una_advanced: ack > self.una, ..Told::default() };
         let fack_before = self.fack.max(self.una);
-        let mut blocks = blocks.to_vec();
-        if dsack {
+        let mut blocks = incoming.blocks.as_slice().to_vec();
+        if incoming.dsack {
             let b = blocks[0];
             self.duplicates += b.end - b.start;
             told.dsack = self.duplicates <= self.sent_again;
             if told.dsack {
                 told.delivered += b.end - b.start;
-                self.dsack_seen |= self.reordering_seen;
+                let of_probe = incoming.probe_end == Some(b.end);
+                self.dsack_seen |= self.reordering_seen && !of_probe;
+                told.probe_twice = of_probe;
             }
             if told.dsack && self.undo_marker.is_some_and(|m| b.end > m) && self.undo_retrans > 0 {
                 self.undo_retrans = (self.undo_retrans - i64::from(b.end - b.start)).max(0);
@@ -267,12 +260,10 @@ impl Model {
         told
     }
 
-    fn widen(&mut self, prior_delivered: u32) {
-        if prior_delivered == 0 {
-            return;
-        }
+    fn widen(&mut self, newest: Option<u32>) {
+        let Some(newest) = newest else { return };
         // Once per round trip.
-        if prior_delivered < self.widened_at {
+        if self.segs[newest as usize].delivery.segments < self.widened_at {
             self.dsack_seen = false;
         }
         if self.dsack_seen {
@@ -319,15 +310,11 @@ impl Model {
         }
         let Some(newest) = newest else { return RateSample::default() };
         let s = self.segs[newest as usize];
-        let sending = s.sent_at.since(s.delivery.first_sent_at);
-        let interval = sending.max(now.since(s.delivery.at));
+        let sending = us(s.sent_at, s.delivery.first_sent_at);
+        let interval = sending.max(us(now, s.delivery.at));
         RateSample {
             delivered: self.delivery.segments - s.delivery.segments,
-            interval: if us(now, Time(now.0 - interval.0)) < min_us {
-                Span::ZERO
-            } else {
-                interval
-            },
+            interval: Span::from_micros(if interval < min_us { 0 } else { interval.into() }),
             prior_delivered: s.delivery.segments,
             app_limited: s.app_limited,
             tx_in_flight: s.then.tx_in_flight,
@@ -438,6 +425,7 @@ struct Connection {
     board: Scoreboard,
     model: Model,
     high_seq: u32,
+    probe_end: Option<u32>,
     peer: Peer,
     under_way: Vec<u32>,
     acks: Vec<(u32, Vec<Block>, bool)>,
@@ -457,6 +445,7 @@ impl Connection {
             board,
             model,
             high_seq: 0,
+            probe_end: None,
             peer: Peer::default(),
             under_way: Vec::new(),
             acks: Vec::new(),
@@ -504,6 +493,7 @@ impl Connection {
                     board.retransmitted(now, seq);
                     model.retransmit(now, seq);
                     self.under_way.push(seq);
+                    self.probe_end = Some(seq + 1);
                 }
             }
             Op::Timeout => {
@@ -557,22 +547,28 @@ impl Connection {
         blocks.iter().for_each(|b| assert!(sacks.push(*b)));
         // Of one that was overtaken, only the blocks count.
         let ack = (*ack).max(model.una);
-        let prior_delivered = model.delivery.segments;
         // Before some retransmissions, and after others.
         let echo = Stamp::of(Time(now.0 / 4 * 3));
-        let out = board.on_ack(now, ack, &sacks, *dsack, self.high_seq, MIN_RTT_US, echo);
-        if out.dsack_widens {
-            board.widen();
-        }
+        let incoming = Incoming {
+            at: now,
+            ack,
+            blocks: &sacks,
+            dsack: *dsack,
+            echo,
+            high_seq: self.high_seq,
+            min_rtt_us: MIN_RTT_US,
+            probe_end: self.probe_end,
+        };
+        let out = board.on_ack(&incoming);
         let mut newest = None;
-        let told =
-            model.on_ack(now, ack, blocks, *dsack, self.high_seq, MIN_RTT_US, echo, &mut newest);
+        let told = model.on_ack(&incoming, &mut newest);
         let got = Told {
             una_advanced: out.una_advanced,
             sacked: out.sacked,
             original_acked: out.original_acked,
             retransmission_acked: out.retransmission_acked,
             dsack: out.dsack,
+            probe_twice: out.probe_twice,
             delivered: out.delivered,
             delivered_bytes: out.delivered_bytes,
             acked_bytes: out.acked_bytes,
@@ -580,8 +576,8 @@ impl Connection {
             rtt_newest_us: out.rtt_newest_us,
         };
         assert_eq!(got, told);
-        board.update_reordering_window(prior_delivered);
-        model.widen(prior_delivered);
+        board.update_reordering_window(&out);
+        model.widen(newest);
         model.delivery.ce += ce;
         board.delivery.ce += ce;
         board.update_app_limit();

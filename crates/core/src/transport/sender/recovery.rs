@@ -9,7 +9,7 @@ use crate::packet::{Flags, Packet, Stamp, TcpBits};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
 use crate::transport::ecn::{self, EcnMode};
-use crate::transport::scoreboard::{AckOutcome, REORDERING_DEFAULT};
+use crate::transport::scoreboard::{AckOutcome, Incoming, REORDERING_DEFAULT};
 use crate::transport::wheel;
 
 /// Congestion state of a connection.
@@ -132,31 +132,21 @@ impl Sender {
             self.on_old_ack(now, pkt, blocks, out);
             return;
         }
-        let prior_delivered = self.board.delivery.segments;
         let prior_lost = self.board.lost_total;
         let prior_in_flight = self.board.in_flight();
-        let mut outcome = self.board.on_ack(
-            now,
-            pkt.seq,
-            blocks,
-            pkt.flags.has(Flags::DSACK),
-            self.recovery.high_seq,
-            self.rtt.min_us(),
-            Stamp::of(pkt.stamp),
-        );
-        let of_probe = self.take_dsack(&outcome);
+        let mut outcome = self.board.on_ack(&self.incoming(now, pkt.seq, pkt, blocks));
         self.acked_bytes += u64::from(outcome.acked_bytes);
         if outcome.una_advanced {
             self.retransmits = 0;
         }
         self.update_rtt(now, pkt, &mut outcome);
-        self.board.update_reordering_window(prior_delivered);
+        self.board.update_reordering_window(&outcome);
         let ce = self.read_ecn(pkt, &outcome);
         let ece = ce > 0;
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
         self.tell_feedback();
         if self.recovery.probe_end.is_some() {
-            self.on_probe_answered(now, pkt.seq, &outcome, of_probe);
+            self.on_probe_answered(now, pkt.seq, &outcome);
         }
         let mut timer = outcome.una_advanced;
         let mut resend = Resend::Nothing;
@@ -176,6 +166,7 @@ impl Sender {
         self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
         self.resend_as(resend, now, out);
         self.transmit(now, out);
+        self.write_on();
     }
 
     /// Nothing is missing, suspected or to be undone: an ACK of new segments can mean no more than marks.
@@ -190,13 +181,12 @@ impl Sender {
     /// An ACK of new segments while nothing is missing: what [`Self::on_ack`] comes down to then.
     #[inline(always)]
     pub(super) fn on_clean_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        let prior_delivered = self.board.delivery.segments;
         let (prior_lost, prior_in_flight) = (self.board.lost_total, self.board.in_flight());
         let mut outcome = self.board.on_clean_ack(now, pkt.seq);
         self.acked_bytes += u64::from(outcome.acked_bytes);
         self.retransmits = 0;
         self.update_rtt(now, pkt, &mut outcome);
-        self.board.update_reordering_window(prior_delivered);
+        self.board.update_reordering_window(&outcome);
         let ce = self.read_ecn(pkt, &outcome);
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
         self.tell_feedback();
@@ -212,6 +202,7 @@ impl Sender {
         let marks = Marks { ce, esce };
         self.control(now, &outcome, marks, true, prior_lost, prior_in_flight);
         self.transmit(now, out);
+        self.write_on();
     }
 
     #[inline(always)]
@@ -232,24 +223,23 @@ impl Sender {
             return;
         }
         let una = self.board.una;
-        let dsack = pkt.flags.has(Flags::DSACK);
-        let (high_seq, min_rtt_us, echo) =
-            (self.recovery.high_seq, self.rtt.min_us(), Stamp::of(pkt.stamp));
-        let outcome = self.board.on_ack(now, una, blocks, dsack, high_seq, min_rtt_us, echo);
-        self.take_dsack(&outcome);
+        let outcome = self.board.on_ack(&self.incoming(now, una, pkt, blocks));
         let resend = self.alert(now, pkt, una, &outcome, false, &mut false);
         self.resend_as(resend, now, out);
         self.transmit(now, out);
     }
 
-    /// Whether the ACK tells of a duplicate that a tail loss probe was.
-    #[inline]
-    fn take_dsack(&mut self, outcome: &AckOutcome) -> bool {
-        let of_probe = outcome.dsack && self.recovery.probe_end == Some(outcome.dsack_end);
-        if outcome.dsack_widens && !of_probe {
-            self.board.widen();
+    fn incoming<'a>(&self, now: Time, ack: u32, pkt: &Packet, blocks: &'a Blocks) -> Incoming<'a> {
+        Incoming {
+            at: now,
+            ack,
+            blocks,
+            dsack: pkt.flags.has(Flags::DSACK),
+            echo: Stamp::of(pkt.stamp),
+            high_seq: self.recovery.high_seq,
+            min_rtt_us: self.rtt.min_us(),
+            probe_end: self.recovery.probe_end,
         }
-        of_probe
     }
 
     #[inline]
@@ -739,12 +729,12 @@ impl Sender {
     }
 
     /// RFC 8985, 7.4.2: if the probe repaired a loss, the window is reduced as for any loss.
-    fn on_probe_answered(&mut self, now: Time, ack: u32, outcome: &AckOutcome, twice: bool) {
+    fn on_probe_answered(&mut self, now: Time, ack: u32, outcome: &AckOutcome) {
         let Some(end) = self.recovery.probe_end else { return };
         if ack < end {
             return;
         }
-        if !self.recovery.probe_was_retransmission || twice {
+        if !self.recovery.probe_was_retransmission || outcome.probe_twice {
             self.recovery.probe_end = None;
         } else if ack > end {
             self.begin_reduction(now, Congestion::TailLoss);
