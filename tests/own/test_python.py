@@ -72,8 +72,10 @@ def test_an_aimd_that_is_reno_is_told_apart_from_it_by_nothing_but_its_name(expe
     for cc in ("mine.py:Mine", "reno"):
         file = experiment({"mine.py": AIMD}, duration="40s", qdisc="pfifo limit 20", cc=cc)
         flow = l4slab.run(file).flows.row(0, named=True)
-        results[cc] = [flow[name] for name in ("goodput_mbps", "rtt_ms_mean", "drop_pct", "sent_packets")]
-    assert results["mine.py:Mine"] == pytest.approx(results["reno"], rel=0.03)
+        results[cc] = [flow[name] for name in ("goodput_mbps", "rtt_ms_mean", "sent_packets", "drop_pct")]
+    assert results["mine.py:Mine"][:3] == pytest.approx(results["reno"][:3], rel=0.03)
+    # Some 200 losses.
+    assert results["mine.py:Mine"][3] == pytest.approx(results["reno"][3], rel=0.2)
 
 
 def test_options_and_words_are_read_recorded_and_part_of_the_run(experiment: Folder, tmp_path: Path) -> None:
@@ -337,7 +339,8 @@ rtt = "10ms"
 
 
 def test_the_queues_inside_are_reported_apart(experiment: Folder) -> None:
-    flows = UDP.format("l", "4Mbit", "ect1") + UDP.format("c", "8Mbit", "not-ect")
+    # Something is left for C.
+    flows = 'pace = "3Mbit"\n' + UDP.format("l", "4Mbit", "ect1") + UDP.format("c", "8Mbit", "not-ect")
     file = experiment({"two.py": TWO}, flows, duration="4s", qdisc="two.py:Two", cc="prague")
     results = l4slab.run(file)
     links = {row["queue"]: row for row in results.links.iter_rows(named=True)}
