@@ -1,7 +1,8 @@
-"""What killed processes leave in the temporary folder is removed, and nothing else."""
+"""What killed processes leave in the temporary folder is removed, and nothing else; a core for each machine."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -90,3 +91,21 @@ def test_a_folder_of_another_machine_stays() -> None:
     (left / machine._OWNER).write_text("00000000-0000-4000-8000-000000000000\n")
     with machine.run_folder():
         assert left.is_dir()
+
+
+def test_each_machine_has_a_core_that_no_other_process_gives_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {9001, 9002})
+    code = "import os; os.sched_getaffinity = lambda _: {9001, 9002}\n"
+    code += "from l4slab.engines.linux.machine import core\nwith core() as own: print(own, flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "9001\n"
+            with machine.core() as second, machine.core() as none_left:
+                assert (second, none_left) == (9002, None)
+        finally:
+            process.kill()
+    # What a killed process had is free.
+    with machine.core() as first:
+        assert first == 9001

@@ -125,6 +125,19 @@ def test_what_a_program_does_wrong_is_a_sentence(
     assert "\n" not in str(failed.value)
 
 
+def test_a_program_that_reads_the_clock_for_a_third_of_the_time_may(describe: Describe, tmp_path: Path) -> None:
+    client = """
+import time
+begun = time.monotonic()
+while (now := time.monotonic()) < begun + 0.5:
+    while time.monotonic() < now + 0.003:
+        pass
+    time.sleep(0.006)
+"""
+    recording = execute(describe(LINK + program(tmp_path, SERVE.format(size=1), client), start_jitter='"0s"'))
+    assert recording.transfers.row(0, named=True)["completion_ms"] == pytest.approx(503, abs=8)
+
+
 def test_a_program_that_computes_for_ever_is_stopped(
     describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

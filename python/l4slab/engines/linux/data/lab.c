@@ -162,7 +162,7 @@ struct change {
 	char *command;
 };
 
-enum what { START, STOP, DATAGRAMS, CHANGE, SAMPLE, END, PROGRAM_START, PROGRAM_STOP };
+enum what { START, STOP, DATAGRAMS, CHANGE, SAMPLE, END, PROGRAM_START, PROGRAM_STOP, LOOK };
 struct event {
 	u64 t_ns, number;
 	enum what what;
@@ -815,8 +815,6 @@ static void sample(u64 t_ns)
 	if (t_ns == last)
 		return;
 	last = t_ns;
-	if (n_programs)
-		look_for_spinning(t_ns);
 	for (int i = 0; i < n_conns; i++) {
 		struct conn *c = conns[i];
 		struct info info = { 0 };
@@ -1057,6 +1055,10 @@ static void carry_out(const struct event *e)
 	case PROGRAM_STOP:
 		stop_program(e->of);
 		break;
+	case LOOK:
+		look_for_spinning();
+		schedule(e->t_ns + LOOK_NS, LOOK, NULL);
+		break;
 	case END:
 		break;
 	}
@@ -1203,6 +1205,8 @@ int main(int argc, char **argv)
 		if (programs[i]->stop_ns <= duration_ns)
 			schedule(programs[i]->stop_ns, PROGRAM_STOP, programs[i]);
 	}
+	if (n_programs)
+		schedule(LOOK_NS, LOOK, NULL);
 	if (!is_live)
 		schedule(duration_ns, END, NULL);
 	/*
