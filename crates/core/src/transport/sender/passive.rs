@@ -1,6 +1,7 @@
 //! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
 
-use super::{Phase, Sender, Timer};
+use super::timers::Timer;
+use super::{Phase, Sender};
 use crate::cc::CongestionControl;
 use crate::ecn::Ecn;
 use crate::element::Outbox;

@@ -1,7 +1,8 @@
 //! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
-use super::{Sender, TIMEOUT_MIN, Timer, View};
+use super::timers::{TIMEOUT_MIN, Timer};
+use super::{Sender, View};
 use crate::cc::registry::{Answer, News};
 use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;

@@ -1,0 +1,116 @@
+//! Size of the receive window: Linux's dynamic right-sizing.
+
+use crate::packet::Stamp;
+use crate::time::Time;
+
+/// Receive buffer at the start (`tcp_rmem`).
+const BUFFER: u64 = 131_072;
+const SEGMENT: u64 = 1_448;
+/// Memory for what is not payload: `struct sk_buff` and a small head, with 64 bits. What waits out of sequence
+/// is merged block by block and has it once.
+const OVERHEAD: u64 = 896;
+/// Window per memory (Linux `scaling_ratio`), in 256ths.
+const RATIO: u64 = SEGMENT * 256 / (SEGMENT + OVERHEAD);
+/// First window offered.
+const FIRST_WINDOW: u64 = 64_088;
+/// What the application is first expected to read per round trip: ten segments.
+const FIRST_SPACE: u64 = 10 * SEGMENT;
+
+/// Size of the receive window (Linux's dynamic right-sizing). The window itself never binds here,
+/// but while it opens, every segment is acknowledged at once: that is, in most of slow start. And the
+/// sender pushes by it.
+#[derive(Clone, Debug)]
+pub(super) struct WindowTuning {
+    /// Memory, and the window that has been opened of it so far, bytes.
+    buffer: u64,
+    pub(super) open: u64,
+    /// Read by the application in the best round trip, and where and when this one began.
+    space: u64,
+    read_before: u64,
+    since: Time,
+    /// RTT in eighths of a microsecond, and the timestamp of which it was sampled last.
+    rtt8: u64,
+    echoed: Stamp,
+}
+
+impl WindowTuning {
+    pub(super) fn new() -> WindowTuning {
+        WindowTuning {
+            buffer: BUFFER,
+            open: FIRST_WINDOW,
+            space: FIRST_SPACE,
+            read_before: 0,
+            since: Time::ZERO,
+            rtt8: 0,
+            echoed: Stamp::default(),
+        }
+    }
+
+    /// Samples the RTT by what a segment echoes of this side's timestamps, once of each; less than a
+    /// millisecond is no sample (Linux `tcp_rcv_rtt_measure_ts`, `tcp_rcv_rtt_update`).
+    #[inline(always)]
+    pub(super) fn sample_rtt(&mut self, now: Time, echoed: Stamp) {
+        if echoed == self.echoed {
+            return;
+        }
+        self.echoed = echoed;
+        let Ok(ms @ 1..) = u64::try_from(echoed.older_than(Stamp::of(now))) else {
+            return;
+        };
+        let rtt = 1_000 * ms;
+        self.rtt8 = if self.rtt8 == 0 || rtt << 3 < self.rtt8 {
+            rtt << 3
+        } else {
+            self.rtt8 - (self.rtt8 >> 3) + rtt
+        };
+    }
+
+    /// The application has read the first of what is in sequence, `read` bytes in total, and goes on with
+    /// the `queued` bytes behind it: once per round trip, the buffer is made to hold twice what was read,
+    /// and more while that grows. What waits counts against the round trip in which it came (Linux
+    /// `tcp_rcv_space_adjust`, called packet by packet). `span`: how far what is out of sequence reaches.
+    #[inline(always)]
+    pub(super) fn on_read(&mut self, now: Time, read: u64, queued: u64, span: u64) {
+        let rtt_us = self.rtt8 >> 3;
+        if rtt_us == 0 || now.micros_since(self.since) < rtt_us {
+            return;
+        }
+        let copied = read.saturating_sub(self.read_before + queued);
+        if copied > self.space {
+            self.grow_buffer(copied, span);
+        }
+        self.read_before = read;
+        self.since = now;
+    }
+
+    /// Linux `tcp_rcvbuf_grow`: `space` is what is read per round trip now.
+    pub(super) fn grow_buffer(&mut self, space: u64, span: u64) {
+        let old = std::mem::replace(&mut self.space, space);
+        let window = 2 * space;
+        let window = window + 2 * window * (space - old) / old + span;
+        self.buffer = self.buffer.max(window * 256 / RATIO);
+    }
+
+    /// Data have come out of sequence, up to `span` bytes ahead.
+    pub(super) fn on_gap(&mut self, span: u64) {
+        self.grow_buffer(self.space, span);
+    }
+
+    /// What an ACK says, KiB, in the steps of a host that may offer 128 MiB: of 2^13 bytes.
+    pub(super) fn offered(&self) -> u16 {
+        u16::try_from(8 * self.open.div_ceil(8 * 1024)).unwrap_or(u16::MAX)
+    }
+
+    /// A segment has arrived, with which `segments` wait in so many `blocks`: opens the window by two segments
+    /// if there is room, and tells whether it did (Linux `tcp_grow_window`).
+    #[inline(always)]
+    pub(super) fn grow(&mut self, segments: u64, blocks: u64) -> bool {
+        let used = segments * SEGMENT + blocks * OVERHEAD;
+        let room = (self.buffer.saturating_sub(used) * RATIO / 256).saturating_sub(self.open);
+        if room == 0 {
+            return false;
+        }
+        self.open += room.min(2 * SEGMENT);
+        true
+    }
+}

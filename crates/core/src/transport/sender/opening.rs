@@ -1,0 +1,145 @@
+//! The connection's beginning and end: handshake, what both sides agree on, and when the application stops.
+
+use super::timers::Timer;
+use super::{Phase, Sender};
+use crate::cc::registry::Cc;
+use crate::cc::{CongestionControl, EcnWish};
+use crate::ecn::Ecn;
+use crate::element::Outbox;
+use crate::packet::{ACK_FRAME, Flags, Packet};
+use crate::time::Time;
+use crate::transport::ecn::{self, EcnMode};
+use crate::transport::handshake;
+use crate::units::ETHERNET_HEADER;
+
+impl Sender {
+    /// The connection is to be opened at `at`.
+    pub fn start_at(&mut self, at: Time) {
+        self.timer = Timer::Start;
+        self.timer_at = at;
+    }
+
+    /// Opens the connection.
+    pub(super) fn start(&mut self, now: Time, out: &mut Outbox) {
+        self.started_at = now;
+        self.phase = Phase::SynSent;
+        self.send_syn(now, out);
+    }
+
+    /// Nothing new is sent from this time on.
+    pub fn stop_at(&mut self, at: Time) {
+        self.stop_at = self.stop_at.min(at);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stop_at = Time::NEVER;
+        self.bytes_left = 0;
+        if self.phase != Phase::Established {
+            self.phase = Phase::Closed;
+            self.timer = Timer::Off;
+            self.timer_at = Time::NEVER;
+        }
+    }
+
+    pub(super) fn send_syn(&mut self, now: Time, out: &mut Outbox) {
+        let (c, field) = (&self.config, self.cc.ecn().handshake_field());
+        out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.syn_tries));
+        self.timer = Timer::Syn;
+        self.timer_at = handshake::expiry(now, self.syn_tries);
+        self.syn_tries += 1;
+    }
+
+    pub(super) fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if self.phase != Phase::SynSent {
+            return;
+        }
+        self.establish(now, pkt, ecn::read_syn_ack(self.config.ecn, pkt.bits));
+        let flags = Flags::default();
+        // With AccECN and in DCTCP everything is ECT.
+        let field = match self.mode {
+            EcnMode::AccEcn => self.template.ecn.get(),
+            EcnMode::Classic => self.cc.ecn().handshake_field(),
+            EcnMode::Off => Ecn::NotEct,
+        };
+        let len = ACK_FRAME + self.mode.handshake_option();
+        let mut third = Packet::new(self.config.flow, self.config.group, flags, len, field);
+        if self.mode == EcnMode::AccEcn {
+            third.bits = ecn::field_feedback(pkt.ecn.get());
+        }
+        third.stamp = now;
+        third.tsval = self.template.tsval;
+        out.push(third);
+        self.update_pacing_rate(self.cc.pacing_rate());
+        self.transmit(now, out);
+    }
+
+    /// The handshake is over with `pkt`, in this mode.
+    pub(super) fn establish(&mut self, now: Time, pkt: &Packet, mode: EcnMode) {
+        self.phase = Phase::Established;
+        self.established_at = now;
+        self.written_at = now;
+        self.template.tsval = pkt.tsval;
+        self.timer = Timer::Off;
+        self.timer_at = Time::NEVER;
+        if self.syn_tries == 1 {
+            let us = now.micros_since(pkt.stamp) as u32;
+            self.rtt.sample(us, 0, 0);
+            self.rtt.sample_min(now, us);
+        }
+        self.settle_ecn(now, mode);
+    }
+
+    /// What both sides agreed on, and whether the controller can live with it.
+    pub(super) fn settle_ecn(&mut self, now: Time, mode: EcnMode) {
+        self.mode = mode;
+        let wish = self.cc.ecn();
+        let granted = match wish {
+            EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
+            EcnWish::Ect0Classic | EcnWish::Ect0Runs | EcnWish::Ect0Sce => {
+                self.mode != EcnMode::Off
+            }
+            EcnWish::NotEct => true,
+        };
+        // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).
+        if wish == EcnWish::Ect1AccEcn && !granted {
+            self.mode = EcnMode::Off;
+        }
+        let codepoint = match (self.mode, wish) {
+            (EcnMode::Off, _) => Ecn::NotEct,
+            (_, EcnWish::Ect1AccEcn) => Ecn::Ect1,
+            _ => Ecn::Ect0,
+        };
+        self.template.ecn = codepoint.into();
+        if self.mode == EcnMode::AccEcn {
+            self.template.bits = ecn::ACE_START;
+            // Linux 7.2 sends the option on data too, at the expense of payload.
+            self.win.mss -= ecn::OPTION_LEN;
+            self.win.header += ecn::OPTION_LEN;
+        }
+        let (view, cc, win) = self.parts();
+        let ack = view.ack_info(now, win);
+        if let Some(other) = cc.on_established(granted, &ack, win) {
+            self.cc = Cc::Other(other);
+        }
+        self.paced = self.cc.pacing_rate().is_some() || self.config.pace_bps.is_some();
+        if let Some(bps) = self.config.pace_bps {
+            // The cap counts frames, the pacing clock payload.
+            let frame = u64::from(self.win.mtu() + ETHERNET_HEADER);
+            self.pace_limit = bps * u64::from(self.win.mss) / frame / 8;
+        }
+    }
+
+    /// What is no plain ACK of an open connection.
+    #[cold]
+    pub(super) fn on_opening(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        match self.phase {
+            Phase::SynSent if pkt.flags.has(Flags::SYN) => self.on_syn_ack(now, pkt, out),
+            Phase::SynSent | Phase::Closed => {
+                out.sacks.take(pkt.sack);
+            }
+            Phase::Listen | Phase::SynReceived | Phase::Established => {
+                self.on_client(now, pkt, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The transmission timer: retransmission timeout, tail loss probe, reordering.
+
+use super::{Phase, Sender};
+use crate::element::Outbox;
+use crate::time::{Span, Time};
+use crate::transport::rtt::RTO_MAX;
+use crate::transport::{handshake, wheel};
+
+/// Least wait of a tail loss probe above two RTTs (Linux `TCP_TIMEOUT_MIN_US`).
+pub(super) const TIMEOUT_MIN: Span = Span::from_millis(2);
+
+/// What the transmission timer stands for (Linux `icsk_pending`).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    Off,
+    /// The connection is to be opened.
+    Start,
+    Syn,
+    Retransmit,
+    /// Segments may still be reordered rather than lost.
+    Reordering,
+    TailProbe,
+}
+
+/// When a tail loss probe was scheduled last.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Probe {
+    scheduled_at: Time,
+    /// The timeout counts from then, not from when the head was sent.
+    from_now: bool,
+    /// Above this RTT (in eighths of a microsecond) the timer is early enough for any later schedule;
+    /// `u32::MAX`: it is exact.
+    least_srtt8: u32,
+}
+
+impl Sender {
+    pub(super) fn on_transmission_timer(&mut self, now: Time, out: &mut Outbox) {
+        if self.timer == Timer::TailProbe && self.probe_due() > now {
+            return self.arm_tail_probe(now);
+        }
+        self.timer_at = Time::NEVER;
+        let due = self.timer;
+        // The others are pending while they act (`tcp_write_timer_handler`): the timeout after them counts from the head.
+        if !matches!(due, Timer::Reordering | Timer::TailProbe) {
+            self.timer = Timer::Off;
+        }
+        match due {
+            Timer::Off => {}
+            Timer::Start => self.start(now, out),
+            Timer::Syn if self.phase == Phase::SynReceived => self.send_syn_ack(now, out),
+            Timer::Syn => self.send_syn(now, out),
+            Timer::Reordering => self.on_reordering_timeout(now, out),
+            Timer::TailProbe => self.send_tail_probe(now, out),
+            Timer::Retransmit => self.on_retransmission_timeout(now, out),
+        }
+    }
+
+    /// In whole ticks, as it is kept (`__tcp_set_rto`): what is counted from when the head was sent, too.
+    pub(super) fn rto(&self) -> Span {
+        (wheel::ticks(self.rtt.rto()) * (1 << self.backoff.min(10))).min(RTO_MAX)
+    }
+
+    /// Starts the retransmission timer, or stops it if nothing is out. After a probe or a
+    /// reordering wait it counts from when the head was sent.
+    pub(super) fn rearm_retransmission(&mut self, now: Time) {
+        let Some(head) = self.board.head_sent_at() else {
+            self.timer = Timer::Off;
+            self.timer_at = Time::NEVER;
+            return;
+        };
+        let wait = match self.timer {
+            Timer::Reordering | Timer::TailProbe => {
+                (head + self.rto()).since(now).max(Span::from_micros(1))
+            }
+            _ => self.rto(),
+        };
+        self.timer = Timer::Retransmit;
+        self.timer_at = wheel::expiry(now, wait);
+    }
+
+    /// Tail loss probe (RFC 8985, 7.2): after two RTTs without an ACK. False if not applicable.
+    ///
+    /// It moves later with almost every ACK, so the timer is left at an instant before which it cannot be
+    /// due, and when that comes the probe's own is looked up. This holds as long as the RTT does not halve
+    /// and the timeout is not near.
+    #[inline(always)]
+    pub(super) fn schedule_tail_probe(&mut self, now: Time, from_now: bool) -> bool {
+        if !self.recovery.state.may_probe() || self.board.packets_out() == 0 {
+            return false;
+        }
+        self.probe = Probe { scheduled_at: now, from_now, ..self.probe };
+        if self.timer != Timer::TailProbe
+            || self.rtt.srtt8() <= self.probe.least_srtt8
+            || (!from_now && self.head_is_old(now))
+        {
+            self.arm_tail_probe(now);
+        }
+        true
+    }
+
+    /// The head was sent so long ago that its timeout may come before the probe.
+    #[inline(always)]
+    pub(super) fn head_is_old(&self, now: Time) -> bool {
+        let head = self.board.head_sent_at().unwrap_or(now);
+        head + self.rtt.srtt() + self.probe_latitude() < now
+    }
+
+    /// The timeout is later than an RTT by twice this at least.
+    #[inline(always)]
+    pub(super) fn probe_latitude(&self) -> Span {
+        self.rtt.rto_min() / 2
+    }
+
+    pub(super) fn arm_tail_probe(&mut self, now: Time) {
+        let srtt = self.rtt.srtt();
+        let (due, early) = (self.probe_due(), now + srtt.min(self.probe_latitude()));
+        self.timer = Timer::TailProbe;
+        let lax = srtt > Span::ZERO && due > early && !self.head_is_old(now);
+        (self.timer_at, self.probe.least_srtt8) =
+            if lax { (early, self.rtt.srtt8() / 2) } else { (due, u32::MAX) };
+    }
+
+    /// Puts the timer where the probe is due, before something else changes than time.
+    #[inline(always)]
+    pub(super) fn settle_probe(&mut self) {
+        if self.timer == Timer::TailProbe && self.probe.least_srtt8 != u32::MAX {
+            self.timer_at = self.probe_due();
+            self.probe.least_srtt8 = u32::MAX;
+        }
+    }
+
+    pub(super) fn probe_due(&self) -> Time {
+        let Probe { scheduled_at, from_now, .. } = self.probe;
+        let srtt = self.rtt.srtt();
+        let mut wait = if srtt > Span::ZERO {
+            let alone = self.board.packets_out() == 1;
+            let slack = if alone { self.rtt.rto_min() } else { TIMEOUT_MIN };
+            srtt * 2 + slack
+        } else {
+            handshake::TIMEOUT
+        };
+        let rto = self.rto();
+        let left = if from_now {
+            rto
+        } else {
+            let head = self.board.head_sent_at().unwrap_or(scheduled_at);
+            (head + rto).since(scheduled_at)
+        };
+        if left > Span::ZERO {
+            wait = wait.min(left);
+        }
+        wheel::expiry(scheduled_at, wait)
+    }
+
+    /// After progress: a probe if possible, else the retransmission timer.
+    #[inline]
+    pub(super) fn set_transmission_timer(&mut self, now: Time) {
+        if !self.schedule_tail_probe(now, true) {
+            self.rearm_retransmission(now);
+        }
+    }
+
+    pub(super) fn send_tail_probe(&mut self, now: Time, out: &mut Outbox) {
+        if self.recovery.probe_end.is_none() {
+            let before = self.board.packets_out();
+            let mut retransmitted = false;
+            if self.has_data() && self.receiver_room() > 0 {
+                self.transmit_probe(now, out);
+            } else if before > 0 {
+                let last = self.board.nxt - 1;
+                self.resend(now, last, out);
+                self.board.probed(now, last);
+                retransmitted = true;
+            }
+            if retransmitted || self.board.packets_out() > before {
+                self.recovery.probe_end = Some(self.board.nxt);
+                self.recovery.probe_was_retransmission = retransmitted;
+                self.timer = Timer::Off;
+            }
+        }
+        self.rearm_retransmission(now);
+    }
+}
