@@ -25,9 +25,12 @@ const ATO_CEILING: Span = Span::from_millis(500);
 const QUICKACKS: u32 = 16;
 /// Duplicate ACKs sent at once before SACK ACKs are compressed.
 const DUP_ACKS: u32 = 3;
-/// ACK compression: a third of the RTT, at most 1 ms, at most 44 ACKs held back (Linux
+/// ACK compression: 33 % of the RTT, at most 1 ms, at most 44 ACKs held back (Linux
 /// `tcp_comp_sack_*`).
+const COMPRESS_PERCENT: u64 = 33;
 const COMPRESS_MAX: Span = Span::from_millis(1);
+/// An idle host's timer uses all of its slack.
+const COMPRESS_SLACK: Span = Span::from_micros(10);
 const COMPRESS_COUNT: u32 = 44;
 /// A compressed ACK does not wait for a change beyond so many of its blocks, which might not be told
 /// otherwise (Linux `TCP_SACK_BLOCKS_EXPECTED`).
@@ -200,7 +203,7 @@ impl Receiver {
         self.received_bytes += u64::from(pkt.payload);
         let is_small = self.segment_size.measure(pkt);
         self.tune_delayed_ack(now);
-        self.sample_rtt(now, pkt);
+        self.sample_rtt(now, pkt, self.received_bytes);
         if self.window.grow(1, 1) {
             self.quick |= 1;
         }
@@ -255,16 +258,16 @@ impl Receiver {
                 self.close_gap();
             }
             self.unacked += (self.next - first + 1) * u32::from(pkt.payload);
+            let queued = u64::from(self.next - first) * u64::from(pkt.payload);
+            let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
+            let read = self.received_bytes.saturating_sub(queued + beyond);
             let mut is_small = false;
             if pkt.payload > 0 {
                 is_small = self.segment_size.measure(pkt);
                 self.tune_delayed_ack(now);
-                self.sample_rtt(now, pkt);
+                self.sample_rtt(now, pkt, read);
             }
             self.open_window(self.next - first + 1);
-            let queued = u64::from(self.next - first) * u64::from(pkt.payload);
-            let beyond = u64::from(self.out_of_order()) * u64::from(pkt.payload);
-            let read = self.received_bytes.saturating_sub(queued + beyond);
             self.window.on_read(now, read, queued, self.span(pkt));
             // The application reads at once, and reading acknowledges what is small or pushed (Linux
             // `tcp_cleanup_rbuf`).
@@ -397,12 +400,14 @@ impl Receiver {
         self.ato = DELACK_MIN;
     }
 
-    /// Of full segments (Linux `tcp_rcv_rtt_measure_ts`).
+    /// By the timestamps of full segments (Linux `tcp_rcv_rtt_measure_ts`), and by the time that `received`
+    /// bytes took.
     #[inline(always)]
-    fn sample_rtt(&mut self, now: Time, pkt: &Packet) {
+    fn sample_rtt(&mut self, now: Time, pkt: &Packet, received: u64) {
         if u32::from(pkt.payload) >= self.segment_size.estimate {
             self.window.sample_rtt(now, pkt.tsval);
         }
+        self.window.await_window(now, received);
     }
 
     /// While the window opens, segments are acknowledged one by one. `fresh` segments have come into sequence.
@@ -476,9 +481,15 @@ impl Receiver {
             return true;
         }
         if self.compress_until == Time::NEVER {
-            self.compress_until = now + (self.rtt / 3).min(COMPRESS_MAX);
+            self.compress_until = now + self.compression();
         }
         false
+    }
+
+    /// How long ACKs are held back: by the lesser of the RTTs as a receiver and of the handshake.
+    fn compression(&self) -> Span {
+        let rtt8 = self.window.rtt8.min(self.rtt.as_micros() << 3);
+        Span((rtt8 + rtt8 / 4) * COMPRESS_PERCENT).min(COMPRESS_MAX) + COMPRESS_SLACK
     }
 
     /// Sets the timer; whether it was to come so soon that the ACK is sent instead (Linux `tcp_send_delayed_ack`).

@@ -20,6 +20,10 @@ const LOST: u8 = 1 << 1;
 const RETRANS: u8 = 1 << 2;
 const EVER_RETRANS: u8 = 1 << 3;
 const APP_LIMITED: u8 = 1 << 4;
+/// Of one burst with the segment before: what of it is lost is sent again as one.
+const JOINED: u8 = 1 << 5;
+/// It has PSH also where it is sent again alone.
+const PUSHED: u8 = 1 << 6;
 
 /// One segment from its first transmission until it is acknowledged. Small, because there is one
 /// per packet under way.
@@ -288,8 +292,10 @@ impl Scoreboard {
             flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
         };
         let mask = self.ring.len() - 1;
-        for seq in first..first + n {
-            self.ring[seq as usize & mask] = segment;
+        self.ring[first as usize & mask] = segment;
+        let joined = Segment { flags: segment.flags | JOINED, ..segment };
+        for seq in first + 1..first + n {
+            self.ring[seq as usize & mask] = joined;
         }
         if self.history.is_empty() {
             self.nxt += n;
@@ -319,8 +325,45 @@ impl Scoreboard {
         }
     }
 
-    /// Records a lost segment as sent again.
-    pub fn retransmitted(&mut self, now: Time, seq: u32) {
+    /// `seq` is of one burst with the segment before it.
+    pub fn join(&mut self, seq: u32) {
+        self.seg(seq).flags |= JOINED;
+    }
+
+    /// `seq` has PSH for what the application wrote.
+    pub fn push(&mut self, seq: u32) {
+        self.seg(seq).flags |= PUSHED;
+    }
+
+    pub fn is_pushed(&self, seq: u32) -> bool {
+        self.peek(seq).has(PUSHED)
+    }
+
+    /// How many segments from the lost one `seq` on are of its burst, lost and not sent again; at most `most`.
+    pub fn lost_run(&self, seq: u32, most: u32) -> u32 {
+        let is_next = |&s: &u32| {
+            let segment = self.peek(s);
+            segment.has(JOINED) && segment.has(LOST) && !segment.has(RETRANS | SACKED)
+        };
+        let end = self.nxt.min(seq.saturating_add(most));
+        1 + (seq + 1..end).take_while(is_next).count() as u32
+    }
+
+    /// Records lost segments of one burst as sent again. What is left of the burst is one of its own.
+    pub fn retransmitted(&mut self, now: Time, seq: u32, n: u32) {
+        for seq in seq..seq + n {
+            self.sent_again_as_lost(now, seq);
+        }
+        self.split(seq + n);
+    }
+
+    fn split(&mut self, seq: u32) {
+        if seq < self.nxt {
+            self.seg(seq).flags &= !JOINED;
+        }
+    }
+
+    fn sent_again_as_lost(&mut self, now: Time, seq: u32) {
         if !self.seg(seq).has(RETRANS) {
             self.retrans_out += 1;
         }
@@ -333,6 +376,7 @@ impl Scoreboard {
     /// Records a segment as sent again by a tail loss probe: it is not known to be lost, so its
     /// retransmission repairs nothing and does not count as under way.
     pub fn probed(&mut self, now: Time, seq: u32) {
+        self.split(seq);
         self.sent_again(now, seq);
         self.remember(seq, self.in_flight() + 1);
     }

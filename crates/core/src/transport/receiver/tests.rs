@@ -308,3 +308,31 @@ fn only_a_host_with_sce_echoes_it() {
         assert_eq!(acks, [(2, false, false), (4, false, false)]);
     }
 }
+
+/// Where a round trip is less than a millisecond, timestamps do not tell it: a first window of 64 KiB took 12 ms.
+#[test]
+fn a_window_of_data_is_a_sample_of_the_rtt() {
+    let (mut r, mut s) = receiver();
+    let mut now = Time::ZERO;
+    for seq in 0..50 {
+        let mut p = data(seq);
+        p.tsval = Stamp::of(now);
+        arrive(&mut r, &mut s, now, p);
+        let measured = if seq < 46 { 0 } else { 46 * 256 };
+        assert_eq!(r.window.rtt8 >> 3, measured, "after segment {seq}");
+        now += Span::from_micros(256);
+    }
+}
+
+/// SACKs are held back for 33 % of the lesser RTT, at most 1 ms, and the slack of a timer.
+#[test]
+fn compression_follows_the_rtt() {
+    let (mut r, _) = receiver();
+    r.rtt = Span::from_micros(2_000);
+    for (rtt_us, wait_us) in [(0, 10), (1_000, 340), (5_000, 670)] {
+        r.window.rtt8 = rtt_us << 3;
+        assert_eq!(r.compression(), Span::from_micros(wait_us));
+    }
+    r.rtt = Span::from_millis(10);
+    assert_eq!(r.compression(), Span::from_micros(1_010));
+}

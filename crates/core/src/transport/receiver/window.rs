@@ -13,6 +13,8 @@ const OVERHEAD: u64 = 896;
 const RATIO: u64 = SEGMENT * 256 / (SEGMENT + OVERHEAD);
 /// First window offered.
 const FIRST_WINDOW: u64 = 64_088;
+/// Below this RTT the buffer's growth is another one, µs (`tcp_rcvbuf_low_rtt`).
+const LOW_RTT_US: u64 = 1_000;
 /// What the application is first expected to read per round trip: ten segments.
 const FIRST_SPACE: u64 = 10 * SEGMENT;
 
@@ -29,8 +31,10 @@ pub(super) struct WindowTuning {
     read_before: u64,
     since: Time,
     /// RTT in eighths of a microsecond, and the timestamp of which it was sampled last.
-    rtt8: u64,
+    pub(super) rtt8: u64,
     echoed: Stamp,
+    /// Since when a window of data is awaited, and its end in the stream.
+    awaited: Option<(Time, u64)>,
 }
 
 impl WindowTuning {
@@ -43,6 +47,7 @@ impl WindowTuning {
             since: Time::ZERO,
             rtt8: 0,
             echoed: Stamp::default(),
+            awaited: None,
         }
     }
 
@@ -63,6 +68,22 @@ impl WindowTuning {
         } else {
             self.rtt8 - (self.rtt8 >> 3) + rtt
         };
+    }
+
+    /// `received` bytes are in sequence now: a window of data takes an RTT at least, which is the first sample where a
+    /// round trip is less than the millisecond of timestamps (Linux `tcp_rcv_rtt_measure`).
+    #[inline(always)]
+    pub(super) fn await_window(&mut self, now: Time, received: u64) {
+        if let Some((since, end)) = self.awaited {
+            if received < end {
+                return;
+            }
+            let rtt8 = now.micros_since(since).max(1) << 3;
+            if self.rtt8 == 0 || rtt8 < self.rtt8 {
+                self.rtt8 = rtt8;
+            }
+        }
+        self.awaited = Some((now, received + 1024 * u64::from(self.offered())));
     }
 
     /// The application has read the first of what is in sequence, `read` bytes in total, and goes on with
@@ -87,7 +108,13 @@ impl WindowTuning {
     pub(super) fn grow_buffer(&mut self, space: u64, span: u64) {
         let old = std::mem::replace(&mut self.space, space);
         let window = 2 * space;
-        let window = window + 2 * window * (space - old) / old + span;
+        let rtt_us = self.rtt8 >> 3;
+        let growth = if rtt_us < LOW_RTT_US {
+            window * rtt_us / LOW_RTT_US
+        } else {
+            2 * window * (space - old) / old
+        };
+        let window = window + growth + span;
         self.buffer = self.buffer.max(window * 256 / RATIO);
     }
 

@@ -490,7 +490,7 @@ impl Connection {
                 for _ in 0..most {
                     let Some(seq) = board.next_lost() else { break };
                     assert_eq!(Some(seq), model.next_lost());
-                    board.retransmitted(now, seq);
+                    board.retransmitted(now, seq, 1);
                     model.retransmit(now, seq);
                     self.under_way.push(seq);
                     self.probe_end = Some(seq + 1);

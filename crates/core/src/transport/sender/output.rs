@@ -306,6 +306,12 @@ impl Sender {
         if rest > 0 && n < quota {
             n += 1;
             self.send_rest(now, rest, n == quota && n > 1 || self.queue.pushes(n), out);
+            if n > 1 {
+                self.board.join(self.board.nxt - 1);
+            }
+        }
+        if self.queue.pushes(n) {
+            self.board.push(self.board.nxt - 1);
         }
         self.queue.take(n);
         if self.sent_segments < UNPACED_START {
@@ -366,45 +372,56 @@ impl Sender {
         }
     }
 
-    /// Sends a lost segment again.
-    pub(super) fn retransmit(&mut self, now: Time, seq: u32, out: &mut Outbox) {
-        self.resend(now, seq, out);
-        self.board.retransmitted(now, seq);
+    /// Sends `n` lost segments of one burst again, as one.
+    pub(super) fn retransmit(&mut self, now: Time, seq: u32, n: u32, out: &mut Outbox) {
+        self.resend(now, seq, n, out);
+        self.board.retransmitted(now, seq, n);
         self.recovery.note_retransmission(now);
     }
 
-    pub(super) fn resend(&mut self, now: Time, seq: u32, out: &mut Outbox) {
-        let payload = self.board.payload(seq);
-        let mut p = self.template;
-        p.stamp = now;
-        p.payload = payload as u16;
-        p.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
-        p.seq = seq;
-        p.flags = p.flags.with(Flags::RETRANSMISSION);
-        if !self.has_data() && seq + 1 == self.board.nxt && self.stream.is_none() {
-            p.flags = p.flags.with(Flags::FIN);
+    pub(super) fn resend(&mut self, now: Time, first: u32, n: u32, out: &mut Outbox) {
+        let mut bytes = 0;
+        for seq in first..first + n {
+            let payload = self.board.payload(seq);
+            let mut p = self.template;
+            p.stamp = now;
+            p.payload = payload as u16;
+            p.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
+            p.seq = seq;
+            p.flags = p.flags.with(Flags::RETRANSMISSION);
+            if !self.has_data() && seq + 1 == self.board.nxt && self.stream.is_none() {
+                p.flags = p.flags.with(Flags::FIN);
+            }
+            // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
+            if self.mode != EcnMode::AccEcn && self.cc.ecn() != EcnWish::Ect0Runs {
+                p.ecn = Ecn::NotEct.into();
+            }
+            if self.board.is_pushed(seq) || n > 1 && seq + 1 == first + n {
+                p.bits = p.bits.with(TcpBits::PSH);
+            }
+            bytes += u64::from(payload);
+            out.push(p);
         }
-        // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
-        if self.mode != EcnMode::AccEcn && self.cc.ecn() != EcnWish::Ect0Runs {
-            p.ecn = Ecn::NotEct.into();
-        }
-        self.retransmitted += 1;
-        out.push(p);
-        self.charge_pacing(now, u64::from(payload));
+        self.retransmitted += u64::from(n);
+        self.charge_pacing(now, bytes);
     }
 
-    /// Sends lost segments again as the window allows.
+    /// Sends lost segments again as the window allows: what is lost of a burst as one, which pacing
+    /// does not take apart (Linux `tcp_xmit_retransmit_queue`).
     pub(super) fn retransmit_lost(&mut self, now: Time, out: &mut Outbox) {
         if self.board.lost_out == 0 {
             return;
         }
+        let burst = self.burst();
         while let Some(seq) = self.board.next_lost() {
-            if self.pacing_blocks(now) || self.board.in_flight() >= self.win.cwnd {
+            let room = self.win.cwnd.saturating_sub(self.board.in_flight());
+            if room == 0 || self.pacing_blocks(now) {
                 break;
             }
             let head = seq == self.board.una;
-            self.retransmit(now, seq, out);
-            self.recovery.count_sent(1);
+            let n = self.board.lost_run(seq, room.min(burst));
+            self.retransmit(now, seq, n, out);
+            self.recovery.count_sent(n);
             if head && self.timer != Timer::Reordering {
                 self.timer = Timer::Retransmit;
                 self.timer_at = wheel::expiry(now, self.rto());

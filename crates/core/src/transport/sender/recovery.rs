@@ -682,7 +682,7 @@ impl Sender {
         }
         self.enter_loss(now);
         self.retransmits += 1;
-        self.retransmit(now, self.board.una, out);
+        self.retransmit(now, self.board.una, 1, out);
         self.backoff += 1;
         self.timer = Timer::Retransmit;
         self.timer_at = wheel::expiry(now, self.rto());

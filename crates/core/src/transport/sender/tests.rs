@@ -73,3 +73,38 @@ fn paws_discards_overtaken_acks() {
     s.template.tsval = Stamp::of(Time::ZERO + Span::from_millis(wrapped - 20));
     assert!(s.passes_paws(&ack(24, wrapped)) && !s.passes_paws(&ack(25, wrapped - 20)));
 }
+
+/// What is lost of a burst leaves as one again, at most as much as a burst has now: pacing does not take it apart,
+/// and what is behind it waits. PSH is at its end, and where the application's was.
+#[test]
+fn a_lost_burst_is_sent_again_as_one() {
+    let (mut s, mut out) = (sender(), Outbox::default());
+    s.phase = Phase::Established;
+    s.paced = true;
+    s.sent_segments = 100;
+    s.pacing_rate = 4 * 1448 * 1024;
+    s.win.cwnd = 100;
+    for burst in [3, 6, 1] {
+        s.board.sent(Time::ZERO, 1448, burst);
+    }
+    s.board.push(9);
+    let mut now = Time::ZERO;
+    let mut expected = vec![(0..3, Some(2)), (3..7, Some(6)), (7..9, Some(8)), (9..10, Some(9))];
+    // Lost again, the parts of the burst that was taken apart stay apart.
+    expected.extend(expected.clone());
+    for (k, (segments, pushed)) in expected.into_iter().enumerate() {
+        if k % 4 == 0 {
+            now += Span::from_millis(500);
+            s.stamp = now;
+            s.board.mark_lost_by_timeout(now);
+        }
+        s.retransmit_lost(now, &mut out);
+        let sent: Vec<u32> = out.packets.iter().map(|p| p.seq).collect();
+        assert_eq!(sent, segments.clone().collect::<Vec<_>>());
+        let with_push = out.packets.drain(..).filter(|p| p.bits.has(TcpBits::PSH));
+        assert_eq!(with_push.map(|p| p.seq).collect::<Vec<_>>(), Vec::from_iter(pushed));
+        let took = u64::from(segments.end - segments.start) * 1448 * 1_000_000_000 / s.pacing_rate;
+        assert_eq!(s.stamp, now + Span(took));
+        now = s.stamp;
+    }
+}

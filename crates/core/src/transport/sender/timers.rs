@@ -168,7 +168,7 @@ impl Sender {
                 self.transmit_probe(now, out);
             } else if before > 0 {
                 let last = self.board.nxt - 1;
-                self.resend(now, last, out);
+                self.resend(now, last, 1, out);
                 self.board.probed(now, last);
                 retransmitted = true;
             }
