@@ -14,15 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, named, styled
+from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, ink_on, named, styled
 
 _CELL_IN = 0.25
 _MAX_COLUMNS = 3
 _TITLE_IN = 0.3  # between the panels and the bar of colours, where titles stand
 # Both ends are dark and the middle is light: a colour-blind reader tells the ends apart, and each cell has its number.
 _DIVERGING, _SEQUENTIAL = "PuOr", "cividis"
-# Not quite black and white, which are the page's ink and background.
-_DARK_INK, _LIGHT_INK = "#010101", "#fefefe"
 _THREE = ("published", "here", "here − published")
 
 
@@ -200,8 +198,7 @@ def _panel(
     for (i, j), value in np.ndenumerate(values):
         if np.isnan(value):
             continue
-        red, green, blue, _ = colours.map(colours.scale(value))
-        ink = _DARK_INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else _LIGHT_INK
+        ink = ink_on(colours.map(colours.scale(value)))
         axis.text(
             j,
             i,

@@ -168,6 +168,12 @@ def shade_warmup(axis: Axes, warmup_s: float) -> None:
         axis.axvspan(0, warmup_s, color=INK, alpha=0.05, linewidth=0, zorder=0)
 
 
+def ink_on(colour: Sequence[float]) -> str:
+    """Of text on a cell of this colour (RGB, 0 to 1): not quite black or white, which are the page's."""
+    red, green, blue = colour[:3]
+    return "#010101" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+
+
 def to_svg(figure: mpl_figure.Figure) -> str:
     """The figure as SVG: black on white, text as text, no date, no version, coordinates to a hundredth of a point."""
     text = io.StringIO()
