@@ -219,3 +219,35 @@ def test_the_map_is_read_around_a_case() -> None:
     assert atlas.around(Case(50e6, 0.02, "pfifo", buffer=1.8))[0].aqm == "pfifo, 2 BDP"
     assert not atlas.around(Case(50e6, 0.02, "lfq_cobalt"))
     assert not atlas.around(Case(50e6, 0.02, "fq_codel", rival="dctcp"))
+
+
+@pytest.mark.parametrize(
+    ("flows", "known"),
+    [
+        ("1", "1+1"), ("2", "4+4"), ("1+2", "1+4"), ("2+20", "1+10"), ("3+1", "4+1"), ("12+1", "10+1"),
+        ("7", "10+10"), ("100+80", "25+25"),
+    ],
+)  # fmt: skip
+def test_the_map_is_read_by_the_number_of_flows(flows: str, known: str) -> None:
+    found = atlas.around(case("50Mbit", "20ms", "codel ecn", flows=flows))
+    assert {cell.flows for cell in found} == {known}
+    assert {(cell.capacity_mbps, cell.base_rtt_ms) for cell in found} == {(20, 10), (20, 40), (100, 10), (100, 40)}
+
+
+def test_the_map_has_several_flows_beside_some_rivals_only() -> None:
+    assert atlas.around(case("50Mbit", "20ms", "codel ecn", rival="reno"))
+    assert not atlas.around(case("50Mbit", "20ms", "codel ecn", rival="reno", flows=4))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_several_flows_are_told_beside_the_nearest_of_the_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--rate", "4Mbit", "--rtt", "10ms", "--qdisc", "dualpi2", "--flows", "1+8", "--duration", "3s"]
+    assert main(["advise", *given, "--out", str(tmp_path / "x")]) == 0
+    told = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("On the map"))
+    place = atlas.around(case("4Mbit", "10ms", "dualpi2", flows="1+8"))[0]
+    assert told.startswith("On the map (dualpi2, 1+10 flows; Prague's share per flow, here 0.")
+    assert f": 4 Mb/s 10 ms: {place.share:.2f}" in told
+    assert place.prague_hurt
+    assert told.endswith("Prague is hurt in 1 of 1.")

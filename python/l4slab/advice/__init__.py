@@ -17,14 +17,12 @@ import polars as pl
 from rich.console import Console
 
 from l4slab.advice import atlas, regimes, runs
+from l4slab.advice.atlas import HURT, STARVED
 from l4slab.advice.case import KINDS, Case, case
 from l4slab.advice.distance import LEVELS, Forecast, distances, forecast
 
 __all__ = ["KINDS", "Advice", "Camp", "Case", "advise", "case", "judge"]
 
-# A camp is hurt that loses more than a fifth of what it has with CUBIC in Prague's place, and starves below a tenth
-# of an equal share.
-HURT, STARVED = 0.8, 0.1
 # How sure it is, by the probability of harm.
 _SURE = ((0.9, "hurt"), (0.5, "probably hurt"), (0.2, "perhaps hurt"), (0.0, "not hurt"))
 

@@ -95,10 +95,7 @@ def _show(found: Advice) -> None:
     terminal.say("")
     terminal.say(_why(found))
     if found.around:
-        places = ", ".join(
-            f"{cell.capacity_mbps:g} Mb/s {cell.base_rtt_ms:g} ms: {cell.share:.2f}" for cell in found.around
-        )
-        terminal.say(f"On the map ({found.around[0].aqm}, one flow each): {places}.")
+        terminal.say(_around(found))
     for regime in found.regimes:
         terminal.say(f"The interval is wider for what has no table: {regime.says}.")
     if case.duration is None and case.duration_s < 60:
@@ -149,6 +146,25 @@ def _why(found: Advice) -> str:
         f"{found.neighbours[high]:.2f} ({high}). Laboratories have published {found.published} shares of such queues "
         f"({found.campaigns} campaigns)."
     )
+
+
+def _around(found: Advice) -> str:
+    from l4slab.advice import runs
+
+    case, first = found.case, found.around[0]
+    flows = "one flow each"
+    if case.prague + case.rivals > 2:
+        here = runs.share_of(runs.advantage(found.share, case.fair_share), 0.5)
+        flows = f"{first.flows} flows; Prague's share per flow, here {here:.2f}"
+    places = ", ".join(
+        f"{cell.capacity_mbps:g} Mb/s {cell.base_rtt_ms:g} ms: {cell.share:.2f}" for cell in found.around
+    )
+    counts = {
+        "the rival": sum(cell.rival_hurt for cell in found.around),
+        "Prague": sum(cell.prague_hurt for cell in found.around),
+    }
+    hurt = "".join(f"; {who} is hurt in {count} of {len(found.around)}" for who, count in counts.items() if count)
+    return f"On the map ({first.aqm}, {flows}): {places}{hurt}."
 
 
 def percent(probability: float) -> str:
