@@ -1,6 +1,8 @@
 //! Flows that change while they run.
 
-use serde_json::json;
+use l4slab_core::live::Live;
+use l4slab_core::scenario::Run;
+use serde_json::{Value, json};
 
 use crate::lab::{Lab, bps, lab, ns};
 
@@ -140,4 +142,113 @@ fn segments_are_as_large_as_the_mtu() {
         assert!((ratio - expected).abs() < 2e-3, "{mtu}: {ratio}, not {expected}");
         assert!(f.rate_mbps > 98.0, "{mtu}: {} Mb/s", f.rate_mbps);
     }
+}
+
+/// Two classes of htb that borrow, and both kinds of traffic.
+fn classes() -> Lab {
+    let class = |id: &str, qdisc: &str| {
+        json!({"id": id, "parent": "1", "rate_bps": bps(4.0), "ceil_bps": bps(12.0), "burst_bytes": 1600,
+               "cburst_bytes": 1600, "quantum_bytes": 3028, "qdisc": qdisc})
+    };
+    let root = json!({"id": "1", "rate_bps": bps(12.0), "ceil_bps": bps(12.0), "burst_bytes": 1600,
+                      "cburst_bytes": 1600, "quantum_bytes": 3028});
+    let mut l = lab(3.0, 0.0).link("l", 20.0, "htb default a").tcp("f", "cubic", 10.0, json!({}));
+    l.0["links"][0]["classes"] = json!([root, class("a", "pie"), class("b", "dualpi2")]);
+    l.0["links"][0]["filters"] = json!([{"class": "b", "ecn": "ect1"}]);
+    l.tcp("g", "prague", 10.0, json!({}))
+}
+
+fn numbers(id: &str, rate: f64, ceil: f64, prio: u8) -> Value {
+    json!({"id": id, "rate_bps": bps(rate), "ceil_bps": bps(ceil), "burst_bytes": 3000,
+           "cburst_bytes": 1600, "prio": prio, "quantum_bytes": 1514})
+}
+
+/// A class that is changed live changes as one that was planned, however the run is cut.
+#[test]
+fn a_class_changed_live_is_one_that_was_planned() {
+    let mut queue = numbers("b", 3.0, 9.0, 2);
+    queue["qdisc"] = "fq_codel".into();
+    let mut planned = [
+        json!({"time_ns": ns(0.5), "link": "l", "classes": [numbers("a", 8.0, 12.0, 1)]}),
+        json!({"time_ns": ns(1.0), "link": "l", "classes": [numbers("1", 9.0, 10.0, 0), queue]}),
+        json!({"time_ns": ns(1.0), "link": "l", "rate_bps": bps(8.0)}),
+        json!({"time_ns": ns(2.0), "link": "l", "classes": [{"id": "a", "qdisc": "tbf rate 2mbit burst 3k limit 30k"}]}),
+    ];
+    let mut live = Live::default();
+    let mut ask = |request: Value| -> Value {
+        let answer: Value = serde_json::from_str(&live.ask(&request.to_string())).expect("JSON");
+        assert!(answer["ok"].is_object(), "{request}: {answer}");
+        answer["ok"].clone()
+    };
+    let mut run = classes().0;
+    ask(json!({"do": "start", "run": run}));
+    let mut reports = Vec::new();
+    for step in 1..=60 {
+        let now = ns(0.05 * f64::from(step));
+        ask(json!({"do": "advance", "until_ns": now}));
+        for change in planned.iter_mut().filter(|change| change["time_ns"] == now) {
+            change["time_ns"] = ask(json!({"do": "change", "change": change}))["time_ns"].clone();
+        }
+        reports.push(ask(json!({"do": "report"})));
+    }
+    run["at"] = json!(planned);
+    let batch = ask(json!({"do": "batch", "run": run}));
+    let last = reports.last().expect("many");
+    assert_eq!((&last["flows"], &last["links"]), (&batch["flows"], &batch["links"]));
+    run["at"] = json!([]);
+    let unchanged = ask(json!({"do": "batch", "run": run}));
+    assert_ne!(unchanged["links"], batch["links"]);
+}
+
+/// What cannot change of classes is a sentence.
+#[test]
+fn what_cannot_change_of_classes_is_told() {
+    let refused = |l: Lab, change: Value| {
+        let l = l.at(1.0, "l", change);
+        Run::from_json(&l.0.to_string()).expect_err("it cannot change").0
+    };
+    let with = |key: &str, value: Value| {
+        let mut found = numbers("a", 4.0, 12.0, 0);
+        found[key] = value;
+        json!({"classes": [found]})
+    };
+    let bands = || {
+        let mut l =
+            lab(3.0, 0.0).link("l", 20.0, "prio bands 2 priomap 0 1 1 1 0 1 0 0 1 1 1 1 1 1 1 1");
+        l.0["links"][0]["classes"] =
+            json!([{"id": "1", "qdisc": "pie"}, {"id": "2", "qdisc": "pie"}]);
+        l
+    };
+    for (l, change, said) in [
+        (classes(), with("id", "c".into()), "class c is not there, and none comes while it runs"),
+        (classes(), with("parent", "1".into()), "class a keeps its parent"),
+        (
+            classes(),
+            with("ceil_bps", 1.into()),
+            "needs a rate above 0 and a ceil that is not below it",
+        ),
+        (classes(), with("prio", 8.into()), "needs a prio of 0 to 7"),
+        (classes(), json!({"classes": [{"id": "a", "burst_bytes": 3000}]}), "needs a rate above 0"),
+        (classes(), json!({"classes": [{"id": "a"}]}), "class a changes by nothing"),
+        (
+            classes(),
+            json!({"classes": [{"id": "1", "qdisc": "pie"}]}),
+            "class 1 has others below it",
+        ),
+        (
+            classes(),
+            json!({"qdisc": "pie"}),
+            "link \"l\" has classes, whose rates and qdiscs change",
+        ),
+        (bands(), json!({"classes": [numbers("1", 4.0, 4.0, 0)]}), "class 1 is a band of prio"),
+        (lab(3.0, 0.0).link("l", 20.0, "pie"), with("id", "a".into()), "link \"l\" has no classes"),
+    ] {
+        let sentence = refused(l, change);
+        assert!(sentence.contains(said), "{sentence}, not {said}");
+    }
+    let mut l = classes();
+    l.0["at"] =
+        json!([{"time_ns": 1, "flow": "f", "count": 1, "classes": [{"id": "a", "qdisc": "pie"}]}]);
+    let sentence = Run::from_json(&l.0.to_string()).expect_err("no link is named").0;
+    assert!(sentence.contains("those of a link"), "{sentence}");
 }

@@ -15,6 +15,7 @@ mod fq;
 mod fq_codel;
 mod fq_pie;
 mod harness;
+mod htb;
 mod netem;
 mod parameters;
 mod pi2;

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from l4slab import kernels
+from l4slab.engines import LackingError
 from l4slab.engines.linux import LinuxEngine, engine, lab
 from l4slab.engines.linux.recording.observed import BACKWARD, PACKET, Link
+from l4slab.engines.sim import SimEngine
 
 from .conftest import CUBIC, Describe
 
@@ -90,6 +93,44 @@ def test_prio_makes_its_classes_itself(describe: Describe) -> None:
     assert not any("class replace" in line for line in commands)
 
 
+CHANGES = """
+[[at]]
+time = "1s"
+"link.one.class.b.qdisc" = "pfifo limit 20"
+"link.one.class.a.qdisc" = "pie"
+"link.one.class.a.rate" = "4Mbit"
+[[at]]
+time = "2s"
+"link.one.class.1.ceil" = "10Mbit"
+"link.one.class.b.qdisc" = "pfifo limit 20"
+"""
+
+
+def test_changes_of_a_tree(describe: Describe) -> None:
+    run = describe(HTB + TWO_FLOWS + CHANGES)
+    pie = run["at"][0]["classes"][0]["qdisc"]
+    assert [line for line in lab.build(run).plan if line.startswith("at ")] == [
+        "at 1000000000 do k1 tc class change dev out parent 2:1 classid 2:a htb rate 4000000bit ceil 9000000bit "
+        "burst 1600b cburst 1600b prio 0 quantum 3028",
+        f"at 1000000000 do k1 tc qdisc replace dev out parent 2:a handle 3: {pie}",
+        "at 1000000000 do k1 tc qdisc replace dev out parent 2:b handle 4: pfifo limit 20",
+        "at 2000000000 do k1 tc class change dev out parent 2: classid 2:1 htb rate 9000000bit ceil 10000000bit "
+        "burst 1600b cburst 1600b prio 0 quantum 112500",
+        "at 2000000000 do k1 tc qdisc replace dev out parent 2:b handle 5: pfifo limit 20",
+    ]
+    # A kernel of one's own says itself what its defaults are.
+    assert [line.split("handle 3: ")[1] for line in lab.build(run, own_defaults=True).plan if "handle 3" in line] == [
+        "pie"
+    ]
+
+
+def test_a_queue_that_no_kernel_has_cannot_come_into_a_class(describe: Describe) -> None:
+    run = describe(HTB + TWO_FLOWS + CHANGES)
+    run["at"][0]["classes"][0]["qdisc"] = "curvy_red"
+    with pytest.raises(LackingError, match="no Linux kernel has curvy_red"):
+        engine.refuse(run, None)
+
+
 def bands(run: dict[str, Any], packets: list[tuple[int, int, int]]) -> list[str]:
     """The class of each packet: (flow, ECN, kind)."""
     array = np.zeros(len(packets), PACKET)
@@ -134,3 +175,96 @@ def test_the_kernel_counts_the_same_packets_in_each_class(describe: Describe, tm
         assert counted is not None
         assert row is not None
         assert int(counted[1]) == row["sent_packets"]
+
+
+# Sources beyond what there is, so that who gets what follows from the classes: each two seconds from other ones.
+OVERLOADED = """
+[link.one]
+rate = "20Mbit"
+qdisc = "htb default a"
+[link.one.class.1]
+rate = "12Mbit"
+[link.one.class.a]
+parent = "1"
+rate = "3Mbit"
+ceil = "12Mbit"
+quantum = "1514B"
+qdisc = "pfifo limit 40"
+[link.one.class.b]
+parent = "1"
+rate = "2Mbit"
+ceil = "12Mbit"
+quantum = "1514B"
+qdisc = "pfifo limit 60"
+[[link.one.filter]]
+host = "b"
+class = "b"
+[link.two]
+rate = "4Mbit"
+qdisc = "prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
+[link.two.class.1]
+qdisc = "pfifo limit 500"
+[link.two.class.2]
+qdisc = "pfifo"
+[[flow]]
+name = "a"
+kind = "cbr"
+rate = "15Mbit"
+rtt = "10ms"
+path = ["one"]
+[[flow]]
+name = "b"
+kind = "cbr"
+rate = "14Mbit"
+rtt = "10ms"
+path = ["one"]
+[[flow]]
+name = "c"
+kind = "cbr"
+rate = "5Mbit"
+rtt = "10ms"
+path = ["two"]
+[[at]]
+time = "2s"
+"link.one.class.a.rate" = "7Mbit"
+[[at]]
+time = "4s"
+"link.one.class.1.rate" = "16Mbit"
+"link.one.class.b.ceil" = "5Mbit"
+[[at]]
+time = "6s"
+"link.one.class.b.ceil" = "16Mbit"
+"link.one.class.b.burst" = "30kB"
+"link.one.class.a.ceil" = "16Mbit"
+"link.one.class.a.quantum" = "4542B"
+[[at]]
+time = "8s"
+"link.one.class.a.prio" = 3
+"link.two.class.1.qdisc" = "pfifo limit 10"
+[[at]]
+time = "10s"
+"link.one.class.a.qdisc" = "pfifo limit 40"
+"""
+# Mbit/s of both: what is left of 12, and then of 16, goes to them in turns, three to one after 6 s. Only when its queue
+# is replaced has class a been empty since its prio is another one.
+SHARES = [(6.5, 5.5), (8.5, 3.5), (11, 5), (12.25, 3.75), (12.25, 3.75), (7, 9), (7, 9)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+def test_both_engines_agree_after_each_change(describe: Describe) -> None:
+    run = json.dumps(describe(OVERLOADED, duration='"14s"', warmup='"0s"', start_jitter='"0s"'))
+    both = [one.execute(run) for one in (SimEngine(), LinuxEngine())]
+    for recording in both:
+        step = (pl.col("time_s") / 2 - 1e-6).floor()
+        rates = recording.series.group_by("link", "queue", step=step).agg(pl.col("rate_mbps").mean()).sort("step")
+        for queue, shares in zip("ab", zip(*SHARES, strict=True), strict=True):
+            found = rates.filter(link="one", queue=queue)["rate_mbps"].to_list()
+            assert found == pytest.approx(shares, rel=0.01)
+    here, there = (recording.links.sort("link", "queue").to_dicts() for recording in both)
+    for one, other in zip(here, there, strict=True):
+        for count in ("arrived_packets", "sent_packets", "dropped_packets"):
+            assert one[count] == pytest.approx(other[count], abs=1), (one["link"], one["queue"], count)
+    # Most of what it drops was in the queue that went.
+    (band,) = (row for row in here if (row["link"], row["queue"]) == ("two", "1"))
+    assert band["dropped_packets"] > 1000

@@ -172,3 +172,113 @@ fn leaves_keep_their_own_clocks() {
     agrees("the token bucket", found[0], 5.0, 0.01);
     agrees("the rest", found[1], ALL - 5.0, 0.01);
 }
+
+/// What a change tells of a class: all but where it is.
+fn changed(id: &str, rate: f64, ceil: f64, prio: u8, quantum: u32) -> Value {
+    let mut found = class(id, rate, ceil, prio, quantum);
+    found.as_object_mut().expect("an object").retain(|key, _| key != "parent" && key != "qdisc");
+    found
+}
+
+/// A second before measuring begins.
+fn then(lab: Lab, classes: &[Value]) -> Lab {
+    lab.at(1.0, "l", json!({"classes": classes}))
+}
+
+/// The classes share by the numbers that they have since.
+#[test]
+fn htb_shares_by_what_its_classes_have_become() {
+    let before = [class("10", 3.0, 18.0, 0, 1514), class("20", 6.0, 18.0, 0, 1514)];
+    let both = tree(&before, &[25.0, 25.0]);
+    let of = |lab: Lab, classes: &[Value]| rates(&then(lab, classes), &["10", "20"]);
+    let found = of(both.clone(), &[changed("10", 8.0, 18.0, 0, 1514)]);
+    agrees("a higher rate", found[0], 8.0 + (ALL - 14.0) / 2.0, 0.01);
+    agrees("beside it", found[1], 6.0 + (ALL - 14.0) / 2.0, 0.01);
+    let found = of(both.clone(), &[changed("20", 6.0, 7.0, 0, 1514)]);
+    agrees("a lower ceiling", found[1], 7.0, 0.005);
+    agrees("beside it", found[0], ALL - 7.0, 0.01);
+    let found = of(both.clone(), &[changed("10", 3.0, 18.0, 0, 2 * 1514)]);
+    agrees("two quanta", found[0], 3.0 + (ALL - 9.0) * 2.0 / 3.0, 0.01);
+    agrees("one quantum", found[1], 6.0 + (ALL - 9.0) / 3.0, 0.01);
+    let root = json!({"id": "1", "rate_bps": bps(12.0), "ceil_bps": bps(12.0), "burst_bytes": 1600,
+                      "cburst_bytes": 1600, "quantum_bytes": 1000});
+    let found = of(both, &[root]);
+    agrees("of a smaller whole", found[0], 3.0 + (12.0 - 9.0) / 2.0, 0.01);
+    agrees("and the other", found[1], 6.0 + (12.0 - 9.0) / 2.0, 0.01);
+}
+
+/// Before and after a change a class sends at its rate, to the packet.
+#[test]
+fn a_class_has_each_of_its_rates_for_its_time() {
+    let lab = tree(&[class("10", 5.0, 5.0, 0, 1514)], &[25.0]).with("warmup_ns", 0);
+    let lab = lab.at(4.0, "l", json!({"classes": [changed("10", 2.0, 2.0, 0, 1514)]}));
+    let found = lab.at(7.0, "l", json!({"classes": [changed("10", 11.0, 11.0, 0, 1514)]})).run();
+    let sent = found.queue("l", "10").sent_packets as f64;
+    let bits = 5e6 * 4.0 + 2e6 * 3.0 + 11e6 * 5.0;
+    // The bucket is full at first, and the last packet makes it empty; a packet that is paid at the old rate leaves at
+    // each change.
+    between("packets", sent - bits / 8.0 / FRAME, -2.0, 4.0);
+}
+
+/// A class with the lower prio that never runs dry keeps its turn until it does.
+#[test]
+fn a_new_prio_waits_for_an_empty_queue() {
+    let before = [class("10", 3.0, 18.0, 1, 1514), class("20", 4.0, 18.0, 0, 1514)];
+    let change = [changed("10", 3.0, 18.0, 1, 1514), changed("20", 4.0, 18.0, 2, 1514)];
+    let found = rates(&then(tree(&before, &[25.0, 25.0]), &change), &["10", "20"]);
+    agrees("it goes on as before", found[1], ALL - 3.0, 0.01);
+    // The same, whose source is silent for a while after the change.
+    let mut lab = tree(&before, &[25.0, 25.0]);
+    let counts = lab.0["at"].as_array_mut().expect("a list");
+    for (at, count) in [(1.2, 0), (1.4, 1)] {
+        counts.push(json!({"time_ns": (at * 1e9) as u64, "flow": "f1", "count": count}));
+    }
+    let found = rates(&then(lab, &change), &["10", "20"]);
+    agrees("the other gets all the rest", found[0], ALL - 4.0, 0.01);
+    agrees("its rate alone", found[1], 4.0, 0.01);
+}
+
+/// What waits in a replaced queue is lost and counted as of a link's; the other classes notice nothing.
+#[test]
+fn a_replaced_queue_of_a_class_counts_as_a_links() {
+    let fifo = |limit: u32| format!("pfifo limit {limit}");
+    let source = |lab: Lab| lab.cbr("f0", 8.0, "not-ect", json!({})).with("warmup_ns", 0);
+    let replaced = json!("dualpi2");
+    let plain = source(lab(6.0, 0.0).link("l", 4.0, &fifo(4000)));
+    let plain = plain.at(3.0, "l", json!({"qdisc": replaced})).run();
+    let mut classes = [class("10", 4.0, 4.0, 0, 1514), class("20", 9.0, 9.0, 0, 1514)];
+    classes[0]["qdisc"] = fifo(4000).into();
+    let mut both = source(tree(&classes, &[])).cbr("f1", 5.0, "not-ect", json!({"dscp": 1}));
+    both = both.with("duration_ns", 6_000_000_000_u64);
+    let alone = both.run();
+    let both = both.at(3.0, "l", json!({"classes": [{"id": "10", "qdisc": replaced}]})).run();
+    let (of_link, of_class) = (plain.queue("l", "all"), both.queue("l", "10"));
+    let waited = (8e6 - 4e6) * 3.0 / 8.0 / FRAME;
+    // Besides, DualPI2 drops in the second half; it draws other numbers, and the shaper may have a packet.
+    between("of the link", of_link.dropped_packets as f64, waited, 2.0 * waited);
+    agrees("of the class", of_class.dropped_packets as f64, of_link.dropped_packets as f64, 0.01);
+    assert_eq!(both.queue("l", "all").dropped_packets, of_class.dropped_packets);
+    assert_eq!(both.flow("f0").dropped_packets, of_class.dropped_packets);
+    assert_eq!(alone.queue("l", "10").dropped_packets, 0, "nothing was replaced");
+    let (before, after) = (alone.queue("l", "20"), both.queue("l", "20"));
+    assert_eq!(after.sent_packets, before.sent_packets);
+    assert_eq!(after.dropped_packets, 0);
+    agrees("the rate goes on", of_class.rate_mbps, 4.0, 0.002);
+}
+
+/// A leaf that holds packets back, in a band: they are lost with it, and its clock is no longer asked.
+#[test]
+fn a_band_gets_another_queue() {
+    let band = |id: &str, qdisc: &str| json!({"id": id, "qdisc": qdisc});
+    let lab = lab(4.0, 0.0).link("l", LINK, "prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0");
+    let mut lab = lab.cbr("f", 4.0, "not-ect", json!({})).with("sample_ns", 1_000_000_000);
+    lab.0["links"][0]["classes"] =
+        json!([band("1", "netem delay 500ms limit 1000"), band("2", "pfifo")]);
+    let found = lab.at(2.0, "l", json!({"classes": [band("1", "pfifo")]})).run();
+    let lost = 0.5 * 4e6 / 8.0 / FRAME;
+    between("lost", found.queue("l", "1").dropped_packets as f64, lost - 1.0, lost + 1.0);
+    let rate = found.queue_series("l", "1", "rate_mbps");
+    agrees("half a second less", rate[0].1, 2.0, 0.01);
+    agrees("before", rate[1].1, 4.0, 0.01);
+    agrees("at once", rate[2].1, 4.0, 0.01);
+}

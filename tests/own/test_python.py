@@ -102,6 +102,17 @@ def test_options_and_words_are_read_recorded_and_part_of_the_run(experiment: Fol
     assert main(["report", str(tmp_path / "out")]) == 0
 
 
+def test_a_queue_of_ones_own_comes_into_a_class_while_it_runs(experiment: Folder) -> None:
+    change = '[link.bottleneck.class.1]\nrate = "5Mbit"\nqdisc = "pfifo"\n'
+    change += '[[at]]\ntime = "1s"\n"link.bottleneck.class.1.qdisc" = "every.py:Every limit 3"\n'
+    file = experiment({"every.py": EVERY}, change, qdisc="htb default 1")
+    (run,) = sweep.expand(spec.load(file), "sim").runs
+    assert [one.file for one in used(run.description)] == ["every.py"]
+    backlog = l4slab.run(file).series.filter(queue="1").sort("time_s")["backlog_packets"]
+    assert backlog[9] > 3
+    assert 0 < max(backlog[10:]) <= 3
+
+
 def test_the_same_run_gives_the_same_bits_and_another_content_another_run(experiment: Folder) -> None:
     keys = {"cc": "mine.py:Mine", "qdisc": "every.py:Every"}
     file = experiment({"mine.py": AIMD, "every.py": EVERY}, **keys)

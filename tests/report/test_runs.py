@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import l4slab
 import polars as pl
 import pytest
-from l4slab import sweep
+from l4slab import spec, sweep
 from l4slab.cli import main
 from l4slab.errors import InputError
 from l4slab.live import page as live
-from l4slab.report import grids, runs, write_report
+from l4slab.report import grids, runs, setup, write_report
 from matplotlib.image import imread
 
 from .pages import Report
@@ -205,3 +205,22 @@ def test_a_run_of_two_experiments_is_told_once(results: l4slab.Results, tmp_path
     write_report(results.folder)
     for run in both.flows["run"].unique():
         assert Report(both.folder).run(run)["measured"] == Report(results.folder).run(run)["measured"]
+
+
+def test_changes_of_classes_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    classes = '[link.l.class.1]\nrate = "5Mbit"\nqdisc = "pfifo limit 9"\n'
+    change = '[[at]]\ntime = "2s"\n"link.l.class.1.rate" = "2Mbit"\n'
+    change += '[[at]]\ntime = "2500ms"\n"link.l.class.1.qdisc" = "pfifo limit 8"\n"link.l.rate" = "4Mbit"\n'
+    file.write_text(
+        'duration = "3s"\n[link.l]\nrate = "5Mbit"\nqdisc = "htb default 1"\n'
+        + classes
+        + change
+        + '[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n'
+    )
+    told = setup.settings(sweep.expand(spec.load(file), "sim").runs[0].description)
+    assert [row for row in told if row[0].startswith("at ")] == [
+        ("at 2s", "l, class 1: 2Mbit, up to 2Mbit, prio 0, burst 1600 B, cburst 1600 B"),
+        ("at 2.5s", "l: 4Mbit"),
+        ("at 2.5s", "l, class 1: pfifo limit 8"),
+    ]

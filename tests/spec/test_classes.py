@@ -127,7 +127,95 @@ def test_bands_that_do_not_fit_are_refused(tmp_path: Path, classes: str, qdisc: 
         described(tmp_path, classes, qdisc)
 
 
-def test_the_qdisc_of_a_tree_does_not_change_while_it_runs(tmp_path: Path) -> None:
-    change = HTB + '[[at]]\ntime = "1s"\n"link.one.qdisc" = "pfifo"\n'
-    with pytest.raises(InputError, match="has classes"):
-        described(tmp_path, change)
+def at(time: str, *lines: str) -> str:
+    return "\n".join([f'[[at]]\ntime = "{time}"', *lines, ""])
+
+
+def test_a_class_changes_with_all_its_numbers(tmp_path: Path) -> None:
+    later = at("3s", '"link.one.class.a.rate" = "3Mbit"', '"link.one.class.a.qdisc" = "pie"')
+    # What is said first counts first, and what the file does not say follows from what it says by then.
+    earlier = at("2s", '"link.one.class.b.rate" = "4Mbit"', '"link.one.class.a.quantum" = "3028B"')
+    last = at("3500ms", '"link.one.class.b.qdisc" = "pfifo limit 20"', '"link.one.rate" = "9Mbit"')
+    first, second, third = described(tmp_path, HTB + later + earlier + last)["at"]
+    numbers = {"burst_bytes": 1600, "cburst_bytes": 1600, "prio": 0, "quantum_bytes": 3028}
+    a = {"id": "a", "rate_bps": 2_000_000, "ceil_bps": 8_000_000, **numbers}
+    b = {"id": "b", "rate_bps": 4_000_000, "ceil_bps": 4_000_000, **numbers, "quantum_bytes": 50_000}
+    assert first == {"time_ns": 2 * 10**9, "link": "one", "rate_bps": None, "qdisc": None, "classes": [a, b]}
+    (changed,) = second["classes"]
+    assert changed.pop("qdisc").startswith("pie limit 1000 ")
+    assert changed == a | {"rate_bps": 3_000_000}
+    assert third["rate_bps"] == 9_000_000
+    assert third["classes"] == [{"id": "b", "qdisc": "pfifo limit 20"}]
+
+
+def test_a_link_that_changes_alone_has_no_classes_in_the_change(tmp_path: Path) -> None:
+    change = described(tmp_path, HTB + at("1s", '"link.one.rate" = "9Mbit"'))["at"][0]
+    assert change == {"time_ns": 10**9, "link": "one", "rate_bps": 9_000_000, "qdisc": None}
+
+
+def test_a_change_of_a_class_may_be_swept(tmp_path: Path) -> None:
+    change = at("1s", '"link.one.class.a.rate" = "{rate}"') + '[sweep]\nrate = ["3Mbit", "4Mbit"]\n'
+    file = tmp_path / "x.toml"
+    file.write_text(HEAD.format(qdisc="htb default b", classes=HTB) + change)
+    runs = expand(load(file), "sim").runs
+    assert [run.description["at"][0]["classes"][0]["rate_bps"] for run in runs] == [3_000_000, 4_000_000]
+
+
+def test_rates_that_become_more_than_there_is_are_told(tmp_path: Path) -> None:
+    fits = at("1s", '"link.one.class.b.rate" = "6Mbit"')
+    assert not described(tmp_path, HTB + fits)["remarks"]
+    remarks = described(tmp_path, HTB + fits + at("2s", '"link.one.class.1.rate" = "7Mbit"'))["remarks"]
+    (remark,) = remarks
+    assert remark.startswith("[[at]] no. 2: link.one.class.1 has a rate of 7 Mbit/s and the classes below it have 8")
+    (remark,) = described(tmp_path, HTB + at("1s", '"link.one.rate" = "5Mbit"'))["remarks"]
+    assert remark.startswith("[[at]] no. 1: link.one has a rate of 5 Mbit/s and the classes below it have 8")
+
+
+def test_a_number_without_a_unit_in_a_new_queue_is_told(tmp_path: Path) -> None:
+    (remark,) = described(tmp_path, HTB + at("1s", '"link.one.class.a.qdisc" = "pie target 20"'))["remarks"]
+    assert remark.startswith('[[at]] no. 1: link.one.class.a.qdisc = "pie target 20" means target 20us')
+
+
+CHANGES = [
+    ('"link.one.class.c.rate" = "1Mbit"', 'names no class "c" of link "one", and none comes while it runs; valid are'),
+    ('"link.one.class.10.rate" = "1Mbit"', 'none comes while it runs; did you mean "1"?'),
+    ('"link.one.class.1.qdisc" = "pfifo"', "cannot come: class 1 has others below it and no queue; valid are a, b"),
+    ('"link.one.class.1.prio" = 1', "cannot change while it runs; valid are rate, ceil, burst, cburst"),
+    ('"link.one.class.a.parent" = "b"', "valid are rate, ceil, burst, cburst, prio, quantum, qdisc"),
+    ('"link.one.class.a.rat" = "1Mbit"', 'did you mean "rate"?'),
+    ('"link.one.class.a.rate" = "9Mbit"', 'link.one.class.a.ceil = "8Mbit" is below rate = "9Mbit"; raise it'),
+    ('"link.one.class.a.rate" = 5', "link.one.class.a.rate = 5 has no unit"),
+    ('"link.one.class.a.prio" = 8', "link.one.class.a.prio = 8 must be at most 7"),
+    ('"link.one.class.a.qdisc" = "prio"', "holds classes, which cannot come while it runs"),
+    ('"link.one.class.a.qdisc" = "dualpi3"', 'did you mean "dualpi2"?'),
+    ('"link.one.class.a.qdisc" = 5', "link.one.class.a.qdisc = 5 is not text"),
+    ('"link.one.qdisc" = "pfifo"', 'link "one" has classes; its rate can, and of its classes rate, ceil, burst'),
+    ('"link.one.filter" = []', 'such as "link.one.class.a.qdisc"'),
+    ('"link.one.class.a" = 1', 'did you mean "link.one.class.'),
+    ('"link.two.class.a.rate" = "1Mbit"', 'names no link "two"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said"), CHANGES)
+def test_what_cannot_change_of_classes_is_one_sentence(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        described(tmp_path, HTB + at("1s", line))
+    assert f"x.toml: [[at]] no. 1: {line.split()[0].strip(chr(34)).rpartition('.')[0]}" in str(error.value)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("classes", "qdisc", "line", "said"),
+    [
+        (PRIO, f"prio bands 2 {TWO}", '"link.one.class.1.rate" = "1Mbit"', 'the only valid one is "qdisc"'),
+        (PRIO, f"prio bands 2 {TWO}", '"link.one.qdisc" = "pie"', 'of its classes qdisc, such as "link.one.class.1.q'),
+        ("", "pie", '"link.one.class.1.qdisc" = "pie"', 'names a class, and pie of link "one" holds none; write'),
+        ("", "pie", '"link.one.qdisc" = "htb default 1"', "let the link begin with it"),
+    ],
+)
+def test_what_bands_and_plain_queues_cannot_is_told(
+    tmp_path: Path, classes: str, qdisc: str, line: str, said: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        described(tmp_path, classes + at("1s", line), qdisc)
+    assert said in str(error.value)

@@ -47,6 +47,7 @@ use std::any::Any;
 
 use self::hosts::Hosts;
 use self::service::{Carried, Service, Window};
+use self::tree::ClassSpec;
 use crate::ecn::Ecn;
 use crate::packet::SackSlot;
 use crate::params::Described;
@@ -126,6 +127,8 @@ pub trait Aqm<P: Pkt>: Send {
     fn change(&mut self, _to: &dyn Any) -> bool {
         false
     }
+    /// Goes on with other numbers of a class, or another queue in it; said only to what holds this class.
+    fn change_class(&mut self, _to: &ClassSpec, _link: LinkInfo, _cx: &mut QueueCx<P>) {}
     /// Flows share hosts as told here. Said before the first packet comes, to queues that ask whose packets are.
     fn know_hosts(&mut self, _hosts: &Hosts) {}
     /// It wants to be told the SACK blocks of packets.
@@ -142,6 +145,30 @@ pub trait Aqm<P: Pkt>: Send {
     {
         service::run::<P, Self, false>(self, service, window);
     }
+}
+
+/// All that waits in a queue whose place another one takes (`qdisc_purge_queue`). What it holds back is taken out as if
+/// its time had come; `None`: it has packets and never lets go.
+pub fn purge<P: Pkt>(queue: &mut dyn Aqm<P>, now: Time, rng: &mut Rng) -> Option<Vec<Dropped<P>>> {
+    let (mut unseen, mut lost) = (Vec::new(), Vec::new());
+    let mut at = now;
+    loop {
+        let mut cx = QueueCx::new(at, rng, &mut unseen);
+        if let Some(pkt) = queue.dequeue(&mut cx) {
+            lost.push((pkt, cx.current_band()));
+        } else if queue.backlog().packets > 0 {
+            at = queue.next_timer();
+            if at == Time::NEVER {
+                return None;
+            }
+            queue.on_timer(&mut QueueCx::new(at, rng, &mut unseen));
+        } else {
+            break;
+        }
+    }
+    lost.extend(unseen.into_iter().map(|d| (d.pkt, d.band)));
+    let lost = lost.into_iter();
+    Some(lost.map(|(pkt, band)| Dropped { pkt, why: DropReason::Replaced, band }).collect())
 }
 
 /// The parameters of a queue, and how to make the queue from them.

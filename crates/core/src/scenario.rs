@@ -283,8 +283,8 @@ impl TryFrom<Keys> for FlowSpec {
     }
 }
 
-/// A change while it runs: of a link (`rate_bps`, `qdisc`), of a flow group (`rtt_ns`, `count`, and of a source
-/// with a rate `rate_bps`), or of an impairment (`netem`).
+/// A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`), of a flow group (`rtt_ns`, `count`, and of a
+/// source with a rate `rate_bps`), or of an impairment (`netem`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
@@ -294,6 +294,8 @@ pub struct Change {
     pub impair: Option<String>,
     pub rate_bps: Option<u64>,
     pub qdisc: Option<QdiscConfig>,
+    /// Those that change: each with all its numbers, with another qdisc, or with both.
+    pub classes: Vec<ClassSpec>,
     pub rtt_ns: Option<u64>,
     /// How many of the group's flows send from now on: others begin, or those that began last stop.
     pub count: Option<u32>,
@@ -497,6 +499,9 @@ impl Run {
                 "a netem that changes is that of an impair, and an impair has nothing else",
             );
         }
+        if !c.classes.is_empty() && c.link.is_none() {
+            return wrong("classes that change are those of a link, which the change names");
+        }
         match (&c.link, &c.flow, &c.impair) {
             (None, None, Some(name)) => {
                 self.impair(name)?;
@@ -511,6 +516,22 @@ impl Run {
                 }
                 if c.rtt_ns.is_some() || c.count.is_some() {
                     return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
+                }
+                let of_link = |e| ScenarioError(format!("link \"{link}\": {e}"));
+                match &spec.qdisc {
+                    Queue::One(_) if !c.classes.is_empty() => {
+                        return wrong(format!("link \"{link}\" has no classes that could change"));
+                    }
+                    Queue::Tree(_) if c.qdisc.is_some() => {
+                        let text =
+                            "has classes, whose rates and qdiscs change, and not what holds them";
+                        return wrong(format!("link \"{link}\" {text}"));
+                    }
+                    Queue::One(_) => {}
+                    Queue::Tree(tree) => {
+                        let mut checked = c.classes.iter().map(|class| tree.check_change(class));
+                        checked.try_for_each(|one| one.map_err(of_link))?;
+                    }
                 }
             }
             (None, Some(name), None) => {

@@ -155,7 +155,7 @@ def used(description: Mapping[str, Any]) -> list[Own]:
 
 def _keys(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     queues = [*description["links"], *description["at"]]
-    queues += [one for link in description["links"] for one in link.get("classes", ())]
+    queues += [one for table in queues for one in table.get("classes", ())]
     both = (("controller", description["flows"], "cc"), ("queue", queues, "qdisc"))
     for kind, tables, key in both:
         for table in tables:

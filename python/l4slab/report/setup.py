@@ -28,7 +28,9 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         changed += [f"{change['count']} flows"] if "count" in change else []
         changed += [change["netem"]] if change.get("netem") else []
         what = change.get("link") or change.get("flow") or change["impair"]
-        rows.append((f"at {_time(change['time_ns'])}", f"{what}: {', '.join(changed)}"))
+        parts = [f"{what}: {', '.join(changed)}"] if changed else []
+        parts += [f"{what}, class {one['id']}: {_class(one)}" for one in change.get("classes", ())]
+        rows += [(f"at {_time(change['time_ns'])}", part) for part in parts]
     for impair in told.get("impairs", []):
         where = f"before {impair['before']}, {impair['direction']}"
         if "ack_thinning" in impair:

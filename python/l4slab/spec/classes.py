@@ -22,6 +22,8 @@ DEFAULT_BURST = "1600B"
 _R2Q, _QUANTUM = 10, (1000, 200_000)
 _MOST_LEVELS = 8
 _ID = re.compile(r"[0-9a-f]{1,4}")
+# What may change of a class while it runs; of htb all but the queue, and the rest where there is a queue.
+QUEUE, _NUMBERS, _TURNS = "qdisc", ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
 
 
 class Class(Table):
@@ -55,7 +57,7 @@ class Filter(Table):
 
 
 def qdiscs_of(table: Mapping[str, Any]) -> Iterator[str]:
-    """Every qdisc that a link, or a change, of a run's description has: its own and those of its classes."""
+    """Every qdisc that a link, or a change of one, has in a run's description: its own and those of its classes."""
     for one in (table, *table.get("classes", ())):
         if one.get("qdisc") is not None:
             yield one["qdisc"]
@@ -72,6 +74,51 @@ class Tree:
 
     described: dict[str, Any]
     remarks: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Changing:
+    """The classes of a link while it runs, as they are in the end of what has changed so far."""
+
+    link: str
+    raw: Mapping[str, Any]  # the link's table, with what has changed
+    rate_bps: int
+    hosts: Mapping[str, int]
+    leaf: Callable[[str, Place, str], str]
+
+    def change(
+        self, place: Place, settings: Mapping[str, Mapping[str, Any]], rate_bps: int | None
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """The classes that change by the [[at]] at `place`, as described, and remarks. `settings`: keys and values by
+        number; `rate_bps`: the link's, where it changes. Raises Problem.
+        """
+        told = self._resolved().remarks
+        tables = {number: {**table, **settings.get(number, {})} for number, table in self.raw["class"].items()}
+        self.raw = {**self.raw, "class": tables}
+        self.rate_bps = rate_bps or self.rate_bps
+        try:
+            tree = self._resolved()
+        except Problem as problem:
+            raise Problem(place, ".".join([*problem.place, problem.key]), problem.message) from None
+        changed = []
+        for one in tree.described["classes"]:
+            keys = settings.get(one["id"], {}).keys()
+            # `tc class change` is told all numbers of a class.
+            numbers = one.keys() - {"id", "parent", QUEUE} if keys - {QUEUE} else set()
+            if keys:
+                wanted = {"id", *numbers, *(keys & {QUEUE})}
+                changed.append({key: value for key, value in one.items() if key in wanted})
+        return changed, [f"{place[0]}: {remark}" for remark in tree.remarks if remark not in told]
+
+    def _resolved(self) -> Tree:
+        return _tree(("link", self.link), self.raw["qdisc"], self.raw, self.rate_bps, self.hosts, self.leaf)
+
+
+def changeable(link: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What may change of the classes of a link of a run's description, by number."""
+    is_htb = link["qdisc"].startswith("htb ")
+    leaf, inner = ((*_NUMBERS, *_TURNS, QUEUE), _NUMBERS) if is_htb else ((QUEUE,), ())
+    return {one["id"]: leaf if QUEUE in one else inner for one in link["classes"]}
 
 
 @dataclass
@@ -106,6 +153,18 @@ def resolve(
                 text = f"stands beside qdisc = {show(qdisc)}, which holds no classes"
                 raise Problem(place, key, f'{text}; write one such as qdisc = "htb default 10"')
         return None
+    return _tree(place, qdisc, raw, rate_bps, hosts, leaf)
+
+
+def _tree(
+    place: Place,
+    qdisc: str,
+    raw: Mapping[str, Any],
+    rate_bps: int,
+    hosts: Mapping[str, int],
+    leaf: Callable[[str, Place, str], str],
+) -> Tree:
+    tables, filters = raw.get("class", {}), raw.get("filter", [])
     try:
         words = _core.canonical_tree(qdisc)
     except ValueError as error:

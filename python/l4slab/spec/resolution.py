@@ -123,14 +123,24 @@ class Resolver:
                 # A program is ended then, a flow is as if it went on.
                 flows[name] = flow | {"stop_ns": duration_ns if flow["kind"] == "program" else None}
         impairs = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
-        changes = []
+        timed = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
             time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
-            found = _changes(raw, place, links, flows, document["impair"], folder)
+            timed.append((time, place, raw))
+        trees = {
+            name: classes.Changing(name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, folder=folder))
+            for name, raw in document["link"].items()
+            if "classes" in links[name]
+        }
+        changes = []
+        # A class changes from what it has become until then.
+        for time, place, raw in sorted(timed, key=lambda one: one[0]):
+            found, told = _changes(raw, place, links, flows, document["impair"], folder, trees)
             changes += [{"time_ns": time} | change for change in found]
+            self.remarks |= dict.fromkeys(told)
             for key, value in raw.items():
                 if key.endswith((".qdisc", ".netem")):
                     self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
@@ -230,9 +240,11 @@ def _changes(
     flows: Mapping[str, Mapping[str, Any]],
     impairs: Mapping[str, Mapping[str, Any]],
     folder: Path,
-) -> list[dict[str, Any]]:
-    """The changes of one [[at]], one for each link, flow and impairment."""
+    trees: Mapping[str, classes.Changing],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The changes of one [[at]], one for each link, flow and impairment, and remarks."""
     settings: dict[tuple[str, str], dict[str, Any]] = {}
+    of_classes: dict[str, dict[str, dict[str, Any]]] = {}
     for key, value in raw.items():
         match key.split("."):
             case ["time"]:
@@ -242,16 +254,20 @@ def _changes(
                 if kind == "link" and setting == "rate" and "rate_trace" in links[name]:
                     text = f"= {show(value)} cannot change: link {show(name)} has a rate_trace; write it there"
                     raise Problem(place, key, text)
+                if kind == "link" and name in trees and setting != "rate":
+                    text = f"= {show(value)} cannot change while it runs: link {show(name)} has classes"
+                    raise Problem(place, key, f"{text}; {_of_a_tree(name, links[name])}")
                 if setting not in valid:
                     text = f"= {show(value)} cannot change while it runs; {suggest(setting, valid)}"
-                    raise Problem(place, key, text)
-                if setting == "qdisc" and "classes" in links[name]:
-                    text = f"= {show(value)} cannot change: link {show(name)} has classes; write a qdisc without"
                     raise Problem(place, key, text)
                 if setting == "qdisc" and isinstance(value, str) and classes.holds_classes(value):
                     text = f"= {show(value)} holds classes, which cannot come while it runs; let the link begin with it"
                     raise Problem(place, key, text)
                 settings.setdefault((kind, name), {})[setting] = value
+            case ["link", name, "class", number, setting] if name in links:
+                _check_class_key(place, key, value, links[name])
+                settings.setdefault(("link", name), {})
+                of_classes.setdefault(name, {}).setdefault(number, {})[setting] = value
             case ["impair", name, setting] if name in impairs:
                 if setting not in AT_IMPAIR_KEYS:
                     text = f"= {show(value)} cannot change while it runs; {suggest(setting, AT_IMPAIR_KEYS)}"
@@ -259,18 +275,18 @@ def _changes(
                 settings.setdefault(("impair", name), {})[setting] = value
             case ["impair", name, _]:
                 raise Problem(place, key, f"= {show(value)} names no impair {show(name)}; {suggest(name, impairs)}")
-            case ["link", name, _]:
+            case ["link", name, _] | ["link", name, "class", _, _]:
                 raise Problem(place, key, f"= {show(value)} names no link {show(name)}; {suggest(name, links)}")
             case ["flow", name, _]:
                 raise Problem(place, key, f"= {show(value)} names no flow {show(name)}; {suggest(name, flows)}")
             case _:
-                keys = ["time", *(f"link.{link}.{setting}" for link in links for setting in AT_KEYS)]
+                keys = ["time", *(key for link in links.values() for key in _of_link(link))]
                 keys += [f"flow.{name}.{setting}" for name, flow in flows.items() for setting in _changeable(flow)]
                 keys += [f"impair.{name}.{setting}" for name in impairs for setting in AT_IMPAIR_KEYS]
                 raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
     if not settings:
         raise Problem(place, "", f'changes nothing; add a key such as "link.{next(iter(links))}.rate" = "5Mbit"')
-    found = []
+    found, told = [], []
     for (section, name), changed in settings.items():
         if section == "impair":
             netem = _netem(
@@ -278,10 +294,53 @@ def _changes(
             )
             found.append({"impair": name, "netem": netem})
         elif section == "link":
-            found.append(_link_change(name, changed, place, folder))
+            change = _link_change(name, changed, place, folder)
+            if name in trees:
+                changed_classes, remarks = trees[name].change(place, of_classes.get(name, {}), change["rate_bps"])
+                change |= {"classes": changed_classes} if changed_classes else {}
+                told += remarks
+            found.append(change)
         else:
             found.append(_flow_change(name, changed, place))
-    return found
+    return found, told
+
+
+def _of_link(link: Mapping[str, Any]) -> list[str]:
+    """The keys that may change of a link."""
+    name = f"link.{link['name']}"
+    if "classes" not in link:
+        return [f"{name}.{setting}" for setting in AT_KEYS]
+    of_classes = classes.changeable(link).items()
+    return [f"{name}.rate", *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid)]
+
+
+def _of_a_tree(name: str, link: Mapping[str, Any]) -> str:
+    """What can change of a link with classes."""
+    number, settings = max(classes.changeable(link).items(), key=lambda one: len(one[1]))
+    *most, last = settings
+    what = f"{', '.join(most)} and {last}" if most else last
+    return f'its rate can, and of its classes {what}, such as "link.{name}.class.{number}.{last}"'
+
+
+def _check_class_key(place: Place, key: str, value: object, link: Mapping[str, Any]) -> None:
+    """Whether this may change of a class of a link."""
+    _, name, _, number, setting = key.split(".")
+    if "classes" not in link:
+        text = f"= {show(value)} names a class, and {link['qdisc'].partition(' ')[0]} of link {show(name)} holds none"
+        raise Problem(place, key, f'{text}; write "link.{name}.rate" or "link.{name}.qdisc"')
+    valid = classes.changeable(link)
+    if number not in valid:
+        text = f"= {show(value)} names no class {show(number)} of link {show(name)}, and none comes while it runs"
+        raise Problem(place, key, f"{text}; {suggest(number, valid)}")
+    if setting == classes.QUEUE and setting not in valid[number]:
+        leaves = [other for other, settings in valid.items() if setting in settings]
+        text = f"= {show(value)} cannot come: class {number} has others below it and no queue"
+        raise Problem(place, key, f"{text}; {suggest(number, leaves)}")
+    if setting not in valid[number]:
+        raise Problem(place, key, f"= {show(value)} cannot change while it runs; {suggest(setting, valid[number])}")
+    if setting == classes.QUEUE and isinstance(value, str) and classes.holds_classes(value):
+        text = f"= {show(value)} holds classes, which cannot come while it runs; write a qdisc without"
+        raise Problem(place, key, text)
 
 
 def _changeable(flow: Mapping[str, Any]) -> list[str]:

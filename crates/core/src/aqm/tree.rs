@@ -18,9 +18,10 @@ use serde::Deserialize;
 use self::htb::Htb;
 use super::hosts::Hosts;
 use super::registry::QdiscConfig;
-use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx};
+use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx, purge};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
+use crate::own;
 use crate::packet::SackSlot;
 use crate::params::kinds::{Spec, count, grammar, params, value};
 use crate::params::{self, Described, Gauge, Given, Info, Refused};
@@ -167,6 +168,13 @@ pub struct ClassSpec {
     pub quantum_bytes: u32,
 }
 
+impl ClassSpec {
+    fn has_numbers(&self) -> bool {
+        let sizes = self.burst_bytes | self.cburst_bytes | u64::from(self.quantum_bytes);
+        self.rate_bps | self.ceil_bps | sizes | u64::from(self.prio) != 0
+    }
+}
+
 /// A packet fits that has all of what is said; `host` sends or receives it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -271,15 +279,37 @@ impl TreeConfig {
         Ok(TreeConfig { filters: filters?, root, classes, others })
     }
 
+    /// Whether a class can become so while it runs: with another qdisc, or with other numbers, which are told all.
+    ///
+    /// # Errors
+    /// One sentence that names the class and the fix.
+    pub fn check_change(&self, to: &ClassSpec) -> Result<(), ScenarioError> {
+        let wrong = |text: &str| Err(ScenarioError(format!("class {} {text}", to.id)));
+        let is_it = |class: &&ClassSpec| parse_id(&class.id) == parse_id(&to.id);
+        let Some(class) = self.classes.iter().find(is_it) else {
+            return wrong("is not there, and none comes while it runs");
+        };
+        if to.parent.is_some() {
+            return wrong("keeps its parent while it runs");
+        }
+        if to.qdisc.is_some() && class.qdisc.is_none() {
+            return wrong("has others below it and no qdisc");
+        }
+        match (&self.root, to.has_numbers()) {
+            (Root::Htb(_), true) => htb::check_numbers(to),
+            (Root::Prio(_), true) => wrong("is a band of prio and has a qdisc only"),
+            (_, false) if to.qdisc.is_none() => wrong("changes by nothing; give a qdisc or rates"),
+            (_, false) => Ok(()),
+        }
+    }
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let mut leaves = Vec::new();
         let mut names = Vec::new();
         for class in &self.classes {
             let Some(qdisc) = &class.qdisc else { continue };
-            let ceiling = if class.ceil_bps > 0 { class.ceil_bps } else { u64::MAX };
-            let rate = Rate::from_bps(link.rate.bps().min(ceiling));
-            let aqm = qdisc.build(LinkInfo { rate, ..link });
-            leaves.push(Leaf { timer: aqm.next_timer(), aqm });
+            let ceil = (class.ceil_bps > 0).then(|| Rate::from_bps(class.ceil_bps));
+            leaves.push(Leaf::new(qdisc, ceil, link));
             names.push(class.id.clone());
         }
         Box::new(Tree {
@@ -311,6 +341,14 @@ struct Leaf<P> {
     aqm: Box<dyn Aqm<P>>,
     /// When its timer is due, as it said when it was last asked.
     timer: Time,
+}
+
+impl<P: Pkt + Send + 'static> Leaf<P> {
+    fn new(qdisc: &QdiscConfig, ceil: Option<Rate>, link: LinkInfo) -> Leaf<P> {
+        let rate = ceil.map_or(link.rate, |ceil| ceil.min(link.rate));
+        let aqm = qdisc.build(LinkInfo { rate, ..link });
+        Leaf { timer: aqm.next_timer(), aqm }
+    }
 }
 
 /// The tree at work.
@@ -368,7 +406,7 @@ fn take<P: Pkt>(
     pkt
 }
 
-impl<P: Pkt + Send> Aqm<P> for Tree<P> {
+impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let number = self.classify(&pkt);
         let leaf = &mut self.leaves[number];
@@ -426,6 +464,27 @@ impl<P: Pkt + Send> Aqm<P> for Tree<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         self.names
+    }
+    fn change_class(&mut self, to: &ClassSpec, link: LinkInfo, cx: &mut QueueCx<P>) {
+        if let Some(htb) = &mut self.htb
+            && to.has_numbers()
+        {
+            htb.change(to);
+        }
+        let Some(qdisc) = &to.qdisc else { return };
+        let is_it = |name: &&str| parse_id(name) == parse_id(&to.id);
+        let number = self.names.iter().position(is_it).expect("it was checked");
+        let leaf = &mut self.leaves[number];
+        let Some(lost) = purge(&mut *leaf.aqm, cx.now, cx.rng) else {
+            own::fail(format!("class {}: its queue has packets and never lets go", to.id));
+        };
+        cx.band(number);
+        lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
+        *leaf = Leaf::new(qdisc, self.htb.as_ref().map(|htb| htb.ceil(number)), link);
+        leaf.aqm.know_hosts(&self.hosts);
+        if let Some(htb) = &mut self.htb {
+            htb.emptied(number);
+        }
     }
     fn reads_sacks(&self) -> bool {
         self.leaves.iter().any(|leaf| leaf.aqm.reads_sacks())

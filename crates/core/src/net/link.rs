@@ -7,8 +7,8 @@ use crate::aqm::hosts::Hosts;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{self, Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
 use crate::aqm::trace::Trace;
-use crate::aqm::tree::Queue;
-use crate::aqm::{Aqm, DropReason, Dropped, LinkInfo, QueueCx};
+use crate::aqm::tree::{ClassSpec, Queue};
+use crate::aqm::{self, Aqm, LinkInfo, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::element::Outbox;
 use crate::own;
@@ -204,35 +204,31 @@ impl Link {
     /// names of its own queues.
     pub fn replace_qdisc(&mut self, now: Time, qdisc: &QdiscConfig, out: &mut Outbox) {
         self.account(now);
-        let (mut unseen, mut lost) = (Vec::new(), Vec::new());
-        let mut at = now;
-        loop {
-            let mut cx = QueueCx::new(at, &mut self.service.rng, &mut unseen);
-            if let Some(pkt) = self.aqm.dequeue(&mut cx) {
-                lost.push((pkt, cx.current_band()));
-            } else if self.aqm.backlog().packets > 0 {
-                // It holds packets back: they are taken out as if their time had come.
-                at = self.aqm.next_timer();
-                if at == Time::NEVER {
-                    let name = &self.name;
-                    own::fail(format!("link \"{name}\": its queue has packets and never lets go"));
-                }
-                self.aqm.on_timer(&mut QueueCx::new(at, &mut self.service.rng, &mut unseen));
-            } else {
-                break;
-            }
-        }
-        lost.extend(unseen.into_iter().map(|d| (d.pkt, d.band)));
-        let lost = lost.into_iter();
-        let lost = lost.map(|(pkt, band)| Dropped { pkt, why: DropReason::Replaced, band });
+        let Some(lost) = aqm::purge(&mut *self.aqm, now, &mut self.service.rng) else {
+            own::fail(format!("link \"{}\": its queue has packets and never lets go", self.name));
+        };
         self.service.drops.extend(lost);
+        self.give_up(now, out);
+        self.aqm = qdisc.build(LinkInfo { rate: self.service.bucket.rate(), now });
+        self.install();
+    }
+
+    /// `tc class change` and `tc qdisc replace` below a class: see [`Aqm::change_class`].
+    pub fn change_class(&mut self, now: Time, to: &ClassSpec, out: &mut Outbox) {
+        let link = LinkInfo { rate: self.service.bucket.rate(), now };
+        let mut cx = QueueCx::new(now, &mut self.service.rng, &mut self.service.drops);
+        self.aqm.change_class(to, link, &mut cx);
+        self.give_up(now, out);
+        self.service.timer = self.aqm.next_timer();
+    }
+
+    /// Counts what a queue has told that was replaced.
+    fn give_up(&mut self, now: Time, out: &mut Outbox) {
         self.service.count_drops(now);
         if let Some(watch) = &mut self.watch {
             watch.see(std::iter::empty(), &[], &self.service.lost);
         }
         self.collect(out);
-        self.aqm = qdisc.build(LinkInfo { rate: self.service.bucket.rate(), now });
-        self.install();
     }
 
     /// `tc qdisc change`: other parameters of the queue in force; false: it cannot go on with these.

@@ -3,6 +3,7 @@
 use super::Simulation;
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
+use crate::aqm::tree::ClassSpec;
 use crate::element::PathState;
 use crate::error::ScenarioError;
 use crate::net::link::Link;
@@ -15,6 +16,7 @@ use crate::units::Rate;
 pub(super) enum Deed {
     Rate(usize, Rate),
     Qdisc(usize, QdiscConfig),
+    Class(usize, ClassSpec),
     Rtt(usize, Span),
     Count(usize, u32),
     FlowRate(usize, u64),
@@ -31,6 +33,7 @@ fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
         let link = run.link(link)?;
         deeds.extend(change.rate_bps.map(|bps| Deed::Rate(link, Rate::from_bps(bps))));
         deeds.extend(change.qdisc.clone().map(|qdisc| Deed::Qdisc(link, qdisc)));
+        deeds.extend(change.classes.iter().map(|class| Deed::Class(link, class.clone())));
     }
     if let Some(flow) = &change.flow {
         let group = run.group(flow)?;
@@ -89,6 +92,9 @@ impl<T: Tap> Simulation<T> {
             }
             Deed::Qdisc(link, qdisc) => {
                 self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
+            }
+            Deed::Class(link, class) => {
+                self.network.link_mut(link).change_class(self.now, &class, &mut self.out);
             }
             Deed::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
             Deed::Delay(group, step) => self.follow_delay(group, step),

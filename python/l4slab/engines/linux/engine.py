@@ -208,7 +208,7 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
             _refuse_sorting(link, run["flows"])
     _refuse_netems(run)
     queues = [(link["name"], qdisc) for link in run["links"] for qdisc in qdiscs_of(link) if not holds_classes(qdisc)]
-    queues += [(change["link"], change["qdisc"]) for change in run["at"] if change.get("qdisc") is not None]
+    queues += [(change["link"], qdisc) for change in run["at"] for qdisc in qdiscs_of(change)]
     for name, qdisc in queues:
         words = str(qdisc).split()
         if words[0] in qdiscs:

@@ -150,10 +150,9 @@ def queue(name: str) -> dict[str, Any] | None:
 
 def _with_its_defaults(run: Mapping[str, Any]) -> dict[str, Any]:
     def short(table: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"qdisc": _without_defaults(table["qdisc"])} if table.get("qdisc") is not None else {}
         inside = {"classes": [short(one) for one in table["classes"]]} if "classes" in table else {}
-        return dict(table) | (
-            {"qdisc": _without_defaults(table["qdisc"])} | inside if table.get("qdisc") is not None else {}
-        )
+        return {**table, **own, **inside}
 
     return {**run, "links": [short(link) for link in run["links"]], "at": [short(change) for change in run["at"]]}
 
@@ -379,11 +378,7 @@ def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
     for one in sorted(classes.values(), key=depth):
         if "rate_bps" in one:
             # prio makes its classes itself.
-            yield (
-                f"class replace dev out parent {HANDLE}:{one.get('parent', '')} classid {HANDLE}:{one['id']} "
-                f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
-                f"cburst {one['cburst_bytes']}b prio {one['prio']} quantum {one['quantum_bytes']}"
-            )
+            yield f"class replace {_class(one, one)}"
     for number, one in enumerate(classes.values()):
         if "qdisc" in one:
             yield f"qdisc replace dev out parent {HANDLE}:{one['id']} handle f{number:03x}: {one['qdisc']}"
@@ -395,6 +390,15 @@ def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
                 f"filter add dev out parent {HANDLE}: protocol ip pref {preference} flower {match} "
                 f"classid {HANDLE}:{one['class']}"
             )
+
+
+def _class(of: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    """What `tc class` is told of a class of htb, `of`, that has the numbers of `one`."""
+    return (
+        f"dev out parent {HANDLE}:{of.get('parent', '')} classid {HANDLE}:{one['id']} "
+        f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
+        f"cburst {one['cburst_bytes']}b prio {one['prio']} quantum {one['quantum_bytes']}"
+    )
 
 
 def _matches(one: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
@@ -597,10 +601,17 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
     if rate is not None:
         shaper = _htb(rate, lab.run["links"][number]["burst_bytes"])
         yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
-    if change["qdisc"] is not None:
+    classes = {one["id"]: one for one in lab.run["links"][number].get("classes", ())}
+    queues = [("1:1", change["qdisc"])] if change["qdisc"] is not None else []
+    for one in change.get("classes", ()):
+        if "rate_bps" in one:
+            yield f"{when} do {ns} tc class change {_class(classes[one['id']], one)}"
+        if "qdisc" in one:
+            queues.append((f"{HANDLE}:{one['id']}", one["qdisc"]))
+    for parent, qdisc in queues:
         # A new handle makes a new queue, also where the kind stays the same.
         lab.handles[ns] = lab.handles.get(ns, HANDLE) + 1
-        yield f"{when} do {ns} tc qdisc replace dev out parent 1:1 handle {lab.handles[ns]}: {change['qdisc']}"
+        yield f"{when} do {ns} tc qdisc replace dev out parent {parent} handle {lab.handles[ns]:x}: {qdisc}"
 
 
 def module_parameters(run: Mapping[str, Any], own_defaults: bool = False) -> dict[str, str]:

@@ -31,16 +31,8 @@ const MOST_STEPS: usize = 65_535;
 /// # Errors
 /// One sentence.
 pub fn check(classes: &[ClassSpec]) -> Result<(), ScenarioError> {
-    let wrong = |class: &ClassSpec, text: &str| {
-        Err(ScenarioError(format!("class {} of htb {text}", class.id)))
-    };
     for class in classes {
-        if class.rate_bps == 0 || class.ceil_bps < class.rate_bps {
-            return wrong(class, "needs a rate above 0 and a ceil that is not below it");
-        }
-        if usize::from(class.prio) >= PRIORITIES || class.quantum_bytes == 0 {
-            return wrong(class, "needs a prio of 0 to 7 and a quantum above 0");
-        }
+        check_numbers(class)?;
         let (mut above, mut depth) = (class, 1);
         while let Some(parent) = &above.parent {
             let Some(place) = find(classes, parent) else {
@@ -62,6 +54,24 @@ pub fn check(classes: &[ClassSpec]) -> Result<(), ScenarioError> {
         Some(class) => wrong(class, "has neither a qdisc nor classes below it"),
         None => Ok(()),
     }
+}
+
+/// Whether a class can have these.
+///
+/// # Errors
+/// One sentence.
+pub fn check_numbers(class: &ClassSpec) -> Result<(), ScenarioError> {
+    if class.rate_bps == 0 || class.ceil_bps < class.rate_bps {
+        return wrong(class, "needs a rate above 0 and a ceil that is not below it");
+    }
+    if usize::from(class.prio) >= PRIORITIES || class.quantum_bytes == 0 {
+        return wrong(class, "needs a prio of 0 to 7 and a quantum above 0");
+    }
+    Ok(())
+}
+
+fn wrong(class: &ClassSpec, text: &str) -> Result<(), ScenarioError> {
+    Err(ScenarioError(format!("class {} of htb {text}", class.id)))
 }
 
 fn find(classes: &[ClassSpec], id: &str) -> Option<usize> {
@@ -105,6 +115,10 @@ impl Bucket {
         let size = rate.time_for(bytes).0 as i64;
         Bucket { rate, size, tokens: size }
     }
+    /// What is in it stays, as it is time; a smaller bucket is full when it is next charged.
+    fn change(&mut self, bps: u64, bytes: u64) {
+        *self = Bucket { tokens: self.tokens, ..Bucket::full(bps, bytes) };
+    }
     fn charge(&mut self, passed: i64, bytes: u32) {
         let cost = self.rate.time_for(bytes.into()).0 as i64;
         self.tokens = ((self.tokens + passed).min(self.size) - cost).max(1 - LONGEST);
@@ -128,6 +142,7 @@ impl Ring {
 
 #[derive(Debug)]
 struct Class {
+    id: Option<u16>,
     parent: Option<usize>,
     level: usize,
     prio: usize,
@@ -184,6 +199,7 @@ impl Htb {
             let leaf = is_leaf.then_some(leaves.len());
             leaves.extend(is_leaf.then_some(place));
             made.push(Class {
+                id: parse_id(&spec.id),
                 parent: spec.parent.as_deref().and_then(|id| find(classes, id)),
                 level: if is_leaf { 0 } else { LEVELS - 1 - depth },
                 prio: usize::from(spec.prio),
@@ -201,6 +217,31 @@ impl Htb {
         }
         let (rows, waiting) = Default::default();
         Htb { classes: made, leaves, rows, waiting, now }
+    }
+
+    /// Other numbers of a class (`htb_change_class`). When it may send next was decided by the old ones, and until it
+    /// has nothing to send so is the priority at which it is listed. Only leaves have priority and quantum.
+    pub fn change(&mut self, to: &ClassSpec) {
+        let place = self.classes.binary_search_by_key(&parse_id(&to.id), |class| class.id);
+        let class = &mut self.classes[place.expect("it was checked")];
+        class.own.change(to.rate_bps, to.burst_bytes);
+        class.ceiling.change(to.ceil_bps, to.cburst_bytes);
+        if class.leaf.is_some() {
+            class.prio = usize::from(to.prio);
+            class.quantum = to.quantum_bytes.into();
+        }
+    }
+
+    pub fn ceil(&self, leaf: usize) -> Rate {
+        self.classes[self.leaves[leaf]].ceiling.rate
+    }
+
+    /// What a leaf had is gone (`htb_qlen_notify`).
+    pub fn emptied(&mut self, leaf: usize) {
+        let place = self.leaves[leaf];
+        if self.classes[place].active != 0 {
+            self.deactivate(place);
+        }
     }
 
     /// A leaf has something to send.
