@@ -16,7 +16,7 @@ use crate::units::Rate;
 pub(super) enum Deed {
     Rate(usize, Rate),
     Qdisc(usize, QdiscConfig),
-    Class(usize, ClassSpec),
+    Class(usize, Box<ClassSpec>),
     Rtt(usize, Span),
     Count(usize, u32),
     FlowRate(usize, u64),
@@ -33,7 +33,7 @@ fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
         let link = run.link(link)?;
         deeds.extend(change.rate_bps.map(|bps| Deed::Rate(link, Rate::from_bps(bps))));
         deeds.extend(change.qdisc.clone().map(|qdisc| Deed::Qdisc(link, qdisc)));
-        deeds.extend(change.classes.iter().map(|class| Deed::Class(link, class.clone())));
+        deeds.extend(change.classes.iter().map(|class| Deed::Class(link, Box::new(class.clone()))));
     }
     if let Some(flow) = &change.flow {
         let group = run.group(flow)?;
@@ -93,9 +93,7 @@ impl<T: Tap> Simulation<T> {
             Deed::Qdisc(link, qdisc) => {
                 self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
             }
-            Deed::Class(link, class) => {
-                self.network.link_mut(link).change_class(self.now, &class, &mut self.out);
-            }
+            Deed::Class(link, class) => self.change_class(link, &class),
             Deed::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
             Deed::Delay(group, step) => self.follow_delay(group, step),
             Deed::Netem(impair, netem) => {
@@ -112,6 +110,13 @@ impl<T: Tap> Simulation<T> {
                 self.groups[group].rate_bps = Some(bps);
             }
         }
+    }
+
+    /// Apart: what `perform` has becomes part of the loop over windows, where more of it costs each packet instructions.
+    #[cold]
+    #[inline(never)]
+    fn change_class(&mut self, link: usize, class: &ClassSpec) {
+        self.network.link_mut(link).change_class(self.now, class, &mut self.out);
     }
 
     /// The sending end of a flow may have something to do now.
