@@ -78,6 +78,7 @@ def side(of: list[Plan], value: Value, leave_out: Callable[[Mapping[str, Any]], 
     for name, quantities in metrics.COMPARED.items():
         columns = ["run", *compare._KEYS[name], compare._WEIGHT[name], *quantities]
         tables[name] = pl.DataFrame(rows[name], schema={column: schema[column] for column in columns})
+    tables["flows"] = tables["flows"].with_columns(rtt_samples=1000)
     return compare.Side(labels, **tables)
 
 

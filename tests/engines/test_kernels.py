@@ -225,16 +225,22 @@ def test_welchs_test(row: tuple[Any, ...], p: float) -> None:
     assert two.welch(*row) == pytest.approx(p, rel=1e-3)
 
 
-def side(cells: dict[str, list[float]], packets: int = 1000) -> compare.Side:
-    """Delays of one flow, by level of the factor `qdisc`: a value per trial."""
+def side(
+    cells: dict[str, list[float | None]], packets: int = 1000, quantity: str = "sojourn_ms_mean", samples: int = 0
+) -> compare.Side:
+    """Delays of one flow, by level of the factor `qdisc`: a value per trial. An RTT is of so many samples, where it is
+    one.
+    """
     labels, flows = [], []
     for level, values in cells.items():
         for trial, value in enumerate(values, start=1):
             labels.append({"experiment": "x", "run": f"{level}{trial}", "trial": trial, "qdisc": level})
-            row = {"run": f"{level}{trial}", "flow": "f", "sent_packets": packets, "sojourn_ms_mean": value}
+            row = {"run": f"{level}{trial}", "flow": "f", "sent_packets": packets, quantity: value}
+            row["rtt_samples"] = None if value is None else samples
             flows.append(dict.fromkeys(compare.metrics.COMPARED["flows"]) | row)
     links = {name: [] for name in ("run", "link", "queue", "arrived_packets", *compare.metrics.COMPARED["links"])}
-    return compare.Side(pl.DataFrame(labels), pl.DataFrame(flows), pl.DataFrame(links).cast({"run": pl.String}))
+    of_flows = pl.DataFrame(flows).cast({quantity: pl.Float64})
+    return compare.Side(pl.DataFrame(labels), of_flows, pl.DataFrame(links).cast({"run": pl.String}))
 
 
 def test_the_spread_of_the_trials_says_what_has_changed(tmp_path: Path) -> None:
@@ -266,6 +272,17 @@ def test_the_spread_of_the_trials_says_what_has_changed(tmp_path: Path) -> None:
     assert two.Comparison(Path(), two.compared(side(one), side(one)), pl.DataFrame(), []).same
     few = two.compared(side(one, packets=10), side(other, packets=10))
     assert few.is_empty(), "values of a few packets are none"
+
+
+def test_an_rtt_that_one_trial_happens_to_have_is_no_change() -> None:
+    def rtts(values: list[float | None], samples: int) -> compare.Side:
+        return side({"pfifo": values}, quantity="rtt_ms_mean", samples=samples)
+
+    none: list[float | None] = [None] * 5
+    by_chance = two.compared(rtts([*none[:4], 20.0], samples=3), rtts(none, samples=0))
+    assert by_chance.is_empty()
+    has_it = two.compared(rtts([20.0, 21.0, 20.5, 19.5, 20.0], samples=40), rtts(none, samples=0))
+    assert has_it["changed"].to_list() == [True]
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ _BAR_ON = {"ce_pct": "flow", "drop_pct": "flow", "sojourn_ms_mean": "link", "soj
 
 @dataclass(frozen=True)
 class Side:
-    """One engine's finished runs: their labels and its tables."""
+    """One engine's finished runs: their labels and its tables. `flows` has `rtt_samples`, what RTTs are means of."""
 
     labels: pl.DataFrame
     flows: pl.DataFrame
@@ -56,6 +56,9 @@ def read(plans: Sequence[Plan], folder: Path) -> Side:
         tables[name] = pl.read_parquet(folder / f"{name}.parquet", columns=columns).unique(
             ["run", *_KEYS[name]], maintain_order=True
         )
+    rtts = pl.scan_parquet(folder / "histograms.parquet").filter(quantity="rtt_ms").unique(["run", "flow", "low_ms"])
+    samples = rtts.group_by("run", "flow").agg(rtt_samples=pl.col("count").sum()).collect()
+    tables["flows"] = tables["flows"].join(samples, on=["run", "flow"], how="left", maintain_order="left")
     return Side(label_frame(plans), **tables)
 
 
@@ -103,16 +106,21 @@ def compare(kernel: Side, simulator: Side, bars: Mapping[str, Mapping[str, Bar]]
 
 
 def values(side: Side, keys: list[str]) -> pl.DataFrame:
-    """A row per trial, place and quantity: `value`, how many `packets` it is of, and its `position` in the order."""
+    """A row per trial, place and quantity: `value`, how many `packets` it is of, of an RTT how many `samples`, and its
+    `position` in the order.
+    """
     found = []
     for table, quantities in metrics.COMPARED.items():
         # Means are sums, whose last digit depends on the order.
         rows = side.labels.join(getattr(side, table), on="run", maintain_order="left_right")
         places = [pl.lit(None, dtype=pl.String).alias(name) for name in _PLACE if name not in _KEYS[table]]
-        long = rows.with_columns(places, packets=pl.col(_WEIGHT[table])).unpivot(
-            list(quantities), index=[*keys[:-1], "packets"], variable_name="quantity", value_name="value"
+        samples = pl.col("rtt_samples").fill_null(0) if table == "flows" else pl.lit(0)
+        long = rows.with_columns(places, packets=pl.col(_WEIGHT[table]), samples=samples.cast(pl.Int64)).unpivot(
+            list(quantities), index=[*keys[:-1], "packets", "samples"], variable_name="quantity", value_name="value"
         )
-        found.append(long.with_columns(position=pl.col("quantity").replace_strict(_positions(quantities))))
+        of_rtts = pl.when(pl.col("quantity").str.starts_with("rtt_")).then("samples")
+        positions = pl.col("quantity").replace_strict(_positions(quantities))
+        found.append(long.with_columns(samples=of_rtts, position=positions))
     return pl.concat(found)
 
 

@@ -32,6 +32,9 @@ LEAST_TRIALS = 3
 CHANCE = 0.01
 # A smaller part of the larger value is of no interest.
 SMALLEST = 0.01
+# Fewer samples of an RTT than this on both kernels (mean over the trials) make no mean: a short flow that is over
+# before the next sample has one by chance, in a trial or in none.
+LEAST_SAMPLES = 10
 
 _PLACE = ("flow", "link", "queue")
 # Behind the experiment and its factors.
@@ -164,6 +167,7 @@ def compared(kernel: compare.Side, against: compare.Side) -> pl.DataFrame:
     of_one = (pl.col("kernel_trials") == 0) | (pl.col("against_trials") == 0)
     # A value of a few packets is none.
     silent = pl.max_horizontal("kernel_packets", "against_packets").fill_null(0) < compare.LEAST_PACKETS
+    silent |= (pl.max_horizontal("kernel_samples", "against_samples") < LEAST_SAMPLES).fill_null(value=False)
     rows = rows.filter(~silent).with_columns(p=pl.when(of_one).then(None).otherwise(_chance(rows.filter(~silent))))
     largest = pl.max_horizontal(pl.col("kernel").abs(), pl.col("against").abs())
     counts = pl.col("difference").abs() > SMALLEST * largest
@@ -184,6 +188,7 @@ def _spread(side: compare.Side, name: str, keys: list[str]) -> pl.DataFrame:
             value.std().alias(f"{name}_sd"),
             value.count().cast(pl.Int64).alias(f"{name}_trials"),
             pl.col("packets").mean().alias(f"{name}_packets"),
+            pl.col("samples").mean().alias(f"{name}_samples"),
         )
     )
 
