@@ -150,11 +150,50 @@ def test_the_modules_beside_a_file_that_it_imports_are_part_of_the_run(experimen
     assert not l4slab.run(file).series["cwnd_packets"].equals(results.series["cwnd_packets"])
 
 
+LAWS = {
+    "laws/__init__.py": "from .steps import *\n",
+    "laws/steps.py": "from laws import base\n\n\ndef growth(acked, cwnd):\n    return base.law(acked, cwnd)\n",
+    "laws/base/__init__.py": "from .. import factor\nfrom .deep.inside import part\n\n\ndef law(acked, cwnd):\n"
+    "    return factor.FACTOR * part(acked, cwnd)\n",
+    "laws/factor.py": "FACTOR = 1\n",
+    "laws/base/deep/inside.py": "def part(acked, cwnd):\n    return acked / cwnd\n",  # a folder without __init__.py
+    "laws/idle.py": "nothing imports this",
+}
+
+
+@pytest.mark.parametrize("statement", ["import laws", "from laws.steps import growth", "import laws.steps as laws"])
+def test_packages_beside_a_file_are_part_of_the_run(experiment: Folder, tmp_path: Path, statement: str) -> None:
+    for name in LAWS:
+        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+    name = "growth" if "growth" in statement else "laws.growth"
+    mine = IMPORTS.replace("from growth import growth", statement).replace("growth(self", f"{name}(self")
+    keys = {"cc": "own/mine.py:Mine", "qdisc": "pfifo limit 20"}
+    file = experiment({"own/mine.py": mine} | {f"own/{path}": text for path, text in LAWS.items()}, **keys)
+    (first,) = sweep.expand(spec.load(file), "sim").runs
+    (own,) = used(first.description)
+    assert set(own.modules) == {f"own/{path}" for path in LAWS} - {"own/laws/idle.py"}
+    results = l4slab.run(file, tmp_path / "out")
+    alone = l4slab.run(experiment({"mine.py": AIMD}, **keys | {"cc": "mine.py:Mine"}))
+    assert results.series["cwnd_packets"].equals(alone.series["cwnd_packets"])
+    # The folder has them all, so it can be run again elsewhere.
+    assert (tmp_path / "out/experiments/own/laws/base/deep/inside.py").is_file()
+    file = experiment({"own/laws/factor.py": "FACTOR = 2\n"}, **keys)
+    (second,) = sweep.expand(spec.load(file), "sim").runs
+    assert first.id != second.id
+    assert not l4slab.run(file).series["cwnd_packets"].equals(results.series["cwnd_packets"])
+
+
 def test_what_cannot_be_imported_is_a_sentence(experiment: Folder, tmp_path: Path) -> None:
     file = experiment({"mine.py": IMPORTS, "growth.py": "from nowhere import it"}, cc="mine.py:Mine")
     with pytest.raises(
         l4slab.InputError, match=r"No module named 'nowhere'; put nowhere\.py beside mine\.py, or install it"
     ):
+        sweep.expand(spec.load(file), "sim")
+    (tmp_path / "laws").mkdir()
+    file = experiment(
+        {"mine.py": IMPORTS.replace("growth", "laws.nowhere", 1), "laws/__init__.py": ""}, cc="mine.py:Mine"
+    )
+    with pytest.raises(l4slab.InputError, match=r"'laws\.nowhere'; put laws/nowhere\.py beside mine\.py"):
         sweep.expand(spec.load(file), "sim")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -11,38 +11,56 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 # These are what they are, whatever lies beside a file.
 _OTHERS = sys.stdlib_module_names | {"l4slab"}
+_PACKAGE = "__init__.py"
 
 
 def modules_of(file: str, content: bytes, folder: Path) -> dict[str, bytes]:
     """What a file imports from beside it, and what that imports: contents by path in `folder`, as `file` is one."""
+    here = PurePosixPath(file).parent
     found: dict[str, bytes] = {}
-    waiting = [content]
+    # Contents, and the package that each is in; the file itself is in none.
+    waiting: list[tuple[bytes, list[str]]] = [(content, [])]
     while waiting:
-        for name in _imported(waiting.pop()):
-            path = PurePosixPath(file).with_name(f"{name}.py").as_posix()
-            if name in _OTHERS or path in found or path == file or not (folder / path).is_file():
+        for name in _imported(*waiting.pop()):
+            path = _path(here.joinpath(*name), folder)
+            if path is None or path in found or path == file or name[0] in _OTHERS:
                 continue
             found[path] = (folder / path).read_bytes()
-            waiting.append(found[path])
+            waiting.append((found[path], name if PurePosixPath(path).name == _PACKAGE else name[:-1]))
     return dict(sorted(found.items()))
 
 
-def _imported(content: bytes) -> Iterator[str]:
-    """The names of modules in import statements; none of a file that is no Python, which is told when it is loaded."""
+def _path(module: PurePosixPath, folder: Path) -> str | None:
+    """Where in `folder` a module is; a package hides a module of its name."""
+    paths = ((module / _PACKAGE).as_posix(), f"{module.as_posix()}.py")
+    return next((path for path in paths if (folder / path).is_file()), None)
+
+
+def _imported(content: bytes, package: list[str]) -> Iterator[list[str]]:
+    """The names, in parts, that may be modules by the import statements of a module in `package`; none of a file that
+    is no Python, which is told when it is loaded.
+    """
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
+        names: list[list[str]] = []
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            yield node.module.partition(".")[0]
+            names = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level <= len(package):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            base = base + (node.module.split(".") if node.module else [])
+            names = [[*base, alias.name] for alias in node.names]
+        for name in names:
+            # What is imported from a package comes after the package.
+            yield from accumulate([part] for part in name)
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -55,7 +73,13 @@ class _Finder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        return ModuleSpec(fullname, self) if fullname in self.known else None
+        if fullname in self.known:
+            is_package = PurePosixPath(self.known[fullname][0]).name == _PACKAGE
+            return ModuleSpec(fullname, self, is_package=is_package)
+        if any(name.startswith(f"{fullname}.") for name in self.known):
+            # A folder without __init__.py.
+            return ModuleSpec(fullname, None, is_package=True)
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         module.__file__, content = self.known[module.__name__]
@@ -65,12 +89,13 @@ class _Finder(MetaPathFinder, Loader):
 _finder = _Finder()
 
 
-def offer(modules: Mapping[str, bytes]) -> None:
-    """Let these be imported. Raises ValueError where another file has a different module of the same name."""
+def offer(file: str, modules: Mapping[str, bytes]) -> None:
+    """Let these be imported by `file`. Raises ValueError where another file has a different module of the same name."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     for path, content in modules.items():
-        name = PurePosixPath(path).stem
+        *packages, last = PurePosixPath(path).relative_to(PurePosixPath(file).parent).parts
+        name = ".".join(packages if last == _PACKAGE else [*packages, last.removesuffix(".py")])
         other, known = _finder.known.setdefault(name, (path, content))
         if known != content:
             raise ValueError(f"{path} and {other} are different modules of one name in one run; rename one of them")
@@ -78,6 +103,7 @@ def offer(modules: Mapping[str, bytes]) -> None:
 
 def forget() -> None:
     """Nothing is offered any more, and what was imported is imported anew."""
-    for name in _finder.known:
-        sys.modules.pop(name, None)
+    offered = {name.partition(".")[0] for name in _finder.known}
+    for name in [name for name in sys.modules if name.partition(".")[0] in offered]:
+        del sys.modules[name]
     _finder.known.clear()

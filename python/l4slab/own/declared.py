@@ -50,7 +50,7 @@ def module(file: str, content: bytes) -> ModuleType:
     except BaseException as error:
         remedy = ""
         if isinstance(error, ModuleNotFoundError) and error.name is not None:
-            remedy = f"; put {error.name.partition('.')[0]}.py beside {file}, or install it"
+            remedy = f"; put {error.name.replace('.', '/')}.py beside {file}, or install it"
         raise Refused(f"{sentence(error, file)}{remedy}") from None
     return made
 

@@ -74,7 +74,7 @@ def _describe(kind: Any, reference: str, name: str, content: bytes, modules: dic
                 return _core.load_library(kind, library, reference, name)
             except ValueError as error:
                 raise Refused(f"{name} {error}") from None
-    beside.offer(modules)
+    beside.offer(file, modules)
     found = declared.declare(kind, file, thing, content)
     text = json.dumps(found.declaration)
     try:
@@ -119,7 +119,7 @@ def main() -> NoReturn:
                 answer = ("done", _describe(*asked))
             else:
                 file, content, modules = asked
-                beside.offer(modules)
+                beside.offer(file, modules)
                 answer = ("done", declared.classes(file, content))
         except (Refused, ValueError) as error:
             answer = ("refused", str(error))
