@@ -13,6 +13,7 @@ import pytest
 from l4slab import spec, sweep
 from l4slab.cli import main
 from l4slab.own.files import used
+from l4slab.own.worker import MEMORY
 
 Folder = Callable[..., Path]
 
@@ -304,6 +305,12 @@ FAILS = {
     "while True: pass": (
         "mine.py, line 4, in on_ack: a call has not returned after 3 s of processor time; look for a loop without end"
     ),
+    # It does not touch what it takes.
+    "self.kept = [*getattr(self, 'kept', []), bytearray(1 << 30)]": (
+        f"mine.py, line 4, in on_ack: MemoryError: it has taken the {MEMORY / 2**30:.1f} GiB that it may take; "
+        "look for what grows without end"
+    ),
+    "return window.cwnd + 1": "mine.py:Mine: on_ack gave 11; it returns nothing and sets window.cwnd",
     "self.g = 'much'\n    g = gauge('h')": "mine.py:Mine: the gauge g is 'much'; it is a number or None",
     "import os; os._exit(0)": "mine.py:Mine ended its process",
     "import ctypes; ctypes.string_at(0)": "mine.py, line 4, in on_ack: it made its process die of SIGSEGV",

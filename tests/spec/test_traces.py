@@ -96,6 +96,7 @@ MISTAKES = {
     "Mahimahi, negative": ("1\n-4\n", ["line 2", "-4", "whole milliseconds"]),
     "Mahimahi, begins negative": ("-4\n5\n", ["line 1", "-4", "whole milliseconds"]),
     "Mahimahi, back in time": ("1\n5\n4\n", ["line 3", "before 5", "sort"]),
+    "Mahimahi, in another unit": (f"1\n{10**20}\n", ["line 2", str(10**20), "look at its unit"]),
     "Mahimahi, no time": ("0\n0\n", ["line 2", "later"]),
     "Mahimahi, fraction": ("1\n2.5\n", ["line 2", "2.5"]),
 }

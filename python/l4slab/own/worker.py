@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import resource
 import sys
 import tempfile
 import threading
@@ -30,6 +31,9 @@ HELD_S = 20.0
 # One that waits uses no processor: it may take so many times as long by the wall clock.
 _PATIENCE = 10
 _TICK_S = 0.2
+# Memory that a worker may take: a core's part of the machine's. More would have the kernel end whatever it likes.
+_LEAST_MEMORY = 2 << 30
+MEMORY = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (os.cpu_count() or 1), _LEAST_MEMORY)
 ENDLESS = "l4slab: no end after"
 
 
@@ -61,6 +65,12 @@ class _Watch(threading.Thread):
                 faulthandler.dump_traceback(all_threads=True)
                 break
         os._exit(1)
+
+
+def _bound_memory() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, most))
 
 
 def _describe(kind: Any, reference: str, name: str, content: bytes, modules: dict[str, bytes]) -> tuple[str, str]:
@@ -111,6 +121,8 @@ def main() -> NoReturn:
             os._exit(0)
         try:
             watch.is_loading = True
+            # A sentence about memory has lifted it.
+            _bound_memory()
             # Nothing that a module remembers goes from one run to the next.
             beside.forget()
             if what == "run":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import traceback
 
 from l4slab.errors import one_line
@@ -10,6 +11,11 @@ from l4slab.errors import one_line
 def sentence(error: BaseException, name: str) -> str:
     """What has gone wrong in `name`, such as "mine.py:Mine", in one sentence."""
     file = name.partition(":")[0]
+    if isinstance(error, MemoryError):
+        # The sentence needs some, too.
+        bound, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        error.args = (f"it has taken the {bound / 2**30:.1f} GiB that it may take; look for what grows without end",)
     said = one_line("".join(traceback.format_exception_only(error)).strip())
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}"

@@ -16,6 +16,7 @@ _RATE = {"rate_mbps": 10**6, "rate_kbps": 10**3, "rate_bps": 1, "rate_gbps": 10*
 _RTT = {"rtt_ms": 10**6, "rtt_us": 10**3, "rtt_s": 10**9}
 _MOST_LINES = 5_000_000
 _MOST_BPS = 10**13
+_MOST_MS = 100 * 366 * 86_400_000
 FULL_FRAME = 1514  # what an opportunity carries: 1500 B of IP
 
 
@@ -43,6 +44,8 @@ def rate_trace(name: str, folder: Path, *, repeat: bool) -> dict[str, Any]:
         if not line.isascii() or not line.isdigit():
             raise _wrong(number, line, "is not a time in whole milliseconds", "write one such as 15 on each line")
         time = int(line)
+        if time > _MOST_MS:
+            raise _wrong(number, line, "is a time beyond a hundred years", "look at its unit, which is a millisecond")
         if time < last:
             raise _wrong(number, line, f"is before {last}, the line above it", "sort the lines")
         opportunities[time] = opportunities.get(time, 0) + 1

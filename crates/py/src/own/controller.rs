@@ -234,6 +234,17 @@ struct Object {
     on_lost: Option<Py<PyAny>>,
 }
 
+/// Whoever returns a window, as a congestion control of Linux does, would be heard by nobody.
+fn nothing(method: &str, answer: &str, given: &Bound<'_, PyAny>) -> PyResult<()> {
+    if given.is_none() {
+        return Ok(());
+    }
+    let given = given.repr()?;
+    Err(PyTypeError::new_err(format!(
+        "{method} gave {given}; it returns nothing and sets {answer}"
+    )))
+}
+
 impl Controller {
     /// Calls a method with the window, and takes the answer over.
     fn call(
@@ -288,7 +299,7 @@ impl CongestionControl for Controller {
         self.call(w, |py, object, window| {
             let told = object.ack.bind(py);
             *told.borrow_mut() = Ack::of(ack);
-            object.on_ack.bind(py).call1((told, window)).map(drop)
+            nothing("on_ack", "window.cwnd", &object.on_ack.bind(py).call1((told, window))?)
         });
     }
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut cc::Window) {
@@ -299,7 +310,8 @@ impl CongestionControl for Controller {
             Congestion::TailLoss => "tail-loss",
         };
         self.call(w, |py, object, window| {
-            object.on_congestion.bind(py).call1((why, at.0, window)).map(drop)
+            let given = object.on_congestion.bind(py).call1((why, at.0, window))?;
+            nothing("on_congestion", "window.ssthresh", &given)
         });
     }
     fn on_recovered(&mut self, w: &mut cc::Window) {
