@@ -285,6 +285,22 @@ def test_an_rtt_that_one_trial_happens_to_have_is_no_change() -> None:
     assert has_it["changed"].to_list() == [True]
 
 
+@pytest.mark.parametrize("trials", [3, 5])
+def test_from_where_on_a_change_shows(trials: int) -> None:
+    # Ten cells of which one differs: by a little less than what shows, and by a little more.
+    spread = [(place - (trials - 1) / 2) for place in range(trials)]
+    unit = (sum(one**2 for one in spread) / (trials - 1)) ** 0.5
+
+    def cells(shift: float) -> compare.Side:
+        return side({f"{n}": [100 + one / unit + shift * (n == 0) for one in spread] for n in range(10)})
+
+    result = two.Comparison(Path(), two.compared(cells(0), cells(0)), pl.DataFrame(), [])
+    assert result.trials == trials
+    least = result.shows_from(trials)
+    for factor, changes in ((0.98, 0), (1.02, 1)):
+        assert two.compared(cells(0), cells(factor * least))["changed"].sum() == changes
+
+
 @pytest.mark.slow
 def test_chance_is_not_a_change() -> None:
     import numpy as np

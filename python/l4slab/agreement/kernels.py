@@ -28,6 +28,8 @@ from l4slab.sweep import Plan, Run
 
 # Fewer say nothing about their spread.
 LEAST_TRIALS = 3
+# With fewer even large differences may be chance.
+ENOUGH_TRIALS = 5
 # How often anything may be called changed in a comparison of a kernel with itself.
 CHANCE = 0.01
 # A smaller part of the larger value is of no interest.
@@ -65,6 +67,22 @@ class Comparison:
     def cells(self) -> pl.DataFrame:
         """The cells: experiment, levels, and whether one of their quantities has changed."""
         return self.rows.group_by(_cell(self.rows), maintain_order=True).agg(pl.col("changed").any())
+
+    @property
+    def trials(self) -> int:
+        """The fewest that a quantity has on a kernel."""
+        counts = self.rows.filter((pl.col("kernel_trials") > 0) & (pl.col("against_trials") > 0))
+        fewest = counts.select(pl.min_horizontal("kernel_trials", "against_trials").min()).item()
+        return LEAST_TRIALS if fewest is None else max(int(fewest), 2)
+
+    def shows_from(self, trials: int) -> float:
+        """The least difference that is beyond chance with so many trials, in standard deviations of a trial."""
+        allowed = CHANCE / max(len(self.rows), 1)
+        low, high = 0.0, 1e6
+        while high - low > 1e-3 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if 2 * student.tail(middle, 2 * trials - 2) > allowed else (low, middle)
+        return high * float(np.sqrt(2 / trials))
 
     @property
     def same(self) -> bool:

@@ -149,6 +149,10 @@ def _two_kernels(
         terminal.err().print(f"l4slab: {run} ({run.engine}): the run failed: {reason}", markup=False)
     if len(result.missing):
         terminal.err().print(f"{len(result.missing)} cells have not run on both kernels", markup=False)
+    if result.trials < two.ENOUGH_TRIALS:
+        few, enough = (f"{result.shows_from(count):.0f}" for count in (result.trials, two.ENOUGH_TRIALS))
+        text = f"With {result.trials} trials a change shows from {few} standard deviations on"
+        terminal.err().print(f"{text}; give --trials {two.ENOUGH_TRIALS} to find those from {enough} on.", markup=False)
     status = 0 if result.same else 1
     terminal.say(f"\nReport: {result.folder / 'kernels.html'}")
     what = f"{len(changed)} of {len(result.cells)} cells have changed between {names[1]} and {names[0]}"
