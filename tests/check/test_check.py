@@ -99,6 +99,12 @@ def test_a_controller_of_ones_own_has_a_card(tmp_path, monkeypatch) -> None:
     assert verdicts("mine.py:Deaf", ["codepoint", "feedback"]) == {"codepoint": "pass", "feedback": "pass"}
 
 
+@pytest.mark.parametrize("folder", ["/elsewhere", "../elsewhere"])
+def test_a_controller_in_another_folder_is_judged_from_there(folder: str) -> None:
+    with pytest.raises(InputError, match=rf"go there: cd {folder} && l4slab check mine\.py:Deaf"):
+        suite(f"{folder}/mine.py:Deaf")
+
+
 @pytest.mark.slow
 def test_a_controller_of_ones_own_that_ignores_marks_fails(tmp_path, monkeypatch) -> None:
     (tmp_path / "mine.py").write_text(DEAF)

@@ -14,6 +14,7 @@ from l4slab.claims import Claim
 from l4slab.engines import LackingError, get_engine
 from l4slab.errors import InputError, suggest
 from l4slab.experiment import Experiment, load, to_toml
+from l4slab.own.files import is_own
 from l4slab.studies import requirements
 
 # In the files: `cc = "{controller}"`, and what `controller` is in [let].
@@ -40,6 +41,9 @@ def suite(
     With a `program`, `cc` is what the kernel gives its TCP connections; without it, the kernel's default.
     """
     options = options or {}
+    path, _, thing = (cc or "").rpartition("/")
+    if path and is_own(cc or "") and (path.startswith("/") or ".." in path.split("/")):
+        raise InputError(f'cc = "{cc}" is in another folder; go there: cd {path} && l4slab check {thing}')
     alone = _controller(cc or "", options) if program is None else program.flow(cc)
     if program is not None and options:
         raise InputError("--option is of a congestion control; tell the program in its command")

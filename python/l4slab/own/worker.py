@@ -31,9 +31,10 @@ HELD_S = 20.0
 # One that waits uses no processor: it may take so many times as long by the wall clock.
 _PATIENCE = 10
 _TICK_S = 0.2
-# Memory that a worker may take: a core's part of the machine's. More would have the kernel end whatever it likes.
-_LEAST_MEMORY = 2 << 30
-MEMORY = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (os.cpu_count() or 1), _LEAST_MEMORY)
+# Memory that a worker may take: a core's part of the machine's, or what libraries with a thread per core take for
+# granted. Without a bound the system ends whatever it likes.
+_ALL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+MEMORY = max(_ALL // (os.cpu_count() or 1), min(4 << 30, _ALL // 2))
 ENDLESS = "l4slab: no end after"
 
 

@@ -203,7 +203,8 @@ def _check_htb(build: _Building, tables: Mapping[str, Any], words: str, qdisc: s
         if one.ceil is not None and RATE.parse(one.ceil) < RATE.parse(one.rate):
             raise Problem(place, "ceil", f"= {show(one.ceil)} is below rate = {show(one.rate)}; raise it")
         if one.parent is not None and one.parent not in classes:
-            remedy = suggest(one.parent, [other for other in classes if other != number])
+            others = [other for other in classes if other != number]
+            remedy = suggest(one.parent, others) if others else "remove it, or add that class"
             raise Problem(place, "parent", f"= {show(one.parent)} is no class of this link; {remedy}")
         _check_above(build, number)
         below = build.children(number)
