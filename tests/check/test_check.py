@@ -65,9 +65,9 @@ def test_a_sender_that_never_sees_a_mark_does_not_answer_it() -> None:
     asked = suite("prague", only=["answers-marks"])
     (heard,) = check.judge(asked).items
     (deaf,) = check.judge(without_marks(asked)).items
-    assert (heard.verdict, heard.measured) == ("pass", 0)
+    assert heard.verdict == "pass"
     assert deaf.verdict == "fails"
-    assert deaf.measured > 0
+    assert deaf.measured < 1 < 80 < heard.measured
     assert deaf.evidence["queue_p99_ms"] > 90
     assert deaf.run is not None
 
@@ -105,9 +105,18 @@ def test_a_controller_in_another_folder_is_judged_from_there(folder: str) -> Non
         suite(f"{folder}/mine.py:Deaf")
 
 
+# TCP holds the window while it brings it to where it is: nothing is dropped, and every packet finds the queue too long.
+STILL = (
+    DEAF.replace("governs_window = True", "governs_window = False")
+    .replace("        if why", "        window.ssthresh = window.cwnd\n        if why")
+    .replace("        self.acked +=", "        if not ack.may_grow:\n            return\n        self.acked +=")
+)
+
+
 @pytest.mark.slow
-def test_a_controller_of_ones_own_that_ignores_marks_fails(tmp_path, monkeypatch) -> None:
-    (tmp_path / "mine.py").write_text(DEAF)
+@pytest.mark.parametrize("source", [DEAF, STILL])
+def test_a_controller_of_ones_own_that_ignores_marks_fails(tmp_path, monkeypatch, source: str) -> None:
+    (tmp_path / "mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     assert verdicts("mine.py:Deaf", ["answers-marks"]) == {"answers-marks": "fails"}
 
