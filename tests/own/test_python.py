@@ -300,7 +300,7 @@ FAILS = {
         "mine.py, line 4, in on_ack: ZeroDivisionError: division by zero"
     ),
     "window.cwnd = 2 * 0.75": (
-        "mine.py, line 4, in on_ack: TypeError: window.cwnd = 1.5: it is a whole number from 1 to 1000000"
+        "mine.py, line 4, in on_ack: TypeError: window.cwnd = 1.5: it is a whole number from 1 to 1000000; write int(…)"
     ),
     "while True: pass": (
         "mine.py, line 4, in on_ack: a call has not returned after 3 s of processor time; look for a loop without end"

@@ -114,8 +114,14 @@ fn whole(name: &str, value: &Bound<'_, PyAny>, least: u64, most: u64) -> PyResul
     let number = value.extract::<u64>().ok().filter(|n| (least..=most).contains(n));
     number.ok_or_else(|| {
         let given = value.repr().map_or_else(|_| String::new(), |text| text.to_string());
+        let remedy = match value.extract::<f64>() {
+            Ok(n) if n.is_finite() && given.contains('.') => "; write int(…)",
+            _ => "",
+        };
         let text = "a whole number from";
-        PyTypeError::new_err(format!("window.{name} = {given}: it is {text} {least} to {most}"))
+        PyTypeError::new_err(format!(
+            "window.{name} = {given}: it is {text} {least} to {most}{remedy}"
+        ))
     })
 }
 
