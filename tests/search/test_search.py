@@ -15,6 +15,7 @@ from l4slab.cli import main
 from l4slab.experiment import to_toml
 from l4slab.search import cases
 from l4slab.search.cases import Cases, Verdict
+from l4slab.search.objective import Value
 from l4slab.search.optimisers import OPTIMISERS
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
@@ -151,6 +152,20 @@ def test_no_more_is_left_than_it_takes(quick: searching.Found) -> None:
     assert document["flow"][0]["rate"].removesuffix("Mbit") in ("20", "30", "40", "50", "100")
 
 
+def test_what_a_few_trials_were_kind_to_is_not_handed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reduction tries so many files that some show harm in its trials, and in seven of ten others."""
+    measured = Cases._measured
+
+    def by_chance(self: Cases, document: dict, trials: int, seed: int) -> Value:
+        kind = "limit" in str(document.get("link")) or seed in (cases._REDUCING, cases._REDUCING_AGAIN)
+        return measured(self, document, trials, seed) if kind or seed % 3 else Value((1.0,) * trials)
+
+    monkeypatch.setattr(Cases, "_measured", by_chance)
+    document = counterexample(of(written(tmp_path, QUICK), 24, workers=1))
+    assert "limit" in document["link"]["bottleneck"]["qdisc"]
+    assert "ecn" not in document["flow"][0]
+
+
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_an_interrupted_search_comes_to_the_same_whoever_computes(
     optimiser: str, tmp_path: Path, quick: searching.Found
@@ -199,6 +214,17 @@ def test_what_fresh_seeds_do_not_show_is_chance(tmp_path: Path) -> None:
         (("[search.objective]", "[other]"), "other"),
         (('goal = "minimise"', 'goal = "minimize"'), 'did you mean "minimise"?'),
         (("harm = 0.35", ""), "has no harm"),
+        (("harm = 0.35", "harm = nan"), "should be a finite number"),
+        (("[search.objective]", "[search.objectiv]"), "call it [search.objective]"),
+        (('"8Mbit", to = "40Mbit"', '"8Mbit", to = "8Mbit"'), 'write ["8Mbit"] for one level'),
+        # What only an end of a range shows.
+        (
+            (
+                '"flow.quiet.rtt" = { from = "1ms", to = "100ms", log = true }',
+                '"flow.quiet.count" = { from = -1, to = 99 }',
+            ),
+            "-1",
+        ),
         (("min(share)", "min(shares)"), 'did you mean "share"?'),
         (("min(share)", "min(flow)"), "make it a number"),
         (("pfifo limit 40", "pfifi limit 40"), 'did you mean "pfifo"?'),
@@ -213,6 +239,13 @@ def test_a_mistake_is_one_sentence_and_nothing_is_run(
     assert sentence in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("sql", ["select share from flows", "select min(share) from flows group by flow"])
+def test_rows_of_one_trial_do_not_pass_for_trials(sql: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, QUICK.replace("select min(share) filter (flow = 'quiet') from flows group by trial", sql))
+    assert main(["search", str(file), "--budget", "4", "--no-kernel", "--out", str(tmp_path / "out")]) == 2
+    assert "gives 2 rows for one trial; make it one" in capsys.readouterr().err
 
 
 def test_other_settings_do_not_mix(quick: searching.Found, capsys: pytest.CaptureFixture[str]) -> None:

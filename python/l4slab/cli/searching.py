@@ -121,7 +121,9 @@ def _show(found: Found, as_json: bool) -> int:
         _show_points("The worst points" if found.harmful else "The points nearest to it", worst)
     terminal.say(f"{len(found.points)} points were tried, {found.harmful} of them are harm.")
     if valueless:
-        terminal.say(f"{len(valueless)} points have no value; the first, no. {valueless[0].number}: {valueless[0].why}")
+        terminal.say(
+            f"Points without a value: {len(valueless)}; the first, no. {valueless[0].number}: {valueless[0].why}"
+        )
     for run, why in found.failures[:_LISTED]:
         terminal.err().print(f"l4slab: {run}: {why}", markup=False)
     for case in found.confirmed:

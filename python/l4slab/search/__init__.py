@@ -111,10 +111,15 @@ def prepare(file: Described) -> tuple[Space, Objective]:
 
 
 def _one_of_each(space: Space) -> list[Plan]:
-    """Points that have each level of each choice, as far as no `[[skip]]` is in the way. Raises InputError."""
+    """Points that have each level of each choice and both ends of each range, as far as no `[[skip]]` is in the way.
+
+    Raises InputError.
+    """
     point = space.draw(random.Random(0))  # noqa: S311
     points = [point]
-    points += [point | {one.name: level} for one in space.parameters if isinstance(one, Choice) for level in one.levels]
+    for parameter in space.parameters:
+        levels = parameter.levels if isinstance(parameter, Choice) else (parameter.at(0.0), parameter.at(1.0))
+        points += [point | {parameter.name: level} for level in levels]
     plans = []
     for one in points:
         try:

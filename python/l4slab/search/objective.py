@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
@@ -29,7 +30,7 @@ class Objective(Table):
 
     sql: str = Field(examples=["\"select min(share) from flows where cc = 'cubic' group by trial\""])
     goal: Literal["minimise", "maximise"] = Field(examples=['"minimise"'])
-    harm: float = Field(examples=["0.1"])
+    harm: float = Field(allow_inf_nan=False, examples=["0.1"])
     says: str = ""
 
     @classmethod
@@ -73,18 +74,27 @@ class Objective(Table):
             first = relation.columns[:1]
             claims.require_numbers(relation, first, self.sql, plan.experiment.file, f"{_PLACE}:")
 
-    def value(self, experiment: Experiment, tables: Mapping[str, Any]) -> Value:
+    def value(self, experiment: Experiment, tables: Mapping[str, pl.DataFrame]) -> Value:
         """The number of each trial, or the one of all, of one scenario's tables. Raises InputError."""
+        rows = self._rows(experiment, tables)
+        # Several rows of one trial would pass for as many trials.
+        if len(rows) > 1 and (count := len(self._rows(experiment, _of_one_trial(tables)))) > 1:
+            text = f"sql = {show(self.sql)} gives {count} rows for one trial; make it one, as in"
+            example = "select min(share) from flows group by trial"
+            raise InputError(f"{text} {example}", file=experiment.file, key=f"{_PLACE}:")
+        numbers = [float(row[0]) for row in rows if row[0] is not None]
+        return Value(tuple(number for number in numbers if math.isfinite(number)))
+
+    def _rows(self, experiment: Experiment, tables: Mapping[str, pl.DataFrame]) -> list[tuple[Any, ...]]:
+        """What the query gives. Raises InputError."""
         arrow: dict[str, pa.Table] = {name: table.to_arrow() for name, table in tables.items()}
         with claims.connect_to(arrow) as connection:
             claims.show_experiment(connection, experiment)
             try:
-                rows = connection.execute(self.sql).fetchall()
+                return connection.execute(self.sql).fetchall()
             except duckdb.Error as error:
                 text = f"sql = {show(self.sql)} cannot be evaluated: {sql_reason(error)}"
                 raise InputError(text, file=experiment.file, key=f"{_PLACE}:") from None
-        numbers = [float(row[0]) for row in rows if row[0] is not None]
-        return Value(tuple(number for number in numbers if math.isfinite(number)))
 
     def is_harm(self, mean: float) -> bool:
         """Whether a number is beyond the threshold."""
@@ -106,6 +116,11 @@ class Objective(Table):
     def cost(self, mean: float) -> float:
         """What an optimiser makes small."""
         return mean if self.goal == "minimise" else -mean
+
+
+def _of_one_trial(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    first = pl.col("trial") == pl.col("trial").min()
+    return {name: table.filter(first) for name, table in tables.items() if "trial" in table.columns}
 
 
 @dataclass(frozen=True)

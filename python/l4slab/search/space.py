@@ -259,6 +259,8 @@ def _parameter(experiment: Experiment, name: str, raw: Any) -> Parameter:
     if name.count(".") == 1:
         return _table_or_none(experiment, name, raw)
     if isinstance(raw, dict):
+        if "sql" in raw:
+            raise Problem(place, "", f"has a query and is no parameter; call it [search.{OBJECTIVE}]")
         return _range(name, check(_Bounds, raw, place))
     if not isinstance(raw, list):
         text = f"= {show(raw)} is no range; write {{ from = {show(raw)}, to = ... }}, or [{show(raw)}] for a choice"
@@ -294,7 +296,8 @@ def _range(name: str, bounds: _Bounds) -> Range:
         if not math.isfinite(number):
             raise Problem(place, key, f"= {both[key]} is no number; write one")
     if low >= high:
-        raise Problem(place, "from", f"= {show(bounds.from_)} is not less than to = {show(bounds.to)}; exchange them")
+        remedy = f"write [{show(bounds.from_)}] for one level" if low == high else "exchange them"
+        raise Problem(place, "from", f"= {show(bounds.from_)} is not less than to = {show(bounds.to)}; {remedy}")
     integer = dimension is None and all(isinstance(bound, int) for bound in both.values())
     if bounds.log and low <= 0:
         raise Problem(place, "from", f"= {show(bounds.from_)} has no logarithm; write more than 0, or log = false")
