@@ -119,7 +119,7 @@ def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
         value = rows[column].mean()
         number = float(value) if value is not None else 0.0  # type: ignore[arg-type]
         longest = max(longest, number)
-        texts.append(f"{number:.2g}" if number else "0")
+        texts.append(f"{number:.0f}" if number > 10 else f"{number:.2g}" if number else "0")
         axis.barh(y + offset * _BAR, number, height=_BAR / 2, **{**look.bar, "hatch": "", "linewidth": 0.9, **style})
     _write(axis, longest, y, " / ".join(texts))
 
