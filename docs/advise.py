@@ -104,7 +104,8 @@ def _coverage_rows(rows: Sequence[Coverage]) -> list[list[str]]:
     ]  # fmt: skip
     total = sum(one.cells for one in rows)
     whole = [f"{sum(one.inside[level] * one.cells for one in rows) / total:.0%}" for level in LEVELS]
-    return [head, *body, ["all", "", str(total), *whole, ""]]
+    rows_alike = [f"{fmean(one.inside[level] for one in rows):.0%}" for level in LEVELS]
+    return [head, *body, ["all", "", str(total), *whole, ""], ["mean of the rows", "", "", *rows_alike, ""]]
 
 
 def _made_of() -> Iterator[list[str]]:

@@ -97,14 +97,32 @@ def made_up(noise: random.Random, laboratory: str, count: int, stretch: float = 
     return rows
 
 
-@pytest.mark.slow
-def test_intervals_cover_as_often_as_they_say() -> None:
+def wrong_together(noise: random.Random, laboratory: str, together: float) -> list[Distance]:
+    """Shares that are off by a normal error of the unit, a part of whose variance all of them have in common."""
+    common = noise.gauss(0, together**0.5)
+    errors = [0.1 * (common + noise.gauss(0, (1 - together) ** 0.5)) for _ in range(12)]
+    return [Distance(laboratory, laboratory, "marks", error, 0.0, 0.0) for error in errors]
+
+
+@pytest.mark.parametrize("together", [0.0, 0.5, 1.0])
+def test_intervals_cover_as_often_as_they_say(together: float) -> None:
+    """With few campaigns, however much the shares of one are wrong together: where they are not, more often."""
     noise = random.Random(1)
-    found = [one for name in "abcdef" for one in made_up(noise, name, 400)]
-    rows = distance.coverage(found)
-    assert len(rows) == 6
+    worlds = [[one for name in "abcdef" for one in wrong_together(noise, name, together)] for _ in range(60)]
+    rows = [row for world in worlds for row in distance.coverage(world)]
+    assert len(rows) == 360
     for level in LEVELS:
-        assert sum(row.inside[level] for row in rows) / len(rows) == pytest.approx(level, abs=0.03)
+        inside = sum(row.inside[level] for row in rows) / len(rows)
+        assert level - 0.1 < inside < level + 0.08
+    assert together == 1 or inside > level
+
+
+def test_few_campaigns_do_not_tell_how_far_the_next_is_off() -> None:
+    noise = random.Random(4)
+    reach = [Distances.of("marks", [one for name in names for one in made_up(noise, name, 4000 // len(names))])
+             .reach(0.9) for names in ("a", "abc", "abcdefghij")]  # fmt: skip
+    # Student's t beside the normal 1.645, of which the distances are.
+    assert reach == pytest.approx([6.31, 2.35, 1.81], rel=0.05)
 
 
 def test_a_laboratory_that_differs_from_the_others_is_seen() -> None:
@@ -118,8 +136,8 @@ def test_a_campaign_has_one_voice() -> None:
     near = [Distance("large", "x", "marks", 0.1, 0.0, 0.0)] * 100
     far = [Distance("small", "y", "marks", 1.0, 0.0, 0.0)]
     voices = Distances.of("marks", near + far)
-    assert voices.beyond(5.0) == pytest.approx(0.5)
-    assert Distances.of("fair", near + far).beyond(5.0) == pytest.approx(1 / 101)
+    assert voices.beyond(9.0) == pytest.approx(0.5)
+    assert Distances.of("fair", near + far).beyond(20.0) == pytest.approx(1 / 101)
 
 
 def test_probabilities_follow_from_the_intervals() -> None:

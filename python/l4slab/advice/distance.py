@@ -4,7 +4,9 @@
 case, as advantages (`runs.advantage`), with the spread of its neighbours. A distance counts in units of `scale`:
 where a case's neighbours differ, laboratories differ, too. The share asked for lies within so many units as the
 published ones did, of queues of the same kind, in so many cases of a hundred. Each campaign of a laboratory has one
-voice, however many cells it published: its cells share their hosts, and are wrong together.
+voice, however many cells it published: its cells share their hosts, and are wrong together. For the same reason it is
+one observation of how far campaigns may be off, and a few such do not tell their scale: distances are stretched as
+Student's t with so many degrees of freedom is wider than the normal distribution.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from statistics import NormalDist
+
+import numpy as np
 
 from l4slab.advice.case import Kind
 from l4slab.advice.regimes import Regime
+from l4slab.agreement import student
 
 TABLE = "laboratories.csv"
 LEVELS = (0.5, 0.8, 0.9)
@@ -67,7 +73,7 @@ def distances() -> tuple[Distance, ...]:
 class Distances:
     """How far published shares of one kind of queue are from what is simulated: distances with their weights."""
 
-    units: Sequence[float]  # rising
+    units: Sequence[float]  # rising, stretched by the number of voices
     weights: Sequence[float]  # that sum to 1
 
     @classmethod
@@ -75,8 +81,11 @@ class Distances:
         """Each campaign that has such queues has one voice, and all queues of other kinds together have one."""
         voices = Counter(one.study if one.kind == kind else "" for one in found)
         weighed = sorted((one.units, 1 / voices[one.study if one.kind == kind else ""]) for one in found)
-        total = math.fsum(weight for _, weight in weighed)
-        return cls([units for units, _ in weighed], [weight / total for _, weight in weighed])
+        weights = np.array([weight for _, weight in weighed]) / len(voices)
+        middles = np.cumsum(weights) - weights / 2
+        normal = np.array([NormalDist().inv_cdf((1 + middle) / 2) for middle in middles])
+        stretch = student.within(middles, len(voices)) / normal
+        return cls([float(one) for one in stretch * [units for units, _ in weighed]], [float(one) for one in weights])
 
     def reach(self, level: float) -> float:
         """Units within which so large a part of the distances lies."""
