@@ -55,12 +55,38 @@ def verdict(kernel: Sequence[float | None], simulator: Sequence[float | None], p
     return judge.verdict_of(judge.assess(trials(place, kernel), trials(place, simulator)))
 
 
+def after_all_looks(difference: float, rng: np.random.Generator) -> str:
+    """The verdict on a quantity that differs by so many standard deviations of single trials, which have the margin."""
+    kernel, simulator = normal(rng, 100 + 50 * difference, 50, 30), normal(rng, 100, 50, 200)
+    found = "undecided"
+    for look, of_the_simulator in judge.LOOKS.items():
+        found = verdict(kernel[:look], simulator[:of_the_simulator])
+        if found != "undecided":
+            break
+    return found
+
+
+# As docs/agreement.md has them: parts that are called equivalent and different.
+@pytest.mark.parametrize(
+    ("difference", "equivalent", "different"),
+    [(0.0, 1.0, 0.0), (0.5, 0.67, 0.0), (0.893, 0.1, 0.01), (1.5, 0.0, 0.65), (2.0, 0.0, 1.0)],
+)
+def test_what_the_judge_sees_of_a_difference_where_trials_spread(
+    difference: float, equivalent: float, different: float
+) -> None:
+    rng = np.random.default_rng(7)
+    found = [after_all_looks(difference, rng) for _ in range(400)]
+    assert found.count("equivalent") / 400 == pytest.approx(equivalent, abs=0.05)
+    assert found.count("different") / 400 == pytest.approx(different, abs=0.05)
+
+
 # Tables of the t distribution.
 @pytest.mark.parametrize(
     ("t", "freedom", "beyond"), [(6.314, 1, 0.05), (2.228, 10, 0.025), (1.684, 40, 0.05), (-2.228, 10, 0.975)]
 )
 def test_tails_of_students_t(t: float, freedom: int, beyond: float) -> None:
     assert student.tail(t, freedom) == pytest.approx(beyond, rel=2e-3)
+    assert student.within(np.array([abs(1 - 2 * beyond)]), freedom) == pytest.approx([abs(t)], rel=2e-3, abs=1e-9)
 
 
 def test_near_is_equivalent_far_is_different_and_few_trials_say_neither() -> None:
