@@ -160,3 +160,49 @@ def test_a_value_that_no_run_can_have_is_told_by_its_parameter() -> None:
     space = Space.of(parsed(to_toml(parsed_document() | {"search": {"link.bottleneck.qdisc": ["pfifo", "nonsense"]}})))
     with pytest.raises(InputError, match="nonsense"):
         sweep.expand(load(space.document({"link.bottleneck.qdisc": "nonsense"}), {}), "sim")
+
+
+def test_what_a_reduction_makes_of_a_point_is_in_the_space_or_not(tmp_path: Path) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text("""
+duration = "1s"
+[link.isp]
+rate = "10Mbit"
+qdisc = "pfifo"
+[[flow]]
+name = "a"
+cc = "reno"
+rtt = "10ms"
+[[flow]]
+name = "b"
+cc = "reno"
+rtt = "10ms"
+[search]
+"link.isp.rate" = { from = "5Mbit", to = "20Mbit" }
+"flow.*.rtt" = { from = "5ms", to = "20ms" }
+"flow.a.count" = { from = 1, to = 9 }
+"flow.b.count" = { from = 1, to = 9 }
+[let]
+together = '"flow.a.count" + "flow.b.count"'
+[[skip]]
+when = "together > 10"
+why = "so many are never there"
+[search.objective]
+sql = "select min(share) from flows group by trial"
+goal = "minimise"
+harm = 0.1
+""")
+    space = Space.of(load(file, {}))
+    levels = {"link.isp.rate": "12.5Mbit", "flow.*.rtt": "12ms", "flow.a.count": 7, "flow.b.count": 3}
+
+    def contains(rate: str = "10Mbit", rtt: str = "10ms", **counts: int) -> bool:
+        flows = [{"name": name, "rtt": rtt, "count": count} for name, count in ({"a": 7, "b": 3} | counts).items()]
+        return space.contains({"link": {"isp": {"rate": rate}}, "flow": flows}, levels)
+
+    assert contains()
+    assert contains(rate="20Mbit", rtt="5ms", a=1, b=9)
+    assert not contains(rate="50Mbit")
+    assert not contains(rtt="2ms")
+    assert not contains(a=10, b=0)
+    assert not contains(a=8)
+    assert space.contains({"link": {}, "flow": [{"name": "a"}]}, levels)

@@ -134,7 +134,7 @@ class Cases:
         whole_kernel = self._on_kernel(whole, self.folder / f"case-{number}-{KERNEL}")
         judged = 0
         for trials_each, seed in ((_REDUCING_TRIALS, _REDUCING), (trials, _REDUCING_AGAIN)):
-            smaller, count = self._reduced(document, again, trials_each, seed)
+            smaller, count = self._reduced(point, document, again, trials_each, seed)
             judged += count
             if not self._holds(smaller, range(_MORE_LAST, _MORE_LAST + _SEEDS_LAST)):
                 continue
@@ -171,7 +171,9 @@ class Cases:
         """Whether its claim holds with each of the seeds."""
         return all(self.objective.is_surely_harm(self._measured(document, self._trials, seed)) for seed in seeds)
 
-    def _reduced(self, document: dict[str, Any], found: Value, trials: int, seed: int) -> tuple[dict[str, Any], int]:
+    def _reduced(
+        self, point: Tried, document: dict[str, Any], found: Value, trials: int, seed: int
+    ) -> tuple[dict[str, Any], int]:
         """The smallest scenario of at least half of the harm, and how many were tried.
 
         What is but just harm, or is measured from an earlier time on, may come of something else than what was found,
@@ -184,6 +186,8 @@ class Cases:
             nonlocal count
             if document.get("warmup") != candidate.get("warmup"):
                 raise InputError("is what the file takes for the start of a run", key="warmup")
+            if not self.space.contains(candidate, point.levels):
+                raise InputError("is not what was searched", key="search")
             value = self._measured(candidate, trials, seed)
             count += 1
             as_much = value.mean is not None and self.objective.cost(value.mean) <= self.objective.cost(half)

@@ -159,6 +159,19 @@ class Space:
             return str(skipped)
         return None
 
+    def contains(self, document: Mapping[str, Any], levels: Mapping[str, Level]) -> bool:
+        """Whether a document that was made from that of `levels` has its numbers in the ranges, and no `[[skip]]` is
+        in the way. A key that it does not have any more may be at its default.
+        """
+        changed = dict(levels)
+        for one in self.parameters:
+            if isinstance(one, Range):
+                for level in _levels(document, one.name):
+                    if not one.low <= one.number(level) <= one.high:
+                        return False
+                    changed[one.name] = level
+        return self.left_out(changed) is None
+
     def document(self, levels: Mapping[str, Level]) -> dict[str, Any]:
         """The experiment file of a point, as `tomllib` would read it: levels and `[let]` values put in, nothing left
         to vary, and no statements about results.
@@ -222,6 +235,16 @@ class Space:
                     message = message.replace(before + name, after + name)
                     key = key.replace(before + name, after + name) if key else key
             raise InputError(message, file=error.file, key=key) from None
+
+
+def _levels(document: Mapping[str, Any], name: str) -> Iterator[Level]:
+    """What stands in a document where a parameter's dotted name leads to."""
+    section, table, key = (*name.split(".", 2), "", "")[:3]
+    tables = document.get(section, {}) if key else {}
+    named = {one.get("name"): one for one in tables} if isinstance(tables, list) else tables
+    for found, one in named.items():
+        if table in ("*", found) and key in one:
+            yield one[key]
 
 
 def _parameters(experiment: Experiment) -> tuple[Parameter, ...]:
