@@ -1,6 +1,6 @@
 """Measures the optimisers of `l4slab search` on two files of examples/search, and writes the table of docs/search.md.
 
-    .venv/bin/python docs/search.py             some five minutes of processor time
+    .venv/bin/python docs/search.py             some ten minutes of processor time
 
 The figures are kept in docs/search.json, with a mark of the files that they are of.
 """
@@ -23,7 +23,7 @@ PAGE, FIGURES = DOCS / "search.md", DOCS / "search.json"
 EXAMPLES = DOCS.parent / "examples" / "search"
 BEGIN, END = "<!-- written by docs/search.py -->\n", "<!-- end -->\n"
 PROBLEMS = ("classic", "coupled")
-SEEDS = range(1, 4)
+SEEDS = range(1, 11)
 BUDGET = 60
 EARLY = 30
 NAMES = {"random": "random", "tpe": "`tpe` (Optuna)", "cmaes": "`cmaes`"}
@@ -81,7 +81,7 @@ def _cell(searches: list[dict[str, Any]], key: str) -> str:
     if not values:
         return "none"
     spread = f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
-    return f"{spread}, {none} times none" if none else spread
+    return f"{spread}; none in {none} of {len(searches)}" if none else spread
 
 
 def write(figures: dict[str, Any]) -> None:
