@@ -83,6 +83,8 @@ def table(summary: Mapping[str, Any]) -> str:
 def _time(seconds: float | None) -> str:
     if seconds is None:
         return ""
+    if seconds < 15:
+        return f"{seconds:.0f} s"
     return f"{round(seconds, -1):.0f} s" if seconds < 95 else f"{seconds / 60:.0f} min"
 
 
