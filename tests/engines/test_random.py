@@ -69,7 +69,7 @@ def after_all_looks(difference: float, rng: np.random.Generator) -> str:
 # As docs/agreement.md has them: parts that are called equivalent and different.
 @pytest.mark.parametrize(
     ("difference", "equivalent", "different"),
-    [(0.0, 1.0, 0.0), (0.5, 0.67, 0.0), (0.893, 0.1, 0.01), (1.5, 0.0, 0.65), (2.0, 0.0, 1.0)],
+    [(0.0, 0.99, 0.0), (0.5, 0.59, 0.0), (0.893, 0.08, 0.01), (1.5, 0.0, 0.66), (2.0, 0.0, 1.0)],
 )
 def test_what_the_judge_sees_of_a_difference_where_trials_spread(
     difference: float, equivalent: float, different: float
@@ -97,6 +97,14 @@ def test_near_is_equivalent_far_is_different_and_few_trials_say_neither() -> Non
     assert verdict(normal(rng, 30, 0.1, 2), simulator) == "undecided"
     # At the margin, which is a tenth of the kernel's value.
     assert verdict(normal(rng, 20 / 0.9, 0.1, 5), simulator) == "undecided"
+
+
+def test_means_a_third_apart_are_not_equivalent_however_much_trials_spread() -> None:
+    simulator = [37 + 50 * (-1.0) ** n for n in range(120)]
+    row = judge.assess(trials(RTT, [54 + 50 * (-1.0) ** n for n in range(12)]), trials(RTT, simulator))[0]
+    assert row.p_equivalent < judge.EQUIVALENT, "by the spread alone"
+    assert row.verdict == "undecided"
+    assert verdict([45 + 50 * (-1.0) ** n for n in range(12)], simulator) == "equivalent"
 
 
 def test_what_is_exact_is_judged_without_chance() -> None:

@@ -6,7 +6,7 @@ the margin is; else *undecided*. The spread is that of both engines' trials toge
 
 The margin is the bar of `l4slab agree`. Where single trials spread more than that, what is compared is no sharper than
 a trial, and the margin is `SCALE` of their standard deviation, as for drugs that vary much from dose to dose (Haidar et
-al., Pharm. Res. 25, 2008).
+al., Pharm. Res. 25, 2008). The means themselves are then within `POINT` of the larger one, too (80 to 125 %).
 
 An experiment is equivalent where every quantity is, each at `EQUIVALENT` (all have to pass: no correction is due), and
 different where one is, all together at `DIFFERENT` (Bonferroni, over quantities and looks).
@@ -37,6 +37,7 @@ EQUIVALENT = 0.05
 DIFFERENT = 0.01
 # FDA: ln(1.25) / 0.25.
 SCALE = 0.893
+POINT = 0.2
 
 # What is judged, by table, with the largest difference of no interest.
 MARGINS: dict[str, dict[str, Bar]] = {
@@ -137,11 +138,13 @@ def _row(place: Place, kernel: Sequence[Value], simulator: Sequence[Value], chan
         means = (fmean(a) if a else None, fmean(b) if b else None)
         return Row(place, *means, None, len(a), len(b), None, 1.0, 0.0, lacking)
     sd = _sd(a, b)
-    margin = max(allowed(place.quantity, fmean(a)), SCALE * sd)
+    bar = allowed(place.quantity, fmean(a))
+    margin = max(bar, SCALE * sd)
     difference = abs(fmean(b) - fmean(a))
+    is_near = difference <= max(bar, POINT * max(abs(fmean(a)), abs(fmean(b))))
     p_equivalent, p_different = _chances(difference, margin, sd * sqrt(1 / len(a) + 1 / len(b)), len(a) + len(b) - 2)
     verdict: Verdict = "undecided"
-    if p_equivalent <= EQUIVALENT:
+    if p_equivalent <= EQUIVALENT and is_near:
         verdict = "equivalent"
     elif p_different <= chance and len(kernel) >= LEAST_TRIALS:
         verdict = "different"
