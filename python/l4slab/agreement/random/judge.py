@@ -28,7 +28,7 @@ Verdict = Literal["equivalent", "different", "undecided"]
 
 # Trials of the kernel after which it is judged, each time if it was undecided before, and how many of the simulator it
 # is judged by then: these cost a hundredth, so that the mean of the kernel's is what is uncertain.
-LOOKS = {2: 40, 5: 40, 12: 120, 30: 200}
+LOOKS = {2: 40, 5: 40, 12: 120, 30: 200, 100: 600}
 # Fewer trials of the kernel do not show whether it has regimes that the simulator has not.
 LEAST_TRIALS = 4
 # How often a quantity that differs by the margin is called equivalent, how often an experiment whose quantities all do
