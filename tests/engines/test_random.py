@@ -76,9 +76,9 @@ def test_what_the_judge_sees_of_a_difference_where_trials_spread(
     difference: float, equivalent: float, different: float
 ) -> None:
     rng = np.random.default_rng(7)
-    found = [after_all_looks(difference, rng) for _ in range(400)]
-    assert found.count("equivalent") / 400 == pytest.approx(equivalent, abs=0.05)
-    assert found.count("different") / 400 == pytest.approx(different, abs=0.05)
+    found = [after_all_looks(difference, rng) for _ in range(200)]
+    assert found.count("equivalent") / 200 == pytest.approx(equivalent, abs=0.05)
+    assert found.count("different") / 200 == pytest.approx(different, abs=0.05)
 
 
 # Tables of the t distribution.
