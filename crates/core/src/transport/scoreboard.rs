@@ -51,7 +51,6 @@ struct Sending {
     ce: u32,
 }
 
-/// Longer than 4.29 s counts as this.
 impl Segment {
     #[inline]
     fn has(&self, f: u8) -> bool {
@@ -213,6 +212,7 @@ impl Default for Scoreboard {
     }
 }
 
+/// What is longer than 4295 s counts as this.
 #[inline]
 fn micros_between(later: Time, earlier: Time) -> u32 {
     later.micros_since(earlier).min(u64::from(u32::MAX)) as u32
