@@ -12,6 +12,7 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
+from l4slab.engines.linux import build
 from l4slab.studies import study
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ l4slab.run(l4slab.Experiment(duration="10s", links=links, flows=flows)).plot.ove
 
 def sources() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "python", "crates", "web", "Cargo.lock", "pyproject.toml"],
+        ["git", "ls-files", "python", "crates", "kernel", "web", "Cargo.lock", "pyproject.toml"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
@@ -57,14 +58,27 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 @pytest.mark.slow
 def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    package = ROOT / "python"
+    package, prague = ROOT / "python", ROOT / "kernel/tcp_prague"
     wanted = {str(path.relative_to(package)) for path in sources() if package in path.parents}
+    of_prague = [path.name for path in sources() if path.parent == prague and not path.name.startswith(".")]
+    assert "tcp_prague.c" in of_prague
+    wanted |= {f"l4slab/engines/linux/data/tcp_prague/{name}" for name in of_prague}
     assert wanted <= names
     assert {"l4slab/py.typed", "l4slab/_core.abi3.so"} <= names
-    assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE-APACHE", "LICENSE-MIT"}
+    assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE-APACHE", "LICENSE-MIT", "COPYING"}
     others = {name for name in names - wanted if ".dist-info/" not in name}
     assert others == {"l4slab/_core.abi3.so", "l4slab/live/page/live.html"}
     assert "-abi3-manylinux_2_28_" in wheel.name
+
+
+@pytest.mark.slow
+def test_it_takes_the_kernel_of_a_checkout(environment: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    programs, variables = environment
+    inputs = "from l4slab.engines.linux import build; print(build._inputs())"
+    found = subprocess.run(
+        [programs / "python", "-c", inputs], check=True, cwd=tmp_path, env=variables, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == build._inputs()
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ def test_a_patch_may_change_prague(cache: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(build, "make_helper", lambda _: None)
     monkeypatch.setattr(build, "has_user_land", lambda: True)
     monkeypatch.setattr(build, "missing", lambda _: None)
-    monkeypatch.setattr(compiling, "prague_source", lambda: tree / "prague")
+    monkeypatch.setattr(compiling, "PRAGUE", tree / "prague/tcp_prague.c")
     monkeypatch.setattr(compiling, "compile_kernel", compile_kernel)
     for _ in range(2):  # the second build finds the tree of the first
         with pytest.raises(BuildError, match="compiled"):

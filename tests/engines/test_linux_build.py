@@ -59,7 +59,7 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     module = tmp_path / "module"
     module.mkdir()
     (module / "tcp_prague.c").write_text("int x;\n")
-    monkeypatch.setattr(compiling, "prague_source", lambda: module)
+    monkeypatch.setattr(compiling, "PRAGUE", module / "tcp_prague.c")
     for _ in range(2):
         compiling.patch(tmp_path)
         assert (tmp_path / "arch/um/Kconfig").read_text() == "config HZ\n\tint\n\tdefault 250\n"
@@ -69,9 +69,6 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (tmp_path / "include/net/tcp.h").read_text().count("(*tso_segs)") == 1
         assert (tmp_path / "net/ipv4/tcp_output.c").read_text().count("ca_ops->tso_segs(sk, mss_now)") == 1
     assert (tmp_path / "net/ipv4/tcp_prague.c").read_text() == "int x;\n"
-    monkeypatch.setattr(compiling, "prague_source", lambda: None)
-    compiling.patch(tmp_path)
-    assert (tmp_path / "net/ipv4/Makefile").read_text() == "obj-y := route.o\n"
 
 
 def test_without_a_kernel(cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

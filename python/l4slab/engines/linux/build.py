@@ -206,8 +206,7 @@ def _inputs() -> str:
     """What the kernel is made from, but for the source."""
     digest = hashlib.sha256((DATA / "kernel.config").read_bytes())
     digest.update(compiling.CHANGES.encode())
-    if (prague := compiling.prague_source()) is not None:
-        digest.update((prague / "tcp_prague.c").read_bytes())
+    digest.update(compiling.PRAGUE.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -21,6 +21,7 @@ from l4slab.engines.linux.tools import BuildError, Failed, Progress, do
 from l4slab.errors import one_line
 
 DATA = Path(__file__).parent / "data"
+PRAGUE = DATA / "tcp_prague" / "tcp_prague.c"
 HZ = 250
 # By file: what stands there once, and what takes its place.
 _EDITS = {
@@ -68,24 +69,14 @@ def patch(source: Path) -> None:
     makefile = source / "net/ipv4/Makefile"
     text = makefile.read_text()
     line = "obj-y += tcp_prague.o\n"
-    prague = prague_source()
-    if prague is not None:
-        _copy_if_changed(prague / "tcp_prague.c", source / "net/ipv4/tcp_prague.c")
-        if line not in text:
-            makefile.write_text(text + line)
-    elif line in text:
-        makefile.write_text(text.replace(line, ""))
+    _copy_if_changed(PRAGUE, source / "net/ipv4" / PRAGUE.name)
+    if line not in text:
+        makefile.write_text(text + line)
 
 
 def _copy_if_changed(here: Path, there: Path) -> None:
     if not there.is_file() or there.read_bytes() != here.read_bytes():
         shutil.copyfile(here, there)
-
-
-def prague_source() -> Path | None:
-    """The project's TCP Prague module, where this is a source checkout or the package has it."""
-    candidates = [DATA / "tcp_prague", Path(__file__).parents[4] / "kernel" / "tcp_prague"]
-    return next((path for path in candidates if (path / "tcp_prague.c").is_file()), None)
 
 
 def mirror(source: Path, tree: Path) -> None:
