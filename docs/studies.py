@@ -1,4 +1,4 @@
-"""Writes the table of studies in README.md: runs studies, counts their claims, measures their processor time.
+"""Writes the table of studies in README.md: runs studies, counts and records their verdicts, measures processor time.
 
     ./dev.sh studies [STUDY...]       by default all of them; results are in results/STUDY, as of `l4slab reproduce`
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -50,6 +51,20 @@ def counts(found: pl.DataFrame) -> dict[str, list[int]]:
     return {one.kind: [one.expected, one.expected + one.contrary + one.undecided] for one in claims.tally(found)}
 
 
+def record(name: str, found: pl.DataFrame) -> None:
+    """Write into a study's files which verdicts are to come out: `recorded`, where a claim's list expects another."""
+    unexpected = {(row["experiment"], row["id"]): row["verdict"] for row in claims.unexpected(found).to_dicts()}
+    for file in study(name):
+        head, *tables = re.split(r"(?m)^(?=\[\[claim\]\]$)", file.read_text("utf-8"))
+        for number, text in enumerate(tables):
+            without = re.sub(r"(?m)^recorded\s*=.*\n", "", text)
+            claim = re.findall(r'(?m)^id\s*= "(.*)"$', without)[0]  # what follows may be another table with an id
+            verdict = unexpected.get((file.stem, claim))
+            line = "" if verdict is None else f'recorded = "{verdict}"\n'
+            tables[number] = re.sub(r"(?m)^(id\s*=.*\n)", rf"\1{line}", without, count=1)
+        file.write_text(head + "".join(tables), "utf-8")
+
+
 def measured(name: str, before: Mapping[str, Any]) -> dict[str, Any]:
     """A study's entry in the summary."""
     out = ROOT / "results" / name
@@ -60,10 +75,12 @@ def measured(name: str, before: Mapping[str, Any]) -> dict[str, Any]:
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in (0, 1):
         raise SystemExit(done.returncode)
+    found = pl.read_parquet(out / "claims.parquet")
+    record(name, found)
     processor_s = ended.ru_utime + ended.ru_stime - started.ru_utime - started.ru_stime
     return {
         "of": mark(name),
-        "counts": counts(pl.read_parquet(out / "claims.parquet")),
+        "counts": counts(found),
         "processor_s": round(processor_s) if fresh else before.get("processor_s"),
     }
 

@@ -33,6 +33,13 @@ HINT = "hint"
 REASONS = ("not_applicable", "not_measured")
 # What DuckDB calls a number, and a value that is not there.
 _NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U", "NULL")
+# Verdicts on a publication's statements, as a person reads them; other verdicts are their own words.
+_SHOWN = {
+    ("statement", "holds"): "reproduced",
+    ("statement", "fails"): "not reproduced",
+    ("disputed", "fails"): "refuted",
+    ("disputed", "holds"): "not refuted",
+}
 # In the order in which the lists are shown.
 Kind = Literal["requirement", "statement", "disputed", "found", "claim"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -55,6 +62,7 @@ class Claim(Table):
     kind: Literal["requirement", "statement", "found"] | None = Field(default=None, examples=['"found"'])
     expect: bool = Field(default=True, examples=["false"])
     beside: str | None = Field(default=None, examples=['"A-smaller-share"'])
+    recorded: Literal["holds", "fails", "undecided"] | None = Field(default=None, examples=['"fails"'])
     sql: str = Field(examples=["\"select avg(share) < 0.25 from flows where flow = 'l4s'\""])
 
     @property
@@ -109,6 +117,17 @@ def tally(claims: pl.DataFrame) -> list[Tally]:
 def as_expected() -> pl.Expr:
     """Whether a claim's verdict is the one of its list: a disputed statement is expected to fail, any other to hold."""
     return pl.col("verdict") == pl.when(pl.col("kind") == "disputed").then(pl.lit("fails")).otherwise(pl.lit("holds"))
+
+
+def as_recorded() -> pl.Expr:
+    """Whether a claim's verdict is the recorded one; where none is recorded, that of its list."""
+    expected = pl.when(pl.col("kind") == "disputed").then(pl.lit("fails")).otherwise(pl.lit("holds"))
+    return pl.col("verdict") == pl.coalesce("recorded", expected)
+
+
+def shown_verdict(kind: str, verdict: str) -> str:
+    """A verdict as tables and reports show it."""
+    return _SHOWN.get((kind, verdict), verdict)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -237,6 +256,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | 
                         "source": claim.source,
                         "kind": claim.listed,
                         "beside": claim.beside,
+                        "recorded": claim.recorded,
                         "verdict": verdict,
                         "evidence": json.dumps(evidence, ensure_ascii=False),
                     }
@@ -293,3 +313,8 @@ def _plain(value: Any) -> Any:
 def unexpected(claims: pl.DataFrame) -> pl.DataFrame:
     """The claims whose verdict is not that of their list."""
     return claims.filter(~as_expected())
+
+
+def changed(claims: pl.DataFrame) -> pl.DataFrame:
+    """The claims whose verdict is not the recorded one."""
+    return claims.filter(~as_recorded())

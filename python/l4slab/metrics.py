@@ -131,6 +131,7 @@ CLAIMS: Schema = {
     "source": _TEXT,
     "kind": _TEXT,  # requirement | statement | disputed | found | claim
     "beside": _TEXT,  # of a finding: the statement that it stands beside
+    "recorded": _TEXT,  # the verdict that is expected, where the file records another one than its list expects
     "verdict": _TEXT,  # holds | fails | undecided | error
     "evidence": _TEXT,  # JSON: the further columns of the claim's query
 }

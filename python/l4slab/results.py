@@ -162,8 +162,9 @@ def _claim_row(claim: Mapping[str, Any]) -> str:
     evidence = json.loads(claim["evidence"])
     numbers = ", ".join(f"{name} = {_short(value)}" for name, value in evidence.items())
     decided = claim["verdict"] in ("holds", "fails")
+    verdict = claims.shown_verdict(claim["kind"], claim["verdict"])
     mark = "✓" if claim["as expected"] else "✗" if decided else "?"
-    cells = (f"{mark} {claim['verdict']}", claim["kind"], claim["says"] or claim["id"], numbers)
+    cells = (f"{mark} {verdict}", claim["kind"], claim["says"] or claim["id"], numbers)
     return (
         "<tr>"
         + "".join(f'<td style="text-align:left;padding-right:1em">{escape(cell)}</td>' for cell in cells)

@@ -93,7 +93,33 @@ def test_exit_status_counts_what_was_not_expected(
     file = tmp_path / "x.toml"
     file.write_text(BASE + claim("select true", name="first") + claim(sql, keys))
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == status
-    assert "fails" in capsys.readouterr().out or "false" not in sql
+    told = "refuted" if keys else "not reproduced"
+    assert told in capsys.readouterr().out or "false" not in sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "keys", "status", "told"),
+    [
+        ("select false", 'recorded = "fails"', 0, "every verdict is the recorded one"),
+        ("select true", 'recorded = "fails"', 1, "1 of 2 verdicts differ from the recorded ones: said (reproduced)"),
+        ("select null", 'recorded = "undecided"', 0, "every verdict is the recorded one"),
+        ("select true", 'expect = false\nrecorded = "holds"', 0, "every verdict is the recorded one"),
+        ("select false", "", 1, "0 of 1 statements of the study found here; 1 not"),
+    ],
+)
+def test_exit_status_follows_the_recorded_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sql: str, keys: str, status: int, told: str
+) -> None:
+    """Also of the tables that are there already, whose verdicts nothing has to run for."""
+    file = tmp_path / "x.toml"
+    mine = "[[claim]]\nid = \"mine\"\nsql = 'select true'\n"
+    file.write_text(BASE + mine + claim(sql, keys, name="said"))
+    for _ in range(2):
+        assert main(["run", str(file), "--out", str(tmp_path / "out")]) == status
+        text = capsys.readouterr().out
+        assert told in text
+        assert ("(exit status 1)" in text) == (status == 1)
+        assert "fails" not in text
 
 
 def test_three_lists_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

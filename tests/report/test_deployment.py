@@ -231,6 +231,7 @@ def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
     results = l4slab.run(study("deployment"), out=tmp_path / "r", subset=True)
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(NOT_FOUND)
+    assert claims.changed(results.claims).is_empty()
     assert readme.counts(results.claims) == in_readme("deployment")
     assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.tables(Figure)]) == 12
     distances = results.published.with_columns(off=pl.col("distance").abs())

@@ -295,6 +295,7 @@ def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
     results = l4slab.run(files, out=tmp_path / "r")
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(NOT_FOUND)
+    assert claims.changed(results.claims).is_empty()
     assert readme.counts(results.claims) == in_readme("ect1")
     folder = folders.load(tmp_path / "r")
     cells = [table for file in folder.files for table in file.tables(RunTable)]

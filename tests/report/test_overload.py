@@ -445,6 +445,7 @@ def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
     results = l4slab.run(study("overload"), out=tmp_path / "r")
     assert results.failures == []
     assert set(claims.unexpected(results.claims)["id"]) == set(NOT_FOUND)
+    assert claims.changed(results.claims).is_empty()
     assert readme.counts(results.claims) == in_readme("overload")
     assert len([figure for e in folders.load(tmp_path / "r").files for figure in e.tables(Figure)]) == 9
     judged = results.published.filter(pl.col("within").is_not_null())

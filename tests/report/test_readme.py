@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import l4slab
+import polars as pl
 import pytest
 from l4slab import claims, spec
 from l4slab.studies import studies, study
@@ -24,6 +25,12 @@ def test_the_counts_are_of_the_study_as_it_is(name: str, readme: ModuleType, in_
     )
     lists = Counter(claim.listed for file in study(name) for claim in spec.load(file).tables(claims.Claim))
     assert {kind: total for kind, (_, total) in in_readme(name).items()} == lists
+    recorded = Counter(
+        claim.listed for file in study(name) for claim in spec.load(file).tables(claims.Claim) if claim.recorded
+    )
+    assert {
+        kind: total - expected for kind, (expected, total) in in_readme(name).items() if expected < total
+    } == recorded
     assert entry["processor_s"] > 0
 
 
@@ -51,6 +58,36 @@ def test_a_mark_changes_with_claims_and_runs_alone(readme: ModuleType, tmp_path:
     assert marked(A=text["A.toml"].replace("max(share) <= 0.5", "max(share) <= 0.6")) != as_it_is
     assert marked(A=text["A.toml"].replace("seed", "seed ") + "") == as_it_is
     assert marked(A=text["A.toml"].replace("40Mbit", "41Mbit")) != as_it_is
+
+
+def test_verdicts_are_recorded_in_the_files_of_the_study(readme: ModuleType, tmp_path: Path, monkeypatch) -> None:
+    """Only those that the lists do not expect, beside the claim's id; recorded again, the files are the same."""
+    before = {file.name: file.read_bytes() for file in study("fast-lane")}
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(readme, "study", lambda name: [tmp_path / name for name in before])
+
+    def recorded(**verdicts: str) -> dict[str, str | None]:
+        files = [spec.load(tmp_path / name) for name in before]
+        found = [(file.name, claim) for file in files for claim in file.tables(claims.Claim)]
+        rows = [
+            {
+                "experiment": experiment,
+                "id": claim.id,
+                "kind": claim.listed,
+                "verdict": verdicts.get(claim.id, "fails" if claim.listed == "disputed" else "holds"),
+            }
+            for experiment, claim in found
+        ]
+        readme.record("fast-lane", pl.DataFrame(rows))
+        files = [spec.load(tmp_path / name) for name in before]
+        return {c.id: c.recorded for file in files for c in file.tables(claims.Claim) if c.recorded}
+
+    changed = {"A-smaller-share": "fails", "objection-fast-lane": "holds"}
+    assert recorded(**changed) == changed
+    assert recorded(**changed) == changed
+    assert recorded() == {}
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 @pytest.mark.slow

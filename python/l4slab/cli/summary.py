@@ -88,9 +88,9 @@ def _show_plan(plan: Plan) -> None:
 def show_results(results: Results, as_json: bool = False) -> int:
     """The tables of a campaign in short; the exit status."""
     from l4slab.campaign import LEFT_OUT
-    from l4slab.claims import tally, unexpected
+    from l4slab.claims import changed, tally
 
-    status = 1 if results.failures or len(unexpected(results.claims)) else 0
+    status = 1 if results.failures or len(changed(results.claims)) else 0
     if as_json:
         terminal.as_json(_results(results) | {"exit_status": status})
         return status
@@ -108,12 +108,26 @@ def show_results(results: Results, as_json: bool = False) -> int:
             terminal.err().print(note, markup=False)
     if results.report is not None:
         terminal.say(f"\nReport: {results.report}")
-    counted = [one.text for one in tally(results.claims)]
+    counted = [*(one.text for one in tally(results.claims)), *_against_the_record(results.claims)]
     for text in counted[:-1]:
         terminal.say(text)
     for text in counted[-1:]:
         terminal.say(f"{text} (exit status {status})" if status else text)
     return status
+
+
+def _against_the_record(claims: pl.DataFrame) -> list[str]:
+    """How the verdicts of a file that records verdicts compare with them; nothing for other files."""
+    from l4slab.claims import changed, shown_verdict
+
+    if claims["recorded"].is_null().all():
+        return []
+    differ = changed(claims).to_dicts()
+    if not differ:
+        return ["every verdict is the recorded one"]
+    named = [f"{row['id']} ({shown_verdict(row['kind'], row['verdict'])})" for row in differ]
+    more = f" and {len(named) - 5} more" if len(named) > 5 else ""
+    return [f"{len(named)} of {len(claims)} verdicts differ from the recorded ones: {', '.join(named[:5])}{more}"]
 
 
 def _results(results: Results) -> dict[str, Any]:
@@ -168,18 +182,18 @@ def _show_flows(flows: pl.DataFrame) -> None:
 
 
 def _show_claims(claims: pl.DataFrame) -> None:
-    from l4slab.claims import as_expected
+    from l4slab.claims import as_expected, as_recorded, shown_verdict
 
-    rows = claims.with_columns(expected=as_expected()).to_dicts()
+    rows = claims.with_columns(expected=as_expected(), as_recorded=as_recorded()).to_dicts()
     kinds = [row["kind"] for row in rows]
     columns = [
-        Column("verdict", [row["verdict"] for row in rows], weight=9, stays=True),
+        Column("verdict", [shown_verdict(row["kind"], row["verdict"]) for row in rows], weight=9, stays=True),
         *([Column("kind", kinds, weight=1)] if len(set(kinds)) > 1 else []),
         Column("experiment", [row["experiment"] for row in rows]),
         Column("id", [row["id"] for row in rows], weight=5),
         Column("says", [_says(row) for row in rows], weight=4, folds=True),
     ]
-    styles = ["" if row["expected"] else "red" for row in rows]
+    styles = ["" if row["as_recorded"] else "red" for row in rows]
     terminal.say("")
     terminal.show("Claims", columns, styles)
 

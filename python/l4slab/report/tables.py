@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import metrics
-from l4slab.claims import REASONS, Claim, Kind, as_expected, tally
+from l4slab.claims import REASONS, Claim, Kind, as_expected, as_recorded, shown_verdict, tally
 from l4slab.published import Published
 from l4slab.report.results import Folder
 
@@ -57,7 +57,7 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     study = folder.study.name if folder.study else ""
     # The study's file first: it compares, the others go into detail. Requirements without a verdict have their reasons.
     without_verdict = (pl.col("kind") == "requirement") & (pl.col("verdict") == "undecided")
-    ordered = folder.claims.with_columns(as_expected=as_expected()).sort(
+    ordered = folder.claims.with_columns(as_expected=as_expected(), as_recorded=as_recorded()).sort(
         without_verdict, pl.col("experiment") != study, maintain_order=True
     )
     rows = []
@@ -71,7 +71,7 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
             claim
             | {
                 "evidence": [_evidence(name, value) for name, value in evidence.items()],
-                "shown": claim["verdict"] if reason is None else reason.replace("_", " "),
+                "shown": shown_verdict(claim["kind"], claim["verdict"]) if reason is None else reason.replace("_", " "),
                 "mark": _VERDICT_MARKS.get(claim["verdict"], ""),
                 "sql": sql.get((claim["experiment"], claim["id"]), ""),
             }
