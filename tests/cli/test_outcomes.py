@@ -118,6 +118,40 @@ def test_csv_and_json_have_the_rows_of_the_tables(results: Path, tmp_path: Path)
     assert len(series) == len(pl.read_parquet(results / "after" / "series.parquet"))
 
 
+def test_every_format_asked_for_is_written(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(results / "once"), "--json", "--csv", "--flent", "--to", str(tmp_path)]) == 0
+    written = {Path(line).name for line in capsys.readouterr().out.splitlines()}
+    assert written == {path.name for path in tmp_path.iterdir()}
+    assert {"flows.csv", "flows.json"} < written
+    assert sum(name.endswith(".flent.gz") for name in written) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "DIR", "--run", "1"],
+        ["export", "DIR", "--csv", "--qlog", "--flow", "a"],
+        ["new", "controller", "mine", "--c", "--rust"],
+        ["list", "--markdown", "--json"],
+        ["list", "dualpi2", "--markdown"],
+        ["live", "--out", "x.html", "--port", "80"],
+    ],
+)
+def test_no_option_is_ignored(
+    arguments: list[str],
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(results / "once") if argument == "DIR" else argument for argument in arguments]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "leave them out" in message or "give" in message
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_of_flent(results: Path) -> None:
     copy = results / "copy"
     shutil.copytree(results / "once", copy)
@@ -125,9 +159,10 @@ def test_a_file_of_flent(results: Path) -> None:
     files = sorted((copy / "export" / "flent").iterdir())
     flows = pl.read_parquet(copy / "flows.parquet")
     assert {file.name for file in files} == {f"x-{run}.flent.gz" for run in flows["run"]}
-    document: dict[str, Any] = json.loads(gzip.decompress(files[0].read_bytes()))
+    document = read_flent(files[0])
     assert document["version"] == 4
-    assert document["metadata"]["TEST_PARAMETERS"] == {"upload_streams": "2"}
+    assert document["metadata"]["NAME"] == "tcp_nup"
+    assert document["metadata"]["TEST_PARAMETERS"]["upload_streams"] == "2"
     times, sums = document["x_values"], document["results"]["TCP upload sum"]
     assert len(times) == len(sums) == 10
     series = pl.read_parquet(copy / "series.parquet").filter(run=files[0].name[2:18])
@@ -135,6 +170,121 @@ def test_a_file_of_flent(results: Path) -> None:
     assert document["results"]["TCP upload::2"] == flow["goodput_mbps"].to_list()
     rtts = [value["tcp_rtt"] for value in document["raw_values"]["TCP upload::2"] if "tcp_rtt" in value]
     assert rtts == flow["srtt_ms"].drop_nulls().to_list()
+
+
+def read_flent(file: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
+    return document
+
+
+MIXED = """
+duration = "3s"
+warmup = "1s"
+[link.up]
+rate = "20Mbit"
+qdisc = "fq_codel"
+[link.down]
+rate = "20Mbit"
+qdisc = "fq_codel"
+[[flow]]
+name = "pair"
+cc = "cubic"
+count = 2
+rtt = "20ms"
+path = ["up"]
+reverse_path = ["down"]
+[[flow]]
+name = "one"
+cc = "reno"
+rtt = "200ms"
+path = ["up"]
+[[flow]]
+name = "up"
+kind = "cbr"
+rate = "1Mbit"
+rtt = "20ms"
+path = ["up"]
+[[flow]]
+name = "down"
+kind = "cbr"
+rate = "1Mbit"
+count = 2
+rtt = "20ms"
+path = ["down"]
+"""
+BACK = """
+[[flow]]
+name = "back"
+cc = "cubic"
+rtt = "20ms"
+path = ["down"]
+"""
+
+
+def exported(folder: Path, text: str) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The file of flent of an experiment's run, and its table `flows`."""
+    folder.mkdir()
+    (folder / "x.toml").write_text(text)
+    assert main(["run", str(folder / "x.toml"), "--out", str(folder), "--workers", "1"]) == 0
+    assert main(["export", str(folder), "--flent"]) == 0
+    (file,) = (folder / "export" / "flent").iterdir()
+    return read_flent(file), pl.read_parquet(folder / "flows.parquet")
+
+
+def test_flent_takes_no_group_for_a_flow(tmp_path: Path) -> None:
+    document, flows = exported(tmp_path / "groups", MIXED)
+    names, about = document["results"], document["metadata"]["SERIES_META"]
+    assert {name for name in names if name.startswith("TCP")} == {
+        "TCP upload sum::pair",
+        "TCP upload::1",
+        "TCP upload sum",
+        "TCP upload avg",
+        "TCP upload fairness",
+    }
+    assert {name for name in names if name[-1].isdigit()} == {"TCP upload::1", "UDP upload 1"}
+    assert about["UDP download sum::down"]["COUNT"] == 2
+    tcp = flows.filter(pl.col("flow").is_in(["pair", "one"]))
+    assert about["TCP upload sum"]["MEAN_VALUE"] == pytest.approx(tcp["goodput_mbps"].sum())
+    assert about["TCP upload avg"]["MEAN_VALUE"] == pytest.approx(tcp["goodput_mbps"].sum() / 3)
+    # Of the three TCP flows: the run's index is of TCP alone.
+    assert about["TCP upload fairness"]["MEAN_VALUE"] == pytest.approx(tcp["jain_run"][0])
+    both = [names["TCP upload sum::pair"], names["TCP upload::1"]]
+    assert names["TCP upload sum"] == [sum(values) for values in zip(*both, strict=True)]
+    measured = [
+        value for time, value in zip(document["x_values"], names["TCP upload fairness"], strict=True) if time > 1
+    ]
+    assert set(measured) == {about["TCP upload fairness"]["MEAN_VALUE"]}
+
+
+def test_flent_gets_the_single_flows_that_were_recorded(tmp_path: Path) -> None:
+    folder = tmp_path / "singles"
+    document, flows = exported(folder, "per_flow = true" + MIXED)
+    about = document["metadata"]["SERIES_META"]
+    members = pl.read_parquet(folder / "members.parquet")
+    means = [about[f"TCP upload::{number}"]["MEAN_VALUE"] for number in (1, 2, 3)]
+    assert means[:2] == members.filter(flow="pair")["goodput_mbps"].to_list()
+    assert means[2] == flows.filter(flow="one")["goodput_mbps"].item()
+    assert document["metadata"]["TEST_PARAMETERS"]["upload_streams"] == "3"
+    # What flent makes of them itself.
+    jain = sum(means) ** 2 / (3 * sum(mean**2 for mean in means))
+    assert about["TCP upload fairness"]["MEAN_VALUE"] == pytest.approx(jain)
+    assert not any("sum::" in name for name in document["results"])
+    assert {"UDP download 1", "UDP download 2", "UDP upload 1"} < set(document["results"])
+
+
+@pytest.mark.parametrize(
+    ("text", "test"),
+    [
+        (MIXED + BACK, "rrul_be_nflows"),
+        (MIXED[: MIXED.index("[[flow]]")] + MIXED[MIXED.index('[[flow]]\nname = "up"') :], "udp_flood_var_up"),
+    ],
+)
+def test_flent_draws_a_run_by_the_test_that_fits(text: str, test: str, tmp_path: Path) -> None:
+    document, _ = exported(tmp_path / "x", text)
+    assert document["metadata"]["NAME"] == test
+    # Those series that the plots of these tests ask for.
+    if test == "rrul_be_nflows":
+        assert {"TCP upload BE::1", "TCP download BE::1", "TCP totals"} < set(document["results"])
 
 
 def test_no_captures(results: Path) -> None:

@@ -29,6 +29,8 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
     file with code of one's own (mine.py, mine.py:Mine, ./libmine.so) is a NAME, too.
     """
     if markdown:
+        if what is not None or as_json:
+            raise click.UsageError("--markdown goes without NAME and --json, as it is about everything; leave them out")
         click.echo(parameters.markdown(), nl=False)
         return 0
     own = what is not None and files.is_own(what)

@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", required=False, metavar="[FILE]", type=click.Path(path_type=Path))
 @options.where
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Of this machine; default: a free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Of this machine; default: a free one.")
 @click.option("--open/--no-open", "browse", default=None, help="Show it in the browser; default: where there is one.")
 @click.option("--out", metavar="FILE.html", type=click.Path(path_type=Path), help="Write the page, for any web server.")
-def live(file: Path | None, where: str | None, port: int, browse: bool | None, out: Path | None) -> int:
+def live(file: Path | None, where: str | None, port: int | None, browse: bool | None, out: Path | None) -> int:
     """A page on which everything can be changed while it runs; it begins with the first run of FILE.
 
     It is served on this machine only until Ctrl-C. With --out it is one file that needs no server, and simulates in the
@@ -36,6 +34,8 @@ def live(file: Path | None, where: str | None, port: int, browse: bool | None, o
     options.refuse_empty(where=where)
     if where is not None and file is None:
         raise click.UsageError("--where chooses among the runs of a file; name the file")
+    if out is not None and (port is not None or browse is not None):
+        raise click.UsageError("--port and --open are of a page that is served; leave them out, or --out")
     document = page.document()  # before anything takes time
     if out is not None and not page.simulates(document):
         raise InputError("needs a page with the simulator in it, and this one has none; see ./dev.sh page", key="--out")
@@ -55,7 +55,7 @@ def live(file: Path | None, where: str | None, port: int, browse: bool | None, o
         if _has_browser() if browse is None else browse:
             webbrowser.open(address)
 
-    serve(Server(), port, tell)
+    serve(Server(), port or 0, tell)
     return 0
 
 

@@ -30,16 +30,20 @@ _LANGUAGES = {
 @click.command()
 @click.argument("what", type=click.Choice(["controller", "queue"]))
 @click.argument("name")
-@click.option("--python", "language", flag_value="python", default=True, help="A class (the default).")
-@click.option("--c", "language", flag_value="c", help="A library in C.")
-@click.option("--rust", "language", flag_value="rust", help="A library in Rust.")
-def new(what: str, name: str, language: str) -> int:
+@click.option("--python", is_flag=True, help="A class (the default).")
+@click.option("--c", is_flag=True, help="A library in C.")
+@click.option("--rust", is_flag=True, help="A library in Rust.")
+def new(what: str, name: str, **chosen: bool) -> int:
     """Write a controller or a queue of one's own that works as it stands, with an experiment and a test of its law.
 
     They come into a new folder NAME.
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise InputError("is no name for code; write small letters, digits and _, such as mine", key=name)
+    languages = [language for language in _LANGUAGES if chosen[language]] or ["python"]
+    if len(languages) > 1:
+        raise click.UsageError(f"{' and '.join(f'--{one}' for one in languages)} exclude each other; give one of them")
+    (language,) = languages
     folder = Path(name)
     ending, source, more, reference, build = _LANGUAGES[language]
     names = {"NAME": name, "CLASS": "".join(part.capitalize() for part in name.split("_"))}

@@ -129,20 +129,23 @@ def _show_changes(title: str, changes: list[Change]) -> None:
 
 @click.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--csv", "form", flag_value="csv", default=True, help="Tables as CSV (the default).")
-@click.option("--json", "form", flag_value="json", help="Tables as JSON, a list of rows each.")
-@click.option("--flent", "form", flag_value="flent", help="Runs as data files of flent, for flent-gui.")
-@click.option("--qlog", "form", flag_value="qlog", help="Captured TCP connections as qlog, for qvis.")
+@click.option("--csv", is_flag=True, help="Tables as CSV (the default).")
+@click.option("--json", is_flag=True, help="Tables as JSON, a list of rows each.")
+@click.option("--flent", is_flag=True, help="Runs as data files of flent, for flent-gui.")
+@click.option("--qlog", is_flag=True, help="Captured TCP connections as qlog, for qvis.")
 @click.option("--run", metavar="RUN", help="Only this run; its first digits suffice. With --qlog.")
 @click.option("--flow", metavar="NAME", help="Only this flow. With --qlog.")
 @click.option("--to", metavar="DIR", type=click.Path(path_type=Path), help="Where to; default: DIR/export/FORMAT.")
-def export(folder: str, form: Any, run: str | None, flow: str | None, to: Path | None) -> int:
-    """Write the results in DIR for other programs; prints the files' names."""
+def export(folder: str, run: str | None, flow: str | None, to: Path | None, **chosen: bool) -> int:
+    """Write the results in DIR for other programs, in each of the formats asked for; prints the files' names."""
+    from l4slab.export import FORMS
     from l4slab.export import export as write
 
     _refuse_url(folder, "export")
-    if form != "qlog" and (run or flow) is not None:
-        raise click.UsageError("--run and --flow choose among connections; give --qlog with them")
-    for path in write(folder, form, to, run, flow):
-        click.echo(path)
+    forms = [form for form in FORMS if chosen[form]] or ["csv"]
+    if forms != ["qlog"] and (run, flow) != (None, None):
+        raise click.UsageError("--run and --flow choose among connections; give --qlog with them, and no other format")
+    for form in forms:
+        for path in write(folder, form, to, run, flow):
+            click.echo(path)
     return 0
