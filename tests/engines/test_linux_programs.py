@@ -16,6 +16,8 @@ from l4slab.engines.linux.live import described
 from l4slab.engines.linux.recording import PACKET, CheckError, Observed
 from l4slab.engines.linux.recording.observed import Link
 from l4slab.errors import InputError
+from l4slab.spec import load
+from l4slab.sweep import expand
 
 from .conftest import CUBIC, ONE_LINK, Describe, of_controls
 
@@ -87,6 +89,7 @@ def test_the_contents_of_what_the_commands_name_are_part_of_the_run(describe: De
         ("{number}", "{numer}", "has {numer}, which is neither a factor nor in [let]"),
         ('sender = "server"', 'cc = "nothing"', 'this kernel has no congestion control "nothing"'),
         ('sender = "server"', 'dscp = "ef"', 'dscp = "ef" is the program\'s affair'),
+        ('sender = "server"', 'env = { "A B" = "1" }', 'has "A B", which is no name of a variable'),
         ('sender = "server"', 'sender = "me"', 'sender = "me" is none of "client", "server"'),
     ],
 )
@@ -123,12 +126,12 @@ def test_its_columns_are_there_where_a_program_is(describe: Describe) -> None:
 
 
 def observed(run: dict[str, Any], packets: list[tuple[Any, ...]], events: list[str]) -> Observed:
-    """`packets`: (in ms, out ms or 0, connection, sequence number, payload bytes, ECN)."""
+    """`packets`: (in ms, out ms or 0, connection, sequence number, payload bytes, ECN, and ECN behind the queue)."""
     array = np.zeros(len(packets), PACKET)
-    for row, (came, left, conn, number, size, ecn) in zip(array, packets, strict=True):
+    for row, (came, left, conn, number, size, ecn, *behind) in zip(array, packets, strict=True):
         row["in_ns"], row["out_ns"], row["conn"], row["number"] = came * NS, left * NS, conn, number
         row["flow"], row["kind"], row["headers"], row["len"] = 1, size > 0, 66, 66 + size
-        row["ecn_in"] = row["ecn_out"] = ecn
+        row["ecn_in"], row["ecn_out"] = ecn, (behind or [ecn])[0]
     made = lab.build(run)
     link = Link("one", array, [], run["links"][0], [], run["duration_ns"])
     return Observed(made, [link], np.empty(0, recording.SAMPLE), [], [event.split() for event in events])
@@ -190,8 +193,87 @@ def test_a_program_that_dies_or_never_ends_fails(describe: Describe, events: lis
 
 
 def test_a_program_that_is_ended_need_not_end(describe: Describe) -> None:
-    seen = observed(describe(ONE_LINK + PROGRAM + 'stop = "4s"'), [], EVENTS[:1])
+    seen = observed(describe(ONE_LINK + PROGRAM + 'stop = "4s"'), [(1100, 1101, 0, 0, 10, 0)], EVENTS[:1])
     recording.checks.programs.check(seen)
+
+
+@pytest.mark.parametrize(
+    ("sender", "connections", "sentence"),
+    [
+        ("client", [], 'the client of flow "p" has sent nothing: no packet with payload came to link one'),
+        ("client", [], ': "nobody there"; see whether it uses the address {server}'),
+        ("server", [], 'the server of flow "p" has sent nothing'),
+        ("client", CONNECTIONS, 'it has a connection; if the server is to send the data, write sender = "server"'),
+        ("server", CONNECTIONS, 'if the client is to send the data, write sender = "client"'),
+    ],
+)
+def test_a_program_that_sends_nothing_fails(
+    describe: Describe, sender: str, connections: list[str], sentence: str
+) -> None:
+    run = describe(ONE_LINK + PROGRAM.replace('sender = "server"', f'sender = "{sender}"'))
+    seen = observed(run, [(1100, 1101, 0, 0, 0, 0)] if connections else [], connections + EVENTS)
+    seen.said[f"p.{sender}.1.out"] = "nobody there"
+    with pytest.raises(CheckError) as failed:
+        recording.checks.programs.check(seen)
+    assert sentence in str(failed.value)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_client_that_was_never_started_need_not_send(describe: Describe) -> None:
+    recording.checks.programs.check(observed(describe(ONE_LINK + PROGRAM), [], EVENTS[2:]))
+
+
+def test_what_the_sender_set_is_no_mark(describe: Describe) -> None:
+    packets = [
+        (1100, 1101, 0, 0, 1000, 3),  # CE from the sender
+        (1200, 1201, 0, 1000, 1000, 2, 3),  # the queue's mark
+        (1300, 1301, 0, 2000, 1000, 2),
+        (1400, 1401, 0, 3000, 1000, 1),
+    ]
+    run = describe(ONE_LINK + PROGRAM)
+    seen = observed(run, packets, CONNECTIONS + EVENTS)
+    (row,), (link,) = recording.rows(seen)
+    assert (row["ce_packets"], row["ce_pct"], link["marked_packets"], link["ce_pct"]) == (1, 25, 1, 25)
+    assert recording.tables(seen).series.filter(flow="p")["ce_packets"].sum() == 1
+    # Over a second link, which has marked nothing.
+    two = describe(ONE_LINK + '[link.two]\nrate = "20Mbit"\nqdisc = "pfifo limit 100"\n' + PROGRAM)
+    first = observed(two, packets, CONNECTIONS + EVENTS)
+    behind = observed(two, [(*one[:2], *one[2:5], one[-1]) for one in packets], []).links[0]
+    behind.packets["in_ns"] += NS
+    behind.packets["out_ns"] += 2 * NS
+    behind.name, behind.spec = "two", two["links"][1]
+    for packet, other in zip(first.links[0].packets, behind.packets, strict=True):
+        packet["id"] = other["id"] = packet["number"] // 1000
+    first.links.append(behind)
+    (row,), links = recording.rows(first)
+    assert (row["ce_packets"], row["ce_pct"]) == (1, 25)
+    assert [one["marked_packets"] for one in links] == [1, 0]
+    assert recording.tables(first).series.filter(flow="p")["ce_packets"].sum() == 1
+
+
+def test_its_environment_is_part_of_the_run_and_of_the_plan(describe: Describe, tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    file.write_text("1")
+    env = f'env = {{ QLOGDIR = "{{out}}", WHO = "a b", NUMBER = "{{number}}", N = 4, FROM = "{file}" }}'
+    run = describe(ONE_LINK + PROGRAM + env)
+    assert run["flows"][0]["env"] == {
+        "QLOGDIR": "{out}", "WHO": "a b", "NUMBER": "{number}", "N": "4", "FROM": str(file),
+    }  # fmt: skip
+    lines = [line for line in plan(run) if line.startswith(("program ", "setting "))]
+    assert [line.split()[0] for line in lines] == (["program"] + ["setting"] * 5) * 2
+    assert lines[1:4] == ["setting QLOGDIR=/dev/out", "setting WHO=a%20b", "setting NUMBER=1"]
+    assert "env" not in describe(ONE_LINK + PROGRAM)["flows"][0]
+    file.write_text("2")
+    assert describe(ONE_LINK + PROGRAM + env) != run
+
+
+def test_its_environment_may_be_swept(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    sweep = '[sweep]\n"flow.p.env.MODE" = ["a", "b"]\n'
+    file.write_text('duration = "1s"\n' + ONE_LINK + PROGRAM + sweep)
+    runs = expand(load(file), "linux").runs
+    assert [run.description["flows"][0]["env"] for run in runs] == [{"MODE": "a"}, {"MODE": "b"}]
+    assert runs[0].id != runs[1].id
 
 
 def test_a_description_of_a_program_is_json(describe: Describe) -> None:

@@ -108,13 +108,15 @@ print(time.monotonic() - begun)
         ("raise OSError('no')", FETCH, "listens on no port when its client starts"),
         (f"import time; time.sleep(3); {SERVE.format(size=1)}", FETCH, "listens on no port when its client starts"),
         (SERVE.format(size=1), "import time; time.sleep(60)", "has not ended when the run does"),
+        (SERVE.format(size=1), "print('no need')", 'the client of flow "p" has sent nothing'),
+        (SERVE.format(size=9000), FETCH, 'if the server is to send the data, write sender = "server"'),
         (
             SERVE.format(size=1),
             "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass",
             'the client of flow "p" waits by reading the clock in a loop',
         ),
     ],
-    ids=["dies", "has died", "late", "never", "spins"],
+    ids=["dies", "has died", "late", "never", "silent", "other way", "spins"],
 )
 def test_what_a_program_does_wrong_is_a_sentence(
     describe: Describe, tmp_path: Path, server: str, client: str, sentence: str
@@ -125,9 +127,50 @@ def test_what_a_program_does_wrong_is_a_sentence(
     assert "\n" not in str(failed.value)
 
 
+def test_it_has_the_environment_that_the_file_says(describe: Describe, tmp_path: Path) -> None:
+    says = (
+        "import os; print(os.environ['WHO'], os.environ['N'], os.environ['LANG'], 'PATH' in os.environ, flush=True)\n"
+    )
+    server = """
+import socket
+s = socket.create_server(("", 80))
+for _ in range(2):
+    with s.accept()[0] as c:
+        c.sendall(bytes(1000))
+"""
+    env = 'env = { WHO = "a b", N = "{number}", LANG = "xx" }\nsender = "server"\ncount = 2'
+    text = program(tmp_path, says + server, says + FETCH, env)
+    execute(describe(LINK + text), tmp_path / "kept")
+    said = {path.name: path.read_text().splitlines()[0] for path in (tmp_path / "kept" / "programs").glob("*.out")}
+    assert said == {
+        "p.server.1.out": "a b 1 xx True",
+        "p.client.1.out": "a b 1 xx True",
+        "p.client.2.out": "a b 2 xx True",
+    }
+
+
+def test_what_a_program_sends_with_ce_is_no_mark(describe: Describe, tmp_path: Path) -> None:
+    server = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 80))\nwhile s.recv(99): pass"
+    )
+    client = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for codepoint in 30 * [3] + 10 * [1]:
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, codepoint)
+    s.sendto(b"x", (sys.argv[1], 80))
+    time.sleep(0.01)
+"""
+    recording = execute(describe(LINK + program(tmp_path, server, client), warmup='"0s"', start_jitter='"0s"'))
+    flow, link = recording.flows.row(0, named=True), recording.links.row(0, named=True)
+    assert (flow["sent_packets"], flow["ect1_packets"], flow["ce_packets"], flow["ce_pct"]) == (40, 10, 0, 0)
+    assert (link["marked_packets"], link["ce_pct"]) == (0, 0)
+
+
 def test_a_program_that_reads_the_clock_for_a_third_of_the_time_may(describe: Describe, tmp_path: Path) -> None:
     client = """
-import time
+import socket, sys, time
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (sys.argv[1], 80))
 begun = time.monotonic()
 while (now := time.monotonic()) < begun + 0.5:
     while time.monotonic() < now + 0.003:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from l4slab.spec import keys_of
@@ -23,6 +23,7 @@ class Program:
     server: str
     client: str
     sender: Literal["client", "server"] = "client"
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, cc: str | None) -> str:
         """What a card says that it is of."""
@@ -30,7 +31,9 @@ class Program:
 
     def flow(self, cc: str | None) -> dict[str, Any]:
         """The keys of a flow, but for name and path."""
-        keys = {"kind": "program", "server": self.server, "client": self.client, "sender": self.sender}
+        keys: dict[str, Any] = {"kind": "program", "server": self.server, "client": self.client, "sender": self.sender}
+        if self.env:
+            keys["env"] = dict(self.env)
         return keys | {"stop": _FOR_EVER, "cc": cc or _KERNELS_DEFAULT}
 
 

@@ -29,6 +29,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.option("--server", metavar="COMMAND", help="Judge a program: its server, as in an experiment file.")
 @click.option("--client", metavar="COMMAND", help="Its client, which goes on for as long as it is let.")
 @click.option("--sender", type=click.Choice(["client", "server"]), help="Which of them sends; default: the client.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Of the program's environment.")
 @click.option("--item", "only", multiple=True, metavar="ID", help="Only this requirement; may be repeated.")
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
 @options.engine
@@ -40,6 +41,7 @@ def check(
     server: str | None,
     client: str | None,
     sender: Literal["client", "server"] | None,
+    variables: tuple[str, ...],
     only: tuple[str, ...],
     out: str | None,
     engine: str,
@@ -55,7 +57,8 @@ def check(
 
     options.refuse_empty(out=out)
     settings = dict(options.setting(text) for text in given)
-    program = _program(cc, server, client, sender)
+    env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
+    program = _program(cc, server, client, sender, env)
     if engine == "linux":
         from l4slab.engines.linux.engine import require
 
@@ -67,16 +70,21 @@ def check(
 
 
 def _program(
-    cc: str | None, server: str | None, client: str | None, sender: Literal["client", "server"] | None
+    cc: str | None,
+    server: str | None,
+    client: str | None,
+    sender: Literal["client", "server"] | None,
+    env: dict[str, str],
 ) -> Program | None:
     if server is not None and client is not None:
         from l4slab.check import Program
 
-        return Program(server, client, sender or "client")
+        return Program(server, client, sender or "client", env)
     for name, value, other in (
         ("server", server, "client"),
         ("client", client, "server"),
         ("sender", sender, "server"),
+        ("env", env or None, "server"),
     ):
         if value is not None:
             raise InputError(f"--{name} stands without --{other}; give both commands of the program")

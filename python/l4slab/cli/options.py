@@ -50,11 +50,11 @@ def results_folder(stem: str, engine: str) -> str:
     return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine.replace(':', '-')}"))
 
 
-def setting(text: str) -> tuple[str, str]:
-    """An option of a congestion control, NAME=VALUE."""
+def setting(text: str, option: str = "--option", example: str = "fallback=correct") -> tuple[str, str]:
+    """NAME=VALUE, such as an option of a congestion control."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise click.UsageError(f'--option {text} is not NAME=VALUE; write it such as "fallback=correct"')
+        raise click.UsageError(f'{option} {text} is not NAME=VALUE; write it such as "{example}"')
     return name, value
 
 

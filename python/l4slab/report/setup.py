@@ -101,6 +101,7 @@ def _flow(flow: dict[str, Any], told: Mapping[str, Any]) -> str:
     if flow.get("receive_window_bytes"):
         parts += [f"receive window {flow['receive_window_bytes']} B"]
     parts += [f"{key} {value}" for key, value in flow.get("options", {}).items()]
+    parts += [f"{name}={value}" for name, value in flow.get("env", {}).items()]
     parts += [f"over {' '.join(flow['path'])}"]
     parts += [f"from {_host(flow['host'], told)}"] if "host" in flow else []
     parts += [f"to {_host(flow['peer_host'], told)}"] if "peer_host" in flow else []

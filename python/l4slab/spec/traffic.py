@@ -6,6 +6,7 @@ A field's `serialization_alias` is its name in the description.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,7 @@ _LARGEST_FRAME = 9014  # of jumbo frames
 # In a program's commands: the address of its server, the number of the client, a folder that is kept.
 COMMAND_NAMES = (SERVER, NUMBER, OUT) = ("{server}", "{number}", "{out}")
 COMMAND_KEYS = (".server", ".client")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 TcpEcn = Literal["accecn", "classic", "sce", "off"]
 
@@ -66,7 +68,7 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rto_min_ns", "mtu_bytes")
+_SELDOM = ("rto_min_ns", "mtu_bytes", "env")
 
 
 class AnyFlow(Table):
@@ -105,7 +107,7 @@ class AnyFlow(Table):
         del folder
         elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host"}
         found = self.model_dump(by_alias=True, exclude=elsewhere)
-        return {key: value for key, value in found.items() if value is not None or key not in _SELDOM}
+        return {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
 
     def written(self) -> dict[str, Any]:
         written = super().written()
@@ -223,6 +225,7 @@ class ProgramFlow(AnyFlow):
     cc: str | None = Field(default=None, examples=['"cubic"'])
     ecn: Literal["accecn", "classic", "off"] | None = None
     reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    env: Mapping[str, Option] = Field(default={}, examples=['{ QLOGDIR = "{out}" }'])
 
     def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
         for key in ("server", "client"):
@@ -234,20 +237,26 @@ class ProgramFlow(AnyFlow):
                 return key, f"= {show(raw[key])} names no program; write what you would type"
         if self.dscp:
             return "dscp", f"= {show(raw['dscp'])} is the program's affair; leave it out, and let the program set it"
+        for name in self.env:
+            if not _VARIABLE.fullmatch(name):
+                return "env", f"has {show(name)}, which is no name of a variable; use letters, digits and _"
         if SERVER not in self.client:
             remedy = f"write {SERVER}, which stands for its address, where that belongs"
             return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
         return super().mistake(raw)
 
     def described(self, folder: Path) -> dict[str, Any]:
-        """With the contents of the programs and of the files that the commands name, as far as they are there."""
-        return super().described(folder) | {"files": contents_of([self.server, self.client])}
+        """With the contents of the programs and of the files that commands and variables name, as far as they are
+        there.
+        """
+        values = map(_option_text, self.env.values())
+        return super().described(folder) | {"files": contents_of([self.server, self.client], values)}
 
 
-def contents_of(commands: Iterable[str]) -> dict[str, str]:
-    """16 hex digits of the contents of each word that is a program or a file, by the word."""
+def contents_of(commands: Iterable[str], values: Iterable[str] = ()) -> dict[str, str]:
+    """16 hex digits of the contents, by the word that is a program or a file, or the value that is a file."""
     found = {}
-    for words in map(shlex.split, commands):
+    for words in [*map(shlex.split, commands), ["", *values]]:
         for number, word in enumerate(words):
             path = Path((shutil.which(word) if number == 0 else None) or word)
             with suppress(OSError):

@@ -123,7 +123,7 @@ def _find(experiment: Experiment, key: str, place: str, level: Mapping[str, Any]
     name, _, setting = rest.partition(".")
     path = tuple(setting.split("."))
     tables = document.get(section) if section in _SETTABLE else None
-    if tables is None or not setting or (len(path) > 1 and path[0] not in ("options", "class")):
+    if tables is None or not setting or (len(path) > 1 and path[0] not in ("options", "env", "class")):
         remedy = suggest(key, _settable(experiment))
         raise InputError(f"is not a key that can be swept; {remedy}", file=experiment.file, key=place)
     if name != "*" and name not in tables:
@@ -199,7 +199,8 @@ def _filled(experiment: Experiment, combination: Combination, value: Any, place:
 
     def text_of(match: re.Match[str]) -> str:
         name = match[1].strip()
-        if match[0] in COMMAND_NAMES and place.startswith("flow.") and place.endswith(COMMAND_KEYS):
+        of_program = place.startswith("flow.") and (place.endswith(COMMAND_KEYS) or ".env." in place)
+        if match[0] in COMMAND_NAMES and of_program:
             return match[0]
         if name not in names:
             remedy = suggest(name, names) if names else "no factor or [let] value exists"

@@ -178,7 +178,7 @@ def _scalar_keys(combination: Combination) -> Iterator[tuple[tuple[str, ...], st
     for section in ("link", "flow"):
         for name, table in combination.document[section].items():
             for key in sweepable(section, name, table):
-                if key not in ("path", "reverse_path", "options", "class", "filter"):
+                if key not in ("path", "reverse_path", "options", "env", "class", "filter"):
                     yield (section, name), key
 
 

@@ -94,8 +94,16 @@ def plan(flow: Flow, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
     address = flow.destination if spec["sender"] == "client" else flow.source
     yield f"host {at_client}"
     yield _line(flow, "server", 1, at_server, 0, NEVER, address)
+    yield from _settings(flow, 1, address)
     for number, (start, stop) in enumerate(spans, start=1):
         yield _line(flow, "client", number, at_client, start, stop, address)
+        yield from _settings(flow, number, address)
+
+
+def _settings(flow: Flow, number: int, address: str) -> Iterator[str]:
+    """Of its environment, what the file says."""
+    for name, value in flow.spec.get("env", {}).items():
+        yield f"setting {_word(f'{name}={_filled(value, number, address)}')}"
 
 
 def _line(flow: Flow, role: str, number: int, namespace: str, start: int, stop: int, address: str) -> str:

@@ -971,6 +971,8 @@ static void plan_line(char *line)
 		snprintf(directory, sizeof directory, "%s", unescaped(strtok(NULL, " \n")));
 	} else if (!strcmp(word, "program")) {
 		plan_program(line);
+	} else if (!strcmp(word, "setting")) {
+		plan_setting(line);
 	} else if (!strcmp(word, "at")) {
 		x = calloc(1, sizeof *x);
 		if (sscanf(line, "%*s %llu %7s %n", &a, what, &n) != 2)

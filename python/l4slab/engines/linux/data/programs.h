@@ -16,7 +16,8 @@ static const char *const roles[] = { "server", "client" };
 struct program {
 	u32 flow, number;
 	enum role role;
-	char ns[32], *name, **argv;
+	char ns[32], *name, **argv, **settings;	/* of its environment, besides what all have */
+	int n_settings;
 	u64 start_ns, stop_ns;
 	pid_t pid;
 	int pidfd, was_stopped;
@@ -97,6 +98,16 @@ static void plan_program(char *line)
 	programs[n_programs++] = p;
 }
 
+/* setting KEY=VALUE, of the program before */
+static void plan_setting(char *line)
+{
+	struct program *p = programs[n_programs - 1];
+
+	p->settings = realloc(p->settings, (p->n_settings + 1) * sizeof *p->settings);
+	strtok(line, " \n");
+	p->settings[p->n_settings++] = unescaped(strtok(NULL, " \n"));
+}
+
 static int output_of(const struct program *p, const char *what)
 {
 	char path[1200];
@@ -130,7 +141,10 @@ static void start_program(struct program *p)
 			_exit(126);
 		if (chdir(directory) && chdir("/"))
 			_exit(126);
-		execve(p->argv[0], p->argv, environment);
+		environ = environment;
+		for (int i = 0; i < p->n_settings; i++)
+			putenv(p->settings[i]);
+		execve(p->argv[0], p->argv, environ);
 		dprintf(2, "%s cannot be started: %s\n", p->argv[0], strerror(errno));
 		_exit(127);
 	}

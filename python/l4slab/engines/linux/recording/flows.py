@@ -104,7 +104,7 @@ def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
         **distribution(delivered["queued_ns"].to_numpy(), "sojourn_ms", 1e-6),
         "sent_packets": sent,
         "delivered_packets": len(delivered),
-        "ce_packets": int((delivered["ecn_out"] == CE).sum()),
+        "ce_packets": int(delivered["marked"].sum()),
         "dropped_packets": dropped,
         "drop_pct": percent(dropped, sent),
         "retransmits": 0,
@@ -163,8 +163,8 @@ def measured_of(observed: Observed, flow: Flow) -> pl.DataFrame:
 
 
 def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
-    """A flow's payload packets that left the last link: `out_ns`, `len`, `ecn_out`, `queued_ns` over all links; of a
-    program also `conn`, `headers` and `number`.
+    """A flow's payload packets that left the last link: `out_ns`, `len`, `queued_ns` over all links, and `marked`,
+    whether with CE that their sender had not set; of a program also `conn`, `headers` and `number`.
     """
     # Not every socket of a program numbers its packets.
     keys = ["conn", "id", *(["number"] if flow.is_program else [])]
@@ -172,23 +172,34 @@ def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
     for link in path:
         which = payload_of(link, flow) & link.left
         packets = link.packets[which]
-        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "headers", "ecn_out", *keys)}
-        here = pl.DataFrame(columns | {"queued_ns": link.sojourn_ns[which]})
+        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "headers", *keys)}
+        columns |= {"queued_ns": link.sojourn_ns[which], "sent_ce": sent_with_ce(link, flow)[which]}
+        here = pl.DataFrame(columns | {"marked": packets["ecn_out"] == CE})
         if so_far is not None:
             # The same IP identification comes again after 65536 packets: the latest before counts.
-            before = so_far.select(*keys, pl.col("out_ns").alias("before_ns"), pl.col("queued_ns").alias("queued"))
+            before = so_far.select(*keys, "sent_ce", before_ns=pl.col("out_ns"), queued=pl.col("queued_ns"))
             here = (
-                here.sort("in_ns")
+                here.drop("sent_ce")
+                .sort("in_ns")
                 .join_asof(
                     before.sort("before_ns"), left_on="in_ns", right_on="before_ns", by=keys, check_sortedness=False
                 )
-                .with_columns(queued_ns=pl.col("queued_ns") + pl.col("queued").fill_null(0))
+                .with_columns(
+                    queued_ns=pl.col("queued_ns") + pl.col("queued").fill_null(0),
+                    sent_ce=pl.col("sent_ce").fill_null(value=False),
+                )
                 .drop("before_ns", "queued", strict=False)
             )
         so_far = here
     if so_far is None:
         raise CheckError(f'flow "{flow.spec["name"]}" crosses no link')
-    return so_far
+    return so_far.with_columns(marked=pl.col("marked") & ~pl.col("sent_ce"))
+
+
+def sent_with_ce(link: Link, flow: Flow) -> Array:
+    """Which packets came to the flow's first link with CE, where the sender may set it: programs do as they like."""
+    result: Array = (link.packets["ecn_in"] == CE) & flow.is_program
+    return result
 
 
 def srtts_of(observed: Observed, flow: Flow) -> Array:

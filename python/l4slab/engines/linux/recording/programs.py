@@ -23,10 +23,11 @@ _STRETCH = 1 << 46  # bytes, of one connection
 
 
 def check(observed: Observed) -> None:
-    """Raises CheckError where a program died, or has not ended."""
+    """Raises CheckError where a program died, has not ended, or has sent nothing."""
     for flow in observed.lab.flows:
         if flow.is_program:
             _check_processes(observed, flow)
+            _check_sent(observed, flow)
 
 
 def _check_processes(observed: Observed, flow: Flow) -> None:
@@ -39,8 +40,7 @@ def _check_processes(observed: Observed, flow: Flow) -> None:
             continue
         what = f"status {status}" if how == "exit" else signal.Signals(status).name
         which = f" {number}" if role == "client" and flow.spec["count"] > 1 else ""
-        outputs = (observed.said.get(f"{name.replace('/', '_')}.{role}.{number}.{stream}") for stream in ("err", "out"))
-        words = next((f': "{said}"' for said in outputs if said), "")
+        words = _last_words(observed, flow, role, number)
         raise CheckError(f'the {role}{which} of flow "{name}" ended with {what} at {int(event[0]) * 1e-9:.3f} s{words}')
     for event in clients:
         has_stop = flow.spec["stop_ns"] is not None and flow.spec["stop_ns"] <= duration_ns
@@ -49,6 +49,30 @@ def _check_processes(observed: Observed, flow: Flow) -> None:
                 f'the client of flow "{name}" has not ended when the run does, after {duration_ns * 1e-9:g} s; '
                 'make the run longer, or say when it is to be ended, with stop = "..." of the flow'
             )
+
+
+def _check_sent(observed: Observed, flow: Flow) -> None:
+    """Where no client was started, nobody was to send."""
+    first, sender = observed.path(flow)[0], flow.spec["sender"]
+    sent = (first.packets["flow"] == flow.number) & (first.packets["kind"] == PAYLOAD)
+    clients = [event for event in _events(observed, flow) if event[4:6] == ["client", "start"]]
+    if sent.any() or not clients:
+        return
+    other = "server" if sender == "client" else "client"
+    remedy = "see whether it uses the address {server}"
+    if _connections(observed, flow):
+        remedy = f'it has a connection; if the {other} is to send the data, write sender = "{other}"'
+    raise CheckError(
+        f'the {sender} of flow "{flow.spec["name"]}" has sent nothing: no packet with payload came to link '
+        f"{first.name}{_last_words(observed, flow, sender, 1)}; {remedy}"
+    )
+
+
+def _last_words(observed: Observed, flow: Flow, role: str, number: int) -> str:
+    """What a program has said last, for the end of a clause."""
+    stem = f"{flow.spec['name'].replace('/', '_')}.{role}.{number}"
+    outputs = (observed.said.get(f"{stem}.{stream}") for stream in ("err", "out"))
+    return next((f': "{said}"' for said in outputs if said), "")
 
 
 def _events(observed: Observed, flow: Flow) -> list[list[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from l4slab.engines.linux.lab import Flow
 from l4slab.engines.linux.recording import programs
-from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of
+from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
 from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Array, Link, Observed, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
@@ -55,13 +55,13 @@ def _means(times: Array, ns: Array, steps: Array) -> list[float | None]:
 
 def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]:
     seconds = observed.run["sample_ns"] * 1e-9
-    times, frames, queued, ecn = _delivered(observed.path(flow), flow)
+    times, frames, queued, marked = _delivered(observed.path(flow), flow)
     row: dict[str, Any] = {
         "flow": flow.spec["name"],
         "rate_mbps": (_binned(times, frames, steps) * 8e-6 / seconds).tolist(),
         "delivered_packets": _binned(times, None, steps).tolist(),
         "sojourn_ms": _means(times, queued, steps),
-        "ce_packets": _binned(times[ecn == CE], None, steps).tolist(),
+        "ce_packets": _binned(times[marked], None, steps).tolist(),
     }
     path = observed.path(flow)
     sent = path[0].packets["in_ns"][payload_of(path[0], flow)]
@@ -90,16 +90,17 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]
 
 def _delivered(path: list[Link], flow: Flow) -> tuple[Array, Array, Array, Array]:
     """Of a flow's payload packets that left the last link: when, how long they are, how long they were in the queues of
-    all links, and their ECN field.
+    all links, and whether they have CE that their sender had not set.
     """
     if len(path) == 1:
         (link,) = path
         which = payload_of(link, flow) & link.left
         packets = link.packets[which]
-        return packets["out_ns"], packets["len"].astype(np.float64), link.sojourn_ns[which], packets["ecn_out"]
+        marked = (packets["ecn_out"] == CE) & ~sent_with_ce(link, flow)[which]
+        return packets["out_ns"], packets["len"].astype(np.float64), link.sojourn_ns[which], marked
     found = delivered_of(path, flow)
-    times, frames, queued, ecn = (found[name].to_numpy() for name in ("out_ns", "len", "queued_ns", "ecn_out"))
-    return times, frames.astype(np.float64), queued, ecn
+    times, frames, queued, marked = (found[name].to_numpy() for name in ("out_ns", "len", "queued_ns", "marked"))
+    return times, frames.astype(np.float64), queued, marked
 
 
 def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str, Any]]:
