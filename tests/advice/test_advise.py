@@ -181,6 +181,53 @@ def test_a_starved_rival_is_hurt(small: Advice) -> None:
     assert len(small.trials) == runs.TRIALS
 
 
+def forecasts(noise: random.Random) -> distance.Forecast:
+    """Of random width and position, some wider on one side."""
+    units = sorted(abs(noise.gauss(0, 1)) for _ in range(20))
+    wide = [noise.choice((0.0, 0.5, 2.0)) for _ in range(2)]
+    weights = [1 / len(units)] * len(units)
+    return distance.Forecast(noise.uniform(-3, 3), noise.uniform(0.05, 3), Distances(units, weights), *wide)
+
+
+def test_a_verdict_follows_probability_width_and_simulation() -> None:
+    """Never both camps, never from an interval in which both may be hurt, never against the simulated rates."""
+    noise = random.Random(1)
+    seen = set()
+    for _ in range(3000):
+        expected, fair_without = forecasts(noise), noise.uniform(0.2, 0.8)
+        low, high = (runs.share_of(end, 0.5) for end in expected.interval(0.8))
+        hurt = {
+            True: 1 - expected.probability_above(runs.advantage(0.8 * fair_without, 0.5)),
+            False: expected.probability_above(runs.advantage(1 - 0.8 * (1 - fair_without), 0.5)),
+        }
+        ratios = {camp: noise.uniform(0.2, 1.8) for camp in hurt}
+        told = {camp: advice.verdict(hurt[camp], hurt[not camp], ratios[camp], 1.0) for camp in hurt}
+        seen |= set(told.values())
+        assert not all(word in ("hurt", "probably hurt") for word in told.values())
+        for camp, word in told.items():
+            if word in ("hurt", "probably hurt"):
+                assert hurt[camp] >= 0.75
+                assert ratios[camp] < 1
+                assert not (low < 0.8 * fair_without and high > 1 - 0.8 * (1 - fair_without))
+            if word in ("not hurt", "probably not hurt"):
+                assert hurt[camp] <= 0.25
+                assert ratios[camp] >= 0.8
+    assert seen == set(advice.VERDICTS)
+
+
+@pytest.mark.parametrize(
+    ("hurt", "other", "rate", "verdict"),
+    [
+        (0.95, 0.01, 4.0, "hurt"), (0.8, 0.05, 4.0, "probably hurt"), (0.8, 0.15, 4.0, "undecided"),
+        (0.5, 0.5, 4.0, "undecided"), (0.5, 0.5, 14.4, "undecided"), (0.8, 0.05, 14.4, "undecided"),
+        (0.2, 0.5, 14.4, "probably not hurt"), (0.05, 0.5, 9.0, "not hurt"), (0.05, 0.5, 7.0, "undecided"),
+    ],
+)  # fmt: skip
+def test_verdicts(hurt: float, other: float, rate: float, verdict: str) -> None:
+    """Of a camp that has 10 Mb/s with CUBIC in Prague's place."""
+    assert advice.verdict(hurt, other, rate, 10.0) == verdict
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [
@@ -203,7 +250,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["advise", *given, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "fair"
-    assert found["camps"][1]["verdict"] in ("not hurt", "perhaps hurt", "probably hurt", "hurt")
+    assert found["camps"][1]["verdict"] in advice.VERDICTS
+    assert found["says"][1] in (tmp_path / "x" / "report.html").read_text().replace("&#39;", "'")
     assert [one["level"] for one in found["intervals"]] == list(LEVELS)
     # The numbers are those of the runs.
     results = l4slab.open(tmp_path / "x")

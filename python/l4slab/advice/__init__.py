@@ -16,15 +16,16 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from l4slab.advice import atlas, regimes, runs
+from l4slab.advice import atlas, regimes, runs, words
 from l4slab.advice.atlas import HURT, STARVED
 from l4slab.advice.case import KINDS, Case, case
 from l4slab.advice.distance import LEVELS, Forecast, distances, forecast
 
-__all__ = ["KINDS", "Advice", "Camp", "Case", "advise", "case", "judge"]
+__all__ = ["KINDS", "VERDICTS", "Advice", "Camp", "Case", "advise", "case", "judge", "verdict"]
 
-# How sure it is, by the probability of harm.
-_SURE = ((0.9, "hurt"), (0.5, "probably hurt"), (0.2, "perhaps hurt"), (0.0, "not hurt"))
+# How probable it has to be that a camp is hurt, or that it is not.
+_SURE, _PROBABLE = 0.9, 0.75
+VERDICTS = ("hurt", "probably hurt", "undecided", "probably not hurt", "not hurt")
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,7 @@ class Camp:
     without_lost_pct: float
     hurt: float
     starved: float
-
-    @property
-    def verdict(self) -> str:
-        """How sure it is that this camp loses more than a fifth of what it would have."""
-        return next(word for least, word in _SURE if self.hurt >= least)
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def judge(
     known = regimes.widened(asked)
     expected = forecast(asked.kind, found.centre, found.spread, regimes=known)
     similar = [one for one in distances() if one.kind == asked.kind]
-    return Advice(
+    advice = Advice(
         asked,
         runs.share_of(expected.centre, asked.fair_share),
         [
@@ -135,19 +132,37 @@ def judge(
         None if out is None else Path(out),
         report,
     )
+    if out is not None:
+        runs.report_again(asked, out, " ".join(words.sentences(advice)), workers)
+    return advice
+
+
+def verdict(hurt: float, other: float, rate: float, without: float) -> str:
+    """Whether a camp gets less than four fifths of what it would have, by the probability `hurt`; mostly "undecided".
+
+    `other` is the probability that the other camp is hurt: at 0.1, the interval of 80 % reaches there, and is too wide
+    for a verdict. `rate` and `without` are as simulated, and a verdict does not contradict them.
+    """
+    if hurt >= _PROBABLE and other < 1 - _SURE and rate < without:
+        return "hurt" if hurt >= _SURE else "probably hurt"
+    if hurt <= 1 - _PROBABLE and rate >= HURT * without:
+        return "not hurt" if hurt <= 1 - _SURE else "probably not hurt"
+    return "undecided"
 
 
 def _camp(asked: Case, flows: pl.DataFrame, expected: Forecast, *, prague: bool) -> Camp:
     name, count = ("prague", asked.prague) if prague else ("rival", asked.rivals)
     beside = _means(flows, runs.AS_GIVEN, name)
     without = _means(flows, runs.WITHOUT, "cubic" if prague else "rival")
+    hurt = _below(asked, expected, HURT * without["share"], prague=prague)
+    other = _below(asked, expected, HURT * (1 - without["share"]), prague=not prague)
     return Camp(
         "prague" if prague else asked.rival, count,
         beside["goodput_mbps"] / count, beside["sojourn_ms_mean"], beside["sojourn_ms_p99"], beside["drop_pct"],
         beside["ce_pct"], without["goodput_mbps"] / count, without["sojourn_ms_mean"], without["sojourn_ms_p99"],
-        without["drop_pct"],
-        _below(asked, expected, HURT * without["share"], prague=prague),
+        without["drop_pct"], hurt,
         _below(asked, expected, STARVED * (asked.fair_share if prague else 1 - asked.fair_share), prague=prague),
+        verdict(hurt, other, beside["goodput_mbps"], without["goodput_mbps"]),
     )  # fmt: skip
 
 
@@ -181,8 +196,9 @@ def document(advice: Advice) -> dict[str, Any]:
         "duration_s": asked.duration_s,
         "fair_share": asked.fair_share,
         "share": advice.share,
+        "says": words.sentences(advice),
         "intervals": [{"level": level, "low": low, "high": high} for level, low, high in advice.intervals],
-        "camps": [vars(camp) | {"verdict": camp.verdict} for camp in (advice.prague, advice.rival)],
+        "camps": [vars(camp) for camp in (advice.prague, advice.rival)],
         "trials": advice.trials,
         "neighbours": advice.neighbours,
         "published": {"shares": advice.published, "campaigns": advice.campaigns},

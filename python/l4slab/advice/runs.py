@@ -53,9 +53,9 @@ class Simulated:
         return math.sqrt(fmean([fmean(squares), fmean(others)]))
 
 
-def experiments(case: Case, trials: int = TRIALS, *, compared: bool = True) -> list[Experiment]:
-    """The experiments of a case; `compared`: also the one without Prague."""
-    documents = {AS_GIVEN: case.with_prague(trials), NEIGHBOURS: case.neighbours(1)}
+def experiments(case: Case, trials: int = TRIALS, *, compared: bool = True, about: str = "") -> list[Experiment]:
+    """The experiments of a case; `compared`: also the one without Prague. `about` is what their report begins with."""
+    documents = {AS_GIVEN: {"about": about, **case.with_prague(trials)}, NEIGHBOURS: case.neighbours(1)}
     if compared:
         documents[WITHOUT] = case.without_prague(trials)
     return [Experiment.from_toml(to_toml(document), name) for name, document in documents.items()]
@@ -78,6 +78,12 @@ def simulate(
         run, reason = results.failures[0]
         raise L4slabError(f"{run}: {reason}")
     return results.flows, results.report
+
+
+def report_again(case: Case, out: Path | str, about: str, workers: int | None = None) -> str | None:
+    """Write the report of a case that is simulated already, beginning with the advice; where it is."""
+    console = Console(quiet=True)
+    return campaign.run(experiments(case, about=about), out, "sim", workers, console=console).report
 
 
 def simulated(flows: pl.DataFrame, fair: float) -> Simulated:

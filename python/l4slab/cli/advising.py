@@ -13,9 +13,10 @@ from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 
 if TYPE_CHECKING:
-    from l4slab.advice import Advice, Camp
+    from l4slab.advice import Advice
 
-_WORTH_TELLING = 0.05
+# The case, the share and the two camps.
+_BEFORE_THE_TABLE = 4
 
 
 def _rivals(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -78,45 +79,18 @@ def _as_name(case: object) -> str:
 
 
 def _show(found: Advice) -> None:
-    from l4slab import advice
+    from l4slab.advice import words
 
-    case = found.case
-    low, high = found.interval(0.8)
-    lowest, highest = found.interval(0.9)
-    terminal.say(f"{case}: {advice.KINDS[case.kind]}")
-    terminal.say(
-        f"Prague's share of the goodput: {found.share:.2f}, in a laboratory {low:.2f} to {high:.2f} with 80 % and "
-        f"{lowest:.2f} to {highest:.2f} with 90 % probability; equal rates would be {case.fair_share:.2f}."
-    )
-    for camp in (found.rival, found.prague):
-        terminal.say(_sentence(camp, found))
+    told = words.sentences(found)
+    for sentence in told[:_BEFORE_THE_TABLE]:
+        terminal.say(sentence)
     terminal.say("")
     _table(found)
     terminal.say("")
-    terminal.say(_why(found))
-    if found.around:
-        terminal.say(_around(found))
-    for regime in found.regimes:
-        terminal.say(f"The interval is wider for what has no table: {regime.says}.")
-    if case.duration is None and case.duration_s < 60:
-        terminal.say(
-            f"Runs are of {case.duration_s:g} s, not of a minute, as there are many packets; --duration says otherwise."
-        )
+    for sentence in told[_BEFORE_THE_TABLE:]:
+        terminal.say(sentence)
     if found.report is not None:
         terminal.say(f"Report with every run: {found.report}")
-
-
-def _sentence(camp: Camp, found: Advice) -> str:
-    who, it = ("Prague", "Prague") if camp is found.prague else (f"The rival, {camp.cc},", "it")
-    parts = [f"{percent(camp.hurt)} that {it} has more than a fifth less than with CUBIC in Prague's place"]
-    if camp is found.prague:
-        parts = [f"{percent(camp.hurt)} that it has more than a fifth less than CUBIC would in its place"]
-    if camp.starved >= _WORTH_TELLING:
-        parts.append(f"{percent(camp.starved)} that it has less than a tenth of an equal rate")
-    if camp.delay_ms_p99 > max(2 * camp.without_delay_ms_p99, camp.without_delay_ms_p99 + 5):
-        delays = f"{terminal.cell(camp.delay_ms_p99)} ms instead of {terminal.cell(camp.without_delay_ms_p99)} ms"
-        parts.append(f"its packets wait longer, {delays} (99th percentile, as simulated)")
-    return f"{who} is {camp.verdict}: {'; '.join(parts)}."
 
 
 def _table(found: Advice) -> None:
@@ -135,42 +109,3 @@ def _table(found: Advice) -> None:
         cells = [terminal.cell(getattr(camp, name)) for camp in camps]
         columns.append(Column(heading, cells, right=True, stays=True, weight=weight))
     terminal.show("Simulated, means over trials; delay: time in the queue", columns, more="; --json has all")
-
-
-def _why(found: Advice) -> str:
-    shares = found.trials
-    low = min(found.neighbours, key=lambda name: found.neighbours[name])
-    high = max(found.neighbours, key=lambda name: found.neighbours[name])
-    return (
-        f"Trials: {min(shares):.2f} to {max(shares):.2f}. Neighbours: {found.neighbours[low]:.2f} ({low}) to "
-        f"{found.neighbours[high]:.2f} ({high}). Laboratories have published {found.published} shares of such queues "
-        f"({found.campaigns} campaigns)."
-    )
-
-
-def _around(found: Advice) -> str:
-    from l4slab.advice import runs
-
-    case, first = found.case, found.around[0]
-    flows = "one flow each"
-    if case.prague + case.rivals > 2:
-        here = runs.share_of(runs.advantage(found.share, case.fair_share), 0.5)
-        flows = f"{first.flows} flows; Prague's share per flow, here {here:.2f}"
-    places = ", ".join(
-        f"{cell.capacity_mbps:g} Mb/s {cell.base_rtt_ms:g} ms: {cell.share:.2f}" for cell in found.around
-    )
-    counts = {
-        "the rival": sum(cell.rival_hurt for cell in found.around),
-        "Prague": sum(cell.prague_hurt for cell in found.around),
-    }
-    hurt = "".join(f"; {who} is hurt in {count} of {len(found.around)}" for who, count in counts.items() if count)
-    return f"On the map ({first.aqm}, {flows}): {places}{hurt}."
-
-
-def percent(probability: float) -> str:
-    """A probability, not more exactly than it is known."""
-    if probability < 0.05:
-        return "less than 5 %"
-    if probability > 0.95:
-        return "more than 95 %"
-    return f"{round(100 * probability / 5) * 5} %"

@@ -147,7 +147,7 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> dict[str, Any
     return {
         "name": experiment,
         "title": file.title,
-        "about": file.about,
+        "about": "" if file.about == folder.about else file.about,
         "file": file.file.name,
         "runs": folder.flows.filter(experiment=experiment)["run"].n_unique(),
         "cases": cases,

@@ -86,11 +86,12 @@ class Folder:
 
     @cached_property
     def study(self) -> Experiment | None:
-        """The file that says what the folder is about."""
+        """The file that says what the folder is about: a study, the only file, or the only one that has an `about`."""
         named = [e for e in self.files if e.is_study]
         if named:
             return named[0]
-        return self.files[0] if len(self.files) == 1 else None
+        told = [e for e in self.files if e.about] if len(self.files) > 1 else self.files
+        return told[0] if len(told) == 1 else None
 
     @property
     def is_own(self) -> bool:
@@ -104,8 +105,8 @@ class Folder:
 
     @property
     def about(self) -> str:
-        """The question of the study."""
-        return self.study.about if self.study and self.study.is_study else ""
+        """The question of the study, or what one of several files says; a single file's stands with its figures."""
+        return self.study.about if self.study and (self.study.is_study or len(self.files) > 1) else ""
 
     def file(self, experiment: str) -> Experiment:
         """The experiment file of this name."""
