@@ -150,21 +150,25 @@ for _ in range(2):
 
 
 def test_what_a_program_sends_with_ce_is_no_mark(describe: Describe, tmp_path: Path) -> None:
-    server = (
-        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 80))\nwhile s.recv(99): pass"
-    )
+    server = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 80))
+while s.recv(2000): pass
+"""
     client = """
-import socket, sys, time
+import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for codepoint in 30 * [3] + 10 * [1]:
     s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, codepoint)
-    s.sendto(b"x", (sys.argv[1], 80))
-    time.sleep(0.01)
+    s.sendto(bytes(1000), (sys.argv[1], 80))
 """
-    recording = execute(describe(LINK + program(tmp_path, server, client), warmup='"0s"', start_jitter='"0s"'))
-    flow, link = recording.flows.row(0, named=True), recording.links.row(0, named=True)
-    assert (flow["sent_packets"], flow["ect1_packets"], flow["ce_packets"], flow["ce_pct"]) == (40, 10, 0, 0)
-    assert (link["marked_packets"], link["ce_pct"]) == (0, 0)
+    # Beyond the threshold, the kernel counts what comes with CE, too.
+    link = LINK.replace("pfifo limit 100", "fq_codel ce_threshold 1ms")
+    recording = execute(describe(link + program(tmp_path, server, client), warmup='"0s"', start_jitter='"0s"'))
+    flow, queue = recording.flows.row(0, named=True), recording.links.row(0, named=True)
+    assert (flow["sent_packets"], flow["ect1_packets"], flow["ce_packets"], flow["ce_pct"]) == (40, 10, 10, 25)
+    assert (queue["marked_packets"], queue["ce_pct"]) == (10, 25)
 
 
 def test_a_program_that_reads_the_clock_for_a_third_of_the_time_may(describe: Describe, tmp_path: Path) -> None:

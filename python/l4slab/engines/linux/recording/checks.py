@@ -87,6 +87,8 @@ def _check_queues(observed: Observed) -> None:
             # and ce_threshold do, whose marks it counts apart.
             apart = int(seen.get("ce_mark", 0))
             twice = int(seen.get("step-mark", min(int(marks), apart)))
+            # A queue counts a packet that came with CE when it would have marked it.
+            twice += int((link.left & (link.packets["ecn_in"] == CE)).sum())
             # Some queues mark what arrives: what waits at the end may be marked.
             waiting = int((~link.left & ~link.dropped).sum())
             marks = int(marks) + apart
