@@ -383,6 +383,34 @@ def test_a_run_of_a_report_is_changed(visit: Callable[..., Page], tmp_path: Path
     assert shown["goodput_mbps"] == run["goodput_mbps"]
 
 
+def test_a_change_begins_the_means_anew_and_the_preset_says_so(served: str, visit: Callable[..., Page]) -> None:
+    page = visit(f"{served}#view.engine=native")
+    preset = page.has("preset")
+    page.runs_until(1)
+    note, look = page.tab.locator(".headline .of"), page.tab.locator("#look")
+    assert note.inner_text() == "Means of the last 20 s"
+    page.tab.locator("#link-bottleneck-qdisc-codel").click()
+    page.tab.get_by_text("Means since the change", exact=True).wait_for()
+    assert look.inner_text().startswith("Changed from the preset")
+    assert not page.tab.locator("#source").is_visible()
+    page.tab.locator("#preset").select_option(preset)
+    page.tab.locator("#source").wait_for()
+    assert not look.inner_text().startswith("Changed")
+
+
+def test_on_a_phone_the_controls_are_within_reach_of_what_they_change(served: str, visit: Callable[..., Page]) -> None:
+    height = 844
+    page = visit(f"{served}#view.engine=native", {"width": 390, "height": height})
+    rate, queue = page.tab.locator("#link-bottleneck-rate"), page.tab.locator(".panel-queue canvas")
+    assert not rate.is_visible()
+    page.tab.get_by_text("Controls", exact=True).click()
+    page.tab.evaluate("scrollTo(0, document.querySelector('.transport').offsetTop)")
+    for place in (rate, queue):
+        box = place.bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < height
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 1024, 390])
 def test_nothing_scrolls_sideways(served: str, visit: Callable[..., Page], width: int, scheme: str) -> None:

@@ -86,7 +86,7 @@ export class App {
       this.top.root,
       this.transport.root,
       this.problems.root,
-      h("div", { className: "columns" }, this.left.root, drawn),
+      h("div", { className: "columns" }, drawer(this.left.root), drawn),
       all.root,
     );
     window.addEventListener("popstate", () => this.follow());
@@ -368,6 +368,18 @@ export class App {
     event.preventDefault();
     document.getElementById(pressed)?.click();
   }
+}
+
+/** On a small screen the controls are a sheet at its lower edge, beside what they change. */
+function drawer(controls: HTMLElement): HTMLElement {
+  const made = h("details", { id: "controls", className: "drawer" }, h("summary", {}, "Controls"), controls);
+  const small = window.matchMedia("(max-width: 760px)");
+  const follow = () => {
+    made.open = !small.matches;
+  };
+  small.addEventListener("change", follow);
+  follow();
+  return made;
 }
 
 /** What the panels can be told in the address. */

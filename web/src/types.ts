@@ -289,8 +289,8 @@ export interface ViewOptions {
 }
 
 export interface View {
-  /** The run, or the run after a change. */
-  show(run: Run): void;
+  /** The run, or the run after a change at `changed_ns`. */
+  show(run: Run, changed_ns?: number): void;
   add(samples: Samples): void;
   /** Instant mode: the former samples become the ghost. */
   replace(samples: Samples): void;

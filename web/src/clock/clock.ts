@@ -210,7 +210,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
     const { time_ns } = await engine.ask({ do: "change", change: one });
     run = wanted;
     says = null;
-    view.show(wanted);
+    view.show(wanted, time_ns);
     return time_ns;
   }
 

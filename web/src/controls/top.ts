@@ -108,10 +108,14 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
     set(preset, isChanged, engine) {
       own.textContent = preset ? `${preset.title}, changed` : "A set-up of your own";
       presets.value = isChanged ? "" : (preset?.id ?? "");
-      look.textContent = preset?.look ?? "";
+      // What a preset shows need not be seen any more once something is changed.
+      look.textContent = isChanged
+        ? `Changed from the preset “${preset?.title}”. Choose it above to go back.`
+        : (preset?.look ?? "");
+      look.classList.toggle("changed", isChanged);
       look.hidden = !preset;
       source.textContent = preset ? `Source: ${preset.source}.` : "";
-      source.hidden = !preset;
+      source.hidden = !preset || isChanged;
       chosen.replaceChildren(h("span", { className: "only-wide" }, "Engine: "), engine);
       for (const [name, radio] of radios) radio.checked = name === engine;
     },

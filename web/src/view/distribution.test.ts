@@ -24,6 +24,18 @@ const histogram = (values: number[], queue = "L"): Histogram => ({
     .map((bin) => [lowOf(bin), lowOf(bin + 1), values.filter((value) => value === bin).length]),
 });
 
+test("the distribution since an instant has nothing from before it", () => {
+  const snapshots = new Snapshots(100);
+  expect(snapshots.since(0).size).toBe(0);
+  for (let second = 1; second <= 10; second += 1) {
+    snapshots.add(second, [histogram(Array.from({ length: 10 * second }, (_, n) => (n < 50 ? 900 : 3)))]);
+  }
+  const counts = snapshots.since(5).get("sojourn_ms||bottleneck|L") ?? new Float64Array();
+  expect([counts[900], counts[3]]).toEqual([0, 50]);
+  // No snapshot tells yet what came since then.
+  expect(snapshots.since(10).size).toBe(0);
+});
+
 test("the distribution of a window is what came within it", () => {
   const snapshots = new Snapshots(100);
   const values: number[] = [];

@@ -92,8 +92,17 @@ export function keyOf(of: {
 }
 
 /** Counts at some instants of the past, of which only those are kept that a window of time needs. */
+interface Snapshot {
+  time_s: number;
+  counts: Map<string, Counts>;
+}
+
+function between(earlier: Snapshot | undefined, later: Snapshot): Map<string, Counts> {
+  return new Map([...later.counts].map(([key, counts]) => [key, difference(counts, earlier?.counts.get(key))]));
+}
+
 export class Snapshots {
-  private readonly kept: { time_s: number; counts: Map<string, Counts> }[] = [];
+  private readonly kept: Snapshot[] = [];
 
   constructor(readonly capacity: number) {}
 
@@ -114,7 +123,12 @@ export class Snapshots {
     const from = newest.time_s - window_s;
     // Counts begin with the run, so before its start there is nothing to take away.
     const earlier = from <= 0 ? undefined : (this.kept.findLast((one) => one.time_s <= from) ?? this.kept[0]);
-    const base = earlier === newest ? undefined : earlier?.counts;
-    return new Map([...newest.counts].map(([key, counts]) => [key, difference(counts, base?.get(key))]));
+    return between(earlier === newest ? undefined : earlier, newest);
+  }
+
+  /** The distributions of what came since an instant, as far as snapshots reach. */
+  since(from_s: number): Map<string, Counts> {
+    const [first, newest] = [this.kept.find((one) => one.time_s >= from_s), this.kept.at(-1)];
+    return first && newest && first !== newest ? between(first, newest) : new Map();
   }
 }

@@ -3,6 +3,7 @@ import type { FlowSpec, Run, ViewOptions } from "../types";
 import { type Counts, keyOf, total } from "./distribution";
 import { CAMPS, type Look, lookOf, type Role } from "./roles";
 import { ofCamp, ofFlow, type Store } from "./store";
+import { figures } from "./theme";
 
 export const DEFAULTS: ViewOptions = { window_s: 20, rates: "flow", delays: "queue", tail: "cdf" };
 
@@ -19,6 +20,8 @@ export interface Scene {
   /** The instant that is shown, and how far the curves reach back, in seconds of the run. */
   now_s: number;
   window_s: number;
+  /** When something was changed by hand; -Infinity if nothing was. */
+  changed_s: number;
   /** Virtual seconds per second. */
   speed: number;
 }
@@ -32,6 +35,25 @@ export interface Drawn {
   refresh(): void;
   /** Colours changed. */
   redraw(): void;
+}
+
+/** The time that numbers and distributions are of: the window, or what came since the last change within it. */
+export interface Measured {
+  from_s: number;
+  isSinceChange: boolean;
+  counts: Map<string, Counts>;
+  words: string;
+}
+
+export function measured({ run, store, now_s, window_s, changed_s }: Scene): Measured {
+  const scheduled = (run?.at ?? []).map(({ time_ns }) => time_ns * 1e-9).filter((time_s) => time_s <= now_s);
+  const change_s = Math.max(changed_s, ...scheduled);
+  if (change_s > Math.max(0, now_s - window_s)) {
+    const counts = store.distributions.since(change_s);
+    return { from_s: change_s, isSinceChange: true, counts, words: "since the change" };
+  }
+  const counts = store.distributions.last(window_s);
+  return { from_s: now_s - window_s, isSinceChange: false, counts, words: `last ${figures(window_s, 2)} s` };
 }
 
 /** Flow groups that send, or did within the window. */

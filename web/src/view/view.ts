@@ -40,6 +40,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
     options: { ...DEFAULTS },
     now_s: 0,
     window_s: DEFAULTS.window_s,
+    changed_s: Number.NEGATIVE_INFINITY,
     speed: 1,
   };
   let spare = new Store();
@@ -108,8 +109,9 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
       return scene.options;
     },
     choose,
-    show(run: Run): void {
+    show(run: Run, changed_ns = Number.NEGATIVE_INFINITY): void {
       scene.run = run;
+      scene.changed_s = changed_ns * 1e-9;
       scene.store.show(run);
       scene.looks = looksOf(run.flows);
       if (!run.links.some((link) => link.name === scene.link)) {

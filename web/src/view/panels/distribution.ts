@@ -5,7 +5,7 @@ import { Chart, type Line } from "../chart";
 import { type Counts, curves, keyOf, quantile, total } from "../distribution";
 import { Panel } from "../panel";
 import { type Look, lookOf, lookOfQueue } from "../roles";
-import { countedOf, type Drawn, type Scene, sending } from "../scene";
+import { countedOf, type Drawn, measured, type Scene, sending } from "../scene";
 import type { Store } from "../store";
 import { figures } from "../theme";
 import { delaysByFlow } from "./over_time";
@@ -85,13 +85,13 @@ export class Distribution implements Drawn {
   refresh(): void {
     const { scene, panel } = this;
     if (!panel.due) return;
-    const last = scene.store.distributions.last(scene.window_s);
+    const { counts: last, words } = measured(scene);
     const shown = this.whose(last);
     const counts = shown.map(({ key }): Counts => last.get(key) ?? new Float64Array());
     const some = counts.some((one) => total(one) > 0);
     panel.say(some ? null : "No packet has left the queue yet.");
     const share = scene.options.tail === "cdf" ? "below" : "at or above";
-    panel.setUnit(`share ${share}, last ${figures(scene.window_s, 2)} s`);
+    panel.setUnit(`share ${share}, ${words}`);
     panel.setLegend(shown);
     if (!some) return;
     const { x, ys } = curves(counts, scene.options.tail === "cdf");

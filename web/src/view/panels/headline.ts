@@ -2,7 +2,7 @@
 import { keyOf, quantile } from "../distribution";
 import { element } from "../panel";
 import { lookOf, lookOfQueue } from "../roles";
-import { countedOf, type Drawn, type Party, partiesOf, type Scene, sending } from "../scene";
+import { countedOf, type Drawn, measured, type Party, partiesOf, type Scene, sending } from "../scene";
 import { ofQueue } from "../store";
 import { colourOf, figures } from "../theme";
 import { delaysByFlow } from "./over_time";
@@ -61,6 +61,7 @@ export class Headline implements Drawn {
   private readonly signals: Card;
   private readonly drops: Card;
   private readonly use: Card;
+  private readonly note = element("small", "of");
 
   constructor(
     private readonly scene: Scene,
@@ -84,6 +85,7 @@ export class Headline implements Drawn {
     this.signals = new Card(root, "marks", "CE marks", "packets that left the last link with CE");
     this.drops = new Card(root, "drops", "Drops", "packets that a queue dropped");
     this.use = new Card(root, "use", "Use of the link", "of what the link could have sent");
+    root.append(this.note);
   }
 
   arrange(): void {}
@@ -94,8 +96,12 @@ export class Headline implements Drawn {
 
   refresh(): void {
     const { scene } = this;
-    const { coarse, distributions } = scene.store;
-    const count = Math.max(coarse.since(scene.now_s - scene.window_s) - 1, Math.min(coarse.rows, 1));
+    const { coarse } = scene.store;
+    const { from_s, isSinceChange, counts: last, words } = measured(scene);
+    // The rows up to a change and at it are partly from before it, and have what the former queue dropped at its end.
+    const rows = coarse.since(from_s) - 1;
+    const count = isSinceChange ? Math.max(rows - 2, 0) : Math.max(rows, Math.min(coarse.rows, 1));
+    this.note.textContent = isSinceChange ? `Means ${words}` : `Means of the ${words}`;
     const over = (key: string) => mean(coarse.column(key, count));
     const parties = partiesOf(scene).filter(({ key }) => coarse.has(key("goodput_mbps")));
     const per = (quantity: string) => parties.map(({ key }) => over(key(quantity)) ?? 0);
@@ -107,7 +113,6 @@ export class Headline implements Drawn {
       parties.map((party, i) => part(party, all > 0 ? `${Math.round(((goodputs[i] as number) / all) * 100)} %` : "–")),
     );
 
-    const last = distributions.last(scene.window_s);
     const delayOf = (key: string) => {
       const p99 = quantile(last.get(key) ?? new Float64Array(), 0.99);
       return p99 === undefined ? "–" : `${figures(p99, p99 < 1 ? 2 : 3)} ms`;
@@ -133,7 +138,7 @@ export class Headline implements Drawn {
       parties.map((party, i) => {
         const [n, of] = [counts[i] as number, sent[i] as number];
         const note = of > 0 ? `${figures((n / of) * 100, 2)} %` : "";
-        return { ...part(party, `${figures(n, 2)}/s`), note };
+        return { ...part(party, count ? `${figures(n, 2)}/s` : "–"), note };
       });
     this.signals.set(rates(per("ce_packets")));
     this.drops.set(rates(per("dropped_packets")));
