@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pydantic import Field
 
 from l4slab import metrics
@@ -130,16 +131,22 @@ def shown_verdict(kind: str, verdict: str) -> str:
     return _SHOWN.get((kind, verdict), verdict)
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """An empty database without access to files or network."""
+def connect(files: Iterable[str] = ()) -> duckdb.DuckDBPyConnection:
+    """An empty database without access to the network, nor to files but these (absolute paths)."""
     # One thread: sums of floats must not depend on the machine.
-    return duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
+    connection = duckdb.connect(config={"threads": "1"})
+    connection.execute(f"set allowed_paths = [{', '.join(map(_quoted, files))}]")
+    connection.execute("set enable_external_access = false")
+    return connection
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
     """Make `flows`, `links` and the other tables the rows that a claim of this file is about."""
-    name = experiment.name.replace("'", "''")
-    rows = "true" if experiment.is_study else f"experiment = '{name}'"
+    rows = "true" if experiment.is_study else f"experiment = {_quoted(experiment.name)}"
     for table in metrics.TABLES:
         connection.execute(f"create or replace temp view {table} as select * from all_{table} where {rows}")
 
@@ -170,12 +177,25 @@ def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def connect_to(tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> duckdb.DuckDBPyConnection:
-    """A database with these tables of results; one that is not given has no rows."""
-    connection = connect()
+def connect_to(tables: Mapping[str, pa.Table | ds.Dataset]) -> duckdb.DuckDBPyConnection:
+    """A database with these tables of results; one that is not given has no rows.
+
+    DuckDB reads the files of a dataset itself: it knows their size, so that it joins them to what is small, and reads
+    only the columns and row groups that a query needs.
+    """
+    files = {
+        name: [str(Path(file).absolute()) for file in table.files]
+        for name, table in tables.items()
+        if isinstance(table, ds.FileSystemDataset)
+    }
+    connection = connect(file for of_table in files.values() for file in of_table)
     for table, schema in metrics.TABLES.items():
-        empty = pl.DataFrame(schema=metrics.LABELS | schema).to_arrow()
-        connection.register(f"all_{table}", tables.get(table, empty))
+        if table in files:
+            names = ", ".join(map(_quoted, files[table]))
+            connection.execute(f"create temp view all_{table} as from read_parquet([{names}])")
+        else:
+            empty = pl.DataFrame(schema=metrics.LABELS | schema).to_arrow()
+            connection.register(f"all_{table}", tables.get(table, empty))
     return connection
 
 
@@ -234,7 +254,7 @@ def require_numbers(relation: duckdb.DuckDBPyRelation, names: Iterable[str], sql
             raise InputError(text, file=file, key=place)
 
 
-def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
+def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | ds.Dataset]) -> pl.DataFrame:
     """A row per claim with its verdict and evidence (see `metrics.CLAIMS`).
 
     `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
