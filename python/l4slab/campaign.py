@@ -20,7 +20,7 @@ from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.experiment import Described, listed, load
 from l4slab.hints import unmatched
 from l4slab.own import files as own_files
-from l4slab.progress import Reporter, Silent, reporting
+from l4slab.progress import Reporter, Silent, reporting, working
 from l4slab.results import Results, no_results, require_results
 from l4slab.spec import Experiment, show
 from l4slab.store import Store, label
@@ -240,23 +240,25 @@ def _run_in_store(
         store.flush()
         raise
     store.flush()
-    notes += _finish(store, [*plans, *others])
+    notes += _finish(store, [*plans, *others], console)
     return Results(store.folder, failures=failures, notes=notes, report=store.report)
 
 
-def _finish(store: Store, plans: list[Plan]) -> list[str]:
+def _finish(store: Store, plans: list[Plan], console: Console | None) -> list[str]:
     """Tables, claims and report of everything the folder holds."""
     from l4slab.report import write_report
 
-    unused = store.consolidate(plans)
-    # `flows` and `links` are small and read by nearly every query.
-    tables: dict[str, Any] = {name: ds.dataset(store.folder / f"{name}.parquet") for name in metrics.TABLES}
-    tables |= {name: tables[name].to_table() for name in ("flows", "links")}
-    experiments = [plan.experiment for plan in plans]
-    store.write("claims", claims.evaluate(experiments, tables))
-    store.write("published", published.evaluate(experiments, tables))
-    with store.writing():
-        write_report(store.folder, {plan.experiment.name: plan for plan in plans})
+    with working(console or Console(quiet=True)) as told:
+        told("Writing the tables", None)
+        unused = store.consolidate(plans)
+        # `flows` and `links` are small and read by nearly every query.
+        tables: dict[str, Any] = {name: ds.dataset(store.folder / f"{name}.parquet") for name in metrics.TABLES}
+        tables |= {name: tables[name].to_table() for name in ("flows", "links")}
+        experiments = [plan.experiment for plan in plans]
+        store.write("claims", claims.evaluate(experiments, tables))
+        store.write("published", published.evaluate(experiments, tables))
+        with store.writing():
+            write_report(store.folder, {plan.experiment.name: plan for plan in plans}, told)
     store.publish()
     if not unused:
         return []
@@ -317,11 +319,11 @@ def _progress(store: Store, finished: set[str]) -> list[Progress]:
     return found
 
 
-def report(out: Path | str, figures: str | None = None) -> str:
+def report(out: Path | str, figures: str | None = None, console: Console | None = None) -> str:
     """Rebuild tables, claims and `report.html` of a results folder; where the report is.
 
-    The engine is the one whose runs the folder has. With `figures` ("png", "pdf" or "svg"), every figure of the report
-    is written into the folder's `figures/`, too.
+    The engine is the one whose runs the folder has. Progress goes to `console`. With `figures` ("png", "pdf" or
+    "svg"), every figure of the report is written into the folder's `figures/`, too.
 
     Raises InputError where `out` is not a results folder.
     """
@@ -343,7 +345,7 @@ def report(out: Path | str, figures: str | None = None) -> str:
                 "the command to that build",
                 file=out,
             )
-        _finish(store, plans)
+        _finish(store, plans, console)
         if figures is not None:
             from l4slab.report import save_figures
 

@@ -53,6 +53,8 @@ def means(description: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _slowest(paths: Sequence[Steps]) -> Steps:
+    if len(paths) == 1:
+        return paths[0]
     times = sorted({time for steps in paths for time, _ in steps})
     return _merged([(time, min(at(steps, time) for steps in paths)) for time in times])
 

@@ -13,6 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _LINE_EVERY_S = 10.0
 
 
+Told = Callable[[str, float | None], None]
+
+
 class Reporter(Protocol):
     """Told how many runs have ended so far."""
 
@@ -82,9 +85,13 @@ def reporting(console: Console, total: int, workers: int) -> Iterator[Reporter]:
     console.print(f"{total} runs ended after {duration_text(time.monotonic() - start)}")
 
 
+def silent(what: str, part: float | None) -> None:
+    """Says nothing."""
+
+
 @contextmanager
-def building(console: Console) -> Iterator[Callable[[str, float | None], None]]:
-    """A function that is told which step a build is at and, where it is known, how much of it is done."""
+def working(console: Console) -> Iterator[Told]:
+    """A function that is told which step the work is at and, where it is known, how much of that step is done."""
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console) as bar:

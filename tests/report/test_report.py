@@ -4,13 +4,15 @@ import itertools
 import re
 from pathlib import Path
 
+import duckdb
 import polars as pl
+import pyarrow.dataset as ds
 import pytest
-from l4slab import campaign, metrics
-from l4slab.report import tables, write_report
+from l4slab import campaign, claims, metrics, numbers
+from l4slab.report import drawings, tables, write_report
 from l4slab.report.results import load
 
-from .pages import Page
+from .pages import Page, Report
 
 
 @pytest.fixture(scope="session")
@@ -195,20 +197,110 @@ def test_a_sweep_has_a_figure_per_level(make_folder, tmp_path: Path) -> None:
         made[name] = made[name].select(*labels, *(c for c in frame.columns if c not in labels))
     folder = make_folder(made, [file])
     page = Page(write_report(folder).read_text("utf-8"))
-    assert len(page.all("svg")) == 3
+    # The overview and the first case; the page draws the other one when it is unfolded.
+    assert len(page.all("svg")) == 2
+    (folded,) = Report(folder).index["cases"]
+    assert folded["runs"] == [folded["drawn"]]
     assert "rtt = 5ms" in page.text
     assert [case.level_text for case in load(folder).cases] == ["rtt = 5ms", "rtt = 10ms"]
+
+
+def test_the_cost_of_a_report_does_not_grow_with_the_cases(make_folder, tmp_path: Path, monkeypatch) -> None:
+    """What is folded is not drawn: of many cases as many figures as of two."""
+    drawn: list[str] = []
+    element = drawings.element
+    monkeypatch.setattr(drawings, "element", lambda *args: drawn.append(args[1]) or element(*args))
+    counts = []
+    for cases in (2, drawings.MAX_CASES):
+        levels = [f"{rtt}ms" for rtt in range(5, 5 + cases)]
+        file = experiment(tmp_path, f'[sweep]\n"flow.a.rtt" = {levels}\n'.replace("'", '"'), f"x{cases}.toml")
+        labels = {"experiment": pl.String, "run": pl.String, "trial": pl.Int64, "flow.a.rtt": pl.String}
+        made = {name: frame.select(pl.exclude(labels)) for name, frame in empty().items()}
+        rows = [{"experiment": file.stem, "run": rtt, "trial": 1, "flow.a.rtt": rtt, "flow": "a"} for rtt in levels]
+        values = {"flows": {"rate_mbps": 9.0}, "series": {"time_s": 0.1, "rate_mbps": 9.0, "srtt_ms": 7.0}}
+        made = {
+            name: pl.DataFrame(
+                [row | values[name] for row in rows] if name in values else [], schema=labels | frame.schema
+            )
+            for name, frame in made.items()
+        }
+        drawn.clear()
+        write_report(make_folder(made, [file]))
+        counts.append(len(drawn))
+    assert counts[0] == counts[1] == 2
+
+
+def test_queries_read_of_a_file_what_they_need(tmp_path: Path) -> None:
+    """DuckDB reads a result file itself, by columns, and joins it to what is small; other files it cannot read."""
+    frame = pl.DataFrame({"run": ["r"] * 9, "time_s": [0.1] * 9}, schema_overrides=metrics.TABLES["series"])
+    frame.write_parquet(tmp_path / "it's.parquet")
+    frame.write_csv(tmp_path / "other.csv")
+    with claims.connect_to({"series": ds.dataset(tmp_path / "it's.parquet")}) as connection:
+        plan = connection.execute("explain select sum(time_s) from all_series").fetchall()[0][1]
+        assert "READ_PARQUET" in plan
+        assert "time_s" in plan
+        assert "run" not in plan.replace("rows", "")
+        for place in ("other.csv", "it's.parquet"):
+            query = f"select * from read_csv('{str(tmp_path / place).replace(chr(39), 2 * chr(39))}')"
+            with pytest.raises(duckdb.PermissionException) if place == "other.csv" else pytest.raises(duckdb.Error):
+                connection.execute(query)
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
         (None, ""), (0, "0"), (1e-12, "0"), (43.613, "43.6"), (0.01234, "0.0123"), (12345.6, "12\u202f346"),
-        (-1.5, "\u22121.50"), (0.000123, "0.000123"), (99.96, "100.0"), (float("inf"), "inf"),
+        (-1.5, "\u22121.50"), (0.000123, "0.000123"), (99.96, "100"), (1203, "1\u202f203"), (5, "5"),
+        (float("inf"), "inf"),
     ],
 )  # fmt: skip
 def test_numbers(value, text) -> None:
-    assert tables.number(value) == text
+    assert numbers.number(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.00102, "0"), (0.0123, "0.012"), (0.123, "0.123"), (12.34, "12.3")])
+def test_delays_below_a_hundredth_of_a_millisecond_are_none(value, text) -> None:
+    assert numbers.number(value, "ms") == text
+    assert tables.shown(value, "sojourn_ms_p50") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1e6, "1\u202f000\u202f000"), (1e-5, "0.00001"), (12.5, "12.5"), (0, "0"), (-3, "\u22123")]
+)
+def test_axes_have_no_exponents(value, text) -> None:
+    assert numbers.plain(value) == text
+
+
+def test_what_happened_in_words(make_folder, tmp_path: Path) -> None:
+    """Many capacities are told by their range, transfers are whole, and a delay of nothing is none."""
+    (tmp_path / "many.csv").write_text("time_s,rate_mbps\n" + "".join(f"{t / 10},{8 + t % 7}\n" for t in range(100)))
+    file = experiment(tmp_path)
+    text = file.read_text()
+    file.write_text(
+        text.replace("[link.", "trials = 2\n[link.", 1).replace('rate = "10Mbit"', 'rate_trace = "many.csv"', 1)
+    )
+    made = empty()
+    delays = {"sojourn_ms_p50": 0.00102, "sojourn_ms_p99": 0.00102, "ce_pct": 0.0, "drop_pct": 0.0}
+    done = {"transfers": 10, "completion_ms_p50": 20.0, "completion_ms_p99": 30.0}
+    made["flows"] = pl.DataFrame(
+        [
+            {"experiment": "x", "run": f"r{trial}", "trial": trial, "flow": "a", "rate_mbps": 5.0, "unfinished": trial}
+            | delays
+            | done
+            for trial in (1, 2)
+        ],
+        schema=made["flows"].schema | {"unfinished": pl.Int64},
+    )
+    made["links"] = pl.DataFrame(
+        [{"experiment": "x", "run": "r1", "trial": 1, "link": "l", "queue": "all", "sojourn_ms_max": 0.001}],
+        schema=made["links"].schema,
+    )
+    page = Page(write_report(make_folder(made, [file])).read_text("utf-8"))
+    assert "no queueing delay; none were marked, none lost; half of its 10 transfers per trial took less" in page.text
+    assert "in 2 trials 3 transfers were incomplete at the end" in page.text
+    assert "its capacity changed" in page.text
+    assert "between 8.00 and 14.0 Mb/s; nothing waited in its queue" in page.text
+    assert "→" not in page.text.split("What happened")[1].split("Results")[0]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import polars as pl
 
 from l4slab import __version__
 from l4slab.agreement.page import label, place
+from l4slab.numbers import number
 from l4slab.report import environment, text_of
 from l4slab.report.results import replace
-from l4slab.report.tables import heading, number
+from l4slab.report.tables import heading
 from l4slab.spec import Experiment
 
 if TYPE_CHECKING:

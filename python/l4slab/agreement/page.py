@@ -10,10 +10,11 @@ import polars as pl
 from l4slab import __version__, metrics, plot
 from l4slab.agreement import compare
 from l4slab.bars import Bar, agree_of
+from l4slab.numbers import number
 from l4slab.report import environment, text_of
 from l4slab.report.drawings import element
 from l4slab.report.results import replace
-from l4slab.report.tables import heading, number
+from l4slab.report.tables import heading
 from l4slab.spec import Experiment
 
 if TYPE_CHECKING:

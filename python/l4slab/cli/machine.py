@@ -55,7 +55,7 @@ def build(
     --kernel NAME.
     """
     from l4slab.engines.linux import build as laboratory
-    from l4slab.progress import building
+    from l4slab.progress import working
 
     given = [path for path in (*patches, *modules, source) if path is not None]
     if kernel is not None and given:
@@ -66,7 +66,7 @@ def build(
     if given:
         called = kernels.checked_name(name or given[0].absolute().stem)
         wanted = laboratory.Wanted(called, source, patches, modules)
-    with building(terminal.err()) as progress:
+    with working(terminal.err()) as progress:
         made = laboratory.build(progress, kernel, jobs, wanted)
     use = "" if wanted is None else f"; use it with --engine linux:{made.name}"
     where = kernels.folder_of(made.name)

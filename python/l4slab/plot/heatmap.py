@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from l4slab.numbers import plain
 from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, ink_on, named, styled
 
 _CELL_IN = 0.25
@@ -60,7 +61,7 @@ class _Colours:
         if isinstance(self.scale, LogNorm):
             bar.ax.xaxis.set_major_locator(FixedLocator(_log_ticks(float(self.scale.vmin), float(self.scale.vmax))))  # type: ignore[arg-type]
             bar.ax.xaxis.set_minor_locator(NullLocator())
-            bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
 
     def outside(self, values: np.ndarray) -> bool:
         """Whether a value has the colour of an end without being there."""

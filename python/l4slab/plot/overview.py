@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from l4slab.numbers import NO_DELAY_MS
 from l4slab.plot.roles import INK, Look, looks
 from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, Figure, legend, plain_log, styled
 
@@ -18,7 +19,6 @@ _ROW_IN = 0.26
 _BAR = 0.72
 # From this ratio of the longest to the shortest delay on, a linear axis would hide the short one.
 _LOG_FROM = 30.0
-_MIN_DELAY_MS = 0.01
 # A number may stand on the line of the capacity.
 _BEHIND: Any = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6}
 
@@ -94,12 +94,12 @@ def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
     mean, p99 = rows["sojourn_ms_mean"].mean(), rows["sojourn_ms_p99"].mean()
     if mean is None:
         return
-    mean = max(float(mean), _MIN_DELAY_MS)  # type: ignore[arg-type]
+    mean = max(float(mean), NO_DELAY_MS)  # type: ignore[arg-type]
     end = max(float(p99), mean) if p99 is not None else mean  # type: ignore[arg-type]
     axis.hlines(y, mean, end, color=look.colour, linewidth=1.6)
     axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
     axis.plot([mean], [y], marker=look.marker, markersize=5, color=look.colour)
-    texts = [_short(value, below_one=2) for value in (mean, end)]
+    texts = [_short(value, below_one=2) for value in (mean, end)] if end > NO_DELAY_MS else ["none"]
     _write(axis, end, y, " … ".join(texts[: 1 + (end > mean)]))
 
 

@@ -35,6 +35,12 @@ class Look:
         return {"color": self.colour, "linestyle": (0, self.dash) if self.dash else "-"}
 
     @property
+    def on_the_page(self) -> dict[str, Any]:
+        """Colour and dashes (pixels) of a line that the page's script draws; None is the colour of the page's text."""
+        colour = None if self.colour == INK else self.colour
+        return {"colour": colour, "dash": [round(1.5 * part, 1) for part in self.dash]}
+
+    @property
     def bar(self) -> dict[str, Any]:
         """Settings of matplotlib for a bar; the edges and hatches have the colour of the page."""
         return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "#ffffff", "linewidth": 0.4}

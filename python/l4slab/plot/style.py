@@ -14,10 +14,12 @@ import polars as pl
 from matplotlib import figure as mpl_figure
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
 
+from l4slab.numbers import number, plain
 from l4slab.plot.roles import INK
 
 WIDTH_IN = 7.2  # two columns of a paper, and the width of the report
@@ -55,6 +57,8 @@ _PEAK = 1.6
 
 _RC: Any = {
     "axes.edgecolor": INK,
+    "axes.formatter.limits": (-6, 12),  # no "1e6" above an axis
+    "axes.formatter.useoffset": False,
     "axes.facecolor": "none",
     "axes.grid": True,
     "axes.labelcolor": INK,
@@ -145,13 +149,13 @@ def limit_y(axis: Axes, times: ArrayLike, values: ArrayLike, warmup_s: float, be
     top = top if top > 0 else 1.0
     axis.set_ylim(-below * top, top * 1.05)
     if top < largest:
-        text = f"peak before: {largest:.3g}"
+        text = f"peak before: {number(largest)}"
         axis.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="bottom", fontsize=7.5, color=DIM)
 
 
 def plain_log(axis: Axis) -> None:
     """Numbers instead of powers of ten on a logarithmic axis."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -177,8 +181,12 @@ def ink_on(colour: Sequence[float]) -> str:
 def to_svg(figure: mpl_figure.Figure) -> str:
     """The figure as SVG: black on white, text as text, no date, no version, coordinates to a hundredth of a point."""
     text = io.StringIO()
+    canvas = figure.canvas
     with styled():
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        # `savefig` lays the figure out and draws it twice, for the same bytes.
+        without = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        FigureCanvasSVG(figure).print_svg(text, metadata=without)  # type: ignore[no-untyped-call]
+    figure.set_canvas(canvas)
     svg = text.getvalue().replace(f"'{_FONT}'", _FONTS)
     # Only the lines' points: the factors of transformations need their digits.
     return re.sub(r'(?<= d=")[^"]+', _rounded, svg)

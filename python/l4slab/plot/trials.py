@@ -5,13 +5,14 @@ from __future__ import annotations
 import polars as pl
 
 
-def median_trial(series: pl.DataFrame, since_s: float = 0) -> int:
+def median_trial(rows: pl.DataFrame, since_s: float = 0) -> int:
     """The trial whose flows' mean rates from `since_s` on are nearest to the median over the trials.
 
-    `series` has the rows of one case. The first of several equally near.
+    `rows` are those of one case, of `series` or `flows`. The first of several equally near.
     """
+    measured = pl.col("time_s") > since_s if "time_s" in rows.columns else pl.lit(True)
     rates = (
-        series.filter(pl.col("flow").is_not_null() & (pl.col("time_s") > since_s))
+        rows.filter(pl.col("flow").is_not_null(), measured)
         .group_by("flow", "trial")
         .agg(pl.col("rate_mbps").fill_null(pl.col("goodput_mbps")).mean().fill_null(0.0).alias("rate"))
     )
@@ -19,5 +20,5 @@ def median_trial(series: pl.DataFrame, since_s: float = 0) -> int:
     trials = (
         rates.with_columns(off.alias("off")).group_by("trial").agg(pl.col("off").sum().round(9)).sort("off", "trial")
     )
-    first = trials["trial"].first() if len(trials) else series["trial"].min()
+    first = trials["trial"].first() if len(trials) else rows["trial"].min()
     return int(first) if isinstance(first, int) else 1

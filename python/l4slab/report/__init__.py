@@ -14,9 +14,10 @@ from markupsafe import Markup
 
 from l4slab import __version__
 from l4slab.live import page as live
+from l4slab.progress import Told, silent
 from l4slab.report import drawings, grids, runs, summary, tables
 from l4slab.report.drawings import Drawn
-from l4slab.report.results import Folder, load, replace
+from l4slab.report.results import Case, Folder, load, replace
 from l4slab.sweep import Plan
 
 # Figures are unfolded up to this height of the page; the others show their caption.
@@ -24,18 +25,18 @@ _UNFOLDED_PX = 4000
 _WIDTH_PX = 1000  # of the figures, on a large screen
 
 
-def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None) -> Path:
+def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None, told: Told = silent) -> Path:
     """Write `report.html` from the tables and experiment files in `out_dir`; its path.
 
-    `plans` are those of the experiment files, by name, where the caller has them. Of large results, the runs are
-    written into `runs/`. The page of `l4slab live`, in which every run can be changed, is written as `live.html` where
-    it is built and has the simulator in it.
+    `plans` are those of the experiment files, by name, where the caller has them; `told` hears of progress. Of large
+    results, the runs are written into `runs/`. The page of `l4slab live`, in which every run can be changed, is
+    written as `live.html` where it is built and has the simulator in it.
 
     The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
     in the folder cannot be read, OSError where the page cannot be written.
     """
     path = Path(out_dir) / "report.html"
-    page = render(load(Path(out_dir), plans or {}))
+    page = render(load(Path(out_dir), plans or {}), told)
     replace(path, lambda file: file.write_text(page, encoding="utf-8"))
     return path
 
@@ -45,19 +46,14 @@ def save_figures(out_dir: Path | str, kind: str, plans: Mapping[str, Plan] | Non
     return drawings.save(load(Path(out_dir), plans or {}), kind)
 
 
-def render(folder: Folder) -> str:
+def render(folder: Folder, told: Told = silent) -> str:
     """The page as text; writes what it loads on demand."""
+    told("Writing the runs", None)
     embedded = runs.embedded(folder)
     if embedded is None:
-        runs.write(folder)
+        runs.write(folder, told)
+    told("Writing the report", None)
     results = grids.results(folder)
-    index = {
-        "tables": [{"name": grid["name"], "file": grid["file"]} for grid in results],
-        "runs": embedded,
-        "form": runs.form(),
-        "files": runs.other_files(folder),
-        "live": _live(folder.folder / "live.html"),
-    }
     is_own, are_chosen = folder.is_own, drawings.are_chosen(folder)
     shown = _Shown()
     # In the order of the page, so that the first are unfolded.
@@ -68,6 +64,14 @@ def render(folder: Folder) -> str:
     figures = shown.all([comparison] if comparison else [])
     figures += shown.all(drawings.of_the_study(folder)) if are_chosen else []
     experiments = experiments or [_experiment(folder, name, shown) for name in folder.experiments]
+    index = {
+        "tables": [{"name": grid["name"], "file": grid["file"]} for grid in results],
+        "cases": shown.folded,
+        "runs": embedded,
+        "form": runs.form(),
+        "files": runs.other_files(folder),
+        "live": _live(folder.folder / "live.html"),
+    }
     parts = {
         "is_own": is_own,
         "overall": summary.over_the_cases(folder) if is_own else [],
@@ -134,13 +138,15 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> dict[str, Any
     shown.cases += len(drawn)
     cases: list[dict[str, Any]] = []
     for case in drawn:
-        figures = shown.all(drawings.of_case(folder, case))
+        # What is folded costs nothing until it is wanted: the page draws it then.
+        is_open = shown.has_room and (not cases or not is_own)
         cases.append(
             {
                 "label": case.level_text or "Over time",
                 "words": summary.of_case(folder, case),
-                "figures": figures,
-                "open": len(of_it) == 1 or not cases or (any(figure["open"] for figure in figures) and not is_own),
+                "figures": shown.all(drawings.of_case(folder, case)) if is_open else [],
+                "folded": None if is_open else shown.later(folder, case),
+                "open": is_open,
             }
         )
     file = folder.file(experiment)
@@ -152,7 +158,7 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> dict[str, Any
         "runs": folder.flows.filter(experiment=experiment)["run"].n_unique(),
         "cases": cases,
         "omitted": len(of_it) - len(drawn) if drawn else 0,
-        "open": any(figure["open"] for case in cases for figure in case["figures"]),
+        "open": any(case["open"] for case in cases),
     }
 
 
@@ -161,6 +167,17 @@ class _Shown:
 
     def __init__(self) -> None:
         self.number, self.cases, self._left_px = 0, 0, float(_UNFOLDED_PX)
+        self.folded: list[dict[str, Any]] = []
+
+    @property
+    def has_room(self) -> bool:
+        """Whether what comes next is unfolded."""
+        return self._left_px > 0 or not self.number
+
+    def later(self, folder: Folder, case: Case) -> dict[str, Any]:
+        """Of a case that the page draws when it is unfolded: its place among these, and the caption."""
+        self.folded.append(drawings.of_folded(folder, case))
+        return {"number": len(self.folded) - 1, "caption": drawings.note_of_folded(folder, case, self.folded[-1])}
 
     def all(self, drawn: Iterable[Drawn]) -> list[dict[str, Any]]:
         return [self.one(figure) for figure in drawn]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 
 from l4slab import capacity, plot
 from l4slab import figures as study_figures
+from l4slab.plot.delays import NAMES, points
 from l4slab.report.results import Case, Folder, replace
 
 # The distributions of a case: quantity, the file's name, and what it is.
@@ -24,6 +26,9 @@ _DELAYS = (
 )
 # Cases drawn at most, and side by side; every run can be opened beyond these.
 MAX_CASES = 12
+# Of the panels that the page has of each run, those that it draws of a case, and what is published of them.
+_OVER_TIME = ["delivery rate", "TCP RTT", "classic ECN score", "queue delay", "marking probability"]
+_PUBLISHED = {"rate_mbps": "delivery rate", "rtt_ms_mean": "TCP RTT"}
 MAX_COMPARED_CASES = 60
 
 
@@ -113,7 +118,7 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     warmup_s = described["warmup_ns"] / 1e9
     if series.is_empty():
         return
-    trial, trials = plot.median_trial(series, warmup_s), series["trial"].n_unique()
+    trial, trials = plot.median_trial(folder.flows.filter(case.rows())), series["trial"].n_unique()
     which = f"trial {trial}" + (f", the median of {trials}; the others faint" if trials > 1 else "")
     shaded = "; shaded: before the measured interval" if warmup_s else ""
     stem = f"{case.experiment}-{folder.cases.index(case) + 1}"
@@ -140,6 +145,54 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
     if inside is not None:
         yield Drawn(f"{stem}-inside", inside, f"Inside the queue: marking probabilities, {which}{shaded}.")
+
+
+def of_folded(folder: Folder, case: Case) -> dict[str, Any]:
+    """What the page draws of a case when it is unfolded: which runs, one of them in full, and the distributions.
+
+    The same as `of_case`. The lines over time are those that the page has of each run (`runs`).
+    """
+    flows = folder.flows.filter(case.rows())
+    runs = dict(flows.select("trial", "run").unique(maintain_order=True).iter_rows())
+    senders = folder.senders_of(case)
+    looks = plot.looks(senders)
+    histograms = folder.rows_of("histograms", case)
+    delays = []
+    for quantity, _, _ in _DELAYS:
+        label, counted, beyond = NAMES[quantity]
+        lines = [
+            {"name": name, "x": _rounded(x), "y": _rounded(y)} | looks[name].on_the_page
+            for name, found in points(histograms, quantity, list(senders)).items()
+            for x, y in [zip(*found, strict=True)]
+        ]
+        if lines:
+            delays.append({"label": label, "titles": [f"part of the {counted}", beyond], "lines": lines})
+    published = folder.published.filter(pl.col("experiment") == case.experiment).drop_nulls("published")
+    return {
+        "runs": list(runs.values()),
+        "drawn": runs[plot.median_trial(flows)],
+        "shown": _OVER_TIME,
+        "delays": delays,
+        "published": [
+            {"panel": panel, "name": flow, "value": value}
+            for column, panel in _PUBLISHED.items()
+            for flow, value in published.filter(column=column).select("flow", "published").iter_rows()
+            if not folder.factors
+        ],
+    }
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.4g}") for value in values]
+
+
+def note_of_folded(folder: Folder, case: Case, chosen: Mapping[str, Any]) -> str:
+    """The caption of what `of_folded` tells."""
+    warmup_s, several = folder.described(case)["warmup_ns"] / 1e9, len(chosen["runs"])
+    which = f" Over time: the median of {several} trials, the others faint." if several > 1 else ""
+    together = f" Distributions: {several} trials together." if several > 1 and chosen["delays"] else ""
+    shaded = " Shaded: before the measured interval." if warmup_s else ""
+    return f"Drag to zoom, double-click for all, click a name to hide its line.{which}{shaded}{together}"
 
 
 def all_of(folder: Folder) -> Iterator[Drawn]:

@@ -131,7 +131,7 @@ def _groups(cells: pl.DataFrame) -> Iterator[dict[str, Any]]:
             found: dict[str, list[dict[str, Any]]] = {column: [] for column in columns}
             for cell in mine.iter_rows(named=True):
                 values = [
-                    (tables.heading(name), tables.shown(cell[name])) for name in numbers if cell[name] is not None
+                    (tables.heading(name), tables.shown(cell[name], name)) for name in numbers if cell[name] is not None
                 ]
                 found[cell["column"]].append({"values": values, "run": cell["run"]})
             rows.append({"name": row, "cells": list(found.values())})

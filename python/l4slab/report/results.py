@@ -60,6 +60,7 @@ class Folder:
     factors: list[str]
     cases: list[Case]
     _plans: dict[str, Plan] = field(default_factory=dict)
+    _described: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def experiments(self) -> list[str]:
@@ -140,7 +141,10 @@ class Folder:
 
     def described(self, case: Case) -> dict[str, Any]:
         """What a run of a case is."""
-        return sweep.describe(self.file(case.experiment), case.levels)
+        place = self.cases.index(case)
+        if place not in self._described:
+            self._described[place] = sweep.describe(self.file(case.experiment), case.levels)
+        return self._described[place]
 
     @cached_property
     def run_ids(self) -> list[str]:

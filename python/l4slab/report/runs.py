@@ -26,7 +26,7 @@ from polars import selectors as cs
 
 from l4slab import capacity, metrics, plot
 from l4slab.plot import roles
-from l4slab.plot.roles import INK, Look
+from l4slab.progress import Told, silent
 from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
 from l4slab.sweep import canonical_json
@@ -36,11 +36,20 @@ MAX_EMBEDDED_ROWS = 150_000
 _FLOW_PANELS = (
     ("rate_mbps", "delivery rate", "Mb/s"),
     ("srtt_ms", "TCP RTT", "ms"),
+    ("classic_ecn_score", "classic ECN score", ""),
     ("cwnd_packets", "congestion window", "packets"),
 )
 _LINK_PANELS = (("sojourn_ms", "queue delay", "ms"), ("backlog_packets", "backlog", "packets"))
 _CAPACITY_DASH = [6, 3]
 _PROBABILITIES = (("p_c", "Classic"), ("p_l_coupled", "coupled L4S"), ("p_l_native", "native L4S"))
+_SERIES = {
+    "run",
+    "time_s",
+    "flow",
+    "link",
+    "queue",
+    *(column for column, *_ in (*_FLOW_PANELS, *_LINK_PANELS, *_PROBABILITIES)),
+}
 
 
 def embedded(folder: Folder) -> dict[str, str] | None:
@@ -51,17 +60,18 @@ def embedded(folder: Folder) -> dict[str, str] | None:
     return dict(_packed(folder, folder.run_ids))
 
 
-def write(folder: Folder) -> None:
-    """A file for each run; those of another form go."""
+def write(folder: Folder, told: Told = silent) -> None:
+    """A file for each run; those of another form go. `told` hears of progress."""
     place = folder.folder / "runs" / form()
     place.mkdir(parents=True, exist_ok=True)
     for other in place.parent.iterdir():
         if other.is_dir() and other != place:
             shutil.rmtree(other)
     missing = [run for run in folder.run_ids if not (place / f"{run}.js").is_file()]
-    for run, packed in _packed(folder, missing):
+    for number, (run, packed) in enumerate(_packed(folder, missing)):
         text = f'l4slab.run("{run}","{packed}")\n'
         replace(place / f"{run}.js", lambda path, text=text: path.write_text(text, encoding="ascii"))
+        told("Writing the runs", (number + 1) / len(missing))
 
 
 @cache
@@ -116,9 +126,10 @@ def _series(folder: Folder, wanted: set[str]) -> Iterator[tuple[str, pl.DataFram
     if not path.is_file():
         return
     file = pq.ParquetFile(path)
+    columns = [name for name in file.schema_arrow.names if name in _SERIES]
     rest = pl.DataFrame()
     for group in range(file.metadata.num_row_groups):
-        rows = pl.DataFrame(file.read_row_group(group))
+        rows = pl.DataFrame(file.read_row_group(group, columns=columns))
         rows = rows.filter(pl.col("run").is_in(wanted))
         parts = pl.concat([rest, rows], how="diagonal_relaxed").partition_by("run", maintain_order=True)
         for part in parts[:-1]:
@@ -156,7 +167,7 @@ def _numbers(rows: pl.DataFrame, table: str) -> dict[str, Any]:
     others = [name for name in rows.columns if name in quantities and rows[name].count()]
     return {
         "heads": heads,
-        "rows": [[tables.heading(name), *map(tables.shown, rows[name])] for name in others],
+        "rows": [[tables.heading(name), *(tables.shown(value, name) for value in rows[name])] for name in others],
     }
 
 
@@ -226,14 +237,8 @@ def _panel(
     return {
         "title": title,
         "unit": unit,
-        "lines": [{"name": name, "y": y} | _look(looks[name]) for name, y in lines.items() if y],
+        "lines": [{"name": name, "y": y} | looks[name].on_the_page for name, y in lines.items() if y],
     }
-
-
-def _look(look: Look) -> dict[str, Any]:
-    """Colour and dashes of a line in pixels; the colour of text is the page's."""
-    colour = None if look.colour == INK else look.colour
-    return {"colour": colour, "dash": [round(1.5 * part, 1) for part in look.dash]}
 
 
 def _queue(several: bool, link: str, queue: str) -> str:

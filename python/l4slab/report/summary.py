@@ -10,14 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from l4slab import capacity
+from l4slab import capacity, metrics
+from l4slab.numbers import NO_DELAY_MS, number
 from l4slab.report.results import Case, Folder
-from l4slab.report.tables import number
 
 _MEANS = (
     "count", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct", "transfers",
     "completion_ms_p50", "completion_ms_p99", "unfinished",
 )  # fmt: skip
+# Capacities that are told one after another.
+_MAX_STEPS = 6
 _LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_max", "drop_pct")
 
 
@@ -45,7 +47,8 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
         parts = [
             _range(rows, "rate_mbps", "got {} Mb/s"),
             _range(rows, "share", "a share of {}", min, "least"),
-            _range(rows, "sojourn_ms_p99", "99 % of its packets waited less than {} ms", max, "longest"),
+            _range(rows, "sojourn_ms_p99", "99 % of its packets waited less than {} ms", max, "longest")
+            or "no queueing delay" * any(row["sojourn_ms_p99"] is not None for row in rows),
             _range(rows, "ce_pct", "{} % were marked"),
             _range(rows, "drop_pct", "{} % were lost"),
             _range(rows, "completion_ms_p50", "half of its transfers took less than {} ms", max, "longest"),
@@ -60,9 +63,10 @@ def _range(
     """The least and the most over the cases, and where the `extreme` one is; "" where it is zero everywhere."""
     found = [row for row in rows if row[column] is not None]
     values = [row[column] for row in found]
-    if not any(values):
+    unit = metrics.unit_of(column)
+    low, high = number(min(values, default=0.0), unit), number(max(values, default=0.0), unit)
+    if high == "0":
         return ""
-    low, high = number(min(values)), number(max(values))
     if low == high:
         return words.format(high)
     at = extreme(found, key=lambda row: row[column])["at"]
@@ -71,7 +75,7 @@ def _range(
 
 def _means(rows: pl.DataFrame, keys: list[str], columns: Sequence[str]) -> list[dict[str, Any]]:
     there = [name for name in columns if name in rows.columns]
-    means = rows.group_by(keys, maintain_order=True).agg(pl.col(there).mean())
+    means = rows.group_by(keys, maintain_order=True).agg(pl.col(there).mean(), pl.col("trial").n_unique())
     return [dict.fromkeys(columns) | row for row in means.rows(named=True)]
 
 
@@ -89,12 +93,16 @@ def _flow(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
     if row["ce_pct"] is not None:
         told.append(_marked(row))
     if row["transfers"] and row["completion_ms_p50"] is not None:
+        per_trial = " per trial" * (row["trial"] > 1)
         told.append(
-            f"half of its {number(round(row['transfers']))} transfers took less than "
+            f"half of its {number(round(row['transfers']))} transfers{per_trial} took less than "
             f"{number(row['completion_ms_p50'])} ms, 99 % less than {number(row['completion_ms_p99'])} ms"
         )
-    if row["unfinished"]:
-        told.append(f"{number(row['unfinished'])} transfers were not complete at the end")
+    if unfinished := round((row["unfinished"] or 0) * row["trial"]):
+        trials = f"in {row['trial']} trials " if row["trial"] > 1 else ""
+        told.append(
+            f"{trials}{number(unfinished)} transfer{'s were' if unfinished > 1 else ' was'} incomplete at the end"
+        )
     return "; ".join(told) + "."
 
 
@@ -110,10 +118,12 @@ def _of(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
 def _waits(row: Mapping[str, Any], whose: str) -> str | None:
     if row["sojourn_ms_p50"] is None:
         return None
-    return (
-        f"half {whose} waited less than {number(row['sojourn_ms_p50'])} ms, "
-        f"99 % less than {number(row['sojourn_ms_p99'])} ms"
-    )
+    if row["sojourn_ms_p99"] < NO_DELAY_MS:
+        return "no queueing delay"
+    most = f"99 % {{}}less than {number(row['sojourn_ms_p99'], 'ms')} ms"
+    if row["sojourn_ms_p50"] < NO_DELAY_MS:
+        return f"half {whose} had no queueing delay, {most.format('waited ')}"
+    return f"half {whose} waited less than {number(row['sojourn_ms_p50'], 'ms')} ms, {most.format('')}"
 
 
 def _marked(row: Mapping[str, Any]) -> str:
@@ -126,10 +136,18 @@ def _marked(row: Mapping[str, Any]) -> str:
 def _link(row: Mapping[str, Any], rates: Sequence[float] | None) -> str:
     told = [f"was used to {number(100 * row['utilisation'])} %"] if row["utilisation"] is not None else []
     if rates and len(set(rates)) > 1:
-        told.append(f"its capacity went {' → '.join(number(rate) for rate in rates)} Mb/s")
+        told.append(f"its capacity {_went(rates)} Mb/s")
     if row["sojourn_ms_max"] is not None:
-        told.append(f"the longest wait in its queue was {number(row['sojourn_ms_max'])} ms")
+        longest = f"the longest wait in its queue was {number(row['sojourn_ms_max'], 'ms')} ms"
+        told.append(longest if row["sojourn_ms_max"] >= NO_DELAY_MS else "nothing waited in its queue")
     if row["drop_pct"] is not None:
         dropped = "dropped nothing" if not row["drop_pct"] else f"dropped {number(row['drop_pct'])} % of what arrived"
         told.append(f"it {dropped}")
     return "; ".join(told) + "."
+
+
+def _went(rates: Sequence[float]) -> str:
+    """A few capacities one after another; of more, as a trace has them, their range."""
+    if len(rates) <= _MAX_STEPS:
+        return f"went {' → '.join(map(number, rates))}"
+    return f"changed {number(len(rates) - 1)} times, between {number(min(rates))} and {number(max(rates))}"

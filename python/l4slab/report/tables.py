@@ -10,36 +10,25 @@ import polars as pl
 
 from l4slab import metrics
 from l4slab.claims import REASONS, Claim, Kind, as_expected, as_recorded, shown_verdict, tally
+from l4slab.numbers import number, plain, written
 from l4slab.published import Published
 from l4slab.report.results import Folder
 
 _VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
+# Of a ratio, two digits are what the spread of trials leaves.
+_RATIO = {"ratio", "factor", "times"}
 _PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "packets": "packets", "s": ""}
-
-
-def number(value: float | None) -> str:
-    """A number to three significant digits (integers in full), "" for None."""
-    if value is None:
-        return ""
-    if not math.isfinite(value):
-        return str(value)
-    if value == 0 or abs(value) < 1e-9:
-        return "0"
-    if abs(value) >= 100:
-        return f"{value:,.0f}".replace(",", "\u202f")
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{min(digits, 6)}f}".replace("-", "\u2212")
 
 
 def given(value: float | None) -> str:
     """A number as a person wrote it."""
-    return "" if value is None else f"{value:g}".replace("-", "\u2212")
+    return "" if value is None else plain(value)
 
 
-def shown(value: Any) -> str:
-    """A value of a result table as text, "" for None."""
+def shown(value: Any, column: str = "") -> str:
+    """A value of a result table's column as text, "" for None."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return number(value)
+        return number(value, metrics.unit_of(column))
     return str(value)
 
 
@@ -87,7 +76,8 @@ def _evidence(name: str, value: Any) -> tuple[str, str]:
         return name.replace("_", " "), "none" if value is None else str(value)
     unit = metrics.unit_of(name)
     words = [part for part in name.split("_") if part not in metrics.UNITS]
-    return " ".join(words) or name, f"{number(value)} {unit}".strip()
+    text = number(value, unit, digits=2 if _RATIO & {*words} and abs(value) < 100 else 3)
+    return " ".join(words) or name, f"{text} {unit}".strip()
 
 
 # The name of each list, and what stands above those of its claims that came out otherwise.
@@ -194,4 +184,4 @@ def _to_the_tolerance(value: float | None, tolerance: float | None) -> str:
     if value is None or not tolerance:
         return number(value)
     text = f"{value:.{max(0, 2 - math.floor(math.log10(tolerance)))}f}"
-    return "0" if not text.strip("-0.") else text.replace("-", "\u2212")
+    return "0" if not text.strip("-0.") else written(text)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from l4slab import __version__
 from l4slab.agreement.random.judge import Row
+from l4slab.numbers import number
 from l4slab.report import environment, text_of
 from l4slab.report.results import replace
-from l4slab.report.tables import heading, number
+from l4slab.report.tables import heading
 
 if TYPE_CHECKING:
     from l4slab.agreement.random import Found, Judged

@@ -38,12 +38,12 @@ function valueOf(column, row) {
   return column.levels ? column.levels[column.codes[row]] : column.values[row];
 }
 
-// A number to three significant digits, as in the rest of the page.
-function numberText(value) {
+// A number to three significant digits, as in the rest of the page; of delays (ms), 0 is less than a hundredth.
+function numberText(value, isDelay = false) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number") return String(value);
-  if (value === 0 || Math.abs(value) < 1e-9) return "0";
-  if (Math.abs(value) >= 100) return Math.round(value).toLocaleString("en").replaceAll(",", "\u202f").replace("-", "\u2212");
+  if (Math.abs(value) < (isDelay ? 0.01 : 1e-9)) return "0";
+  if (Number.isInteger(value) || Math.abs(value) >= 100) return Math.round(value).toLocaleString("en").replaceAll(",", "\u202f").replace("-", "\u2212");
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
   return value.toFixed(Math.min(digits, 6)).replace("-", "\u2212");
 }

@@ -50,14 +50,15 @@
     });
   }
 
-  function cellText(cell, { place }) {
+  function cellText(cell, { place, title }) {
     const value = cell.getValue();
     const text = document.createElement("span");
-    text.textContent = numberText(value);
-    const range = cell.getData()[`r${place}`];
-    if (range && numberText(range[0]) !== numberText(range[1])) {
+    const told = (one) => numberText(one, title.endsWith("(ms)"));
+    text.textContent = told(value);
+    const range = cell.getData()[`r${place}`]?.map(told);
+    if (range && range[0] !== range[1]) {
       const spread = document.createElement("small");
-      spread.textContent = `${numberText(range[0])}–${numberText(range[1])}`;
+      spread.textContent = range.join("–");
       text.append(spread);
     }
     return text;
@@ -88,7 +89,7 @@
         headerFilter: "input", headerFilterLiveFilter: true, headerFilterFunc: matches, headerFilterFuncParams: { number },
         headerFilterPlaceholder: number && !column.key ? "> …" : "", sorter: number ? "number" : "alphanum",
         hozAlign: number && !column.key ? "right" : "left", headerHozAlign: number && !column.key ? "right" : "left",
-        formatter: column.key ? "plaintext" : cellText, formatterParams: { place },
+        formatter: column.key ? "plaintext" : cellText, formatterParams: { place, title: column.title },
         minWidth: 70, headerSortTristate: true,
       };
     });

@@ -1,41 +1,8 @@
 // A run, opened by #run=ID from wherever there is a link or row of it.
 {
   const dialog = document.getElementById("run");
-  const charts = document.getElementById("charts");
+  const holder = document.getElementById("charts");
   const trials = document.getElementById("trial");
-  const sync = uPlot.sync("time");
-  let shown = [];
-  let current = null;
-
-  function element(tag, text, ...children) {
-    const made = document.createElement(tag);
-    if (text !== null) made.textContent = text;
-    made.append(...children);
-    return made;
-  }
-
-  function draw(run) {
-    const style = getComputedStyle(document.body);
-    const line = { stroke: style.getPropertyValue("--line"), width: 1 };
-    const axis = { stroke: style.getPropertyValue("--dim"), grid: line, ticks: line };
-    shown.forEach((chart) => { sync.unsub(chart); chart.destroy(); });
-    charts.replaceChildren();
-    shown = run.panels.map((panel, number) => {
-      const holder = document.createElement("div");
-      charts.append(element("h3", `${panel.title} (${panel.unit})`), holder);
-      const last = number === run.panels.length - 1;
-      return new uPlot({
-        width: charts.clientWidth,
-        height: last ? 190 : 170,
-        scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
-        cursor: { sync: { key: sync.key }, drag: { x: true, y: false } },
-        axes: [{ ...axis, size: 30, ...(last && { label: "time (s)", labelSize: 22 }) }, { ...axis, size: 58 }],
-        series: [{ label: "time (s)" }].concat(panel.lines.map((one) => ({
-          label: one.name, width: 1.3, points: { show: false }, stroke: one.colour ?? style.color, dash: one.dash,
-        }))),
-      }, [run.time].concat(panel.lines.map((one) => one.y)), holder);
-    });
-  }
 
   function numbers(run, id) {
     const parts = [];
@@ -84,11 +51,10 @@
   async function open(id) {
     const note = document.getElementById("run-note");
     const title = document.getElementById("run-title");
-    current = null;
     changeable(null);
     title.textContent = `run ${id}`;
     note.textContent = "Loading …";
-    charts.replaceChildren();
+    clearCharts(holder);
     document.getElementById("numbers").replaceChildren();
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
@@ -107,9 +73,8 @@
       }
       const run = await runOf(id);
       if (location.hash !== `#run=${id}`) return;
-      current = run;
       note.textContent = `Run ${id}. ` + (run.panels.length ? "Drag to zoom, double-click for all, click a name to hide its line." : "It has no time series.");
-      draw(run);
+      drawCharts(holder, run.panels.map((panel) => ({ ...panel, x: run.time })), { key: "run", warmup: run.warmup_s });
       numbers(run, id);
       changeable(run);
     } catch (error) {
@@ -139,8 +104,6 @@
   dialog.addEventListener("close", () => {
     if (location.hash.startsWith("#run=")) history.replaceState(null, "", location.pathname + location.search);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (current) draw(current); });
-  addEventListener("resize", () => shown.forEach((chart) => chart.setSize({ width: charts.clientWidth, height: chart.height })));
   addEventListener("hashchange", follow);
   follow();
 }
