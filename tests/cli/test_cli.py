@@ -73,6 +73,7 @@ def test_run_prints_means_and_plain_progress(file: Path, tmp_path: Path, capsys:
     assert main(["run", str(file), "--out", str(tmp_path / "out"), "--workers", "2"]) == 0
     shown = capsys.readouterr()
     assert "4 runs, 2 at a time" in shown.err
+    assert "Writing the report" in shown.err
     assert "\x1b" not in shown.err
     assert "(experiment x, flow a, cc cubic, trials 2, share 1, CE % 0, " in shown.out
     rows = [line.split() for line in shown.out.splitlines() if line.startswith(("10ms", "20ms"))]

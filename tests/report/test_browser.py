@@ -126,6 +126,17 @@ def test_any_run_opens_in_three_clicks(thousand: Path, visit: Any) -> None:
     assert not page.locator("#run").is_visible()
 
 
+def test_a_folded_case_is_drawn_when_it_is_unfolded(thousand: Path, visit: Any) -> None:
+    for viewport in (DESK, PHONE):
+        page = visit(thousand, viewport)
+        case = page.locator("details.case").nth(3)
+        assert case.locator("canvas").count() == 0
+        case.locator("summary").click()
+        case.locator("canvas").first.wait_for()
+        assert "the median of 2 trials" in case.inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
 def test_rows_sort_and_columns_hide(thousand: Path, visit: Any) -> None:
     page = visit(thousand)
     page.evaluate("document.getElementById('results').scrollIntoView()")
