@@ -8,6 +8,18 @@ function element(tag, text, ...children) {
   return made;
 }
 
+// The largest value, and where that is a peak before the measured interval, the end of the axis (as in the figures).
+function limits(x, lines, warmup) {
+  let [largest, usual] = [0, 0];
+  for (const { y } of lines) {
+    y.forEach((value, place) => {
+      largest = Math.max(largest, value ?? 0);
+      if (x[place] >= warmup) usual = Math.max(usual, value ?? 0);
+    });
+  }
+  return { largest, end: usual > 0 && usual * 1.6 < largest ? usual * 1.6 : Infinity };
+}
+
 // Draws `panels` below each other: { title, unit, x, lines: [{ name, y, colour, dash, faint }] }, and where they are wanted
 // { label, xLog, yLog }; the time before `warmup` is shaded.
 function drawCharts(holder, panels, { key, warmup = 0 }) {
@@ -22,9 +34,15 @@ function drawCharts(holder, panels, { key, warmup = 0 }) {
   };
   const made = panels.map(({ title, unit, x, lines, label = "time (s)", xLog = false, yLog = false }, number) => {
     const place = element("div", null);
-    holder.append(element("h3", unit ? `${title} (${unit})` : title), place);
+    const { largest, end } = limits(x, lines, warmup);
+    const heading = element("h3", unit ? `${title} (${unit})` : title);
+    if (end < largest) heading.append(element("small", ` peak before: ${numberText(largest)}`));
+    holder.append(heading, place);
     const last = number === panels.length - 1;
-    const range = yLog ? undefined : (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.05 : 1];
+    const range = yLog ? undefined : (chart, low, high) => {
+      const top = chart.scales.x.max > warmup ? Math.min(high, end) : high;
+      return [Math.min(0, low), top > 0 ? top * 1.05 : 1];
+    };
     const ticks = (_, values) => values.map((value) => (value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: 6 }).replaceAll(",", "\u202f")));
     return new uPlot({
       width: holder.clientWidth,
