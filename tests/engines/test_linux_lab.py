@@ -91,6 +91,13 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
     assert lines(made, "tcp_ecn$") == ["echo 1 >/proc/sys/net/ipv4/tcp_ecn", "echo 0 >/proc/sys/net/ipv4/tcp_ecn"]
 
 
+@pytest.mark.parametrize(("ecn", "payload"), [("classic", 1448), ("accecn", 1436)])
+def test_a_pace_counts_frames(describe: Describe, ecn: str, payload: int) -> None:
+    made = lab.build(describe(ONE_LINK + CUBIC.replace("classic", ecn) + 'pace = "8Mbit"\n'))
+    (line,) = [line for line in made.plan if line.startswith("tcp")]
+    assert int(line.split()[10]) == 8_000_000 * payload // 1514 // 8
+
+
 @pytest.mark.parametrize(
     ("cc", "ecn", "peer", "mode"),
     [

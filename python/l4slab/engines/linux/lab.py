@@ -34,6 +34,7 @@ CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
 MTU_FRAME = 1514
 TCP_IP_HEADERS = 52  # with time stamps
+ACCECN_OPTION = 12
 MAX_FLOWS = 4000
 MAX_COUNT = 50_000
 FIRST_PORT = 10_000
@@ -568,7 +569,8 @@ def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterab
             continue
         # The kernel paces payload; rates in the file are of frames.
         mtu = spec.get("mtu_bytes", MTU_FRAME - 14)
-        pace = (spec["pace_bps"] or 0) * (mtu - TCP_IP_HEADERS) // (mtu + 14) // 8
+        headers = TCP_IP_HEADERS + (ACCECN_OPTION if flow.ecn == flow.peer_ecn == "accecn" else 0)
+        pace = (spec["pace_bps"] or 0) * (mtu - headers) // (mtu + 14) // 8
         size = NEVER if spec["bytes"] is None else spec["bytes"]
         # A receiver without AccECN cannot use a congestion control that insists on it.
         own = flow.peer_ecn == flow.ecn
