@@ -37,6 +37,15 @@ def controllers() -> list[dict[str, Any]]:
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
 
+class ChangingQdisc:
+    """A queue of an experiment file while it runs. Raises ValueError for words of tc that are wrong."""
+
+    def __init__(self, text: str) -> None: ...
+    def change(self, text: str) -> str:
+        """Change it by words of tc; what a run's description has of that: of another kind the canonical form, of the
+        same kind what is named, as `tc qdisc change` takes it. Raises ValueError with one sentence.
+        """
+
 def trees() -> list[dict[str, Any]]:
     """Queues that hold classes, as `qdiscs` has the others."""
 

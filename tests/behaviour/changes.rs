@@ -252,3 +252,95 @@ fn what_cannot_change_of_classes_is_told() {
     let sentence = Run::from_json(&l.0.to_string()).expect_err("no link is named").0;
     assert!(sentence.contains("those of a link"), "{sentence}");
 }
+
+/// Packets that were thrown away, and not for an overflow; the link's own row.
+fn thrown_away(l: &Lab) -> (u64, u64) {
+    let r = l.run();
+    let link = r.queue("l", "all");
+    (link.dropped_packets - link.dropped_overflow_packets, link.dropped_packets)
+}
+
+/// `tc qdisc change` to the same kind keeps what waits, in a class too; another kind loses it.
+#[test]
+fn another_limit_keeps_what_waits() {
+    let flood =
+        |qdisc: &str| lab(3.0, 0.0).link("l", 10.0, qdisc).cbr("u", 12.0, "not-ect", json!({}));
+    let at = |l: Lab, qdisc: &str| l.at(2.0, "l", json!({"qdisc": qdisc}));
+    let bigger = at(flood("pfifo limit 100"), "pfifo limit 200");
+    assert_eq!(thrown_away(&bigger).0, 0);
+    // 100 packets of 1.2 ms waited and go on waiting.
+    let sojourns =
+        bigger.with("sample_ns", 10_000_000).run().queue_series("l", "all", "sojourn_ms");
+    assert!(sojourns.iter().all(|(t, ms)| *t < 1.0 || *ms > 118.0), "{sojourns:?}");
+    assert!(thrown_away(&at(flood("pfifo limit 100"), "bfifo limit 200000")).0 >= 99);
+    // The kernel's red begins anew.
+    let red = "red limit 400000 min 100000 max 300000 avpkt 1500 burst 80";
+    assert!(thrown_away(&at(flood(red), red)).0 > 100);
+
+    let class = |qdisc: &str| {
+        let mut one = numbers("a", 10.0, 10.0, 0);
+        one["qdisc"] = qdisc.into();
+        let mut l =
+            lab(3.0, 0.0).link("l", 20.0, "htb default a").cbr("u", 12.0, "not-ect", json!({}));
+        l.0["links"][0]["classes"] = json!([one]);
+        l.at(2.0, "l", json!({"classes": [{"id": "a", "qdisc": "pfifo limit 200"}]}))
+    };
+    assert_eq!(thrown_away(&class("pfifo limit 100")).0, 0);
+    assert!(thrown_away(&class("pfifo_head_drop limit 100")).0 >= 99);
+}
+
+/// A shaper that adapts every 200 ms, as cake-autorate does, loses nothing.
+#[test]
+fn a_shaper_adapts_without_a_loss() {
+    let adapting = |first: &str, others: [&str; 2]| {
+        let l = lab(6.0, 0.0).link("l", 100.0, first).cbr("u", 11.0, "ect0", json!({}));
+        (1..29)
+            .fold(l, |l, i| l.at(0.2 * f64::from(i), "l", json!({"qdisc": others[i as usize % 2]})))
+    };
+    for name in ["cake", "lfq_cobalt", "cnq_cobalt"] {
+        let rates = ["10mbit", "11500kbit"].map(|rate| format!("{name} bandwidth {rate}"));
+        let l = adapting(&rates[0], rates.each_ref().map(|text| &**text));
+        assert_eq!(thrown_away(&l).1, 0, "{name}");
+    }
+    let tbf = ["10mbit", "11500kbit"].map(|rate| format!("tbf rate {rate} burst 5k limit 800k"));
+    assert_eq!(thrown_away(&adapting(&tbf[0], tbf.each_ref().map(|text| &**text))).1, 0);
+    let mut one = numbers("a", 10.0, 10.0, 0);
+    one["qdisc"] = "fq_codel".into();
+    let mut l = lab(6.0, 0.0).link("l", 100.0, "htb default a").cbr("u", 11.0, "ect0", json!({}));
+    l.0["links"][0]["classes"] = json!([one]);
+    let l = (1..29).fold(l, |l, i| {
+        let rate = [10.0, 11.5][i as usize % 2];
+        l.at(0.2 * f64::from(i), "l", json!({"classes": [numbers("a", rate, rate, 0)]}))
+    });
+    assert_eq!(thrown_away(&l).1, 0);
+}
+
+/// Of netem, what the words do not name stays or not as in the kernel; these are its numbers.
+#[test]
+fn an_impairment_keeps_what_its_kernel_keeps() {
+    let after = |first: &str, then: &str| {
+        let l = lab(10.0, 0.0).with("sample_ns", 100_000_000).link("l", 1000.0, "pfifo");
+        let mut l = l.cbr("u", 12.0, "ect0", json!({})).impair("l", "forward", first);
+        let change = json!({"time_ns": ns(5.0), "impair": "i", "netem": then});
+        l.0["at"].as_array_mut().expect("a list").push(change);
+        let r = l.run();
+        let rates = r.flow_series("u", "rate_mbps");
+        let late: Vec<f64> =
+            rates.iter().filter(|(t, _)| *t > 6.0).map(|(_, mbps)| *mbps).collect();
+        let rate = late.iter().sum::<f64>() / late.len() as f64;
+        (rate, r.flow("u").ce_pct)
+    };
+    let near = |rate: f64, expected: f64| (rate - expected).abs() < 0.02 * expected;
+    let (rate, _) = after("rate 5mbit delay 10ms limit 100", "delay 20ms limit 100");
+    assert!(near(rate, 5.0), "{rate} Mb/s");
+    // Correlated by a half, numbers crowd around one half: of 30 %, 12.9 % remain.
+    let (rate, _) = after("loss 30% 50% limit 10000", "loss 30% limit 10000");
+    assert!(near(rate, 12.0 * 0.871), "{rate} Mb/s");
+    let (rate, _) = after("loss 30% 50% limit 10000", "loss 30% 0% limit 10000");
+    assert!(near(rate, 12.0 * 0.7), "{rate} Mb/s");
+    let (rate, ce) = after("loss 20% ecn limit 10000", "loss 20% limit 10000");
+    assert!(near(rate, 12.0), "{rate} Mb/s, {ce:?} % CE");
+    // Without a word about it, loss ends.
+    let (rate, _) = after("loss 20% limit 10000", "limit 10000");
+    assert!(near(rate, 12.0), "{rate} Mb/s");
+}

@@ -5,6 +5,7 @@ use l4slab_core::aqm::registry;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::live::Live;
 use l4slab_core::rng::Rng;
+use l4slab_core::scenario::Run;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -40,12 +41,11 @@ fn moderate_queue() -> BoxedStrategy<String> {
 
 /// Whatever `tc` would take, of every queue of the registry.
 fn any_queue() -> BoxedStrategy<String> {
-    (0..registry::listing().len(), any::<u64>())
-        .prop_map(|(i, seed)| {
-            let name = registry::listing()[i].name;
-            registry::random_string(name, &mut Rng::stream(seed, "queue", 0))
-        })
-        .boxed()
+    (0..registry::listing().len(), any::<u64>()).prop_map(|(i, seed)| of_kind(i, seed)).boxed()
+}
+
+fn of_kind(i: usize, seed: u64) -> String {
+    registry::random_string(registry::listing()[i].name, &mut Rng::stream(seed, "queue", 0))
 }
 
 fn pick<T: Copy + std::fmt::Debug + 'static>(from: &'static [T]) -> impl Strategy<Value = T> {
@@ -138,65 +138,74 @@ fn application(links: usize) -> impl Strategy<Value = Value> {
 
 /// A random run of two seconds through such queues.
 fn scenario(queue: fn() -> BoxedStrategy<String>) -> impl Strategy<Value = Lab> {
-    (1_usize..=3).prop_flat_map(move |links| {
-        let link = (pick(RATES), queue(), pick(&[1_u64, 1600, 20_000]));
-        let flow = prop_oneof![
-            4 => tcp(links).boxed(),
-            2 => cbr(links).boxed(),
-            1 => udp_prague(links).boxed(),
-            1 => application(links).boxed(),
-        ];
-        let change = (
-            0_u64..2000,
-            0..links,
-            proptest::option::of(pick(RATES)),
-            proptest::option::of(queue()),
-        );
-        let flow_change = (
-            0_u64..2000,
-            0_usize..6,
-            proptest::option::of(0_u64..80),
-            proptest::option::of(0_u32..4),
-            pick(&[0.1, 1.0, 15.0]),
-        );
-        (
-            any::<u32>(),
-            proptest::collection::vec(link, links),
-            proptest::collection::vec(flow, 1..=6),
-            proptest::collection::vec(change, 0..3),
-            proptest::collection::vec(flow_change, 0..4),
-        )
-            .prop_map(|(seed, links, flows, changes, flow_changes)| {
-                let groups = flows.len();
-                let mut l = lab(2.0, 0.0)
-                    .with("seed", seed)
-                    .with("start_jitter_ns", 20_000_000)
-                    .with("sample_ns", 50_000_000);
-                for (i, (rate, qdisc, burst)) in links.iter().enumerate() {
-                    l = l.link(&format!("l{i}"), *rate, qdisc);
-                    l.0["links"][i]["burst_bytes"] = json!(burst);
-                }
-                for (i, mut flow) in flows.into_iter().enumerate() {
-                    flow["name"] = json!(format!("f{i}"));
-                    l.0["flows"].as_array_mut().expect("a list").push(flow);
-                }
-                for (at, link, rate, qdisc) in changes {
-                    let rate = rate.map(bps);
-                    let change = json!({"rate_bps": rate, "qdisc": qdisc});
-                    l = l.at(at as f64 * 1e-3, &format!("l{link}"), change);
-                }
-                for (at, flow, rtt, count, rate) in
-                    flow_changes.into_iter().filter(|c| c.1 < groups)
-                {
-                    let is_cbr = l.0["flows"][flow]["kind"] == "cbr";
-                    l.0["at"].as_array_mut().expect("a list").push(json!({
-                        "time_ns": at * 1_000_000, "flow": format!("f{flow}"), "count": count,
-                        "rtt_ns": rtt.map(|ms| ms * 1_000_000), "rate_bps": is_cbr.then(|| bps(rate)),
-                    }));
-                }
-                l
-            })
+    (1_usize..=3).prop_flat_map(move |links| scenario_of(links, queue()))
+}
+
+/// The same with queues that are often changed by words for the kind that is there.
+fn changing_scenario() -> impl Strategy<Value = Lab> {
+    let kinds = registry::listing().len();
+    (1_usize..=3, 0..kinds).prop_flat_map(|(links, i)| {
+        let mine = any::<u64>().prop_map(move |seed| of_kind(i, seed));
+        scenario_of(links, prop_oneof![4 => mine, 1 => any_queue()].boxed())
     })
+}
+
+fn scenario_of(links: usize, queue: BoxedStrategy<String>) -> impl Strategy<Value = Lab> {
+    let link = (pick(RATES), queue.clone(), pick(&[1_u64, 1600, 20_000]));
+    let flow = prop_oneof![
+        4 => tcp(links).boxed(),
+        2 => cbr(links).boxed(),
+        1 => udp_prague(links).boxed(),
+        1 => application(links).boxed(),
+    ];
+    let change =
+        (0_u64..2000, 0..links, proptest::option::of(pick(RATES)), proptest::option::of(queue));
+    let flow_change = (
+        0_u64..2000,
+        0_usize..6,
+        proptest::option::of(0_u64..80),
+        proptest::option::of(0_u32..4),
+        pick(&[0.1, 1.0, 15.0]),
+    );
+    (
+        any::<u32>(),
+        proptest::collection::vec(link, links),
+        proptest::collection::vec(flow, 1..=6),
+        proptest::collection::vec(change, 0..3),
+        proptest::collection::vec(flow_change, 0..4),
+    )
+        .prop_map(|(seed, links, flows, changes, flow_changes)| {
+            let groups = flows.len();
+            let mut l = lab(2.0, 0.0)
+                .with("seed", seed)
+                .with("start_jitter_ns", 20_000_000)
+                .with("sample_ns", 50_000_000);
+            for (i, (rate, qdisc, burst)) in links.iter().enumerate() {
+                l = l.link(&format!("l{i}"), *rate, qdisc);
+                l.0["links"][i]["burst_bytes"] = json!(burst);
+            }
+            for (i, mut flow) in flows.into_iter().enumerate() {
+                flow["name"] = json!(format!("f{i}"));
+                l.0["flows"].as_array_mut().expect("a list").push(flow);
+            }
+            for (at, link, rate, qdisc) in changes {
+                let rate = rate.map(bps);
+                let change = json!({"rate_bps": rate, "qdisc": qdisc});
+                let with = l.clone().at(at as f64 * 1e-3, &format!("l{link}"), change);
+                let refused = Run::from_json(&with.0.to_string()).err();
+                if refused.is_none_or(|e| !e.0.contains("cannot change while it runs")) {
+                    l = with;
+                }
+            }
+            for (at, flow, rtt, count, rate) in flow_changes.into_iter().filter(|c| c.1 < groups) {
+                let is_cbr = l.0["flows"][flow]["kind"] == "cbr";
+                l.0["at"].as_array_mut().expect("a list").push(json!({
+                    "time_ns": at * 1_000_000, "flow": format!("f{flow}"), "count": count,
+                    "rtt_ns": rtt.map(|ms| ms * 1_000_000), "rate_bps": is_cbr.then(|| bps(rate)),
+                }));
+            }
+            l
+        })
 }
 
 /// Bits that a link could send in the run, and those it may miss or gain by changes of its rate: a
@@ -237,7 +246,7 @@ proptest! {
     /// At every instant and every link, packets in = packets out + drops + backlog; and for every
     /// flow, over its whole path.
     #[test]
-    fn packets_are_conserved(l in scenario(any_queue)) {
+    fn packets_are_conserved(l in prop_oneof![scenario(any_queue), changing_scenario()]) {
         let mut sim = l.simulation();
         for step in 1..=40 {
             sim.run_until(l4slab_core::time::Time(ns(2.0) / 40 * step));
@@ -365,7 +374,8 @@ proptest! {
     /// same changes were planned.
     #[test]
     fn what_happens_live_is_what_was_planned(
-        l in scenario(any_queue), cuts in proptest::collection::vec((1_u64..200, 0_u64..4), 1..30),
+        l in prop_oneof![scenario(any_queue), changing_scenario()],
+        cuts in proptest::collection::vec((1_u64..200, 0_u64..4), 1..30),
     ) {
         let mut live = Live::default();
         let mut ask = |request: Value| -> Value {

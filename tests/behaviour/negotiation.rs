@@ -208,7 +208,7 @@ fn lost_syns_cost_ecn_in_the_end() {
             let open = f64::from((1_u32 << lost) - 1) - 0.5;
             let mut l = lab(20.0, 0.0).link("b", 50.0, "pfifo limit 0");
             l = l.tcp("f", cc, 10.0, json!({"ecn": ecn, "bytes": 1_000_000}));
-            l = l.at(open.max(0.0), "b", json!({"qdisc": "pfifo"}));
+            l = l.at(open.max(0.0), "b", json!({"qdisc": "pfifo limit 1000"}));
             let r = l.run();
             let what = format!("{cc} with {ecn}, {lost} SYNs lost");
             assert_eq!(r.flow("f").ecn_mode, Some(mode.name()), "{what}");
@@ -231,7 +231,7 @@ fn a_lost_syn_ack_is_asked_for_again() {
                 json!({"ecn": ecn, "bytes": 100_000, "reverse_path": ["back"]}),
             )
             .link("back", 50.0, "pfifo limit 0")
-            .at(0.5, "back", json!({"qdisc": "pfifo"}))
+            .at(0.5, "back", json!({"qdisc": "pfifo limit 1000"}))
             .run();
         let f = r.flow("f");
         assert_eq!(f.transfers, 1, "{ecn}");

@@ -16,7 +16,7 @@ fn with_a_gap(cc: &str, segments: u64, from: f64, length: f64) -> (u64, u64, f64
         .link("b", 1000.0, "pfifo")
         .tcp("f", cc, RTT, json!({"bytes": segments * payload, "pace_bps": PACE}))
         .at(from, "b", json!({"qdisc": "pfifo limit 0"}))
-        .at(from + length, "b", json!({"qdisc": "pfifo"}))
+        .at(from + length, "b", json!({"qdisc": "pfifo limit 1000"}))
         .run();
     let f = r.flow("f");
     assert_eq!(f.transfers, 1, "{cc}: complete");

@@ -6,6 +6,7 @@
 
 mod ack_filter;
 mod cake;
+mod changes;
 mod codel;
 mod curvy_red;
 mod docsis;

@@ -113,10 +113,10 @@ def test_changes_of_a_tree(describe: Describe) -> None:
         "at 1000000000 do k1 tc class change dev out parent 2:1 classid 2:a htb rate 4000000bit ceil 9000000bit "
         "burst 1600b cburst 1600b prio 0 quantum 3028",
         f"at 1000000000 do k1 tc qdisc replace dev out parent 2:a handle 3: {pie}",
-        "at 1000000000 do k1 tc qdisc replace dev out parent 2:b handle 4: pfifo limit 20",
+        "at 1000000000 do k1 tc qdisc change dev out parent 2:b pfifo limit 20",
         "at 2000000000 do k1 tc class change dev out parent 2: classid 2:1 htb rate 9000000bit ceil 10000000bit "
         "burst 1600b cburst 1600b prio 0 quantum 112500",
-        "at 2000000000 do k1 tc qdisc replace dev out parent 2:b handle 5: pfifo limit 20",
+        "at 2000000000 do k1 tc qdisc change dev out parent 2:b pfifo limit 20",
     ]
     # A kernel of one's own says itself what its defaults are.
     assert [line.split("handle 3: ")[1] for line in lab.build(run, own_defaults=True).plan if "handle 3" in line] == [

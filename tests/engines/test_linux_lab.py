@@ -120,7 +120,7 @@ def test_with_captures_each_sender_is_looked_at(describe: Describe) -> None:
     assert [line for line in made.plan if line.startswith("host")] == ["host c1 1", "host c2 2"]
 
 
-def test_changes_replace_the_queue_by_a_new_one(describe: Describe) -> None:
+def test_changes_of_one_kind_keep_the_queue(describe: Describe) -> None:
     changes = """
 [[at]]
 time = "2s"
@@ -130,13 +130,23 @@ time = "3s"
 "link.one.qdisc" = "pfifo limit 50"
 [[at]]
 time = "3.5s"
-"link.one.qdisc" = "pfifo limit 9"
+"link.one.qdisc" = "codel target 1ms"
+[[at]]
+time = "3.6s"
+"link.one.qdisc" = "codel limit 9"
+[[at]]
+time = "3.7s"
+"link.one.qdisc" = "codel"
 """
     made = lab.build(describe(ONE_LINK + CUBIC + changes))
     at = [line for line in made.plan if line.startswith("at ")]
     assert at[0].startswith("at 2000000000 do k1 tc class change dev out parent 1: classid 1:1 htb rate 5000000bit")
-    assert at[1] == "at 3000000000 do k1 tc qdisc replace dev out parent 1:1 handle 3: pfifo limit 50"
-    assert at[2] == "at 3500000000 do k1 tc qdisc replace dev out parent 1:1 handle 4: pfifo limit 9"
+    assert at[1] == "at 3000000000 do k1 tc qdisc change dev out parent 1:1 pfifo limit 50"
+    assert at[2].startswith(
+        "at 3500000000 do k1 tc qdisc replace dev out parent 1:1 handle 3: codel limit 1000 target 1ms"
+    )
+    # A change that names nothing changes nothing.
+    assert at[3:] == ["at 3600000000 do k1 tc qdisc change dev out parent 1:1 codel limit 9"]
 
 
 FLOW_CHANGES = """

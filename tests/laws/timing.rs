@@ -96,7 +96,7 @@ fn a_lost_syn_is_repeated_after_a_second_and_then_backed_off() {
         let r = lab(40.0, 0.0)
             .link("b", 100.0, "pfifo limit 0")
             .tcp("f", "reno", 20.0, json!({"bytes": 14_480}))
-            .at(open_at, "b", json!({"qdisc": "pfifo"}))
+            .at(open_at, "b", json!({"qdisc": "pfifo limit 1000"}))
             .run();
         let law = connects_at * 1e3 + 1.5 * 20.0 + 9.0 * 0.121;
         agrees(

@@ -102,6 +102,18 @@ def test_the_marks_of_a_step_in_c_follow_the_law_of_a_scalable_flow(experiment: 
 
 
 @needs_cc
+def test_other_words_for_a_queue_in_c_keep_what_waits(experiment: Folder, tmp_path: Path) -> None:
+    build(template("queue.c"), tmp_path / "libstep.so")
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "15Mbit"\nrtt = "10ms"\n'
+    change = '[[at]]\ntime = "1s"\n"link.bottleneck.qdisc" = "./libstep.so:limit 90"\n'
+    results = l4slab.run(experiment({}, udp + change, qdisc="./libstep.so:limit 50"))
+    link = results.links.row(0, named=True)
+    assert link["dropped_packets"] == link["dropped_overflow_packets"] > 0
+    backlog = results.series.filter(queue="all").sort("time_s")["backlog_packets"]
+    assert max(backlog[:10]) <= 50 < max(backlog[10:]) <= 90
+
+
+@needs_cc
 def test_an_aimd_in_c_is_the_same_as_in_python_to_the_bit(experiment: Folder, tmp_path: Path) -> None:
     build(template("controller.c"), tmp_path / "libmine.so")
     source = (files("l4slab.own") / "templates" / "controller.py").read_text().replace("CLASS", "Mine")

@@ -114,6 +114,21 @@ def test_a_queue_of_ones_own_comes_into_a_class_while_it_runs(experiment: Folder
     assert 0 < max(backlog[10:]) <= 3
 
 
+def test_other_words_for_a_queue_of_ones_own_keep_what_waits(experiment: Folder) -> None:
+    udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "15Mbit"\nrtt = "10ms"\n'
+    change = '[[at]]\ntime = "1s"\n"link.bottleneck.qdisc" = "every.py:Every limit 90"\n'
+    file = experiment({"every.py": EVERY}, udp + change, qdisc="every.py:Every limit 50 period 0")
+    (run,) = sweep.expand(spec.load(file), "sim").runs
+    # What is not named stays.
+    assert run.description["at"][0]["qdisc"].partition(" ")[2] == "limit 90"
+    results = l4slab.run(file)
+    link = results.links.row(0, named=True)
+    assert link["dropped_packets"] == link["dropped_overflow_packets"] > 0
+    backlog = results.series.filter(queue="all").sort("time_s")["backlog_packets"]
+    assert min(backlog[5:]) > 40
+    assert max(backlog[:10]) <= 50 < max(backlog[10:]) <= 90
+
+
 def test_the_same_run_gives_the_same_bits_and_another_content_another_run(experiment: Folder) -> None:
     keys = {"cc": "mine.py:Mine", "qdisc": "every.py:Every"}
     file = experiment({"mine.py": AIMD, "every.py": EVERY}, **keys)

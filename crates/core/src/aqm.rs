@@ -122,10 +122,12 @@ pub trait Aqm<P: Pkt>: Send {
     }
     /// The law's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
-    /// Goes on with other parameters, of the type that its kind has, whatever waits (`tc qdisc change`); false: it
-    /// cannot go on with these.
-    fn change(&mut self, _to: &dyn Any) -> bool {
-        false
+    /// Continues with other parameters of its kind, and keeps its packets but for what Linux drops (`tc qdisc change`).
+    ///
+    /// # Errors
+    /// It cannot, or the parameters are of another kind: a new queue takes its place and these packets, in this order.
+    fn change(&mut self, _to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        Err(Vec::new())
     }
     /// Goes on with other numbers of a class, or another queue in it; said only to what holds this class.
     fn change_class(&mut self, _to: &ClassSpec, _link: LinkInfo, _cx: &mut QueueCx<P>) {}
@@ -152,7 +154,7 @@ pub trait Aqm<P: Pkt>: Send {
 pub fn purge<P: Pkt>(queue: &mut dyn Aqm<P>, now: Time, rng: &mut Rng) -> Option<Vec<Dropped<P>>> {
     let (mut unseen, mut lost) = (Vec::new(), Vec::new());
     let mut at = now;
-    loop {
+    while queue.backlog().packets > 0 {
         let mut cx = QueueCx::new(at, rng, &mut unseen);
         if let Some(pkt) = queue.dequeue(&mut cx) {
             lost.push((pkt, cx.current_band()));
@@ -162,13 +164,25 @@ pub fn purge<P: Pkt>(queue: &mut dyn Aqm<P>, now: Time, rng: &mut Rng) -> Option
                 return None;
             }
             queue.on_timer(&mut QueueCx::new(at, rng, &mut unseen));
-        } else {
-            break;
         }
     }
     lost.extend(unseen.into_iter().map(|d| (d.pkt, d.band)));
     let lost = lost.into_iter();
     Some(lost.map(|(pkt, band)| Dropped { pkt, why: DropReason::Replaced, band }).collect())
+}
+
+/// Drops what is more than a limit that has shrunk; `take` gives the next packet that goes, while there are too many.
+fn drop_excess<P: Pkt>(cx: &mut QueueCx<P>, mut take: impl FnMut(&mut QueueCx<P>) -> Option<P>) {
+    while let Some(pkt) = take(cx) {
+        cx.drop(pkt, DropReason::Overflow);
+    }
+}
+
+/// Packets as they came, from queues inside one after the other.
+pub fn in_order<P: Pkt>(packets: impl IntoIterator<Item = P>) -> Vec<P> {
+    let mut all: Vec<_> = packets.into_iter().collect();
+    all.sort_by_key(P::enqueued_at);
+    all
 }
 
 /// The parameters of a queue, and how to make the queue from them.

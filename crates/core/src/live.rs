@@ -102,12 +102,10 @@ impl Live {
                 Ok("{}".to_owned())
             }
             Request::Change { change } => {
-                let Session { run, simulation, .. } = self.session()?;
-                run.at.push(*change);
+                let Session { run, simulation, now } = self.session()?;
+                run.at.push(Change { time_ns: now.0, ..*change });
                 // With all that came before it must be a run.
-                let done = run
-                    .check()
-                    .and_then(|()| simulation.change(run, run.at.last().expect("just pushed")));
+                let done = run.check().and_then(|()| simulation.change(run));
                 if done.is_err() {
                     run.at.pop();
                 }

@@ -75,12 +75,25 @@ pub trait Described: Table + Debug {
     const ABBREVIATED: &'static [&'static str] = &[];
     /// Keywords that Linux knows, and why they have no meaning here or what to do instead.
     const NOT_MODELLED: &'static [(&'static str, &'static str)] = &[];
+    /// Keywords whose value cannot change while the queue is in force, as Linux refuses it too.
+    const FIXED: &'static [&'static str] = &[];
     /// Values of the first parameter that give others other defaults: versions.
     const PRESETS: &'static [Preset] = &[];
 
     /// Derives what was not given and refuses what contradicts itself.
     fn finish(&mut self, _given: &Given) -> Result<(), Refused> {
         Ok(())
+    }
+    /// Before the words of a change are read into these parameters: what the given ones renew as a whole.
+    fn renew(&mut self, _given: &Given) {}
+    /// After they were read: derives and refuses as [`Self::finish`], but keeps what the words do not concern.
+    fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        self.finish(given)
+    }
+    /// For a queue whose kernel is told more than the words: what it has after a change by words that alone mean
+    /// `to`. `None`: what the words name.
+    fn merged(&self, _to: &Self, _given: &Given) -> Option<Result<Self, Refused>> {
+        None
     }
     /// Do these parameters bring [`Self::MORE_GAUGES`]?
     fn has_more_gauges(&self) -> bool {
@@ -204,6 +217,8 @@ impl<'a> Words<'a> {
 pub struct Given {
     owner: &'static str,
     keywords: Vec<&'static str>,
+    /// The same with their values, as they were written.
+    said: Vec<String>,
 }
 
 impl Given {
@@ -220,6 +235,33 @@ impl Given {
     }
     pub fn missing(&self, keyword: &'static str, fix: &'static str) -> Refused {
         Refused::Missing { owner: self.owner, keyword, fix }
+    }
+    fn check_fixed<C>(
+        &self,
+        fixed: &[&str],
+        params: &[Param<C>],
+        before: &C,
+        after: &C,
+    ) -> Result<(), Refused> {
+        for param in params.iter().filter(|param| fixed.contains(&param.rows()[0].keyword)) {
+            let (was, is) = (param.write(before), param.write(after));
+            if was != is {
+                let keyword = param.rows()[0].keyword;
+                let value = |said: Option<String>| {
+                    said.unwrap_or_default()[keyword.len()..].trim_start().to_owned()
+                };
+                let fix =
+                    format!("it is {} and cannot change while it runs; leave it out", value(was));
+                return Err(self.refuse(keyword, value(is), fix));
+            }
+        }
+        Ok(())
+    }
+    /// What was written, without these keywords.
+    fn without(&self, keywords: &[&str]) -> String {
+        let said = self.keywords.iter().zip(&self.said);
+        let kept = said.filter(|(keyword, _)| !keywords.contains(keyword));
+        kept.map(|(_, said)| &**said).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -251,16 +293,53 @@ pub(crate) fn words_into<'a, C: Clone + PartialEq>(
     config: &mut C,
     words: impl Iterator<Item = &'a str>,
 ) -> Result<Given, Refused> {
-    let mut words = Words::new(owner.name, words);
-    let mut given = Given { owner: owner.name, keywords: Vec::new() };
+    let all: Vec<_> = words.collect();
+    let mut words = Words::new(owner.name, all.iter().copied());
+    let mut given = Given { owner: owner.name, keywords: Vec::new(), said: Vec::new() };
     let defaults = config.clone();
     while let Some(word) = words.words.pop() {
         let abbreviated = owner.abbreviated.iter().find(|k| k.starts_with(word));
         let keyword = abbreviated.copied().unwrap_or(word);
+        let begin = all.len() - words.words.len();
         read_one(owner, params, &defaults, keyword, config, &mut words, "keyword")?;
+        let values = &all[begin..all.len() - words.words.len()];
         given.keywords.push(words.keyword);
+        given.said.push([&[words.keyword], values].concat().join(" "));
     }
     Ok(given)
+}
+
+/// The parameters of a queue after a change, and the words of the change: each keyword in full, without those that
+/// cannot change and say what is there.
+pub struct Changed<C> {
+    pub config: C,
+    pub words: String,
+}
+
+/// What `tc qdisc change` makes of parameters: words name what changes, and the rest stays.
+///
+/// # Errors
+/// What is wrong with the words alone, as `tc` finds it, or with the whole, as the kernel does.
+pub fn change_words<'a, C: Described>(
+    before: &C,
+    words: impl Iterator<Item = &'a str> + Clone,
+) -> Result<Changed<C>, Refused> {
+    let (owner, params) = (Owner::of::<C>(), C::params());
+    let mut alone = C::default();
+    let given = words_into(&owner, &params, &mut alone, words.clone())?;
+    alone.finish(&given)?;
+    let config = match before.merged(&alone, &given) {
+        Some(merged) => merged?,
+        None => {
+            let mut config = before.clone();
+            config.renew(&given);
+            words_into(&owner, &params, &mut config, words)?;
+            config.finish_change(&given)?;
+            config
+        }
+    };
+    given.check_fixed(C::FIXED, &params, before, &config)?;
+    Ok(Changed { config, words: given.without(C::FIXED) })
 }
 
 /// Reads options given by name.
@@ -282,7 +361,7 @@ pub(crate) fn options_into<C: Clone + PartialEq>(
     config: &mut C,
     options: &[(&str, &str)],
 ) -> Result<Given, Refused> {
-    let mut given = Given { owner: owner.name, keywords: Vec::new() };
+    let mut given = Given { owner: owner.name, keywords: Vec::new(), said: Vec::new() };
     let defaults = config.clone();
     for &(name, value) in options {
         let mut words = Words::new(owner.name, std::iter::once(value));

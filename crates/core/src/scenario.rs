@@ -1,5 +1,6 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -8,12 +9,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::aqm::netem::NetemConfig;
-use crate::aqm::registry::QdiscConfig;
+use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::aqm::trace::{Step, Steps};
-use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, Root, TreeConfig};
+use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, Root, TreeConfig, parse_id};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
-use crate::params::{self, Gauge};
+use crate::params::{self, Gauge, Refused};
 use crate::time::{Span, Time};
 use crate::traffic::{self, Traffic};
 use crate::units::{MTU_FRAME, Rate};
@@ -293,15 +294,76 @@ pub struct Change {
     pub flow: Option<String>,
     pub impair: Option<String>,
     pub rate_bps: Option<u64>,
-    pub qdisc: Option<QdiscConfig>,
+    /// In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
+    pub qdisc: Option<String>,
     /// Those that change: each with all its numbers, with another qdisc, or with both.
-    pub classes: Vec<ClassSpec>,
+    pub classes: Vec<ClassSpec<String>>,
     pub rtt_ns: Option<u64>,
     /// How many of the group's flows send from now on: others begin, or those that began last stop.
     pub count: Option<u32>,
-    /// In `tc`'s words, without "netem" itself.
-    #[serde(deserialize_with = "some_netem")]
+    /// In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
+    pub netem: Option<String>,
+}
+
+/// The queues of a change with all their parameters: what its words do not name is as it was before.
+#[derive(Clone, Debug, Default)]
+pub struct Whole {
+    pub qdisc: Option<QdiscConfig>,
+    pub classes: Vec<ClassSpec>,
     pub netem: Option<NetemConfig>,
+}
+
+/// The queues of a run, as far as its changes were followed: by link and number of a class, and by impairment.
+struct InForce {
+    qdiscs: BTreeMap<(usize, Option<u16>), QdiscConfig>,
+    netems: Vec<NetemConfig>,
+}
+
+impl InForce {
+    fn new(run: &Run) -> InForce {
+        let mut qdiscs = BTreeMap::new();
+        for (i, link) in run.links.iter().enumerate() {
+            match &link.qdisc {
+                Queue::One(qdisc) => drop(qdiscs.insert((i, None), qdisc.clone())),
+                Queue::Tree(tree) => {
+                    qdiscs.extend(tree.qdiscs().map(|(class, q)| ((i, class), q.clone())));
+                }
+            }
+        }
+        InForce { qdiscs, netems: run.impairs.iter().map(|impair| impair.netem.clone()).collect() }
+    }
+
+    fn change(&mut self, place: (usize, Option<u16>), words: &str) -> Result<QdiscConfig, Refused> {
+        let to = match self.qdiscs.get(&place) {
+            Some(qdisc) => qdisc.changed(words)?.config,
+            None => qdiscs::parse(words)?,
+        };
+        self.qdiscs.insert(place, to.clone());
+        Ok(to)
+    }
+
+    fn follow(&mut self, run: &Run, change: &Change) -> Result<Whole, ScenarioError> {
+        let mut whole = Whole::default();
+        if let Some(name) = &change.link {
+            let link = run.link(name)?;
+            let of_link = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
+            let qdisc = change.qdisc.as_ref().map(|words| self.change((link, None), words));
+            whole.qdisc = qdisc.transpose().map_err(of_link)?;
+            for class in &change.classes {
+                let place = (link, parse_id(&class.id));
+                let qdisc = class.qdisc.as_ref().map(|words| self.change(place, words));
+                whole.classes.push(class.with(qdisc.transpose().map_err(of_link)?));
+            }
+        }
+        if let (Some(name), Some(words)) = (&change.impair, &change.netem) {
+            let netem = &mut self.netems[run.impair(name)?];
+            *netem = params::change_words(netem, words.split_whitespace())
+                .map_err(|e| ScenarioError(format!("impair \"{name}\": {e}")))?
+                .config;
+            whole.netem = Some(netem.clone());
+        }
+        Ok(whole)
+    }
 }
 
 /// Which side of a link.
@@ -353,12 +415,6 @@ pub struct ImpairSpec {
     pub ack_wait_ns: u64,
 }
 
-fn some_netem<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NetemConfig>, D::Error> {
-    let words = Option::<String>::deserialize(from)?;
-    let read = |words: &String| params::read_words(words.split_whitespace());
-    words.as_ref().map(read).transpose().map_err(D::Error::custom)
-}
-
 fn netem<'de, D: Deserializer<'de>>(from: D) -> Result<NetemConfig, D::Error> {
     let words = String::deserialize(from)?;
     params::read_words(words.split_whitespace()).map_err(D::Error::custom)
@@ -395,11 +451,28 @@ impl Run {
     /// The columns of the time series that its queues and controllers add.
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut all = Vec::new();
-        let later = self.at.iter().filter_map(|change| change.qdisc.as_ref());
+        // Those of a change that is wrong do not matter: the run is refused.
+        let whole = self.whole().unwrap_or_default();
+        let later = whole.iter().filter_map(|change| change.qdisc.as_ref());
         all.extend(self.links.iter().flat_map(|link| link.qdisc.gauges()));
         all.extend(later.flat_map(QdiscConfig::gauges));
         all.extend(self.flows.iter().flat_map(|flow| flow.traffic.gauges()));
         all
+    }
+
+    /// The queues of each change of `at`, all followed in the order of time.
+    ///
+    /// # Errors
+    /// One sentence that names the link or the impairment, the keyword and the fix.
+    pub fn whole(&self) -> Result<Vec<Whole>, ScenarioError> {
+        let mut order: Vec<usize> = (0..self.at.len()).collect();
+        order.sort_by_key(|&i| self.at[i].time_ns);
+        let mut in_force = InForce::new(self);
+        let mut all = vec![Whole::default(); self.at.len()];
+        for i in order {
+            all[i] = in_force.follow(self, &self.at[i])?;
+        }
+        Ok(all)
     }
 
     /// Finds a link by name.
@@ -465,6 +538,7 @@ impl Run {
         for c in &self.at {
             self.check_change(c)?;
         }
+        self.whole()?;
         for r in &self.rewrites {
             self.link(&r.link)?;
             if !self.flows.iter().any(|f| f.name == r.flow) {

@@ -88,6 +88,16 @@ impl Packets {
         self.free.push(node);
         Some((node_ref.packet, was & MARKED != 0))
     }
+    /// All packets that are in the queue.
+    pub fn take_all(&mut self) -> Vec<Packet> {
+        let nodes = self.all.clone();
+        // SAFETY: they were put there.
+        nodes
+            .into_iter()
+            .filter_map(|node| unsafe { self.take(node.cast()) })
+            .map(|t| t.0)
+            .collect()
+    }
     /// The band of a packet that has arrived, from now on.
     ///
     /// # Safety

@@ -1,7 +1,9 @@
 //! A link's queue that is a library's.
 
-use l4slab_core::aqm::own::{Maker, late_timer, stranger};
-use l4slab_core::aqm::{Aqm, Backlog, LinkInfo, MarkReason, Pkt, QueueCx};
+use std::any::Any;
+
+use l4slab_core::aqm::own::{Maker, is_of, late_timer, stranger};
+use l4slab_core::aqm::{Aqm, Backlog, LinkInfo, MarkReason, Pkt, QueueCx, in_order};
 use l4slab_core::own::fail;
 use l4slab_core::packet::Packet;
 use l4slab_core::params::declared::{Table, Values};
@@ -114,6 +116,11 @@ impl<const APART: bool> Aqm<Packet> for Queue<APART> {
             packets: packets + 1,
             bytes: bytes + u64::from(packet.frame_len()),
         })
+    }
+    /// A law does not know of changes: a new one gets what waits.
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<Packet>) -> Result<(), Vec<Packet>> {
+        let is_it = is_of(self.table.name, to);
+        Err(if is_it { in_order(self.packets.take_all()) } else { Vec::new() })
     }
     fn bands(&self) -> &'static [&'static str] {
         self.table.bands

@@ -6,10 +6,12 @@ mod steps;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use l4slab_core::aqm::{registry as qdiscs, tree};
+use l4slab_core::aqm::registry::{self as qdiscs, QdiscConfig};
+use l4slab_core::aqm::tree;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
 use l4slab_core::live;
+use l4slab_core::params::Changed;
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
@@ -176,6 +178,26 @@ fn canonical_qdisc(text: &str) -> PyResult<String> {
     Ok(qdiscs::parse(text).map_err(refused)?.canonical())
 }
 
+/// A queue of an experiment file while it runs.
+#[pyclass(module = "l4slab._core")]
+struct ChangingQdisc(QdiscConfig);
+
+#[pymethods]
+impl ChangingQdisc {
+    /// A ValueError says what is wrong with the words of `tc` that it begins with.
+    #[new]
+    fn new(text: &str) -> PyResult<Self> {
+        qdiscs::parse(text).map(ChangingQdisc).map_err(refused)
+    }
+    /// Changes it by words of `tc`. What a run's description has of the change: of another kind, the canonical form;
+    /// of the same one, what is named, which is what `tc qdisc change` takes. A ValueError says what is wrong.
+    fn change(&mut self, text: &str) -> PyResult<String> {
+        let Changed { config, words } = self.0.changed(text).map_err(refused)?;
+        self.0 = config;
+        Ok(words)
+    }
+}
+
 /// All queues that hold classes, as `qdiscs` has the others.
 #[pyfunction]
 fn trees(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -252,6 +274,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     own::add(m)?;
+    m.add_class::<ChangingQdisc>()?;
     m.add_class::<steps::Steps>()?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     m.add_function(wrap_pyfunction!(source_hash, m)?)?;

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use l4slab_core::aqm::registry as qdiscs;
+use l4slab_core::aqm::tree::Queue as LinkQueue;
 use l4slab_core::cc::own::{CONTROLLERS, MOST_WINDOW};
 use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, Window};
 use l4slab_core::params::declared::{Declaration, Table, Values};
@@ -154,12 +154,12 @@ impl Steps {
     /// wrong with them.
     fn change_qdisc(&mut self, link: &str, qdisc: &str) -> PyResult<()> {
         let number = self.run.link(link).map_err(refused)?;
-        let to = qdiscs::parse(qdisc).map_err(refused)?;
+        let LinkQueue::One(before) = &self.run.links[number].qdisc else {
+            return Err(refused(format!("link \"{link}\" has classes; give it one queue")));
+        };
+        let to = before.changed(qdisc).map_err(refused)?.config;
         let simulation = self.simulation.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if simulation.link_mut(number).change_qdisc(&to) {
-            return Ok(());
-        }
-        let queues = "dualpi2, codel and pie can, but for min_qlen_step of 0";
-        Err(refused(format!("link \"{link}\": its queue cannot go on with \"{qdisc}\"; {queues}")))
+        simulation.set_qdisc(number, to);
+        Ok(())
     }
 }

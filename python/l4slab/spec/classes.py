@@ -85,6 +85,7 @@ class Changing:
     rate_bps: int
     hosts: Mapping[str, int]
     leaf: Callable[[str, Place, str], str]
+    follow: Callable[[str, str, Place], str]  # what a change has of a queue: of its key in [[at]], words and the [[at]]
 
     def change(
         self, place: Place, settings: Mapping[str, Mapping[str, Any]], rate_bps: int | None
@@ -108,6 +109,9 @@ class Changing:
             if keys:
                 wanted = {"id", *numbers, *(keys & {QUEUE})}
                 changed.append({key: value for key, value in one.items() if key in wanted})
+            if QUEUE in keys:
+                key = f"link.{self.link}.class.{one['id']}.{QUEUE}"
+                changed[-1][QUEUE] = self.follow(key, settings[one["id"]][QUEUE], place)
         return changed, [f"{place[0]}: {remark}" for remark in tree.remarks if remark not in told]
 
     def _resolved(self) -> Tree:

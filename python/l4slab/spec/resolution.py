@@ -130,15 +130,18 @@ class Resolver:
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
             timed.append((time, place, raw))
+        queues = _Queues(folder, links.values(), impairs.values())
         trees = {
-            name: classes.Changing(name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, folder=folder))
+            name: classes.Changing(
+                name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, folder=folder), queues.change
+            )
             for name, raw in document["link"].items()
             if "classes" in links[name]
         }
         changes = []
         # A class changes from what it has become until then.
         for time, place, raw in sorted(timed, key=lambda one: one[0]):
-            found, told = _changes(raw, place, links, flows, document["impair"], folder, trees)
+            found, told = _changes(raw, place, links, flows, document["impair"], queues, trees)
             changes += [{"time_ns": time} | change for change in found]
             self.remarks |= dict.fromkeys(told)
             for key, value in raw.items():
@@ -181,6 +184,40 @@ def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
             raise Problem(place, key, wrong) from None
         wrong = remedy(text) or f": {error}"
         raise Problem(place, key, f"= {show(text)}{wrong}") from None
+
+
+class _Queues:
+    """The queues of a run while it runs, by their keys in [[at]]; None: only a kernel of one's own knows it."""
+
+    def __init__(self, folder: Path, links: Iterable[Mapping[str, Any]], impairs: Iterable[Mapping[str, Any]]):
+        self._folder = folder
+        self._in_force: dict[str, _core.ChangingQdisc | None] = {}
+        for link in links:
+            self._begin(f"link.{link['name']}.qdisc", link["qdisc"])
+            for one in link.get("classes", ()):
+                self._begin(f"link.{link['name']}.class.{one['id']}.qdisc", one.get("qdisc", ""))
+        for impair in impairs:
+            self._begin(f"impair.{impair['name']}.netem", f"netem {impair['netem']}")
+
+    def _begin(self, key: str, text: str) -> None:
+        try:
+            self._in_force[key] = _core.ChangingQdisc(text)
+        except ValueError:
+            self._in_force[key] = None
+
+    def change(self, key: str, text: str, place: Place) -> str:
+        """What a run's description has of the [[at]] at `place`: where the kind of queue stays, what is named. Raises
+        Problem.
+        """
+        alone = _qdisc(text, place, key, self._folder)
+        queue = self._in_force[key]
+        if queue is None or alone in kernels.qdiscs():
+            self._begin(key, alone)
+            return alone
+        try:
+            return queue.change(files.found("queue", text, self._folder))
+        except ValueError as error:
+            raise Problem(place, key, f"= {show(text)}: {error}") from None
 
 
 def _classes(raw: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -239,7 +276,7 @@ def _changes(
     links: Mapping[str, Mapping[str, Any]],
     flows: Mapping[str, Mapping[str, Any]],
     impairs: Mapping[str, Mapping[str, Any]],
-    folder: Path,
+    queues: _Queues,
     trees: Mapping[str, classes.Changing],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The changes of one [[at]], one for each link, flow and impairment, and remarks."""
@@ -289,12 +326,12 @@ def _changes(
     found, told = [], []
     for (section, name), changed in settings.items():
         if section == "impair":
-            netem = _netem(
-                changed["netem"], place, f"impair.{name}.netem", in_order=bool(impairs[name].get("in_order"))
-            )
-            found.append({"impair": name, "netem": netem})
+            key = f"impair.{name}.netem"
+            _netem(changed["netem"], place, key, in_order=bool(impairs[name].get("in_order")))
+            words = queues.change(key, f"netem {changed['netem']}", place)
+            found.append({"impair": name, "netem": words.removeprefix("netem").strip()})
         elif section == "link":
-            change = _link_change(name, changed, place, folder)
+            change = _link_change(name, changed, place, queues)
             if name in trees:
                 changed_classes, remarks = trees[name].change(place, of_classes.get(name, {}), change["rate_bps"])
                 change |= {"classes": changed_classes} if changed_classes else {}
@@ -350,7 +387,7 @@ def _changeable(flow: Mapping[str, Any]) -> list[str]:
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 
-def _link_change(link: str, settings: Mapping[str, Any], place: Place, folder: Path) -> dict[str, Any]:
+def _link_change(link: str, settings: Mapping[str, Any], place: Place, queues: _Queues) -> dict[str, Any]:
     change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
     if "rate" in settings:
         checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
@@ -359,7 +396,7 @@ def _link_change(link: str, settings: Mapping[str, Any], place: Place, folder: P
         key = f"link.{link}.qdisc"
         if not isinstance(settings["qdisc"], str):
             raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
-        change["qdisc"] = _qdisc(settings["qdisc"], place, key, folder)
+        change["qdisc"] = queues.change(key, settings["qdisc"], place)
     return change
 
 
@@ -414,6 +451,8 @@ def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
         text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
         raise Problem(("impair", name), "before", text)
     netem = _netem(impair.netem, ("impair", name), "netem", in_order=impair.in_order)
+    if impair.in_order and "rate" not in netem.split():
+        netem = _netem(f"{impair.netem} {IN_ORDER}", ("impair", name), "netem", in_order=True)
     seldom = {"ack_thinning", "ack_wait"} if impair.ack_thinning is None else set()
     described = impair.model_dump(by_alias=True, exclude={"in_order", *seldom})
     return described | {"name": name, "netem": netem}
@@ -429,8 +468,6 @@ def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:
         words = _core.canonical_qdisc(f"netem {text}").split()[1:]
         if in_order and "reorder" in words:
             raise Problem(place, key, f"= {show(text)} reorders, and in_order = true; remove one of them")
-        if in_order and "rate" not in words:
-            words = _core.canonical_qdisc(f"netem {text} {IN_ORDER}").split()[1:]
     except ValueError as error:
         raise Problem(place, key, f"= {show(text)}: {error}") from None
     return " ".join(words)

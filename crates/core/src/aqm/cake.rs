@@ -28,6 +28,8 @@ pub mod hash;
 pub mod sce;
 pub mod tin;
 
+use std::any::Any;
+
 use ack_filter::{AckFilter, Sacks};
 use autorate::Autorate;
 pub use config::CakeConfig;
@@ -37,7 +39,7 @@ use tin::Tin;
 use super::flow_hash::FlowHash;
 use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, in_order};
 use crate::packet::SackSlot;
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
@@ -50,6 +52,8 @@ pub struct Cake<P> {
     tins: Vec<Tin<P>>,
     shaper: Shaper,
     autorate: Option<Autorate>,
+    /// The rate that somebody said, until `autorate` found another one.
+    said_rate: u64,
     /// The tin whose turn it is.
     current: usize,
     packets: u64,
@@ -69,6 +73,7 @@ impl<P: Pkt> Cake<P> {
             tins: shares.iter().map(tin).collect(),
             shaper: Shaper::new(Pace::new(config.line.rate)),
             autorate: config.autorate.then(|| Autorate::new(config.line.rate, now)),
+            said_rate: config.line.rate,
             current: 0,
             packets: 0,
             bytes: 0,
@@ -111,6 +116,20 @@ impl<P: Pkt> Cake<P> {
         self.bytes -= len;
         self.packets -= 1;
         Some(pkt)
+    }
+
+    /// Takes out all that waits, in the order in which it came; what is in tins beyond so many is lost.
+    fn give_back(&mut self, tins: usize, cx: &mut QueueCx<P>) -> Vec<P> {
+        let mut waiting = Vec::new();
+        for t in 0..self.tins.len() {
+            self.band(t, cx);
+            for flow in 0..self.tins[t].flows.len() {
+                while let Some(pkt) = self.pop(t, flow) {
+                    if t < tins { waiting.push(pkt) } else { cx.drop(pkt, DropReason::Replaced) }
+                }
+            }
+        }
+        in_order(waiting)
     }
 
     /// What a packet costs, charged to its tin and to the whole.
@@ -306,6 +325,26 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     }
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.shaper.woken();
+    }
+    /// What waits beyond a smaller memory leaves when the next packet comes, as in Linux. Other tins sort anew what
+    /// waits; that of a tin that is no more is lost.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<CakeConfig>().ok_or_else(Vec::new)?.clone();
+        if config.diffserv != self.config.diffserv {
+            return Err(self.give_back(config.diffserv.shares(0).len(), cx));
+        }
+        let keeps =
+            config.autorate && self.autorate.is_some() && config.line.rate == self.said_rate;
+        let rate = if keeps { self.config.line.rate } else { config.line.rate };
+        self.said_rate = config.line.rate;
+        let autorate = self.autorate.take().unwrap_or_else(|| Autorate::new(rate, cx.now));
+        self.autorate = config.autorate.then_some(autorate);
+        for tin in &mut self.tins {
+            (tin.mode, tin.sce) = (config.flow_mode, config.sce);
+        }
+        self.config = config;
+        self.set_rate(rate);
+        Ok(())
     }
     fn bands(&self) -> &'static [&'static str] {
         self.config.diffserv.bands()

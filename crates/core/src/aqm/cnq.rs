@@ -12,6 +12,7 @@
 //! Source: github.com/chromi/sce (`sch_cnq_cobalt.c`, `sch_cnq_codel_af.c`). A flow there is a hash
 //! of 65536; `cnq_cobalt` spares only the very last packet, `cnq_codel_af` the last of each flow.
 
+use std::any::Any;
 use std::collections::VecDeque;
 
 use super::cobalt_sce::{self, Cobalt, CobaltConfig, CobaltParams, Weight};
@@ -296,6 +297,16 @@ impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.shaper.woken();
     }
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = match self.law {
+            Law::Shared(_) => to.downcast_ref().map(|to: &CnqCobalt| &to.cobalt),
+            Law::PerFlow(_) => to.downcast_ref().map(|to: &CnqCodelAf| &to.cobalt),
+        };
+        let config = config.ok_or_else(Vec::new)?;
+        self.shaper.pace = Pace::new(config.line.rate);
+        (self.line, self.params) = (config.line.clone(), config.params());
+        Ok(())
+    }
     fn bands(&self) -> &'static [&'static str] {
         &["sparse", "bulk"]
     }
@@ -331,6 +342,12 @@ macro_rules! cnq {
 
             fn finish(&mut self, given: &Given) -> Result<(), Refused> {
                 self.cobalt.line.finish(given)
+            }
+            fn renew(&mut self, given: &Given) {
+                self.cobalt.line.renew(given);
+            }
+            fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+                self.cobalt.line.finish_change(given)
             }
         }
 

@@ -22,7 +22,9 @@ use std::any::Any;
 
 use super::inverse_sqrt::newton_step;
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+};
 use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
@@ -250,10 +252,11 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    fn change(&mut self, to: &dyn Any) -> bool {
-        let Some(config) = to.downcast_ref::<CodelConfig>() else { return false };
-        self.config = config.clone();
-        true
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        self.config = to.downcast_ref::<CodelConfig>().ok_or_else(Vec::new)?.clone();
+        let limit = self.config.limit as usize;
+        drop_excess(cx, |_| self.queue.pop_beyond(limit));
+        Ok(())
     }
     fn probe(&self, out: &mut dyn Gauges) {
         self.codel.probe(out);

@@ -19,6 +19,8 @@
 //! slopes are those of both: p_C = 1 at 0.5 s, p_L = 1 at 0.25 s. The drafts write them as shifts
 //! to the right, with the signs the other way round. Nothing is done about overload but tail drop.
 
+use std::any::Any;
+
 use super::scheduler::{
     BANDS, C, Coupled, Kind, P_C, P_L, P_L_COUPLED, P_L_NATIVE, Queues, SchedulerConfig, age,
 };
@@ -165,6 +167,13 @@ impl<P: Pkt + Send> Aqm<P> for CurvyRedQueue<P> {
 
     fn backlog(&self) -> Backlog {
         self.coupled.queues.backlog()
+    }
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<CurvyRed>().ok_or_else(Vec::new)?;
+        self.coupled.change(&self.law.config.scheduler, &config.scheduler, config.limit);
+        self.coupled.any_ect = config.any_ect;
+        self.law.config = config.clone();
+        Ok(())
     }
     fn bands(&self) -> &'static [&'static str] {
         BANDS

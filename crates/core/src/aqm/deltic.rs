@@ -12,6 +12,8 @@
 //! since it has siblings). Frequencies have 16 bits after the point there, as here; the packet
 //! that leaves the queue empty is not dropped. There is no limit to what may wait.
 
+use std::any::Any;
+
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
 use crate::params::kinds::{Spec, params, value};
@@ -229,6 +231,18 @@ impl<P: Pkt + Send> Aqm<P> for Deltic<P> {
         }
     }
 
+    /// A controller whose frequency stays continues.
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let fresh = Controls::new(to.downcast_ref::<DelticConfig>().ok_or_else(Vec::new)?);
+        let Controls { sce, ecn, drop } = &mut self.controls;
+        for (control, fresh) in [(sce, fresh.sce), (ecn, fresh.ecn), (drop, fresh.drop)] {
+            let frequency = |control: &Option<Control>| control.as_ref().map(|control| control.f);
+            if frequency(control) != frequency(&fresh) {
+                *control = fresh;
+            }
+        }
+        Ok(())
+    }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }

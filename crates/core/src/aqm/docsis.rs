@@ -23,6 +23,8 @@
 //! | virtual queue | drained before it is realigned | drained from the last arrival on |
 //! | scheduler | L:C = w:(1-w) of the bytes, w = 230/256 | w:1 |
 
+use std::any::Any;
+
 use super::docsis_pie::{self, DocsisPie};
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
@@ -158,6 +160,8 @@ pub struct Docsis<P> {
     vq: VirtualQueue,
     protection: QueueProtection,
     amsr: Rate,
+    /// Of the link when it began, which amsr is if nobody says another one.
+    link_rate: Rate,
     /// Bytes.
     classic_buffer: u64,
     ll_buffer: u64,
@@ -190,6 +194,7 @@ impl<P: Pkt> Docsis<P> {
             vq: VirtualQueue { delay: Span::ZERO, at: link.now, average: 0 },
             protection: QueueProtection::new(config.thresholds),
             amsr,
+            link_rate: link.rate,
             classic_buffer,
             ll_buffer: config.ll_buffer.bytes(amsr).max(least_ll),
             prob_native: 0.0,
@@ -329,6 +334,24 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
             self.vq.align(cx.now, self.queues.l.bytes(), self.amsr);
             self.next_alignment = cx.now + VQ_INTERVAL;
         }
+    }
+    /// What waits beyond a smaller buffer stays.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<DocsisConfig>().ok_or_else(Vec::new)?.clone();
+        let link = LinkInfo { rate: self.link_rate, now: cx.now };
+        let fresh = Docsis::<P>::new(config, link);
+        self.pie.change(fresh.config.target, fresh.classic_buffer);
+        self.protection.change(fresh.config.thresholds);
+        if fresh.config.weight != self.config.weight {
+            self.wrr = fresh.wrr;
+        }
+        if fresh.config.ll_estimator != self.config.ll_estimator {
+            (self.vq, self.next_alignment) = (fresh.vq, fresh.next_alignment);
+        }
+        (self.ramp, self.amsr) = (fresh.ramp, fresh.amsr);
+        (self.classic_buffer, self.ll_buffer) = (fresh.classic_buffer, fresh.ll_buffer);
+        self.config = fresh.config;
+        Ok(())
     }
     fn bands(&self) -> &'static [&'static str] {
         BANDS

@@ -80,6 +80,11 @@ impl DocsisPie {
         }
     }
 
+    /// Continues with another target and buffer.
+    pub fn change(&mut self, target: Span, buffer: u64) {
+        (self.target, self.buffer) = (target, buffer);
+    }
+
     /// The control path, every [`INTERVAL`] (`calculate_drop_prob`).
     pub fn update(&mut self, qdelay: Span) {
         if self.burst_allowance > Span::ZERO {

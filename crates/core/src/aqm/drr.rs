@@ -42,6 +42,10 @@ impl<S> Drr<S> {
         self.flows.push(Flow { state, deficit: self.quantum, listed: false, next: None });
         self.flows.len() - 1
     }
+    /// For the turns to come.
+    pub fn set_quantum(&mut self, quantum: u32) {
+        self.quantum = i64::from(quantum);
+    }
     #[inline]
     pub fn flow(&self, i: usize) -> &S {
         &self.flows[i].state

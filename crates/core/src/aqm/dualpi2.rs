@@ -22,7 +22,9 @@ use std::any::Any;
 use std::collections::VecDeque;
 
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+};
 use crate::params::kinds::{
     MICROSECOND, Spec, count, number, params, percent, some_time, time, value, words,
 };
@@ -113,8 +115,9 @@ pub struct DualPi2<P> {
     /// The delay that the last update saw, in nanoseconds.
     last_qdelay: i64,
     next_update: Time,
-    /// Of each packet in L: was L long enough when it came? Unused while `min_qlen_step` is 0.
+    /// Of each packet in L: was L long enough when it came? Empty until `min_qlen_step` is above 0.
     apply_step: VecDeque<bool>,
+    notes_step: bool,
     config: DualPi2Config,
     /// The gains in 2^-32 per 64 ns.
     alpha: i64,
@@ -156,6 +159,7 @@ impl<P: Pkt> DualPi2<P> {
             last_qdelay: 0,
             next_update: now + config.tupdate,
             apply_step: VecDeque::new(),
+            notes_step: config.min_qlen_step > 0,
             alpha: per_tick(config.alpha),
             beta: per_tick(config.beta),
             config,
@@ -254,7 +258,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         if band == C {
             return self.queues.c.push(pkt);
         }
-        if self.config.min_qlen_step > 0 {
+        if self.notes_step {
             self.apply_step.push_back(self.queues.l.len() >= self.config.min_qlen_step as usize);
         }
         self.queues.l.push(pkt);
@@ -277,8 +281,8 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
                 true => Verdict::Pass,
                 false => config.verdict(self.p, band, bytes - len, cx.rng),
             };
-            let may_step = band == L
-                && (config.min_qlen_step == 0 || self.apply_step.pop_front() != Some(false));
+            let may_step =
+                band == L && (!self.notes_step || self.apply_step.pop_front() != Some(false));
             let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
             let dropped =
                 verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
@@ -301,17 +305,28 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.update(cx.now);
         self.next_update = cx.now + self.config.tupdate;
     }
-    fn change(&mut self, to: &dyn Any) -> bool {
-        let Some(config) = to.downcast_ref::<DualPi2Config>() else { return false };
-        // Of the packets that wait it is not known how long L was when they came.
-        if (self.config.min_qlen_step == 0) != (config.min_qlen_step == 0) {
-            return false;
+    /// Packets beyond a smaller limit are lost, those of C first.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<DualPi2Config>().ok_or_else(Vec::new)?;
+        if !self.notes_step && config.min_qlen_step > 0 {
+            self.notes_step = true;
+            self.apply_step.extend(std::iter::repeat_n(true, self.queues.l.len()));
         }
         if self.config.classic_protection != config.classic_protection {
             self.scheduler = Wrr::protecting(config.classic_protection);
         }
         self.set(config.clone());
-        true
+        drop_excess(cx, |cx| {
+            let is_over = self.queues.packets() > self.config.limit as usize
+                || 2 * self.queues.bytes() > u64::from(self.config.memlimit);
+            let band = if self.queues.c.is_empty() { L } else { C };
+            cx.band(band);
+            if is_over && band == L {
+                self.apply_step.pop_front();
+            }
+            if is_over { self.queues.of(band).pop() } else { None }
+        });
+        Ok(())
     }
     fn bands(&self) -> &'static [&'static str] {
         BANDS
@@ -342,6 +357,10 @@ impl Described for DualPi2Config {
             self.memlimit = default_memlimit(self.limit);
         }
         self.tune(given)
+    }
+    /// A memlimit follows the limit that is given.
+    fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        if given.has("limit") { self.finish(given) } else { self.tune(given) }
     }
 }
 

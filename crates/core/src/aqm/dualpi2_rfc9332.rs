@@ -16,6 +16,8 @@
 //! at most 1.
 
 use super::queue::Queue;
+use std::any::Any;
+
 use super::scheduler::{
     BANDS, C, Coupled, L, P_C, P_L, P_L_COUPLED, P_L_NATIVE, P_PRIME, Queues, SchedulerConfig, age,
 };
@@ -184,6 +186,12 @@ impl<P: Pkt + Send> Aqm<P> for DualQ<P> {
         self.law.update(self.coupled.queues.longest_age(cx.now));
         self.next_update = cx.now + self.law.config.tupdate;
     }
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<DualPi2Rfc9332>().ok_or_else(Vec::new)?;
+        self.coupled.change(&self.law.config.scheduler, &config.scheduler, config.limit);
+        self.law.config = config.clone();
+        Ok(())
+    }
     fn bands(&self) -> &'static [&'static str] {
         BANDS
     }
@@ -219,6 +227,10 @@ impl Described for DualPi2Rfc9332 {
             self.beta = rounded(0.3 / rtt_max);
         }
         Ok(())
+    }
+    /// Only a worst RTT that is given sets others.
+    fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        if given.has("max_rtt") { self.finish(given) } else { Ok(()) }
     }
 }
 

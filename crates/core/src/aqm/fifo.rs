@@ -1,6 +1,8 @@
 //! First in, first out, with a limit: `pfifo` (packets), `bfifo` (bytes) and `pfifo_head_drop`.
 //! Full means drop; there is no marking. Source: Linux `net/sched/sch_fifo.c`.
 
+use std::any::Any;
+
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
 use crate::params::Described;
@@ -37,13 +39,13 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
         let full = match self.limit {
             Limit::Packets(limit) => packets >= limit,
             Limit::Bytes(limit) => self.queue.bytes() + u64::from(pkt.frame_len()) > limit,
-            Limit::HeadDrop(limit) if packets >= limit => match self.queue.pop() {
-                Some(head) => {
+            Limit::HeadDrop(0) => true,
+            Limit::HeadDrop(limit) if packets >= limit => {
+                if let Some(head) = self.queue.pop() {
                     cx.drop(head, DropReason::Overflow);
-                    false
                 }
-                None => true, // limit 0 holds nothing
-            },
+                false
+            }
             Limit::HeadDrop(_) => false,
         };
         if full { cx.drop(pkt, DropReason::Overflow) } else { self.queue.push(pkt) }
@@ -54,6 +56,16 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
     }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
+    }
+    /// What waits beyond a smaller limit stays.
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let limit = match self.limit {
+            Limit::Packets(_) => to.downcast_ref().map(Pfifo::limit),
+            Limit::Bytes(_) => to.downcast_ref().map(Bfifo::limit),
+            Limit::HeadDrop(_) => to.downcast_ref().map(PfifoHeadDrop::limit),
+        };
+        self.limit = limit.ok_or_else(Vec::new)?;
+        Ok(())
     }
 }
 
@@ -67,6 +79,12 @@ macro_rules! fifo {
             }
         }
 
+        impl $config {
+            fn limit(&self) -> Limit {
+                $limit(u64::from(self.limit))
+            }
+        }
+
         impl Described for $config {
             const NAME: &'static str = $name;
             const SUMMARY: &'static str = $summary;
@@ -74,8 +92,7 @@ macro_rules! fifo {
 
         impl Qdisc for $config {
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
-                let limit = $limit(u64::from(self.limit));
-                Box::new(Fifo { queue: Queue::new(), limit })
+                Box::new(Fifo { queue: Queue::new(), limit: self.limit() })
             }
         }
     };

@@ -17,13 +17,16 @@
 //! others have packets all the time, and then its initial quantum goes out in one piece. Linux also forgets flows
 //! that were idle for seconds; here they are kept, with their deficit refilled.
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+};
 use crate::params::kinds::{any_time, number, params, rate, rate_if, words};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
@@ -311,6 +314,16 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
     }
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
         self.unthrottle(cx.now);
+    }
+
+    /// Packets beyond a smaller limit leave in turn and are lost; those that `maxrate` holds back stay.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<FqConfig>().ok_or_else(Vec::new)?.clone();
+        self.flows.set_quantum(config.quantum);
+        let limit = u64::from(config.limit);
+        self.config = config;
+        drop_excess(cx, |cx| if self.backlog().packets > limit { self.dequeue(cx) } else { None });
+        Ok(())
     }
 
     /// What `tc -s` shows.

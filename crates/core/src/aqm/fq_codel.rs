@@ -9,11 +9,13 @@
 //! most `drop_batch` packets, and its CoDel counts them as signals (Linux; RFC 8290 Section
 //! 4.1 drops one packet, or a batch).
 
+use std::any::Any;
+
 use super::codel::{self, Codel, CodelParams, Selector};
 use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, drop_excess};
 use crate::params::kinds::{Spec, nested, number, params, size, value};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
@@ -76,6 +78,12 @@ impl<P: Pkt> FqCodel<P> {
         self.bytes + self.packets * SKB_OVERHEAD
     }
 
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.packets > u64::from(self.config.limit)
+            || self.memory() > u64::from(self.config.memory_limit)
+    }
+
     /// Drops from the head of the flow with the most bytes.
     #[cold]
     fn drop_from_fattest(&mut self, cx: &mut QueueCx<P>) {
@@ -109,9 +117,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         self.bytes += u64::from(pkt.frame_len());
         self.flows.flow_mut(i).queue.push(pkt);
         self.flows.activate(i);
-        if self.packets > u64::from(self.config.limit)
-            || self.memory() > u64::from(self.config.memory_limit)
-        {
+        if self.is_over() {
             self.drop_from_fattest(cx);
         }
     }
@@ -141,6 +147,15 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
     }
 
     /// What `tc -s` shows of the qdisc; and of CoDel, if there is only one.
+    /// Packets beyond a smaller limit leave in turn, through CoDel, and are lost.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<FqCodelConfig>().ok_or_else(Vec::new)?.clone();
+        self.flows.set_quantum(config.quantum);
+        self.config = config;
+        drop_excess(cx, |cx| if self.is_over() { self.dequeue(cx) } else { None });
+        Ok(())
+    }
+
     fn probe(&self, out: &mut dyn Gauges) {
         let (new, old) = self.flows.listed();
         out.gauge("new_flows", f64::from(new));
@@ -162,6 +177,7 @@ impl Described for FqCodelConfig {
         gauge("memory_used_bytes", "B", "kernel memory of what waits"),
     ];
     const MORE_GAUGES: &'static [Gauge] = codel::GAUGES;
+    const FIXED: &'static [&'static str] = &["flows"];
 
     fn finish(&mut self, _given: &Given) -> Result<(), Refused> {
         self.params.selector = self.ce_threshold_selector;

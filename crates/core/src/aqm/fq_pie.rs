@@ -7,11 +7,15 @@
 //! dropped, whoever sent it. `memory_limit` is read, but the kernel only counts how often it is
 //! exceeded and drops nothing, so it is without effect here.
 
+use std::any::Any;
+
 use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::pie::{self, Law, MAX_PROB, PieParams};
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, jiffies};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, drop_excess, jiffies,
+};
 use crate::params::kinds::{nested, number, params, size};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::Time;
@@ -132,6 +136,16 @@ impl<P: Pkt + Send> Aqm<P> for FqPie<P> {
     }
 
     /// The lists; and the law, if there is only one.
+    /// Packets beyond a smaller limit leave in turn and are lost.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<FqPieConfig>().ok_or_else(Vec::new)?.clone();
+        self.flows.set_quantum(config.quantum);
+        let limit = u64::from(config.limit);
+        self.config = config;
+        drop_excess(cx, |cx| if self.backlog.packets > limit { self.dequeue(cx) } else { None });
+        Ok(())
+    }
+
     fn probe(&self, out: &mut dyn Gauges) {
         let (new, old) = self.flows.listed();
         out.gauge("new_flows", f64::from(new));
@@ -150,6 +164,7 @@ impl Described for FqPieConfig {
         gauge("old_flows", "", "flows in the list of old ones"),
     ];
     const MORE_GAUGES: &'static [Gauge] = pie::GAUGES;
+    const FIXED: &'static [&'static str] = &["flows"];
 
     fn has_more_gauges(&self) -> bool {
         self.flows == 1

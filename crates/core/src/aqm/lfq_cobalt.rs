@@ -12,6 +12,8 @@
 //! low-latency traffic follows `rtt` and `sce-thresh` like the rest (there it keeps the times of
 //! the defaults, without SCE), and a full memory drops from the head of the bulk queue.
 
+use std::any::Any;
+
 use super::cnq::{FLOWS, PerFlow, flow_of};
 use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
@@ -149,10 +151,7 @@ impl<P: Pkt> LfqCobalt<P> {
             low_latency: law.params_divided(DIVISOR),
             line: law.line.clone(),
             shaper: Shaper::new(Pace::new(law.line.rate)),
-            memlimit: match config.memlimit {
-                0 => u64::MAX,
-                limit => u64::from(limit),
-            },
+            memlimit: config.memory(),
         }
     }
 
@@ -287,6 +286,15 @@ impl<P: Pkt + Send> Aqm<P> for LfqCobalt<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.shaper.woken();
     }
+    /// Packets beyond a smaller memlimit leave when the next one comes.
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<LfqCobaltConfig>().ok_or_else(Vec::new)?;
+        let law = &config.cobalt;
+        self.shaper.pace = Pace::new(law.line.rate);
+        (self.params, self.low_latency) = (law.params(), law.params_divided(DIVISOR));
+        (self.line, self.memlimit) = (law.line.clone(), config.memory());
+        Ok(())
+    }
     fn bands(&self) -> &'static [&'static str] {
         &["sparse", "bulk"]
     }
@@ -305,6 +313,15 @@ params! {
     }
 }
 
+impl LfqCobaltConfig {
+    fn memory(&self) -> u64 {
+        match self.memlimit {
+            0 => u64::MAX,
+            limit => u64::from(limit),
+        }
+    }
+}
+
 impl Described for LfqCobaltConfig {
     const NAME: &'static str = "lfq_cobalt";
     const SUMMARY: &'static str =
@@ -315,6 +332,12 @@ impl Described for LfqCobaltConfig {
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.cobalt.line.finish(given)
+    }
+    fn renew(&mut self, given: &Given) {
+        self.cobalt.line.renew(given);
+    }
+    fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        self.cobalt.line.finish_change(given)
     }
 }
 

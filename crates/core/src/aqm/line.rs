@@ -103,6 +103,20 @@ impl Line {
         }
     }
 
+    /// Framings add up, in one change and not over several.
+    pub fn renew(&mut self, given: &Given) {
+        if is_framed(given) {
+            self.overhead = 0;
+        }
+    }
+    /// As `finish`; a change that does not say how packets are framed leaves it as it is.
+    pub fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        let raw = self.raw;
+        self.finish(given)?;
+        self.raw = given.has("raw") || (raw && !is_framed(given));
+        Ok(())
+    }
+
     /// To be called when all words have been read.
     pub fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         if let [first, second, ..] = given.of(&RTTS.map(|(name, ..)| name))[..] {
@@ -114,12 +128,16 @@ impl Line {
                 format!("with the framings it adds up to more than {WIRE_BYTES_MAX}; use less");
             return Err(given.refuse("overhead", self.overhead.to_string(), fix));
         }
-        let overhead = given.has("overhead") || given.has("conservative");
-        let framed = overhead || !given.of(&FRAMINGS.map(|(name, ..)| name)).is_empty();
         // `raw` holds wherever it stands, though later words may still change the number.
-        self.raw = given.has("raw") || !framed;
+        self.raw = given.has("raw") || !is_framed(given);
         Ok(())
     }
+}
+
+/// Something says how many bytes a packet costs in addition.
+fn is_framed(given: &Given) -> bool {
+    let overhead = given.has("overhead") || given.has("conservative");
+    overhead || !given.of(&FRAMINGS.map(|(name, ..)| name)).is_empty()
 }
 
 impl Table for Line {

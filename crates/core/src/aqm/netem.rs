@@ -18,6 +18,7 @@ pub mod config;
 pub mod distribution;
 pub mod random;
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -114,17 +115,23 @@ impl<P: Pkt> Netem<P> {
         }
     }
 
-    /// `tc qdisc change`: what is held stays as it is, and new numbers are drawn from here on.
-    pub fn change(&mut self, config: NetemConfig, now: Time) {
-        let held = (
-            std::mem::take(&mut self.head),
-            std::mem::take(&mut self.line),
-            std::mem::take(&mut self.overtaking),
-        );
-        let changed = Netem::new(config, now);
-        let Netem { bytes, arrivals, counter, wake, .. } = *self;
-        let (head, line, overtaking) = held;
-        *self = Netem { head, line, overtaking, bytes, arrivals, counter, wake, ..changed };
+    /// `tc qdisc change` by what [`Described::merged`](crate::params::Described::merged) gives: what is held stays as it
+    /// is, and new numbers are drawn from here on.
+    pub fn set(&mut self, config: NetemConfig, now: Time) {
+        let to = Netem::<P>::new(config, now);
+        self.counter = 0;
+        if to.config.slot_begins {
+            self.slot = to.slot;
+        }
+        if to.config.seed.is_some() {
+            self.source = to.source;
+        }
+        self.duplicate.change(to.duplicate);
+        self.loss.change(to.loss);
+        self.corrupt.change(to.corrupt);
+        self.reorder.change(to.reorder);
+        self.delay.change(to.delay);
+        self.config = to.config;
     }
 
     fn len(&self) -> usize {
@@ -266,6 +273,10 @@ impl<P: Pkt + Send> Aqm<P> for Netem<P> {
 
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.len() as u64, bytes: self.bytes }
+    }
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        self.set(to.downcast_ref::<NetemConfig>().ok_or_else(Vec::new)?.clone(), cx.now);
+        Ok(())
     }
     fn next_timer(&self) -> Time {
         self.wake

@@ -7,12 +7,12 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, QueueCx};
+use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, QueueCx, in_order};
 use crate::ecn::Ecn;
 use crate::own::{self, Entry, HASH, Registry};
 use crate::packet::Packet;
 use crate::params::declared::Values;
-use crate::params::{Gauge, Refused};
+use crate::params::{Changed, Gauge, Refused};
 use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::Time;
@@ -78,6 +78,17 @@ impl OwnQdisc {
             let parameters = entry.table.read_words(words)?;
             Ok(OwnQdisc { reference: name.to_owned(), entry, parameters })
         }))
+    }
+    /// Other words for the same queue.
+    pub fn changed<'a>(
+        &self,
+        words: impl Iterator<Item = &'a str>,
+    ) -> Result<Changed<OwnQdisc>, Refused> {
+        let Changed { config, words } = self.entry.table.change_words(&self.parameters, words)?;
+        Ok(Changed { config: OwnQdisc { parameters: config, ..self.clone() }, words })
+    }
+    pub fn name(&self) -> &str {
+        &self.reference
     }
     pub fn canonical(&self) -> String {
         format!("{} {}", self.reference, self.parameters.write_words()).trim_end().to_owned()
@@ -146,6 +157,9 @@ impl<P: Pkt> Packets<P> {
         self.bands.push(0);
         self.places.len() as u32 - 1
     }
+    fn take_all(&mut self) -> impl Iterator<Item = P> {
+        (0..self.places.len() as u32).filter_map(|id| self.take(id)).map(|(pkt, _)| pkt)
+    }
     /// The packet, and whether it is to be marked.
     #[inline(always)]
     fn take(&mut self, id: u32) -> Option<(P, bool)> {
@@ -157,6 +171,12 @@ impl<P: Pkt> Packets<P> {
         self.free.push(id);
         Some((self.places[id as usize].clone(), was == State::Marked))
     }
+}
+
+/// Whether these parameters are of the queue that was declared with this name.
+pub fn is_of(name: &'static str, parameters: &dyn Any) -> bool {
+    let own = parameters.downcast_ref::<OwnQdisc>();
+    own.is_some_and(|own| std::ptr::eq(own.entry.table.name, name))
 }
 
 /// What the law does during one call.
@@ -279,6 +299,10 @@ impl<P: Pkt + Send, L: Law> Aqm<P> for Own<P, L> {
             packets: packets + 1,
             bytes: bytes + u64::from(pkt.frame_len()),
         })
+    }
+    /// A law does not know of changes: a new one gets what waits.
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        Err(if is_of(self.name, to) { in_order(self.packets.take_all()) } else { Vec::new() })
     }
     fn bands(&self) -> &'static [&'static str] {
         self.bands

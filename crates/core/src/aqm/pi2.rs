@@ -19,9 +19,13 @@
 //! The module's integers are kept, with one surprise: p idles down not by 2 % at a time, but from
 //! above 1 % to below at once, see [`Pi2::update`].
 
+use std::any::Any;
+
 use super::pie::{DepartureRate, from_ticks, to_ticks};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Scheduler, age};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, in_order, jiffies,
+};
 use crate::ecn::Ecn;
 use crate::params::kinds::{number, params, some_time, words};
 use crate::params::{Described, Gauge, gauge};
@@ -221,6 +225,17 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
         self.update();
         self.next_update = self.config.next_update(cx.now);
+    }
+    /// One queue becomes two, or two one, by sorting anew what waits.
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = to.downcast_ref::<Pi2Config>().ok_or_else(Vec::new)?;
+        if config.is_dual() != self.config.is_dual() {
+            let Queues { l, c } = &mut self.queues;
+            return Err(in_order(std::iter::from_fn(|| l.pop().or_else(|| c.pop()))));
+        }
+        self.scheduler = Scheduler::TimeShift(config.t_shift);
+        self.config = config.clone();
+        Ok(())
     }
     fn bands(&self) -> &'static [&'static str] {
         if self.config.is_dual() { BANDS } else { &[] }

@@ -27,7 +27,10 @@
 use std::any::Any;
 
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+    jiffies,
+};
 use crate::params::kinds::{nested, number, params, some_time, words};
 use crate::params::{Described, Gauge, gauge};
 use crate::rng::Rng;
@@ -345,10 +348,11 @@ impl<P: Pkt + Send> Aqm<P> for Pie<P> {
         self.law.update(&self.config.params, self.queue.bytes());
         self.next_update = self.config.params.next_update(cx.now);
     }
-    fn change(&mut self, to: &dyn Any) -> bool {
-        let Some(config) = to.downcast_ref::<PieConfig>() else { return false };
-        self.config = config.clone();
-        true
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        self.config = to.downcast_ref::<PieConfig>().ok_or_else(Vec::new)?.clone();
+        let limit = self.config.limit as usize;
+        drop_excess(cx, |_| self.queue.pop_beyond(limit));
+        Ok(())
     }
     fn probe(&self, out: &mut dyn Gauges) {
         self.law.probe(out);

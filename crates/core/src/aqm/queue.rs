@@ -27,6 +27,10 @@ impl<P: Pkt> Queue<P> {
         self.bytes -= u64::from(pkt.frame_len());
         Some(pkt)
     }
+    /// The first one, if there are more than so many.
+    pub fn pop_beyond(&mut self, limit: usize) -> Option<P> {
+        if self.len() > limit { self.pop() } else { None }
+    }
     /// The packet at this place, from 0.
     #[inline]
     pub fn get(&self, place: usize) -> Option<&P> {

@@ -66,6 +66,11 @@ impl QueueProtection {
         QueueProtection { buckets: [Bucket::default(); BUCKETS + 1], thresholds, sanctioned: 0 }
     }
 
+    /// Continues with other thresholds; what flows have scored stays.
+    pub fn change(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+    }
+
     /// A packet of `bytes` of a flow arrives, the low-latency queue delays by `qdelay` and would mark
     /// natively with `prob_native`. Must it go to the classic queue? (`qprotect`)
     pub fn sanctions(

@@ -9,7 +9,7 @@ use super::{
     dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own, pi2, pie, red, tbf,
     twin_codel_af,
 };
-use crate::params::{self, Described, Gauge, Info, Refused};
+use crate::params::{self, Changed, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
 
 qdiscs! {
@@ -54,6 +54,30 @@ pub fn parse(text: &str) -> Result<QdiscConfig, Refused> {
     })
 }
 
+impl QdiscConfig {
+    /// What a change by these words makes of a queue in force: with the same name, what they do not name stays
+    /// (`tc qdisc change`); with another one they say all (`tc qdisc replace`). Also the words of the change as
+    /// the engines take them.
+    ///
+    /// # Errors
+    /// One sentence that names the qdisc, the keyword, the value and the fix.
+    pub fn changed(&self, text: &str) -> Result<Changed<QdiscConfig>, Refused> {
+        let words = text.split_whitespace();
+        let same = words.clone().next() == Some(self.name());
+        let found = same.then(|| self.changed_by(words.skip(1))).transpose()?;
+        Ok(match found {
+            Some(Changed { config, words }) => {
+                let words = format!("{} {words}", self.name()).trim_end().to_owned();
+                Changed { config, words }
+            }
+            None => {
+                let config = parse(text)?;
+                Changed { words: config.canonical(), config }
+            }
+        })
+    }
+}
+
 impl TryFrom<String> for QdiscConfig {
     type Error = Refused;
     fn try_from(text: String) -> Result<QdiscConfig, Refused> {
@@ -88,6 +112,29 @@ macro_rules! qdiscs {
                         format!("{} {words}", <$config>::NAME).trim_end().to_owned()
                     })*
                     QdiscConfig::Own(own) => own.canonical(),
+                }
+            }
+
+            pub fn name(&self) -> &str {
+                match self {
+                    $(QdiscConfig::$variant(_) => <$config>::NAME,)*
+                    QdiscConfig::Own(own) => own.name(),
+                }
+            }
+
+            fn changed_by<'a>(
+                &self,
+                words: impl Iterator<Item = &'a str> + Clone,
+            ) -> Result<Changed<QdiscConfig>, Refused> {
+                match self {
+                    $(QdiscConfig::$variant(config) => {
+                        let Changed { config, words } = params::change_words(config, words)?;
+                        Ok(Changed { config: QdiscConfig::$variant(config), words })
+                    })*
+                    QdiscConfig::Own(own) => {
+                        let Changed { config, words } = own.changed(words)?;
+                        Ok(Changed { config: QdiscConfig::Own(config), words })
+                    }
                 }
             }
 

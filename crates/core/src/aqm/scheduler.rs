@@ -203,6 +203,8 @@ pub fn age<P: Pkt>(queue: &Queue<P>, now: Time) -> Span {
 pub struct Coupled<P> {
     pub queues: Queues<P>,
     scheduler: Scheduler,
+    /// Of the link, at which the limit is counted.
+    rate: Rate,
     /// In bytes.
     limit: u64,
     /// ECT(0) is for L.
@@ -212,8 +214,19 @@ pub struct Coupled<P> {
 impl<P: Pkt> Coupled<P> {
     /// The limit is given as time at the link's rate; there is room for one packet at least.
     pub fn new(scheduler: &SchedulerConfig, limit: Span, rate: Rate) -> Self {
-        let limit = rate.bytes_in(limit).max(u64::from(MTU_FRAME));
-        Coupled { queues: Queues::default(), scheduler: scheduler.build(), limit, any_ect: false }
+        let limit = Self::bytes_of(limit, rate);
+        let (queues, scheduler) = (Queues::default(), scheduler.build());
+        Coupled { queues, scheduler, rate, limit, any_ect: false }
+    }
+    fn bytes_of(limit: Span, rate: Rate) -> u64 {
+        rate.bytes_in(limit).max(u64::from(MTU_FRAME))
+    }
+    /// What waits beyond a smaller limit stays; a scheduler forgets the past where it changes.
+    pub fn change(&mut self, before: &SchedulerConfig, to: &SchedulerConfig, limit: Span) {
+        self.limit = Self::bytes_of(limit, self.rate);
+        if before != to {
+            self.scheduler = to.build();
+        }
     }
     /// ECT(1) and CE to L, all others to C (RFC 9332 Section 2.3), or ECT(0) to L as well.
     pub fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {

@@ -465,6 +465,22 @@ impl<P: Carried> Service<P> {
         nobody.sojourn[band].record(sojourn);
     }
 
+    /// What waits is in no queue, until it is moved into the next one.
+    pub fn move_out(&mut self) {
+        self.bands.iter_mut().for_each(|band| band.backlog = 0);
+        self.backlog = 0;
+    }
+
+    /// A packet of the queue before goes into this one, which is no arrival.
+    pub fn move_in(&mut self, aqm: &mut dyn Aqm<P>, pkt: P, now: Time) {
+        let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
+        aqm.enqueue(pkt, &mut cx);
+        let band = &mut self.bands[self.first_band + cx.current_band()];
+        band.backlog += 1;
+        band.backlog_max = band.backlog_max.max(band.backlog);
+        self.backlog += 1;
+    }
+
     /// What is told was dropped at `now`.
     #[cold]
     pub fn count_drops(&mut self, now: Time) {

@@ -6,6 +6,8 @@
 //! waiting, also where a shorter one could go. A packet larger than a bucket could never leave and is
 //! dropped when it comes.
 
+use std::any::Any;
+
 use super::queue::Queue;
 use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
 use crate::params::kinds::{Spec, count, params, rate_if, size, some_time, value};
@@ -152,6 +154,20 @@ impl<P: Pkt + Send> Aqm<P> for Tbf<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
+    /// What waits beyond a smaller limit stays, and buckets are full. A packet that is larger than its bucket now
+    /// keeps all others waiting, until another queue takes the place of this one.
+    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let Some(config) = to.downcast_ref::<TbfConfig>() else {
+            while let Some(pkt) = self.queue.pop() {
+                cx.drop(pkt, DropReason::Replaced);
+            }
+            return Err(Vec::new());
+        };
+        let queue = std::mem::take(&mut self.queue);
+        let (counted, wake) = (self.counted, self.wake);
+        *self = Tbf { queue, counted, wake, ..Tbf::new(config.clone(), cx.now) };
+        Ok(())
+    }
     fn next_timer(&self) -> Time {
         self.wake
     }
@@ -222,6 +238,10 @@ impl Described for TbfConfig {
     const ABBREVIATED: &'static [&'static str] =
         &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"];
 
+    /// `tc` tells the kernel all of them.
+    fn merged(&self, to: &Self, _given: &Given) -> Option<Result<Self, Refused>> {
+        Some(Ok(to.clone()))
+    }
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         let missing = |keyword: &str, fix: &str| {
             Err(given.refuse(keyword, "missing".to_owned(), fix.to_owned()))

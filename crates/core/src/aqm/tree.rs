@@ -144,16 +144,17 @@ pub fn listing() -> Vec<Info> {
     vec![Info::of::<HtbConfig>(), Info::of::<PrioConfig>()]
 }
 
-/// A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb.
+/// A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb. `Q`: a
+/// queue with all its parameters, or the words of a change.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClassSpec {
+pub struct ClassSpec<Q = QdiscConfig> {
     /// As `tc` writes it.
     pub id: String,
     #[serde(default)]
     pub parent: Option<String>,
-    #[serde(default)]
-    pub qdisc: Option<QdiscConfig>,
+    #[serde(default = "none")]
+    pub qdisc: Option<Q>,
     #[serde(default)]
     pub rate_bps: u64,
     #[serde(default)]
@@ -168,7 +169,25 @@ pub struct ClassSpec {
     pub quantum_bytes: u32,
 }
 
-impl ClassSpec {
+fn none<Q>() -> Option<Q> {
+    None
+}
+
+impl<Q> ClassSpec<Q> {
+    /// The same with another description of its queue.
+    pub fn with<R>(&self, qdisc: Option<R>) -> ClassSpec<R> {
+        ClassSpec {
+            id: self.id.clone(),
+            parent: self.parent.clone(),
+            qdisc,
+            rate_bps: self.rate_bps,
+            ceil_bps: self.ceil_bps,
+            burst_bytes: self.burst_bytes,
+            cburst_bytes: self.cburst_bytes,
+            prio: self.prio,
+            quantum_bytes: self.quantum_bytes,
+        }
+    }
     fn has_numbers(&self) -> bool {
         let sizes = self.burst_bytes | self.cburst_bytes | u64::from(self.quantum_bytes);
         self.rate_bps | self.ceil_bps | sizes | u64::from(self.prio) != 0
@@ -283,7 +302,7 @@ impl TreeConfig {
     ///
     /// # Errors
     /// One sentence that names the class and the fix.
-    pub fn check_change(&self, to: &ClassSpec) -> Result<(), ScenarioError> {
+    pub fn check_change<Q>(&self, to: &ClassSpec<Q>) -> Result<(), ScenarioError> {
         let wrong = |text: &str| Err(ScenarioError(format!("class {} {text}", to.id)));
         let is_it = |class: &&ClassSpec| parse_id(&class.id) == parse_id(&to.id);
         let Some(class) = self.classes.iter().find(is_it) else {
@@ -301,6 +320,11 @@ impl TreeConfig {
             (_, false) if to.qdisc.is_none() => wrong("changes by nothing; give a qdisc or rates"),
             (_, false) => Ok(()),
         }
+    }
+
+    /// The queues that the classes begin with.
+    pub fn qdiscs(&self) -> impl Iterator<Item = (Option<u16>, &QdiscConfig)> {
+        self.classes.iter().filter_map(|class| Some((parse_id(&class.id), class.qdisc.as_ref()?)))
     }
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
@@ -474,15 +498,24 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         let Some(qdisc) = &to.qdisc else { return };
         let is_it = |name: &&str| parse_id(name) == parse_id(&to.id);
         let number = self.names.iter().position(is_it).expect("it was checked");
-        let leaf = &mut self.leaves[number];
-        let Some(lost) = purge(&mut *leaf.aqm, cx.now, cx.rng) else {
-            own::fail(format!("class {}: its queue has packets and never lets go", to.id));
-        };
-        cx.band(number);
-        lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
-        *leaf = Leaf::new(qdisc, self.htb.as_ref().map(|htb| htb.ceil(number)), link);
-        leaf.aqm.know_hosts(&self.hosts);
-        if let Some(htb) = &mut self.htb {
+        let (leaf, drops) = (&mut self.leaves[number], &mut self.drops);
+        let parameters = qdisc.parameters();
+        let changed = call((number, &mut *leaf), drops, cx, |aqm, cx| aqm.change(parameters, cx));
+        if let Err(waiting) = changed {
+            let Some(lost) = purge(&mut *leaf.aqm, cx.now, cx.rng) else {
+                own::fail(format!("class {}: its queue has packets and never lets go", to.id));
+            };
+            lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
+            *leaf = Leaf::new(qdisc, self.htb.as_ref().map(|htb| htb.ceil(number)), link);
+            leaf.aqm.know_hosts(&self.hosts);
+            for pkt in waiting {
+                call((number, &mut *leaf), drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
+            }
+        }
+        leaf.timer = leaf.aqm.next_timer();
+        if let Some(htb) = &mut self.htb
+            && leaf.aqm.backlog().packets == 0
+        {
             htb.emptied(number);
         }
     }

@@ -8,6 +8,8 @@
 //! Source: github.com/chromi/sce (`sch_twin_codel_af.c`, the later of its two schedulers: a class
 //! with packets is never kept waiting for one without). SCE marks are on unless turned off.
 
+use std::any::Any;
+
 use super::cnq::{Cnq, PerFlow, flow_of};
 use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
@@ -141,6 +143,16 @@ impl<P: Pkt + Send> Aqm<P> for TwinCodelAf<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.shaper.woken();
     }
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        let config = &to.downcast_ref::<TwinCodelAfConfig>().ok_or_else(Vec::new)?.cobalt;
+        let params = [config.params(), config.params_divided(DIVISOR)];
+        for (class, params) in self.classes.iter_mut().zip(params) {
+            class.params = params;
+        }
+        self.shaper.pace = Pace::new(config.line.rate);
+        self.line = config.line.clone();
+        Ok(())
+    }
     fn bands(&self) -> &'static [&'static str] {
         &["class0", "class1"]
     }
@@ -174,6 +186,12 @@ impl Described for TwinCodelAfConfig {
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.cobalt.line.finish(given)
+    }
+    fn renew(&mut self, given: &Given) {
+        self.cobalt.line.renew(given);
+    }
+    fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        self.cobalt.line.finish_change(given)
     }
 }
 

@@ -35,9 +35,9 @@ impl Impair {
     pub fn totals(&self) -> Totals {
         self.totals
     }
-    /// Other words of netem from now on, for what comes.
+    /// Other parameters of netem from now on, for what comes.
     pub fn change(&mut self, now: Time, netem: NetemConfig) {
-        self.netem.change(netem, now);
+        self.netem.set(netem, now);
     }
     /// Packets inside.
     pub fn backlog(&self) -> u64 {

@@ -200,17 +200,44 @@ impl Link {
         self.service.bucket.set_rate(rate);
     }
 
-    /// `tc qdisc replace`: a new queue; the old one's backlog is lost. It goes on being reported under the
-    /// names of its own queues.
-    pub fn replace_qdisc(&mut self, now: Time, qdisc: &QdiscConfig, out: &mut Outbox) {
+    /// `tc qdisc change` where the kind stays, else `replace`: the backlog of another kind is lost. What has been stays
+    /// reported under the names of its own queues.
+    pub fn set_qdisc(&mut self, now: Time, qdisc: &QdiscConfig, out: &mut Outbox) {
         self.account(now);
+        let mut cx = QueueCx::new(now, &mut self.service.rng, &mut self.service.drops);
+        match self.aqm.change(qdisc.parameters(), &mut cx) {
+            Ok(()) => {
+                self.give_up(now, out);
+                self.service.timer = self.aqm.next_timer();
+            }
+            Err(waiting) => self.replace_qdisc(now, qdisc, waiting, out),
+        }
+    }
+
+    /// A new queue; `waiting` is put into it.
+    fn replace_qdisc(
+        &mut self,
+        now: Time,
+        qdisc: &QdiscConfig,
+        waiting: Vec<Packet>,
+        out: &mut Outbox,
+    ) {
         let Some(lost) = aqm::purge(&mut *self.aqm, now, &mut self.service.rng) else {
             own::fail(format!("link \"{}\": its queue has packets and never lets go", self.name));
         };
         self.service.drops.extend(lost);
         self.give_up(now, out);
         self.aqm = qdisc.build(LinkInfo { rate: self.service.bucket.rate(), now });
+        self.service.move_out();
         self.install();
+        for pkt in waiting {
+            if self.aqm.reads_sacks() && pkt.sack.is_some() {
+                self.aqm.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+            }
+            self.service.move_in(&mut *self.aqm, pkt, now);
+            self.give_up(now, out);
+        }
+        self.service.timer = self.aqm.next_timer();
     }
 
     /// `tc class change` and `tc qdisc replace` below a class: see [`Aqm::change_class`].
@@ -229,13 +256,6 @@ impl Link {
             watch.see(std::iter::empty(), &[], &self.service.lost);
         }
         self.collect(out);
-    }
-
-    /// `tc qdisc change`: other parameters of the queue in force; false: it cannot go on with these.
-    pub fn change_qdisc(&mut self, to: &QdiscConfig) -> bool {
-        let done = self.aqm.change(to.parameters());
-        self.service.timer = self.aqm.next_timer();
-        done
     }
 
     /// Brings the time in force and the capacity up to date.

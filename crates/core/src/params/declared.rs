@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use super::kinds::{self, MICROSECOND, Meta, Says, Spec, TIME_MAX};
-use super::{Field, Gauge, Info, Owner, Param, Refused, Row, Words};
+use super::{Changed, Field, Gauge, Info, Owner, Param, Refused, Row, Words};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::Span;
@@ -241,6 +241,16 @@ impl Table {
         let mut values = self.defaults();
         super::words_into(&self.owner(), &self.params(), &mut values, words)?;
         Ok(values)
+    }
+    /// Values after a change by words, and these.
+    pub fn change_words<'a>(
+        &'static self,
+        before: &Values,
+        words: impl Iterator<Item = &'a str>,
+    ) -> Result<Changed<Values>, Refused> {
+        let mut config = before.clone();
+        let given = super::words_into(&self.owner(), &self.params(), &mut config, words)?;
+        Ok(Changed { config, words: given.without(&[]) })
     }
     /// Reads options given by name.
     pub fn read_options(&'static self, options: &[(&str, &str)]) -> Result<Values, Refused> {

@@ -8,7 +8,7 @@ use crate::element::PathState;
 use crate::error::ScenarioError;
 use crate::net::link::Link;
 use crate::net::tap::Tap;
-use crate::scenario::{Change, Run};
+use crate::scenario::{Change, Run, Whole};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
@@ -26,14 +26,14 @@ pub(super) enum Deed {
 }
 
 /// What a change consists of, in the order in which it is done.
-fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
+fn deeds(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Deed>, ScenarioError> {
     run.check_change(change)?;
     let mut deeds = Vec::new();
     if let Some(link) = &change.link {
         let link = run.link(link)?;
         deeds.extend(change.rate_bps.map(|bps| Deed::Rate(link, Rate::from_bps(bps))));
-        deeds.extend(change.qdisc.clone().map(|qdisc| Deed::Qdisc(link, qdisc)));
-        deeds.extend(change.classes.iter().map(|class| Deed::Class(link, Box::new(class.clone()))));
+        deeds.extend(whole.qdisc.map(|qdisc| Deed::Qdisc(link, qdisc)));
+        deeds.extend(whole.classes.into_iter().map(|class| Deed::Class(link, Box::new(class))));
     }
     if let Some(flow) = &change.flow {
         let group = run.group(flow)?;
@@ -43,7 +43,7 @@ fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
     }
     if let Some(impair) = &change.impair {
         let impair = run.impair(impair)?;
-        deeds.extend(change.netem.clone().map(|netem| Deed::Netem(impair, netem)));
+        deeds.extend(whole.netem.map(|netem| Deed::Netem(impair, netem)));
     }
     Ok(deeds)
 }
@@ -51,9 +51,9 @@ fn deeds(run: &Run, change: &Change) -> Result<Vec<Deed>, ScenarioError> {
 /// What is planned, in the order of time.
 pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
     let mut agenda = Vec::new();
-    for change in &run.at {
+    for (change, whole) in run.at.iter().zip(run.whole()?) {
         let at = Time(change.time_ns);
-        agenda.extend(deeds(run, change)?.into_iter().map(|deed| (at, deed)));
+        agenda.extend(deeds(run, change, whole)?.into_iter().map(|deed| (at, deed)));
     }
     let traces =
         run.flows.iter().enumerate().filter_map(|(i, f)| Some((i, f.delay_trace.as_ref()?)));
@@ -66,16 +66,24 @@ pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
 }
 
 impl<T: Tap> Simulation<T> {
-    /// Changes something of `run`, whose simulation this is, at the time that has been reached. Returns
-    /// that time: the same change planned for it gives the same bits.
+    /// Does the last change of `run`, whose simulation this is, at the time that has been reached, which is the
+    /// change's. Returns that time: the same change planned for it gives the same bits.
     ///
     /// # Errors
     /// One sentence that names the part and the fix.
-    pub fn change(&mut self, run: &Run, change: &Change) -> Result<Time, ScenarioError> {
-        for deed in deeds(run, change)? {
+    pub fn change(&mut self, run: &Run) -> Result<Time, ScenarioError> {
+        let (Some(change), Some(whole)) = (run.at.last(), run.whole()?.pop()) else {
+            return Ok(self.now);
+        };
+        for deed in deeds(run, change, whole)? {
             self.perform(deed);
         }
         Ok(self.now)
+    }
+
+    /// Other parameters of a link's queue, or another queue.
+    pub fn set_qdisc(&mut self, link: usize, qdisc: QdiscConfig) {
+        self.perform(Deed::Qdisc(link, qdisc));
     }
 
     /// A link at the time that has been reached.
@@ -91,7 +99,7 @@ impl<T: Tap> Simulation<T> {
                 self.measure_window();
             }
             Deed::Qdisc(link, qdisc) => {
-                self.network.link_mut(link).replace_qdisc(self.now, &qdisc, &mut self.out);
+                self.network.link_mut(link).set_qdisc(self.now, &qdisc, &mut self.out);
             }
             Deed::Class(link, class) => self.change_class(link, &class),
             Deed::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),

@@ -206,7 +206,7 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
             _refuse_trace(link)
         if any("dscp" in one for one in link.get("filters", ())) or link["qdisc"].startswith("prio "):
             _refuse_sorting(link, run["flows"])
-    _refuse_netems(run)
+    _refuse_thinning(run)
     queues = [(link["name"], qdisc) for link in run["links"] for qdisc in qdiscs_of(link) if not holds_classes(qdisc)]
     queues += [(change["link"], qdisc) for change in run["at"] for qdisc in qdiscs_of(change)]
     for name, qdisc in queues:
@@ -239,26 +239,10 @@ def _refuse_sorting(link: Mapping[str, Any], flows: Iterable[Mapping[str, Any]])
             )
 
 
-# What netem keeps when it is changed and nothing is said of it (`netem_change`).
-_KEPT_BY_NETEM = ("distribution", "corrupt", "reorder", "rate", "slot", "ecn")
-
-
-def _refuse_netems(run: Mapping[str, Any]) -> None:
+def _refuse_thinning(run: Mapping[str, Any]) -> None:
     for impair in run.get("impairs", ()):
         if "ack_thinning" in impair:
             raise ValueError(f'impair "{impair["name"]}": no part of the kernel thins ACKs; use the sim engine')
-    words = {impair["name"]: impair["netem"].split() for impair in run.get("impairs", ())}
-    for change in run["at"]:
-        if change.get("impair") is None:
-            continue
-        before, now = words[change["impair"]], change["netem"].split()
-        words[change["impair"]] = now
-        for word in _KEPT_BY_NETEM:
-            if word in before and word not in now:
-                raise ValueError(
-                    f'impair "{change["impair"]}": the kernel\'s netem keeps its {word} when it is changed; '
-                    f"say {word} in the later words, too, or use the sim engine"
-                )
 
 
 def _refuse_trace(link: Mapping[str, Any]) -> None:

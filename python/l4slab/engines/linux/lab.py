@@ -40,7 +40,7 @@ MAX_COUNT = 50_000
 FIRST_PORT = 10_000
 SERVER_PORT = 5001
 NETEM_LIMIT = 1_000_000
-HANDLE = 2  # of the queue under test; a replacement has the next one
+HANDLE = 2  # of the queue under test; one of another kind has the next one
 NEVER = 2**64 - 1
 
 _HOST = [
@@ -228,6 +228,7 @@ class Lab:
     plan: list[str] = field(default_factory=list)
     varied: set[str] = field(default_factory=set)  # flows whose RTT may change
     handles: dict[str, int] = field(default_factory=dict)  # by link, of its newest queue
+    kinds: dict[tuple[str, str], str] = field(default_factory=dict)  # of queue, by link and parent
     own_defaults: bool = False  # whether the kernel may have others than the core says
 
     @property
@@ -605,13 +606,21 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
         yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
     classes = {one["id"]: one for one in lab.run["links"][number].get("classes", ())}
     queues = [("1:1", change["qdisc"])] if change["qdisc"] is not None else []
+    first = {"1:1": lab.run["links"][number]["qdisc"]}
+    first |= {f"{HANDLE}:{one['id']}": one["qdisc"] for one in classes.values() if "qdisc" in one}
     for one in change.get("classes", ()):
         if "rate_bps" in one:
             yield f"{when} do {ns} tc class change {_class(classes[one['id']], one)}"
         if "qdisc" in one:
             queues.append((f"{HANDLE}:{one['id']}", one["qdisc"]))
     for parent, qdisc in queues:
-        # A new handle makes a new queue, also where the kind stays the same.
+        before, kind = lab.kinds.get((ns, parent), first[parent].split()[0]), qdisc.split()[0]
+        lab.kinds[ns, parent] = kind
+        if kind == before:
+            # Some kernels refuse a change that names nothing.
+            if qdisc != kind or kind == "netem":
+                yield f"{when} do {ns} tc qdisc change dev out parent {parent} {qdisc}"
+            continue
         lab.handles[ns] = lab.handles.get(ns, HANDLE) + 1
         yield f"{when} do {ns} tc qdisc replace dev out parent {parent} handle {lab.handles[ns]:x}: {qdisc}"
 

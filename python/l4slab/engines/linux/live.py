@@ -155,6 +155,7 @@ class _Session:
         self.now_ns = 0
         self._planned = sorted(run["at"], key=lambda change: change["time_ns"])
         self._run: dict[str, Any] = {**run, "at": []}
+        self._queues = {link["name"]: _core.ChangingQdisc(link["qdisc"]) for link in run["links"]}
         self._asked = 0
         self._is_over = False
         self._stack = ExitStack()
@@ -241,6 +242,8 @@ class _Session:
         return {"now_ns": self.now_ns, "flows": flows, "links": links}
 
     def _apply(self, change: dict[str, Any]) -> None:
+        if change["qdisc"] is not None:
+            change = {**change, "qdisc": self._queues[change["link"]].change(change["qdisc"])}
         orders = [*lab.orders(self._lab, change), *self._counted(change)]
         if "refused" in self._ask(orders, self.now_ns, self.recorder.sample_ns):
             raise ValueError(f"the kernel refused it: {self._machine.last_error()}")

@@ -35,7 +35,9 @@ impl Sacks {
         self.0[place] = blocks;
     }
     fn of(&self, tcp: &TcpHeader) -> &[Block] {
-        if tcp.sack.is_some() { self.0[tcp.sack.0 as usize].as_slice() } else { &[] }
+        // Of what came before the filter was switched on, no blocks are known.
+        let known = tcp.sack.is_some().then(|| self.0.get(tcp.sack.0 as usize)).flatten();
+        known.map_or(&[], Blocks::as_slice)
     }
 }
 

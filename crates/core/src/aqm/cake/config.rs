@@ -87,6 +87,11 @@ impl CakeConfig {
     }
 }
 
+/// The last word about the rate.
+fn last_of_rate(given: &Given) -> Option<&'static str> {
+    given.of(&["autorate-ingress", "bandwidth", "unlimited"]).pop()
+}
+
 impl Described for CakeConfig {
     const NAME: &'static str = "cake";
     const SUMMARY: &'static str =
@@ -125,9 +130,15 @@ impl Described for CakeConfig {
         &[gauge("capacity_estimate_mbps", "Mb/s", "rate that autorate-ingress finds")];
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
-        let last = given.of(&["autorate-ingress", "bandwidth", "unlimited"]).pop();
-        self.autorate &= last == Some("autorate-ingress");
+        self.autorate &= last_of_rate(given) == Some("autorate-ingress");
         self.line.finish(given)
+    }
+    fn renew(&mut self, given: &Given) {
+        self.line.renew(given);
+    }
+    fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
+        self.autorate &= last_of_rate(given).is_none_or(|last| last == "autorate-ingress");
+        self.line.finish_change(given)
     }
     fn has_more_gauges(&self) -> bool {
         self.autorate

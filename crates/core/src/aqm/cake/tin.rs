@@ -92,7 +92,7 @@ pub struct Tin<P> {
     pub bulk_flows: u32,
     pub bytes: u64,
     pub params: CobaltParams,
-    sce: Sce,
+    pub sce: Sce,
     pub sce_ramp: Option<Ramp>,
     pace: Pace,
     /// While this lies in the past, the tin is below its share.

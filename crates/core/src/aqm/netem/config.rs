@@ -2,8 +2,8 @@
 //! abbreviated, and what begins with a digit is a further value.
 
 use super::distribution::Distribution;
-use super::random::{Chance, Loss};
-use crate::params::kinds::{Spec, grammar, params, size, value, words};
+use super::random::{Chance, Loss, Rho};
+use crate::params::kinds::{Spec, grammar, params, size, unsaid, value, words};
 use crate::params::{Described, Given, Refused, Words};
 use crate::rng::Rng;
 use crate::tc;
@@ -41,15 +41,17 @@ params! {
         slot: Option<SlotConfig> = None, slot(), "";
         /// draws the numbers that the kernel draws with this seed
         seed: Option<u64> = None, seed(), "";
+        // What a change (`merged`) gives besides.
+        slot_begins: bool = true, unsaid();
+        loss_correlation: Rho = Rho(None), unsaid();
     }
 }
 
-/// The jitter's correlation is in 2^-32.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Delay {
     pub latency: Span,
     pub jitter: Span,
-    pub correlation: u32,
+    pub correlation: Rho,
 }
 
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -84,6 +86,16 @@ impl SlotLength {
 }
 
 impl SlotConfig {
+    /// The kernel keeps a table also where the new slot has none, and then draws no length from it.
+    fn keep_table(&mut self, before: SlotConfig) {
+        if let SlotLength::Distributed { distribution, .. } = before.length
+            && let SlotLength::Between(..) = self.length
+            && self.length.exists()
+        {
+            let (delay, jitter) = (Span::ZERO, Span::ZERO);
+            self.length = SlotLength::Distributed { distribution, delay, jitter };
+        }
+    }
     pub fn packets_or_no_limit(&self) -> i64 {
         if self.packets == 0 { i32::MAX.into() } else { self.packets.into() }
     }
@@ -113,7 +125,7 @@ fn percentage(words: &mut Words) -> Result<u32, Refused> {
 impl Chance {
     fn read(words: &mut Words) -> Result<Chance, Refused> {
         let probability = percentage(words)?;
-        let correlation = words.further(PERCENT, tc::parse_probability)?.unwrap_or(0);
+        let correlation = Rho(words.further(PERCENT, tc::parse_probability)?);
         Ok(Chance { probability, correlation })
     }
 }
@@ -175,7 +187,10 @@ impl Loss {
 impl Chance {
     fn canonical(self) -> String {
         let p = tc::format_probability;
-        format!("{} {}", p(self.probability), p(self.correlation))
+        format!("{} {}", p(self.probability), p(self.correlation.get()))
+    }
+    fn is_said(self) -> bool {
+        self.probability > 0 || self.correlation.get() > 0
     }
 }
 
@@ -227,13 +242,14 @@ fn delay() -> Spec<Delay> {
         if let Some(jitter) = words.further(JITTER, parse_jitter)? {
             delay.jitter = jitter;
             if let Some(rho) = words.further(PERCENT, tc::parse_probability)? {
-                delay.correlation = rho;
+                delay.correlation = Rho(Some(rho));
             }
         }
         Ok(delay)
     };
     let write = move |delay: &Delay| {
         let Delay { latency, jitter, correlation } = *delay;
+        let correlation = correlation.get();
         if jitter > Span::ZERO || correlation > 0 {
             let rho = tc::format_probability(correlation);
             return Some(format!("{} {} {rho}", time(latency), time(jitter)));
@@ -266,15 +282,17 @@ fn loss() -> Spec<Loss> {
         true => Loss::read(words),
         false => Err(words.refuse("twice", "a netem has one model of loss; remove one")),
     };
-    let none = Loss::Random(Chance::default());
-    let write = move |loss: &Loss| (*loss != none).then(|| loss.canonical());
+    let write = |loss: &Loss| {
+        let is_said = !matches!(loss, Loss::Random(chance) if !chance.is_said());
+        is_said.then(|| loss.canonical())
+    };
     let samples = &["1%", "random 0.1% 25%", "state 2% 50%", "gemodel 1% 10% 70% 0.1%"];
     grammar("MODEL", MODELS, read, write, samples, &["foo", "101%", "-1%"])
 }
 
 fn chance() -> Spec<Chance> {
     let read = |_: &Chance, words: &mut Words| Chance::read(words);
-    let write = |chance: &Chance| (*chance != Chance::default()).then(|| chance.canonical());
+    let write = |chance: &Chance| chance.is_said().then(|| chance.canonical());
     let samples = &["1%", "0.1% 25%", "50% 50%", "9"];
     grammar("PERCENT [PERCENT]", PERCENT, read, write, samples, &["101%", "-1%", "often"])
 }
@@ -350,6 +368,47 @@ impl Described for NetemConfig {
         "slot",
         "seed",
     ];
+
+    /// `tc` always tells the kernel limit, delay, jitter, loss, duplicate and gap; all else is told where it is named,
+    /// the correlations of delay, loss and duplicate together (`netem_change`). What is kept and has no effect now
+    /// has it again when a later change brings what it belongs to.
+    fn merged(&self, to: &Self, given: &Given) -> Option<Result<Self, Refused>> {
+        if given.has("distribution") && to.distribution.is_none() && self.distribution.is_some() {
+            let fix = "the kernel keeps its table, and no words take it back; name another one";
+            return Some(Err(given.refuse("distribution", "uniform".to_owned(), fix.to_owned())));
+        }
+        let of_loss = |config: &Self| match config.loss {
+            Loss::Random(chance) => chance.correlation.0.or(config.loss_correlation.0),
+            _ => config.loss_correlation.0,
+        };
+        let correlations =
+            |c: &Self| [c.delay.correlation.0, of_loss(c), c.duplicate.correlation.0];
+        let named = correlations(to);
+        let [delay, loss, duplicate] =
+            if named == [None; 3] { correlations(self) } else { named }.map(Rho);
+        let mut merged = to.clone();
+        merged.delay.correlation = delay;
+        merged.duplicate.correlation = duplicate;
+        merged.loss_correlation = loss;
+        if let Loss::Random(chance) = &mut merged.loss {
+            chance.correlation = loss;
+        }
+        merged.distribution = to.distribution.or(self.distribution);
+        merged.ecn |= self.ecn;
+        if !given.has("corrupt") {
+            merged.corrupt = self.corrupt;
+        }
+        if !given.has("rate") {
+            merged.rate = self.rate;
+        }
+        merged.slot_begins = given.has("slot");
+        if !merged.slot_begins {
+            merged.slot = self.slot;
+        } else if let (Some(slot), Some(before)) = (&mut merged.slot, self.slot) {
+            slot.keep_table(before);
+        }
+        Some(Ok(merged))
+    }
 
     /// What `tc` refuses of the whole.
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {

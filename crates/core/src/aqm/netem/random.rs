@@ -50,8 +50,13 @@ pub struct Correlated {
 }
 
 impl Correlated {
-    pub fn new(rho: u32) -> Correlated {
-        Correlated { rho, last: None }
+    pub fn new(rho: Rho) -> Correlated {
+        Correlated { rho: rho.get(), last: None }
+    }
+    pub fn change(&mut self, to: Correlated) {
+        if self.rho != to.rho {
+            *self = to;
+        }
     }
     #[inline]
     pub fn next(&mut self, source: &mut Source, rng: &mut Rng) -> u32 {
@@ -68,11 +73,27 @@ impl Correlated {
     }
 }
 
+/// A correlation in 2^-32. `None`, where nobody said one, is 0, except in a change, which keeps the one that was there.
+#[derive(Copy, Clone, Eq, Debug, Default)]
+pub struct Rho(pub Option<u32>);
+
+impl Rho {
+    pub fn get(self) -> u32 {
+        self.0.unwrap_or(0)
+    }
+}
+
+impl PartialEq for Rho {
+    fn eq(&self, other: &Rho) -> bool {
+        self.get() == other.get()
+    }
+}
+
 /// A probability (of [`u32::MAX`]) and the correlation of successive decisions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chance {
     pub probability: u32,
-    pub correlation: u32,
+    pub correlation: Rho,
 }
 
 /// Decisions by a [`Chance`].
@@ -85,6 +106,11 @@ pub struct Dice {
 impl Dice {
     pub fn new(chance: Chance) -> Dice {
         Dice { probability: chance.probability, numbers: Correlated::new(chance.correlation) }
+    }
+    /// Goes on with another chance; a correlation that stays knows its last number.
+    pub fn change(&mut self, to: Dice) {
+        self.probability = to.probability;
+        self.numbers.change(to.numbers);
     }
     #[inline]
     pub fn hit(&mut self, source: &mut Source, rng: &mut Rng) -> bool {
@@ -129,6 +155,14 @@ impl LossChain {
             Loss::Random(chance) => LossChain::Random(Dice::new(chance)),
             Loss::State { .. } => LossChain::State { model, state: 1 },
             Loss::GeModel { .. } => LossChain::GeModel { model, bad: false },
+        }
+    }
+
+    /// Goes on with another model.
+    pub fn change(&mut self, to: LossChain) {
+        match (self, to) {
+            (LossChain::Random(dice), LossChain::Random(to)) => dice.change(to),
+            (chain, to) => *chain = to,
         }
     }
 

@@ -60,7 +60,7 @@ pub fn check(classes: &[ClassSpec]) -> Result<(), ScenarioError> {
 ///
 /// # Errors
 /// One sentence.
-pub fn check_numbers(class: &ClassSpec) -> Result<(), ScenarioError> {
+pub fn check_numbers<Q>(class: &ClassSpec<Q>) -> Result<(), ScenarioError> {
     if class.rate_bps == 0 || class.ceil_bps < class.rate_bps {
         return wrong(class, "needs a rate above 0 and a ceil that is not below it");
     }
@@ -70,7 +70,7 @@ pub fn check_numbers(class: &ClassSpec) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-fn wrong(class: &ClassSpec, text: &str) -> Result<(), ScenarioError> {
+fn wrong<Q>(class: &ClassSpec<Q>, text: &str) -> Result<(), ScenarioError> {
     Err(ScenarioError(format!("class {} of htb {text}", class.id)))
 }
 
