@@ -85,13 +85,13 @@ proptest! {
         let stays = bench.queue.backlog();
         let dropped: Vec<_> = bench.drops[lost..].iter().map(|d| d.why).collect();
         prop_assert_eq!(waited.packets, stays.packets + given + dropped.len() as u64, "{} {}", before, words);
-        let overflowed = bench.drops[lost..].iter().filter(|d| d.why == DropReason::Overflow);
+        let mut overflowed = bench.drops[lost..].iter().filter(|d| d.why == DropReason::Overflow);
         match fits(&to, stays.packets, stays.bytes) {
             Some(fits) => {
                 prop_assert!(fits || name == "fq", "{before}, {words}: {stays:?}");
                 // The last one that was lost was too many, unless CoDel took others with it.
                 let by_law = dropped.contains(&DropReason::Aqm);
-                if let Some(last) = overflowed.last().filter(|_| !by_law) {
+                if let Some(last) = overflowed.next_back().filter(|_| !by_law) {
                     let bytes = stays.bytes + u64::from(last.pkt.len);
                     prop_assert_eq!(self::fits(&to, stays.packets + 1, bytes), Some(false), "{} {}", before, words);
                 }
