@@ -583,6 +583,28 @@ fn autorate_follows_the_arrivals() {
     assert!((sent / (estimate * 15.0 / 16.0) - 1.0).abs() < 0.01, "{sent} Mbit/s");
 }
 
+/// Behind a link that sends at exactly regular distances, of any length in nanoseconds, arrivals count as well
+/// as with a nanosecond of jitter.
+#[test]
+fn autorate_follows_regular_arrivals() {
+    for (gap, jitter) in (605_600..605_604).flat_map(|gap| [(gap, 0), (gap, 1)]) {
+        let mut bench = Bench::new("cake bandwidth 100mbit autorate-ingress besteffort");
+        let mut now = SECOND;
+        // From slower arrivals the mean comes down to these, from none at all up.
+        for n in 0..20_000_u64 {
+            now += if n < 5_000 { 2 * gap } else { gap };
+            bench.put_flow(now + jitter * (n % 7 % 2), Ecn::Ect0, 1);
+            bench.drained(now + 2);
+        }
+        let arriving = 1514.0 * 8e3 / gap as f64;
+        let estimate = bench.gauge("capacity_estimate_mbps");
+        assert!(
+            (estimate / arriving - 1.0).abs() < 0.01,
+            "{gap} ns +- {jitter}: {estimate} of {arriving}"
+        );
+    }
+}
+
 // SCE
 
 /// Target 5 ms. In 2^-32, with ONE = 2^32 - 1 and every division rounded down: `sce-thresh 4` has its

@@ -10,12 +10,17 @@ pub fn ewma(average: u64, sample: u64, shift: u32) -> u64 {
 /// Once in this time the rate may be set, to 15/16 of what arrives (Linux).
 const PAUSE: Span = Span::from_millis(250);
 
+/// The mean gap follows a shorter gap by 2^-8 of the difference, so in whole nanoseconds it would stop up to
+/// 255 ns above. With these bits it comes to the nanosecond, and gaps that are all alike are as long as their
+/// mean. (The kernel keeps whole nanoseconds, since its gaps are never alike.)
+const GAP_BITS: u32 = 8;
+
 /// The rate of arrivals between pauses, as far as it was the link before that
 /// spaced them.
 #[derive(Clone, Debug)]
 pub struct Autorate {
     last_arrival: Time,
-    /// Nanoseconds between packets, within bursts and beyond.
+    /// Between packets, within bursts and beyond, in 2^-[`GAP_BITS`] ns.
     mean_gap: u64,
     window_begin: Time,
     window_bytes: u64,
@@ -40,9 +45,10 @@ impl Autorate {
     pub fn arrival(&mut self, now: Time, bytes: u32) -> Option<u64> {
         self.window_bytes += u64::from(bytes);
         let gap = now.since(self.last_arrival).0.min(Span::from_secs(1).0);
-        self.mean_gap = ewma(self.mean_gap, gap, if gap > self.mean_gap { 2 } else { 8 });
+        let exact = gap << GAP_BITS;
+        self.mean_gap = ewma(self.mean_gap, exact, if exact > self.mean_gap { 2 } else { 8 });
         self.last_arrival = now;
-        if gap <= self.mean_gap {
+        if gap < self.mean_gap >> GAP_BITS {
             return None;
         }
         let window = now.since(self.window_begin).0.max(1);
