@@ -40,6 +40,11 @@ def of_flows(description: Mapping[str, Any]) -> dict[str, Steps]:
     return {flow["name"]: _slowest([links[name] for name in flow["path"]]) for flow in description["flows"]}
 
 
+def is_shared(description: Mapping[str, Any]) -> bool:
+    """Whether all flows cross one link in the same direction, so that each has a share of something."""
+    return bool(set.intersection(*(set(flow["path"]) for flow in description["flows"])))
+
+
 def table(description: Mapping[str, Any]) -> pl.DataFrame:
     """The steps of every flow's path: columns `flow`, `time_s`, `capacity_mbps`."""
     rows = [(flow, *step) for flow, steps in of_flows(description).items() for step in steps]

@@ -14,6 +14,45 @@ from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.sweep import expand
 from l4slab.units import FREQUENCY
 
+TWO_WAYS = """
+duration = "4s"
+[link.down]
+rate = "5Mbit"
+qdisc = "pfifo limit 200"
+[link.up]
+rate = "2Mbit"
+qdisc = "pfifo limit 100"
+[[flow]]
+name = "call"
+kind = "video"
+cc = "cubic"
+rate = "1Mbit"
+frames = "10/s"
+rtt = "20ms"
+path = ["up"]
+reverse_path = ["down"]
+[[flow]]
+name = "download"
+cc = "cubic"
+rtt = "20ms"
+path = ["down"]
+reverse_path = ["up"]
+"""
+ONE_LINK = """
+duration = "3s"
+[link.b]
+rate = "2Mbit"
+qdisc = "pfifo limit 100"
+[[flow]]
+name = "endless"
+cc = "cubic"
+rtt = "20ms"
+[[flow]]
+name = "large"
+cc = "cubic"
+rtt = "20ms"
+bytes = "10MB"
+"""
 FILE = """
 duration = "6s"
 warmup = "2s"
@@ -149,3 +188,40 @@ def test_frequencies() -> None:
     assert FREQUENCY.si("30/min") == 0.5
     with pytest.raises(ValueError, match='did you mean "/s"'):
         FREQUENCY.parse("10/h")
+
+
+@pytest.mark.parametrize(("text", "shared"), [(TWO_WAYS, False), (ONE_LINK, True)])
+def test_summary_has_completion_times_and_shares_where_they_mean_something(
+    text: str, shared: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Completion times and unfinished transfers of flows that have transfers; shares of flows that share a link."""
+    monkeypatch.setenv("COLUMNS", "160")
+    (tmp_path / "x.toml").write_text(text)
+    given = ["run", str(tmp_path / "x.toml"), "--out", str(tmp_path / "r")]
+    assert main(given) == 0
+    told = capsys.readouterr().out
+    assert "done p50" in told or shared
+    assert "unfin-" in told
+    assert ("share" in told) == shared
+    assert main([*given, "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["flows"]
+    assert (first["share"] is not None) == shared
+    if shared:
+        assert (second["completion_ms_p50"], second["unfinished"], first["unfinished"]) == (None, 1, None)
+    else:
+        flows = pl.read_parquet(tmp_path / "r" / "flows.parquet")
+        assert first["completion_ms_p99"] == flows["completion_ms_p99"][0] > first["completion_ms_p50"] > 20
+        assert second["unfinished"] is None
+        assert flows["share"].sum() == pytest.approx(1)
+    page = (tmp_path / "r" / "report.html").read_text("utf-8")
+    assert ("a share of" in page) == shared
+    assert ("transfers took less than" in page) != shared
+    assert ("1 transfer was incomplete at the end" in page) or not shared
+
+
+def test_summary_without_transfers_has_no_columns_for_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.toml").write_text(ONE_LINK.replace('bytes = "10MB"\n', ""))
+    assert main(["run", str(tmp_path / "x.toml"), "--out", str(tmp_path / "r"), "--json"]) == 0
+    for flow in json.loads(capsys.readouterr().out)["flows"]:
+        assert not {"completion_ms_p50", "completion_ms_p99", "unfinished"} & set(flow)
+        assert flow["share"] is not None

@@ -27,6 +27,12 @@ _SUMMARY = {
     "ce_pct": ("CE\n%", 3),
     "drop_pct": ("drop\n%", 4),
 }
+# Beside these, where there are transfers.
+_TRANSFERS = {
+    "completion_ms_p50": ("done p50\nms", 8),
+    "completion_ms_p99": ("done p99\nms", 8),
+    "unfinished": ("unfin-\nished", 6),
+}
 
 
 def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
@@ -94,7 +100,7 @@ def show_results(results: Results, as_json: bool = False) -> int:
     if as_json:
         terminal.as_json(_results(results) | {"exit_status": status})
         return status
-    _show_flows(results.flows)
+    _show_flows(results)
     if len(results.claims):
         _show_claims(results.claims)
     if len(results.published):
@@ -133,7 +139,7 @@ def _against_the_record(claims: pl.DataFrame) -> list[str]:
 def _results(results: Results) -> dict[str, Any]:
     from l4slab.claims import tally
 
-    means, _ = _means(results.flows)
+    means, _ = _means(results)
     claims = [row | {"evidence": json.loads(row["evidence"])} for row in results.claims.to_dicts()]
     return {
         "folder": None if results.folder is None else str(results.folder),
@@ -148,20 +154,52 @@ def _results(results: Results) -> dict[str, Any]:
     }
 
 
-def _means(flows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """`flows` as means over trials, and the factors among the columns."""
+def _means(results: Results) -> tuple[pl.DataFrame, list[str]]:
+    """`flows` as means over trials, and the factors among the columns; a share only where flows share a link."""
     import polars as pl
 
+    flows = results.flows
     position = {name: index for index, name in enumerate(flows.columns)}
     factors = flows.columns[position["trial"] + 1 : position["flow"]]
     means = flows.group_by(["experiment", *factors, "flow", "cc"], maintain_order=True).agg(
-        pl.col("trial").n_unique().alias("trials"), *(pl.col(name).mean() for name in _SUMMARY)
+        pl.col("trial").n_unique().alias("trials"), *(pl.col(name).mean() for name in _columns(flows))
     )
-    return means, factors
+    if "unfinished" in means.columns:  # of flows that have transfers
+        means = means.with_columns(
+            unfinished=pl.when((pl.col("unfinished") > 0) | pl.col("completion_ms_p50").is_not_null()).then(
+                "unfinished"
+            )
+        )
+    shared = _shared(results, means.select("experiment", *factors))
+    return means.with_columns(share=pl.when(pl.Series(shared, dtype=pl.Boolean)).then("share")), factors
 
 
-def _show_flows(flows: pl.DataFrame) -> None:
-    means, factors = _means(flows)
+def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
+    """What is told of flows: of transfers only where there are some, complete or not."""
+    told = [name for name in ("transfers", "unfinished") if name in flows.columns and flows[name].sum()]
+    return _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
+
+
+def _shared(results: Results, cases: pl.DataFrame) -> list[bool]:
+    """Of each row, whether the flows of its case share a link in the same direction."""
+    from l4slab.capacity import is_shared
+    from l4slab.sweep import describe
+
+    files = {experiment.name: experiment for experiment in results.experiments}
+    known: dict[tuple[Any, ...], bool] = {}
+    found = []
+    for row in cases.iter_rows(named=True):
+        file = files[row["experiment"]]
+        # Resolving thousands of cases takes long, and few files sweep a path.
+        key = tuple(row.values()) if "path" in str(file.document["sweep"]) else (file.name,)
+        if key not in known:
+            known[key] = is_shared(describe(file, row))
+        found.append(known[key])
+    return found
+
+
+def _show_flows(results: Results) -> None:
+    means, factors = _means(results)
     shown = means.head(terminal.ROWS_SHOWN)
 
     def column(name: str, heading: str, weight: int) -> Column:
@@ -174,7 +212,7 @@ def _show_flows(flows: pl.DataFrame) -> None:
         column("flow", "flow", 8),
         column("cc", "cc", 2),
         column("trials", "trials", 1),
-        *(column(name, *how) for name, how in _SUMMARY.items()),
+        *(column(name, *how) for name, how in _columns(results.flows).items() if means[name].count()),
     ]
     terminal.show("Flows, mean over trials", columns, more="; flows.parquet has all")
     if len(means) > terminal.ROWS_SHOWN:

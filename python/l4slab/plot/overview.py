@@ -30,13 +30,13 @@ def overview(
     labels: Sequence[str] | None = None,
     capacities: Sequence[Mapping[str, float]] | None = None,
 ) -> Figure | None:
-    """A row per flow of each case, and panels for its rate, its queue delay, and its marks and drops.
+    """A row per flow of each case, and panels for rate, queue delay, completion times (if any), marks and drops.
 
     `flows` is the result table; a case is a value for each of some of its columns (default: each experiment), and
     `labels` name them. Of the trials, the mean; a thin line is their range (of the rate). A dashed line stands at the
     capacity (Mb/s) of each flow's path, where `capacities` has it for the case. The delay is the mean (marker) up to
-    P99 (end of the line), on a log axis where delays differ much. Flows without a delay have none drawn. None without
-    data.
+    P99 (end of the line), on a log axis where delays differ much. Of completion times it is the median up to P99, and
+    a text says how many transfers were unfinished. Flows without a delay have none drawn. None without data.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
     labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
@@ -45,15 +45,18 @@ def overview(
         return None
     rate = "rate_mbps" if flows["rate_mbps"].count() else "goodput_mbps"
     look = looks({str(name): cc for name, cc in flows.select("flow", "cc").unique("flow", maintain_order=True).rows()})
+    times = {"queue delay (ms)": ("sojourn_ms_mean", "sojourn_ms_p99")}
+    if any(name in flows.columns and flows[name].sum() for name in ("transfers", "unfinished")):
+        times["completion (ms)"] = ("completion_ms_p50", "completion_ms_p99")
     ticks: list[tuple[float, str]] = []
     y = 0.0
     with styled():
         figure = Figure()
-        axes = figure.subplots(1, 3, sharey=True, width_ratios=(1.25, 1.1, 1))
+        axes = figure.subplots(1, 2 + len(times), sharey=True, width_ratios=(1.25, *[1.1] * len(times), 1))
         axes[0].set_zorder(1)
         for label, mine, capacity in zip(labels, rows, capacities or [{}] * len(rows), strict=True):
             if len(cases) > 1:
-                # It stands over all three panels: above their grids, and without making room for itself in the first.
+                # It stands over all panels: above their grids, and without making room for itself in the first.
                 axes[0].annotate(
                     textwrap.shorten(label, 110, placeholder=" …"), (0, y), (2, 0), ("axes fraction", "data"),
                     "offset points", fontsize=8.5, fontweight="bold", va="center", bbox=_BEHIND, in_layout=False,
@@ -66,13 +69,14 @@ def overview(
                 if (limit := capacity.get(str(name))) is not None:
                     axes[0].vlines(limit, y - 0.5, y + 0.5, color=INK, linewidth=1, linestyle=(0, (4, 2)))
                 _rate(axes[0], one[rate].drop_nulls(), y, look[str(name)])
-                _delay(axes[1], one, y, look[str(name)])
-                _signals(axes[2], one, y, look[str(name)])
+                for axis, columns in zip(axes[1:-1], times.values(), strict=True):
+                    _delay(axis, one, columns, y, look[str(name)])
+                _signals(axes[-1], one, y, look[str(name)])
                 y += 1
             y += 0.35 * (len(cases) > 1)
         figure.set_size_inches(WIDTH_IN, 0.95 + _ROW_IN * y)
-        _axes(axes, y, ticks)
-        legend(figure, _handles()[0 if any(capacities or ()) else 1 :])
+        _axes(axes, list(times), y, ticks)
+        legend(figure, _handles(len(times) > 1)[0 if any(capacities or ()) else 1 :])
     return figure
 
 
@@ -90,9 +94,13 @@ def _rate(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
     _write(axis, max(mean, high), y, _short(mean))
 
 
-def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
-    mean, p99 = rows["sojourn_ms_mean"].mean(), rows["sojourn_ms_p99"].mean()
+def _delay(axis: Axes, rows: pl.DataFrame, columns: tuple[str, str], y: float, look: Look) -> None:
+    mean, p99 = (rows[name].mean() for name in columns)
+    left = float(rows["unfinished"].mean() or 0) if "unfinished" in rows.columns else 0.0  # type: ignore[arg-type]
+    unfinished = f" + {_short(left)} unfinished" if left and columns[0].startswith("completion") else ""
     if mean is None:
+        if unfinished:
+            _write(axis, 0, y, unfinished.removeprefix(" + "))
         return
     mean = max(float(mean), NO_DELAY_MS)  # type: ignore[arg-type]
     end = max(float(p99), mean) if p99 is not None else mean  # type: ignore[arg-type]
@@ -100,7 +108,7 @@ def _delay(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
     axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
     axis.plot([mean], [y], marker=look.marker, markersize=5, color=look.colour)
     texts = [_short(value, below_one=2) for value in (mean, end)] if end > NO_DELAY_MS else ["none"]
-    _write(axis, end, y, " … ".join(texts[: 1 + (end > mean)]))
+    _write(axis, end, y, " … ".join(texts[: 1 + (end > mean)]) + unfinished)
 
 
 def _short(value: float, below_one: int = 3) -> str:
@@ -128,20 +136,21 @@ def _write(axis: Axes, x: float, y: float, text: str) -> None:
     axis.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=7, color=DIM, bbox=_BEHIND)
 
 
-def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
-    rate, delay, signals = axes
+def _axes(axes: Any, times: Sequence[str], y: float, ticks: Sequence[tuple[float, str]]) -> None:
+    rate, *delays, signals = axes
     rate.set_title("rate (Mb/s)")
-    delay.set_title("queue delay (ms)")
     signals.set_title("CE / dropped (%)")
     rate.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
     rate.set_ylim(y - 0.35, -0.65)
-    ends = [x for line in delay.lines for x in line.get_xdata()]
-    if ends and max(ends) > _LOG_FROM * min(ends):
-        delay.set_xscale("log")
-        plain_log(delay.xaxis)
-        delay.set_xlim(min(ends) / 1.6, max(ends) * (max(ends) / min(ends)) ** 0.5)
-    else:
-        delay.set_xlim(0, 1.5 * max(ends, default=1.0))
+    for title, delay in zip(times, delays, strict=True):
+        delay.set_title(title)
+        ends = [x for line in delay.lines for x in line.get_xdata()]
+        if ends and max(ends) > _LOG_FROM * min(ends):
+            delay.set_xscale("log")
+            plain_log(delay.xaxis)
+            delay.set_xlim(min(ends) / 1.6, max(ends) * (max(ends) / min(ends)) ** 0.5)
+        else:
+            delay.set_xlim(0, 1.5 * max(ends, default=1.0))
     rate.set_xlim(0, 1.18 * rate.dataLim.x1 if rate.dataLim.x1 > 0 else 1)
     signals.set_xlim(0, 1.5 * signals.dataLim.x1 if signals.dataLim.x1 > 0 else 1)
     signals.set_xticks([tick for tick in signals.get_xticks() if tick <= min(100, signals.get_xlim()[1])])
@@ -152,10 +161,11 @@ def _axes(axes: Any, y: float, ticks: Sequence[tuple[float, str]]) -> None:
         axis.spines["left"].set_color(GRID)
 
 
-def _handles() -> list[Any]:
+def _handles(with_transfers: bool) -> list[Any]:
+    delay = "mean (completion: median), up to P99" if with_transfers else "mean, up to P99"
     return [
         Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity"),
-        Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label="mean, up to P99"),
+        Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label=delay),
         Patch(facecolor=DIM, label="CE marked"),
         Patch(facecolor="none", edgecolor=DIM, label="dropped"),
     ]

@@ -106,8 +106,8 @@ def overview(folder: Folder) -> Drawn | None:
         return None
     first = f", of the first {len(cases)} of {len(folder.cases)} cases" if len(cases) < len(folder.cases) else ""
     caption = (
-        f"Rate, queue delay, marks and drops of every flow{first}. Means over the trials; a thin line is the range of "
-        "the rate over them, a dashed one the capacity of the flow's path."
+        f"Rate, queue delay, completion times (if any), marks and drops of every flow{first}. Means over the trials; a "
+        "thin line is the range of the rate over them, a dashed one the capacity of the flow's path."
     )
     return Drawn("overview", figure, caption)
 

@@ -26,7 +26,7 @@ _KEYS = {"flows": ["flow", "cc"], "links": ["link", "queue"]}
 _SHOWN = {
     "flows": {
         "rate_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "sojourn_ms_p99", "ce_pct", "drop_pct", "retransmits",
-        "completion_ms_p50", "completion_ms_p99",
+        "completion_ms_p50", "completion_ms_p99", "unfinished",
     },
     "links": {
         "rate_mbps", "utilisation", "sojourn_ms_mean", "sojourn_ms_p99", "sojourn_ms_max", "ce_pct", "drop_pct",

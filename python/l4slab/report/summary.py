@@ -12,6 +12,7 @@ import polars as pl
 
 from l4slab import capacity, metrics
 from l4slab.numbers import NO_DELAY_MS, number
+from l4slab.report.drawings import MAX_CASES
 from l4slab.report.results import Case, Folder
 
 _MEANS = (
@@ -29,6 +30,8 @@ def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
     rates = {link: [rate for _, rate in steps] for link, steps in capacity.of_links(described).items()}
     paths = {flow: [rate for _, rate in steps] for flow, steps in capacity.of_flows(described).items()}
     flows = _means(folder.flows.filter(case.rows()), ["flow", "cc"], _MEANS)
+    if not capacity.is_shared(described):
+        flows = [row | {"share": None} for row in flows]
     links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), ["link"], _LINK_MEANS)
     told = [(_name(row), _flow(row, paths.get(row["flow"], []))) for row in flows]
     return told + [(row["link"], _link(row, rates.get(row["link"]))) for row in links]
@@ -41,17 +44,20 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
     levels = ["experiment", *folder.factors]
     labels = {tuple(case.levels.values()): case.label(folder) for case in folder.cases}
     frame = _means(folder.flows, [*levels, "flow"], _MEANS)
+    shared = all(capacity.is_shared(folder.described(case)) for case in folder.cases[:MAX_CASES])
     told = []
     for name in folder.flow_names:
         rows = [row | {"at": labels[tuple(row[key] for key in levels)]} for row in frame if row["flow"] == name]
         parts = [
             _range(rows, "rate_mbps", "got {} Mb/s"),
-            _range(rows, "share", "a share of {}", min, "least"),
+            _range(rows, "share", "a share of {}", min, "least") if shared else "",
             _range(rows, "sojourn_ms_p99", "99 % of its packets waited less than {} ms", max, "longest")
             or "no queueing delay" * any(row["sojourn_ms_p99"] is not None for row in rows),
             _range(rows, "ce_pct", "{} % were marked"),
             _range(rows, "drop_pct", "{} % were lost"),
             _range(rows, "completion_ms_p50", "half of its transfers took less than {} ms", max, "longest"),
+            _range(rows, "completion_ms_p99", "99 % of them less than {} ms", max, "longest"),
+            _range(rows, "unfinished", "{} transfers were incomplete at the end", max, "most"),
         ]
         told.append((name, "; ".join(filter(None, parts)) + "."))
     return told
