@@ -39,11 +39,15 @@ def names() -> list[str]:
 def card(cc: str) -> dict[str, Any]:
     """What the page tells of one congestion control."""
     found = check.check(cc, console=terminal.err())
-    return {"of": mark(), "counts": found.counts(), "items": [_item(item) for item in found.items]}
+    return {
+        "of": mark(),
+        "bottom_line": checking.bottom_line(found.items),
+        "items": [_item(item) for item in found.items],
+    }
 
 
 def _item(item: Item) -> dict[str, Any]:
-    names = ("id", "part", "section", "says", "source", "bound_source", "verdict", "why")
+    names = ("id", "part", "section", "level", "says", "source", "bound_source", "verdict", "why")
     return {name: getattr(item, name) for name in names} | {
         "measured": checking.measured(item),
         "bound": checking.bound(item),
@@ -55,11 +59,11 @@ def text(cards: Mapping[str, Any]) -> str:
     first = cards[names()[0]]["items"]
     parts = []
     for part, title in PARTS.items():
-        rows = [["section", "requirement", *(f"`{name}`" for name in names())], ["---"] * (2 + len(names()))]
+        rows = [["section", "level", "requirement", *(f"`{name}`" for name in names())], ["---"] * (3 + len(names()))]
         for number, item in enumerate(first):
             if item["part"] == part:
                 cells = [CELLS[cards[name]["items"][number]["verdict"]] for name in names()]
-                rows.append([item["section"], f"`{item['id']}`: {item['says']}", *cells])
+                rows.append([item["section"], item["level"], f"`{item['id']}`: {item['says']}", *cells])
         parts.append(f"### {title}\n\n{_table(rows)}")
     for name in names():
         rows = [["requirement", "measured", "bound", "where the bound is from"], ["---"] * 4]
@@ -67,7 +71,7 @@ def text(cards: Mapping[str, Any]) -> str:
             if item["verdict"] == "fails":
                 source = item["bound_source"] or "the document's words"
                 rows.append([f"`{item['id']}` ({item['source']})", item["measured"], item["bound"], source])
-        parts.append(f"### What `{name}` fails\n\n{checking.in_words(cards[name]['counts'])}.\n\n{_table(rows)}")
+        parts.append(f"### What `{name}` fails\n\nIt {cards[name]['bottom_line']}\n\n{_table(rows)}")
     return "\n".join(parts)
 
 

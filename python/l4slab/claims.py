@@ -84,12 +84,16 @@ class Claim(Table):
 
 @dataclass(frozen=True)
 class Tally:
-    """How the claims of one list came out: as expected, to the contrary, or neither."""
+    """How the claims of one list came out: as expected, to the contrary, or neither.
+
+    Requirements that do not apply are counted apart from all others.
+    """
 
     kind: Kind
     expected: int
     contrary: int
     undecided: int
+    not_applicable: int = 0
 
     @property
     def text(self) -> str:
@@ -97,6 +101,7 @@ class Tally:
         total = self.expected + self.contrary + self.undecided
         others = [f"{self.contrary} not"] if self.contrary else []
         others += [f"{self.undecided} undecided"] if self.undecided else []
+        others += [f"{self.not_applicable} not applicable"] if self.not_applicable else []
         return "; ".join([_COUNTED[self.kind].format(self.expected, total), *others])
 
 
@@ -105,11 +110,18 @@ def tally(claims: pl.DataFrame) -> list[Tally]:
     counts = claims.group_by("kind").agg(
         as_expected().sum().alias("expected"),
         pl.col("verdict").is_in(["holds", "fails"]).sum().alias("decided"),
-        pl.len(),
+        is_applicable().sum().alias("len"),
+        (~is_applicable()).sum().alias("not_applicable"),
     )
     found = {row["kind"]: row for row in counts.iter_rows(named=True)}
     return [
-        Tally(kind, row["expected"], row["decided"] - row["expected"], row["len"] - row["decided"])
+        Tally(
+            kind,
+            row["expected"],
+            row["decided"] - row["expected"],
+            row["len"] - row["decided"],
+            row["not_applicable"],
+        )
         for kind in KINDS
         if (row := found.get(kind)) is not None
     ]
@@ -118,6 +130,12 @@ def tally(claims: pl.DataFrame) -> list[Tally]:
 def as_expected() -> pl.Expr:
     """Whether a claim's verdict is the one of its list: a disputed statement is expected to fail, any other to hold."""
     return pl.col("verdict") == pl.when(pl.col("kind") == "disputed").then(pl.lit("fails")).otherwise(pl.lit("holds"))
+
+
+def is_applicable() -> pl.Expr:
+    """Whether a requirement has an object in these results; of other claims, always."""
+    reason = pl.col("evidence").str.json_path_match(f"$.{REASONS[0]}")
+    return ~((pl.col("kind") == "requirement") & (pl.col("verdict") == "undecided") & reason.is_not_null())
 
 
 def as_recorded() -> pl.Expr:

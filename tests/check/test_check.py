@@ -10,11 +10,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import check, kernels, metrics, sweep
+from l4slab import check, claims, kernels, metrics, sweep
 from l4slab.check.card import PARTS, Item, items
 from l4slab.check.programs import Program
 from l4slab.check.suite import Suite, suite
 from l4slab.cli import main
+from l4slab.cli.checking import bottom_line
 from l4slab.errors import InputError
 from l4slab.experiment import Experiment, load, to_toml
 
@@ -219,6 +220,59 @@ def test_the_card_of_a_program(tmp_path) -> None:
     assert "ended by itself after 1." in gone.why
 
 
+def test_the_bottom_line_counts_by_level_and_names_what_is_not_met() -> None:
+    asked = {item.id: item for item in items(suite("reno"), pl.DataFrame(schema=metrics.CLAIMS), {})}
+    assert [asked[name].level for name in ("codepoint", "queues", "share-of-reno", "bursts")] == [
+        *("MUST", "SHOULD", "SHOULD", ""),
+    ]
+    verdicts = {"codepoint": "fails", "feedback": "pass", "queues": "pass", "bursts": "fails"}
+    found = [replace(asked[name], verdict=verdict) for name, verdict in verdicts.items()]
+    found.append(replace(asked["scalable"], verdict="not applicable"))
+    assert bottom_line(found) == (
+        "meets 1 of 2 MUST, 1 of 1 SHOULD, 0 of 1 others; not met: codepoint, bursts; 1 not applicable."
+    )
+    assert bottom_line(found[-1:]) == "has no verdict; 1 not applicable."
+
+
+def test_what_does_not_apply_is_not_undecided() -> None:
+    evidence = ({"not_applicable": "no ECN"}, {"not_applicable": None, "not_measured": "no run"})
+    rows = [
+        dict.fromkeys(metrics.CLAIMS) | {"kind": "requirement", "verdict": "undecided", "evidence": json.dumps(reason)}
+        for reason in evidence
+    ]
+    (counted,) = claims.tally(pl.DataFrame(rows, schema=metrics.CLAIMS))
+    assert counted.text == "0 of 1 requirements met; 1 undecided; 1 not applicable"
+
+
+def test_quick_leaves_out_the_longest_and_says_so() -> None:
+    asked = suite("reno", only=["codepoint", "recovery"])
+    assert check.quick(asked, "sim", seconds=600).lacking == {}
+    shorter = check.quick(asked, "sim", seconds=0)
+    assert set(shorter.lacking) == {"codepoint", "blackout"}
+    assert not shorter.experiments
+    assert all(why.startswith("left out by --quick: ") for why in shorter.lacking.values())
+
+
+def test_a_dry_run_says_what_would_run(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "reno", "--item", "codepoint", "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert "codepoint: 2 runs of 2 combinations" in told
+    assert "2 runs to do, about 1 s of processor time" in told
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_template_passes_what_reno_passes(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "controller", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    reno, mine = (verdicts(cc, ()) for cc in ("reno", "mine.py:Mine"))
+    assert {name for name, verdict in mine.items() if verdict == "fails"} <= {
+        name for name, verdict in reno.items() if verdict == "fails"
+    }
+
+
 def test_a_failed_run_gives_no_verdict() -> None:
     asked = suite("cubic", only=["codepoint"])
     row: dict[str, Any] = dict.fromkeys(metrics.CLAIMS, "") | {"experiment": "codepoint", "id": "codepoint"}
@@ -269,7 +323,7 @@ def test_the_card_on_the_terminal_and_for_scripts(tmp_path, capsys, monkeypatch)
     words = ["check", "dctcp", "--item", "codepoint", "--item", "replaceable"]
     assert main(words) == 0
     told = capsys.readouterr().out
-    assert "dctcp: 1 fail, 1 not measured" in told
+    assert "dctcp meets 0 of 1 MUST; not met: codepoint; 1 not measured." in told
     assert "RFC 9331, section 4" in told
     assert main([*words, "--json"]) == 0
     card = json.loads(capsys.readouterr().out)

@@ -18,9 +18,9 @@ from rich.console import Console
 from l4slab import campaign
 from l4slab.check.card import Item, items
 from l4slab.check.programs import Program
-from l4slab.check.suite import Suite, possible, suite
+from l4slab.check.suite import Suite, possible, quick, suite
 
-__all__ = ["Card", "Item", "Program", "Suite", "check", "possible", "suite"]
+__all__ = ["Card", "Item", "Program", "Suite", "check", "judge", "possible", "quick", "suite"]
 
 
 @dataclass(frozen=True)

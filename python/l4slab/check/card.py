@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from l4slab.check.suite import Suite
 
 Verdict = Literal["pass", "fails", "not applicable", "not measured"]
+# How strongly the document asks, in its capitals; "" where it has none.
+LEVELS = ("MUST", "SHOULD", "")
 # The documents, in the order of the card.
 PARTS = {
     "RFC 9331": "RFC 9331, section 4: what an L4S sender has to do",
@@ -31,13 +33,15 @@ _BOUND = "; bound: "
 class Item:
     """A requirement and its verdict.
 
-    `quantity` is what was measured, with its unit at the end, `relation` and `bound` what it is held against; `why`
-    says why there is no verdict, `worst_at` where the number is from, `run` is the id of the run behind it.
+    `level` is MUST or SHOULD where the document says so, else "". `quantity` is what was measured, with its unit at the
+    end, `relation` and `bound` what it is held against; `why` says why there is no verdict, `worst_at` where the number
+    is from, `run` is the id of the run behind it.
     """
 
     id: str
     part: str
     section: str
+    level: str
     says: str
     source: str
     bound_source: str
@@ -73,9 +77,11 @@ def _item(
     part, _, rest = claim.source.partition(", ")
     source, _, bound_source = rest.partition(_BOUND)
     named = re.match(r"(?:section|appendix) ([\w.]+)", source)
+    level = re.search(r"\b(MUST|SHOULD)\b", source)
     about: dict[str, Any] = {
-        "id": claim.id, "part": part, "section": named[1] if named else "", "says": one_line(claim.says),
-        "source": claim.source.partition(_BOUND)[0], "bound_source": bound_source, "experiment": experiment,
+        "id": claim.id, "part": part, "section": named[1] if named else "", "level": level[0] if level else "",
+        "says": one_line(claim.says), "source": claim.source.partition(_BOUND)[0], "bound_source": bound_source,
+        "experiment": experiment,
     }  # fmt: skip
     evidence = {} if row is None else json.loads(row["evidence"])
     verdict: Verdict = "not measured"

@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from l4slab import sweep
+from l4slab import campaign, sweep
 from l4slab.check import programs
 from l4slab.check.programs import Place, Program
 from l4slab.claims import Claim
 from l4slab.engines import LackingError, get_engine
 from l4slab.errors import InputError, suggest
+from l4slab.estimate import estimate
 from l4slab.experiment import Experiment, load, to_toml
 from l4slab.own.files import is_own
+from l4slab.progress import duration_text
 from l4slab.studies import requirements
 
 # In the files: `cc = "{controller}"`, and what `controller` is in [let].
@@ -112,6 +114,23 @@ def possible(asked: Suite, engine: str) -> Suite:
             lacking[experiment.name] = f"engine {engine}: {next(iter(reasons))}"
         if all(reasons.values()) and (ran or not plan.runs):
             kept.append(experiment)
+    return replace(asked, experiments=kept, lacking=lacking)
+
+
+def quick(asked: Suite, engine: str, seconds: float = 60.0) -> Suite:
+    """The experiments that take so many seconds of processor time together, the shortest first; `lacking` names others.
+
+    Raises InputError.
+    """
+    plans = campaign.plan(asked.experiments, engine)
+    took = {plan.experiment.name: estimate(plan.runs).seconds if plan.runs else 0.0 for plan in plans}
+    lacking, spent = dict(asked.lacking), 0.0
+    for name, each in sorted(took.items(), key=lambda one: one[1]):
+        spent += each
+        if spent > seconds:
+            lacking[name] = f"left out by --quick: {duration_text(each)} of processor time"
+    # The figures compare experiments, of which some are left out.
+    kept = [one.model_copy(update={"figures": []}) for one in asked.experiments if one.name not in lacking]
     return replace(asked, experiments=kept, lacking=lacking)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -34,6 +35,8 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
 @options.engine
 @options.workers
+@click.option("--quick", is_flag=True, help="What takes about a minute of processor time; the card names the rest.")
+@options.dry_run
 @options.as_json
 def check(
     cc: str | None,
@@ -46,6 +49,8 @@ def check(
     out: str | None,
     engine: str,
     workers: int | None,
+    quick: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Judge a congestion control by what RFCs ask of it: a card of verdicts, each with the run behind it.
@@ -59,14 +64,24 @@ def check(
     settings = dict(options.setting(text) for text in given)
     env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
     program = _program(cc, server, client, sender, env)
-    if engine == "linux":
+    if engine == "linux" and not dry_run:
         from l4slab.engines.linux.engine import require
 
         require()
     name = program.name(cc) if program else cc or ""
     folder = out or options.results_folder(f"check-{_as_name(name, settings)}", engine)
-    card = checking.check(cc, folder, engine, settings, only, workers, terminal.err(), program)
-    return _show(card, as_json)
+    asked = checking.possible(checking.suite(cc, settings, only, program), engine)
+    if quick:
+        asked = checking.quick(asked, engine)
+    if dry_run:
+        from l4slab import campaign
+        from l4slab.cli import summary
+
+        summary.show_plans(campaign.plan(asked.experiments, engine), folder, as_json)
+        for experiment, why in () if as_json else asked.lacking.items():
+            terminal.say(f"{experiment}: not measured, {why}")
+        return 0
+    return _show(checking.judge(asked, folder, engine, workers, terminal.err()), as_json)
 
 
 def _program(
@@ -106,16 +121,20 @@ def _show(card: Card, as_json: bool) -> int:
         return status
     from l4slab.check.card import PARTS
 
+    applicable = [item for item in card.items if item.verdict != "not applicable"]
     for part, title in PARTS.items():
-        of_part = [item for item in card.items if item.part == part]
+        of_part = [item for item in applicable if item.part == part]
         if of_part:
             _show_part(title, of_part)
             terminal.say("")
+    if len(applicable) < len(card.items):
+        _show_not_applicable([item for item in card.items if item.verdict == "not applicable"])
+        terminal.say("")
     for text in card.failures[:10]:
         terminal.err().print(f"l4slab: {text}", markup=False)
     if card.report is not None:
         terminal.say(f"Report: {card.report}")
-    terminal.say(f"{card.cc}: {in_words(card.counts())}")
+    terminal.say(f"{card.cc} {bottom_line(card.items)}")
     return status
 
 
@@ -123,12 +142,23 @@ def _show_part(title: str, items: list[Item]) -> None:
     columns = [
         Column("verdict", [item.verdict for item in items], weight=9, stays=True),
         Column("section", [item.section for item in items], weight=8, stays=True),
+        Column("level", [item.level for item in items], weight=7, stays=True),
         Column("id", [item.id for item in items], weight=6, stays=True),
         Column("requirement", [item.says for item in items], weight=5, folds=True),
         Column("measured", [measured(item) for item in items], weight=7, folds=True),
         Column("bound", [bound(item) for item in items], weight=7, stays=True),
     ]
     terminal.show(title, columns, ["red" if item.verdict == "fails" else "" for item in items], "; --json has all")
+
+
+def _show_not_applicable(items: list[Item]) -> None:
+    columns = [
+        Column("document", [item.part for item in items], weight=4),
+        Column("section", [item.section for item in items], weight=5, stays=True),
+        Column("id", [item.id for item in items], weight=6, stays=True),
+        Column("why", [item.why for item in items], weight=7, folds=True),
+    ]
+    terminal.show("Not applicable", columns, more="; --json has all")
 
 
 def measured(item: Item) -> str:
@@ -148,10 +178,23 @@ def bound(item: Item) -> str:
     return f"{item.relation} {terminal.cell(item.bound)}" if item.relation and not item.why else ""
 
 
-def in_words(counts: dict[str, int]) -> str:
-    """The verdicts, counted."""
-    words = {"pass": "pass", "fails": "fail", "not applicable": "not applicable", "not measured": "not measured"}
-    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts.get(verdict))
+def bottom_line(items: Sequence[Item]) -> str:
+    """How many requirements of each level are met, and which are not, after the name of what was judged."""
+    from l4slab.check.card import LEVELS
+
+    parts = []
+    for level in LEVELS:
+        verdicts = [item.verdict for item in items if item.level == level]
+        decided = verdicts.count("pass") + verdicts.count("fails")
+        if decided:
+            parts.append(f"{verdicts.count('pass')} of {decided} {level or 'others'}")
+    failed = [item.id for item in items if item.verdict == "fails"]
+    sentences = [f"meets {', '.join(parts)}" if parts else "has no verdict"]
+    sentences += [f"not met: {', '.join(failed)}"] if failed else []
+    for verdict in ("not measured", "not applicable"):
+        count = sum(item.verdict == verdict for item in items)
+        sentences += [f"{count} {verdict}"] if count else []
+    return "; ".join(sentences) + "."
 
 
 def document(card: Card) -> dict[str, Any]:
@@ -161,6 +204,7 @@ def document(card: Card) -> dict[str, Any]:
         "options": dict(card.options),
         "engine": card.engine,
         "counts": card.counts(),
+        "bottom_line": bottom_line(card.items),
         "items": [vars(item) for item in card.items],
         "failures": list(card.failures),
         "notes": list(card.notes),

@@ -82,7 +82,7 @@ def _evidence(name: str, value: Any) -> tuple[str, str]:
 
 # The name of each list, and what stands above those of its claims that came out otherwise.
 _LISTS: dict[Kind, tuple[str, str]] = {
-    "requirement": ("Requirements", "Not met, not applicable or not measured"),
+    "requirement": ("Requirements", "Not met or not measured"),
     "statement": ("What the study says", "Said by the study, and not found here"),
     "disputed": ("What the study disputes", "Disputed by the study, and not refuted here"),
     "found": ("Found here besides", "Found before, and not found in these results"),
@@ -105,7 +105,7 @@ def lists(folder: Folder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "figure": " ".join(figure),
                 "count": words,
                 "claims": claims,
-                "unexpected": [row for row in claims if not row["as_expected"]],
+                "unexpected": [row for row in claims if not row["as_expected"] and row["shown"] != "not applicable"],
                 "by_source": _by_source(claims),
             }
         )
