@@ -1,6 +1,7 @@
 """Writes the cards of the built-in congestion controls into docs/check.md.
 
     .venv/bin/python docs/check.py [CC...]      by default all of `l4slab list controllers`
+    .venv/bin/python docs/check.py alarms [N]   judges Reno N times (100) with fresh seeds: half an hour of one core
 
 The verdicts are kept in docs/check.json, with a mark of the suite that they are of, so that a test tells when the
 suite has changed and the cards have not.
@@ -11,18 +12,22 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from l4slab import _core, check
+import l4slab
+import polars as pl
+from l4slab import _core, check, claims
 from l4slab.check.card import PARTS, Item
 from l4slab.cli import checking, terminal
+from l4slab.experiment import Experiment, load, to_toml
 from l4slab.studies import requirements
 
 DOCS = Path(__file__).resolve().parent
 PAGE, CARDS = DOCS / "check.md", DOCS / "check.json"
 BEGIN, END = "<!-- written by docs/check.py -->\n", "<!-- end -->\n"
+FRESH = 1000  # a seed that no file of the suite has
 CELLS = {"pass": "pass", "fails": "**fails**", "not applicable": "n/a", "not measured": "–"}
 
 
@@ -79,8 +84,40 @@ def _table(rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def alarms(cards: int, only: Collection[str] = ()) -> dict[str, int]:
+    """Of so many cards of Reno with fresh seeds, how often each comparison fails; "" is any of them.
+
+    The references are those of every card; `only` names experiments.
+    """
+    failed: dict[str, set[int]] = {}
+    for written in check.suite("reno").experiments:
+        if "who" not in written.sweep or written.name == "bbr" or (only and written.name not in only):
+            continue
+        document = written.written()
+        document.pop("figure", None)
+        trials = document["trials"]
+        references = l4slab.run([Experiment.from_toml(to_toml(document), written.name)], where="who not like 'tested%'")
+        many = document | {"trials": trials * cards, "seed": FRESH, "claim": []}
+        tested = l4slab.run([Experiment.from_toml(to_toml(many), written.name)], where="who like 'tested%'")
+        for card in range(cards):
+            mine = pl.col("trial").is_between(card * trials + 1, (card + 1) * trials)
+            tables = {
+                name: pl.concat([getattr(tested, name).filter(mine), getattr(references, name)], how="diagonal_relaxed")
+                for name in ("flows", "links")
+            }
+            arrow = {name: table.to_arrow() for name, table in tables.items()}
+            for row in claims.evaluate([load(written, {})], arrow).iter_rows(named=True):
+                failed.setdefault(row["id"], set()).update([card] if row["verdict"] == "fails" else [])
+    return {name: len(found) for name, found in failed.items()} | {"": len(set().union(*failed.values()))}
+
+
 def main(wanted: list[str]) -> None:
-    """Bring the page up to date."""
+    """Bring the page up to date, or print the false alarms."""
+    if wanted[:1] == ["alarms"]:
+        cards = int(wanted[1]) if len(wanted) > 1 else 100
+        for name, count in alarms(cards).items():
+            print(f"{name or 'any'}: {count} of {cards}")
+        return
     for name in wanted or names():
         found = card(name)
         # Another process may have written meanwhile.
