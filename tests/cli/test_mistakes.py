@@ -185,13 +185,22 @@ CHANGED = {
         ('"pfifo limit 100"', '"htb rate 10mbit"'),
         ["link.bottleneck.qdisc", '"htb rate 10mbit"', "its keywords are default"],
     ),
-    "qdisc that is not modelled": (('"pfifo limit 100"', '"sfq"'), ['"sfq"', "not modelled", "l4slab list qdiscs"]),
+    "qdisc that is not modelled": (('"pfifo limit 100"', '"choke"'), ['"choke" cannot be', "not modelled", "red"]),
+    "a command for a class": (
+        ('"pfifo limit 100"', '"tc qdisc add dev eth0 parent 1:10 handle 10: pie limit 9"'),
+        ["link.bottleneck.qdisc", 'write "pie limit 9"'],
+    ),
+    "a command with a handle": (
+        ('"pfifo limit 100"', '"root handle 1: fq_codel"'),
+        ["is a command", 'write "fq_codel"'],
+    ),
+    "hfsc": (('"pfifo limit 100"', '"hfsc default 1"'), ['"hfsc default 1" cannot be', "htb"]),
     "a whole command": (
         ('"pfifo limit 100"', '"tc qdisc add dev eth0 root pie limit 9"'),
-        ["link.bottleneck.qdisc", 'behind root: "pie limit 9"'],
+        ["link.bottleneck.qdisc", 'write "pie limit 9"'],
     ),
     "space before a unit": (('"pfifo limit 100"', '"pie target 5 ms"'), ['"pie target 5 ms"', 'write "5ms"']),
-    "a word of cake": (('"pfifo limit 100"', '"cake fwmark 1"'), ["fwmark", "not modelled", "choose tins by dscp"]),
+    "a word of fq": (('"pfifo limit 100"', '"fq bands 3"'), ["bands", "not modelled", "no priority"]),
     "huge": (('rtt = "10ms"', 'rtt = "99999999999999s"'), ["rtt", "too large"]),
 }
 

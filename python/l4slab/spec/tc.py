@@ -8,15 +8,30 @@ from collections.abc import Iterator
 
 from l4slab import _core
 
-_COMMAND = re.compile(r"(?:(?:sudo\s+)?tc\s+)?(?:qdisc\s+(?:add|replace|change)\s+)?(?:dev\s+\S+\s+)?root\s+(\S.*)")
+_COMMAND = re.compile(
+    r"(?:(?:sudo\s+)?tc\s+)?(?:qdisc\s+(?:add|replace|change|link)\s+)?"
+    r"(?:(?:root|(?:dev|parent|handle)\s+\S+)\s+)+(?P<qdisc>.+)"
+)
 _APART = re.compile(r"\b(\d+(?:\.\d+)?)\s+(ns|us|ms|s|%|[kmgKMG]?bit|[kKmMgG]i?[bB])(?!\S)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?", re.IGNORECASE)
 _TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit|%)")
 _WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL")
-# Of Linux: classes in which others stand, and queues that are not modelled.
+# Queues of Linux that are not modelled, and what comes close: shapers with classes, those of network cards, others.
 _SHAPERS = ("hfsc", "cbq", "drr", "ets", "qfq", "taprio", "cbs")
 _OF_CARDS = ("mq", "mqprio", "multiq")
-_OTHERS = ("pfifo_fast", "noqueue", "sfq", "sfb", "choke", "gred", "hhf", "etf", "plug", "skbprio", "ingress", "clsact")
+_OTHERS = {
+    "noqueue": 'a link here always has a queue; "pfifo limit 1" is the smallest',
+    "choke": 'use "red" with its thresholds, or "sfq" with redflowlimit for RED on each flow',
+    "gred": 'use htb or prio with "red" in each class',
+    "sfb": 'use "sfq", "fq_codel" or "cake", which tell flows apart as well',
+    "hhf": 'use "fq_codel" or "sfq", which tell flows apart as well',
+    "skbprio": 'use "prio" with filters by dscp',
+    "etf": "packets have no departure times here; use the pace of a flow",
+    "plug": "a rate_trace stops a link for a while",
+    "ingress": "write the queue that the packets go to",
+    "clsact": "write the queue that the packets go to",
+    "stab": "give the shaper the overhead instead: tbf has overhead, mpu and linklayer, cake overhead, mpu and atm",
+}
 
 
 def remedy(text: str) -> str | None:
@@ -24,8 +39,11 @@ def remedy(text: str) -> str | None:
     `key = value`.
     """
     words = text.split()
-    if (command := _COMMAND.fullmatch(" ".join(words))) is not None:
-        return f' is a command; write what stands behind root: "{command[1]}"'
+    command = _COMMAND.fullmatch(" ".join(words))
+    if command is not None:
+        if (wrong := _wrong(command["qdisc"])) is not None:
+            return f" is a command, and its qdisc is wrong{wrong}"
+        return f' is a command; write "{command["qdisc"]}"'
     if words and words[0] in _OF_CARDS:
         return (
             f" cannot be: {words[0]} hands packets to the several queues of a network card, and a link here is a "
@@ -37,11 +55,19 @@ def remedy(text: str) -> str | None:
             "htb with the same prio and quantum take turns as those of drr do"
         )
     if words and words[0] in _OTHERS:
-        return (
-            f"cannot be: {words[0]} is a qdisc of Linux that is not modelled; l4slab list qdiscs shows those that are"
-        )
+        return f" cannot be: {words[0]} of Linux is not modelled; {_OTHERS[words[0]]}"
     if (apart := _APART.search(text)) is not None:
         return f' has a space before a unit; write "{apart[1]}{apart[2]}"'
+    return None
+
+
+def _wrong(qdisc: str) -> str | None:
+    """Why these words cannot be read, as `remedy` has it; None where they can."""
+    holds_classes = qdisc.split()[0] in {entry["name"] for entry in _core.trees()}
+    try:
+        (_core.canonical_tree if holds_classes else _core.canonical_qdisc)(qdisc)
+    except ValueError as error:
+        return remedy(qdisc) or f": {error}"
     return None
 
 
