@@ -133,7 +133,7 @@ fn an_impairment_changes() {
 /// Packets are as large as the MTU, and an AQM's packets as well.
 #[test]
 fn segments_are_as_large_as_the_mtu() {
-    for mtu in [576, 1500, 9000] {
+    for mtu in [68, 88, 576, 1500, 9000] {
         let l = lab(2.0, 1.0).link("l", 100.0, "pfifo limit 100");
         let r = l.tcp("f", "cubic", 10.0, json!({"mtu_bytes": mtu})).run();
         let f = r.flow("f");

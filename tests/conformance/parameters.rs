@@ -82,6 +82,8 @@ pub fn of(name: &str) -> Option<BoxedStrategy<Case>> {
         "pi2" | "pie" | "fq_pie" => pie_family(name).boxed(),
         "netem" => netem().boxed(),
         "tbf" => tbf().boxed(),
+        "pfifo_fast" => Just(case(name.to_owned(), 3000, u64::MAX)).boxed(),
+        "sfq" => sfq().boxed(),
         _ => return None,
     })
 }
@@ -138,6 +140,33 @@ fn netem() -> impl Strategy<Value = Case> {
             // A packet that was admitted stays, though its duplicate has taken the last place.
             Case { reorders: true, ..case(tc, limit + 1, u64::MAX) }
         })
+}
+
+/// sfq with all of its words.
+fn sfq() -> impl Strategy<Value = Case> {
+    let red =
+        proptest::option::of((100_u32..20_000, 1..20_000_u32, 1..30_u32, any::<(bool, bool)>()));
+    let sizes = (2..200_u64, 2..127_u64, 2..200_u64, 1..12_u32);
+    (sizes, 256..5000_u64, 0..3_u32, any::<bool>(), red).prop_map(
+        |((limit, depth, flows, divisor), quantum, perturb, headdrop, red)| {
+            let word = |on: bool, word: &str| if on { format!(" {word}") } else { String::new() };
+            let red = red.map_or(String::new(), |(min, more, burst, (ecn, hard))| {
+                let (max, avpkt) = (min + more, min.min(1500));
+                let burst = burst + min / avpkt;
+                format!(
+                    " redflowlimit {max} min {min} max {max} avpkt {avpkt} burst {burst} probability 0.5{}{}",
+                    word(ecn, "ecn"), word(hard, "harddrop")
+                )
+            });
+            let divisor = 1 << divisor;
+            let tc = format!(
+                "sfq limit {limit} depth {depth} flows {flows} divisor {divisor} quantum {quantum} perturb {perturb}{}{red}",
+                word(headdrop, "headdrop")
+            );
+            let packets = limit.min(depth * flows.min(divisor));
+            Case { reorders: perturb > 0, ..case(tc, packets, u64::MAX) }
+        },
+    )
 }
 
 /// tbf with all of its words.

@@ -238,8 +238,8 @@ fn refusals_are_one_sentence_with_the_fix() {
             "red: burst \"1\" is refused; it takes more packets, or a min below 1 avpkt",
         ),
         (
-            "fq horizon 5s",
-            "fq: horizon is not modelled; forwarded packets have no socket that would set a \
+            "fq offload_horizon 5s",
+            "fq: offload_horizon is not modelled; forwarded packets have no socket that would set a \
              departure time",
         ),
         (
@@ -319,7 +319,7 @@ fn what_tc_or_the_kernel_refuses_or_ignores_is_refused() {
         "fq buckets 262145",
         "fq initial_quantum 1048577",
         "fq limit 1k",
-        "fq timer_slack 5us",
+        "fq timer_slack 5s",
         "fq weights 16384 16384 16384",
         "fq defrate 1mbit",
         "red avpkt 1000",
@@ -432,8 +432,11 @@ fn the_listing_is_true() {
         for param in &info.parameters {
             assert!(!param.help.is_empty(), "{} {}", info.name, param.keyword);
             let with = |value: &str| {
-                // nodrop of red has no meaning without ecn.
-                let beside = if param.keyword == "nodrop" { "ecn" } else { "" };
+                let beside = match (info.name, param.keyword) {
+                    ("red", "nodrop") => "ecn", // has no meaning without
+                    ("sfq", "ecn" | "harddrop") => "redflowlimit 100000",
+                    _ => "",
+                };
                 let text = format!("{name} {beside} {} {value}", param.keyword);
                 registry::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"))
             };

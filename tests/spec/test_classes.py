@@ -60,6 +60,12 @@ def described(tmp_path: Path, classes: str = HTB, qdisc: str = "htb default b") 
     return plan.runs[0].description | {"remarks": plan.remarks}
 
 
+def test_a_quantum_is_the_rate_by_r2q(tmp_path: Path) -> None:
+    link = described(tmp_path, qdisc="htb default b r2q 100 direct_qlen 5")["links"][0]
+    assert link["qdisc"] == "htb default b r2q 100 direct_qlen 5"
+    assert [one["quantum_bytes"] for one in link["classes"]] == [10_000, 2500, 3750]
+
+
 def test_a_tree_is_described_with_every_default(tmp_path: Path) -> None:
     link = described(tmp_path)["links"][0]
     assert link["qdisc"] == "htb default b"

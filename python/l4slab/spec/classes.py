@@ -17,8 +17,8 @@ from l4slab.spec.wording import Place, Problem, Table, check, show
 from l4slab.units import RATE
 
 DEFAULT_BURST = "1600B"
-# As in the kernel: of htb, a class that is not given a quantum has what its rate sends in a tenth of a second
-# (`r2q`), within these bounds.
+# As in the kernel: of htb, a class that is not given a quantum has what its rate sends in a second, divided by `r2q`,
+# within these bounds.
 _R2Q, _QUANTUM = 10, (1000, 200_000)
 _MOST_LEVELS = 8
 _ID = re.compile(r"[0-9a-f]{1,4}")
@@ -128,8 +128,17 @@ def changeable(link: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 @dataclass
 class _Building:
     place: Place
-    kind: str
+    words: list[str]
     classes: dict[str, Class]
+
+    @property
+    def kind(self) -> str:
+        return self.words[0]
+
+    @property
+    def r2q(self) -> int:
+        """A zero counts as one (`htb_init`)."""
+        return max(1, int(self.words[self.words.index("r2q") + 1])) if "r2q" in self.words else _R2Q
 
     def of(self, number: str) -> Place:
         return (*self.place, "class", number)
@@ -176,14 +185,13 @@ def _tree(
     if not isinstance(tables, dict) or not tables:
         text = f"= {show(qdisc)} has no classes; add [{'.'.join(place)}.class.1] with a qdisc"
         raise Problem(place, "qdisc", text)
-    kind = words.split()[0]
     for number in tables:
         if not _ID.fullmatch(number) or int(number, 16) == 0 or number.startswith("0"):
             remedy = "write it as tc prints it, 1 to ffff in small hexadecimal digits"
             raise Problem((*place, "class"), number, f"is no number of a class; {remedy}")
     checked = {number: check(Class, table, (*place, "class", number)) for number, table in tables.items()}
-    build = _Building(place, kind, dict(sorted(checked.items(), key=lambda item: int(item[0], 16))))
-    (_check_htb if kind == "htb" else _check_prio)(build, tables, words, qdisc)
+    build = _Building(place, words.split(), dict(sorted(checked.items(), key=lambda item: int(item[0], 16))))
+    (_check_htb if build.kind == "htb" else _check_prio)(build, tables, words, qdisc)
     described = {
         "qdisc": words,
         "classes": [_described(build, number, leaf) for number in build.classes],
@@ -272,7 +280,7 @@ def _described(build: _Building, number: str, leaf: Callable[[str, Place, str], 
         found |= one.model_dump(by_alias=True, exclude={"qdisc"}, exclude_none=True)
         found.setdefault("ceil_bps", found["rate_bps"])
         least, most = _QUANTUM
-        found.setdefault("quantum_bytes", min(max(found["rate_bps"] // 8 // _R2Q, least), most))
+        found.setdefault("quantum_bytes", min(max(found["rate_bps"] // 8 // build.r2q, least), most))
     return found
 
 

@@ -127,7 +127,7 @@ class Tcp(AnyFlow):
     rto_min: Annotated[str, Quantity(TIME, least=1_000_000, most=10**10)] | None = Field(
         default=None, examples=['"50ms"'], serialization_alias="rto_min_ns"
     )
-    mtu: Annotated[str, Quantity(SIZE, least=576, most=9000)] | None = Field(
+    mtu: Annotated[str, Quantity(SIZE, least=68, most=9000)] | None = Field(
         default=None, examples=['"1500B"'], serialization_alias="mtu_bytes"
     )
     options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])

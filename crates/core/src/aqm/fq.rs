@@ -10,8 +10,8 @@
 //! served first and never marks (Linux since 6.6; not with `maxrate`). So at low rates `ce_threshold`
 //! has no effect on the first eight packets.
 //!
-//! Refused are what belongs to sockets (`horizon`, `offload_horizon`, `timer_slack`, `defrate`) and
-//! to priorities (`bands`, `priomap`, `weights`): packets have none here, and all belong to the second band.
+//! `horizon`, what follows from it and `timer_slack` are read and have no effect: forwarded packets have no departure time.
+//! Refused are `offload_horizon`, `defrate` and priorities (`bands`, `priomap`, `weights`): packets have none here, and all belong to the second band.
 //! But Linux lists a flow before it notes its band, so a flow not seen before stands in the first one. That is
 //! served when the second is empty or has sent what its weight gives it, 192 KiB: so long the flow waits, if
 //! others have packets all the time, and then its initial quantum goes out in one piece. Linux also forgets flows
@@ -27,8 +27,9 @@ use super::queue::Queue;
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
 };
-use crate::params::kinds::{any_time, number, params, rate, rate_if, words};
+use crate::params::kinds::{Spec, any_time, number, params, rate, rate_if, value, words};
 use crate::params::{Described, Gauge, gauge};
+use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::{MTU_FRAME, Rate};
 
@@ -73,6 +74,14 @@ params! {
         refill_delay: Span = Span::from_millis(40), any_time(), "Linux";
         /// beyond, every packet that can be marked is
         ce_threshold: Option<Span> = None, any_time().optional(), "Linux";
+        /// accepted, without effect: only a socket sets departure times
+        horizon: Option<Span> = None, any_time().optional(), "Linux: 10 s";
+        horizon_drop: Option<bool> = None, words([
+            ("horizon_drop", Some(true), "accepted, without effect"),
+            ("horizon_cap", Some(false), "accepted, without effect"),
+        ]), "Linux: horizon_drop";
+        /// accepted, without effect: timers are exact here
+        timer_slack: Option<Span> = None, slack().optional(), "Linux: 10 us";
     }
 }
 
@@ -335,6 +344,18 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
     }
 }
 
+/// Nanoseconds of 32 bits.
+fn slack() -> Spec<Span> {
+    value(
+        "TIME",
+        "a time such as 10us, at most 4294967295ns",
+        |s| tc::parse_time64(s).filter(|time| time.0 <= u32::MAX.into()),
+        |&time| tc::format_time64(time),
+        |rng| format!("{}ns", rng.below(1 << 32)),
+        vec!["5s".to_owned(), "-1us".to_owned()],
+    )
+}
+
 const SOCKET: &str = "forwarded packets have no socket that would set a departure time";
 const PRIORITY: &str = "packets have no priority, so all are in one band";
 
@@ -348,11 +369,7 @@ impl Described for FqConfig {
         gauge("throttled_flows", "", "flows held back by maxrate"),
     ];
     const NOT_MODELLED: &'static [(&'static str, &'static str)] = &[
-        ("horizon", SOCKET),
-        ("horizon_drop", SOCKET),
-        ("horizon_cap", SOCKET),
         ("offload_horizon", SOCKET),
-        ("timer_slack", "the simulator's timers have no slack"),
         ("bands", PRIORITY),
         ("priomap", PRIORITY),
         ("weights", PRIORITY),

@@ -145,11 +145,11 @@ impl Table for Line {
         let meta = |keyword, help| Meta { keyword, help, source: "tc" };
         let bandwidth = value(
             "RATE",
-            "a rate above zero such as 50mbit",
-            |s| tc::parse_rate(s).map(|rate| rate.bps() / 8).filter(|&bytes| bytes > 0),
+            "a rate such as 50mbit, 0 for unlimited",
+            |s| tc::parse_rate(s).map(|rate| rate.bps() / 8),
             |rate| format!("{}bit", rate * 8),
             |rng| format!("{}kbit", 8 + rng.below(1_000_000)),
-            vec!["0bit".to_owned(), "fast".to_owned()],
+            vec!["-1bit".to_owned(), "fast".to_owned()],
         );
         let bandwidth = bandwidth.or("unlimited", 0, "no shaping");
         let raw = unsaid::<Line>().word(

@@ -113,10 +113,79 @@ impl RedTable {
         };
         Ok(RedTable { wlog, max_p, scell_log, decay })
     }
+
+    pub(super) fn thresholds(&self, config: &RedConfig) -> Thresholds {
+        let (min, max, wlog) = (config.min, config.max, self.wlog);
+        Thresholds { min, max, wlog, slope: self.max_p / delta(config) }
+    }
 }
 
 fn delta(config: &RedConfig) -> u32 {
     (config.max - config.min).max(1)
+}
+
+/// The averaged backlog of one queue, and when the next random mark is due.
+#[derive(Clone, Debug)]
+pub(super) struct Average {
+    /// In bytes times 2^wlog.
+    pub scaled: u64,
+    /// Packets since the last random mark; -1 while there is no random marking.
+    count: i64,
+    /// Where the next mark is due: see [`Average::hits`].
+    draw: u32,
+}
+
+/// From where packets are marked at random and from where all are, in bytes, and how steeply.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Thresholds {
+    pub min: u32,
+    pub max: u32,
+    pub wlog: u32,
+    /// max_p/delta.
+    pub slope: u32,
+}
+
+impl Average {
+    pub const NONE: Average = Average { scaled: 0, count: -1, draw: 0 };
+
+    /// A packet arrives to a backlog of so many bytes.
+    #[inline]
+    pub fn add(&mut self, backlog: u64, wlog: u32) {
+        self.scaled = self.scaled - (self.scaled >> wlog) + backlog;
+    }
+
+    #[inline]
+    pub fn verdict(&mut self, at: &Thresholds, rng: &mut Rng) -> Verdict {
+        let scaled = |threshold: u32| u64::from(threshold) << at.wlog;
+        if self.scaled < scaled(at.min) {
+            self.count = -1;
+            return Verdict::Pass;
+        }
+        if self.scaled >= scaled(at.max) {
+            self.count = -1;
+            return Verdict::Hard;
+        }
+        self.count += 1;
+        // Uniform from 0 to delta/max_p.
+        let roll = |rng: &mut Rng| rng.u32() / at.slope.max(1);
+        if self.count == 0 {
+            self.draw = roll(rng);
+            return Verdict::Pass;
+        }
+        if !self.hits(at) {
+            return Verdict::Pass;
+        }
+        self.count = 0;
+        self.draw = roll(rng);
+        Verdict::Random
+    }
+
+    /// p = max_p (avg - min)/delta; a mark is due when count p reaches a random number from 0 to 1.
+    /// The draw is that number times delta/max_p, so that nothing need be divided here.
+    fn hits(&self, at: &Thresholds) -> bool {
+        let beyond = (self.scaled - (u64::from(at.min) << at.wlog)) >> at.wlog;
+        beyond * self.count as u64 >= u64::from(self.draw)
+    }
 }
 
 /// The least averaging that lets a burst pass which ends an idle time: burst + 1 - min/avpkt <=
@@ -160,16 +229,10 @@ fn decays(config: &RedConfig, wlog: u32) -> Option<(u32, [u8; CELLS])> {
 #[derive(Debug)]
 pub struct Red<P> {
     queue: Queue<P>,
-    /// The average backlog in bytes times 2^wlog.
-    avg: u64,
-    /// Packets since the last random mark; -1 while there is no random marking.
-    count: i64,
-    /// Where the next mark is due: see [`Red::hits`].
-    draw: u32,
+    average: Average,
     idle_since: Option<Time>,
     max_p: u32,
-    /// max_p/delta.
-    slope: u32,
+    thresholds: Thresholds,
     next_adaptation: Time,
     table: RedTable,
     config: RedConfig,
@@ -177,7 +240,7 @@ pub struct Red<P> {
 
 /// What the average says of an arriving packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     Pass,
     /// At random, between the thresholds.
     Random,
@@ -190,12 +253,10 @@ impl<P: Pkt> Red<P> {
         let next_adaptation = if config.adaptive { now + ADAPT_INTERVAL } else { Time::NEVER };
         Red {
             queue: Queue::new(),
-            avg: 0,
-            count: -1,
-            draw: 0,
+            average: Average::NONE,
             idle_since: Some(now),
             max_p: table.max_p,
-            slope: table.max_p / delta(&config),
+            thresholds: table.thresholds(&config),
             next_adaptation,
             table,
             config,
@@ -204,56 +265,22 @@ impl<P: Pkt> Red<P> {
 
     /// The average at the end of an idle time.
     fn decayed(&self, idle: Span) -> u64 {
+        let avg = self.average.scaled;
         let us = idle.as_micros().min((CELLS as u64 - 1) << self.table.scell_log);
         match self.table.decay[(us >> self.table.scell_log) as usize] {
             // Too short for the table: a straight line, at most down to a half.
             0 => {
-                let lost = (u128::from(self.avg) * u128::from(us)) >> self.table.scell_log;
-                self.avg.saturating_sub(lost as u64).max(self.avg >> 1)
+                let lost = (u128::from(avg) * u128::from(us)) >> self.table.scell_log;
+                avg.saturating_sub(lost as u64).max(avg >> 1)
             }
-            shift => self.avg >> shift,
+            shift => avg >> shift,
         }
-    }
-
-    fn verdict(&mut self, rng: &mut Rng) -> Verdict {
-        let scaled = |threshold: u32| u64::from(threshold) << self.table.wlog;
-        if self.avg < scaled(self.config.min) {
-            self.count = -1;
-            return Verdict::Pass;
-        }
-        if self.avg >= scaled(self.config.max) {
-            self.count = -1;
-            return Verdict::Hard;
-        }
-        self.count += 1;
-        if self.count == 0 {
-            self.draw = self.roll(rng);
-            return Verdict::Pass;
-        }
-        if !self.hits() {
-            return Verdict::Pass;
-        }
-        self.count = 0;
-        self.draw = self.roll(rng);
-        Verdict::Random
-    }
-
-    /// p = max_p (avg - min)/delta; a mark is due when count p reaches a random number from 0 to 1.
-    /// The draw is that number times delta/max_p, so that nothing need be divided here.
-    fn hits(&self) -> bool {
-        let beyond =
-            (self.avg - (u64::from(self.config.min) << self.table.wlog)) >> self.table.wlog;
-        beyond * self.count as u64 >= u64::from(self.draw)
-    }
-
-    /// Uniform from 0 to delta/max_p.
-    fn roll(&self, rng: &mut Rng) -> u32 {
-        rng.u32() / self.slope.max(1)
     }
 
     /// Adaptive RED (Floyd 2001 Section 4): the average is to stay in the middle fifth.
     fn adapt(&mut self, now: Time) {
-        let avg = self.idle_since.map_or(self.avg, |since| self.decayed(now.since(since)));
+        let avg =
+            self.idle_since.map_or(self.average.scaled, |since| self.decayed(now.since(since)));
         let avg = avg >> self.table.wlog;
         let delta = delta(&self.config);
         let fifth = u64::from(delta / 5);
@@ -263,18 +290,18 @@ impl<P: Pkt> Red<P> {
         } else if avg < min + 2 * fifth && self.max_p >= MAX_P_LOW {
             self.max_p = self.max_p / 10 * 9;
         }
-        self.slope = (self.max_p + delta / 2) / delta;
+        self.thresholds.slope = (self.max_p + delta / 2) / delta;
     }
 }
 
 impl<P: Pkt + Send> Aqm<P> for Red<P> {
     #[inline]
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
-        self.avg = match self.idle_since.take() {
-            Some(since) => self.decayed(cx.now.since(since)),
-            None => self.avg - (self.avg >> self.table.wlog) + self.queue.bytes(),
-        };
-        let verdict = self.verdict(cx.rng);
+        match self.idle_since.take() {
+            Some(since) => self.average.scaled = self.decayed(cx.now.since(since)),
+            None => self.average.add(self.queue.bytes(), self.table.wlog),
+        }
+        let verdict = self.average.verdict(&self.thresholds, cx.rng);
         let may_mark = self.config.ecn && !(self.config.harddrop && verdict == Verdict::Hard);
         let signalled = verdict == Verdict::Pass
             || may_mark && (cx.mark(&mut pkt, MarkReason::Aqm) || self.config.nodrop);
@@ -307,7 +334,7 @@ impl<P: Pkt + Send> Aqm<P> for Red<P> {
         self.next_adaptation = cx.now + ADAPT_INTERVAL;
     }
     fn probe(&self, out: &mut dyn Gauges) {
-        out.gauge("avg_bytes", (self.avg >> self.table.wlog) as f64);
+        out.gauge("avg_bytes", (self.average.scaled >> self.table.wlog) as f64);
         out.gauge("max_p", f64::from(self.max_p) / 4_294_967_296.0);
     }
 }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::{
     Aqm, LinkInfo, Pkt, Qdisc, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2,
-    dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own, pi2, pie, red, tbf,
-    twin_codel_af,
+    dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own, pfifo_fast, pi2, pie, red,
+    sfq, tbf, twin_codel_af,
 };
 use crate::params::{self, Changed, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
@@ -16,10 +16,12 @@ qdiscs! {
     Pfifo(fifo::Pfifo),
     Bfifo(fifo::Bfifo),
     PfifoHeadDrop(fifo::PfifoHeadDrop),
+    PfifoFast(pfifo_fast::PfifoFastConfig),
     Red(red::RedConfig),
     Codel(codel::CodelConfig),
     FqCodel(fq_codel::FqCodelConfig),
     Fq(fq::FqConfig),
+    Sfq(sfq::SfqConfig),
     DualPi2(dualpi2::DualPi2Config),
     Docsis(docsis::DocsisConfig),
     Cake(cake::CakeConfig),

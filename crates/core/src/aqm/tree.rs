@@ -34,12 +34,24 @@ const PRIORITIES: usize = 16;
 /// The priority of a packet by two bits of its DSCP, the third and second last (Linux `ip_tos2prio`): best
 /// effort, bulk, interactive, interactive bulk.
 const PRIORITY: [usize; 4] = [0, 2, 6, 4];
+/// The band of each priority, without other words (`sch_default_prio2band`, and `tc` for `prio`).
+pub(super) const PRIOMAP: [u8; PRIORITIES] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+
+/// The priority that a router gives to a packet.
+#[inline]
+pub(super) fn priority<P: Pkt>(pkt: &P) -> usize {
+    PRIORITY[usize::from(pkt.dscp() >> 1 & 3)]
+}
 
 params! {
     /// What holds the classes, as `tc` has it.
     pub struct HtbConfig {
         /// the class of what no filter takes; required
         default: u16 = 0, class(), "";
+        /// a class without a quantum has its rate divided by this
+        r2q: Option<u32> = None, count(0..=u32::MAX).optional(), "Linux: 10";
+        /// accepted, without effect: with default no packet goes past the classes
+        direct_qlen: Option<u32> = None, count(0..=u32::MAX).optional(), "Linux: the device's txqueuelen";
     }
 }
 
@@ -49,7 +61,7 @@ params! {
         /// how many there are, of which class 1 goes first
         bands: u8 = 3, count(2..=16), "tc";
         /// for each priority from 0 to 15 the band, from 0, of what no filter takes
-        priomap: [u8; PRIORITIES] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], priomap(), "tc";
+        priomap: [u8; PRIORITIES] = PRIOMAP, priomap(), "tc";
     }
 }
 
@@ -393,10 +405,7 @@ struct Tree<P> {
 impl<P: Pkt> Tree<P> {
     fn classify(&self, pkt: &P) -> usize {
         let found = self.filters.iter().find(|(filter, _)| filter.fits(pkt, &self.hosts));
-        found.map_or_else(
-            || self.others[PRIORITY[usize::from(pkt.dscp() >> 1 & 3)]],
-            |(_, leaf)| *leaf,
-        )
+        found.map_or_else(|| self.others[priority(pkt)], |(_, leaf)| *leaf)
     }
 }
 

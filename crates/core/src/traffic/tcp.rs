@@ -41,8 +41,8 @@ pub struct Hosts {
 
 /// Of Ethernet.
 const MTU: u32 = MTU_FRAME - ETHERNET_HEADER;
-/// From the least that every host takes (RFC 791) to jumbo frames.
-const MTU_RANGE: std::ops::RangeInclusive<u32> = 576..=9000;
+/// From the least that every link takes (RFC 791) to jumbo frames.
+const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9000;
 
 /// The same as it is written.
 #[derive(Deserialize)]

@@ -197,6 +197,11 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
+            if spec.get("mtu_bytes", _LEAST_MTU) < _LEAST_MTU:
+                raise ValueError(
+                    f'{name}: the kernel\'s TCP has segments of at least 36 B; write mtu = "{_LEAST_MTU}B", or use the '
+                    "sim engine"
+                )
             if spec.get("mtu_bytes", 0) > lab.MTU_FRAME - 14:
                 raise ValueError(
                     f'{name}: the linux engine has links of 1500 B; write mtu = "1500B", or use the sim engine'
@@ -204,7 +209,9 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
     for link in run["links"]:
         if "rate_trace" in link:
             _refuse_trace(link)
-        if any("dscp" in one for one in link.get("filters", ())) or link["qdisc"].startswith("prio "):
+        if any("dscp" in one for one in link.get("filters", ())) or any(
+            qdisc.split()[0] in _BY_DSCP for qdisc in qdiscs_of(link)
+        ):
             _refuse_sorting(link, run["flows"])
     _refuse_thinning(run)
     queues = [(link["name"], qdisc) for link in run["links"] for qdisc in qdiscs_of(link) if not holds_classes(qdisc)]
@@ -228,6 +235,10 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
                     "write it as [impair] before the link, or use the sim engine"
                 )
     lab.module_parameters(run)
+
+
+# Queues that sort packets by DSCP, and the IP packet of TCP's least segment (`TCP_MIN_SND_MSS` with time stamps).
+_BY_DSCP, _LEAST_MTU = ("prio", "pfifo_fast"), 88
 
 
 def _refuse_sorting(link: Mapping[str, Any], flows: Iterable[Mapping[str, Any]]) -> None:

@@ -49,6 +49,8 @@ params! {
         ]), "Linux";
         /// memory, 894 B per packet besides its frame; 0: 4 rtt of bandwidth, 4 to 15.5 MB
         memlimit: u32 = 0, size(0..=u32::MAX), "Linux";
+        /// accepted, without effect: packets have no firewall marks
+        fwmark: Option<u32> = None, number(0..=u32::MAX).shown("MASK").optional(), "Linux";
         ingress: bool = false, words([
             ("ingress", true, "charge dropped packets as well: the link to control lies before"),
             ("egress", false, "charge what is sent"),
@@ -115,8 +117,6 @@ impl Described for CakeConfig {
         "ingress",
         "sce-thresh",
     ];
-    const NOT_MODELLED: &'static [(&'static str, &'static str)] =
-        &[("fwmark", "packets have no firewall marks; choose tins by dscp and diffserv4")];
     const GAUGES: &'static [Gauge] = &[
         gauge("pk_delay_ms", "ms", "peak delay of the tin with the longest"),
         gauge("av_delay_ms", "ms", "average delay of the tin with the longest"),
