@@ -40,7 +40,7 @@ fn number(config: &QdiscConfig, keyword: &str) -> u64 {
 fn fits(config: &QdiscConfig, packets: u64, bytes: u64) -> Option<bool> {
     let limit = || packets <= number(config, "limit");
     match config.name() {
-        "codel" | "pie" | "fq" | "fq_pie" => Some(limit()),
+        "codel" | "pie" | "fq" | "fq_pie" | "sfq" => Some(limit()),
         // Packets count as twice their bytes, or with what the kernel keeps of each.
         "dualpi2" => Some(limit() && 2 * bytes <= number(config, "memlimit")),
         "fq_codel" => {

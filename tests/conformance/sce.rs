@@ -471,7 +471,6 @@ fn refusals() {
     let table = [
         ("lfq_cobalt sce-thresh 0", "sce-thresh"),
         ("lfq_cobalt sce-thresh 1025", "sce-thresh"),
-        ("cnq_cobalt bandwidth 0", "bandwidth"),
         ("cnq_cobalt overhead -65", "-65"),
         ("cnq_cobalt overhead 257", "257"),
         ("cnq_cobalt mpu 257", "257"),

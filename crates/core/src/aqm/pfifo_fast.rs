@@ -4,6 +4,8 @@
 //! Each FIFO is a ring of `txqueuelen` places (`ptr_ring.h`). Places of packets that have left become free 16 at a time,
 //! so a ring is full with up to 15 packets fewer.
 
+use std::any::Any;
+
 use super::queue::Queue;
 use super::tree::{PRIOMAP, priority};
 use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
@@ -61,6 +63,9 @@ impl<P: Pkt + Send> Aqm<P> for PfifoFast<P> {
     }
     fn dequeue(&mut self, _cx: &mut QueueCx<P>) -> Option<P> {
         self.rings.iter_mut().find_map(Ring::pop)
+    }
+    fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
+        to.downcast_ref::<PfifoFastConfig>().map(|_| ()).ok_or_else(Vec::new)
     }
     fn backlog(&self) -> Backlog {
         self.rings.iter().fold(Backlog::default(), |sum, ring| Backlog {
