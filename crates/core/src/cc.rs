@@ -37,6 +37,9 @@ pub trait CongestionControl: Send {
     /// A segment was found lost. Told only to those who [judge flights](Self::judges_flights)
     /// (`skb_marked_lost` of BBRv3's tree).
     fn on_lost(&mut self, _lost: &LostSegment, _at: Time, _w: &Window) {}
+    /// The retransmission timer expired, also where that is no congestion of its own; `lost_total` segments
+    /// have been found lost so far (Linux `set_state` with `TCP_CA_Loss`).
+    fn on_timeout(&mut self, _lost_total: u64, _w: &Window) {}
     /// Recovery or reduction is over.
     fn on_recovered(&mut self, _w: &mut Window) {}
     /// The reduction was not justified; `prior_cwnd` was the window before it.

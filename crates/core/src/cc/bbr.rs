@@ -122,6 +122,8 @@ pub struct Bbr {
     conserves: bool,
     policer: Policer,
     aggregation: Aggregation,
+    /// How many segments have been delivered, and when the last one was.
+    delivered: (Time, u32),
 }
 
 impl Bbr {
@@ -152,6 +154,7 @@ impl Bbr {
             conserves: false,
             policer: Policer::default(),
             aggregation: Aggregation::default(),
+            delivered: (Time::ZERO, 0),
         }
     }
 
@@ -417,6 +420,9 @@ impl Bbr {
 
 impl CongestionControl for Bbr {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+        if ack.acked > 0 {
+            self.delivered = (ack.now, ack.delivered);
+        }
         self.update_rate(ack, w);
         let rate = self.rate();
         self.aggregation.update(self.round_start, EXTRA_ACKED_ROUNDS, rate, ack, w);
@@ -430,14 +436,18 @@ impl CongestionControl for Bbr {
         self.set_cwnd(ack, w);
     }
 
-    fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {
+    fn on_congestion(&mut self, _why: Congestion, _at: Time, w: &mut Window) {
         self.save_cwnd(w);
-        if why == Congestion::Timeout {
-            self.was_repairing = true;
-            self.was_recovering = false;
-            self.full_rate = 0;
-            self.round_start = true;
-        }
+    }
+
+    /// Ends a round, in which something was lost: a policer shows by that too.
+    fn on_timeout(&mut self, lost_total: u64, w: &Window) {
+        self.was_repairing = true;
+        self.was_recovering = false;
+        self.full_rate = 0;
+        self.round_start = true;
+        let (now, delivered) = self.delivered;
+        self.look_for_policer(&Ack { now, delivered, lost: 1, lost_total, ..Ack::default() }, w);
     }
 
     fn on_undo(&mut self, _prior_cwnd: u32, _w: &mut Window) {
@@ -480,5 +490,41 @@ impl CongestionControl for Bbr {
         out.gauge("min_rtt_ms", f64::from(self.min_rtt_us) / 1e3);
         let per_us = f64::from(self.rate()) / f64::from(1_u32 << RATE_BITS);
         out.gauge("bottleneck_packets_per_ms", per_us * 1e3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::RateSample;
+    use crate::time::Span;
+
+    /// A timeout begins and ends a policer's interval as any loss does (Linux `bbr_set_state`): two intervals
+    /// of a fifth lost and the same rate, and that rate is taken, without an ACK that told of a loss.
+    #[test]
+    fn timeouts_show_a_policer() {
+        let (mut bbr, mut w) = (Bbr::new(), Window::new(1448, 52));
+        let mut ack = Ack { srtt8: 800_000, min_rtt_us: 100_000, ..Ack::default() };
+        bbr.on_established(false, &ack, &mut w);
+        let mut rates = Vec::new();
+        for interval in 0..3 {
+            ack.lost_total = 10 * interval;
+            bbr.on_timeout(ack.lost_total, &w);
+            rates.push(bbr.policer.in_use);
+            for _round in 0..4 {
+                ack.rate.prior_delivered = ack.delivered;
+                ack.now += Span::from_millis(100);
+                ack.delivered += 10;
+                ack.acked = 10;
+                ack.rate = RateSample {
+                    delivered: 10,
+                    interval: Span::from_millis(100),
+                    prior_delivered: ack.rate.prior_delivered,
+                    ..RateSample::default()
+                };
+                bbr.on_ack(&ack, &mut w);
+            }
+        }
+        assert_eq!(rates, [false, false, true]);
     }
 }

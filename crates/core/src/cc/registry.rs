@@ -148,6 +148,12 @@ macro_rules! controllers {
                     Cc::Other(c) => c.on_lost(lost, at, w),
                 }
             }
+            fn on_timeout(&mut self, lost_total: u64, w: &Window) {
+                match self {
+                    $(Cc::$variant(c) => c.on_timeout(lost_total, w),)*
+                    Cc::Other(c) => c.on_timeout(lost_total, w),
+                }
+            }
             fn on_recovered(&mut self, w: &mut Window) {
                 match self {
                     $(Cc::$variant(c) => c.on_recovered(w),)*

@@ -709,6 +709,7 @@ impl Sender {
         self.recovery.probe_end = None;
         self.announce_cwr = true;
         self.recovery.frto = new_episode || self.retransmits > 0;
+        self.cc.on_timeout(self.board.lost_total, &self.win);
     }
 
     pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Outbox) {
