@@ -511,7 +511,7 @@ fn overflow_hits_the_longest_queue() {
     assert_eq!(bench.gauge("p_drop"), 1.0 / 256.0);
 }
 
-/// Without `memlimit`: 10240 full frames' bytes of memory, of which each takes 2408; with a rate, four intervals
+/// Without `memlimit`: 10240 full frames' bytes of memory, of which each takes 2304; with a rate, four intervals
 /// of it, but 4 MiB at least.
 #[test]
 fn the_buffer_follows_the_rate() {
@@ -525,10 +525,10 @@ fn the_buffer_follows_the_rate() {
         ("cake memlimit 100mb", 100 << 20),
     ] {
         let mut bench = Bench::new(tc);
-        for _ in 0..memory / 2408 + 10 {
+        for _ in 0..memory / 2304 + 10 {
             bench.put_flow(SECOND, Ecn::Ect0, 1);
         }
-        assert_eq!(bench.packets(), memory / 2408, "{tc}");
+        assert_eq!(bench.packets(), memory / 2304, "{tc}");
         assert_eq!(bench.drops.len(), 10);
     }
 }

@@ -5,6 +5,7 @@ use l4slab_core::aqm::{DropReason, QueueCx};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
+use l4slab_core::units::udp_truesize;
 use proptest::prelude::*;
 
 use super::harness::{Bench, FRAME, Packet, ms};
@@ -36,17 +37,13 @@ fn number(config: &QdiscConfig, keyword: &str) -> u64 {
     value.trim_end_matches('b').parse().unwrap_or_else(|_| panic!("{keyword} {value}"))
 }
 
-/// What the kernel's `change` function lets stay of so many packets and bytes; `None`: all of it.
-fn fits(config: &QdiscConfig, packets: u64, bytes: u64) -> Option<bool> {
+/// What the kernel's `change` function lets stay of so many packets and bytes of memory; `None`: all of it.
+fn fits(config: &QdiscConfig, packets: u64, memory: u64) -> Option<bool> {
     let limit = || packets <= number(config, "limit");
     match config.name() {
         "codel" | "pie" | "fq" | "fq_pie" | "sfq" => Some(limit()),
-        // Packets count as twice their bytes, or with what the kernel keeps of each.
-        "dualpi2" => Some(limit() && 2 * bytes <= number(config, "memlimit")),
-        "fq_codel" => {
-            let overhead = l4slab_core::units::SKB_OVERHEAD;
-            Some(limit() && bytes + packets * overhead <= number(config, "memory_limit"))
-        }
+        "dualpi2" => Some(limit() && memory <= number(config, "memlimit")),
+        "fq_codel" => Some(limit() && memory <= number(config, "memory_limit")),
         _ => None,
     }
 }
@@ -71,9 +68,11 @@ proptest! {
         };
         let to = changed.config;
         let mut bench = Bench::seeded(&before, seed);
+        let mut memory = 0;
         for i in 0..packets {
             let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][rng.below(3) as usize];
             let (len, dscp) = (60 + rng.below(u64::from(FRAME) - 60) as u32, rng.below(64) as u8);
+            memory += u64::from(udp_truesize(len));
             bench.put_packet(u64::from(i) * 1000, Packet { len, dscp, flow: i % flows, ..Packet::new(ecn) });
         }
         let (waited, lost) = (bench.queue.backlog(), bench.drops.len());
@@ -86,14 +85,15 @@ proptest! {
         let dropped: Vec<_> = bench.drops[lost..].iter().map(|d| d.why).collect();
         prop_assert_eq!(waited.packets, stays.packets + given + dropped.len() as u64, "{} {}", before, words);
         let mut overflowed = bench.drops[lost..].iter().filter(|d| d.why == DropReason::Overflow);
-        match fits(&to, stays.packets, stays.bytes) {
+        memory -= bench.drops.iter().map(|d| u64::from(udp_truesize(d.pkt.len))).sum::<u64>();
+        match fits(&to, stays.packets, memory) {
             Some(fits) => {
                 prop_assert!(fits || name == "fq", "{before}, {words}: {stays:?}");
                 // The last one that was lost was too many, unless CoDel took others with it.
                 let by_law = dropped.contains(&DropReason::Aqm);
                 if let Some(last) = overflowed.next_back().filter(|_| !by_law) {
-                    let bytes = stays.bytes + u64::from(last.pkt.len);
-                    prop_assert_eq!(self::fits(&to, stays.packets + 1, bytes), Some(false), "{} {}", before, words);
+                    let memory = memory + u64::from(udp_truesize(last.pkt.len));
+                    prop_assert_eq!(self::fits(&to, stays.packets + 1, memory), Some(false), "{} {}", before, words);
                 }
             }
             // red gives up all that waits, and cake the tins that are no more.
@@ -267,7 +267,7 @@ fn what_a_smaller_limit_costs() {
     assert_eq!(lost("codel", "codel limit 8"), [0, 1]);
     assert_eq!(lost("pie", "pie limit 8"), [0, 1]);
     assert_eq!(lost("dualpi2", "dualpi2 limit 3"), [4, 5, 6, 7, 8, 9, 0]);
-    assert_eq!(lost("dualpi2", "dualpi2 memlimit 24224"), [4, 5]);
+    assert_eq!(lost("dualpi2", "dualpi2 memlimit 18432"), [4, 5]);
     assert_eq!(lost("fq_pie", "fq_pie limit 8").len(), 2);
     assert_eq!(lost("fq", "fq limit 8").len(), 2);
     for fifo in ["pfifo", "pfifo_head_drop", "bfifo"] {

@@ -209,7 +209,7 @@ fn dualpi2() -> impl Strategy<Value = Case> {
                 true => Fair::No,
                 false => weighted([u64::from(100 - wc), u64::from(wc)]),
             };
-            Case { fair, ..case(tc, u64::from(limit), u64::from(memlimit) / 2) }
+            Case { fair, ..case(tc, u64::from(limit).min(u64::from(memlimit) / 896), u64::from(memlimit)) }
         })
 }
 
@@ -245,7 +245,7 @@ fn cake() -> impl Strategy<Value = Case> {
                 "flows" => round_robin(300),
                 _ => Fair::No,
             };
-            Case { fair, ..case(tc, u64::from(memlimit) / 894, u64::from(memlimit)) }
+            Case { fair, ..case(tc, u64::from(memlimit) / 896, u64::from(memlimit)) }
         })
 }
 

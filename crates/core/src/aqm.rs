@@ -57,13 +57,17 @@ use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::sack::Blocks;
 use crate::time::Time;
-use crate::units::Rate;
+use crate::units::{self, Rate};
 
 /// What a queue may know of a packet. Generic, so that the same queue runs in the simulator and on
 /// real packets.
 pub trait Pkt: Clone {
     /// Bytes as a qdisc counts them: the Ethernet frame without FCS.
     fn frame_len(&self) -> u32;
+    /// Bytes of kernel memory that it takes (`truesize` in Linux).
+    fn truesize(&self) -> u32 {
+        units::udp_truesize(self.frame_len())
+    }
     fn ecn(&self) -> Ecn;
     fn set_ecn(&mut self, ecn: Ecn);
     /// When the packet arrived at this queue; stamped by the link before `enqueue`.

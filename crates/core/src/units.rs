@@ -6,10 +6,26 @@ use crate::time::Span;
 pub const ETHERNET_HEADER: u32 = 14;
 /// A full frame as a qdisc counts it (Linux `psched_mtu`): 1500 B of IP and the Ethernet header.
 pub const MTU_FRAME: u32 = 1500 + ETHERNET_HEADER;
-/// What a packet costs in memory beyond its frame (Linux 7.2, TCP): 256 B for `struct sk_buff` and
-/// 704 B for a small head with headers and bookkeeping, less the 66 B of headers that are part of the
-/// frame. That charges 2408 B for a full frame. A UDP packet of that size costs 2304 B.
-pub const SKB_OVERHEAD: u64 = 256 + 704 - 66;
+/// `struct sk_buff`, the bookkeeping behind a packet's head, and a small head with it, in bytes of memory (Linux 7.2, x86-64).
+const SK_BUFF: u32 = 256;
+const SHARED_INFO: u32 = 320;
+const SMALL_HEAD: u32 = 640;
+/// Room before an Ethernet frame's IP header, and alignment, for which UDP asks besides the IP packet.
+const HEADROOM: u32 = 16 + 15;
+const CACHE_LINE: u32 = 64;
+
+/// The kernel memory of a TCP segment (`truesize` in Linux): its headers are in a small head, its payload in
+/// pages that are counted by the byte.
+pub const fn tcp_truesize(payload: u32) -> u32 {
+    SK_BUFF + SMALL_HEAD + payload
+}
+
+/// The kernel memory of a packet in one piece, as UDP sends it: a small head, or else the next power of two.
+pub const fn udp_truesize(frame_len: u32) -> u32 {
+    let room = frame_len.saturating_sub(ETHERNET_HEADER) + HEADROOM;
+    let head = room.next_multiple_of(CACHE_LINE) + SHARED_INFO;
+    SK_BUFF + if head <= SMALL_HEAD { SMALL_HEAD } else { head.next_power_of_two() }
+}
 
 /// A bit rate.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

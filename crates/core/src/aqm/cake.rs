@@ -43,7 +43,6 @@ use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, in_
 use crate::packet::SackSlot;
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
-use crate::units::SKB_OVERHEAD;
 
 /// The queue at work.
 #[derive(Debug)]
@@ -58,6 +57,8 @@ pub struct Cake<P> {
     current: usize,
     packets: u64,
     bytes: u64,
+    /// Kernel memory of what waits.
+    memory: u64,
     memory_limit: u64,
     hash: FlowHash,
     sacks: Sacks,
@@ -77,6 +78,7 @@ impl<P: Pkt> Cake<P> {
             current: 0,
             packets: 0,
             bytes: 0,
+            memory: 0,
             memory_limit: config.memory_limit(),
             hash: FlowHash::default(),
             sacks: Sacks::default(),
@@ -114,6 +116,7 @@ impl<P: Pkt> Cake<P> {
         let len = u64::from(pkt.frame_len());
         self.tins[tin].bytes -= len;
         self.bytes -= len;
+        self.memory -= u64::from(pkt.truesize());
         self.packets -= 1;
         Some(pkt)
     }
@@ -152,6 +155,7 @@ impl<P: Pkt> Cake<P> {
         let len = ack.frame_len();
         self.tins[t].bytes -= u64::from(len);
         self.bytes -= u64::from(len);
+        self.memory -= u64::from(ack.truesize());
         self.packets -= 1;
         if self.config.ingress {
             self.charge(t, &ack, cx.now, true);
@@ -261,6 +265,7 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
                 self.shaper.begins(now);
             }
         }
+        self.memory += u64::from(pkt.truesize());
         tin.flows[flow].queue.push(pkt);
         tin.bytes += u64::from(len);
         self.bytes += u64::from(len);
@@ -273,7 +278,7 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
             self.set_rate(rate);
         }
         self.tins[t].activate(flow, cx.rng);
-        while self.bytes + self.packets * SKB_OVERHEAD > self.memory_limit {
+        while self.memory > self.memory_limit {
             self.drop_from_longest(cx);
         }
         self.band(t, cx);

@@ -54,7 +54,7 @@ params! {
     pub struct DualPi2Config {
         /// what both queues hold at most, in packets
         limit: u32 = 10_000, count(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 9332 A.1: 250 ms of the link's rate";
-        /// kernel memory, taken as two bytes per byte; without it 3028 B per packet of limit
+        /// kernel memory; without it 3028 B per packet of limit
         memlimit: u32 = default_memlimit(10_000), count(1..=u32::MAX).shown("BYTES"), "Linux";
         /// delay that the controller aims at
         target: Span = Span::from_millis(15), some_time(), "as RFC 9332 A.1";
@@ -108,6 +108,8 @@ pub enum StepThresh {
 #[derive(Debug)]
 pub struct DualPi2<P> {
     queues: Queues<P>,
+    /// Kernel memory of what waits.
+    memory: u64,
     /// p' in units of 1/MAX_PROB.
     p: u32,
     /// C must not starve (RFC 9332 Section 4.2.2).
@@ -154,6 +156,7 @@ impl<P: Pkt> DualPi2<P> {
     pub fn new(config: DualPi2Config, now: Time) -> Self {
         DualPi2 {
             queues: Queues::default(),
+            memory: 0,
             p: 0,
             scheduler: Wrr::protecting(config.classic_protection),
             last_qdelay: 0,
@@ -243,7 +246,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
         let band = if l4s { L } else { C };
         cx.band(band);
-        let memory = 2 * (self.queues.bytes() + u64::from(pkt.frame_len()));
+        let memory = self.memory + u64::from(pkt.truesize());
         if self.queues.packets() >= self.config.limit as usize
             || memory > u64::from(self.config.memlimit)
         {
@@ -255,6 +258,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
                 return cx.drop(pkt, DropReason::Aqm);
             }
         }
+        self.memory = memory;
         if band == C {
             return self.queues.c.push(pkt);
         }
@@ -277,6 +281,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             let behind = queue.len() - 1;
             let head = queue.front_mut()?;
             let len = u64::from(head.frame_len());
+            let memory = u64::from(head.truesize());
             let verdict = match config.drop_enqueue {
                 true => Verdict::Pass,
                 false => config.verdict(self.p, band, bytes - len, cx.rng),
@@ -286,6 +291,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
             let dropped =
                 verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
+            self.memory -= memory;
             if dropped {
                 cx.drop(queue.pop()?, DropReason::Aqm);
                 continue;
@@ -318,13 +324,15 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.set(config.clone());
         drop_excess(cx, |cx| {
             let is_over = self.queues.packets() > self.config.limit as usize
-                || 2 * self.queues.bytes() > u64::from(self.config.memlimit);
+                || self.memory > u64::from(self.config.memlimit);
             let band = if self.queues.c.is_empty() { L } else { C };
             cx.band(band);
             if is_over && band == L {
                 self.apply_step.pop_front();
             }
-            if is_over { self.queues.of(band).pop() } else { None }
+            let pkt = if is_over { self.queues.of(band).pop() } else { None }?;
+            self.memory -= u64::from(pkt.truesize());
+            Some(pkt)
         });
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, dro
 use crate::params::kinds::{Spec, nested, number, params, size, value};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
-use crate::units::{MTU_FRAME, SKB_OVERHEAD};
+use crate::units::MTU_FRAME;
 
 /// The number of flows that the kernel takes.
 const FLOWS_MAX: u32 = 1 << 16;
@@ -41,7 +41,7 @@ params! {
         params: CodelParams = CodelParams { ecn: true, ..CodelParams::default() }, nested();
         /// ce_threshold only where the DS field, masked, has the value: 0x01/0x01 is ECT(1) and CE
         ce_threshold_selector: Option<Selector> = None, selector().optional(), "Linux";
-        /// kernel memory, 894 B per packet besides its frame; the default holds 13934 full frames
+        /// kernel memory; the default holds 14315 full TCP segments or 14563 full UDP packets
         memory_limit: u32 = 32 << 20, size(0..=u32::MAX).fitted(|n| n.min(MEMORY_LIMIT_MAX)), "Linux";
         /// how many packets may go at once when it is full
         drop_batch: u32 = 64, number(1..=u32::MAX).shown("PACKETS"), "Linux";
@@ -61,6 +61,8 @@ pub struct FqCodel<P> {
     hash: FlowHash,
     packets: u64,
     bytes: u64,
+    /// Kernel memory of what waits.
+    memory: u64,
     config: FqCodelConfig,
 }
 
@@ -70,18 +72,13 @@ impl<P: Pkt> FqCodel<P> {
         for _ in 0..config.flows {
             flows.add(Flow { queue: Queue::new(), codel: Codel::default() });
         }
-        FqCodel { flows, hash: FlowHash::default(), packets: 0, bytes: 0, config }
-    }
-
-    /// Kernel memory of what waits.
-    fn memory(&self) -> u64 {
-        self.bytes + self.packets * SKB_OVERHEAD
+        FqCodel { flows, hash: FlowHash::default(), packets: 0, bytes: 0, memory: 0, config }
     }
 
     #[inline]
     fn is_over(&self) -> bool {
         self.packets > u64::from(self.config.limit)
-            || self.memory() > u64::from(self.config.memory_limit)
+            || self.memory > u64::from(self.config.memory_limit)
     }
 
     /// Drops from the head of the flow with the most bytes.
@@ -94,10 +91,11 @@ impl<P: Pkt> FqCodel<P> {
             }
         }
         let flow = self.flows.flow_mut(fattest);
-        let (mut packets, mut bytes) = (0, 0);
+        let (mut packets, mut bytes, mut memory) = (0, 0, 0);
         while let Some(pkt) = flow.queue.pop() {
             packets += 1;
             bytes += u64::from(pkt.frame_len());
+            memory += u64::from(pkt.truesize());
             cx.drop(pkt, DropReason::Overflow);
             if packets == self.config.drop_batch || bytes >= most / 2 {
                 break;
@@ -106,6 +104,7 @@ impl<P: Pkt> FqCodel<P> {
         flow.codel.overflowed(packets);
         self.packets -= u64::from(packets);
         self.bytes -= bytes;
+        self.memory -= memory;
     }
 }
 
@@ -115,6 +114,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         let i = self.hash.index(pkt.flow_hash(), self.config.flows, cx.rng);
         self.packets += 1;
         self.bytes += u64::from(pkt.frame_len());
+        self.memory += u64::from(pkt.truesize());
         self.flows.flow_mut(i).queue.push(pkt);
         self.flows.activate(i);
         if self.is_over() {
@@ -127,11 +127,12 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         loop {
             let i = self.flows.turn()?;
             let Flow { queue, codel } = self.flows.flow_mut(i);
-            let (packets, bytes) = (&mut self.packets, &mut self.bytes);
+            let (packets, bytes, memory) = (&mut self.packets, &mut self.bytes, &mut self.memory);
             let take = || {
                 let pkt = queue.pop()?;
                 *packets -= 1;
                 *bytes -= u64::from(pkt.frame_len());
+                *memory -= u64::from(pkt.truesize());
                 Some((pkt, *bytes))
             };
             if let Some(pkt) = codel.dequeue(&self.config.params, cx, take) {
@@ -160,7 +161,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         let (new, old) = self.flows.listed();
         out.gauge("new_flows", f64::from(new));
         out.gauge("old_flows", f64::from(old));
-        out.gauge("memory_used_bytes", self.memory() as f64);
+        out.gauge("memory_used_bytes", self.memory as f64);
         if self.config.has_more_gauges() {
             self.flows.flow(0).codel.probe(out);
         }

@@ -7,11 +7,20 @@ use crate::ecn::Ecn;
 use crate::packet::{Flags, Packet, Stamp, TcpBits};
 use crate::rng::spread;
 use crate::time::{Span, Time};
+use crate::units::{tcp_truesize, udp_truesize};
 
 impl Pkt for Packet {
     #[inline]
     fn frame_len(&self) -> u32 {
         u32::from(self.frame_len)
+    }
+    #[inline]
+    fn truesize(&self) -> u32 {
+        if self.flags.has(Flags::UDP) {
+            udp_truesize(self.frame_len())
+        } else {
+            tcp_truesize(u32::from(self.payload))
+        }
     }
     #[inline]
     fn ecn(&self) -> Ecn {

@@ -47,7 +47,7 @@ params! {
             ("ack-filter-aggressive", AckFilter::Aggressive, "drop all of them"),
             ("no-ack-filter", AckFilter::Off, "drop none"),
         ]), "Linux";
-        /// memory, 894 B per packet besides its frame; 0: 4 rtt of bandwidth, 4 to 15.5 MB
+        /// kernel memory; 0: 4 rtt of bandwidth, 4 to 15.5 MB
         memlimit: u32 = 0, size(0..=u32::MAX), "Linux";
         /// accepted, without effect: packets have no firewall marks
         fwmark: Option<u32> = None, number(0..=u32::MAX).shown("MASK").optional(), "Linux";
