@@ -8,6 +8,7 @@ mod cake;
 mod classes;
 mod coupling;
 mod docsis;
+mod jitter;
 mod lab;
 mod overload;
 mod pie_family;
