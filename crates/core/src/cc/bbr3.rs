@@ -5,7 +5,8 @@
 //! DCTCP's: alpha, the averaged share of marks, takes a third of itself off `inflight_lo`.
 //!
 //! Left out: the fast path for senders without data, load balancing by rehashing (PLB), restart
-//! after idle, and the receiver's eager ACKs ("fast ACK mode").
+//! after idle, the receiver's eager ACKs ("fast ACK mode"), and that the ACK of a tail loss probe keeps
+//! what the round before it delivered.
 //!
 //! Rates are segments per microsecond with 24 fractional bits; gains and shares have eight.
 
