@@ -8,8 +8,6 @@
 //! With `redflowlimit` each flow runs RED on its own backlog. A flow without packets is forgotten, so its average does
 //! not decay with time. With `headdrop` RED marks or drops the oldest packet of the flow.
 
-use std::any::Any;
-
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::red::{Average, RedConfig, RedTable, Thresholds, Verdict};
@@ -396,21 +394,6 @@ impl<P: Pkt + Send> Aqm<P> for Sfq<P> {
         self.rehash(cx);
         self.next_perturbation = self.config.next_perturbation(cx.now);
     }
-    /// Beyond a smaller limit the longest flows pay. What a flow has beyond a smaller depth stays, and so do packets where
-    /// another hash would not look for them.
-    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
-        let config = to.downcast_ref::<SfqConfig>().ok_or_else(Vec::new)?.clone();
-        self.red = config.red().expect("parameters that parse refuses: see SfqConfig::finish");
-        self.next_perturbation = config.next_perturbation(cx.now);
-        if config.perturb > 0 {
-            self.hash = FlowHash::default();
-        }
-        self.config = config;
-        while self.backlog.packets > u64::from(self.config.limit) {
-            self.drop_one(cx);
-        }
-        Ok(())
-    }
 }
 
 impl SfqConfig {
@@ -431,16 +414,10 @@ impl Described for SfqConfig {
     const SUMMARY: &'static str =
         "stochastic fairness queueing: flows take turns; optionally RED on each of them";
 
-    /// The kernel would look for flows beyond its tables.
-    const FIXED: &'static [&'static str] = &["flows", "divisor"];
-
-    /// `perturb` and the words without a value are told with every change, and RED with all of its parameters.
-    fn renew(&mut self, given: &Given) {
-        (self.perturb, self.headdrop, self.ecn, self.harddrop) = (0, false, false, false);
-        if !given.of(&OF_RED).is_empty() {
-            (self.redflowlimit, self.min, self.max) = (0, 0, 0);
-            (self.avpkt, self.burst, self.probability) = (0, 0, 0.0);
-        }
+    /// `sch_sfq` has no `change`, whatever the words.
+    fn merged(&self, _to: &Self, _given: &Given) -> Option<Result<Self, Refused>> {
+        let why = "Linux refuses it too; change to another kind of queue";
+        Some(Err(Refused::NotModelled { owner: Self::NAME, keyword: "a change".to_owned(), why }))
     }
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.flows = self.flows.min(self.divisor);
