@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 
 import click
@@ -94,6 +95,9 @@ def entry() -> None:
     for name in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(name) == signal.SIG_DFL:
             signal.signal(name, signal.default_int_handler)
+    # A library's warning is for us, not for users; -W and PYTHONWARNINGS bring them back.
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
     status = main()
     if (machines := sys.modules.get("l4slab.engines.linux.machine")) is not None:
         machines.stop_all()

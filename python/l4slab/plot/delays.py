@@ -123,7 +123,9 @@ def _draw(below: Axes, above: Axes, one: pl.DataFrame, look: Look, ends: tuple[f
 
 def _tail(axes: Sequence[Axes], drawn: Sequence[Mapping[str, pl.DataFrame]]) -> None:
     most = max(one["all"][0] for case in drawn for one in case.values() if len(one))
-    axes[0].set_ylim(max(_RAREST_PCT, min(50.0, 100 / most)), 100)
-    for axis in axes:
+    lowest = max(_RAREST_PCT, min(50.0, 100 / most))
+    axes[0].set_ylim(lowest, 100)
+    # A text below the axis would take the room of the axes.
+    for axis in axes if lowest <= 1 else ():
         axis.axhline(1, color=DIM, linewidth=0.6, linestyle=(0, (1, 2)), zorder=1.5)
         axis.annotate("P99", (0, 1), (3, 2), ("axes fraction", "data"), "offset points", fontsize=7, color=DIM)
