@@ -36,7 +36,7 @@ def one_line(text: str) -> str:
 def nearest(word: str, valid: Iterable[str]) -> str | None:
     """The valid name that `word` most likely stands for, or None."""
     by_lower = {name.lower(): name for name in valid}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 

@@ -216,6 +216,16 @@ class Store:
             return self._parts()
         return found
 
+    def damaged(self) -> list[str]:
+        """The names of parts that are no Parquet files any more, such as truncated ones."""
+        found = []
+        for name in self.part_names():
+            try:
+                pq.read_schema(self._open(name))
+            except pa.ArrowInvalid:
+                found.append(name)
+        return found
+
     def _places(self) -> dict[str, tuple[_Part, int]]:
         """The part and the row group of every finished run."""
         found: dict[str, tuple[_Part, int]] = {}

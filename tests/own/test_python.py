@@ -292,8 +292,8 @@ def test_a_class_that_cannot_be_used_is_a_sentence(
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"cc": "other.py:Mine"}, 'flow "a": cc = "other.py:Mine": there is no file {0}/other.py; put it beside'),
-        ({"cc": "../mine.py:Mine"}, 'cc = "../mine.py:Mine": it is not beside the experiment file'),
+        ({"cc": "other.py:Mine"}, 'flow "a": cc = "other.py:Mine": there is no file {0}/other.py; look at its name'),
+        ({"cc": "../mine.py:Mine"}, 'cc = "../mine.py:Mine": it has to be beside the experiment file'),
         ({"cc": "mine.py"}, 'cc = "mine.py": mine.py is named without its class; write mine.py:Mine'),
         ({"qdisc": "mine.py:Mine"}, 'link.bottleneck.qdisc = "mine.py:Mine": mine.py:Mine is no queue; write class'),
         ({"qdisc": "bands.py:Bands"}, 'bands.py:Bands: the band "all" is there already; give it another name'),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from l4slab import _core, units
 from l4slab.errors import InputError, suggest
+from l4slab.spec import classes
 from l4slab.spec.tc import remedy
 
 Kind = Literal["drops", "marks", "dual", "fair", "other"]
@@ -68,6 +69,9 @@ class Case:
             _core.canonical_controller("prague", dict(self.options))
         except ValueError as error:
             raise InputError(f": {error}", key="--option") from None
+        if classes.holds_classes(self.qdisc):
+            text = f'= "{self.qdisc}" holds classes, and advise judges one queue'
+            raise InputError(f"{text}; name the queue of the flows' class, such as fq_codel", key="--qdisc")
         try:
             canonical = _core.canonical_qdisc(self.qdisc)
         except ValueError as error:

@@ -43,6 +43,8 @@ def suite(
     With a `program`, `cc` is what the kernel gives its TCP connections; without it, the kernel's default.
     """
     options = options or {}
+    if (cc or "").endswith(".toml"):
+        raise InputError(f'"{cc}" is not a congestion control; to check an experiment file: l4slab run {cc} --dry-run')
     path, _, thing = (cc or "").rpartition("/")
     if path and is_own(cc or "") and (path.startswith("/") or ".." in path.split("/")):
         raise InputError(f'cc = "{cc}" is in another folder; go there: cd {path} && l4slab check {thing}')

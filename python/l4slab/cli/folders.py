@@ -60,7 +60,11 @@ def status(folder: str, as_json: bool) -> int:
         "of": [row.planned for row in state.experiments],
         "to go": [row.planned - row.finished for row in state.experiments],
     }
-    names = Column("experiment", [row.name for row in state.experiments], stays=True)
+    labels = [row.name for row in state.experiments]
+    if len(labels) > 1:
+        labels.append("all")
+        numbers = {name: [*column, sum(column)] for name, column in numbers.items()}
+    names = Column("experiment", labels, stays=True)
     columns = [Column(name, [str(number) for number in column], True, stays=True) for name, column in numbers.items()]
     terminal.show("Runs", [names, *columns])
     terminal.say(f"{state.size / 1e6:.1f} MB in {folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,17 @@ from l4slab.errors import InputError, suggest
 from l4slab.own import files
 from l4slab.studies import about, comparisons, studies
 
-_KINDS = ("qdiscs", "controllers", "studies", "comparisons")
+_KINDS = ("qdiscs", "controllers", "traffic", "studies", "comparisons")
 Entry = dict[str, Any]
+# Written out here, because the models of `l4slab.spec.traffic` take long to import.
+_TRAFFIC = {
+    "tcp": "TCP connections that send as much as they can, or a number of bytes",
+    "web": "requests over connections of their own, with sizes of a bounded Pareto distribution",
+    "video": "connections that send a frame at a time, with a viewer's messages upstream",
+    "cbr": "unresponsive UDP at a constant rate, with any ECN codepoint",
+    "udp-prague": "bulk senders of UDP Prague",
+    "program": "programs of this machine, client and server, on the engine linux",
+}
 
 
 @click.command("list")
@@ -23,7 +33,7 @@ Entry = dict[str, Any]
 @click.option("--markdown", is_flag=True, help="Queues and controllers with all that is known, as Markdown.")
 @options.as_json
 def list_(what: str | None, markdown: bool, as_json: bool) -> int:
-    """What experiments can use: queue disciplines, congestion controls, studies, comparisons with the kernel.
+    """What experiments can use: queues, congestion controls, kinds of traffic, studies, comparisons with the kernel.
 
     With a NAME, everything about that one: parameters with defaults and ranges, the columns it adds to the results. A
     file with code of one's own (mine.py, mine.py:Mine, ./libmine.so) is a NAME, too.
@@ -34,7 +44,7 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
         click.echo(parameters.markdown(), nl=False)
         return 0
     own = what is not None and files.is_own(what)
-    everything = _of_file(str(what)) if own else _everything()
+    everything = _of_file(str(what)) if own else _everything(what)
     kinds = {kind: entries for kind, entries in everything.items() if what in (None, kind) or (own and entries)}
     if not kinds:
         named = {kind: [one for one in entries if one["name"] == what] for kind, entries in everything.items()}
@@ -64,15 +74,42 @@ def _known(what: str, names: list[str]) -> str:
     return remedy if remedy.startswith("did") else f'"l4slab list" shows the names, or give {", ".join(_KINDS)}'
 
 
-def _everything() -> dict[str, list[Entry]]:
+def _everything(what: str | None) -> dict[str, list[Entry]]:
     return {
         "qdiscs": [*_core.qdiscs(), *_core.trees()],
         "controllers": _core.controllers(),
+        "traffic": _traffic(what),
         "studies": [
             {"name": name, "files": {file.stem: str(file) for file in files}} for name, files in studies().items()
         ],
         "comparisons": [{"name": name, "file": str(file)} for name, file in comparisons().items()],
     }
+
+
+def _traffic(what: str | None) -> list[Entry]:
+    """The kinds of a [[flow]]; with the keys of each where traffic is what is asked for."""
+    if what not in ("traffic", *_TRAFFIC):
+        return [{"name": name, "summary": summary} for name, summary in _TRAFFIC.items()]
+    from l4slab.spec.traffic import KINDS
+
+    return [
+        {
+            "name": name,
+            "summary": summary,
+            "keys": {
+                key: f"required, such as {field.examples[0]}"
+                if field.is_required() and field.examples
+                else _default(field.default)
+                for key, field in KINDS[name].model_fields.items()
+                if key not in ("name", "kind")
+            },
+        }
+        for name, summary in _TRAFFIC.items()
+    ]
+
+
+def _default(value: object) -> str:
+    return "optional" if value is None else f"default {json.dumps(value)}"
 
 
 def _show(kind: str, entries: list[Entry], in_full: bool, alone: bool) -> None:
@@ -99,6 +136,8 @@ def _summary(kind: str, entry: Entry, alone: bool) -> str:
             if not alone
             else f"published study; run it with: l4slab reproduce {entry['name']}"
         )
+    if kind == "traffic":
+        return str(entry["summary"])
     if kind == "comparisons":
         return about(entry["file"]).title
     return str(entry["summary"]) + ("" if entry["in_linux"] or not alone else " (no Linux kernel has it)")
@@ -110,6 +149,8 @@ def _details(kind: str, entry: Entry) -> Iterator[tuple[str, str]]:
             found = about(file)
             yield name, found.title
             yield from (("", text) for text in (found.about, found.stated) if text)
+    elif kind == "traffic":
+        yield from entry["keys"].items()
     elif kind == "comparisons":
         yield "file", entry["file"]
     else:

@@ -29,7 +29,7 @@ def comparison_names(_context: click.Context, _parameter: click.Parameter, incom
 
 def listed_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes what `l4slab list` takes."""
-    kinds = [CompletionItem(name) for name in ("qdiscs", "controllers", "studies", "comparisons")]
+    kinds = [CompletionItem(name) for name in ("qdiscs", "controllers", "traffic", "studies", "comparisons")]
     described = [
         CompletionItem(entry["name"], help=entry["summary"])
         for entry in (*_core.qdiscs(), *_core.trees(), *_core.controllers())

@@ -88,11 +88,11 @@ def found(kind: Kind, text: str, folder: Path) -> str:
 def _read(file: str, folder: Path) -> bytes:
     path = Path(file)
     if path.is_absolute() or ".." in path.parts:
-        raise ValueError("it is not beside the experiment file; put it there, or into a folder there")
+        raise ValueError("it has to be beside the experiment file or in a folder there; move it")
     try:
         return (folder / path).read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"there is no file {folder / path}; put it beside the experiment file") from None
+        raise ValueError(f"there is no file {folder / path}; look at its name and folder") from None
     except OSError as error:
         raise ValueError(f"{folder / path} cannot be read ({error.strerror or error}); see to that") from None
 

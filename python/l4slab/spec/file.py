@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from l4slab.errors import InputError, one_line, suggest
+from l4slab.spec.misplaced import instead
 from l4slab.spec.tables import Captured, Impair, Link, Rewrite, Skip, Top
 from l4slab.spec.traffic import flow_model
 from l4slab.spec.wording import Place, Problem, Table, check, check_written, keys_of, numbered, show, told
@@ -169,8 +170,8 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
     valid = [*keys_of(Top), *SECTIONS]
     for key, value in document.items():
         if key not in valid:
-            others = [name for name in valid if name not in document or name in SECTIONS]
-            raise Problem((), key, f"= {show(value)} is not a key here; {suggest(key, others)}")
+            remedy = instead("", key) if not isinstance(value, dict | list) else None
+            raise Problem((), key, f"= {show(value)} is not a key here; {remedy or suggest(key, valid)}")
     for key in _TABLES:
         if not isinstance(document.setdefault(key, {}), dict):
             name = f"[{key}.NAME]" if key in ("link", "impair") else f"[{key}]"

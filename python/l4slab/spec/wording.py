@@ -182,6 +182,13 @@ def _first(error: ValidationError) -> Any:
     return min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
 
 
+def _suggest_key(key: str, valid: list[str], raw: Mapping[str, Any]) -> str:
+    """The remedy for a key that a table has not got: the nearest one, also where the table has that already."""
+    if (close := nearest(key, valid)) in raw:
+        return f'"{close}" is written already; remove one of them'
+    return suggest(key, [name for name in valid if name not in raw] if close is None else valid)
+
+
 def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place) -> Problem:
     path = [str(part) for part in mistake["loc"]]
     key, kind, context = ".".join(path), mistake["type"], mistake.get("ctx", {})
@@ -191,9 +198,9 @@ def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place
     if kind == "missing":
         return Problem(place, "", f"has no {key}{remedy.replace('write it', 'add it', 1)}")
     if kind == "extra_forbidden":
-        others = [name for name in keys_of(model) if name not in raw]
+        valid = keys_of(model)
         section = model.section or place[0] if place else ""
-        text = f"is not a key here; {instead(section, path[-1]) or suggest(path[-1], others)}"
+        text = f"is not a key here; {instead(section, path[-1]) or _suggest_key(path[-1], valid, raw)}"
     elif kind == "value_error":
         text = str(context["error"])
     elif kind == "literal_error":

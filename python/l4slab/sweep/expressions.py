@@ -104,6 +104,8 @@ def _not_evaluated(
         own = place.removeprefix("let.")
         known = [*levels_of(experiment), *(name for name in experiment.let if name != own), *keys]
         known = [name for name in known if name != unknown[1]]
+        # Only what chooses runs sees the trials.
+        known += ["trial"] if place in ("--where", "subset") else []
         if unknown[1] in experiment.let:
             reason = f'"{unknown[1]}" is no value yet; move it above'
         else:
