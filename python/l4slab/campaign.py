@@ -16,6 +16,7 @@ from rich.console import Console
 from l4slab import bars, claims, executors, figures, metrics, published, references, remote, sweep
 from l4slab.engines import ENGINES, Engine, LackingError, Recording, engines, get_engine
 from l4slab.errors import InputError, L4slabError
+from l4slab.estimate import longest, too_long
 from l4slab.executors import ClusterError, Failure, Pool
 from l4slab.experiment import Described, listed, load
 from l4slab.hints import unmatched
@@ -338,6 +339,9 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
             raise no_results(out)
         finished = store.finished()
         plans = _plans_of(store.experiment_files(), finished)
+        if not finished and (damaged := store.damaged()):
+            remedy = "run its experiment files again with --out"
+            raise InputError(f"has no finished run that can be read: parts/{damaged[0]} is damaged; {remedy}", file=out)
         unreadable = not finished and any(store.parts.iterdir())  # of a build whose parts had another form
         if unreadable or (finished and finished.isdisjoint(run.id for run in _unique(plans))):
             raise InputError(
@@ -400,6 +404,9 @@ def _compute(
     folder: Path | None = None,
 ) -> list[tuple[Run, str]]:
     failures: list[tuple[Run, str]] = []
+    warning = too_long(longest(runs), "With full links, these runs take up to")
+    if console is not None and warning is not None:
+        console.print(f"{warning} Finished runs are kept; --dry-run estimates the time.", markup=False)
     with pool as workers, workers.prepare(runs, folder):
         shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
         with shown as reporter:

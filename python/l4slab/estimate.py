@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from l4slab import _core
 from l4slab.engines import Recording, get_engine
+from l4slab.spec import bounds
 from l4slab.sweep import Run, canonical_json
 
 # Runs that are tried, shortened to so many packets that their links could carry, but not to less than two seconds: a
@@ -19,32 +20,60 @@ from l4slab.sweep import Run, canonical_json
 _TRIED = 12
 _PACKETS = 30_000
 _SHORTEST_NS = 2 * 10**9
+# And not to more than so many, however fast, or so many samples, however slow.
+_MOST_PACKETS = 10_000_000
+_MOST_SAMPLES = 20_000
 # So many that what a file takes besides its rows counts for little, as in the tables.
 _SAMPLES = 200
 # Of the kernel in virtual time (docs/linux.md): booting and setting up, and each packet on each link.
 _KERNEL_START_S = 3.0
 _KERNEL_PACKET_S = 28e-6
+_PACKET_S = 0.3e-6  # of the simulator
 _FRAME_BYTES = 1514
+_DAY_S = 24 * 3600
 # Of each packet and half an ACK: at both ends, compressed; of the kernel's, around a queue and at the sender.
 _CAPTURED_BYTES = {"sim": 60, "linux": 400}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Processor seconds, and bytes in the result tables (parts hold the same again) and in captures."""
+    """Processor seconds, bytes in the result tables (parts hold the same again) and in captures, and the bytes of
+    memory that the largest run may need.
+    """
 
     seconds: float
     size: float
     captures: float = 0
+    memory: float = 0
 
     def times(self, factor: float) -> Estimate:
         """Of `factor` times as many runs."""
-        return Estimate(self.seconds * factor, self.size * factor, self.captures * factor)
+        return replace(self, seconds=self.seconds * factor, size=self.size * factor, captures=self.captures * factor)
 
     def __str__(self) -> str:
         captures = f" and {_size(self.captures)} of captures" if self.captures else ""
         tables = f"{_size(self.size)} of tables and as much again of parts"
-        return f"about {_duration(self.seconds)} of processor time, {tables}{captures}"
+        memory = f"at most {_size(max(self.memory, 1e6))} of memory per run"
+        return f"about {_duration(self.seconds)} of processor time, {memory}, {tables}{captures}"
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence where the time is more than a day."""
+        return too_long(self.seconds, "These runs take about")
+
+
+def too_long(seconds: float, what: str) -> str | None:
+    """A sentence that says `what` takes so long, where that is more than a day of processor time."""
+    if seconds <= _DAY_S:
+        return None
+    remedy = "shorten duration, lower rates, or choose runs with --where"
+    return f"{what} {seconds / _DAY_S:.3g} days of processor time; {remedy}."
+
+
+def longest(runs: Sequence[Run]) -> float:
+    """Processor seconds of these runs at most, without trying one: every link is full all the time."""
+    each = {"sim": _PACKET_S}.get(runs[0].engine, _KERNEL_PACKET_S) if runs else 0.0
+    return each * sum(bounds.packets(run.description) for run in runs)
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:
@@ -72,7 +101,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     captures = (
         _CAPTURED_BYTES[runs[0].engine.partition(":")[0]] * packets * sum(run.captures for run in runs) / len(runs)
     )
-    return Estimate(seconds, tables, captures)
+    return Estimate(seconds, tables, captures, max(bounds.memory_bytes(run.description) for run in runs))
 
 
 def _tried(runs: Sequence[Run]) -> Iterator[tuple[Mapping[str, Any], float]]:
@@ -111,9 +140,11 @@ def _samples(description: Mapping[str, Any]) -> float:
 
 def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
     """The first seconds of a run, with all flows from the start and without changes."""
-    capacity_bps = sum(link["rate_bps"] for link in description["links"])
-    enough_ns = max(_SHORTEST_NS, _PACKETS * _FRAME_BYTES * 8 * 10**9 // capacity_bps)
-    duration = min(description["duration_ns"], enough_ns)
+    per_ns = bounds.packets(description) / description["duration_ns"]
+    enough_ns = min(
+        max(_SHORTEST_NS, _PACKETS / per_ns), _MOST_PACKETS / per_ns, _MOST_SAMPLES * description["sample_ns"]
+    )
+    duration = max(min(description["duration_ns"], int(enough_ns)), 1)
     flows = [_known(flow) | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
     return dict(description) | {
         "duration_ns": duration,

@@ -53,6 +53,14 @@ class Dimension:
             raise ValueError(f"is too small for a {self.name}; the smallest is 1{next(iter(self.units))}")
         return value
 
+    def text(self, value: int) -> str:
+        """`value` of the base unit in the largest unit that needs no fraction and two digits at least."""
+        fitting = [
+            (unit, factor) for unit, factor in self.units.items() if value % factor == 0 and value >= 10 * factor
+        ]
+        unit, factor = max(fitting or list(self.units.items())[:1], key=lambda one: one[1])
+        return f"{value // factor}{unit}"
+
     def si(self, text: str) -> float:
         """`text` in bit/s, seconds or bytes."""
         return self.parse(text) / self.per_si

@@ -126,7 +126,7 @@ CHANGED = {
     ),
     "too many requests": (
         ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "1e9/s"'),
-        ['flow "a"', "requests", '"1e9/s"', '"1000000/s"'],
+        ['flow "a"', "requests", '"1e9/s"', "at most 1000000/s"],
     ),
     "sizes the wrong way round": (
         ('cc = "cubic"', 'cc = "cubic"\nkind = "web"\nrequests = "9/s"\nsize_min = "2MB"'),

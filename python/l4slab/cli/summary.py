@@ -58,7 +58,10 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
         _show_plan(plan)
     if todo:
         about = "" if factor == 1 else "at most about "
-        terminal.say(f"{about}{round(len(todo) * factor)} runs to do, {estimate(todo).times(factor)}.")
+        expected = estimate(todo).times(factor)
+        terminal.say(f"{about}{round(len(todo) * factor)} runs to do, {expected}.")
+        if expected.warning is not None:
+            terminal.say(expected.warning)
     else:
         terminal.say("No run is to be done.")
 

@@ -12,7 +12,7 @@ from typing import Any
 from l4slab import _core, kernels
 from l4slab.errors import suggest
 from l4slab.own import files
-from l4slab.spec import classes, traces
+from l4slab.spec import bounds, classes, traces
 from l4slab.spec.tables import (
     AT_FLOW_KEYS,
     AT_IMPAIR_KEYS,
@@ -161,7 +161,13 @@ class Resolver:
         if impairs:
             description["impairs"] = list(impairs.values())
             for name, raw in document["impair"].items():
-                self._remark(f"impair.{name}.netem", raw["netem"], "netem ")
+                if "netem" in raw:
+                    self._remark(f"impair.{name}.netem", raw["netem"], "netem ")
+        if (memory := bounds.memory_bytes(description)) > bounds.MEMORY_BYTES:
+            most = f"{bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
+            text = f"a run may need {memory / 2**30:.1f} GiB of memory, and {most}"
+            remedy = "lower what is largest: rates, rtt, count, the limits of queues, or duration / sample"
+            raise Problem((), "", f"{text}; {remedy}")
         return description
 
 

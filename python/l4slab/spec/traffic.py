@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from l4slab import _core, kernels
 from l4slab.errors import suggest
 from l4slab.own import files
+from l4slab.spec import bounds
 from l4slab.spec.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
 from l4slab.spec.wording import Problem, Table, checked_by, show
 from l4slab.units import SIZE, TIME
@@ -76,7 +77,7 @@ class AnyFlow(Table):
 
     name: str = Field(examples=['"l4s"'])
     kind: str = "tcp"
-    count: int = Field(default=1, ge=0, le=1_000_000, examples=["1"])
+    count: int = Field(default=1, ge=0, le=bounds.COUNT, examples=["1"])
     start: TimeOrZero = Field(default="0s", serialization_alias="start_ns")
     stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
     dscp: Dscp = Field(default=0, examples=['"ef"'])

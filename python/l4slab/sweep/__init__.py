@@ -19,7 +19,7 @@ from l4slab import _core, metrics
 from l4slab.engines import get_engine
 from l4slab.errors import InputError
 from l4slab.own import files
-from l4slab.spec import Experiment, Level, Resolver
+from l4slab.spec import Experiment, Level, Resolver, bounds
 from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
 
@@ -42,8 +42,7 @@ __all__ = [
     "trial_seed",
 ]
 
-# Combinations of one file that are expanded, some 100 µs and 2 kB each.
-MOST = 2_000_000
+MOST = bounds.RUNS
 
 
 @dataclass(frozen=True)
@@ -162,12 +161,10 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
     levels = levels_of(experiment)
     targets = targets_of(experiment)
     count = combinations_of(experiment)
-    if count > MOST and at_most is None:
-        raise InputError(
-            f"describes {count} combinations, more than {MOST}; leave out levels, or make several files of it",
-            file=experiment.file,
-            key="sweep",
-        )
+    if min(count, at_most or count) * experiment.trials > MOST:
+        trials = f" of {experiment.trials} trials each" if experiment.trials > 1 else ""
+        text = f"{count} combinations{trials} are more than {MOST} runs"
+        raise InputError(f"{text}; leave out levels or trials, or make several files of it", file=experiment.file)
     tried = count if at_most is None else min(count, at_most)
     combinations = [set_levels(experiment, _choice(levels, number), targets) for number in _spread(count, tried)]
     skipped: dict[str, int] = {}

@@ -1,0 +1,148 @@
+"""Every optional key alone goes the whole way; what would take too much memory or time is said before it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from l4slab import campaign
+from l4slab.cli import main
+from l4slab.engines import get_engine
+from l4slab.estimate import longest, too_long
+from l4slab.experiment import to_toml
+from l4slab.report.setup import settings
+from l4slab.spec.tables import Impair, Link, Top
+from l4slab.spec.traffic import KINDS
+from l4slab.spec.wording import keys_of
+
+REQUIRED = {
+    "cc": "cubic",
+    "rtt": "10ms",
+    "rate": "1Mbit",
+    "requests": "20/s",
+    "server": "true",
+    "client": "true {server}",
+}
+# Values of keys that have no default from which a value follows.
+VALUES: dict[str, Any] = {
+    "about": "x", "subset": "trial = 1", "captures": "first trial", "ecn": "classic", "peer_ecn": "classic",
+    "receive_window": "1MB", "pace": "1Mbit", "rto_min": "50ms", "mtu": "1280B", "bytes": "100kB", "stop": "300ms",
+    "host": "home", "peer_host": "server", "path": ["b"], "reverse_path": ["b"], "options": {"hystart": "off"},
+    "delay_trace": "d.csv", "rate_trace": "r.csv", "controls": "50/s", "netem": "delay 1ms", "ack_thinning": 4,
+    "ack_wait": "1ms", "direction": "reverse", "in_order": True, "per_flow": True, "title": "x", "on": "100ms",
+    "off": "100ms", "trace_repeat": False, "dscp": "ef", "start": "10ms", "count": 2, "trials": 2, "warmup": "100ms",
+}  # fmt: skip
+# What a key needs beside it.
+WITH = {
+    "on": "off",
+    "off": "on",
+    "ack_wait": "ack_thinning",
+    "trace_repeat": "delay_trace",
+    "ack_thinning": "direction",
+}
+
+
+def document(kind: str = "tcp") -> dict[str, Any]:
+    flow = {"name": "a", "kind": kind}
+    flow |= {
+        key: REQUIRED[key] for key, field in KINDS[kind].model_fields.items() if field.is_required() and key != "name"
+    }
+    return {"duration": "500ms", "link": {"b": {"rate": "2Mbit", "qdisc": "dualpi2"}}, "flow": [flow]}
+
+
+def cases() -> Iterator[Any]:
+    for kind in KINDS:
+        if kind != "program":
+            yield from (pytest.param(kind, "flow", key, id=f"{kind}.{key}") for key in keys_of(KINDS[kind]))
+    for section, model in (("top", Top), ("link", Link), ("impair", Impair)):
+        yield from (pytest.param("tcp", section, key, id=f"{section}.{key}") for key in keys_of(model))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("kind", "section", "key"), list(cases()))
+def test_every_key_goes_the_whole_way(
+    kind: str, section: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = document(kind)
+    if section == "impair":
+        made["impair"] = {"x": {"before": "b"}}
+    table = {"top": made, "flow": made["flow"][0], "link": made["link"]["b"]}.get(section) or made["impair"]["x"]
+    for one in (key, WITH.get(key), WITH.get(WITH.get(key, ""))):
+        if one == "delay_trace" and section == "link":
+            one = "rate_trace"
+        model: Any = {"top": Top, "link": Link, "impair": Impair}.get(section, KINDS[kind])
+        default = next(
+            (field.default for name, field in model.model_fields.items() if one in (name, field.validation_alias)), None
+        )
+        if one is not None and one not in table and one not in ("class", "filter"):
+            table[one] = VALUES.get(one, default)
+    if "rate_trace" in table:
+        del table["rate"]
+    if section == "impair" and "ack_thinning" not in table:
+        table.setdefault("netem", "delay 1ms")
+    if key == "options":
+        table["options"] = {"beta": "0.5"} if table.get("cc") == "none" else {}
+    (tmp_path / "d.csv").write_text("time_s,rtt_ms\n0,10\n0.1,12\n0.2,10\n")
+    (tmp_path / "r.csv").write_text("time_s,rate_mbps\n0,2\n0.1,1\n0.2,2\n")
+    file = tmp_path / "x.toml"
+    file.write_text(to_toml(made))
+    assert main(["run", str(file), "--dry-run"]) == 0, capsys.readouterr().err
+    (plan,) = campaign.plan([file])
+    assert settings(plan.runs[0].description)
+    # The linux engine describes the set-up, or says in a sentence what it cannot do.
+    with suppress(ValueError):
+        get_engine("linux").check(plan.runs[0].description)
+    assert main(["run", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0, capsys.readouterr().err
+
+
+TOO_LARGE = {
+    "rate": ('rate = "10Mbit"', 'rate = "1e9Gbit"', "must be at most 1000Gbit"),
+    "years": ('duration = "5s"', 'duration = "100000h"', "must be at most 168h"),
+    "rtt": ('rtt = "20ms"', 'rtt = "200h"', "must be at most 168h"),
+    "count": ('rtt = "20ms"', 'rtt = "20ms"\ncount = 1000000', "must be at most 100000"),
+    "trials": ('duration = "5s"', 'duration = "5s"\ntrials = 1000000', "must be at most 100000"),
+    "samples": ('duration = "5s"', 'duration = "5s"\nsample = "1ns"', "of memory"),
+    "limit": (
+        '"pfifo"\n[[flow]]',
+        '"pfifo limit 4294967295"\n[[flow]]\nname = "u"\nkind = "cbr"\nrate = "500Gbit"\nrtt = "1ms"\n[[flow]]',
+        "of memory",
+    ),
+    "flight": ("[[flow]]", '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "500Gbit"\nrtt = "4s"\n[[flow]]', "of memory"),
+    "runs": (
+        'duration = "5s"',
+        'duration = "5s"\ntrials = 90000\nseed = 1\n[sweep]\nseed = [1, 2, 3]',
+        "more than 250000 runs",
+    ),
+}
+FILE = 'duration = "5s"\n[link.b]\nrate = "10Mbit"\nqdisc = "pfifo"\n[[flow]]\nname = "t"\ncc = "cubic"\nrtt = "20ms"\n'
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_what_is_too_large_is_refused(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new, says = TOO_LARGE[case]
+    (tmp_path / "x.toml").write_text(FILE.replace(old, new, 1))
+    assert main(["run", str(tmp_path / "x.toml"), "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert says in told
+
+
+def test_days_of_processor_time_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FILE.replace('"10Mbit"', '"100Gbit"').replace('"5s"', '"160h"\nsample = "10s"')
+    (tmp_path / "x.toml").write_text(text)
+    runs = campaign.plan([tmp_path / "x.toml"])[0].runs
+    warning = too_long(longest(runs), "These runs take")
+    assert warning is not None
+    assert "days of processor time" in warning
+    assert too_long(3600, "These runs take") is None
+
+
+def test_every_kind_of_traffic_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "traffic", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["traffic"]
+    assert [entry["name"] for entry in listed] == list(KINDS)
