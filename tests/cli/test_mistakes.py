@@ -51,6 +51,10 @@ CHANGED = {
         ["captures", "first", 'did you mean "first trial"'],
     ),
     "fractional trials": (('duration = "1s"', 'duration = "1s"\ntrials = 1.5'), ["trials", "1.5", "whole number"]),
+    "trials that a sweep sets": (
+        ('duration = "1s"', 'duration = "1s"\ntrials = "{n}"'),
+        ["trials", '"{n}"', "whole number"],
+    ),
     "negative seed": (('duration = "1s"', 'duration = "1s"\nseed = -1'), ["seed", "-1", "at least 0"]),
     "no duration": (('duration = "1s"', ""), ["duration", "add it"]),
     "no rate": (('rate = "10Mbit"', ""), ["link.bottleneck", "rate", "add it"]),

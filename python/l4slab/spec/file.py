@@ -181,7 +181,7 @@ def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experimen
             raise Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
 
     top = {key: value for key, value in document.items() if key not in SECTIONS}
-    check_written(Top, top, ())
+    check_written(Top, top, (), fixed=("trials", "captures", "per_flow"))
     study = _is_study(document)
     if not document["link"] and not study:
         raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")

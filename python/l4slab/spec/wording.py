@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,16 +161,26 @@ def check(model: type[Table], raw: object, place: Place) -> Any:
     return table
 
 
-def check_written(model: type[Table], raw: object, place: Place) -> None:
-    """Check the keys that are written so far: placeholders and missing ones come with a sweep. Raises Problem."""
+def check_written(model: type[Table], raw: object, place: Place, fixed: Iterable[str] = ()) -> None:
+    """Check the keys that are written so far: placeholders and missing ones come with a sweep. Raises Problem.
+
+    A sweep cannot set the keys in `fixed`, so they cannot be placeholders.
+    """
     _validated(model, raw, place, complete=False)
+    if isinstance(raw, dict):
+        written = {key: raw[key] for key in fixed if key in raw}
+        _validated(model, written, place, complete=False, placeholders=False)
 
 
-def _validated(model: type[Table], raw: object, place: Place, *, complete: bool = True) -> Any:
+def _validated(
+    model: type[Table], raw: object, place: Place, *, complete: bool = True, placeholders: bool | None = None
+) -> Any:
     if not isinstance(raw, dict):
         raise Problem(place, "", "is not a table of keys and values")
     try:
-        return model.model_validate(raw, context=None if complete else _INCOMPLETE)
+        return model.model_validate(
+            raw, context=_INCOMPLETE if (not complete if placeholders is None else placeholders) else None
+        )
     except ValidationError as error:
         mistake = _first(error)
         if complete or mistake["type"] != "missing":
