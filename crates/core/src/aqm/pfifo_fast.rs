@@ -6,8 +6,8 @@
 
 use std::any::Any;
 
+use super::priorities::{PRIOMAP, priority};
 use super::queue::Queue;
-use super::tree::{PRIOMAP, priority};
 use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
 use crate::params::Described;
 use crate::params::kinds::params;

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use self::htb::Htb;
 use super::hosts::Hosts;
+use super::priorities::{PRIOMAP, PRIORITIES, priority};
 use super::registry::QdiscConfig;
 use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx, purge};
 use crate::ecn::Ecn;
@@ -28,20 +29,6 @@ use crate::params::{self, Described, Gauge, Given, Info, Refused};
 use crate::sack::Blocks;
 use crate::time::Time;
 use crate::units::Rate;
-
-/// Priorities of packets (`TC_PRIO_MAX` + 1).
-const PRIORITIES: usize = 16;
-/// The priority of a packet by two bits of its DSCP, the third and second last (Linux `ip_tos2prio`): best
-/// effort, bulk, interactive, interactive bulk.
-const PRIORITY: [usize; 4] = [0, 2, 6, 4];
-/// The band of each priority, without other words (`sch_default_prio2band`, and `tc` for `prio`).
-pub(super) const PRIOMAP: [u8; PRIORITIES] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
-
-/// The priority that a router gives to a packet.
-#[inline]
-pub(super) fn priority<P: Pkt>(pkt: &P) -> usize {
-    PRIORITY[usize::from(pkt.dscp() >> 1 & 3)]
-}
 
 params! {
     /// What holds the classes, as `tc` has it.
