@@ -93,7 +93,7 @@ def test_a_dry_run_of_a_million_combinations_looks_at_some(tmp_path: Path, capsy
     assert (plan.combinations, plan.tried, plan.is_whole) == (4 * 10**6, 300, False)
     for name, levels in plan.factors.items():
         assert {run.factors[name] for run in plan.runs} >= set(levels), name
-    with pytest.raises(InputError, match="4000000 combinations.* are more than 250000 runs; leave out levels"):
+    with pytest.raises(InputError, match=r"4000000 combinations.* are more than 250000 runs; leave out levels"):
         campaign.plan([path])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(summary, "LOOKED_AT", 500)
