@@ -23,7 +23,7 @@ FLOWS: Schema = {
     "cc": _TEXT,  # or the kind of a flow without congestion control
     "count": _INT,
     "ecn_mode": _TEXT,  # what sender and receiver agreed on
-    "goodput_mbps": _FLOAT,  # payload bytes acknowledged in the measured interval, all flows of the group
+    "goodput_mbps": _FLOAT,  # payload bytes that came to the receiver for the first time, all flows of the group
     "rate_mbps": _FLOAT,  # Ethernet frames that left the last link
     "share": _FLOAT,  # of the total goodput of the run
     "jain": _FLOAT,  # Jain's index of the goodputs of its flows
@@ -34,7 +34,13 @@ FLOWS: Schema = {
     "sojourn_ms_mean": _FLOAT,  # time in the queues of the links
     "sojourn_ms_p50": _FLOAT,
     "sojourn_ms_p99": _FLOAT,
-    "sent_packets": _INT,
+    "offered_packets": _INT,  # that came to the network in the measured interval, with the copies that it made of them
+    "sent_packets": _INT,  # of these, that reached the links
+    "delivered_packets": _INT,  # that came to the receiver
+    "lost_packets": _INT,  # the table `losses` says where
+    "waiting_packets": _INT,  # in the network at the end
+    "ce_packets": _INT,  # of `sent_packets`, that left the links with CE
+    "dropped_packets": _INT,  # and that a queue of a link dropped
     "ce_pct": _FLOAT,  # of this flow's packets that reached the links
     "sce_pct": _FLOAT,  # ECT(0) made ECT(1) by a queue, likewise
     "drop_pct": _FLOAT,
@@ -115,6 +121,14 @@ HISTOGRAMS: Schema = {
     "count": _INT,
 }
 
+# A row per run, flow group, place and reason: packets that came to the network in the measured interval and were lost.
+LOSSES: Schema = {
+    "flow": _TEXT,  # NULL of ACKs and handshakes
+    "place": _TEXT,  # link.NAME | impair.NAME | rewrite | receiver | sender
+    "reason": _TEXT,  # overflow | aqm | replaced | loss | rewrite | checksum
+    "packets": _INT,
+}
+
 TABLES: dict[str, Schema] = {
     "flows": FLOWS,
     "members": MEMBERS,
@@ -122,6 +136,7 @@ TABLES: dict[str, Schema] = {
     "series": SERIES,
     "transfers": TRANSFERS,
     "histograms": HISTOGRAMS,
+    "losses": LOSSES,
 }
 
 CLAIMS: Schema = {

@@ -81,6 +81,21 @@ class Results:
         return self._table("histograms")
 
     @cached_property
+    def losses(self) -> pl.DataFrame:
+        """A row per run, flow group, place and reason: packets that were lost."""
+        return self._table("losses")
+
+    def overflows(self) -> list[str]:
+        """A sentence for each impairment whose limit has lost packets: it is netem's own, of which nobody thinks."""
+        lost = self.losses.filter(pl.col("place").str.starts_with("impair."), reason="overflow")
+        sums = lost.group_by("place", maintain_order=True).agg(pl.col("packets").sum(), pl.col("run").n_unique())
+        return [
+            f"[{place}]: its limit lost {packets} packets, in {runs} run{'s' if runs > 1 else ''} (losses.parquet has "
+            'them by flow); if that is not meant, write a larger limit, such as netem = "... limit 100000"'
+            for place, packets, runs in sums.iter_rows()
+        ]
+
+    @cached_property
     def claims(self) -> pl.DataFrame:
         """A row per claim with its verdict."""
         return self._table("claims")

@@ -34,7 +34,7 @@ id = "each flow has a row"
 sql = "select count(*) = 2 * 5 and max(member) = 3 from members"
 [[claim]]
 id = "bins add up"
-sql = "select (select sum(count) from histograms where quantity = 'sojourn_ms' and flow = 'bulk') = sum(delivered_packets) from flows where flow = 'bulk'"
+sql = "select (select sum(count) from histograms where quantity = 'sojourn_ms' and queue = 'all') = sum(sent_packets) from links where queue = 'all'"
 """  # noqa: E501
 
 

@@ -55,6 +55,7 @@ def recording(value: float) -> Recording:
         metrics.table_of("series", of_flows + of_queue),
         metrics.table_of("transfers", []),
         metrics.table_of("histograms", []),
+        metrics.table_of("losses", []),
     )
 
 

@@ -262,7 +262,7 @@ fn ecn_marks_instead_of_losing() {
         }
     }
     near("marks", marked as f64 / 13_333.0, 0.2, 0.02);
-    near("drops", bench.dropped(DropReason::Aqm) as f64 / 6_667.0, 0.2, 0.03);
+    near("drops", bench.dropped(DropReason::Loss) as f64 / 6_667.0, 0.2, 0.03);
     assert!(bench.drops.iter().all(|d| d.pkt.ecn == Ecn::NotEct));
     assert_eq!(bench.enqueue_marks, marked as u64);
 }

@@ -48,7 +48,9 @@ def packet(in_ms: float, out_ms: float | None, **values: int) -> tuple[Any, ...]
         "spare": 0,
         "number": 0,
     }
-    return (int(in_ms * MS), int((out_ms or 0) * MS), *(default | values).values())
+    of = default | values
+    fresh = of.pop("fresh", of["len"] - 66 if out_ms is not None and of["kind"] == 1 else 0)
+    return (int(in_ms * MS), int((out_ms or 0) * MS), *of.values(), fresh, 0)
 
 
 def sample(second: float, **values: int) -> tuple[Any, ...]:
@@ -94,7 +96,7 @@ def left(tmp_path: Path) -> Any:
 
 
 def test_records_have_the_layout_of_the_c_structs() -> None:
-    assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (32, 72)
+    assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (40, 72)
 
 
 def test_arrays_of_tc_are_read_one_after_the_other() -> None:
@@ -134,21 +136,25 @@ def test_a_small_run_by_hand(describe: Describe, left: Any) -> None:
     observed = left(run, [packets], samples)
     tables = recording.tables(observed)
     flow = tables.flows.row(0, named=True)
-    assert flow["goodput_mbps"] == pytest.approx(625_000 * 8e-6)
+    assert flow["goodput_mbps"] == pytest.approx(3 * 1448 * 8e-6)
     assert (flow["retransmits"], flow["ecn_mode"], flow["share"]) == (1, "classic", 1.0)
     assert (flow["rtt_ms_mean"], flow["rtt_ms_p50"], flow["rtt_ms_p99"]) == (35.0, 30.0, 40.0)
-    # Packets 3, 4, 5, 7 and 8 came within the measured interval; 2, 3 and 5 left within it.
-    assert (flow["sent_packets"], flow["delivered_packets"], flow["dropped_packets"]) == (5, 3, 1)
+    # Packets 3, 4, 5, 7 and 8 came within the measured interval: 3 and 5 left, 4 was lost, 7 and 8 wait. 2, 3 and 5
+    # left within it.
+    assert (flow["offered_packets"], flow["sent_packets"], flow["dropped_packets"]) == (5, 5, 1)
+    assert (flow["delivered_packets"], flow["lost_packets"], flow["waiting_packets"]) == (2, 1, 2)
+    assert tables.losses.rows() == [("a", "link.one", "overflow", 1)]
     assert (flow["ce_packets"], flow["ce_pct"], flow["drop_pct"]) == (2, 40.0, 20.0)
     assert flow["sojourn_ms_mean"] == pytest.approx((20 + 10 + 40) / 3)
     assert flow["rate_mbps"] == pytest.approx(3 * 1514 * 8e-6)
     link = tables.links.row(0, named=True)
     assert (link["arrived_packets"], link["sent_packets"], link["dropped_packets"]) == (6, 4, 1)
-    assert (link["marked_packets"], link["backlog_packets_max"], link["sojourn_ms_max"]) == (1, 2, 40.0)
+    assert (link["marked_packets"], link["sojourn_ms_max"]) == (1, 40.0)
+    assert link["backlog_packets_max"] == 7, "as tc says at the samples"
     assert link["utilisation"] == pytest.approx((3 * 1514 + 66) * 8 / 10e6)
     of_flow = tables.series.filter(flow="a")
     assert of_flow["time_s"].to_list() == [0.5, 1.0, 1.5, 2.0]
-    assert of_flow["goodput_mbps"].to_list() == pytest.approx([0.16, 1.44, 4.8, 5.2])
+    assert of_flow["goodput_mbps"].to_list() == pytest.approx([n * 1448 * 8e-6 / 0.5 for n in (0, 1, 3, 0)])
     assert of_flow["srtt_ms"].to_list() == [25.0, 25.0, 30.0, 40.0]
     of_link = tables.series.filter(link="one")
     assert of_link["backlog_packets"].to_list() == [7.0] * 4
@@ -319,15 +325,15 @@ def test_single_flows_by_hand(describe: Describe, left: Any) -> None:
     tables = recording.tables(left(run, [packets], samples, events=events))
     one, two, three = tables.members.iter_rows(named=True)
     assert [row["member"] for row in (one, two, three)] == [1, 2, 3]
-    assert [row["goodput_mbps"] for row in (one, two, three)] == pytest.approx([0.008, 0.024, 0])
-    assert [row["share"] for row in (one, two, three)] == pytest.approx([0.25, 0.75, 0])
+    assert [row["goodput_mbps"] for row in (one, two, three)] == pytest.approx([n * 1448 * 8e-6 for n in (1, 2, 0)])
+    assert [row["share"] for row in (one, two, three)] == pytest.approx([1 / 3, 2 / 3, 0])
     assert [row["sojourn_ms_mean"] for row in (one, two, three)] == [10.0, 10.5, None]
     assert [row["sent_packets"] for row in (one, two, three)] == [1, 3, 0]
     assert [row["dropped_packets"] for row in (one, two, three)] == [0, 1, 0]
     assert [row["rtt_ms_mean"] for row in (one, two, three)] == [10.0, 20.0, 30.0]
     assert [row["slowdown_p50"] for row in (one, two, three)] == [None, 1.0, 3.0]
     group = tables.flows.row(0, named=True)
-    assert group["jain"] == pytest.approx((1 + 3) ** 2 / (3 * (1 + 9)))
+    assert group["jain"] == pytest.approx((1 + 2) ** 2 / (3 * (1 + 4)))
     assert (group["jain_run"], group["slowdown_p50"], group["slowdown_p99"]) == (None, 1.0, 3.0)
     assert tables.transfers["ideal_ms"].to_list() == [30.0, 30.0]
     of_flow = tables.series.filter(flow="a")

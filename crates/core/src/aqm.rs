@@ -83,6 +83,8 @@ pub trait Pkt: Clone {
     fn set_dscp(&mut self, dscp: u8);
     /// Flips a bit; the receiver's checksum will tell.
     fn corrupt(&mut self);
+    /// There is another one like it from now on.
+    fn set_copied(&mut self) {}
     /// What those read who filter ACKs; `None` of what travels with the data, whose ACKs never say more than the one
     /// before.
     fn tcp(&self) -> Option<TcpHeader> {
@@ -212,7 +214,7 @@ pub struct Backlog {
 }
 
 /// Why a packet was dropped.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DropReason {
     /// The buffer was full.
     Overflow,
@@ -220,6 +222,28 @@ pub enum DropReason {
     Aqm,
     /// Another queue took the place of this one.
     Replaced,
+    /// netem's loss.
+    Loss,
+    /// A rule of rewriting wanted it.
+    Rewrite,
+    /// A bit was flipped on the way.
+    Checksum,
+}
+
+impl DropReason {
+    pub const FIRST: DropReason = DropReason::Overflow;
+
+    /// As the results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Overflow => "overflow",
+            DropReason::Aqm => "aqm",
+            DropReason::Replaced => "replaced",
+            DropReason::Loss => "loss",
+            DropReason::Rewrite => "rewrite",
+            DropReason::Checksum => "checksum",
+        }
+    }
 }
 
 /// Why a packet was marked CE.
@@ -307,7 +331,8 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
 
     /// A second packet like this one, which counts as a further arrival.
     #[inline]
-    pub fn duplicate(&mut self, pkt: &P) -> P {
+    pub fn duplicate(&mut self, pkt: &mut P) -> P {
+        pkt.set_copied();
         self.duplicates += 1;
         self.copied = Some(pkt.clone());
         pkt.clone()

@@ -3,6 +3,7 @@
 pub mod deadlines;
 pub mod impair;
 pub mod inbox;
+pub mod ledger;
 pub mod link;
 mod packet;
 pub mod rewrite;
@@ -12,6 +13,7 @@ pub mod watch;
 
 use self::impair::Impair;
 use self::inbox::Inbox;
+use self::ledger::Ledger;
 use self::link::Link;
 use crate::element::Outbox;
 use crate::time::Time;
@@ -32,6 +34,13 @@ pub trait Node: Send {
         None
     }
     fn as_impair_mut(&mut self) -> Option<&mut Impair> {
+        None
+    }
+    /// What it counts if it is no link.
+    fn ledger(&self) -> Option<&Ledger> {
+        None
+    }
+    fn ledger_mut(&mut self) -> Option<&mut Ledger> {
         None
     }
 }

@@ -46,6 +46,10 @@ impl Flags {
     pub const CORRUPT: Flags = Flags(1 << 8);
     /// An application's message to the sender of the data, apart from the connection.
     pub const MESSAGE: Flags = Flags(1 << 9);
+    /// Payload that came to the network before measuring began.
+    pub const WARMUP: Flags = Flags(1 << 10);
+    /// There is another one like it.
+    pub const COPIED: Flags = Flags(1 << 11);
 
     #[inline]
     pub const fn has(self, f: Flags) -> bool {
@@ -54,6 +58,10 @@ impl Flags {
     #[inline]
     pub const fn with(self, f: Flags) -> Flags {
         Flags(self.0 | f.0)
+    }
+    #[inline]
+    pub const fn without(self, f: Flags) -> Flags {
+        Flags(self.0 & !f.0)
     }
 }
 

@@ -6,14 +6,14 @@ use crate::units::Rate;
 /// What a flow has counted since the start.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Payload acknowledged (UDP: received), bytes.
-    pub acked_bytes: u64,
+    /// Payload that has come to the receiver for the first time, bytes.
+    pub received_bytes: u64,
     pub retransmitted: u64,
 }
 
 impl std::ops::AddAssign for Totals {
     fn add_assign(&mut self, other: Totals) {
-        self.acked_bytes += other.acked_bytes;
+        self.received_bytes += other.received_bytes;
         self.retransmitted += other.retransmitted;
     }
 }

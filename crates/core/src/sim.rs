@@ -20,10 +20,12 @@ use taps::Taps;
 use watching::{Members, Watch};
 use wiring::seat_of;
 
+use crate::aqm::DropReason;
 use crate::element::{Chain, Flow, NOBODY, Outbox, Row};
 use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
+use crate::net::ledger::Ledger;
 use crate::net::link::Link;
 use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, Packet};
@@ -53,9 +55,9 @@ struct Seat {
     account: usize,
     /// Its number in the group, from 1.
     member: u32,
-    /// What was acknowledged when measuring began, and at the last row that shows it apart, bytes.
-    acked_before: u64,
-    acked_shown: u64,
+    /// What had been received when measuring began, and at the last row that shows it apart, bytes.
+    received_before: u64,
+    received_shown: u64,
     /// ACKs on their way to the sending end, in order; those before `read` it has taken.
     acks: Vec<Packet>,
     read: usize,
@@ -97,6 +99,10 @@ pub struct Simulation<T = NoTap> {
     back: Deadlines,
     far: Deadlines,
     network: Network,
+    /// Of each element, where losses there are told to be.
+    places: Vec<String>,
+    /// What the hosts discard.
+    ends: Ledger,
     /// Of each impairment the places of its elements.
     impairs: Vec<Vec<usize>>,
     out: Outbox,
@@ -125,6 +131,7 @@ impl<T: Tap> Simulation<T> {
     /// Runs to the end and returns what was recorded.
     pub fn run(mut self) -> Recording {
         self.run_until(self.end);
+        self.count_waiting();
         let end = self.end;
         closing::recording(&mut self, end)
     }
@@ -293,7 +300,7 @@ impl<T: Tap> Simulation<T> {
                 continue;
             }
             if pkt.flags.has(Flags::CORRUPT) {
-                // The checksum tells.
+                self.ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
                 self.taps.arrive(pkt, &self.out.sacks);
                 self.out.sacks.take(pkt.sack);
                 continue;

@@ -36,7 +36,7 @@ fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py,
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
-/// {column: [value…]}, "members": [row…], "transfers": {column: [value…]}, "histograms": {column: [value…]},
+/// {column: [value…]}, "members": [row…], "transfers": {column: [value…]}, "histograms": {column: [value…]}, "losses": [row…],
 /// "delivered_packets": n}`. A
 /// ValueError says in one sentence what is wrong with the run. With a folder `captures` each packet is
 /// written down there, in files that call the run `title`; an OSError says what the file system
@@ -68,6 +68,7 @@ fn simulate<'py>(
     d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
     d.set_item("transfers", transfers(py, &r.transfers, &r.flow_names)?)?;
     d.set_item("histograms", histograms(py, &r.histograms, &r.flow_names, &r.link_names)?)?;
+    d.set_item("losses", to_python(py, &r.losses)?)?;
     d.set_item("delivered_packets", recording.delivered_packets)?;
     Ok(d)
 }

@@ -104,6 +104,8 @@ def show_results(results: Results, as_json: bool = False) -> int:
         terminal.as_json(_results(results) | {"exit_status": status})
         return status
     _show_flows(results)
+    for sentence in results.overflows():
+        terminal.say(sentence)
     if len(results.claims):
         _show_claims(results.claims)
     if len(results.published):

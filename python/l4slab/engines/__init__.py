@@ -36,6 +36,7 @@ class Recording:
     series: pl.DataFrame
     transfers: pl.DataFrame
     histograms: pl.DataFrame
+    losses: pl.DataFrame
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from l4slab.spec.classes import qdiscs_of
 
 # What it tells besides the contract's columns and the gauges of queues and controllers.
 _FLOWS: metrics.Schema = {
-    **{name: pl.Int64() for name in ("delivered_packets", "ce_packets", "dropped_packets", "unfinished")},
+    "unfinished": pl.Int64(),
     **{name: pl.Float64() for name in ("view_ms_p50", "view_ms_p99")},
 }
 _LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}

@@ -149,14 +149,14 @@ impl<P: Pkt> Netem<P> {
             copies -= 1; // of a packet and its duplicate, one is lost
         }
         if copies == 0 {
-            return cx.drop(pkt, DropReason::Aqm);
+            return cx.drop(pkt, DropReason::Loss);
         }
         let corrupt = self.corrupt.hit(&mut self.source, cx.rng);
         if self.len() >= self.config.limit as usize {
             return cx.drop(pkt, DropReason::Overflow);
         }
         if copies > 1 {
-            let duplicate = cx.duplicate(&pkt);
+            let duplicate = cx.duplicate(&mut pkt);
             self.take_in(duplicate, true, cx);
         }
         if corrupt {

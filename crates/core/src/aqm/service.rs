@@ -3,6 +3,8 @@
 //! As under `tc`, the queue is asked for a packet when the bucket has tokens, and the packet leaves at
 //! that instant: serialisation shows as the wait of the next one.
 
+use std::collections::BTreeMap;
+
 use super::trace::Trace;
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
 use crate::distribution::{Distribution, Range};
@@ -15,6 +17,9 @@ use crate::units::Rate;
 pub trait Carried: Pkt {
     /// Number of the account in which it counts; `None`: in none's.
     fn counted(&self) -> Option<usize>;
+    /// It counts in an account, and came to the network before measuring began.
+    fn is_of_warmup(&self) -> bool;
+    fn set_of_warmup(&mut self);
     /// A queue has made it ECT(1): an SCE mark.
     fn is_sce(&self) -> bool;
     /// It leaves a link at `now`.
@@ -156,6 +161,8 @@ impl Counts {
 #[derive(Clone, Debug, Default)]
 pub struct Band {
     pub counts: Counts,
+    /// Drops and marks since measuring began, of packets that arrived here before.
+    pub of_warmup: Counts,
     pub backlog: u64,
     /// The most packets that waited, since the last reset.
     pub backlog_max: u64,
@@ -172,6 +179,10 @@ pub struct Crossing {
     pub last: bool,
     pub only: bool,
     pub passed: Passed,
+    /// The same since measuring began, of packets that came to the network before.
+    pub of_warmup: Passed,
+    /// Copies that the queue has made in the measured interval.
+    pub copied: u64,
     /// By band: time in this queue. All packets of paths with more than one link are under nobody's.
     pub sojourn: Vec<Distribution>,
     /// Time in all queues, of a path of several links.
@@ -181,7 +192,7 @@ pub struct Crossing {
 /// Packets of an account since the start.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
-    /// That reached the first link.
+    /// That reached the first link, with what queues of links made copies.
     pub sent: u64,
     /// That left the last link, their bytes, and those among them with CE, or made ECT(1) by a queue.
     pub delivered: u64,
@@ -216,6 +227,9 @@ impl std::ops::AddAssign for Passed {
     }
 }
 
+/// Packets that were lost, by account (`None`: what belongs to none) and reason.
+pub type Losses = BTreeMap<(Option<usize>, DropReason), u64>;
+
 /// What stands behind a queue, and what is counted there.
 #[derive(Debug)]
 pub struct Service<P> {
@@ -231,6 +245,10 @@ pub struct Service<P> {
     pub crossings: Vec<Crossing>,
     pub backlog: u64,
     pub backlog_max: u64,
+    /// When measuring began.
+    pub measured_from: Time,
+    /// By account, packets that came to the network since then and were dropped here.
+    pub losses: Losses,
     /// What was told in the call at hand.
     pub drops: Vec<Dropped<P>>,
     /// Dropped, and not yet collected.
@@ -341,6 +359,8 @@ impl<P: Carried> Service<P> {
             crossings: vec![Crossing::default()],
             backlog: 0,
             backlog_max: 0,
+            measured_from: Time::NEVER,
+            losses: Losses::new(),
             drops: Vec::new(),
             lost: Vec::new(),
             copied: Vec::new(),
@@ -379,29 +399,48 @@ impl<P: Carried> Service<P> {
     fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: &P, queue: &mut Q) {
         let crossing = self.crossing(pkt);
         crossing.passed.sent += u64::from(crossing.first);
+        let mut pkt = pkt.clone();
+        if now < self.measured_from {
+            pkt.set_of_warmup();
+        } else if pkt.is_of_warmup() {
+            let crossing = self.crossing(&pkt);
+            crossing.of_warmup.sent += u64::from(crossing.first);
+        }
         self.holds_back = false;
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
-        queue.enqueue(pkt.clone(), &mut cx);
+        queue.enqueue(pkt, &mut cx);
         let (band, marks, duplicates) = (cx.current_band(), cx.marks(), cx.duplicates());
         if duplicates > 0 {
-            self.copied.extend(cx.take_copied().map(|pkt| (pkt, duplicates)));
+            let copied = cx.take_copied();
+            self.count_copies(copied, duplicates);
         }
         let arrived = 1 + u64::from(duplicates);
         self.backlog += arrived;
         let b = &mut self.bands[self.first_band + band];
         b.counts.arrived += arrived;
         b.backlog += arrived;
-        if b.backlog > b.backlog_max {
-            b.backlog_max = b.backlog;
-        }
         if marks != Marks::default() {
             b.counts.count_marks(marks);
         }
-        // A packet that is dropped at once is not told apart from one that waits here: it is taken off
-        // when the drop is counted, and has been in the queue for no time.
-        if self.backlog > self.backlog_max && self.drops.is_empty() {
-            self.backlog_max = self.backlog;
+        // A packet that is dropped at once has not waited. Which one that is shows when the drops are counted, and only
+        // then what the queue holds.
+        if self.drops.is_empty() {
+            b.backlog_max = b.backlog_max.max(b.backlog);
+            self.backlog_max = self.backlog_max.max(self.backlog);
         }
+    }
+
+    #[cold]
+    fn count_copies(&mut self, copied: Option<P>, duplicates: u32) {
+        let Some(pkt) = copied else { return };
+        let copies = u64::from(duplicates);
+        let crossing = self.crossing(&pkt);
+        crossing.passed.sent += copies;
+        match pkt.is_of_warmup() {
+            true => crossing.of_warmup.sent += copies,
+            false => crossing.copied += copies,
+        }
+        self.copied.push((pkt, duplicates));
     }
 
     /// Sends the next packet; false if the queue holds it back.
@@ -438,6 +477,9 @@ impl<P: Carried> Service<P> {
         b.range.add(sojourn);
         if marks != Marks::default() {
             b.counts.count_marks(marks);
+            if now.saturating_sub(sojourn) < self.measured_from {
+                b.of_warmup.count_marks(marks);
+            }
         }
         let crossing = self.crossing(pkt);
         if crossing.last {
@@ -445,6 +487,11 @@ impl<P: Carried> Service<P> {
             crossing.passed.bytes += u64::from(bytes);
             crossing.passed.ce += u64::from(pkt.ecn() == Ecn::Ce);
             crossing.passed.sce += u64::from(pkt.is_sce());
+            if pkt.is_of_warmup() {
+                crossing.of_warmup.delivered += 1;
+                crossing.of_warmup.ce += u64::from(pkt.ecn() == Ecn::Ce);
+                crossing.of_warmup.sce += u64::from(pkt.is_sce());
+            }
         }
         if crossing.only {
             crossing.sojourn[band].record(sojourn);
@@ -489,13 +536,24 @@ impl<P: Carried> Service<P> {
             self.backlog -= 1;
             let b = &mut self.bands[self.first_band + d.band];
             b.backlog -= 1;
+            let overflowed = u64::from(d.why == DropReason::Overflow);
             b.counts.dropped += 1;
-            b.counts.overflowed += u64::from(d.why == DropReason::Overflow);
+            b.counts.overflowed += overflowed;
+            if d.pkt.enqueued_at() < self.measured_from {
+                b.of_warmup.dropped += 1;
+                b.of_warmup.overflowed += overflowed;
+            }
+            if now >= self.measured_from && !d.pkt.is_of_warmup() {
+                *self.losses.entry((d.pkt.counted(), d.why)).or_default() += 1;
+            }
             if d.pkt.counted().is_some() {
                 self.crossing(&d.pkt).passed.dropped += 1;
             }
         }
         self.backlog_max = self.backlog_max.max(self.backlog);
+        for b in &mut self.bands {
+            b.backlog_max = b.backlog_max.max(b.backlog);
+        }
         self.lost.extend(drops.drain(..).map(|mut d| {
             d.pkt.depart(now);
             d.pkt

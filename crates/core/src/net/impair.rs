@@ -3,9 +3,10 @@
 
 use super::Node;
 use super::inbox::Inbox;
+use super::ledger::Ledger;
 use super::link::Totals;
 use crate::aqm::netem::{Netem, NetemConfig};
-use crate::aqm::{Aqm, Dropped, QueueCx};
+use crate::aqm::{self, Aqm, Dropped, QueueCx};
 use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::rng::Rng;
@@ -17,6 +18,7 @@ pub struct Impair {
     rng: Rng,
     drops: Vec<Dropped<Packet>>,
     totals: Totals,
+    ledger: Ledger,
     /// When the next packet may leave.
     next: Time,
 }
@@ -28,6 +30,7 @@ impl Impair {
             rng,
             drops: Vec::new(),
             totals: Totals::default(),
+            ledger: Ledger::default(),
             next: Time::NEVER,
         }
     }
@@ -44,11 +47,19 @@ impl Impair {
         self.netem.backlog().packets
     }
 
-    fn arrive(&mut self, pkt: Packet, out: &mut Outbox) {
+    /// All that is inside. Nothing passes here afterwards.
+    pub fn purge(&mut self, now: Time) -> Vec<Packet> {
+        let inside = aqm::purge(&mut self.netem, now, &mut self.rng);
+        inside.into_iter().flatten().map(|inside| inside.pkt).collect()
+    }
+
+    fn arrive(&mut self, mut pkt: Packet, out: &mut Outbox) {
+        self.ledger.arrive(pkt.enqueued_at, &mut pkt);
         let mut cx = QueueCx::new(pkt.enqueued_at, &mut self.rng, &mut self.drops);
         self.netem.enqueue(pkt, &mut cx);
         let duplicates = cx.duplicates();
         self.totals.arrived += 1 + u64::from(duplicates);
+        self.ledger.copy(&pkt, duplicates);
         out.sacks.share(pkt.sack, duplicates);
     }
 
@@ -58,6 +69,7 @@ impl Impair {
             let pkt = self.netem.dequeue(&mut QueueCx::new(now, &mut self.rng, &mut self.drops));
             self.totals.dropped += self.drops.len() as u64;
             for lost in self.drops.drain(..) {
+                self.ledger.lose(now, &lost.pkt, lost.why);
                 out.sacks.take(lost.pkt.sack);
             }
             let Some(mut pkt) = pkt else { break };
@@ -92,5 +104,11 @@ impl Node for Impair {
     }
     fn as_impair_mut(&mut self) -> Option<&mut Impair> {
         Some(self)
+    }
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
+    }
+    fn ledger_mut(&mut self) -> Option<&mut Ledger> {
+        Some(&mut self.ledger)
     }
 }

@@ -5,7 +5,9 @@ use super::inbox::Inbox;
 use super::watch::{Seen, Watch};
 use crate::aqm::hosts::Hosts;
 use crate::aqm::registry::QdiscConfig;
-use crate::aqm::service::{self, Band, Counts, Crossing, Passed, Service, TokenBucket, Window};
+use crate::aqm::service::{
+    self, Band, Counts, Crossing, Losses, Passed, Service, TokenBucket, Window,
+};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::{ClassSpec, Queue};
 use crate::aqm::{self, Aqm, LinkInfo, QueueCx};
@@ -130,6 +132,20 @@ impl Link {
         self.watch.as_mut().map(|watch| watch.take(backlog)).unwrap_or_default()
     }
 
+    /// Of an account, copies that the queue has made in the measured interval.
+    pub fn copied(&self, account: usize) -> u64 {
+        self.service.crossings[account].copied
+    }
+    /// What was dropped here of packets that came to the network since measuring began.
+    pub fn losses(&self) -> &Losses {
+        &self.service.losses
+    }
+    /// All that is in the queue; `None`: it has packets and never lets go. Nothing passes here afterwards.
+    pub fn purge(&mut self, now: Time) -> Option<Vec<Packet>> {
+        let inside = aqm::purge(&mut *self.aqm, now, &mut self.service.rng)?;
+        Some(inside.into_iter().map(|inside| inside.pkt).collect())
+    }
+
     /// Packets in the queue.
     pub fn backlog(&self) -> u64 {
         self.service.backlog
@@ -158,6 +174,10 @@ impl Link {
     /// Packets of an account that were counted here since the start.
     pub fn passed(&self, account: usize) -> Passed {
         self.service.crossings[account].passed
+    }
+    /// The same since measuring began, of packets that came to the network before.
+    pub fn passed_of_warmup(&self, account: usize) -> Passed {
+        self.service.crossings[account].of_warmup
     }
     /// Time in queues of an account's packets that left here for the receiver; `None`: this is not its last
     /// link.
@@ -280,10 +300,13 @@ impl Link {
     pub fn begin_measuring(&mut self, now: Time) {
         for (before, band) in self.measured.iter_mut().zip(&mut self.service.bands) {
             *before = band.counts;
+            band.of_warmup = Counts::default();
             band.backlog_max = band.backlog;
         }
         self.service.backlog_max = self.service.backlog;
+        self.service.measured_from = now;
         for crossing in &mut self.service.crossings {
+            crossing.of_warmup = Passed::default();
             crossing.total = Distribution::default();
             crossing.sojourn.fill(Distribution::default());
         }
@@ -315,7 +338,7 @@ impl Link {
             all.capacity_bits += capacity_bits;
             for (i, place) in set.bands.clone().enumerate() {
                 let band = &self.service.bands[place];
-                let counts = band.counts - self.measured[place];
+                let counts = band.counts - self.measured[place] - band.of_warmup;
                 let mut sojourn = Distribution::default();
                 self.service.crossings.iter().for_each(|c| sojourn.merge(&c.sojourn[place]));
                 all.counts += counts;

@@ -62,6 +62,12 @@ impl Pkt for Packet {
     fn corrupt(&mut self) {
         self.flags = self.flags.with(Flags::CORRUPT);
     }
+    #[inline]
+    fn set_copied(&mut self) {
+        if self.is_payload() {
+            self.flags = self.flags.with(Flags::COPIED);
+        }
+    }
     fn tcp(&self) -> Option<TcpHeader> {
         let plain = TcpBits::ECE.with(TcpBits::CWR);
         let extra = Flags::SYN.with(Flags::ACCECN_OPTION).with(Flags::MESSAGE);
@@ -82,6 +88,15 @@ impl Carried for Packet {
     #[inline(always)]
     fn counted(&self) -> Option<usize> {
         self.is_payload().then_some(usize::from(self.group.account))
+    }
+    #[inline(always)]
+    fn is_of_warmup(&self) -> bool {
+        self.flags.has(Flags::WARMUP)
+    }
+    fn set_of_warmup(&mut self) {
+        if self.is_payload() {
+            self.flags = self.flags.with(Flags::WARMUP);
+        }
     }
     #[inline(always)]
     fn is_sce(&self) -> bool {

@@ -2,15 +2,18 @@
 
 use super::Node;
 use super::inbox::Inbox;
+use super::ledger::Ledger;
+use crate::aqm::DropReason;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::scenario::Rewritten;
 use crate::time::Time;
 
 /// What carries `from` goes on with `to`; of several rules the first that fits.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Rewrite {
     pub rules: Vec<(Ecn, Rewritten)>,
+    pub ledger: Ledger,
 }
 
 impl Node for Rewrite {
@@ -19,15 +22,26 @@ impl Node for Rewrite {
     }
     fn run(&mut self, inbox: &mut Inbox, _now: Time, until: Time, out: &mut Outbox) {
         while let Some(mut pkt) = inbox.take(until) {
+            let now = pkt.enqueued_at;
+            self.ledger.arrive(now, &mut pkt);
             if pkt.is_payload()
                 && let Some((_, to)) = self.rules.iter().find(|(from, _)| pkt.ecn == *from)
             {
                 match to {
                     Rewritten::To(ecn) => pkt.ecn.set(*ecn),
-                    Rewritten::Drop => continue,
+                    Rewritten::Drop => {
+                        self.ledger.lose(now, &pkt, DropReason::Rewrite);
+                        continue;
+                    }
                 }
             }
             out.packets.push(pkt);
         }
+    }
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
+    }
+    fn ledger_mut(&mut self) -> Option<&mut Ledger> {
+        Some(&mut self.ledger)
     }
 }

@@ -4,9 +4,12 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use super::{Path, Simulation};
-use crate::aqm::service::Passed;
+use crate::aqm::DropReason;
+use crate::aqm::service::{Carried, Losses, Passed};
 use crate::distribution::Distribution;
+use crate::net::ledger;
 use crate::net::tap::Tap;
+use crate::packet::Packet;
 use crate::probe::Totals;
 use crate::scenario::{DelayTrace, FlowSpec};
 use crate::time::{Span, Time};
@@ -50,6 +53,8 @@ pub(super) struct Account {
     pub seats: Vec<usize>,
     /// What was counted when measuring began.
     pub base: Counted,
+    /// In the network at the end of the run, of what came to it in the measured interval.
+    pub waiting: Option<u64>,
     /// Smoothed RTT, sampled at fixed intervals.
     pub srtt: Distribution,
 }
@@ -60,6 +65,7 @@ impl Account {
             group,
             seats: Vec::new(),
             base: Counted::default(),
+            waiting: None,
             srtt: Distribution::default(),
         }
     }
@@ -72,6 +78,41 @@ pub(super) struct Counted {
     pub totals: Totals,
     /// Time in queues of what was delivered, since the start or since measuring began.
     pub sojourn_ns: u64,
+}
+
+/// Packets that came to the network in the measured interval.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Fates {
+    /// With the copies that the network made of them.
+    pub offered: u64,
+    /// Of these, those that reached the links, left them with CE or an SCE mark, or were dropped there.
+    pub sent: u64,
+    pub ce: u64,
+    pub sce: u64,
+    pub dropped: u64,
+    /// All are one of these.
+    pub delivered: u64,
+    pub lost: u64,
+    pub waiting: u64,
+}
+
+impl AddAssign for Fates {
+    fn add_assign(&mut self, other: Fates) {
+        self.offered += other.offered;
+        self.sent += other.sent;
+        self.ce += other.ce;
+        self.sce += other.sce;
+        self.dropped += other.dropped;
+        self.delivered += other.delivered;
+        self.lost += other.lost;
+        self.waiting += other.waiting;
+    }
+}
+
+/// How many of an account's packets are among these.
+fn lost_of(losses: &Losses, account: usize) -> u64 {
+    let reasons = (Some(account), DropReason::FIRST)..(Some(account + 1), DropReason::FIRST);
+    losses.range(reasons).map(|(_, packets)| packets).sum()
 }
 
 impl AddAssign for Counted {
@@ -156,6 +197,48 @@ impl<T: Tap> Simulation<T> {
         all
     }
 
+    /// What became of an account's packets that came to the network in the measured interval.
+    pub(super) fn fates(&self, i: usize) -> Fates {
+        let account = &self.accounts[i];
+        let g = &self.groups[account.group];
+        let mut all = Fates::default();
+        let (mut passed, mut behind, mut copies) =
+            (self.counted(i).packets - account.base.packets, 0, 0);
+        for n in &g.forward.nodes {
+            if let Some(link) = self.network.link(*n) {
+                passed = passed - link.passed_of_warmup(i);
+                copies += link.copied(i);
+                all.dropped += lost_of(link.losses(), i);
+                all.lost += lost_of(link.losses(), i);
+                behind = 0;
+            }
+            if let Some(ledger) = self.network.ledger(*n) {
+                all.offered += ledger::of(&ledger.copied, i);
+                behind += lost_of(&ledger.losses, i);
+                all.lost += lost_of(&ledger.losses, i);
+            }
+        }
+        let of_ends = lost_of(&self.ends.losses, i);
+        all.lost += of_ends;
+        all.offered += match self.network.ledger(g.forward.nodes[0]) {
+            Some(ledger) => ledger::of(&ledger.came, i) + copies,
+            None => passed.sent,
+        };
+        (all.sent, all.ce, all.sce) = (passed.sent, passed.ce, passed.sce);
+        all.delivered = passed.delivered - behind - of_ends;
+        all.waiting = account.waiting.unwrap_or_else(|| all.offered - all.delivered - all.lost);
+        all
+    }
+
+    /// The run is over: what is still in the network counts as waiting.
+    pub(super) fn count_waiting(&mut self) {
+        let Some(inside) = self.network.purge(self.now) else { return };
+        self.accounts.iter_mut().for_each(|account| account.waiting = Some(0));
+        for account in inside.iter().filter(|pkt| !pkt.is_of_warmup()).filter_map(Packet::counted) {
+            *self.accounts[account].waiting.get_or_insert_default() += 1;
+        }
+    }
+
     /// Warm-up is over: statistics start anew.
     pub(super) fn begin_measuring(&mut self) {
         self.is_measuring = true;
@@ -167,10 +250,9 @@ impl<T: Tap> Simulation<T> {
             sampled.sojourn_ns = sampled.sojourn_ns.wrapping_sub(now.sojourn_ns);
         }
         for seat in &mut self.seats {
-            seat.acked_before = seat.flow.totals().acked_bytes;
+            seat.received_before = seat.flow.totals().received_bytes;
         }
-        for i in 0..self.network.links().count() {
-            self.network.link_mut(i).begin_measuring(self.now);
-        }
+        self.network.begin_measuring(self.now);
+        self.ends.measured_from = self.now;
     }
 }

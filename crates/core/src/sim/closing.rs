@@ -1,11 +1,12 @@
 //! From what was counted to the rows of a [`Recording`].
 
-use super::accounts::{Counted, Group};
-use super::recording::{FlowRow, Histogram, LinkRow, MemberRow, Recording};
+use super::accounts::{Counted, Fates, Group};
+use super::recording::{FlowRow, Histogram, LinkRow, LossRow, MemberRow, Recording};
 use super::{Seat, Simulation};
+use crate::aqm::service::Losses;
 use crate::distribution::Distribution;
 use crate::element::common_mode;
-use crate::net::link::QueueReport;
+use crate::net::link::{Link, QueueReport};
 use crate::net::tap::Tap;
 use crate::probe::{Transfer, TransferKind};
 use crate::time::Time;
@@ -79,8 +80,47 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
         series,
         transfers: transfers.into_iter().map(|(_, transfer)| transfer).collect(),
         histograms,
+        losses: losses(sim),
         delivered_packets: sim.delivered_packets,
     }
+}
+
+/// Where packets were lost: of each flow group in the order of its path, then what belongs to none.
+fn losses<T: Tap>(sim: &Simulation<T>) -> Vec<LossRow> {
+    let at = |n: usize| {
+        sim.network.link(n).map(Link::losses).or(sim.network.ledger(n).map(|l| &l.losses))
+    };
+    let places = || (0..sim.places.len()).filter_map(|n| Some((n, sim.places[n].as_str(), at(n)?)));
+    let mut rows: Vec<LossRow> = Vec::new();
+    let mut add = |flow: Option<&Group>, place: &str, losses: &Losses, group: Option<usize>| {
+        let of = |account: Option<usize>| account.map(|account| sim.accounts[account].group);
+        let lost = losses.iter().filter(|((account, _), _)| of(*account) == group);
+        for ((_, why), packets) in lost {
+            let flow = flow.map(|g| g.name.clone());
+            let same =
+                |r: &&mut LossRow| r.flow == flow && r.place == place && r.reason == why.name();
+            match rows.iter_mut().find(same) {
+                Some(row) => row.packets += packets,
+                None => rows.push(LossRow {
+                    flow,
+                    place: place.to_owned(),
+                    reason: why.name(),
+                    packets: *packets,
+                }),
+            }
+        }
+    };
+    for (number, g) in sim.groups.iter().enumerate() {
+        for n in &g.forward.nodes {
+            if let Some(losses) = at(*n) {
+                add(Some(g), &sim.places[*n], losses, Some(number));
+            }
+        }
+        add(Some(g), "receiver", &sim.ends.losses, Some(number));
+    }
+    places().for_each(|(_, place, losses)| add(None, place, losses, None));
+    add(None, "sender", &sim.ends.losses, None);
+    rows
 }
 
 /// What was transferred, in the order of the starts, and in which account it counts.
@@ -163,10 +203,10 @@ fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl<T: Tap> Simulation<T> {
-    /// Of each flow the bytes acknowledged in the measured interval.
+    /// Of each flow the bytes received in the measured interval.
     fn goodputs(&self, accounts: &[usize]) -> impl Iterator<Item = f64> {
         let seats = self.seats_of(accounts);
-        seats.map(|seat| (seat.flow.totals().acked_bytes - seat.acked_before) as f64)
+        seats.map(|seat| (seat.flow.totals().received_bytes - seat.received_before) as f64)
     }
     fn seats_of(&self, accounts: &[usize]) -> impl Iterator<Item = &Seat> {
         let places = accounts.iter().flat_map(|account| &self.accounts[*account].seats);
@@ -185,14 +225,16 @@ fn flow_row<T: Tap>(
     let mut base = Counted::default();
     accounts.iter().for_each(|account| base += sim.accounts[*account].base);
     let packets = counted.packets - base.packets;
-    let acked = counted.totals.acked_bytes - base.totals.acked_bytes;
+    let mut fates = Fates::default();
+    accounts.iter().for_each(|account| fates += sim.fates(*account));
+    let received = counted.totals.received_bytes - base.totals.received_bytes;
     let Times { srtt, sojourn, completion, view, slowdowns } = times;
     let flows = || sim.seats_of(accounts).map(|seat| &seat.flow);
     FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
         count: flows().count() as u32,
-        goodput_mbps: acked as f64 * 8e-6 / seconds,
+        goodput_mbps: received as f64 * 8e-6 / seconds,
         rate_mbps: packets.bytes as f64 * 8e-6 / seconds,
         share: None,
         jain: jain(sim.goodputs(accounts)),
@@ -203,13 +245,16 @@ fn flow_row<T: Tap>(
         sojourn_ms_mean: sojourn.mean_ms(),
         sojourn_ms_p50: sojourn.quantile_ms(0.5),
         sojourn_ms_p99: sojourn.quantile_ms(0.99),
-        sent_packets: packets.sent,
-        delivered_packets: packets.delivered,
-        ce_packets: packets.ce,
-        dropped_packets: packets.dropped,
-        ce_pct: percent(packets.ce, packets.sent),
-        sce_pct: percent(packets.sce, packets.sent),
-        drop_pct: percent(packets.dropped, packets.sent),
+        offered_packets: fates.offered,
+        sent_packets: fates.sent,
+        delivered_packets: fates.delivered,
+        lost_packets: fates.lost,
+        waiting_packets: fates.waiting,
+        ce_packets: fates.ce,
+        dropped_packets: fates.dropped,
+        ce_pct: percent(fates.ce, fates.sent),
+        sce_pct: percent(fates.sce, fates.sent),
+        drop_pct: percent(fates.dropped, fates.sent),
         retransmits: counted.totals.retransmitted - base.totals.retransmitted,
         transfers: completion.count() as u32,
         completion_ms_p50: completion.quantile_ms(0.5),

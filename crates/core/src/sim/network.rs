@@ -4,6 +4,7 @@ use crate::element::Outbox;
 use crate::net::Node;
 use crate::net::impair::Impair;
 use crate::net::inbox::Inbox;
+use crate::net::ledger::Ledger;
 use crate::net::link::Link;
 use crate::packet::Packet;
 use crate::time::{Span, Time};
@@ -52,6 +53,34 @@ impl Network {
     }
     pub fn impairs(&self) -> impl Iterator<Item = &Impair> {
         self.stations.iter().filter_map(|s| s.node.as_impair())
+    }
+    /// What an element counts that is no link.
+    pub fn ledger(&self, n: usize) -> Option<&Ledger> {
+        self.stations[n].node.ledger()
+    }
+    /// What came before now does not count.
+    pub fn begin_measuring(&mut self, now: Time) {
+        for s in &mut self.stations {
+            if let Some(link) = s.node.as_link_mut() {
+                link.begin_measuring(now);
+            }
+            if let Some(ledger) = s.node.ledger_mut() {
+                *ledger = Ledger { measured_from: now, ..Ledger::default() };
+            }
+        }
+    }
+    /// Every packet in queues and impairments; `None`: a queue never lets go. Nothing passes here afterwards.
+    pub fn purge(&mut self, now: Time) -> Option<Vec<Packet>> {
+        let mut inside = Vec::new();
+        for s in &mut self.stations {
+            if let Some(link) = s.node.as_link_mut() {
+                inside.extend(link.purge(now)?);
+            }
+            if let Some(impair) = s.node.as_impair_mut() {
+                inside.extend(impair.purge(now));
+            }
+        }
+        Some(inside)
     }
     pub fn link(&self, n: usize) -> Option<&Link> {
         self.stations[n].node.as_link()

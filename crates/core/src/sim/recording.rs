@@ -16,6 +16,7 @@ pub struct Recording {
     /// In order of their start.
     pub transfers: Vec<Transfer>,
     pub histograms: Vec<Histogram>,
+    pub losses: Vec<LossRow>,
     pub flow_names: Vec<String>,
     pub link_names: Vec<String>,
     /// Packets delivered to receivers over the whole run.
@@ -28,7 +29,7 @@ pub struct FlowRow {
     pub flow: String,
     pub cc: String,
     pub count: u32,
-    /// Payload acknowledged (UDP: received).
+    /// Payload that came to the receiver for the first time.
     pub goodput_mbps: f64,
     /// Ethernet frames that left the last link.
     pub rate_mbps: f64,
@@ -43,8 +44,13 @@ pub struct FlowRow {
     pub sojourn_ms_mean: Option<f64>,
     pub sojourn_ms_p50: Option<f64>,
     pub sojourn_ms_p99: Option<f64>,
+    /// Packets that came to the network in the measured interval, with the copies that it made of them, and of these
+    /// what reached the links, came to the receiver, was lost, and waits at the end.
+    pub offered_packets: u64,
     pub sent_packets: u64,
     pub delivered_packets: u64,
+    pub lost_packets: u64,
+    pub waiting_packets: u64,
     pub ce_packets: u64,
     pub dropped_packets: u64,
     pub ce_pct: Option<f64>,
@@ -97,6 +103,17 @@ pub struct LinkRow {
     pub sce_pct: Option<f64>,
     pub drop_pct: Option<f64>,
     pub backlog_packets_max: u64,
+}
+
+/// Packets that came to the network in the measured interval and were lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct LossRow {
+    /// The flow group; nothing of ACKs and handshakes.
+    pub flow: Option<String>,
+    /// `link.NAME`, `impair.NAME`, `rewrite`, `receiver`, `sender`.
+    pub place: String,
+    pub reason: &'static str,
+    pub packets: u64,
 }
 
 /// The distribution behind the percentiles of a row: of a flow group, or of a queue of a link.

@@ -41,7 +41,8 @@ impl<T: Tap> Simulation<T> {
         let series = &mut self.series;
         series.row(t, i as u16, u16::MAX, None);
         series.gauge("rate_mbps", mbps(packets.bytes));
-        series.gauge("goodput_mbps", mbps(now.totals.acked_bytes - before.totals.acked_bytes));
+        series
+            .gauge("goodput_mbps", mbps(now.totals.received_bytes - before.totals.received_bytes));
         series.gauge("sent_packets", packets.sent as f64);
         series.gauge("delivered_packets", packets.delivered as f64);
         series.gauge("ce_packets", packets.ce as f64);

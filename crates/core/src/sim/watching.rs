@@ -109,8 +109,8 @@ impl<T: Tap> Simulation<T> {
     pub(super) fn show_members(&mut self, span: f64) {
         let t = self.now.as_secs_f64();
         for (i, seat) in self.seats.iter_mut().enumerate() {
-            let acked = seat.flow.totals().acked_bytes;
-            let newly = acked - std::mem::replace(&mut seat.acked_shown, acked);
+            let received = seat.flow.totals().received_bytes;
+            let newly = received - std::mem::replace(&mut seat.received_shown, received);
             let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);
             seat.flow.senders(&mut |sender| {
                 n += 1;

@@ -13,6 +13,7 @@ use crate::error::ScenarioError;
 use crate::net::Node;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
+use crate::net::ledger::Ledger;
 use crate::net::link::Link;
 use crate::net::rewrite::Rewrite;
 use crate::net::tap::Tap;
@@ -81,7 +82,8 @@ impl Wiring<'_> {
         let rules = self.run.rewrites.iter();
         let rules = rules.filter(|r| r.flow == flow.name && r.link == link && r.side == side);
         let rules: Vec<_> = rules.map(|r| (r.from, r.to)).collect();
-        (!rules.is_empty()).then(|| self.add(Box::new(Rewrite { rules })))
+        (!rules.is_empty())
+            .then(|| self.add(Box::new(Rewrite { rules, ledger: Ledger::default() })))
     }
 
     /// The elements on a group's way to its receivers, and on the way back.
@@ -144,6 +146,14 @@ impl<T: Tap> Simulation<T> {
         }
         let mut nodes = wiring.links();
         nodes.append(&mut wiring.others);
+        let mut places: Vec<String> =
+            run.links.iter().map(|l| format!("link.{}", l.name)).collect();
+        places.resize(nodes.len(), "rewrite".to_owned());
+        for (spec, impair) in run.impairs.iter().zip(&wiring.impairs) {
+            for n in impair.forward.iter().chain(&impair.back) {
+                places[*n] = format!("impair.{}", spec.name);
+            }
+        }
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =
             paths.flat_map(|p| p.nodes.windows(2)).map(|hop| (hop[0], hop[1])).collect();
@@ -172,6 +182,8 @@ impl<T: Tap> Simulation<T> {
             back: Deadlines::default(),
             far: Deadlines::default(),
             network,
+            places,
+            ends: Ledger::default(),
             impairs: wiring
                 .impairs
                 .iter()
@@ -262,8 +274,8 @@ impl<T: Tap> Simulation<T> {
             group,
             account,
             member: g.begun as u32,
-            acked_before: 0,
-            acked_shown: 0,
+            received_before: 0,
+            received_shown: 0,
             acks: Vec::new(),
             read: 0,
             held: Vec::new(),

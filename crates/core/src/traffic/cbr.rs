@@ -1,5 +1,7 @@
 //! Constant bit rate over UDP, unresponsive, with any ECN codepoint.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::{Place, Traffic, WireKind};
@@ -118,6 +120,29 @@ impl Source {
 #[derive(Default)]
 struct Sink {
     received_bytes: u64,
+    copies: Copies,
+}
+
+/// Datagrams that the network has copied, of late, and that have come at least once: by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copies(BTreeSet<u32>);
+
+impl Copies {
+    /// Longer ago than any network holds a packet.
+    const REMEMBERED: usize = 1 << 16;
+
+    /// Whether it comes for the first time.
+    #[inline(always)]
+    pub fn is_new(&mut self, pkt: &Packet) -> bool {
+        !pkt.flags.has(Flags::COPIED) || self.is_first(pkt.seq)
+    }
+    #[cold]
+    fn is_first(&mut self, number: u32) -> bool {
+        if self.0.len() >= Copies::REMEMBERED {
+            self.0.pop_first();
+        }
+        self.0.insert(number)
+    }
 }
 
 impl End for Source {
@@ -154,7 +179,9 @@ impl End for Sink {
     fn on_timer(&mut self, _now: Time, _out: &mut Outbox) {}
     #[inline(always)]
     fn on_packet(&mut self, _now: Time, pkt: &Packet, _out: &mut Outbox) {
-        self.received_bytes += u64::from(pkt.payload);
+        if self.copies.is_new(pkt) {
+            self.received_bytes += u64::from(pkt.payload);
+        }
     }
 }
 
@@ -175,7 +202,7 @@ impl Flow for Cbr {
         self.source.change_rate(now, bps);
     }
     fn totals(&self) -> Totals {
-        Totals { acked_bytes: self.sink.received_bytes, retransmitted: 0 }
+        Totals { received_bytes: self.sink.received_bytes, retransmitted: 0 }
     }
 }
 

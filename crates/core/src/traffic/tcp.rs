@@ -194,7 +194,7 @@ impl Flow for Tcp {
         self.sender.stop_at(now);
     }
     fn totals(&self) -> Totals {
-        totals(&self.sender)
+        totals(&self.sender, &self.receiver)
     }
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
         show(&self.sender, each);
@@ -214,9 +214,9 @@ impl Flow for Tcp {
     }
 }
 
-/// What a sender has counted.
-pub(super) fn totals(sender: &Sender) -> Totals {
-    Totals { acked_bytes: sender.acked_bytes, retransmitted: sender.retransmitted }
+/// What the ends of a connection have counted.
+pub(super) fn totals(sender: &Sender, receiver: &Receiver) -> Totals {
+    Totals { received_bytes: receiver.received_bytes, retransmitted: sender.retransmitted }
 }
 
 /// Shows a sender, with its controller, if it sends and knows its RTT. (After a lost SYN it knows none

@@ -8,6 +8,7 @@ mod law;
 use law::{Law, MIN_PACKET, Totals as Told};
 use serde::Deserialize;
 
+use super::cbr::Copies;
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
 use crate::element::{self, Chain, End, Flow, Outbox, Row};
@@ -106,6 +107,7 @@ struct Receiver {
     totals: Told,
     bleached: bool,
     received_bytes: u64,
+    copies: Copies,
 }
 
 impl Sender {
@@ -211,7 +213,9 @@ impl Receiver {
         }
         t.ce += u32::from(pkt.ecn == Ecn::Ce);
         self.bleached |= !matches!(pkt.ecn.get(), Ecn::Ce | Ecn::Ect1);
-        self.received_bytes += u64::from(pkt.payload);
+        if self.copies.is_new(pkt) {
+            self.received_bytes += u64::from(pkt.payload);
+        }
     }
 }
 
@@ -248,7 +252,7 @@ impl Flow for UdpPrague {
         self.sender.deadline = self.sender.deadline.min(now);
     }
     fn totals(&self) -> Totals {
-        Totals { acked_bytes: self.receiver.received_bytes, retransmitted: 0 }
+        Totals { received_bytes: self.receiver.received_bytes, retransmitted: 0 }
     }
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
         let law = &self.sender.law;

@@ -388,7 +388,7 @@ impl Flow for Video {
         self.frames.stop(now);
     }
     fn totals(&self) -> Totals {
-        tcp::totals(&self.sender)
+        tcp::totals(&self.sender, &self.receiver)
     }
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
         tcp::show(&self.sender, each);

@@ -207,7 +207,7 @@ impl Web {
             self.transfers.extend(tcp::transfer(&c.server, &c.client, &self.path));
             c.is_told = true;
         }
-        self.closed += tcp::totals(&c.server);
+        self.closed += tcp::totals(&c.server, &c.client);
         self.closed_mode = common_mode(self.closed_mode, tcp::mode(&c.server, &c.client));
     }
 
@@ -287,7 +287,7 @@ impl Flow for Web {
     }
     fn totals(&self) -> Totals {
         let mut all = self.closed;
-        self.open_connections().for_each(|c| all += tcp::totals(&c.server));
+        self.open_connections().for_each(|c| all += tcp::totals(&c.server, &c.client));
         all
     }
     /// Connections come and go: their controllers' state is of no interest.

@@ -659,7 +659,7 @@ impl End for Receiver {
     #[inline]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if self.is_undisturbed
-            && pkt.flags == Flags::DATA
+            && pkt.flags.without(Flags::WARMUP.with(Flags::COPIED)) == Flags::DATA
             && pkt.seq == self.next
             && pkt.stamp >= self.echo
         {

@@ -181,7 +181,6 @@ pub struct Sender {
     pub(super) accecn: AccEcnSender,
     // Totals for statistics.
     pub retransmitted: u64,
-    pub acked_bytes: u64,
     pub started_at: Time,
     /// When the handshake was over.
     pub established_at: Time,
@@ -231,7 +230,6 @@ impl Sender {
             announce_cwr: false,
             accecn: AccEcnSender::default(),
             retransmitted: 0,
-            acked_bytes: 0,
             started_at: Time::ZERO,
             established_at: Time::NEVER,
             config,

@@ -236,6 +236,16 @@ class Lab:
         """Whether it needs the file system of the user's machine."""
         return any(flow.is_program for flow in self.flows)
 
+    @property
+    def impair_namespaces(self) -> list[str]:
+        """Those of impairments, of data and of ACKs, that something passes."""
+        return [name for name in self.namespaces if name[0] in "ij"]
+
+    def impair_of(self, namespace: str) -> Mapping[str, Any]:
+        """What the run says of the impairment in this namespace."""
+        found: Mapping[str, Any] = self.run["impairs"][int(namespace[1:]) - 1]
+        return found
+
     def link_namespace(self, link: int) -> str:
         """Where the queue of the link with this index is; its device is called `out`."""
         return f"k{link + 1}"
@@ -258,7 +268,7 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_de
         members = 1 if spec["kind"] == "program" else len(lives(run, spec))
         flow = Flow(number, spec, members, _hosts(number, spec))
         lab.flows.append(flow)
-        _lay(lab, _forward(lab, flow), flow.destination)
+        _lay(lab, forward(lab, flow), flow.destination)
         if flow.is_tcp or flow.is_program:
             _lay(lab, _reverse(flow, links, impairs), flow.source)
         for _, edge, command in _delays(lab, flow, spec["rtt_ns"]):
@@ -314,7 +324,8 @@ def _latest(steps: list[tuple[int, int]], time_ns: int) -> int:
     return steps[bisect_right(steps, time_ns, key=lambda step: step[0]) - 1][1]
 
 
-def _forward(lab: Lab, flow: Flow) -> list[str]:
+def forward(lab: Lab, flow: Flow) -> list[str]:
+    """The namespaces on a flow's way from its sender to its receiver."""
     links = [link["name"] for link in lab.run["links"]]
     impairs = list(lab.run.get("impairs", ()))
     nodes = [flow.client]
@@ -498,7 +509,7 @@ def composed_rewrites(
 
 def _rewrites(lab: Lab, flow: Flow) -> None:
     links = [link["name"] for link in lab.run["links"]]
-    nodes = _forward(lab, flow)
+    nodes = forward(lab, flow)
     for here, there in pairwise(nodes):
         places = []
         if here.startswith("x"):
@@ -525,6 +536,8 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     for number in range(len(run["links"])):
         if lab.link_namespace(number) in lab.routes:
             plan.append(f"link {number} {lab.link_namespace(number)} out")
+    if not live:
+        plan += [f"impair {number} {name}" for number, name in enumerate(lab.impair_namespaces)]
     if pcap:
         plan += [f"host {flow.client} {flow.number}" for flow in lab.flows if not flow.is_program]
     if lab.has_programs:

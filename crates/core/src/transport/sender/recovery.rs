@@ -136,7 +136,6 @@ impl Sender {
         let prior_lost = self.board.lost_total;
         let prior_in_flight = self.board.in_flight();
         let mut outcome = self.board.on_ack(&self.incoming(now, pkt.seq, pkt, blocks));
-        self.acked_bytes += u64::from(outcome.acked_bytes);
         if outcome.una_advanced {
             self.retransmits = 0;
         }
@@ -184,7 +183,6 @@ impl Sender {
     pub(super) fn on_clean_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let (prior_lost, prior_in_flight) = (self.board.lost_total, self.board.in_flight());
         let mut outcome = self.board.on_clean_ack(now, pkt.seq);
-        self.acked_bytes += u64::from(outcome.acked_bytes);
         self.retransmits = 0;
         self.update_rtt(now, pkt, &mut outcome);
         self.board.update_reordering_window(&outcome);

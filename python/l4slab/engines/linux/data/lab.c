@@ -8,7 +8,7 @@
  * One process, because every change of process costs much in User Mode Linux: a socket belongs to the
  * network namespace in which it was made, so one event loop can be all the hosts at once.
  *
- * OUTDIR gets packets.N.bin (struct packet), tcp.bin (struct tcp_sample), events.tsv, ticks.tsv,
+ * OUTDIR gets packets.N.bin of link N and impaired.N.bin of impairments (struct packet), tcp.bin (struct tcp_sample), events.tsv, ticks.tsv,
  * tc.N.json and counters.txt; with the word "pcap" in the plan also linkN.pcap, and hostN.pcap of what passes the sender
  * of flow N, where the plan asks for it. Times are ns since the start.
  *
@@ -68,6 +68,8 @@ struct packet {
 	u16 flow, conn, id, len;
 	u8 ecn_in, ecn_out, payload, headers;	/* headers: bytes up to the payload */
 	u32 number;		/* in the order of arrival; of programs, TCP's sequence number, else a hash */
+	u32 fresh;		/* bytes of its payload that leave the link for the first time */
+	u32 unused;
 };
 
 struct tcp_sample {
@@ -127,6 +129,19 @@ struct entry {
 	u32 next, order;
 };
 
+/* What has left a link of a connection's payload: of TCP, stretches of bytes; of datagrams, the latest. */
+#define DATAGRAMS_KNOWN 128
+struct stretch {
+	int64_t begin, end;
+};
+struct passed {
+	u64 key;
+	int64_t latest;			/* sequence number of the latest segment, which does not come round */
+	struct stretch *stretches;	/* in order, apart from each other */
+	u32 n, size, next;
+	u16 ids[DATAGRAMS_KNOWN];
+};
+
 /* A file of packets. */
 struct packets {
 	int fd;
@@ -136,11 +151,14 @@ struct packets {
 
 struct tap {
 	u32 link, flow;			/* of a host: the flow whose packets are written down, 0: none */
+	int is_impair;			/* `link` is the number of an impairment's namespace */
 	char ns[32], dev[32];
 	int fd, is_host;
 	u8 *ring, *at;
 	u32 block, blocks, seen, *heads, heads_mask, used, size, free, arrived, order;
 	struct entry *pool;
+	struct passed **passed;
+	u32 n_passed, passed_mask;
 	FILE *pcap;
 	struct handle handle;
 	struct packets left, came;
@@ -379,7 +397,93 @@ static void arrived(struct tap *t, u64 key, const struct packet *p, u32 round)
 	*link = i;
 }
 
-static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn)
+static struct passed *passed_of(struct tap *t, u32 flow, u32 conn)
+{
+	u64 key = (u64)flow << 32 | conn;
+	u32 at;
+
+	if (2 * t->n_passed >= t->passed_mask) {
+		u32 old_mask = t->passed_mask;
+		struct passed **old = t->passed;
+
+		t->passed_mask = old ? 2 * old_mask + 1 : 255;
+		t->passed = calloc(t->passed_mask + 1, sizeof *t->passed);
+		for (u32 i = 0; old && i <= old_mask; i++) {
+			if (!old[i])
+				continue;
+			for (at = (u32)((old[i]->key * 0x9e3779b97f4a7c15ull) >> 32) & t->passed_mask; t->passed[at];)
+				at = (at + 1) & t->passed_mask;
+			t->passed[at] = old[i];
+		}
+		free(old);
+	}
+	for (at = (u32)((key * 0x9e3779b97f4a7c15ull) >> 32) & t->passed_mask; t->passed[at]; at = (at + 1) & t->passed_mask)
+		if (t->passed[at]->key == key)
+			return t->passed[at];
+	t->n_passed++;
+	t->passed[at] = calloc(1, sizeof **t->passed);
+	t->passed[at]->key = key;
+	return t->passed[at];
+}
+
+/* How many of these bytes have not been there; now they have. */
+static u32 add_stretch(struct passed *p, int64_t begin, int64_t end)
+{
+	u32 from = p->n, to, fresh = end - begin;
+	struct stretch whole = { begin, end };
+
+	/* Most segments go on where the last stretch ends. */
+	while (from && p->stretches[from - 1].end >= begin)
+		from--;
+	for (to = from; to < p->n && p->stretches[to].begin <= end; to++) {
+		struct stretch s = p->stretches[to];
+		int64_t low = s.begin > begin ? s.begin : begin, high = s.end < end ? s.end : end;
+
+		if (high > low)
+			fresh -= high - low;
+		if (s.begin < whole.begin)
+			whole.begin = s.begin;
+		if (s.end > whole.end)
+			whole.end = s.end;
+	}
+	if (from == to && p->n == p->size) {
+		p->size = p->size ? 2 * p->size : 4;
+		p->stretches = realloc(p->stretches, p->size * sizeof *p->stretches);
+		if (!p->stretches)
+			fail("out of memory for what has left a link");
+	}
+	memmove(p->stretches + from + 1, p->stretches + to, (p->n - to) * sizeof *p->stretches);
+	p->stretches[from] = whole;
+	p->n += 1 - (to - from);
+	return fresh;
+}
+
+/* Bytes of a packet's payload that leave the link for the first time. */
+static u32 fresh_bytes(struct tap *t, const struct packet *packet, u32 bytes, const u8 *ip)
+{
+	struct passed *p = passed_of(t, packet->flow, packet->conn);
+	const u8 *l4 = ip + (ip[0] & 15) * 4;
+
+	if (ip[9] == IPPROTO_TCP) {
+		u32 seq = (u32)l4[4] << 24 | l4[5] << 16 | l4[6] << 8 | l4[7];
+
+		/* Far from zero, so that what comes before the first one has a number, too. */
+		p->latest = p->n ? p->latest + (int32_t)(seq - (u32)p->latest) : (1ll << 40) + seq;
+		return add_stretch(p, p->latest, p->latest + bytes);
+	}
+	/* Unconnected sockets of programs number none of their datagrams. */
+	if (is_program[packet->flow])
+		return bytes;
+	for (u32 i = 0; i < DATAGRAMS_KNOWN && i < p->n; i++)
+		if (p->ids[i] == packet->id)
+			return 0;
+	p->ids[p->next] = packet->id;
+	p->next = (p->next + 1) % DATAGRAMS_KNOWN;
+	p->n++;
+	return bytes;
+}
+
+static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn, u32 fresh)
 {
 	u32 i, *link = &t->heads[slot(t, key)];
 
@@ -387,6 +491,7 @@ static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn)
 		if (t->pool[i].key == key) {
 			t->pool[i].p.out_ns = out_ns;
 			t->pool[i].p.ecn_out = ecn;
+			t->pool[i].p.fresh = fresh;
 			put_packet(&t->left, &t->pool[i].p);
 			*link = t->pool[i].next;
 			t->pool[i].next = t->free;
@@ -466,7 +571,9 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	if (t->is_host)
 		return;
 	if (out) {
-		departed(t, key, t_ns, p.ecn_in);
+		u32 bytes = ((u32)ip[2] << 8 | ip[3]) - headers;
+
+		departed(t, key, t_ns, p.ecn_in, p.payload == 1 ? fresh_bytes(t, &p, bytes, ip) : 0);
 	} else {
 		if (!is_program[p.flow])
 			p.number = t->arrived++;
@@ -555,10 +662,10 @@ static void open_tap(struct tap *t)
 	t->size = 1 << 12;
 	t->pool = malloc(t->size * sizeof *t->pool);
 	t->used = 1;
-	open_packets(&t->left, "packets", t->link);
+	open_packets(&t->left, t->is_impair ? "impaired" : "packets", t->link);
 	if (is_live)
 		open_packets(&t->came, "arrivals", t->link);
-	if (want_pcap)
+	if (want_pcap && !t->is_impair)
 		open_pcap(t, "link", t->link);
 }
 
@@ -573,7 +680,7 @@ static void close_tap(struct tap *t)
 	if (t->is_host && !t->flow)
 		return;
 	getsockopt(t->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
-	fprintf(events, "%llu\t%s\t%u\t%u\t%u\n", (unsigned long long)now(), t->flow ? "capture at" : "capture",
+	fprintf(events, "%llu\t%s\t%u\t%u\t%u\n", (unsigned long long)now(), t->flow ? "capture at" : t->is_impair ? "capture impair" : "capture",
 		t->flow ? t->flow : t->link, stats.tp_packets, stats.tp_drops);
 	if (t->is_host)
 		return;
@@ -956,6 +1063,13 @@ static void plan_line(char *line)
 		r->link = t->link;
 		strcpy(r->ns, t->ns);
 		strcpy(r->dev, t->dev);
+	} else if (!strcmp(word, "impair")) {
+		struct tap *t = calloc(1, sizeof *t);
+
+		taps[n_taps++] = t;
+		t->is_impair = 1;
+		if (sscanf(line, "%*s %u %31s", &t->link, t->ns) != 2)
+			fail("plan: %s", line);
 	} else if (!strcmp(word, "host")) {
 		struct tap *t = calloc(1, sizeof *t);
 

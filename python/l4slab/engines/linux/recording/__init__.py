@@ -18,6 +18,7 @@ from l4slab import _core, metrics
 from l4slab.engines import Recording
 from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.checks import check
+from l4slab.engines.linux.recording.fates import losses
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
 from l4slab.engines.linux.recording.histograms import bins, histograms
 from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, CheckError, Observed
@@ -45,7 +46,6 @@ SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 
 # Stands for a queue that the core does not know.
 _NO_GAUGES = _core.canonical_qdisc("pfifo limit 1")
-_FLOWS: metrics.Schema = {name: pl.Int64() for name in ("delivered_packets", "ce_packets", "dropped_packets")}
 _LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
 _SERIES: metrics.Schema = {
     name: pl.Float64()
@@ -66,6 +66,7 @@ def tables(observed: Observed) -> Recording:
         "series": series(observed),
         "transfers": transfers(observed),
         "histograms": histograms(observed),
+        "losses": losses(observed),
     }
     return Recording(**{name: _frame(found[name], schema) for name, schema in columns(observed.run).items()})
 
@@ -80,7 +81,7 @@ def columns(run: Mapping[str, Any]) -> dict[str, pl.Schema]:
     empty.
     """
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(_of_the_core(run)))}
-    of_flows = _FLOWS | (programs.COLUMNS if _programs_of(run) else {})
+    of_flows = programs.COLUMNS if _programs_of(run) else {}
     more = {"flows": of_flows, "members": of_flows, "links": _LINKS, "series": _SERIES | gauges}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}
 

@@ -58,8 +58,10 @@ def _check_events(observed: Observed) -> None:
         if event[1] == "error":
             name = observed.lab.flows[int(event[2]) - 1].spec["name"]
             raise CheckError(f'a connection of flow "{name}" failed: {event[4]}')
-        if event[1] in ("capture", "capture at") and int(event[4]):
-            if event[1] == "capture":
+        if event[1] in ("capture", "capture at", "capture impair") and int(event[4]):
+            if event[1] == "capture impair":
+                place = f"of impair {observed.lab.impair_of(observed.lab.impair_namespaces[int(event[2])])['name']}"
+            elif event[1] == "capture":
                 place = f"of link {observed.run['links'][int(event[2])]['name']}"
             else:
                 place = f'at the sender of flow "{observed.lab.flows[int(event[2]) - 1].spec["name"]}"'

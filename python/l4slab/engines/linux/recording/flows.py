@@ -12,6 +12,7 @@ from l4slab import _core
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.lab import Flow
 from l4slab.engines.linux.recording import programs
+from l4slab.engines.linux.recording.fates import fates_of
 from l4slab.engines.linux.recording.observed import (
     CE,
     CLOSE_WAIT,
@@ -19,13 +20,11 @@ from l4slab.engines.linux.recording.observed import (
     ESTABLISHED,
     FIN_WAIT1,
     PAYLOAD,
-    UDP_HEADERS,
     Array,
     CheckError,
     Link,
     Observed,
     distribution,
-    in_window,
     percent,
 )
 
@@ -72,52 +71,38 @@ def jain(goodputs: Sequence[float]) -> float | None:
 
 
 def _goodputs(observed: Observed, flow: Flow) -> list[float]:
-    """Of each flow of the group, payload bytes acknowledged (UDP: received) in the measured interval."""
+    """Of each flow of the group, payload bytes that came to the receiver for the first time, while measured."""
+    fresh = measured_of(observed, flow).group_by("conn").agg(pl.col("fresh").sum())
     if flow.is_program:
-        return [float(programs.goodput_bytes(observed, flow, delivered_of(observed.path(flow), flow)))]
-    if flow.is_tcp:
-        return [float(_gained(observed, observed.of_flow(one), "bytes_acked")) for one in flow.singles()]
-    delivered = (
-        measured_of(observed, flow).group_by("conn").agg(pl.col("len").cast(pl.Int64).sum() - UDP_HEADERS * pl.len())
-    )
-    found = dict(delivered.iter_rows())
+        return [float(fresh["fresh"].sum())]
+    found = dict(fresh.iter_rows())
     return [float(found.get(labs.FIRST_PORT + (one.only or 0), 0)) for one in flow.singles()]
 
 
 def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
     run, spec = observed.run, flow.spec
     seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
-    path = observed.path(flow)
     delivered = measured_of(observed, flow)
-    first = payload_of(path[0], flow)
-    sent = int(in_window(observed, path[0].packets["in_ns"][first]).sum())
-    dropped = 0
-    for link in path:
-        lost = payload_of(link, flow) & link.dropped
-        dropped += int(in_window(observed, link.packets["in_ns"][lost]).sum())
+    fates = fates_of(observed, flow).row()
     frames = int(delivered["len"].cast(pl.Int64).sum())
     row: dict[str, Any] = {
         "flow": spec["name"],
         "cc": spec.get("cc") or spec["kind"],
         "count": spec["count"] if flow.is_program else len(flow.singles()),
+        "goodput_mbps": int(delivered["fresh"].sum()) * 8e-6 / seconds,
         "rate_mbps": frames * 8e-6 / seconds,
         **distribution(delivered["queued_ns"].to_numpy(), "sojourn_ms", 1e-6),
-        "sent_packets": sent,
-        "delivered_packets": len(delivered),
-        "ce_packets": int(delivered["marked"].sum()),
-        "dropped_packets": dropped,
-        "drop_pct": percent(dropped, sent),
+        **fates,
+        "ce_pct": percent(fates["ce_packets"], fates["sent_packets"]),
+        "drop_pct": percent(fates["dropped_packets"], fates["sent_packets"]),
         "retransmits": 0,
         "transfers": 0,
     }
-    row["ce_pct"] = percent(row["ce_packets"], sent)
     if flow.is_program:
-        return row | programs.of_flow(observed, flow, delivered_of(path, flow))
+        return row | programs.of_flow(observed, flow)
     if not flow.is_tcp:
-        row["goodput_mbps"] = (frames - UDP_HEADERS * len(delivered)) * 8e-6 / seconds
         return row | {"jain": jain(_goodputs(observed, flow))}
     samples = observed.of_flow(flow)
-    row["goodput_mbps"] = _gained(observed, samples, "bytes_acked") * 8e-6 / seconds
     row["retransmits"] = _gained(observed, samples, "retrans")
     row |= distribution(srtts_of(observed, flow), "rtt_ms", 1e-3)
     modes = samples[samples["state"] != 2]["ecn_mode"]
@@ -172,7 +157,7 @@ def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
     for link in path:
         which = payload_of(link, flow) & link.left
         packets = link.packets[which]
-        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "headers", *keys)}
+        columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "headers", "fresh", *keys)}
         columns |= {"queued_ns": link.sojourn_ns[which], "sent_ce": sent_with_ce(link, flow)[which]}
         here = pl.DataFrame(columns | {"marked": packets["ecn_out"] == CE})
         if so_far is not None:

@@ -18,7 +18,7 @@ from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.recording.flows import active, transfers
 from l4slab.engines.linux.recording.histograms import bins
-from l4slab.engines.linux.recording.observed import NEVER, PACKET, PAYLOAD, SAMPLE, UDP_HEADERS, Array, Link, Observed
+from l4slab.engines.linux.recording.observed import NEVER, PACKET, PAYLOAD, SAMPLE, Array, Link, Observed
 from l4slab.engines.linux.recording.queues import queues_of, sent_of
 from l4slab.engines.linux.recording.reading import parse_tc
 from l4slab.engines.linux.recording.series import series
@@ -252,37 +252,27 @@ class Recorder:
         seconds = width * 1e-9
         names = {flow.number: flow.spec["name"] for flow in self._lab.flows}
         samples = observed.samples[(observed.samples["t_ns"] % width == 0) & (observed.samples["t_ns"] <= until)]
-        samples = samples[np.lexsort((samples["t_ns"], samples["conn"], samples["flow"]))]
-        gained = samples["bytes_acked"].astype(np.int64)
-        if len(samples) > 1:
-            same = (samples["flow"][1:] == samples["flow"][:-1]) & (samples["conn"][1:] == samples["conn"][:-1])
-            gained[1:] -= np.where(same, gained[:-1], 0)
-        sends = active(samples)
-        shown = (samples["t_ns"] > after) & (sends | (gained > 0))
-        rows = [
-            (t * 1e-9, names[flow], conn + 1, acked * 8e-6 / seconds, cwnd, srtt * 1e-3)
-            for t, flow, conn, acked, cwnd, srtt in zip(
-                samples["t_ns"][shown].tolist(),
-                samples["flow"][shown].tolist(),
-                samples["conn"][shown].tolist(),
-                gained[shown].tolist(),
-                samples["cwnd"][shown].tolist(),
-                samples["srtt_us"][shown].tolist(),
-                strict=True,
+        samples = samples[active(samples) & (samples["t_ns"] > after)]
+        states = {
+            (t, flow, conn): (cwnd, srtt * 1e-3)
+            for t, flow, conn, cwnd, srtt in zip(
+                *(samples[name].tolist() for name in ("t_ns", "flow", "conn", "cwnd", "srtt_us")), strict=True
             )
-        ]
+        }
+        gained = dict.fromkeys(states, 0)
         for flow in self._lab.flows:
-            if flow.is_tcp:
-                continue
             link = observed.path(flow)[-1]
             packets = link.packets[link.left & (link.packets["flow"] == flow.number)]
             packets = packets[(packets["kind"] == PAYLOAD) & (packets["out_ns"] > after)]
             step = -(-packets["out_ns"].astype(np.int64) // width) * width
             pairs, of = np.unique(np.stack([step, packets["conn"]]), axis=1, return_inverse=True)
-            sums = np.bincount(of.ravel(), packets["len"].astype(np.int64) - UDP_HEADERS)
+            sums = np.bincount(of.ravel(), packets["fresh"])
             for t, conn, got in zip(*pairs.tolist(), sums.tolist(), strict=True):
-                member = conn - labs.FIRST_PORT + 1
-                rows.append((t * 1e-9, flow.spec["name"], member, got * 8e-6 / seconds, None, None))
+                gained[t, flow.number, conn - labs.FIRST_PORT] = got
+        rows = [
+            (t * 1e-9, names[flow], conn + 1, got * 8e-6 / seconds, *states.get((t, flow, conn), (None, None)))
+            for (t, flow, conn), got in gained.items()
+        ]
         rows.sort(key=lambda row: row[:3])
         return dict(zip(_MEMBERS, map(list, zip(*rows, strict=True)), strict=True)) if rows else _columns([], _MEMBERS)
 

@@ -13,8 +13,11 @@ import numpy.typing as npt
 from l4slab.engines.linux.lab import CODEPOINTS, Flow, Lab, is_of_host
 
 Array = npt.NDArray[Any]
-PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4")
-PACKET.names = ("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number")
+PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")
+PACKET.names = (
+    *("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number"),
+    *("fresh", "unused"),
+)
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
@@ -31,6 +34,10 @@ UDP_HEADERS = 42
 # Packets that have left a queue and are not yet on the wire.
 _IN_SERVICE = 2
 FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
+# Queues that drop what has waited, and those whose limit is one of packets.
+NETEM_LIMIT = 1000  # netem's default
+LATE_DROPS = ("cake", "codel", "dualpi2", "fq_codel", "pfifo_head_drop", "sfq")
+PACKET_LIMITS = ("codel", "dualpi2", "fq_codel", "fq_pie", "pfifo", "pfifo_head_drop", "pie", "sfq")
 Span = tuple[int, int]  # from, to (not with it), ns
 
 
@@ -63,16 +70,23 @@ class Link:
         return result
 
     @cached_property
+    def connection(self) -> Array:
+        """A number for its connection and direction, within which queues keep the order."""
+        packets = self.packets
+        keys = (packets["flow"].astype(np.uint64) << 17 | packets["conn"].astype(np.uint64)) << 1 | packets["kind"] >> 1
+        result: Array = np.unique(keys, return_inverse=True)[1]
+        return result
+
+    @cached_property
     def dropped(self) -> Array:
-        """Whether the queue dropped it: it never left, and a later packet of its flow did; or none did any more, and
-        fewer wait in the end.
+        """Whether the queue dropped it: it never left, and a later packet of its connection did; or none did any more,
+        and fewer wait in the end.
         """
         packets = self.packets
         lost = packets["out_ns"] == NEVER
-        last = np.zeros(65536, np.uint64)
-        gone = packets[~lost]
-        np.maximum.at(last, gone["flow"], gone["in_ns"])
-        result: Array = lost & (packets["in_ns"] <= last[packets["flow"]])
+        last = np.zeros(int(self.connection.max(initial=-1)) + 1, np.uint64)
+        np.maximum.at(last, self.connection[~lost], packets["in_ns"][~lost])
+        result: Array = lost & (packets["in_ns"] <= last[self.connection])
         if not self.tc:
             return result
         time, outputs = self.tc[-1]
@@ -192,13 +206,102 @@ class Link:
         return total
 
     def backlog(self, which: Array) -> tuple[Array, Array]:
-        """Times and numbers of packets in the queue just after them, of those packets that were not dropped."""
-        packets = self.packets[which & ~self.dropped]
-        out = packets["out_ns"][packets["out_ns"] != NEVER]
-        times = np.concatenate([packets["in_ns"], out])
-        steps = np.concatenate([np.ones(len(packets), np.int64), -np.ones(len(out), np.int64)])
-        order = np.lexsort((-steps, times))
+        """Times and numbers of packets in the queue just after them. A queue does not tell when it dropped a packet:
+        one that drops what has waited does so before the next packet of the connection leaves, others at the arrival.
+        """
+        out = np.where(self.dropped, self._given_up_ns, self.packets["out_ns"])
+        which = which & (out != self.packets["in_ns"])
+        begin, out = self.packets["in_ns"][which], out[which]
+        end = out[out != NEVER]
+        times = np.concatenate([begin, end])
+        steps = np.concatenate([np.ones(len(begin), np.int64), -np.ones(len(end), np.int64)])
+        # What leaves at an instant makes room for what comes then.
+        order = np.lexsort((steps, times))
         return times[order], np.cumsum(steps[order])
+
+    @cached_property
+    def _given_up_ns(self) -> Array:
+        """Until when a packet that was dropped can have waited."""
+        begin = self.packets["in_ns"]
+        found = begin.copy()
+        waited = self.dropped & self.drops_late
+        if not waited.any():
+            return found
+        # Ascends with the arrival, connection by connection.
+        keys = self.connection.astype(np.uint64) << np.uint64(44) | begin
+        gone = np.flatnonzero(self.packets["out_ns"] != NEVER)
+        gone = gone[np.argsort(keys[gone], kind="stable")]
+        at = np.searchsorted(keys[gone], keys[waited], side="right")
+        next_one = gone[np.minimum(at, len(gone) - 1)] if len(gone) else np.zeros(len(at), np.int64)
+        is_there = (at < len(gone)) & (self.connection[next_one] == self.connection[waited])
+        last = np.where(is_there, self.packets["out_ns"][next_one], self.duration_ns).astype(np.uint64)
+        found[waited] = np.maximum(last, begin[waited])
+        return found
+
+    @cached_property
+    def drops_late(self) -> Array:
+        """Whether it came to a queue that drops packets which have waited."""
+        found = np.zeros(len(self.packets), bool)
+        for span, words in self.qdiscs:
+            found |= self.came_in(span) & (words[0] in LATE_DROPS)
+        for one in self.classes:
+            found |= self.bands[one["id"]] & (one["qdisc"].split()[0] in LATE_DROPS)
+        return found
+
+    def limit(self, queue: str) -> int | None:
+        """The most packets that this queue can have held; None where its limit is another."""
+        words = [words for _, words in self.qdiscs]
+        if self.classes:
+            used = [
+                one for one in self.classes if queue == one["id"] or (queue == "all" and self.bands[one["id"]].any())
+            ]
+            words = [one["qdisc"].split() for one in used]
+        limits = [int(of[of.index("limit") + 1]) for of in words if of[0] in PACKET_LIMITS and "limit" in of]
+        if len(limits) < len(words):
+            return None
+        return sum(limits) if self.classes else max(limits)
+
+
+@dataclass
+class Impairment:
+    """What was seen at an impairment, of one direction. `packets` came within the run; the rest is by packet."""
+
+    name: str
+    packets: Array
+    words: list[tuple[int, list[str]]]  # of its netem, since when
+    waiting: int  # in the end
+    duration_ns: int
+
+    @cached_property
+    def left(self) -> Array:
+        """Whether it left within the run."""
+        out: Array = self.packets["out_ns"]
+        result: Array = (out != NEVER) & (out <= self.duration_ns)
+        return result
+
+    @cached_property
+    def dropped(self) -> Array:
+        """Whether netem lost it: it never left, and is none of the latest, which wait."""
+        lost: Array = self.packets["out_ns"] == NEVER
+        last = np.flatnonzero(lost)
+        last = last[np.argsort(self.packets["in_ns"][last], kind="stable")]
+        result = lost.copy()
+        result[last[len(last) - min(len(last), self.waiting) :]] = False
+        return result
+
+    @cached_property
+    def reasons(self) -> Array:
+        """Why, of those that were lost."""
+        begin, out = self.packets["in_ns"], self.packets["out_ns"]
+        came = np.sort(begin[~self.dropped])
+        inside = np.searchsorted(came, begin, side="right") - np.searchsorted(np.sort(out[out != NEVER]), begin)
+        found = np.full(len(begin), "loss", dtype=object)
+        for since, words in self.words:
+            later = begin >= since
+            limit = int(words[words.index("limit") + 1]) if "limit" in words else NETEM_LIMIT
+            found[later] = "loss" if "loss" in words or "corrupt" not in words else "checksum"
+            found[later & (inside >= limit)] = "overflow"
+        return found
 
 
 @dataclass
@@ -212,6 +315,7 @@ class Observed:
     events: list[list[str]]
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     teardown: str = ""
+    impairments: dict[str, Impairment] = field(default_factory=dict)  # by namespace
     said: dict[str, str] = field(default_factory=dict)  # the last line of each output of a program, by file
 
     @property

@@ -92,7 +92,7 @@ def ended_of(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
 def transfers(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> list[dict[str, Any]]:
     """A row per client that has ended by itself; `delivered`: every packet of the flow that left its last link."""
     times = ended_of(observed, flow)
-    size = int(_new_bytes(observed, flow, delivered).sum()) if len(times) == flow.spec["count"] == 1 else None
+    size = int(delivered["fresh"].sum()) if len(times) == flow.spec["count"] == 1 else None
     return [
         {
             "flow": flow.spec["name"],
@@ -105,10 +105,8 @@ def transfers(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> list[d
     ]
 
 
-def of_flow(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> dict[str, Any]:
-    """The columns of the table `flows`, besides those that every flow has; `delivered` as for `transfers`."""
-    run = observed.run
-    seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
+def of_flow(observed: Observed, flow: Flow) -> dict[str, Any]:
+    """The columns of the table `flows`, besides those that every flow has."""
     first = observed.path(flow)[0]
     sent = first.packets[(first.packets["flow"] == flow.number) & (first.packets["kind"] == PAYLOAD)]
     in_time = in_window(observed, sent["in_ns"])
@@ -118,7 +116,6 @@ def of_flow(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> dict[str
     handshakes = np.array([int(one[7]) - int(one[0]) for one in connections if int(one[7])], np.int64)
     times = np.array([end - start for start, end in ended_of(observed, flow)], np.int64)
     row: dict[str, Any] = {
-        "goodput_mbps": goodput_bytes(observed, flow, delivered) * 8e-6 / seconds,
         "retransmits": int((again & in_time).sum()),
         "transfers": len(times),
         "connections": len(connections),
@@ -134,34 +131,9 @@ def of_flow(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> dict[str
     return row
 
 
-def goodput_bytes(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> int:
-    """Payload that came in the measured interval: of TCP what had not come before, else that of all packets."""
-    return int(_new_bytes(observed, flow, delivered)[in_window(observed, delivered["out_ns"].to_numpy())].sum())
-
-
-def goodputs(observed: Observed, flow: Flow, delivered: pl.DataFrame, steps: Array) -> list[float]:
-    """The same per step, Mbit/s; a step ends with its time, which belongs to it."""
-    at = np.searchsorted(steps, delivered["out_ns"].to_numpy())
-    kept = at < len(steps)
-    sums = np.bincount(at[kept], _new_bytes(observed, flow, delivered)[kept], minlength=len(steps))
-    found: list[float] = (sums * 8e-6 / (observed.run["sample_ns"] * 1e-9)).tolist()
-    return found
-
-
 def _connections(observed: Observed, flow: Flow) -> list[list[str]]:
     """Time of the first packet, "connection", flow, number, protocol, ports, end of the handshake, last packet."""
     return [event for event in observed.events if event[1] == "connection" and int(event[2]) == flow.number]
-
-
-def _new_bytes(observed: Observed, flow: Flow, packets: pl.DataFrame) -> Array:
-    """By packet, its payload; of TCP, how much of it lies where no segment of its connection had been that began
-    before it, or with it and earlier.
-    """
-    which, start, end = _segments(observed, flow, packets)
-    size = _payload(packets)
-    lowest = np.argsort(start, kind="stable")
-    size[which[lowest]] = np.maximum(0, end[lowest] - np.maximum(start[lowest], _highest_before(end[lowest])))
-    return size
 
 
 def _repeated(observed: Observed, flow: Flow, packets: pl.DataFrame) -> Array:

@@ -75,9 +75,7 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: l
     sent_bytes = int(packets["len"][sent].astype(np.int64).sum())
     capacity = sum(link.capacity_bits(begin, end) for begin, end in spans)
     dropped = int((came & link.dropped).sum())
-    marked = int((sent & link.marked).sum())
-    times, backlog = link.backlog(which)
-    backlog = backlog[in_window(observed, times)]
+    marked = int((came & link.marked).sum())
     return {
         "link": link.name,
         "queue": queue,
@@ -91,8 +89,25 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: l
         "marked_packets": marked,
         "ce_pct": percent(marked, int(came.sum())),
         "drop_pct": percent(dropped, int(came.sum())),
-        "backlog_packets_max": int(backlog.max()) if len(backlog) else 0,
+        "backlog_packets_max": _most_waiting(observed, link, queue, which),
     }
+
+
+def _most_waiting(observed: Observed, link: Link, queue: str, which: Array) -> int:
+    times, backlog = link.backlog(which)
+    inside = in_window(observed, times)
+    # Before the first event of the interval it holds what it held after the last one before.
+    first = int(np.argmax(inside)) if inside.any() else len(times)
+    found = [0, *backlog[max(first - 1, 0) : first], *backlog[inside]]
+    if queue == "all":
+        found += [
+            int(state["qlen"])
+            for time, output in link.tc
+            if time >= observed.run["warmup_ns"] and "qlen" in (state := queue_under_test(output))
+        ]
+    most = int(max(found))
+    limit = link.limit(queue)
+    return most if limit is None else min(most, limit)
 
 
 def _gained_tc(link: Link, key: str | Mapping[str, str], begin_ns: int) -> int:

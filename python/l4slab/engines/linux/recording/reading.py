@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.programs import FOLDER
-from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, Array, CheckError, Link, Observed
+from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, Array, CheckError, Impairment, Link, Observed
 
 _LAST_BYTES = 4096
 
@@ -33,6 +34,7 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
         tc = list(zip(ticks, outputs, strict=False))
         links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"], lab.flows))
     events = [line.split("\t") for line in _lines(folder / "events.tsv")]
+    teardown = _text(folder / "teardown.txt") if is_over else ""
     return Observed(
         lab,
         links,
@@ -40,9 +42,29 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
         ticks,
         events,
         parse_counters(_text(folder / "counters.txt")) if is_over else {},
-        _text(folder / "teardown.txt") if is_over else "",
+        teardown,
+        _impairments(lab, folder, teardown) if is_over else {},
         {path.name: _last_line(path) for path in sorted((folder / FOLDER).glob("*")) if path.is_file()},
     )
+
+
+def _impairments(lab: Lab, folder: Path, teardown: str) -> dict[str, Impairment]:
+    found = {}
+    for number, namespace in enumerate(lab.impair_namespaces):
+        spec, end = lab.impair_of(namespace), lab.run["duration_ns"]
+        packets = _array(folder / f"impaired.{number}.bin", PACKET)
+        changes = [change for change in lab.run["at"] if change.get("impair") == spec["name"]]
+        words = [(0, spec["netem"]), *((change["time_ns"], change["netem"]) for change in changes)]
+        section = teardown.partition(f"# {namespace}\n")[2].partition("\n# ")[0]
+        waiting = re.search(r"qdisc netem .*?backlog \S+ (\d+)p", section, re.DOTALL)
+        found[namespace] = Impairment(
+            spec["name"],
+            packets[packets["in_ns"] <= end],
+            [(since, str(netem).split()) for since, netem in words],
+            int(waiting[1]) if waiting else 0,
+            end,
+        )
+    return found
 
 
 def _last_line(path: Path) -> str:

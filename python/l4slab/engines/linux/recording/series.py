@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from l4slab.engines.linux.lab import Flow
-from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
-from l4slab.engines.linux.recording.observed import CE, FIFOS, UDP_HEADERS, Array, Link, Observed, queue_under_test
+from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
 
@@ -68,18 +67,15 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]
     row["sent_packets"] = _binned(sent, None, steps).tolist()
     lost = [_binned(link.dropped_ns[payload_of(link, flow) & link.dropped], None, steps) for link in path]
     row["dropped_packets"] = np.sum(lost, axis=0).tolist()
-    if flow.is_program:
-        row["goodput_mbps"] = programs.goodputs(observed, flow, delivered_of(path, flow), steps)
-        return row
+    # What a link passes for the first time, all links after it do.
+    last = path[-1].packets[payload_of(path[-1], flow) & path[-1].left]
+    row["goodput_mbps"] = (_binned(last["out_ns"], last["fresh"].astype(np.float64), steps) * 8e-6 / seconds).tolist()
     if not flow.is_tcp:
-        row["goodput_mbps"] = (_binned(times, frames - UDP_HEADERS, steps) * 8e-6 / seconds).tolist()
         return row
     samples = observed.of_flow(flow)
     # Samples beside the grid (at the end of the warm-up) are not of the series.
     samples = samples[np.isin(samples["t_ns"], steps)]
     at = np.searchsorted(steps, samples["t_ns"])
-    acked = np.bincount(at, samples["bytes_acked"].astype(np.float64), minlength=len(steps))
-    row["goodput_mbps"] = (np.diff(acked, prepend=0.0) * 8e-6 / seconds).tolist()
     sending = active(samples)
     count = np.bincount(at[sending], minlength=len(steps))
     for name, column, scale in (("cwnd_packets", "cwnd", 1.0), ("srtt_ms", "srtt_us", 1e-3)):
