@@ -244,6 +244,12 @@ impl Packet {
     pub fn is_payload(&self) -> bool {
         self.flags.has(Flags::DATA.with(Flags::UDP)) && self.payload > 0
     }
+    /// It comes to the network before measuring begins.
+    pub fn set_of_warmup(&mut self) {
+        if self.is_payload() {
+            self.flags = self.flags.with(Flags::WARMUP);
+        }
+    }
     /// Travels from receiver to sender.
     #[inline(always)]
     pub fn is_ack(&self) -> bool {

@@ -19,7 +19,6 @@ pub trait Carried: Pkt {
     fn counted(&self) -> Option<usize>;
     /// It counts in an account, and came to the network before measuring began.
     fn is_of_warmup(&self) -> bool;
-    fn set_of_warmup(&mut self);
     /// A queue has made it ECT(1): an SCE mark.
     fn is_sce(&self) -> bool;
     /// It leaves a link at `now`.
@@ -399,16 +398,12 @@ impl<P: Carried> Service<P> {
     fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: &P, queue: &mut Q) {
         let crossing = self.crossing(pkt);
         crossing.passed.sent += u64::from(crossing.first);
-        let mut pkt = pkt.clone();
-        if now < self.measured_from {
-            pkt.set_of_warmup();
-        } else if pkt.is_of_warmup() {
-            let crossing = self.crossing(&pkt);
+        if pkt.is_of_warmup() {
             crossing.of_warmup.sent += u64::from(crossing.first);
         }
         self.holds_back = false;
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
-        queue.enqueue(pkt, &mut cx);
+        queue.enqueue(pkt.clone(), &mut cx);
         let (band, marks, duplicates) = (cx.current_band(), cx.marks(), cx.duplicates());
         if duplicates > 0 {
             let copied = cx.take_copied();

@@ -106,6 +106,15 @@ impl Inbox {
     pub fn arrivals(&self) -> Arrivals<'_, Packet> {
         Arrivals { packets: &self.packets, keys: &self.keys[self.next..], base: self.base }
     }
+    /// What arrives before `until` does so before measuring begins.
+    pub fn note_warmup(&mut self, until: Time) {
+        for key in &self.keys[self.next..] {
+            if Time(self.base.0 + (key >> PLACE_BITS)) >= until {
+                break;
+            }
+            self.packets[place(*key)].set_of_warmup();
+        }
+    }
     /// Of which so many are left.
     pub fn leave(&mut self, left: usize) {
         self.next = self.keys.len() - left;

@@ -417,6 +417,9 @@ impl Node for Link {
                 }
             }
         }
+        if now < self.service.measured_from {
+            inbox.note_warmup(until);
+        }
         let arrivals = inbox.arrivals();
         let before = out.packets.len();
         let mut window = Window { begin: now, until, arrivals, departed: &mut out.packets };

@@ -93,11 +93,6 @@ impl Carried for Packet {
     fn is_of_warmup(&self) -> bool {
         self.flags.has(Flags::WARMUP)
     }
-    fn set_of_warmup(&mut self) {
-        if self.is_payload() {
-            self.flags = self.flags.with(Flags::WARMUP);
-        }
-    }
     #[inline(always)]
     fn is_sce(&self) -> bool {
         self.ecn.is_sce()
