@@ -124,9 +124,9 @@ HISTOGRAMS: Schema = {
 # A row per run, flow group, place and reason: packets that came to the network in the measured interval and were lost.
 LOSSES: Schema = {
     "flow": _TEXT,  # NULL of ACKs and handshakes
-    "place": _TEXT,  # link.NAME | impair.NAME | rewrite | receiver | sender
-    "reason": _TEXT,  # overflow | aqm | replaced | loss | rewrite | checksum
-    "packets": _INT,
+    "lost_at": _TEXT,  # link.NAME | impair.NAME | rewrite | receiver | sender
+    "lost_by": _TEXT,  # overflow | aqm | replaced | loss | rewrite | checksum
+    "lost_packets": _INT,
 }
 
 TABLES: dict[str, Schema] = {

@@ -87,8 +87,8 @@ class Results:
 
     def overflows(self) -> list[str]:
         """A sentence for each impairment whose limit has lost packets: it is netem's own, of which nobody thinks."""
-        lost = self.losses.filter(pl.col("place").str.starts_with("impair."), reason="overflow")
-        sums = lost.group_by("place", maintain_order=True).agg(pl.col("packets").sum(), pl.col("run").n_unique())
+        lost = self.losses.filter(pl.col("lost_at").str.starts_with("impair."), lost_by="overflow")
+        sums = lost.group_by("lost_at", maintain_order=True).agg(pl.col("lost_packets").sum(), pl.col("run").n_unique())
         return [
             f"[{place}]: its limit lost {packets} packets, in {runs} run{'s' if runs > 1 else ''} (losses.parquet has "
             'them by flow); if that is not meant, write a larger limit, such as netem = "... limit 100000"'

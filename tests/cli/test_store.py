@@ -234,7 +234,7 @@ def recording(value: float, rows: int = 3) -> Recording:
         metrics.table_of("series", {"time_s": [float(n) for n in range(rows)], "flow": ["a"] * rows}),
         metrics.table_of("transfers", {"flow": ["a"], "kind": ["flow"], "completion_ms": [value]}),
         metrics.table_of("histograms", {"flow": ["a"], "low_ms": [value], "count": [rows]}),
-        metrics.table_of("losses", {"flow": ["a"], "place": ["link.l"], "packets": [rows]}),
+        metrics.table_of("losses", {"flow": ["a"], "lost_at": ["link.l"], "lost_packets": [rows]}),
     )
 
 

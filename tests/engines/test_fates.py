@@ -18,7 +18,7 @@ def wrong(found: Recording) -> list[str]:
     """What does not add up."""
     sentences = []
     lost: dict[str, int] = {}
-    for flow, packets in found.losses.drop_nulls("flow").select("flow", "packets").iter_rows():
+    for flow, packets in found.losses.drop_nulls("flow").select("flow", "lost_packets").iter_rows():
         lost[flow] = lost.get(flow, 0) + packets
     for row in found.flows.iter_rows(named=True):
         fates = row["delivered_packets"] + row["lost_packets"] + row["waiting_packets"]

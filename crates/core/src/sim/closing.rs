@@ -98,14 +98,14 @@ fn losses<T: Tap>(sim: &Simulation<T>) -> Vec<LossRow> {
         for ((_, why), packets) in lost {
             let flow = flow.map(|g| g.name.clone());
             let same =
-                |r: &&mut LossRow| r.flow == flow && r.place == place && r.reason == why.name();
+                |r: &&mut LossRow| r.flow == flow && r.lost_at == place && r.lost_by == why.name();
             match rows.iter_mut().find(same) {
-                Some(row) => row.packets += packets,
+                Some(row) => row.lost_packets += packets,
                 None => rows.push(LossRow {
                     flow,
-                    place: place.to_owned(),
-                    reason: why.name(),
-                    packets: *packets,
+                    lost_at: place.to_owned(),
+                    lost_by: why.name(),
+                    lost_packets: *packets,
                 }),
             }
         }

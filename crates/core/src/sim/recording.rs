@@ -111,9 +111,9 @@ pub struct LossRow {
     /// The flow group; nothing of ACKs and handshakes.
     pub flow: Option<String>,
     /// `link.NAME`, `impair.NAME`, `rewrite`, `receiver`, `sender`.
-    pub place: String,
-    pub reason: &'static str,
-    pub packets: u64,
+    pub lost_at: String,
+    pub lost_by: &'static str,
+    pub lost_packets: u64,
 }
 
 /// The distribution behind the percentiles of a row: of a flow group, or of a queue of a link.

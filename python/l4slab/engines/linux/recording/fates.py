@@ -95,7 +95,7 @@ def fates_of(observed: Observed, flow: Flow) -> Fates:
 def losses(observed: Observed) -> list[dict[str, Any]]:
     """A row per flow group, place and reason, then what belongs to none."""
     rows = [
-        {"flow": flow.spec["name"], "place": place, "reason": reason, "packets": packets}
+        {"flow": flow.spec["name"], "lost_at": place, "lost_by": reason, "lost_packets": packets}
         for flow in observed.lab.flows
         for (place, reason), packets in fates_of(observed, flow).lost.items()
     ]
@@ -107,7 +107,7 @@ def losses(observed: Observed) -> list[dict[str, Any]]:
         for reason in _reasons(element)[gone]:
             others[place, reason] += 1
     return rows + [
-        {"flow": None, "place": place, "reason": reason, "packets": packets}
+        {"flow": None, "lost_at": place, "lost_by": reason, "lost_packets": packets}
         for (place, reason), packets in others.items()
     ]
 
