@@ -21,10 +21,10 @@ KINDS: dict[str, str] = {
     "fair": "a queue for each flow",
     "other": "a queue of another kind",
 }
-_SINGLE = ("pfifo", "bfifo", "pfifo_head_drop", "red", "codel", "pie", "tbf")
+_SINGLE = ("pfifo", "bfifo", "pfifo_fast", "pfifo_head_drop", "red", "codel", "pie", "tbf")
 _FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
 _DUAL = ("dualpi2", "dualpi2_rfc9332", "docsis_ll", "curvy_red")
-_FAIR = ("fq", "fq_codel", "fq_pie", "cake")
+_FAIR = ("fq", "fq_codel", "fq_pie", "sfq", "cake")
 _FRAME = 1514  # bytes; what a limit in packets counts
 _LIMIT = re.compile(r"(\blimit )([\d.]+)(\S*)")
 # More than this takes minutes; a run's duration is cut to it, and the advice says so.

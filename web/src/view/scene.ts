@@ -116,6 +116,6 @@ export function countedOf(scene: Scene, counts: ReadonlyMap<string, Counts>): { 
 /** Whether each flow has a queue of its own there. */
 export function hasFlowQueues(qdisc: string): boolean {
   const word = qdisc.split(/\s+/)[0] ?? "";
-  if (!/^(fq|fq_codel|fq_pie|cake|lfq_cobalt)$/.test(word)) return false;
+  if (!/^(fq|fq_codel|fq_pie|sfq|cake|lfq_cobalt)$/.test(word)) return false;
   return !/\bflows 1\b|\borphan_mask 0\b|\bflowblind\b/.test(qdisc);
 }
