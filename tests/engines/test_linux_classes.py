@@ -240,13 +240,13 @@ time = "6s"
 [[at]]
 time = "8s"
 "link.one.class.a.prio" = 3
-"link.two.class.1.qdisc" = "pfifo limit 10"
+"link.two.class.1.qdisc" = "bfifo limit 15140b"
 [[at]]
 time = "10s"
-"link.one.class.a.qdisc" = "pfifo limit 40"
+"link.one.class.a.qdisc" = "bfifo limit 60560b"
 """
 # Mbit/s of both: what is left of 12, and then of 16, goes to them in turns, three to one after 6 s. Only when its queue
-# is replaced has class a been empty since its prio is another one.
+# is replaced, by one of another kind, has class a been empty since its prio is another one.
 SHARES = [(6.5, 5.5), (8.5, 3.5), (11, 5), (12.25, 3.75), (12.25, 3.75), (7, 9), (7, 9)]
 
 
