@@ -206,7 +206,7 @@ def test_a_sweep_has_a_figure_per_level(make_folder, tmp_path: Path) -> None:
 
 
 def test_the_cost_of_a_report_does_not_grow_with_the_cases(make_folder, tmp_path: Path, monkeypatch) -> None:
-    """What is folded is not drawn: of many cases as many figures as of two."""
+    """Folded cases are not drawn: many cases have as many figures as two."""
     drawn: list[str] = []
     element = drawings.element
     monkeypatch.setattr(drawings, "element", lambda *args: drawn.append(args[1]) or element(*args))

@@ -65,9 +65,7 @@ class Link:
     @cached_property
     def left(self) -> Array:
         """Whether it left within the run."""
-        out: Array = self.packets["out_ns"]
-        result: Array = (out != NEVER) & (out <= self.duration_ns)
-        return result
+        return _left(self.packets, self.duration_ns)
 
     @cached_property
     def connection(self) -> Array:
@@ -275,9 +273,7 @@ class Impairment:
     @cached_property
     def left(self) -> Array:
         """Whether it left within the run."""
-        out: Array = self.packets["out_ns"]
-        result: Array = (out != NEVER) & (out <= self.duration_ns)
-        return result
+        return _left(self.packets, self.duration_ns)
 
     @cached_property
     def dropped(self) -> Array:
@@ -355,3 +351,9 @@ def distribution(values: Array, name: str, scale: float, largest: bool = False) 
 def percent(part: int, whole: int) -> float | None:
     """A part in percent; None of nothing."""
     return 100 * part / whole if whole else None
+
+
+def _left(packets: Array, duration_ns: int) -> Array:
+    out: Array = packets["out_ns"]
+    result: Array = (out != NEVER) & (out <= duration_ns)
+    return result
