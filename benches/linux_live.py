@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from l4slab import Experiment, Flow, Link, sweep
+from l4slab.api.experiment import load
 from l4slab.engines.linux.live import LinuxLive
-from l4slab.experiment import load
 
 STEP_NS = 20_000_000
 WATCH = {"sample_ns": STEP_NS, "members": True, "histograms": True, "packets": True}

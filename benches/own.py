@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import l4slab
-from l4slab import _core, spec, sweep
+from l4slab import _core, experimentfile, sweep
 from l4slab.own import files as own_files
 from l4slab.own import processes
 
@@ -42,7 +42,7 @@ def main() -> None:
                 f'duration = "60s"\ntrials = {TRIALS}\nsample = "1s"\n[link.b]\nrate = "100Mbit"\nqdisc = "{qdisc}"\n'
                 f'[[flow]]\nname = "f"\ncount = {FLOWS}\ncc = "{cc}"\nrtt = "10ms"\n'
             )
-            run = sweep.expand(spec.load(file), "sim").runs[0]
+            run = sweep.expand(experimentfile.load(file), "sim").runs[0]
             used = own_files.used(run.description)
             best = 0.0
             for _ in range(3):

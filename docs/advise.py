@@ -1,6 +1,6 @@
 """Measures how far `l4slab advise` is from laboratories, and writes what it knows of them.
 
-    .venv/bin/python docs/advise.py          the table of docs/atlas.md, from python/l4slab/advice/laboratories.csv
+    .venv/bin/python docs/advise.py          the table of docs/atlas.md, from python/l4slab/tools/advice/laboratories.csv
     .venv/bin/python docs/advise.py run      that file, too: 15 minutes of processor time; goes on where it stopped
 
 The file is what `advise` has its intervals from. A test runs some of its rows again.
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
-from l4slab.advice import distance, laboratories, runs
-from l4slab.advice.case import Case
-from l4slab.advice.distance import LEVELS, TABLE, Coverage, Distance, coverage
 from l4slab.engines.sim import SimEngine
+from l4slab.tools.advice import distance, laboratories, runs
+from l4slab.tools.advice.case import Case
+from l4slab.tools.advice.distance import LEVELS, TABLE, Coverage, Distance, coverage
 
 DOCS = Path(__file__).resolve().parent
 PAGE, FILE = DOCS / "atlas.md", DOCS.parent / "python" / "l4slab" / "advice" / TABLE

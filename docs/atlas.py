@@ -1,6 +1,6 @@
 """Writes the map of harm: its tables, their pictures in docs/_static/atlas, and its part of docs/atlas.md.
 
-    .venv/bin/python docs/atlas.py              pictures and page, from the tables in python/l4slab/experiments/atlas
+    .venv/bin/python docs/atlas.py              pictures and page, from the tables in python/l4slab/suites/atlas
     .venv/bin/python docs/atlas.py run          runs the map, too: 20 minutes of processor time
     .venv/bin/python docs/atlas.py run crowds   runs that file of it: 6 minutes
 
@@ -21,12 +21,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import polars as pl
-from l4slab import __version__, campaign, plot
-from l4slab.advice.atlas import CROWDS, PAIRS, Cell, cells
+from l4slab import __version__, plot
+from l4slab.api import campaign
+from l4slab.base.packaged import atlas
 from l4slab.cli import terminal
 from l4slab.plot.roles import INK
 from l4slab.plot.style import PLATE, Figure, ink_on, styled
-from l4slab.studies import atlas
+from l4slab.tools.advice.atlas import CROWDS, PAIRS, Cell, cells
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D

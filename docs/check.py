@@ -18,11 +18,13 @@ from typing import Any
 
 import l4slab
 import polars as pl
-from l4slab import _core, check, claims
-from l4slab.check.card import PARTS, Item
+from l4slab import _core
+from l4slab.api.experiment import Experiment, load, to_toml
+from l4slab.base.packaged import requirements
 from l4slab.cli import checking, terminal
-from l4slab.experiment import Experiment, load, to_toml
-from l4slab.studies import requirements
+from l4slab.results import claims
+from l4slab.tools import check
+from l4slab.tools.check.card import PARTS, Item
 
 DOCS = Path(__file__).resolve().parent
 PAGE, CARDS = DOCS / "check.md", DOCS / "check.json"

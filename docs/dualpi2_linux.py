@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import duckdb
-from l4slab import spec
-from l4slab.studies import study
+from l4slab import experimentfile
+from l4slab.base.packaged import study
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dualpi2-linux.md"
@@ -156,7 +156,7 @@ BOTH = {
 def mark() -> str:
     """Changes with those runs of the study that the page has of the kernel, not with its claims and figures."""
     files = [file for file in study("dualpi2-linux") if file.stem in _ON_THE_KERNEL]
-    runs = [{key: spec.load(file).document.get(key) for key in _RUNS} for file in files]
+    runs = [{key: experimentfile.load(file).document.get(key) for key in _RUNS} for file in files]
     return hashlib.sha256(json.dumps(runs, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -15,8 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from l4slab import search
-from l4slab.search.optimisers import OPTIMISERS
+from l4slab.tools import search
+from l4slab.tools.search.optimisers import OPTIMISERS
 
 DOCS = Path(__file__).resolve().parent
 PAGE, FIGURES = DOCS / "search.md", DOCS / "search.json"

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from l4slab import claims, spec
-from l4slab.studies import studies, study
+from l4slab import experimentfile
+from l4slab.base.packaged import studies, study
+from l4slab.results import claims
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY = ROOT / "docs" / "studies.json"
@@ -40,7 +41,9 @@ def mark(name: str) -> str:
     """Changes with the runs and the claims of a study."""
     content = []
     for file in study(name):
-        document = {key: value for key, value in spec.load(file).document.items() if key not in _BESIDE_THE_CLAIMS}
+        document = {
+            key: value for key, value in experimentfile.load(file).document.items() if key not in _BESIDE_THE_CLAIMS
+        }
         document["claim"] = [{key: claim.get(key) for key in _OF_A_CLAIM} for claim in document["claim"]]
         content.append((file.name, document))
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -90,7 +93,7 @@ def table(summary: Mapping[str, Any]) -> str:
     rows = [["study", "question", *_HEADINGS.values(), "processor time"], ["---"] * (3 + len(_HEADINGS))]
     for name in studies():
         one = summary[name]
-        title = next(file.title for file in map(spec.load, study(name)) if file.is_study)
+        title = next(file.title for file in map(experimentfile.load, study(name)) if file.is_study)
         linked = f"[`{name}`](docs/{name}.md)" if (ROOT / "docs" / f"{name}.md").is_file() else f"`{name}`"
         found = (one["counts"].get(kind) for kind in _HEADINGS)
         rows.append([linked, title, *(f"{n[0]} of {n[1]}" if n else "none" for n in found), _time(one["processor_s"])])

@@ -86,7 +86,7 @@ _UNITS = (
 def sources() -> list[dict[str, Any]]:
     """The repository's experiments, of at most two levels per factor and one trial."""
     found = []
-    for file in sorted([*(ROOT / "examples").rglob("*.toml"), *(ROOT / "python/l4slab/experiments").rglob("*.toml")]):
+    for file in sorted([*(ROOT / "examples").rglob("*.toml"), *(ROOT / "python/l4slab/studies").rglob("*.toml")]):
         with contextlib.suppress(tomllib.TOMLDecodeError):
             document = tomllib.loads(file.read_text())
             if "link" not in document or "search" in document:
@@ -122,9 +122,9 @@ class Mutator:
     """Makes the files; equal seeds make equal files."""
 
     def __init__(self, seed: int):
-        from l4slab.spec.tables import At, Impair, Link, Rewrite, Skip, Top
-        from l4slab.spec.traffic import KINDS
-        from l4slab.spec.wording import keys_of
+        from l4slab.experimentfile.tables import At, Impair, Link, Rewrite, Skip, Top
+        from l4slab.experimentfile.traffic import KINDS
+        from l4slab.experimentfile.wording import keys_of
 
         self._seed = seed
         self._sources = sources()
@@ -172,7 +172,7 @@ class Mutator:
                 table[key] = rng.choice(_VALUES)
 
     def text(self, number: int) -> str:
-        from l4slab.experiment import to_toml
+        from l4slab.api.experiment import to_toml
 
         try:
             text = to_toml(self.document(number))
@@ -217,8 +217,8 @@ def attempt(text: str, file: Path, run: bool) -> str:
 
 
 def _is_cheap(file: Path) -> bool:
-    from l4slab import campaign
-    from l4slab.spec import bounds
+    from l4slab.api import campaign
+    from l4slab.experimentfile import bounds
 
     runs = [run.description for plan in campaign.plan([file]) for run in plan.todo]
     rows = sum(run["duration_ns"] / run["sample_ns"] * len(run["flows"]) for run in runs)

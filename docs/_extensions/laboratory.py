@@ -19,10 +19,11 @@ from typing import Any, ClassVar
 import l4slab
 from docutils import nodes
 from docutils.parsers.rst import directives
-from l4slab import claims, studies
+from l4slab.base import packaged
 from l4slab.live import page
 from l4slab.report import drawings
 from l4slab.report.results import load
+from l4slab.results import claims
 from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -45,7 +46,7 @@ class Results(SphinxDirective):
     def files(self) -> list[Path]:
         name = self.arguments[0]
         if "/" not in name:
-            return studies.study(name)
+            return packaged.study(name)
         file = ROOT / "examples" / f"{name}.toml"
         self.env.note_dependency(str(file))
         return [file]

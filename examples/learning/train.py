@@ -3,7 +3,7 @@
     python train.py [--seconds 45]          # writes learned.py
     l4slab check learned.py:Learned         # the verdicts on it
 
-The policy is linear in what l4slab.steps tells of a step, and is found by the cross-entropy method: of a population of
+The policy is linear in what l4slab.gym.steps tells of a step, and is found by the cross-entropy method: of a population of
 random policies the best are kept, and the next population is drawn around them.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import l4slab
 import numpy as np
 from l4slab import gym
-from l4slab.steps import FEATURES
+from l4slab.gym.steps import FEATURES
 
 HERE = Path(__file__).parent
 POPULATION, KEPT, EPISODES = 24, 6, 6

@@ -1,7 +1,7 @@
 """What L4S does to a network, and a network to L4S: one file describes the experiment, one call runs it.
 
 results = l4slab.run("experiment.toml")
-results.flows            # a polars DataFrame, a row per run and flow group; see l4slab.metrics
+results.flows            # a polars DataFrame, a row per run and flow group; see l4slab.base.metrics
 
 An experiment may also be made here, `l4slab.Experiment(...)`: docs/python.md.
 """
@@ -10,19 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from l4slab import _core
-from l4slab.errors import InputError, L4slabError, StoreError
+from l4slab.base.errors import InputError, L4slabError, StoreError
 
 if TYPE_CHECKING:
-    from l4slab.advice import advise
-    from l4slab.bars import Cause
-    from l4slab.campaign import run
-    from l4slab.claims import Claim
-    from l4slab.experiment import Experiment
-    from l4slab.figures import Figure, RunTable
-    from l4slab.published import Published
-    from l4slab.results import Results, open  # noqa: A004
-    from l4slab.spec.tables import Impair, Link, Rewrite, Skip
-    from l4slab.spec.traffic import CbrFlow, Flow, UdpPragueFlow, VideoFlow, WebFlow
+    from l4slab.api.campaign import run
+    from l4slab.api.experiment import Experiment
+    from l4slab.api.results import Results, open  # noqa: A004
+    from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip
+    from l4slab.experimentfile.traffic import CbrFlow, Flow, UdpPragueFlow, VideoFlow, WebFlow
+    from l4slab.plot.figures import Figure, RunTable
+    from l4slab.results.bars import Cause
+    from l4slab.results.claims import Claim
+    from l4slab.results.published import Published
+    from l4slab.tools.advice import advise
 
 __version__ = _core.version()
 __all__ = [
@@ -33,16 +33,16 @@ __all__ = [
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
 _MODULES = {
-    "advice": ["advise"],
-    "bars": ["Cause"],
-    "campaign": ["run"],
-    "claims": ["Claim"],
-    "experiment": ["Experiment"],
-    "figures": ["Figure", "RunTable"],
-    "published": ["Published"],
-    "results": ["Results", "open"],
-    "spec.tables": ["Impair", "Link", "Rewrite", "Skip"],
-    "spec.traffic": ["CbrFlow", "Flow", "UdpPragueFlow", "VideoFlow", "WebFlow"],
+    "tools.advice": ["advise"],
+    "results.bars": ["Cause"],
+    "api.campaign": ["run"],
+    "results.claims": ["Claim"],
+    "api.experiment": ["Experiment"],
+    "plot.figures": ["Figure", "RunTable"],
+    "results.published": ["Published"],
+    "api.results": ["Results", "open"],
+    "experimentfile.tables": ["Impair", "Link", "Rewrite", "Skip"],
+    "experimentfile.traffic": ["CbrFlow", "Flow", "UdpPragueFlow", "VideoFlow", "WebFlow"],
 }
 _LAZY = {name: f"l4slab.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import l4slab
 import pytest
-from l4slab import advice
-from l4slab.advice import Advice, atlas, distance, laboratories, runs
-from l4slab.advice.case import Case, case
-from l4slab.advice.distance import LEVELS, Distance, Distances, forecast
+from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.errors import InputError
+from l4slab.tools import advice
+from l4slab.tools.advice import Advice, atlas, distance, laboratories, runs
+from l4slab.tools.advice.case import Case, case
+from l4slab.tools.advice.distance import LEVELS, Distance, Distances, forecast
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
-from l4slab import campaign
-from l4slab.advice import laboratories, runs
-from l4slab.advice.atlas import CROWDS, PAIRS, Cell, cells
-from l4slab.advice.distance import LEVELS, coverage, distances
+from l4slab.api import campaign
+from l4slab.tools.advice import laboratories, runs
+from l4slab.tools.advice.atlas import CROWDS, PAIRS, Cell, cells
+from l4slab.tools.advice.distance import LEVELS, coverage, distances
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import check, metrics
-from l4slab.check.card import items
+from l4slab.base import metrics
+from l4slab.tools import check
+from l4slab.tools.check.card import items
 
 KNOWN = {
     # A scalable control takes nearly everything from CUBIC in a classic ECN queue (RFC 9331, section 4.3).

@@ -10,14 +10,18 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import check, claims, kernels, metrics, sweep
-from l4slab.check.card import PARTS, Item, items
-from l4slab.check.programs import Program
-from l4slab.check.suite import Suite, suite
+from l4slab import sweep
+from l4slab.api.experiment import Experiment, load, to_toml
+from l4slab.base import metrics
+from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.cli.checking import bottom_line
-from l4slab.errors import InputError
-from l4slab.experiment import Experiment, load, to_toml
+from l4slab.engines.linux import kernels
+from l4slab.results import claims
+from l4slab.tools import check
+from l4slab.tools.check.card import PARTS, Item, items
+from l4slab.tools.check.programs import Program
+from l4slab.tools.check.suite import Suite, suite
 
 
 def verdicts(cc: str, only: Sequence[str], **options: str) -> dict[str, str]:

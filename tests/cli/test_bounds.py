@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import campaign
+from l4slab.api import campaign
+from l4slab.api.experiment import to_toml
+from l4slab.campaign.estimate import longest, too_long
 from l4slab.cli import main
-from l4slab.engines import get_engine
-from l4slab.estimate import longest, too_long
-from l4slab.experiment import to_toml
+from l4slab.engines.registry import get_engine
+from l4slab.experimentfile.tables import Impair, Link, Top
+from l4slab.experimentfile.traffic import KINDS
+from l4slab.experimentfile.wording import keys_of
 from l4slab.report.setup import settings
-from l4slab.spec.tables import Impair, Link, Top
-from l4slab.spec.traffic import KINDS
-from l4slab.spec.wording import keys_of
 
 REQUIRED = {
     "cc": "cubic",

@@ -7,9 +7,9 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
-from l4slab import campaign
+from l4slab.api import campaign
+from l4slab.base.errors import InputError
 from l4slab.cli import main, summary
-from l4slab.errors import InputError
 
 EXPERIMENT = """
 title = "Two queues"

@@ -8,8 +8,8 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims
 from l4slab.cli import main
+from l4slab.results import claims
 
 BASE = """
 duration = "500ms"

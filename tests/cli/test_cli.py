@@ -10,10 +10,13 @@ from typing import Any
 
 import l4slab
 import pytest
-from l4slab import _core, campaign, engines, executors
+from l4slab import _core, engines
+from l4slab.api import campaign
+from l4slab.base.packaged import studies
+from l4slab.campaign import executors
 from l4slab.cli import main
-from l4slab.engines import get_engine, sim
-from l4slab.studies import studies
+from l4slab.engines import sim
+from l4slab.engines.registry import get_engine
 from l4slab.sweep import Run
 
 FILE = """

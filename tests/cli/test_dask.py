@@ -14,9 +14,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from l4slab import campaign, executors
+from l4slab.api import campaign
+from l4slab.campaign import executors
+from l4slab.campaign.store import Store
 from l4slab.cli import main
-from l4slab.store import Store
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import estimate, spec, sweep
-from l4slab.engines import Recording, get_engine
+from l4slab import experimentfile, sweep
+from l4slab.campaign import estimate
+from l4slab.engines.contract import Recording
+from l4slab.engines.registry import get_engine
 
 FILE = """
 duration = "15s"
@@ -40,7 +42,7 @@ def sent(recording: Recording) -> float:
 def test_packets_that_are_lost_count_too(tmp_path: Path, sender: str) -> None:
     """The work of a run goes with the packets that are sent, of which who ignores losses sends ever more."""
     (tmp_path / "x.toml").write_text(FILE.format(sender=SENDERS[sender]))
-    (run,) = sweep.expand(spec.load(tmp_path / "x.toml"), "sim").runs
+    (run,) = sweep.expand(experimentfile.load(tmp_path / "x.toml"), "sim").runs
 
     def simulated(seconds: int) -> Recording:
         return get_engine("sim").execute(sweep.canonical_json(dict(run.description) | {"duration_ns": seconds * 10**9}))
@@ -60,7 +62,7 @@ def test_every_sender_is_tried(tmp_path: Path) -> None:
         + '"flow.a.options.version" = "0.6"\n'
     )
     (tmp_path / "x.toml").write_text(text)
-    runs = sweep.expand(spec.load(tmp_path / "x.toml"), "sim").runs
+    runs = sweep.expand(experimentfile.load(tmp_path / "x.toml"), "sim").runs
     few = runs[:30] + runs[-1:]
     tried: list[tuple[Any, float]] = list(estimate._tried(few))
     assert sum(alike for _, alike in tried) == pytest.approx(len(few))

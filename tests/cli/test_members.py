@@ -7,7 +7,8 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
-from l4slab import InputError, metrics, spec, sweep
+from l4slab import InputError, experimentfile, sweep
+from l4slab.base import metrics
 
 FILE = """
 duration = "4s"
@@ -64,12 +65,12 @@ def test_members_belong_to_the_run(tmp_path: Path) -> None:
     ids = []
     for line in ("per_flow = true", "per_flow = false", ""):
         file.write_text(FILE.replace("per_flow = true", line))
-        ids.append([run.id for run in sweep.expand(spec.load(file), "sim").runs])
+        ids.append([run.id for run in sweep.expand(experimentfile.load(file), "sim").runs])
     assert ids[1] == ids[2]
     assert {*ids[0]}.isdisjoint(ids[1])
     file.write_text(FILE.replace("per_flow = true", 'per_flow = "yes"'))
     with pytest.raises(InputError, match="per_flow"):
-        sweep.expand(spec.load(file), "sim")
+        sweep.expand(experimentfile.load(file), "sim")
 
 
 def test_a_distribution_over_all_trials(results: l4slab.Results) -> None:

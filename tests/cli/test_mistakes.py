@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from l4slab import campaign
+from l4slab.api import campaign
 from l4slab.cli import main
 
 GOOD = """

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import differences
 from l4slab.cli import main
+from l4slab.results import differences
 
 FILE = """
 duration = "1s"

@@ -13,9 +13,10 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
-from l4slab import campaign, remote, store
+from l4slab.api import campaign
+from l4slab.campaign import remote, store
+from l4slab.campaign.remote import RemoteStore
 from l4slab.cli import main
-from l4slab.remote import RemoteStore
 from l4slab.report import grids, runs
 
 fsspec = pytest.importorskip("fsspec")
@@ -174,7 +175,9 @@ def test_captures_go_there_and_are_not_run_again(url: str, tmp_path: Path, capsy
 # A driver that is killed by itself, at a step and not at a time, so that the machine's speed is not in it.
 KILLED = """
 import os, signal, sys
-from l4slab import campaign, remote, store
+from l4slab.api import campaign
+from l4slab.campaign import remote
+from l4slab.campaign import store
 from l4slab.cli import main
 step, when, count, *arguments = sys.argv[1:]
 campaign._FLUSH_S, store._MERGE = 0, 4

@@ -10,11 +10,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import campaign, metrics, store, sweep
+from l4slab import sweep
+from l4slab.api import campaign
+from l4slab.base import metrics
+from l4slab.campaign import store
+from l4slab.campaign.store import Store
 from l4slab.cli import main
-from l4slab.engines import Recording
+from l4slab.engines.contract import Recording
 from l4slab.report import drawings
-from l4slab.store import Store
 
 FILE = """
 duration = "2s"

@@ -16,12 +16,14 @@ import l4slab
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from l4slab import campaign, metrics, store
+from l4slab.api import campaign
+from l4slab.base import metrics
+from l4slab.base.errors import StoreError
+from l4slab.campaign import store
+from l4slab.campaign.store import Store
 from l4slab.cli import main
-from l4slab.engines import Recording
+from l4slab.engines.contract import Recording
 from l4slab.engines.sim import SimEngine
-from l4slab.errors import StoreError
-from l4slab.store import Store
 
 TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 

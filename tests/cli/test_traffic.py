@@ -8,11 +8,12 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
-from l4slab import campaign, spec
+from l4slab import experimentfile
+from l4slab.api import campaign
+from l4slab.base.units import FREQUENCY
 from l4slab.cli import main
 from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.sweep import expand
-from l4slab.units import FREQUENCY
 
 TWO_WAYS = """
 duration = "4s"
@@ -167,7 +168,7 @@ def test_without_such_flows_the_table_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["web", "video"])
 def test_the_engine_linux_refuses_by_name(tmp_path: Path, kind: str) -> None:
     (tmp_path / "z.toml").write_text(FILE)
-    run = expand(spec.load(tmp_path / "z.toml"), "linux").runs[0]
+    run = expand(experimentfile.load(tmp_path / "z.toml"), "linux").runs[0]
     description = json.loads(run.json)
     description["flows"] = [flow for flow in description["flows"] if flow["kind"] == kind]
     with pytest.raises(ValueError, match=f'has no kind = "{kind}"'):

@@ -12,8 +12,8 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
+from l4slab.base.packaged import study
 from l4slab.engines.linux import build
-from l4slab.studies import study
 
 ROOT = Path(__file__).parents[2]
 FIRST_PLOT = """

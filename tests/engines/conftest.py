@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import kernels, spec, sweep
+from l4slab import experimentfile, sweep
+from l4slab.engines.linux import kernels
 
 Describe = Callable[..., dict[str, Any]]
 
@@ -20,7 +21,7 @@ def describe(tmp_path: Path) -> Describe:
         file = tmp_path / "x.toml"
         head = {"duration": '"4s"', "warmup": '"1s"'} | top
         file.write_text("".join(f"{key} = {value}\n" for key, value in head.items()) + text)
-        return dict(sweep.expand(spec.load(file), "linux").runs[0].description)
+        return dict(sweep.expand(experimentfile.load(file), "linux").runs[0].description)
 
     return resolve
 

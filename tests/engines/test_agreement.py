@@ -9,14 +9,18 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import agreement, campaign, kernels, metrics, plot, spec
-from l4slab.agreement import compare, page
-from l4slab.bars import DEFAULT_BARS, agree_of
+from l4slab import experimentfile, plot
+from l4slab.api import campaign
+from l4slab.base import metrics
+from l4slab.base.errors import InputError
+from l4slab.base.packaged import comparisons, studies
+from l4slab.campaign.store import label_frame
 from l4slab.cli import main
-from l4slab.errors import InputError
-from l4slab.store import label_frame
-from l4slab.studies import comparisons, studies
+from l4slab.engines.linux import kernels
+from l4slab.results.bars import DEFAULT_BARS, agree_of
 from l4slab.sweep import Plan
+from l4slab.tools import agreement
+from l4slab.tools.agreement import compare, page
 
 FILE = """
 duration = "1s"
@@ -393,13 +397,13 @@ def test_trials_are_those_of_the_file_the_command_or_the_simulator(tmp_path: Pat
     file.write_text(FILE)
     assert (trials(None), trials(1)) == ((2, 2), (1, 1))
     # What is kept in the results folder says how many there are.
-    kept = spec.load(file, 9)
+    kept = experimentfile.load(file, 9)
     again = tmp_path / "again.toml"
     again.write_bytes(kept.source)
-    assert spec.load(again).trials == 9
+    assert experimentfile.load(again).trials == 9
     again.write_text(FILE.replace("trials = 2\n", ""))
-    again.write_bytes(spec.load(again, 4).source)
-    assert spec.load(again).trials == 4
+    again.write_bytes(experimentfile.load(again, 4).source)
+    assert experimentfile.load(again).trials == 4
 
 
 def test_packaged_comparisons() -> None:

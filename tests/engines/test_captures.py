@@ -13,9 +13,9 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
-from l4slab import store
+from l4slab.campaign import store
 from l4slab.cli import main
-from l4slab.engines import EngineError
+from l4slab.engines.contract import EngineError
 from l4slab.engines.sim import SimEngine
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
@@ -203,7 +203,7 @@ def test_of_a_run_that_is_there_twice_the_newer_one_counts(tmp_path: Path, monke
     original = SimEngine.execute
     made = []
 
-    def execute(self: SimEngine, *arguments: Any, **named: Any) -> l4slab.engines.Recording:
+    def execute(self: SimEngine, *arguments: Any, **named: Any) -> l4slab.engines.contract.Recording:
         recording = original(self, *arguments, **named)
         made.append(len(made) + 1)
         return replace(recording, flows=recording.flows.with_columns(goodput_mbps=pl.lit(float(made[-1]))))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from l4slab import kernels
-from l4slab.agreement import random
-from l4slab.engines import Recording, get_engine
-from l4slab.studies import random_files
+from l4slab.base.packaged import random_files
+from l4slab.engines.contract import Recording
+from l4slab.engines.linux import kernels
+from l4slab.engines.registry import get_engine
+from l4slab.tools.agreement import random
 
 # More of them, or others: L4SLAB_FATES=1000 L4SLAB_FATES_SEED=7.
 SEED = int(os.environ.get("L4SLAB_FATES_SEED", "1"))

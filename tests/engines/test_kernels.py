@@ -9,14 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import kernels
-from l4slab.agreement import compare, kernels_page
-from l4slab.agreement import kernels as two
+from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.engines import engines, get_engine
-from l4slab.engines.linux import build, compiling, lab
+from l4slab.engines.linux import build, compiling, kernels, lab
 from l4slab.engines.linux.tools import BuildError
-from l4slab.errors import InputError
+from l4slab.engines.registry import engines, get_engine
+from l4slab.tools.agreement import compare, kernels_page
+from l4slab.tools.agreement.changes import Comparison, compared, welch
 
 from .conftest import CUBIC, ONE_LINK, Describe
 
@@ -222,7 +221,7 @@ def test_a_source_is_one_of_a_kernel(cache: Path, tmp_path: Path, monkeypatch: p
     ],
 )
 def test_welchs_test(row: tuple[Any, ...], p: float) -> None:
-    assert two.welch(*row) == pytest.approx(p, rel=1e-3)
+    assert welch(*row) == pytest.approx(p, rel=1e-3)
 
 
 def side(
@@ -254,9 +253,9 @@ def test_the_spread_of_the_trials_says_what_has_changed(tmp_path: Path) -> None:
         "within": [11.0, 13.0, 12.0, 14.0, 10.0],
         "tiny": [1.001] * 5,
     }
-    rows = two.compared(side(one), side(other))
+    rows = compared(side(one), side(other))
     assert dict(rows.select("qdisc", "changed").iter_rows()) == {"moved": True, "within": False, "tiny": False}
-    result = two.Comparison(tmp_path, rows, pl.DataFrame(), [])
+    result = Comparison(tmp_path, rows, pl.DataFrame(), [])
     assert not result.same
     kernels_page.write(result, ("mine", "default"), ("Linux 7.2, my.patch", "Linux 7.2"), [])
     page = " ".join((tmp_path / "kernels.html").read_text().split())
@@ -269,8 +268,8 @@ def test_the_spread_of_the_trials_says_what_has_changed(tmp_path: Path) -> None:
     assert "within" not in changed
     assert result.worst()["qdisc"].to_list() == ["moved"]
     assert result.worst()["difference"].item() == pytest.approx(-2)
-    assert two.Comparison(Path(), two.compared(side(one), side(one)), pl.DataFrame(), []).same
-    few = two.compared(side(one, packets=10), side(other, packets=10))
+    assert Comparison(Path(), compared(side(one), side(one)), pl.DataFrame(), []).same
+    few = compared(side(one, packets=10), side(other, packets=10))
     assert few.is_empty(), "values of a few packets are none"
 
 
@@ -279,9 +278,9 @@ def test_an_rtt_that_one_trial_happens_to_have_is_no_change() -> None:
         return side({"pfifo": values}, quantity="rtt_ms_mean", samples=samples)
 
     none: list[float | None] = [None] * 5
-    by_chance = two.compared(rtts([*none[:4], 20.0], samples=3), rtts(none, samples=0))
+    by_chance = compared(rtts([*none[:4], 20.0], samples=3), rtts(none, samples=0))
     assert by_chance.is_empty()
-    has_it = two.compared(rtts([20.0, 21.0, 20.5, 19.5, 20.0], samples=40), rtts(none, samples=0))
+    has_it = compared(rtts([20.0, 21.0, 20.5, 19.5, 20.0], samples=40), rtts(none, samples=0))
     assert has_it["changed"].to_list() == [True]
 
 
@@ -294,11 +293,11 @@ def test_from_where_on_a_change_shows(trials: int) -> None:
     def cells(shift: float) -> compare.Side:
         return side({f"{n}": [100 + one / unit + shift * (n == 0) for one in spread] for n in range(10)})
 
-    result = two.Comparison(Path(), two.compared(cells(0), cells(0)), pl.DataFrame(), [])
+    result = Comparison(Path(), compared(cells(0), cells(0)), pl.DataFrame(), [])
     assert result.trials == trials
     least = result.shows_from(trials)
     for factor, changes in ((0.98, 0), (1.02, 1)):
-        assert two.compared(cells(0), cells(factor * least))["changed"].sum() == changes
+        assert compared(cells(0), cells(factor * least))["changed"].sum() == changes
 
 
 @pytest.mark.slow
@@ -310,7 +309,7 @@ def test_chance_is_not_a_change() -> None:
     changed = 0
     for _ in range(100):
         both = [side({f"{n}": random.normal(10, 1, 5).tolist() for n in range(20)}) for _ in range(2)]
-        changed += bool(two.compared(*both)["changed"].any())
+        changed += bool(compared(*both)["changed"].any())
     assert changed <= 4
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
-from l4slab import kernels
 from l4slab.cli import main
+from l4slab.engines.linux import kernels
 
 # No kernel of a user's.
 NAME = "made-by-a-test"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from l4slab import kernels
+from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.engines.linux import archive, build, compiling, engine, tools
-from l4slab.errors import InputError
+from l4slab.engines.linux import archive, build, compiling, engine, kernels, tools
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import kernels
-from l4slab.engines import Recording
-from l4slab.engines.linux import LinuxEngine
+from l4slab.engines.contract import Recording
+from l4slab.engines.linux import kernels
+from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.engines.sim import SimEngine
 
 from .conftest import Describe

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from l4slab import kernels
-from l4slab.engines import LackingError
-from l4slab.engines.linux import LinuxEngine, engine, lab
+from l4slab.engines.contract import LackingError
+from l4slab.engines.linux import kernels
+from l4slab.engines.linux.engine import LinuxEngine, engine, lab
 from l4slab.engines.linux.recording.observed import BACKWARD, PACKET, Link
 from l4slab.engines.sim import SimEngine
 

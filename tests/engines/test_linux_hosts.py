@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from l4slab import kernels
-from l4slab.engines.linux import LinuxEngine, lab
+from l4slab.engines.linux import kernels
+from l4slab.engines.linux.engine import LinuxEngine, lab
 from l4slab.engines.linux.recording.observed import BACKWARD, PACKET, Link
 
 from .conftest import CUBIC, ONE_LINK, Describe

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import _core, campaign
+from l4slab import _core
+from l4slab.api import campaign
+from l4slab.base.errors import InputError
+from l4slab.base.packaged import comparisons
 from l4slab.cli import main
-from l4slab.engines import LackingError
-from l4slab.engines.linux import engine, lab
+from l4slab.engines.contract import LackingError
+from l4slab.engines.linux import engine, flows, lab
 from l4slab.engines.linux.rng import Stream
-from l4slab.errors import InputError
-from l4slab.studies import comparisons
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe, of_controls
 
@@ -112,7 +113,7 @@ def test_a_pace_counts_frames(describe: Describe, ecn: str, payload: int) -> Non
     ],
 )
 def test_how_a_negotiation_ends(cc: str, ecn: str, peer: str, mode: str) -> None:
-    assert lab.expected_ecn_mode(cc, ecn, peer) == mode
+    assert flows.expected_ecn_mode(cc, ecn, peer) == mode
 
 
 def test_with_captures_each_sender_is_looked_at(describe: Describe) -> None:

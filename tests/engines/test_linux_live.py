@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from l4slab import _core, kernels
-from l4slab.engines.linux import lab, machine, recording
+from l4slab import _core
+from l4slab.engines.linux import kernels, lab, machine, recording
 from l4slab.engines.linux.live import LinuxLive, described
 from l4slab.engines.linux.recording.live import Recorder
 
@@ -193,14 +193,14 @@ def left_behind() -> list[str]:
 @pytest.fixture(scope="class")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     """Everything that can change, changes."""
-    from l4slab import spec, sweep
+    from l4slab import experimentfile, sweep
 
     file = tmp_path_factory.mktemp("live") / "x.toml"
     tcp = '[[flow]]\nname = "l4s"\ncc = "prague"\nrtt = "10ms"\n' + CUBIC.replace('"a"', '"c"') + "count = 0\n"
     file.write_text(
         'duration = "60s"\nstart_jitter = "0s"\n' + ONE_LINK.replace("pfifo limit 50", "dualpi2") + tcp + UDP
     )
-    run = dict(sweep.expand(spec.load(file), "linux").runs[0].description)
+    run = dict(sweep.expand(experimentfile.load(file), "linux").runs[0].description)
     run["flows"][-1]["count"] = 0
     run["at"] = [{"time_ns": 13 * SECOND, "flow": "u", "rate_bps": 3_000_000}]
     asker = Asker()

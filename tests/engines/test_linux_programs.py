@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.engines import get_engine
 from l4slab.engines.linux import engine, lab, recording
 from l4slab.engines.linux.live import described
 from l4slab.engines.linux.recording import PACKET, CheckError, Observed
 from l4slab.engines.linux.recording.observed import Link
-from l4slab.errors import InputError
-from l4slab.spec import load
+from l4slab.engines.registry import get_engine
+from l4slab.experimentfile import load
 from l4slab.sweep import expand
 
 from .conftest import CUBIC, ONE_LINK, Describe, of_controls

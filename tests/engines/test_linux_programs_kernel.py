@@ -13,9 +13,9 @@ from typing import Any
 
 import l4slab
 import pytest
-from l4slab import kernels
-from l4slab.engines import EngineError, Recording
-from l4slab.engines.linux import LinuxEngine
+from l4slab.engines.contract import EngineError, Recording
+from l4slab.engines.linux import kernels
+from l4slab.engines.linux.engine import LinuxEngine
 
 from .conftest import CUBIC, Describe
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from l4slab import metrics
+from l4slab.base import metrics
 from l4slab.engines.linux import lab, recording
 from l4slab.engines.sim import SimEngine
 

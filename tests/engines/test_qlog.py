@@ -16,10 +16,10 @@ import polars as pl
 import pytest
 from l4slab.cli import main
 from l4slab.engines.linux import build
-from l4slab.qlog.feedback import Feedback
-from l4slab.qlog.frames import ACK, AE, CWR, ECE, SYN, Segment, segments
-from l4slab.qlog.options import read_options
-from l4slab.qlog.transmissions import Transmissions, ranges
+from l4slab.results.qlog.feedback import Feedback
+from l4slab.results.qlog.frames import ACK, AE, CWR, ECE, SYN, Segment, segments
+from l4slab.results.qlog.options import read_options
+from l4slab.results.qlog.transmissions import Transmissions, ranges
 from matplotlib.figure import Figure
 
 from .conftest import FOUR_FLOWS

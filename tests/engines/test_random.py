@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from l4slab import kernels
-from l4slab.agreement import random, student
-from l4slab.agreement.random import judge
-from l4slab.agreement.random.judge import Place, Trials, Value
-from l4slab.agreement.random.runs import Runs
+from l4slab.base.packaged import random_files, studies
+from l4slab.campaign.executors import Failure
 from l4slab.cli import main
-from l4slab.executors import Failure
-from l4slab.studies import random_files, studies
+from l4slab.engines.linux import kernels
+from l4slab.tools.agreement import random, student
+from l4slab.tools.agreement.random import judge
+from l4slab.tools.agreement.random.judge import Place, Trials, Value
+from l4slab.tools.agreement.random.runs import Runs
 
 SHARES = [Place(flow, None, None, "share") for flow in ("a", "b")]
 RTT = Place("a", None, None, "rtt_ms_mean")
@@ -224,7 +224,7 @@ def test_the_simulator_beside_itself(file: Path, tmp_path: Path, capsys: pytest.
 
 
 def test_a_run_that_fails_is_no_verdict(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("l4slab.agreement.random.runs.compute", lambda *_: Failure("no disk"))
+    monkeypatch.setattr("l4slab.tools.agreement.random.runs.compute", lambda *_: Failure("no disk"))
     found = random.agree([file], 1, 1, tmp_path / "out", "sim")
     assert [one.verdict for one in found.judged] == ["failed"]
     assert found.judged[0].failure == "sim, trial 1: no disk"

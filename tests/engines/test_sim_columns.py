@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from l4slab import _core, metrics, spec, sweep
+from l4slab import _core, experimentfile, sweep
+from l4slab.base import metrics
 from l4slab.engines.sim import SimEngine
 
 FLOWS = {entry["name"]: f'cc = "{entry["name"]}"' for entry in _core.controllers()}
@@ -41,7 +42,7 @@ link.one.qdisc = "dualpi2"
 def test_no_column_is_undeclared(tmp_path: Path, qdisc: str, flow: str) -> None:
     file = tmp_path / "x.toml"
     file.write_text(FILE.format(qdisc=qdisc, flow=flow))
-    description = sweep.expand(spec.load(file), "sim").runs[0].description
+    description = sweep.expand(experimentfile.load(file), "sim").runs[0].description
     declared = SimEngine().columns(description)
     told = _core.simulate(json.dumps(description))
     assert set(told["series"]) <= declared["series"].keys()

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from l4slab import _core, kernels
+from l4slab import _core
 from l4slab.cli import main
-from l4slab.engines import digest, get_engine
-from l4slab.engines.linux import archive, build
+from l4slab.engines.contract import digest
+from l4slab.engines.linux import archive, build, kernels
+from l4slab.engines.registry import get_engine
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("crates/core/src", "crates/plugin/src", "crates/py/src")

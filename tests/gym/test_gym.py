@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from l4slab import Experiment, Flow, InputError, Link, gym
-from l4slab.steps import Told, seen
+from l4slab.gym.steps import Told, seen
 
 BOTTLENECK = {"bottleneck": Link(rate="20Mbit", qdisc="dualpi2")}
 MINE = Flow(name="mine", cc="prague", rtt="20ms")

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from l4slab.errors import InputError
+from l4slab.base.errors import InputError
 
 
 class Odd:

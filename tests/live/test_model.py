@@ -9,14 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import _core, spec, sweep
-from l4slab.spec import keys_of
-from l4slab.spec.tables import AT_FLOW_KEYS, AT_IMPAIR_KEYS, AT_KEYS, TOP_FACTORS, Impair, Link, Quantity, Rewrite, Top
-from l4slab.spec.traffic import KINDS
-from l4slab.units import FREQUENCY, RATE, SIZE, TIME
+from l4slab import _core, experimentfile, sweep
+from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME
+from l4slab.experimentfile import keys_of
+from l4slab.experimentfile.tables import (
+    AT_FLOW_KEYS,
+    AT_IMPAIR_KEYS,
+    AT_KEYS,
+    TOP_FACTORS,
+    Impair,
+    Link,
+    Quantity,
+    Rewrite,
+    Top,
+)
+from l4slab.experimentfile.traffic import KINDS
 
 PAGE = Path(__file__).parent / "page"
-STUDIES = Path(spec.__file__).parent.parent / "experiments"
+STUDIES = Path(experimentfile.__file__).parent.parent / "studies"
 PRESETS = sorted(file.stem for file in (PAGE / "presets").glob("*.toml"))
 # What a study sets for its figures, and not for its set-up.
 MEASUREMENT = ("duration_ns", "warmup_ns", "sample_ns", "seed")
@@ -45,7 +55,7 @@ def canonical(description: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("saved", ["by-hand", *(f"presets/{preset}" for preset in PRESETS)])
 def test_a_saved_file_is_the_run_of_the_page(saved: str) -> None:
     of_page = json.loads((PAGE / f"{saved}.json").read_text())["run"]
-    plan = sweep.expand(spec.load(PAGE / f"{saved}.toml"), "sim")
+    plan = sweep.expand(experimentfile.load(PAGE / f"{saved}.toml"), "sim")
     assert len(plan.runs) == (2 if saved == "by-hand" else 1), "the run is the last of its trials"
     assert canonical(dict(plan.runs[-1].description)) == canonical(of_page)
 
@@ -56,7 +66,7 @@ def test_a_preset_of_a_study_is_set_up_as_the_study_is(preset: str) -> None:
     if told["study"] is None:
         assert preset in ("start", "low-rate", "low-rate-step"), "which study is it from?"
         return
-    experiment = spec.load(STUDIES / f"{told['study']['file']}.toml")
+    experiment = experimentfile.load(STUDIES / f"{told['study']['file']}.toml")
     levels = sweep.levels_of(experiment)
     assert set(told["study"]["levels"]) == set(levels)
     assert all(level in levels[name] for name, level in told["study"]["levels"].items())
@@ -68,7 +78,7 @@ def test_a_preset_of_a_study_is_set_up_as_the_study_is(preset: str) -> None:
 
 
 def test_the_first_preset_is_the_picture_of_the_readme() -> None:
-    experiment = spec.load(STUDIES.parents[2] / "examples" / "picture.toml")
+    experiment = experimentfile.load(STUDIES.parents[2] / "examples" / "picture.toml")
     picture = canonical(sweep.describe(experiment, {}))
     page = canonical(json.loads((PAGE / "presets" / "start.json").read_text())["run"])
     assert page["links"] == picture["links"]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import l4slab
 import pytest
-from l4slab import _core, spec, sweep
+from l4slab import _core, experimentfile, sweep
 from l4slab.live.server import Server
 from websockets.sync.client import connect
 from websockets.typing import Origin
@@ -37,7 +37,7 @@ WATCH = {"sample_ns": 100_000_000, "members": True, "histograms": True, "packets
 def description(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("native") / "x.toml"
     file.write_text(FILE)
-    run = sweep.expand(spec.load(file), "sim").runs[0]
+    run = sweep.expand(experimentfile.load(file), "sim").runs[0]
     return dict(run.description)
 
 

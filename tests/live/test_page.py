@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import l4slab
 import pytest
-from l4slab import kernels
+from l4slab.engines.linux import kernels
 from l4slab.live import page as pages
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from l4slab.errors import InputError
+from l4slab.base.errors import InputError
 from l4slab.live import bounds
 from l4slab.live import page as pages
 from l4slab.live.server import Server

@@ -10,7 +10,7 @@ from typing import Any
 
 import l4slab
 import pytest
-from l4slab import spec, sweep
+from l4slab import experimentfile, sweep
 from l4slab.cli import main
 from l4slab.own.files import used
 from l4slab.own.worker import MEMORY
@@ -86,7 +86,7 @@ def test_options_and_words_are_read_recorded_and_part_of_the_run(experiment: Fol
         cc="mine.py:Mine",
         qdisc="every.py:Every period 0",
     )
-    (run,) = sweep.expand(spec.load(file), "sim").runs
+    (run,) = sweep.expand(experimentfile.load(file), "sim").runs
     assert run.description["flows"][0]["options"] == {"increase": "1", "beta": "0.7"}
     reference, words = run.description["links"][0]["qdisc"].split(" ", 1)
     assert (reference.partition("#")[0], words) == ("every.py:Every", "limit 1000 period 0")
@@ -107,7 +107,7 @@ def test_a_queue_of_ones_own_comes_into_a_class_while_it_runs(experiment: Folder
     change = '[link.bottleneck.class.1]\nrate = "5Mbit"\nqdisc = "pfifo"\n'
     change += '[[at]]\ntime = "1s"\n"link.bottleneck.class.1.qdisc" = "every.py:Every limit 3"\n'
     file = experiment({"every.py": EVERY}, change, qdisc="htb default 1")
-    (run,) = sweep.expand(spec.load(file), "sim").runs
+    (run,) = sweep.expand(experimentfile.load(file), "sim").runs
     assert [one.file for one in used(run.description)] == ["every.py"]
     backlog = l4slab.run(file).series.filter(queue="1").sort("time_s")["backlog_packets"]
     assert backlog[9] > 3
@@ -118,7 +118,7 @@ def test_other_words_for_a_queue_of_ones_own_keep_what_waits(experiment: Folder)
     udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "15Mbit"\nrtt = "10ms"\n'
     change = '[[at]]\ntime = "1s"\n"link.bottleneck.qdisc" = "every.py:Every limit 90"\n'
     file = experiment({"every.py": EVERY}, udp + change, qdisc="every.py:Every limit 50 period 0")
-    (run,) = sweep.expand(spec.load(file), "sim").runs
+    (run,) = sweep.expand(experimentfile.load(file), "sim").runs
     # What is not named stays.
     assert run.description["at"][0]["qdisc"].partition(" ")[2] == "limit 90"
     results = l4slab.run(file)
@@ -132,12 +132,12 @@ def test_other_words_for_a_queue_of_ones_own_keep_what_waits(experiment: Folder)
 def test_the_same_run_gives_the_same_bits_and_another_content_another_run(experiment: Folder) -> None:
     keys = {"cc": "mine.py:Mine", "qdisc": "every.py:Every"}
     file = experiment({"mine.py": AIMD, "every.py": EVERY}, **keys)
-    (first,) = sweep.expand(spec.load(file), "sim").runs
+    (first,) = sweep.expand(experimentfile.load(file), "sim").runs
     once, again = l4slab.run(file), l4slab.run(file, workers=1)
     assert once.flows.equals(again.flows)
     assert once.series.equals(again.series)
     file = experiment({"mine.py": AIMD.replace("/ window.cwnd", "/ window.cwnd / 1"), "every.py": EVERY}, **keys)
-    (second,) = sweep.expand(spec.load(file), "sim").runs
+    (second,) = sweep.expand(experimentfile.load(file), "sim").runs
     assert first.id != second.id
 
 
@@ -152,7 +152,7 @@ def test_the_modules_beside_a_file_that_it_imports_are_part_of_the_run(experimen
     files = {"mine.py": AIMD, "growth.py": GROWTH, "factor.py": "FACTOR = 1\n", "idle.py": "nothing imports this"}
     alone = l4slab.run(experiment(files, **keys))
     file = experiment({"mine.py": IMPORTS}, **keys)
-    (first,) = sweep.expand(spec.load(file), "sim").runs
+    (first,) = sweep.expand(experimentfile.load(file), "sim").runs
     (own,) = used(first.description)
     assert list(own.modules) == ["factor.py", "growth.py"]
     results = l4slab.run(file, tmp_path / "out")
@@ -161,7 +161,7 @@ def test_the_modules_beside_a_file_that_it_imports_are_part_of_the_run(experimen
     assert kept == {"mine.py", "growth.py", "factor.py"}
     # The worker that has run the first has imported the module already.
     file = experiment({"factor.py": "FACTOR = 2\n"}, **keys)
-    (second,) = sweep.expand(spec.load(file), "sim").runs
+    (second,) = sweep.expand(experimentfile.load(file), "sim").runs
     assert first.id != second.id
     assert not l4slab.run(file).series["cwnd_packets"].equals(results.series["cwnd_packets"])
 
@@ -185,7 +185,7 @@ def test_packages_beside_a_file_are_part_of_the_run(experiment: Folder, tmp_path
     mine = IMPORTS.replace("from growth import growth", statement).replace("growth(self", f"{name}(self")
     keys = {"cc": "own/mine.py:Mine", "qdisc": "pfifo limit 20"}
     file = experiment({"own/mine.py": mine} | {f"own/{path}": text for path, text in LAWS.items()}, **keys)
-    (first,) = sweep.expand(spec.load(file), "sim").runs
+    (first,) = sweep.expand(experimentfile.load(file), "sim").runs
     (own,) = used(first.description)
     assert set(own.modules) == {f"own/{path}" for path in LAWS} - {"own/laws/idle.py"}
     results = l4slab.run(file, tmp_path / "out")
@@ -194,7 +194,7 @@ def test_packages_beside_a_file_are_part_of_the_run(experiment: Folder, tmp_path
     # The folder has them all, so it can be run again elsewhere.
     assert (tmp_path / "out/experiments/own/laws/base/deep/inside.py").is_file()
     file = experiment({"own/laws/factor.py": "FACTOR = 2\n"}, **keys)
-    (second,) = sweep.expand(spec.load(file), "sim").runs
+    (second,) = sweep.expand(experimentfile.load(file), "sim").runs
     assert first.id != second.id
     assert not l4slab.run(file).series["cwnd_packets"].equals(results.series["cwnd_packets"])
 
@@ -204,13 +204,13 @@ def test_what_cannot_be_imported_is_a_sentence(experiment: Folder, tmp_path: Pat
     with pytest.raises(
         l4slab.InputError, match=r"No module named 'nowhere'; put nowhere\.py beside mine\.py, or install it"
     ):
-        sweep.expand(spec.load(file), "sim")
+        sweep.expand(experimentfile.load(file), "sim")
     (tmp_path / "laws").mkdir()
     file = experiment(
         {"mine.py": IMPORTS.replace("growth", "laws.nowhere", 1), "laws/__init__.py": ""}, cc="mine.py:Mine"
     )
     with pytest.raises(l4slab.InputError, match=r"'laws\.nowhere'; put laws/nowhere\.py beside mine\.py"):
-        sweep.expand(spec.load(file), "sim")
+        sweep.expand(experimentfile.load(file), "sim")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "growth.py").write_text(GROWTH.replace("import factor", f"# {folder}"))
@@ -477,7 +477,7 @@ def test_the_kernel_cannot_run_it(experiment: Folder) -> None:
 def test_nothing_of_it_runs_in_the_process_that_plans(experiment: Folder) -> None:
     source = "import os\nassert os.environ.get('PYTHONHASHSEED') == '0', 'not a worker'\n" + CONTROLLER.format("pass")
     file = experiment({"mine.py": source}, cc="mine.py:Mine")
-    (run,) = sweep.expand(spec.load(file), "sim").runs
+    (run,) = sweep.expand(experimentfile.load(file), "sim").runs
     (own,) = used(run.description)
     assert (own.name, own.file) == ("mine.py:Mine", "mine.py")
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import claims, metrics, published, spec, sweep
-from l4slab.store import Store
-from l4slab.studies import study
+from l4slab import experimentfile, sweep
+from l4slab.base import metrics
+from l4slab.base.packaged import study
+from l4slab.campaign.store import Store
+from l4slab.results import claims, published
 
 # What the page shows over 20-60 s: rates and RTTs of both flows, and the coupled p_L, from which p_C follows.
 PAGE: dict[str, dict[str, float]] = {
@@ -86,7 +88,7 @@ def _table(name: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame]) -> Path:
     """A results folder with these tables, and claims and figures as a campaign would have evaluated them."""
-    experiments = [spec.load(file) for file in files]
+    experiments = [experimentfile.load(file) for file in files]
     ids = {(r.experiment, r.trial): r.id for e in experiments for r in sweep.expand(e, "sim").runs}
     tables = {name: table.with_columns(_run_ids(table, ids)) for name, table in tables.items()}
     arrow = {name: tables[name].to_arrow() for name in metrics.TABLES}

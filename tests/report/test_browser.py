@@ -9,9 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from l4slab import metrics, spec, sweep
+from l4slab import experimentfile, sweep
+from l4slab.base import metrics
+from l4slab.campaign.store import Store
 from l4slab.report import grids, runs, write_report
-from l4slab.store import Store
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -42,7 +43,7 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("thousand")
     file = place / "x.toml"
     file.write_text(FILE.format(levels=", ".join(map(str, range(1, CASES + 1)))))
-    experiment = spec.load(file)
+    experiment = experimentfile.load(file)
     plan = sweep.expand(experiment, "sim")
     labels = [{"experiment": "x", "run": run.id, "trial": run.trial, **run.factors} for run in plan.runs]
     rows: dict[str, list[dict[str, Any]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from l4slab import capacity
+from l4slab.experimentfile import capacity
 
 
 def described(**changes: Any) -> dict[str, Any]:

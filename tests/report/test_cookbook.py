@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from l4slab import campaign
+from l4slab.api import campaign
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "examples" / "cookbook").glob("*.toml"))

@@ -9,13 +9,15 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, metrics, spec
-from l4slab.figures import Figure
+from l4slab import experimentfile
+from l4slab.base import metrics
+from l4slab.base.packaged import study
+from l4slab.plot.figures import Figure
 from l4slab.report import results as folders
-from l4slab.studies import study
+from l4slab.results import claims
 from l4slab.sweep import Where, expand
 
-EXPERIMENTS = [spec.load(file) for file in study("deployment")]
+EXPERIMENTS = [experimentfile.load(file) for file in study("deployment")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 NAMES = ("aqm", "fallback", "l4s_receiver", "legacy_receiver", "sender", "ack_bunches", "bottleneck", "mix")
 FACTORS = dict.fromkeys(("capacity_mbps", "base_rtt_ms", "ecn_threshold_ms"), pl.Int64) | {"n_bdp": pl.Float64}

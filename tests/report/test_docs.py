@@ -4,8 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from l4slab import bars, claims, figures, metrics, parameters, published, spec
-from l4slab.spec import classes, tables, traffic
+from l4slab import experimentfile
+from l4slab.base import metrics
+from l4slab.cli import parameters
+from l4slab.experimentfile import classes, tables, traffic
+from l4slab.plot import figures
+from l4slab.results import bars, claims, published
 from l4slab.sweep import expand
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -26,7 +30,7 @@ def code(name: str) -> set[str]:
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_key_is_described(model) -> None:
-    assert set(spec.keys_of(model)) <= code("experiment-file.md")
+    assert set(experimentfile.keys_of(model)) <= code("experiment-file.md")
 
 
 def test_the_table_of_parameters_is_current() -> None:
@@ -36,7 +40,7 @@ def test_the_table_of_parameters_is_current() -> None:
 
 def test_every_section_is_described() -> None:
     text = (DOCS / "experiment-file.md").read_text("utf-8")
-    for section in spec.SECTIONS:
+    for section in experimentfile.SECTIONS:
         assert f"[{section}" in text, section
 
 
@@ -59,4 +63,4 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     example = next(block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[link." in block)
     file = tmp_path / "example.toml"
     file.write_text(example)
-    assert len(expand(spec.load(file), "sim").runs) == 20
+    assert len(expand(experimentfile.load(file), "sim").runs) == 20

@@ -7,14 +7,15 @@ import dataclasses
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, spec
-from l4slab.claims import Claim
-from l4slab.figures import Figure
-from l4slab.published import Published
-from l4slab.studies import study
+from l4slab import experimentfile
+from l4slab.base.packaged import study
+from l4slab.plot.figures import Figure
+from l4slab.results import claims
+from l4slab.results.claims import Claim
+from l4slab.results.published import Published
 
 FILES = study("dualq")
-EXPERIMENTS = [spec.load(file) for file in FILES]
+EXPERIMENTS = [experimentfile.load(file) for file in FILES]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
 # Statements that the model contradicts, and what is found instead.

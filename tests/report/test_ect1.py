@@ -11,14 +11,17 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, metrics, references, spec
-from l4slab.claims import Claim
-from l4slab.figures import Figure, RunTable
-from l4slab.published import Published
+from l4slab import experimentfile
+from l4slab.base import metrics
+from l4slab.base.packaged import study
+from l4slab.experimentfile import references
+from l4slab.plot.figures import Figure, RunTable
 from l4slab.report import results as folders
-from l4slab.studies import study
+from l4slab.results import claims
+from l4slab.results.claims import Claim
+from l4slab.results.published import Published
 
-EXPERIMENTS = [spec.load(file) for file in study("ect1")]
+EXPERIMENTS = [experimentfile.load(file) for file in study("ect1")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 FACTORS = ("build", "sender", "class", "bandwidth", "base_rtt", "aqm", "reduced", "jitter")
 LABELS = metrics.LABELS | dict.fromkeys(FACTORS, pl.String)
@@ -290,7 +293,7 @@ def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
             text = text.replace('captures = "first trial"', "")
         files.append(tmp_path / file.name)
         files[-1].write_text(text)
-        for name, table in references.contents(spec.load(file)).items():
+        for name, table in references.contents(experimentfile.load(file)).items():
             (tmp_path / name).write_bytes(table)
     results = l4slab.run(files, out=tmp_path / "r")
     assert results.failures == []

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from l4slab import figures, plot, spec
-from l4slab.errors import InputError
+from l4slab import experimentfile, plot
+from l4slab.base.errors import InputError
+from l4slab.plot import figures
 from l4slab.sweep import expand
 
 EXPERIMENT = (
@@ -15,10 +16,10 @@ EXPERIMENT = (
 )
 
 
-def write(tmp_path: Path, text: str) -> spec.Experiment:
+def write(tmp_path: Path, text: str) -> experimentfile.Experiment:
     file = tmp_path / "x.toml"
     file.write_text(f'{EXPERIMENT}[[figure]]\nid = "f"\n{text}\n')
-    return spec.load(file)
+    return experimentfile.load(file)
 
 
 def test_shares_stand_on_each_other() -> None:

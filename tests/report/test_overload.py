@@ -10,14 +10,16 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, metrics, spec
-from l4slab.claims import Claim
-from l4slab.figures import Figure
-from l4slab.published import Published
+from l4slab import experimentfile
+from l4slab.base import metrics
+from l4slab.base.packaged import study
+from l4slab.plot.figures import Figure
 from l4slab.report import results as folders
-from l4slab.studies import study
+from l4slab.results import claims
+from l4slab.results.claims import Claim
+from l4slab.results.published import Published
 
-EXPERIMENTS = [spec.load(file) for file in study("overload")]
+EXPERIMENTS = [experimentfile.load(file) for file in study("overload")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 LOADS = (50, 70, 100, 140, 200)
 AQMS = ("PIE", "DualPI2", "CoDel")

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from l4slab import published, spec
+from l4slab import experimentfile
+from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.errors import InputError
+from l4slab.results import published
 from l4slab.sweep import expand
 
 EXPERIMENT = """
@@ -28,7 +29,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def tables(rates: list[float | None]) -> dict:
-    from l4slab import metrics
+    from l4slab.base import metrics
 
     rows = [
         {"experiment": "x", "run": str(n), "trial": n, "flow": "a", "rate_mbps": rate}
@@ -53,7 +54,7 @@ def tables(rates: list[float | None]) -> dict:
 )
 def test_distance(tmp_path: Path, rates, measured, distance, within) -> None:
     file = write(tmp_path, '[[published]]\nid = "r"\nflow = "a"\ncolumn = "rate_mbps"\nvalue = 10\ntolerance = 1\n')
-    row = published.evaluate([spec.load(file)], tables(rates)).row(0, named=True)
+    row = published.evaluate([experimentfile.load(file)], tables(rates)).row(0, named=True)
     assert (row["measured"], row["distance"], row["within"]) == (measured, distance, within)
     assert row["unit"] == "Mb/s"
     found = [rate for rate in rates if rate is not None]
@@ -64,7 +65,7 @@ def test_without_a_tolerance_there_is_a_distance_and_no_verdict(tmp_path: Path) 
     file = write(
         tmp_path, '[[published]]\nid = "r"\nsql = "select avg(rate_mbps) from flows"\nvalue = 10\nunit = "Mb/s"\n'
     )
-    row = published.evaluate([spec.load(file)], tables([12.0])).row(0, named=True)
+    row = published.evaluate([experimentfile.load(file)], tables([12.0])).row(0, named=True)
     assert (row["distance"], row["within"]) == (2.0, None)
 
 
@@ -77,8 +78,8 @@ def test_a_file_of_references(tmp_path: Path) -> None:
     file = write(
         tmp_path, f'[[published]]\nid = "c"\nreference = "cells.csv"\nunit = "Mb/s"\ntolerance = 1\nsql = "{sql}"\n'
     )
-    published.check([expand(spec.load(file), "sim")])
-    rows = published.evaluate([spec.load(file)], tables([10.0]))
+    published.check([expand(experimentfile.load(file), "sim")])
+    rows = published.evaluate([experimentfile.load(file)], tables([10.0]))
     assert rows["quantity"].to_list() == ["a", "b"]
     assert rows["distance"].to_list() == [0.5, None]
     assert rows["within"].to_list() == [True, None]
@@ -104,7 +105,7 @@ def test_a_file_of_references(tmp_path: Path) -> None:
 )
 def test_a_mistake_in_the_table_is_one_sentence(tmp_path: Path, text: str, names: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        spec.load(write(tmp_path, f"[[published]]\n{text}\n")).tables(published.Published)
+        experimentfile.load(write(tmp_path, f"[[published]]\n{text}\n")).tables(published.Published)
     message = str(caught.value)
     assert "published" in message
     assert "\n" not in message
@@ -124,7 +125,7 @@ def test_a_mistake_in_the_table_is_one_sentence(tmp_path: Path, text: str, names
 def test_a_mistake_in_the_query_is_found_before_anything_runs(tmp_path: Path, sql: str, names: list[str]) -> None:
     file = write(tmp_path, f'[[published]]\nid = "r"\nvalue = 1\nsql = "{sql}"\n')
     with pytest.raises(InputError) as caught:
-        published.check([expand(spec.load(file), "sim")])
+        published.check([expand(experimentfile.load(file), "sim")])
     assert all(name in str(caught.value) for name in names), str(caught.value)
     assert str(file) in str(caught.value)
 
@@ -178,10 +179,10 @@ def test_a_results_folder_keeps_the_references_and_needs_no_others(tmp_path: Pat
 def test_a_study_file_describes_no_run(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text('title = "t"\nabout = "q"\n[[claim]]\nid = "c"\nsql = "select count(*) > 0 from flows"\n')
-    study = spec.load(file)
+    study = experimentfile.load(file)
     assert study.is_study
     assert expand(study, "sim").runs == []
     # Anything of an experiment makes it one, and then it has to be complete.
     file.write_text('duration = "1s"\n[[claim]]\nid = "c"\nsql = "select true"\n')
     with pytest.raises(InputError, match="no link"):
-        spec.load(file)
+        experimentfile.load(file)

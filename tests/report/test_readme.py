@@ -11,8 +11,9 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, spec
-from l4slab.studies import studies, study
+from l4slab import experimentfile
+from l4slab.base.packaged import studies, study
+from l4slab.results import claims
 
 STUDIES = list(studies())
 
@@ -23,10 +24,13 @@ def test_the_counts_are_of_the_study_as_it_is(name: str, readme: ModuleType, in_
     assert entry["of"] == readme.mark(name), (
         f"{name} has changed: ./dev.sh studies {name} (with no results/{name}) writes README's table"
     )
-    lists = Counter(claim.listed for file in study(name) for claim in spec.load(file).tables(claims.Claim))
+    lists = Counter(claim.listed for file in study(name) for claim in experimentfile.load(file).tables(claims.Claim))
     assert {kind: total for kind, (_, total) in in_readme(name).items()} == lists
     recorded = Counter(
-        claim.listed for file in study(name) for claim in spec.load(file).tables(claims.Claim) if claim.recorded
+        claim.listed
+        for file in study(name)
+        for claim in experimentfile.load(file).tables(claims.Claim)
+        if claim.recorded
     )
     assert {
         kind: total - expected for kind, (expected, total) in in_readme(name).items() if expected < total
@@ -68,7 +72,7 @@ def test_verdicts_are_recorded_in_the_files_of_the_study(readme: ModuleType, tmp
     monkeypatch.setattr(readme, "study", lambda name: [tmp_path / name for name in before])
 
     def recorded(**verdicts: str) -> dict[str, str | None]:
-        files = [spec.load(tmp_path / name) for name in before]
+        files = [experimentfile.load(tmp_path / name) for name in before]
         found = [(file.name, claim) for file in files for claim in file.tables(claims.Claim)]
         rows = [
             {
@@ -80,7 +84,7 @@ def test_verdicts_are_recorded_in_the_files_of_the_study(readme: ModuleType, tmp
             for experiment, claim in found
         ]
         readme.record("fast-lane", pl.DataFrame(rows))
-        files = [spec.load(tmp_path / name) for name in before]
+        files = [experimentfile.load(tmp_path / name) for name in before]
         return {c.id: c.recorded for file in files for c in file.tables(claims.Claim) if c.recorded}
 
     changed = {"A-smaller-share": "fails", "objection-fast-lane": "holds"}

@@ -8,16 +8,18 @@ import duckdb
 import polars as pl
 import pyarrow.dataset as ds
 import pytest
-from l4slab import campaign, claims, metrics, numbers
+from l4slab.api import campaign
+from l4slab.base import metrics, numbers
 from l4slab.report import drawings, tables, write_report
 from l4slab.report.results import load
+from l4slab.results import claims
 
 from .pages import Page, Report
 
 
 @pytest.fixture(scope="session")
 def study_page(page: dict[str, pl.DataFrame], tmp_path_factory: pytest.TempPathFactory) -> str:
-    from l4slab.studies import study
+    from l4slab.base.packaged import study
 
     from .conftest import folder
 

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import l4slab
 import polars as pl
 import pytest
-from l4slab import spec, sweep
+from l4slab import experimentfile, sweep
+from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.errors import InputError
 from l4slab.live import page as live
 from l4slab.report import grids, runs, setup, write_report
 from matplotlib.image import imread
@@ -218,7 +218,7 @@ def test_changes_of_classes_are_told(tmp_path: Path) -> None:
         + change
         + '[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n'
     )
-    told = setup.settings(sweep.expand(spec.load(file), "sim").runs[0].description)
+    told = setup.settings(sweep.expand(experimentfile.load(file), "sim").runs[0].description)
     assert [row for row in told if row[0].startswith("at ")] == [
         ("at 2s", "l, class 1: 2Mbit, up to 2Mbit, prio 0, burst 1600 B, cburst 1600 B"),
         ("at 2.5s", "l: 4Mbit"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import l4slab
 import polars as pl
 import pytest
-from l4slab import claims, spec
-from l4slab.studies import study
+from l4slab import experimentfile
+from l4slab.base.packaged import study
+from l4slab.results import claims
 
 pytestmark = pytest.mark.slow
 
 FILES = study("safer-dctcp")
-EXPERIMENTS = [spec.load(file) for file in FILES]
+EXPERIMENTS = [experimentfile.load(file) for file in FILES]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
 # For each claim two levels of a factor whose rows are exchanged for the verdict to turn.

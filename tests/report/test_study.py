@@ -4,10 +4,11 @@ import math
 
 import polars as pl
 import pytest
-from l4slab import claims, published, spec
-from l4slab.studies import study
+from l4slab import experimentfile
+from l4slab.base.packaged import study
+from l4slab.results import claims, published
 
-EXPERIMENTS = [spec.load(file) for file in study("fast-lane")]
+EXPERIMENTS = [experimentfile.load(file) for file in study("fast-lane")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
 # What would have to be measured for a claim's verdict to turn: values of `conftest.PAGE` that differ.

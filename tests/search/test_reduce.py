@@ -2,10 +2,10 @@
 
 import pytest
 from l4slab import sweep
-from l4slab.errors import InputError
-from l4slab.experiment import load
-from l4slab.search.reduce import reduce
-from l4slab.units import RATE, TIME
+from l4slab.api.experiment import load
+from l4slab.base.errors import InputError
+from l4slab.base.units import RATE, TIME
+from l4slab.tools.search.reduce import reduce
 
 LARGE = {
     "title": "much",

@@ -9,14 +9,14 @@ from types import ModuleType
 
 import polars as pl
 import pytest
-from l4slab import search as searching
-from l4slab.campaign import run
+from l4slab.api.campaign import run
+from l4slab.api.experiment import to_toml
 from l4slab.cli import main
-from l4slab.experiment import to_toml
-from l4slab.search import cases
-from l4slab.search.cases import Cases, Verdict
-from l4slab.search.objective import Value
-from l4slab.search.optimisers import OPTIMISERS
+from l4slab.tools import search as searching
+from l4slab.tools.search import cases
+from l4slab.tools.search.cases import Cases, Verdict
+from l4slab.tools.search.objective import Value
+from l4slab.tools.search.optimisers import OPTIMISERS
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 QUEUE = (EXAMPLES / "coupled.toml").read_text()

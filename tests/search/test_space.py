@@ -4,11 +4,11 @@ import random
 from pathlib import Path
 
 import pytest
-from l4slab import spec, sweep
-from l4slab.errors import InputError
-from l4slab.experiment import Experiment, load, to_toml
-from l4slab.search.space import SkippedError, Space
-from l4slab.units import RATE, TIME
+from l4slab import experimentfile, sweep
+from l4slab.api.experiment import Experiment, load, to_toml
+from l4slab.base.errors import InputError
+from l4slab.base.units import RATE, TIME
+from l4slab.tools.search.space import SkippedError, Space
 
 FILE = """
 duration = "5s"
@@ -51,8 +51,8 @@ why = "too long"
 """
 
 
-def parsed(text: str) -> spec.Experiment:
-    return spec.parse(text.encode(), Path("x.toml"))
+def parsed(text: str) -> experimentfile.Experiment:
+    return experimentfile.parse(text.encode(), Path("x.toml"))
 
 
 @pytest.fixture(scope="module")

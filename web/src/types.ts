@@ -3,7 +3,7 @@
  * and answers, and the interfaces between the page's parts. Times are nanoseconds, rates bit/s, sizes bytes.
  */
 
-/** A run, fully resolved: what `l4slab.spec` makes of an experiment file. */
+/** A run, fully resolved: what `l4slab.experimentfile` makes of an experiment file. */
 export interface Run {
   duration_ns: number;
   warmup_ns: number;

@@ -15,6 +15,7 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
+from l4slab.base.errors import L4slabError, one_line
 from l4slab.cli import (
     advising,
     agreeing,
@@ -29,7 +30,6 @@ from l4slab.cli import (
     searching,
     start,
 )
-from l4slab.errors import L4slabError, one_line
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -13,7 +13,7 @@ from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 
 if TYPE_CHECKING:
-    from l4slab.advice import Advice
+    from l4slab.tools.advice import Advice
 
 # The case, the share and the two camps.
 _BEFORE_THE_TABLE = 4
@@ -60,7 +60,7 @@ def advise(
     Simulates Prague beside a rival there, the same a little otherwise, and the same with CUBIC in Prague's place.
     Harm is a result, not an error.
     """
-    from l4slab import advice
+    from l4slab.tools import advice
 
     options.refuse_empty(out=out)
     settings = dict(options.setting(text) for text in given)
@@ -79,7 +79,7 @@ def _as_name(case: object) -> str:
 
 
 def _show(found: Advice) -> None:
-    from l4slab.advice import words
+    from l4slab.tools.advice import words
 
     told = words.sentences(found)
     for sentence in told[:_BEFORE_THE_TABLE]:

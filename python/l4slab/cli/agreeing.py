@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from l4slab import kernels
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
-from l4slab.engines import ENGINES
+from l4slab.engines.linux import kernels
+from l4slab.engines.registry import ENGINES
 
 if TYPE_CHECKING:
-    from l4slab.agreement import Agreement
-    from l4slab.agreement.kernels import Comparison
+    from l4slab.tools.agreement.changes import Comparison
+    from l4slab.tools.agreement.compare import Agreement
 
 
 @click.command()
@@ -52,8 +52,8 @@ def agree(
     NAME is a packaged comparison ("l4slab list comparisons"); without any, all of them. With --kernel, two kernels are
     compared, and a cell that has changed makes the exit status 1. With --random, FILE has a table [search].
     """
-    from l4slab import agreement
     from l4slab.cli import summary
+    from l4slab.tools import agreement
 
     if count is not None:
         if trials is not None or kernel is not None or against is not None:
@@ -86,9 +86,9 @@ def _random(
     reduce: bool,
     dry_run: bool,
 ) -> int:
-    from l4slab.agreement import random
-    from l4slab.agreement.random import page
-    from l4slab.studies import random_files
+    from l4slab.base.packaged import random_files
+    from l4slab.tools.agreement import random
+    from l4slab.tools.agreement.random import page
 
     files = [Path(name) for name in names] or random_files()
     if dry_run:
@@ -130,9 +130,10 @@ def _two_kernels(
     workers: int | None,
     dry_run: bool,
 ) -> int:
-    from l4slab.agreement import kernels as two
+    from l4slab.campaign.remote import is_url
     from l4slab.cli import summary
-    from l4slab.remote import is_url
+    from l4slab.tools.agreement import changes
+    from l4slab.tools.agreement import kernels as two
 
     if dry_run:
         for name, plans in zip(names, two.plan(files, names, trials), strict=True):
@@ -149,10 +150,12 @@ def _two_kernels(
         terminal.err().print(f"l4slab: {run} ({run.engine}): the run failed: {reason}", markup=False)
     if len(result.missing):
         terminal.err().print(f"{len(result.missing)} cells have not run on both kernels", markup=False)
-    if result.trials < two.ENOUGH_TRIALS:
-        few, enough = (f"{result.shows_from(count):.0f}" for count in (result.trials, two.ENOUGH_TRIALS))
+    if result.trials < changes.ENOUGH_TRIALS:
+        few, enough = (f"{result.shows_from(count):.0f}" for count in (result.trials, changes.ENOUGH_TRIALS))
         text = f"With {result.trials} trials a change shows from {few} standard deviations on"
-        terminal.err().print(f"{text}; give --trials {two.ENOUGH_TRIALS} to find those from {enough} on.", markup=False)
+        terminal.err().print(
+            f"{text}; give --trials {changes.ENOUGH_TRIALS} to find those from {enough} on.", markup=False
+        )
     status = 0 if result.same else 1
     terminal.say(f"\nReport: {result.folder / 'kernels.html'}")
     what = f"{len(changed)} of {len(result.cells)} cells have changed between {names[1]} and {names[0]}"
@@ -161,7 +164,7 @@ def _two_kernels(
 
 
 def _show_changed(changed: Sequence[Mapping[str, Any]], names: tuple[str, str], result: Comparison) -> None:
-    from l4slab.agreement import kernels_page
+    from l4slab.tools.agreement import kernels_page
 
     rows = [kernels_page.shown(row, result) for row in changed[: terminal.ROWS_SHOWN]]
     columns = [
@@ -177,7 +180,7 @@ def _show_changed(changed: Sequence[Mapping[str, Any]], names: tuple[str, str], 
 
 
 def _show_agreement(result: Agreement) -> int:
-    from l4slab.agreement import page
+    from l4slab.tools.agreement import page
 
     bars = page.bars(result.bars)
     met = ["" if row["met"] is None else "yes" if row["met"] else "no" for row in bars]
@@ -209,7 +212,7 @@ def _show_agreement(result: Agreement) -> int:
 
 
 def _show_beyond(rows: list[dict[str, Any]]) -> None:
-    from l4slab.agreement.page import NOT_EXPLAINED
+    from l4slab.tools.agreement.page import NOT_EXPLAINED
 
     shown = rows[: terminal.ROWS_SHOWN]
     columns = [

@@ -10,13 +10,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from l4slab import _core
+from l4slab.base.errors import InputError
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
-from l4slab.errors import InputError
 
 if TYPE_CHECKING:
-    from l4slab.check import Card, Program
-    from l4slab.check.card import Item
+    from l4slab.tools.check import Card, Program
+    from l4slab.tools.check.card import Item
 
 
 def _controllers(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -58,7 +58,7 @@ def check(
     CC is named as in an experiment file's cc; with --server and --client, it is what TCP of this program has. A
     requirement that is failed is a result, not an error.
     """
-    from l4slab import check as checking
+    from l4slab.tools import check as checking
 
     options.refuse_empty(out=out)
     settings = dict(options.setting(text) for text in given)
@@ -74,7 +74,7 @@ def check(
     if quick:
         asked = checking.quick(asked, engine)
     if dry_run:
-        from l4slab import campaign
+        from l4slab.api import campaign
         from l4slab.cli import summary
 
         summary.show_plans(campaign.plan(asked.experiments, engine), folder, as_json)
@@ -92,7 +92,7 @@ def _program(
     env: dict[str, str],
 ) -> Program | None:
     if server is not None and client is not None:
-        from l4slab.check import Program
+        from l4slab.tools.check import Program
 
         return Program(server, client, sender or "client", env)
     for name, value, other in (
@@ -119,7 +119,7 @@ def _show(card: Card, as_json: bool) -> int:
     if as_json:
         terminal.as_json(document(card) | {"exit_status": status})
         return status
-    from l4slab.check.card import PARTS
+    from l4slab.tools.check.card import PARTS
 
     applicable = [item for item in card.items if item.verdict != "not applicable"]
     for part, title in PARTS.items():
@@ -165,7 +165,7 @@ def measured(item: Item) -> str:
     """What was measured, in words; where there is no verdict, why."""
     if item.why:
         return item.why
-    from l4slab import metrics
+    from l4slab.base import metrics
 
     words = [part for part in item.quantity.split("_") if part not in metrics.UNITS]
     unit = metrics.unit_of(item.quantity)
@@ -180,7 +180,7 @@ def bound(item: Item) -> str:
 
 def bottom_line(items: Sequence[Item]) -> str:
     """How many requirements of each level are met, and which are not, after the name of what was judged."""
-    from l4slab.check.card import LEVELS
+    from l4slab.tools.check.card import LEVELS
 
     parts = []
     for level in LEVELS:

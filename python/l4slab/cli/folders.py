@@ -24,7 +24,8 @@ from l4slab.cli.terminal import Column
 )
 def report(folder: str, browse: bool, figures: str | None) -> int:
     """Write DIR/report.html again from the results in DIR."""
-    from l4slab import campaign, remote
+    from l4slab.api import campaign
+    from l4slab.campaign import remote
 
     if browse and remote.is_url(folder):
         raise click.UsageError(
@@ -47,7 +48,7 @@ def report(folder: str, browse: bool, figures: str | None) -> int:
 @options.as_json
 def status(folder: str, as_json: bool) -> int:
     """How much of the campaign in DIR is done."""
-    from l4slab import campaign
+    from l4slab.api import campaign
 
     state = campaign.status(folder)
     if as_json:

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from l4slab import _core, parameters
-from l4slab.cli import options, terminal
-from l4slab.errors import InputError, suggest
+from l4slab import _core
+from l4slab.base.errors import InputError, suggest
+from l4slab.base.packaged import about, comparisons, studies
+from l4slab.cli import options, parameters, terminal
 from l4slab.own import files
-from l4slab.studies import about, comparisons, studies
 
 _KINDS = ("qdiscs", "controllers", "traffic", "studies", "comparisons")
 Entry = dict[str, Any]
-# Written out here, because the models of `l4slab.spec.traffic` take long to import.
+# Written out here, because the models of `l4slab.experimentfile.traffic` take long to import.
 _TRAFFIC = {
     "tcp": "TCP connections that send as much as they can, or a number of bytes",
     "web": "requests over connections of their own, with sizes of a bounded Pareto distribution",
@@ -90,7 +90,7 @@ def _traffic(what: str | None) -> list[Entry]:
     """The kinds of a [[flow]]; with the keys of each where traffic is what is asked for."""
     if what not in ("traffic", *_TRAFFIC):
         return [{"name": name, "summary": summary} for name, summary in _TRAFFIC.items()]
-    from l4slab.spec.traffic import KINDS
+    from l4slab.experimentfile.traffic import KINDS
 
     return [
         {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from l4slab.base.errors import InputError
 from l4slab.cli import options, terminal
-from l4slab.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def live(file: Path | None, where: str | None, port: int | None, browse: bool | 
 
 def _run(file: Path, where: str | None) -> Mapping[str, Any]:
     """The description of the first run that is chosen."""
-    from l4slab import campaign
+    from l4slab.api import campaign
 
     (plan,) = campaign.plan([file], "sim", where=where)
     if not plan.todo:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from l4slab import kernels
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
+from l4slab.engines.linux import kernels
 
 
 @click.group()
@@ -54,8 +54,8 @@ def build(
     With --source, --patch or --module it is a kernel beside the default one, for --engine linux:NAME and l4slab agree
     --kernel NAME.
     """
+    from l4slab.base.progress import working
     from l4slab.engines.linux import build as laboratory
-    from l4slab.progress import working
 
     given = [path for path in (*patches, *modules, source) if path is not None]
     if kernel is not None and given:
@@ -103,7 +103,7 @@ def doctor(as_json: bool) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from l4slab.doctor import examine
+    from l4slab.tools.doctor import examine
 
     findings = list(examine())
     status = 0 if all(finding.ok for finding in findings) else 1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from l4slab.base.errors import InputError, L4slabError
 from l4slab.cli import terminal
-from l4slab.errors import InputError, L4slabError
 
 # Of each language: the template's ending, where it goes, what goes with it, what an experiment calls it, and how it is
 # built.

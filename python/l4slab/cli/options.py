@@ -8,8 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from l4slab import _core
-from l4slab.engines import ENGINES, engines
-from l4slab.studies import comparisons, studies
+from l4slab.base.packaged import comparisons, studies
+from l4slab.engines.registry import ENGINES, engines
 
 
 def _engines(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from l4slab.base.errors import InputError
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
-from l4slab.errors import InputError
 
 if TYPE_CHECKING:
-    from l4slab.differences import Change, Differences
+    from l4slab.results.differences import Change, Differences
 
 
 @click.command()
@@ -26,7 +26,7 @@ def compare(before: str, after: str, as_json: bool) -> int:
     A quantity has moved where the ranges over the trials do not overlap. The exit status is 1 where a claim that came
     out as expected no longer does, else 0.
     """
-    from l4slab import differences
+    from l4slab.results import differences
 
     for folder in (before, after):
         _refuse_url(folder, "compare")
@@ -138,8 +138,8 @@ def _show_changes(title: str, changes: list[Change]) -> None:
 @click.option("--to", metavar="DIR", type=click.Path(path_type=Path), help="Where to; default: DIR/export/FORMAT.")
 def export(folder: str, run: str | None, flow: str | None, to: Path | None, **chosen: bool) -> int:
     """Write the results in DIR for other programs, in each of the formats asked for; prints the files' names."""
-    from l4slab.export import FORMS
-    from l4slab.export import export as write
+    from l4slab.results.export import FORMS
+    from l4slab.results.export import export as write
 
     _refuse_url(folder, "export")
     forms = [form for form in FORMS if chosen[form]] or ["csv"]

@@ -65,13 +65,13 @@ def run(files: tuple[Path, ...], out: str | None, how: _How) -> int:
 @_how
 def reproduce(name: str, out: str | None, full: bool, how: _How) -> int:
     """Run a published study and check every statement it makes."""
-    from l4slab.studies import study
+    from l4slab.base.packaged import study
 
     return _run(study(name), out or options.results_folder(name, how.engine), how, subset=not full)
 
 
 def _run(files: tuple[Path, ...] | list[Path], out: str | None, how: _How, subset: bool = False) -> int:
-    from l4slab import campaign
+    from l4slab.api import campaign
     from l4slab.cli import summary
 
     if how.workers is not None and how.dask is not None:

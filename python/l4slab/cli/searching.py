@@ -11,8 +11,8 @@ from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 
 if TYPE_CHECKING:
-    from l4slab.search import Case, Found, Tried
-    from l4slab.search.cases import Verdict
+    from l4slab.tools.search import Case, Found, Tried
+    from l4slab.tools.search.cases import Verdict
 
 _OPTIMISERS = ("random", "tpe", "cmaes")
 # Points that are drawn to estimate what a search takes, and the worst points that are listed.
@@ -63,7 +63,7 @@ def search(
     FILE has a table [search] with ranges and an objective. What was tried is kept in DIR, and the same command goes on
     where it was. Exit status 0: harm or none; 1: a run failed, or the kernel does not show what was found.
     """
-    from l4slab import search as searching
+    from l4slab.tools import search as searching
 
     options.refuse_empty(out=out)
     if workers is not None and dask is not None:
@@ -87,8 +87,8 @@ def search(
 def _estimate(file: Path, budget: int, engine: str, as_json: bool) -> int:
     from dataclasses import asdict
 
-    from l4slab import search as searching
-    from l4slab.estimate import estimate
+    from l4slab.campaign.estimate import estimate
+    from l4slab.tools import search as searching
 
     space, objective = searching.prepare(file)
     plans = searching.sampled(space, engine, min(_DRAWN, budget))

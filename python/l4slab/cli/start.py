@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from l4slab.base.errors import InputError, suggest
 from l4slab.cli import terminal
-from l4slab.errors import InputError, suggest
 
 
 @click.command()
@@ -40,8 +40,8 @@ def trace(kind: str, seed: int, duration: str, scale: float, out: str | None) ->
 
     The file says what it is and what it is not. rate_trace of a link takes it, and delay_trace of a flow that of leo.
     """
-    from l4slab import generators
-    from l4slab.units import TIME
+    from l4slab.base.units import TIME
+    from l4slab.tools import generators
 
     if kind not in generators.GENERATORS:
         raise InputError(f"is not a kind of trace; {suggest(kind, generators.GENERATORS)}", file=kind)

@@ -12,7 +12,7 @@ from l4slab.cli.terminal import Column
 if TYPE_CHECKING:
     import polars as pl
 
-    from l4slab.results import Results
+    from l4slab.api.results import Results
     from l4slab.sweep import Plan
 
 # Combinations of a file that a dry run looks at: a few seconds.
@@ -37,8 +37,8 @@ _TRANSFERS = {
 
 def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
     """The sweeps, and what of them is to be done in the results folder `out`."""
-    from l4slab import campaign
-    from l4slab.estimate import estimate
+    from l4slab.api import campaign
+    from l4slab.campaign.estimate import estimate
 
     todo = campaign.left_to_do(plans, out)
     looked_at = sum(len(plan.todo) for plan in plans)
@@ -79,7 +79,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 
 def _show_plan(plan: Plan) -> None:
-    from l4slab.claims import Claim
+    from l4slab.results.claims import Claim
 
     experiment = plan.experiment
     if experiment.is_study:
@@ -96,8 +96,8 @@ def _show_plan(plan: Plan) -> None:
 
 def show_results(results: Results, as_json: bool = False) -> int:
     """The tables of a campaign in short; the exit status."""
-    from l4slab.campaign import LEFT_OUT
-    from l4slab.claims import changed, tally
+    from l4slab.api.campaign import LEFT_OUT
+    from l4slab.results.claims import changed, tally
 
     status = 1 if results.failures or len(changed(results.claims)) else 0
     if as_json:
@@ -129,7 +129,7 @@ def show_results(results: Results, as_json: bool = False) -> int:
 
 def _against_the_record(claims: pl.DataFrame) -> list[str]:
     """How the verdicts of a file that records verdicts compare with them; nothing for other files."""
-    from l4slab.claims import changed, shown_verdict
+    from l4slab.results.claims import changed, shown_verdict
 
     if claims["recorded"].is_null().all():
         return []
@@ -142,7 +142,7 @@ def _against_the_record(claims: pl.DataFrame) -> list[str]:
 
 
 def _results(results: Results) -> dict[str, Any]:
-    from l4slab.claims import tally
+    from l4slab.results.claims import tally
 
     means, _ = _means(results)
     claims = [row | {"evidence": json.loads(row["evidence"])} for row in results.claims.to_dicts()]
@@ -187,7 +187,7 @@ def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
 
 def _shared(results: Results, cases: pl.DataFrame) -> list[bool]:
     """Of each row, whether the flows of its case share a link in the same direction."""
-    from l4slab.capacity import is_shared
+    from l4slab.experimentfile.capacity import is_shared
     from l4slab.sweep import describe
 
     files = {experiment.name: experiment for experiment in results.experiments}
@@ -225,7 +225,7 @@ def _show_flows(results: Results) -> None:
 
 
 def _show_claims(claims: pl.DataFrame) -> None:
-    from l4slab.claims import as_expected, as_recorded, shown_verdict
+    from l4slab.results.claims import as_expected, as_recorded, shown_verdict
 
     rows = claims.with_columns(expected=as_expected(), as_recorded=as_recorded()).to_dicts()
     kinds = [row["kind"] for row in rows]
@@ -243,7 +243,7 @@ def _show_claims(claims: pl.DataFrame) -> None:
 
 def _says(claim: dict[str, Any]) -> str:
     """The statement; of one that did not come out as expected, the evidence and what may be wrong with its query."""
-    from l4slab.claims import HINT
+    from l4slab.results.claims import HINT
 
     evidence = {} if claim["expected"] else json.loads(claim["evidence"])
     reasons = [str(evidence.pop(key)) for key in ("error", HINT) if key in evidence]

@@ -10,11 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from l4slab import _core, metrics
-from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
-from l4slab.errors import one_line
+from l4slab import _core
+from l4slab.base import metrics
+from l4slab.base.errors import one_line
+from l4slab.engines.contract import Captures, EngineError, LackingError, Recording, digest
+from l4slab.experimentfile.classes import qdiscs_of
 from l4slab.own import files, processes
-from l4slab.spec.classes import qdiscs_of
 
 # What it tells besides the contract's columns and the gauges of queues and controllers.
 _FLOWS: metrics.Schema = {

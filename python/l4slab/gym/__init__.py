@@ -10,7 +10,7 @@ from __future__ import annotations
 try:
     import gymnasium as _  # noqa: F401
 except ModuleNotFoundError:
-    from l4slab.errors import InputError
+    from l4slab.base.errors import InputError
 
     raise InputError("l4slab.gym needs gymnasium: pip install 'l4slab[gym]'") from None
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from l4slab import _core
-from l4slab.errors import InputError, suggest
+from l4slab.base.errors import InputError, suggest
 from l4slab.gym.scenarios import Scenario, Scenarios, nanoseconds
-from l4slab.steps import HIGH, LOW, Told, moved, seen
+from l4slab.gym.steps import HIGH, LOW, Told, moved, seen
 
 # The simulator's names for a window that is held from outside, by what is asked of ECN.
 _HELD = {"accecn": "held-ect1#steps"}
@@ -49,7 +49,7 @@ def power(step: FlowStep) -> float:
 class ControllerEnv(gymnasium.Env[Array, Array]):
     """The window of one flow of an experiment. Levels of factors are drawn anew for each episode, as is the seed.
 
-    An observation has l4slab.steps.FEATURES, float32. An action, shape (1,), is between -1 (halve the window) and 1
+    An observation has l4slab.gym.steps.FEATURES, float32. An action, shape (1,), is between -1 (halve the window) and 1
     (double it), and holds from the next ACK on. TCP spreads the window over a round trip (pacing at cwnd / srtt) and
     repairs losses; nothing else moves the window. An episode is truncated after `episode`, and never terminates.
     `info` is a FlowStep as a dict.

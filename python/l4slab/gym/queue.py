@@ -11,8 +11,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from l4slab import _core, units
-from l4slab.errors import InputError, suggest
+from l4slab import _core
+from l4slab.base import units
+from l4slab.base.errors import InputError, suggest
 from l4slab.gym.scenarios import Scenario, Scenarios, nanoseconds
 
 Array = NDArray[np.float32]

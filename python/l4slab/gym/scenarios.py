@@ -9,10 +9,11 @@ from typing import Any
 
 from numpy.random import Generator
 
-from l4slab import experiment as experiments
-from l4slab import sweep, units
-from l4slab.errors import InputError
-from l4slab.experiment import Experiment
+from l4slab import sweep
+from l4slab.api import experiment as experiments
+from l4slab.api.experiment import Experiment
+from l4slab.base import units
+from l4slab.base.errors import InputError
 
 Scenario = Experiment | Path | str | dict[str, Any]
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from l4slab.errors import InputError
+from l4slab.base.errors import InputError
 
 # What the server tells the page; the built page has an empty object there.
 _FACTS = re.compile(r'(<script id="server" type="application/json">)\s*\{\}\s*(</script>)')

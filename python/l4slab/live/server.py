@@ -35,7 +35,7 @@ from websockets.datastructures import Headers, MultipleValuesError
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from l4slab.errors import InputError
+from l4slab.base.errors import InputError
 from l4slab.live import bounds, page
 from l4slab.live.sessions import ENGINES, Engine, Session, refused
 

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import BinaryIO, Protocol
 
-from l4slab.errors import L4slabError
+from l4slab.base.errors import L4slabError
 
 
 class Engine(Protocol):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from l4slab.errors import one_line
+from l4slab.base.errors import one_line
 from l4slab.live import bounds
 from l4slab.live.bounds import Bounds
 
@@ -23,7 +23,7 @@ _GRACE_S = 3.0  # for an engine to put its things away
 
 
 def _no_kernel() -> str | None:
-    from l4slab import kernels
+    from l4slab.engines.linux import kernels
 
     if kernels.installed() is not None:
         return None

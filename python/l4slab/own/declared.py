@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from l4slab.errors import one_line, suggest
+from l4slab.base.errors import one_line, suggest
 from l4slab.own import Controller, Gauge, Parameter, Queue
 from l4slab.own.wrong import sentence
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from l4slab import _core
-from l4slab.errors import InputError
+from l4slab.base.errors import InputError
 from l4slab.own import beside
 
 if TYPE_CHECKING:
-    from l4slab.spec import Experiment
+    from l4slab.experimentfile import Experiment
     from l4slab.sweep import Plan
 
 Kind = Literal["controller", "queue"]
@@ -122,7 +122,7 @@ def declare(own: Own) -> str:
 
 def _check_gauges(name: str, declaration: str) -> None:
     """Raises ValueError where a gauge would be a column that every time series has. Probabilities are the queue's."""
-    from l4slab import metrics
+    from l4slab.base import metrics
     from l4slab.engines.sim import SERIES
 
     taken = (metrics.LABELS.keys() | metrics.SERIES.keys() | SERIES.keys()) - metrics.PROBABILITIES
@@ -136,7 +136,7 @@ def _check_gauges(name: str, declaration: str) -> None:
 
 def _ask(*asked: Any, names: list[str]) -> Any:
     """The worker's answer. Raises ValueError."""
-    from l4slab.engines import EngineError
+    from l4slab.engines.contract import EngineError
     from l4slab.own import processes
 
     try:

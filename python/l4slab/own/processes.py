@@ -18,8 +18,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from l4slab.engines import Captures, EngineError
-from l4slab.errors import one_line
+from l4slab.base.errors import one_line
+from l4slab.engines.contract import Captures, EngineError
 from l4slab.own.files import Own
 from l4slab.own.worker import ENDLESS, HELD_S
 from l4slab.own.wrong import in_dump

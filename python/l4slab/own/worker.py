@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from l4slab import _core
-from l4slab.errors import one_line
+from l4slab.base.errors import one_line
 from l4slab.own import beside, declared
 from l4slab.own.declared import Refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import traceback
 
-from l4slab.errors import one_line
+from l4slab.base.errors import one_line
 
 
 def sentence(error: BaseException, name: str) -> str:

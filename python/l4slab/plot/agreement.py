@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from l4slab.bars import Bar
 from l4slab.plot.roles import INK
 from l4slab.plot.style import DIM, WIDTH_IN, Figure, styled
+from l4slab.results.bars import Bar
 
 # (quantity, the place its points are about, title, smallest value that the axis tells from 0; None: a linear axis)
 _PANELS: tuple[tuple[str, str, str, float | None], ...] = (

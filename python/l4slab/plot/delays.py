@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from l4slab.numbers import NO_DELAY_MS
+from l4slab.base.numbers import NO_DELAY_MS
 from l4slab.plot.roles import Look, looks
 from l4slab.plot.style import DIM, WIDTH_IN, Figure, legend, plain_log, styled
 

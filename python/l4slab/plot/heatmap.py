@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from l4slab.numbers import plain
+from l4slab.base.numbers import plain
 from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, ink_on, named, styled
 
 _CELL_IN = 0.25

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from l4slab.numbers import NO_DELAY_MS
+from l4slab.base.numbers import NO_DELAY_MS
 from l4slab.plot.roles import INK, Look, looks
 from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, Figure, legend, plain_log, styled
 

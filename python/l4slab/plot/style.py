@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from l4slab.numbers import number, plain
+from l4slab.base.numbers import number, plain
 from l4slab.plot.roles import INK
 
 WIDTH_IN = 7.2  # two columns of a paper, and the width of the report

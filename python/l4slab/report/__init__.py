@@ -12,9 +12,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from l4slab import __version__
+from l4slab import _core
+from l4slab.base.progress import Told, silent
 from l4slab.live import page as live
-from l4slab.progress import Told, silent
 from l4slab.report import drawings, grids, runs, summary, tables
 from l4slab.report.drawings import Drawn
 from l4slab.report.results import Case, Folder, load, replace
@@ -90,7 +90,7 @@ def render(folder: Folder, told: Told = silent) -> str:
         .render(
             title=folder.title,
             about=folder.about,
-            version=__version__,
+            version=_core.version(),
             contents=_contents(parts),
             command=folder.command,
             part=folder.part,

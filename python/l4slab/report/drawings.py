@@ -14,8 +14,9 @@ import polars as pl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from l4slab import capacity, plot
-from l4slab import figures as study_figures
+from l4slab import plot
+from l4slab.experimentfile import capacity
+from l4slab.plot import figures as study_figures
 from l4slab.plot.delays import NAMES, points
 from l4slab.report.results import Case, Folder, replace
 

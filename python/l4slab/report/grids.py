@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from l4slab.claims import connect_to, show_experiment
-from l4slab.figures import RunTable
+from l4slab.plot.figures import RunTable
 from l4slab.report import tables
 from l4slab.report.results import Folder, replace, short_names
+from l4slab.results.claims import connect_to, show_experiment
 
 # Of a table's text in the page; a larger one is a file.
 MAX_EMBEDDED_BYTES = 2_000_000

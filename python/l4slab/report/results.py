@@ -13,9 +13,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from l4slab import metrics, spec, sweep
-from l4slab.spec import Experiment
-from l4slab.studies import studies
+from l4slab import experimentfile, sweep
+from l4slab.base import metrics
+from l4slab.base.packaged import studies
+from l4slab.experimentfile import Experiment
 from l4slab.sweep import Plan
 
 
@@ -225,7 +226,7 @@ def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
     levels = flows.select("experiment", *factors).unique(maintain_order=True)
     return Folder(
         folder=folder,
-        files=[spec.load(file) for file in sorted((folder / "experiments").glob("*.toml"))],
+        files=[experimentfile.load(file) for file in sorted((folder / "experiments").glob("*.toml"))],
         flows=flows,
         links=links,
         claims=_read(folder, "claims", metrics.CLAIMS),

@@ -24,9 +24,11 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars import selectors as cs
 
-from l4slab import capacity, metrics, plot
+from l4slab import plot
+from l4slab.base import metrics
+from l4slab.base.progress import Told, silent
+from l4slab.experimentfile import capacity
 from l4slab.plot import roles
-from l4slab.progress import Told, silent
 from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
 from l4slab.sweep import canonical_json

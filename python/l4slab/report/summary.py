@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from l4slab import capacity, metrics
-from l4slab.numbers import NO_DELAY_MS, number
+from l4slab.base import metrics
+from l4slab.base.numbers import NO_DELAY_MS, number
+from l4slab.experimentfile import capacity
 from l4slab.report.drawings import MAX_CASES
 from l4slab.report.results import Case, Folder
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from l4slab import metrics
-from l4slab.claims import REASONS, Claim, Kind, as_expected, as_recorded, shown_verdict, tally
-from l4slab.numbers import number, plain, written
-from l4slab.published import Published
+from l4slab.base import metrics
+from l4slab.base.numbers import number, plain, written
 from l4slab.report.results import Folder
+from l4slab.results.claims import REASONS, Claim, Kind, as_expected, as_recorded, shown_verdict, tally
+from l4slab.results.published import Published
 
 _VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
 # Of a ratio, two digits are what the spread of trials leaves.

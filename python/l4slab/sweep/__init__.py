@@ -1,7 +1,7 @@
 """From an experiment file to its runs: the full factorial, derived values, exclusions, trials.
 
 The order in which a combination is made: factors over dotted keys, bundles, `[let]`, `[[skip]]`, `{names}`
-filled in, then the checks of `l4slab.spec`.
+filled in, then the checks of `l4slab.experimentfile`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from l4slab import _core, metrics
-from l4slab.engines import get_engine
-from l4slab.errors import InputError
+from l4slab import _core
+from l4slab.base import metrics
+from l4slab.base.errors import InputError
+from l4slab.engines.registry import get_engine
+from l4slab.experimentfile import Experiment, Level, Resolver, bounds
 from l4slab.own import files
-from l4slab.spec import Experiment, Level, Resolver, bounds
 from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
 

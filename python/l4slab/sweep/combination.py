@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from l4slab.errors import InputError, suggest
-from l4slab.spec import Experiment, Level, keys_of, show
-from l4slab.spec.tables import TOP_FACTORS, Impair, Link
-from l4slab.spec.traffic import COMMAND_KEYS, COMMAND_NAMES, AnyFlow, flow_model
-from l4slab.spec.wording import PLACEHOLDER, told
+from l4slab.base.errors import InputError, suggest
+from l4slab.experimentfile import Experiment, Level, keys_of, show
+from l4slab.experimentfile.tables import TOP_FACTORS, Impair, Link
+from l4slab.experimentfile.traffic import COMMAND_KEYS, COMMAND_NAMES, AnyFlow, flow_model
+from l4slab.experimentfile.wording import PLACEHOLDER, told
 
 _FILLED = ("link", "flow", "at", "impair", "rewrite")
 # Sections whose keys may be swept, and their models; a flow's is that of its kind.

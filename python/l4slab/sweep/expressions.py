@@ -15,13 +15,13 @@ import polars as pl
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from l4slab import metrics
-from l4slab.errors import InputError, one_line, suggest
-from l4slab.hints import unquoted
-from l4slab.spec import Experiment, show
-from l4slab.spec.tables import TOP_FACTORS, Top
+from l4slab.base import metrics
+from l4slab.base.errors import InputError, one_line, suggest
+from l4slab.base.hints import unquoted
+from l4slab.base.units import si
+from l4slab.experimentfile import Experiment, show
+from l4slab.experimentfile.tables import TOP_FACTORS, Top
 from l4slab.sweep.combination import Combination, levels_of, mentions, model_of, sweepable, typed
-from l4slab.units import si
 
 
 @dataclass(frozen=True)

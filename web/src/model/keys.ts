@@ -1,6 +1,6 @@
 /**
  * The keys of an experiment file that describe a run: unit, default and name in the description. They are those of
- * `l4slab.spec` (tables.py, traffic.py), and a test holds them to it.
+ * `l4slab.experimentfile` (tables.py, traffic.py), and a test holds them to it.
  */
 import type { FlowSpec } from "../types";
 

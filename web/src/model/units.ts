@@ -1,7 +1,7 @@
 /**
  * Quantities with their unit written out, as exact integers in the base unit: bit/s, ns, bytes.
  *
- * Suffixes and sentences are those of `l4slab.units`.
+ * Suffixes and sentences are those of `l4slab.base.units`.
  */
 import { suggest } from "./words";
 

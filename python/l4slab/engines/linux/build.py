@@ -21,8 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from l4slab.engines.linux import archive, compiling
+from l4slab.engines.linux.kernels import DEFAULT, Kernel, cache, folder_of, installed, named_kernel
 from l4slab.engines.linux.tools import PATCH_TOOLS, TOOLS, BuildError, Progress, do, missing, stamp, write_stamp
-from l4slab.kernels import DEFAULT, Kernel, cache, folder_of, installed, named_kernel
 
 DATA = Path(__file__).parent / "data"
 HELPER = ("lab.c", "programs.h", "init.sh")

@@ -16,9 +16,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from l4slab.base.errors import one_line
 from l4slab.engines.linux.archive import is_left_out
 from l4slab.engines.linux.tools import BuildError, Failed, Progress, do
-from l4slab.errors import one_line
 
 DATA = Path(__file__).parent / "data"
 PRAGUE = DATA / "tcp_prague" / "tcp_prague.c"

@@ -13,14 +13,14 @@ from typing import Any
 
 import polars as pl
 
-from l4slab import kernels, metrics
-from l4slab.engines import Captures, EngineError, LackingError, Recording, digest
-from l4slab.engines.linux import build, lab, machine, programs, recording, rng, tools
+from l4slab.base import metrics
+from l4slab.base.errors import InputError
+from l4slab.engines.contract import Captures, EngineError, LackingError, Recording, digest
+from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, recording, rng, tools
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
-from l4slab.errors import InputError
+from l4slab.experimentfile.classes import holds_classes, qdiscs_of
 from l4slab.own import files
-from l4slab.qlog import file_name
-from l4slab.spec.classes import holds_classes, qdiscs_of
+from l4slab.results.qlog import file_name
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
 _SOURCES = ("lab.c", "programs.h")
@@ -111,7 +111,7 @@ def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | N
     write(made, folder)
     try:
         booted = Machine(kernel.path, build.root(), build.helper().name, folder, _limit_s(made.run))
-        booted.boot(programs.watch(made, booted) if made.has_programs else None)
+        booted.boot(programs.watch(made.run, made.flows, booted) if made.has_programs else None)
         observed = recording.read(made, folder)
         recording.check(observed)
         return recording.tables(observed)
@@ -277,7 +277,7 @@ _ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
 
 def _refuse_tcp(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
     cc = spec["cc"]
-    if not lab.controller(cc)["in_linux"]:
+    if not flows.controller(cc)["in_linux"]:
         raise LackingError(f"no Linux kernel has {cc}")
     if "sce" in (spec["ecn"], spec["peer_ecn"]):
         raise ValueError(f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine')

@@ -22,15 +22,15 @@ from itertools import pairwise
 from typing import Any
 
 from l4slab import _core
+from l4slab.base.units import TIME
 from l4slab.engines.linux import programs
+from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller
 from l4slab.engines.linux.rng import Stream
-from l4slab.spec import traces
-from l4slab.spec.resolution import IN_ORDER
-from l4slab.units import TIME
+from l4slab.experimentfile import traces
+from l4slab.experimentfile.resolution import IN_ORDER
 
 # sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
 TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
-CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
 MTU_FRAME = 1514
 TCP_IP_HEADERS = 52  # with time stamps
@@ -55,92 +55,6 @@ _TCP = [
     "echo 4096 131072 268435456 >/proc/sys/net/ipv4/tcp_rmem",
     "echo 4096 16777216 268435456 >/proc/sys/net/ipv4/tcp_wmem",
 ]
-
-
-@dataclass(frozen=True)
-class Flow:
-    """A flow group and where its ends are."""
-
-    number: int
-    spec: Mapping[str, Any]
-    members: int = 0  # how many flows it has in the whole run
-    hosts: tuple[str, str] = ("", "")  # addresses of its hosts, the sending one first, in the queues of links
-    only: int | None = None  # one of them, from 0; None: all
-
-    def singles(self) -> list[Flow]:
-        """Each of its flows."""
-        return [replace(self, only=one) for one in range(self.members)] if self.only is None else [self]
-
-    @property
-    def client(self) -> str:
-        """The sender's namespace."""
-        return f"c{self.number}"
-
-    @property
-    def server(self) -> str:
-        """The receiver's namespace."""
-        return f"s{self.number}"
-
-    @property
-    def source(self) -> str:
-        """The sender's address; the capture reads the flow's number from it."""
-        return f"10.208.{self.number >> 8}.{self.number & 255}"
-
-    @property
-    def destination(self) -> str:
-        """The receiver's address."""
-        return f"10.224.{self.number >> 8}.{self.number & 255}"
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        """The addresses of sender and receiver outside the queues of links."""
-        return self.source, self.destination
-
-    @property
-    def is_tcp(self) -> bool:
-        """Whether it has ACKs."""
-        return bool(self.spec["kind"] == "tcp")
-
-    @property
-    def is_program(self) -> bool:
-        """Whether its ends are the user's own programs."""
-        return bool(self.spec["kind"] == "program")
-
-    @property
-    def tos(self) -> int:
-        """The byte with DSCP and, of a CBR source, the ECN field; TCP sets that itself."""
-        ecn = 0 if self.is_tcp else CODEPOINTS[self.ecn]
-        return int(self.spec["dscp"]) << 2 | ecn
-
-    @property
-    def ecn(self) -> str:
-        """What the sender asks for, or the codepoint of a CBR source; empty: what the kernel's default is."""
-        if self.is_program:
-            cc = self.spec["cc"]
-            return str(self.spec["ecn"] or (default_ecn(cc) if cc else ""))
-        return str(self.spec["ecn"] or (default_ecn(self.spec["cc"]) if self.is_tcp else "not-ect"))
-
-    @property
-    def peer_ecn(self) -> str:
-        """What the receiver supports."""
-        return str(self.spec.get("peer_ecn") or self.ecn)
-
-    @property
-    def reverse_path(self) -> list[str]:
-        """The links that the ACKs, or what a program answers, cross."""
-        return self.spec["reverse_path"] if self.is_tcp or self.is_program else []
-
-
-def default_ecn(cc: str) -> str:
-    """What a congestion control wants when nothing is said."""
-    return str(controller(cc)["ecn"])
-
-
-@cache
-def controller(name: str) -> dict[str, Any]:
-    """What the core says of a congestion control; one that only a kernel has is like Reno there."""
-    known = {entry["name"]: entry for entry in _core.controllers()}
-    return known.get(name) or {"name": name, "in_linux": True, "ecn": known["reno"]["ecn"], "parameters": None}
 
 
 @cache
@@ -182,15 +96,6 @@ def _chunks(words: Iterable[str], keywords: Collection[str]) -> list[list[str]]:
         else:
             found[-1].append(word)
     return found
-
-
-def expected_ecn_mode(cc: str, ecn: str, peer_ecn: str) -> str:
-    """How a negotiation ends: AccECN where both have it, classic where both have that at least. An ordinary host takes
-    DCTCP's SYN, which is ECT, for a fault and does without, unless it asks for AccECN (`tcp_ecn_create_request`).
-    """
-    if "off" in (ecn, peer_ecn) or (cc == "dctcp" and ecn == "classic" and peer_ecn != ecn):
-        return "off"
-    return "accecn" if ecn == peer_ecn == "accecn" else "classic"
 
 
 @dataclass
@@ -252,7 +157,7 @@ class Lab:
 
 
 def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_defaults: bool = False) -> Lab:
-    """The laboratory of `run`, a description as `l4slab.spec.Resolver` makes it; `live`: it is told while it runs what
+    """The laboratory of `run`, a description as `l4slab.experimentfile.Resolver` makes it; `live`: it is told while it runs what
     comes next, and when it ends. `own_defaults`: for a kernel of one's own, to which whatever is at its default is left
     to say, as it may have another one.
     """

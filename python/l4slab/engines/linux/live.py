@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from l4slab import _core, kernels
-from l4slab.engines import EngineError
-from l4slab.engines.linux import build, engine, lab, recording
+from l4slab import _core
+from l4slab.base.errors import one_line
+from l4slab.engines.contract import EngineError
+from l4slab.engines.linux import build, engine, kernels, lab, recording
 from l4slab.engines.linux.clock import Clock, ClockError
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.engines.linux.recording.live import Growing, Recorder
-from l4slab.errors import one_line
 
 _LONGEST_ADVANCE_NS = 100_000_000_000
 # A machine that says nothing for so long, while it has this much to do, hangs.

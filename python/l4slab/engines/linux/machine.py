@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from l4slab.errors import one_line
+from l4slab.base.errors import one_line
 
 # Names of run folders: this, the process id for those who look, something random.
 _FOLDER = "l4slab"

@@ -11,15 +11,13 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from l4slab.errors import suggest
-from l4slab.spec.traffic import NUMBER, OUT, SERVER
-
-if TYPE_CHECKING:
-    from l4slab.engines.linux.lab import Flow, Lab
-    from l4slab.engines.linux.machine import Machine
+from l4slab.base.errors import suggest
+from l4slab.engines.linux.flows import Flow
+from l4slab.engines.linux.machine import Machine
+from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER
 
 FOLDER = "programs"  # of the run's folder: what they say and write
 OUT_FOLDER = "/dev/out"
@@ -128,11 +126,11 @@ def _word(text: str) -> str:
     return quote(text, safe="/:=,.+@{}[]()")
 
 
-def watch(lab: Lab, booted: Machine) -> Callable[[], str | None]:
+def watch(run: Mapping[str, Any], flows: Iterable[Flow], booted: Machine) -> Callable[[], str | None]:
     """For `Machine.boot`: why to stop, where the programs compute and no time goes by."""
-    gbit = sum(link["rate_bps"] for link in lab.run["links"]) * 1e-9
-    allowed_s = _STANDS_S + _STANDS_S_PER_GBIT * gbit * lab.run["sample_ns"] * 1e-9
-    names = " or ".join(f'"{flow.spec["name"]}"' for flow in lab.flows if flow.is_program)
+    gbit = sum(link["rate_bps"] for link in run["links"]) * 1e-9
+    allowed_s = _STANDS_S + _STANDS_S_PER_GBIT * gbit * run["sample_ns"] * 1e-9
+    names = " or ".join(f'"{flow.spec["name"]}"' for flow in flows if flow.is_program)
     seen, since_s = -1, 0.0
 
     def look() -> str | None:
@@ -146,7 +144,7 @@ def watch(lab: Lab, booted: Machine) -> Callable[[], str | None]:
             seen, since_s = ticks, now_s
         if now_s - since_s < allowed_s:
             return None
-        at = ticks * lab.run["sample_ns"] * 1e-9
+        at = ticks * run["sample_ns"] * 1e-9
         return (
             f"a program of flow {names} computes or reads the clock without end: after {at:g} s no time has gone by "
             f"for {allowed_s:.0f} s of the processor; let it sleep or wait for its socket"

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from l4slab.errors import L4slabError, one_line
+from l4slab.base.errors import L4slabError, one_line
 
 # Programs of the host, and the Debian packages they are in.
 TOOLS = {

@@ -14,8 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from l4slab import _core, metrics
-from l4slab.engines import Recording
+from l4slab import _core
+from l4slab.base import metrics
+from l4slab.engines.contract import Recording
 from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.fates import losses

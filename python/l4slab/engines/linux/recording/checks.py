@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux.flows import expected_ecn_mode
 from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.observed import (
     BACKWARD,
@@ -152,7 +153,7 @@ def _check_ecn(observed: Observed) -> None:
     for flow in observed.lab.flows:
         samples = observed.of_flow(flow)
         modes = {ECN_MODES[int(mode)] for mode in samples["ecn_mode"][samples["state"] == ESTABLISHED]} - {"pending"}
-        wanted = labs.expected_ecn_mode(flow.spec["cc"], flow.ecn, flow.peer_ecn) if flow.is_tcp else ""
+        wanted = expected_ecn_mode(flow.spec["cc"], flow.ecn, flow.peer_ecn) if flow.is_tcp else ""
         # A lost SYN is repeated without ECN: that is TCP, not the laboratory.
         if flow.is_tcp and modes and wanted not in modes and not lost:
             found = " and ".join(sorted(modes))

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from l4slab.engines.linux import lab as labs
-from l4slab.engines.linux.lab import CODEPOINTS, Flow
+from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.recording.observed import CE, FIFOS, PAYLOAD, Array, Impairment, Link, Observed, in_window
 
 # Of queues but FIFOs nobody tells which packets an overflow dropped and which ones the algorithm.

@@ -10,7 +10,7 @@ import polars as pl
 
 from l4slab import _core
 from l4slab.engines.linux import lab as labs
-from l4slab.engines.linux.lab import Flow
+from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.fates import fates_of
 from l4slab.engines.linux.recording.observed import (

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from l4slab.engines.linux.lab import CODEPOINTS, Flow, Lab, is_of_host
+from l4slab.engines.linux.flows import CODEPOINTS, Flow
+from l4slab.engines.linux.lab import Lab, is_of_host
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")

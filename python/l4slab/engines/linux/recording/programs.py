@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from l4slab import metrics
-from l4slab.engines.linux.lab import Flow
+from l4slab.base import metrics
+from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording.observed import PAYLOAD, Array, CheckError, Observed, distribution, in_window
 
 # Of the table `flows`, in runs with programs.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from l4slab.engines.linux.lab import Flow
+from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
 from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains

@@ -1,0 +1,433 @@
+"""From experiment files to results: what `l4slab run`, `reproduce` and `report`, and `l4slab.run`, do."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+from rich.console import Console
+
+from l4slab import sweep
+from l4slab.api.experiment import Described, listed, load
+from l4slab.api.results import Results, no_results, require_results
+from l4slab.base import metrics
+from l4slab.base.errors import InputError, L4slabError
+from l4slab.base.hints import unmatched
+from l4slab.base.progress import Reporter, Silent, reporting, working
+from l4slab.campaign import executors, remote
+from l4slab.campaign.estimate import longest, too_long
+from l4slab.campaign.executors import ClusterError, Failure, Pool
+from l4slab.campaign.store import Store, label
+from l4slab.engines.contract import Engine, LackingError, Recording
+from l4slab.engines.registry import ENGINES, engines, get_engine
+from l4slab.experimentfile import Experiment, references, show
+from l4slab.own import files as own_files
+from l4slab.plot import figures
+from l4slab.results import bars, claims, published
+from l4slab.sweep import Plan, Run, UnknownNameError, Where
+
+LEFT_OUT = "finished runs that no experiment file describes any more, or of another build of l4slab, are left out"
+# Combinations that are expanded without a word, and the time for one.
+_MANY = 50_000
+_EXPANDED_S = 100e-6
+# A finished run is on the disk at most this long after it ended.
+_FLUSH_S = 1.0
+
+
+class Interrupted(L4slabError):
+    """Ctrl-C."""
+
+    status = 130
+
+
+def plan(
+    files: Iterable[Described],
+    engine: str = "sim",
+    trials: Mapping[str, int] | None = None,
+    where: str | None = None,
+    subset: bool = False,
+    captures: bool = True,
+    at_most: int | None = None,
+    console: Console | None = None,
+) -> list[Plan]:
+    """Read and expand experiments, and check everything that can be checked before a run.
+
+    `trials` has other numbers of trials than the files, by the file's name without .toml. `where` chooses the runs to
+    do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does. Without
+    `captures`, none are written, whatever the files say. `at_most` is of `sweep.expand`; `console` is told of so many
+    combinations that they take long.
+    Raises InputError.
+    """
+    plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most, console)
+    if where is not None and not any(plan.todo for plan in plans) and all(plan.is_whole for plan in plans):
+        raise _none_chosen(where, plans)
+    _check(plans)
+    return plans
+
+
+def _none_chosen(where: str, plans: Sequence[Plan]) -> InputError:
+    levels: dict[str, list[str]] = {}
+    for one in plans:
+        for name, texts in one.factors.items() if not one.experiment.is_study else ():
+            levels.setdefault(name, []).extend(map(str, texts))
+    total = sum(len(one.runs) for one in plans)
+    remedy = unmatched(where, {name: list(dict.fromkeys(texts)) for name, texts in levels.items()})
+    if remedy is None:
+        names = ", ".join([*levels, "trial"])
+        remedy = f"relax it; the factors are {names}, and numbers are in SI units (bit/s, s, bytes)"
+    return InputError(f"= {show(where)} chooses none of the {total} runs; {remedy}", key="--where")
+
+
+def _check(plans: Sequence[Plan]) -> None:
+    """What the files state about results."""
+    references.check([plan.experiment for plan in plans])
+    own_files.check(plans)
+    claims.check(plans)
+    published.check(plans)
+    figures.check(plans)
+    bars.check_tables(plans)
+
+
+def _expand(
+    files: Iterable[Described],
+    engine: Engine,
+    trials: Mapping[str, int] | None = None,
+    where: str | None = None,
+    subset: bool = False,
+    captures: bool = True,
+    at_most: int | None = None,
+    console: Console | None = None,
+) -> list[Plan]:
+    experiments: dict[str, Experiment] = {}
+    for file in files:
+        experiment = load(file, trials or {})
+        if (other := experiments.get(experiment.name)) is not None and other.file == experiment.file:
+            raise InputError("is given twice; give it once", file=experiment.file)
+        if other is not None:
+            raise InputError(
+                f"has the name of another file of this campaign ({other.file}); rename one of them",
+                file=experiment.file,
+            )
+        experiments[experiment.name] = experiment if captures else replace(experiment, captures="none")
+    plans = []
+    elsewhere: list[UnknownNameError] = []
+    for experiment in experiments.values():
+        count = min(sweep.combinations_of(experiment), at_most or sweep.MOST)
+        if console is not None and count > _MANY:
+            seconds = round(count * _EXPANDED_S)
+            console.print(f"{experiment.name}: {count} combinations are being expanded, for about {seconds} s.")
+        chosen = Where(where, "--where") if where is not None else None
+        if chosen is None and subset and experiment.subset:
+            chosen = Where(experiment.subset, "subset")
+        try:
+            expanded = sweep.expand(experiment, engine.name, chosen, at_most)
+        except UnknownNameError as error:
+            if where is None:
+                raise
+            # Of a study's files, the condition is about those that have its factors.
+            elsewhere.append(error)
+            expanded = replace(sweep.expand(experiment, engine.name, at_most=at_most), chosen=frozenset())
+        possible = []
+        for run in expanded.runs:
+            try:
+                engine.check(run.description)
+            except LackingError as error:
+                expanded.lacking[str(error)] = expanded.lacking.get(str(error), 0) + 1
+            except ValueError as error:
+                raise InputError(str(error), file=experiment.file) from None
+            else:
+                possible.append(run)
+        if expanded.runs and not possible:
+            reasons = " and ".join(expanded.lacking)
+            raise InputError(f"has no run that the engine {engine.name} can do: {reasons}", file=experiment.file)
+        expanded.runs[:] = possible
+        plans.append(expanded)
+    if elsewhere and len(elsewhere) == sum(not plan.experiment.is_study for plan in plans):
+        raise elsewhere[0]
+    return plans
+
+
+def run(
+    files: Described | Sequence[Described],
+    out: Path | str | None = None,
+    engine: str = "sim",
+    workers: int | None = None,
+    dask: str | None = None,
+    console: Console | None = None,
+    trials: Mapping[str, int] | None = None,
+    where: str | None = None,
+    subset: bool = False,
+    captures: bool = True,
+) -> Results:
+    """Run one or several experiments: files, objects of the class `Experiment`, or dicts that have what a file has.
+
+    With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and
+    `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's
+    address; progress goes to `console`; `trials`, `where`, `subset` and `captures` are as in `plan`.
+
+    Raises InputError, StoreError, and Interrupted on Ctrl-C.
+    """
+    plans = plan(listed(files), engine, trials, where, subset, captures, console=console)
+    pool = executors.dask(dask) if dask else executors.local(workers)
+    if out is None:
+        results = _run_in_memory(plans, pool, console)
+    else:
+        with _store(out) as store:
+            results = _run_in_store(plans, pool, console, store, get_engine(engine))
+    if results.failures and console is None:
+        failed, reason = results.failures[0]
+        warnings.warn(f"{len(results.failures)} runs failed, the first ({failed}): {reason}", stacklevel=2)
+    return results
+
+
+def _store(out: Path | str) -> Store:
+    return remote.RemoteStore(str(out)) if remote.is_url(out) else Store(out)
+
+
+def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None) -> Results:
+    runs = _todo(plans)
+    recordings: list[tuple[Run, Recording]] = []
+    failures = _compute(runs, pool, console, lambda run, recording: recordings.append((run, recording)))
+    tables = label(recordings, plans)
+    arrow: dict[str, Any] = {name: table.to_arrow() for name, table in tables.items()}
+    experiments = [plan.experiment for plan in plans]
+    tables["claims"] = claims.evaluate(experiments, arrow)
+    tables["published"] = published.evaluate(experiments, arrow)
+    notes = _notes(plans)
+    if any(run.captures for run in runs):
+        notes.append("Captures are not written without a results folder.")
+    return Results(None, tables, failures, notes, _experiments=experiments)
+
+
+def _run_in_store(
+    plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None, store: Store, engine: Engine
+) -> Results:
+    given = {plan.experiment.name for plan in plans}
+    others = _expand((file for file in store.experiment_files() if file.stem not in given), engine)
+    _check([*plans, *others])
+    for one in plans:
+        store.keep_experiment(one.experiment, one.runs)
+    finished = store.finished()
+    chosen = _todo(plans)
+    todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]
+    notes = _notes(plans)
+    if already := len(chosen) - len(todo):
+        notes.append(f"{already} runs are in {store.place} already and are not repeated.")
+    if console is not None:
+        for note in notes:
+            console.print(note, markup=False)
+
+    last_flush = time.monotonic()
+
+    def keep(run: Run, recording: Recording) -> None:
+        store.add(run.id, recording)
+
+    def tick() -> None:
+        nonlocal last_flush
+        if time.monotonic() - last_flush >= _FLUSH_S / 2:
+            store.flush()
+            last_flush = time.monotonic()
+
+    try:
+        failures = _compute(todo, pool, console, keep, tick, store.folder.absolute())
+    except KeyboardInterrupt:
+        store.flush()
+        left = len({run.id for run in todo} - store.finished())
+        raise Interrupted(
+            f"interrupted with {left} runs to go; finished runs are kept, and the same command does the rest"
+        ) from None
+    except ClusterError:
+        store.flush()
+        raise
+    store.flush()
+    notes += _finish(store, [*plans, *others], console)
+    return Results(store.folder, failures=failures, notes=notes, report=store.report)
+
+
+def _finish(store: Store, plans: list[Plan], console: Console | None) -> list[str]:
+    """Tables, claims and report of everything the folder holds."""
+    from l4slab.report import write_report
+
+    with working(console or Console(quiet=True)) as told:
+        told("Writing the tables", None)
+        unused = store.consolidate(plans)
+        # `flows` and `links` are small and read by nearly every query.
+        tables: dict[str, Any] = {name: ds.dataset(store.folder / f"{name}.parquet") for name in metrics.TABLES}
+        tables |= {name: tables[name].to_table() for name in ("flows", "links")}
+        experiments = [plan.experiment for plan in plans]
+        store.write("claims", claims.evaluate(experiments, tables))
+        store.write("published", published.evaluate(experiments, tables))
+        with store.writing():
+            write_report(store.folder, {plan.experiment.name: plan for plan in plans}, told)
+    store.publish()
+    if not unused:
+        return []
+    return [f"{unused} {LEFT_OUT} of the tables; they are kept in {store.place}/parts."]
+
+
+def left_to_do(plans: Sequence[Plan], out: Path | str | None = None) -> list[Run]:
+    """The runs of these plans that the results folder `out` has not got."""
+    finished: set[str] = set()
+    if out is not None:
+        with _glance(out) as store:
+            finished = store.finished()
+    return [run for run in _todo(plans) if run.id not in finished]
+
+
+@contextmanager
+def _glance(out: Path | str) -> Iterator[Store]:
+    """A results folder for reading, also while another process writes."""
+    if remote.is_url(out):
+        with remote.glance(str(out)) as store:
+            yield store
+    else:
+        yield Store(out)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An experiment of a results folder: runs that are finished, runs that its file describes."""
+
+    name: str
+    finished: int
+    planned: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a results folder has; `size` in bytes."""
+
+    experiments: list[Progress]
+    size: int
+
+
+def status(out: Path | str) -> Status:
+    """How much of a campaign is done; also while another process works on it. Raises InputError."""
+    with _glance(out) as store:
+        require_results(store.folder, out)
+        return Status(_progress(store, store.finished()), store.size())
+
+
+def _progress(store: Store, finished: set[str]) -> list[Progress]:
+    found = []
+    for file in store.experiment_files():
+        ids = store.planned(file.stem)
+        if ids is None:
+            ids = {run.id for run in _unique(_plans_of([file], finished))}
+        if ids:
+            found.append(Progress(file.stem, len(ids & finished), len(ids)))
+    return found
+
+
+def report(out: Path | str, figures: str | None = None, console: Console | None = None) -> str:
+    """Rebuild tables, claims and `report.html` of a results folder; where the report is.
+
+    The engine is the one whose runs the folder has. Progress goes to `console`. With `figures` ("png", "pdf" or
+    "svg"), every figure of the report is written into the folder's `figures/`, too.
+
+    Raises InputError where `out` is not a results folder.
+    """
+    if not remote.is_url(out):
+        require_results(Path(out), out)
+    elif figures is not None:
+        raise InputError(
+            "is a URL; figures are written into a folder of this machine, so fetch the results first", file=out
+        )
+    with _store(out) as store:
+        if not store.experiment_files():
+            raise no_results(out)
+        finished = store.finished()
+        plans = _plans_of(store.experiment_files(), finished)
+        if not finished and (damaged := store.damaged()):
+            remedy = "run its experiment files again with --out"
+            raise InputError(f"has no finished run that can be read: parts/{damaged[0]} is damaged; {remedy}", file=out)
+        unreadable = not finished and any(store.parts.iterdir())  # of a build whose parts had another form
+        if unreadable or (finished and finished.isdisjoint(run.id for run in _unique(plans))):
+            raise InputError(
+                "has only results of another build of l4slab; run its experiment files again with --out, or give "
+                "the command to that build",
+                file=out,
+            )
+        _finish(store, plans, console)
+        if figures is not None:
+            from l4slab.report import save_figures
+
+            save_figures(store.folder, figures, {plan.experiment.name: plan for plan in plans})
+        return store.report
+
+
+def _plans_of(files: Sequence[Path], finished: set[str]) -> list[Plan]:
+    """The plans of these files for the engine that has finished most of them. Raises InputError where none can."""
+    best: list[Plan] | None = None
+    most = -1
+    for name in engines():
+        # What an engine cannot run is not its result.
+        with suppress(InputError):
+            plans = _expand(files, get_engine(name))
+            done = len({run.id for run in _unique(plans)} & finished)
+            if done > most:
+                best, most = plans, done
+            # Ids of different engines differ: no other can have more than the rest.
+            if 2 * most >= len(finished):
+                break
+    return _expand(files, get_engine(ENGINES[0])) if best is None else best
+
+
+def _unique(plans: Iterable[Plan]) -> list[Run]:
+    return _by_id(run for plan in plans for run in plan.runs)
+
+
+def _todo(plans: Iterable[Plan]) -> list[Run]:
+    return _by_id(run for plan in plans for run in plan.todo)
+
+
+def _by_id(runs: Iterable[Run]) -> list[Run]:
+    """Each run once, with captures where any experiment asks for them."""
+    unique: dict[str, Run] = {}
+    for run in runs:
+        if run.id not in unique or run.captures:
+            unique[run.id] = run
+    return list(unique.values())
+
+
+def _notes(plans: Iterable[Plan]) -> list[str]:
+    return [note for plan in plans for note in plan.notes()]
+
+
+def _compute(
+    runs: list[Run],
+    pool: AbstractContextManager[Pool],
+    console: Console | None,
+    keep: Any,
+    tick: Any = lambda: None,
+    folder: Path | None = None,
+) -> list[tuple[Run, str]]:
+    failures: list[tuple[Run, str]] = []
+    warning = too_long(longest(runs), "With full links, these runs take up to")
+    if console is not None and warning is not None:
+        console.print(f"{warning} Finished runs are kept; --dry-run estimates the time.", markup=False)
+    with pool as workers, workers.prepare(runs, folder):
+        shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
+        with shown as reporter:
+            ended = 0
+            for outcome in workers.map(runs, folder):
+                if outcome is not None:
+                    run, result = outcome
+                    ended += 1
+                    if isinstance(result, Failure):
+                        failures.append((run, result.reason))
+                    else:
+                        keep(run, result)
+                    reporter.update(ended)
+                tick()
+    return failures
+
+
+def _silent() -> AbstractContextManager[Reporter]:
+    return nullcontext(Silent())

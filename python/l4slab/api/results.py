@@ -1,0 +1,222 @@
+"""What a campaign found: its tables, SQL over them, figures, and how a notebook shows them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from l4slab import experimentfile
+from l4slab.base import metrics
+from l4slab.base.errors import InputError
+from l4slab.campaign import remote
+from l4slab.experimentfile import Experiment, show
+from l4slab.results import claims
+from l4slab.sweep import Run, sql_reason
+
+if TYPE_CHECKING:
+    from l4slab.report.plots import Plots
+
+_TABLES = (*metrics.TABLES, "claims", "published")
+# In a notebook. The report has them all.
+_SHOWN_CLAIMS = 30
+_SHOWN_CASES = 12
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables of a campaign as polars DataFrames (columns: docs/results.md), and the runs that failed.
+
+    `folder` is where they are kept, None where they are only here; `report` where report.html is.
+    """
+
+    folder: Path | None
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    failures: list[tuple[Run, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    report: str | None = None
+    _experiments: Sequence[Experiment] = field(default=(), repr=False)
+    _copy: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)  # holds what came from a URL
+
+    def _table(self, name: str) -> pl.DataFrame:
+        if self.folder is None:
+            return self.tables[name]
+        return pl.read_parquet(self.folder / f"{name}.parquet")
+
+    @cached_property
+    def flows(self) -> pl.DataFrame:
+        """A row per run and flow group."""
+        return self._table("flows")
+
+    @cached_property
+    def members(self) -> pl.DataFrame:
+        """A row per run and single flow, where the file says `per_flow = true`."""
+        return self._table("members")
+
+    @cached_property
+    def links(self) -> pl.DataFrame:
+        """A row per run and link queue."""
+        return self._table("links")
+
+    @cached_property
+    def series(self) -> pl.DataFrame:
+        """A row per run, sample time and flow or link queue."""
+        return self._table("series")
+
+    @cached_property
+    def transfers(self) -> pl.DataFrame:
+        """A row per run and completed transfer."""
+        return self._table("transfers")
+
+    @cached_property
+    def histograms(self) -> pl.DataFrame:
+        """A row per run, distribution and bin that is not empty."""
+        return self._table("histograms")
+
+    @cached_property
+    def losses(self) -> pl.DataFrame:
+        """A row per run, flow group, place and reason: packets that were lost."""
+        return self._table("losses")
+
+    def overflows(self) -> list[str]:
+        """A sentence for each impairment whose limit has lost packets: it is netem's own, of which nobody thinks."""
+        lost = self.losses.filter(pl.col("lost_at").str.starts_with("impair."), lost_by="overflow")
+        sums = lost.group_by("lost_at", maintain_order=True).agg(pl.col("lost_packets").sum(), pl.col("run").n_unique())
+        return [
+            f"[{place}]: its limit lost {packets} packets, in {runs} run{'s' if runs > 1 else ''} (losses.parquet has "
+            'them by flow); if that is not meant, write a larger limit, such as netem = "... limit 100000"'
+            for place, packets, runs in sums.iter_rows()
+        ]
+
+    @cached_property
+    def claims(self) -> pl.DataFrame:
+        """A row per claim with its verdict."""
+        return self._table("claims")
+
+    @cached_property
+    def published(self) -> pl.DataFrame:
+        """A row per published figure with what is measured here."""
+        return self._table("published")
+
+    @cached_property
+    def experiments(self) -> Sequence[Experiment]:
+        """The experiments as their files have them."""
+        if self.folder is None:
+            return self._experiments
+        return [experimentfile.load(file) for file in sorted((self.folder / "experiments").glob("*.toml"))]
+
+    def sql(self, query: str, columns: Sequence[str] = ()) -> pl.DataFrame:
+        """One SELECT, in DuckDB's SQL, over these tables, of all experiments.
+
+        Raises InputError, also where the query does not give these columns.
+        """
+        with claims.connect_to({name: self._arrow(name) for name in metrics.TABLES}) as connection:
+            for name in metrics.TABLES:
+                connection.execute(f"create temp view {name} as from all_{name}")
+            for name in ("claims", "published"):
+                connection.register(name, self._arrow(name))
+            try:
+                found: pl.DataFrame = claims.select(connection, query, self.folder or Path("results"), "", columns).pl()
+                return found
+            except duckdb.Error as error:
+                raise InputError(f"sql = {show(query)} cannot be evaluated: {sql_reason(error)}") from None
+
+    def _arrow(self, name: str) -> pa.Table | ds.Dataset:
+        # What is read already is not read again, and of large tables only the columns that a query needs.
+        if self.folder is None or name in vars(self):
+            return getattr(self, name).to_arrow()
+        return ds.dataset(self.folder / f"{name}.parquet")
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of these results."""
+        from l4slab.report.plots import Plots
+
+        return Plots(self)
+
+    def __repr__(self) -> str:
+        return f"<l4slab.Results: {self._summary()}>"
+
+    def _summary(self) -> str:
+        runs, experiments = self.flows["run"].n_unique(), list(self.flows["experiment"].unique(maintain_order=True))
+        named = f"{len(experiments)} experiments" if len(experiments) > 3 else ", ".join(experiments)
+        parts = [f"{runs} run{'s' * (runs != 1)} of {named}"]
+        if len(self.failures):
+            parts.append(f"{len(self.failures)} failed")
+        if len(self.claims):
+            parts += [tally.text for tally in claims.tally(self.claims)]
+        return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Verdicts and the first figure, for a notebook."""
+        from l4slab.plot import to_svg
+
+        shown = [f"<p>{escape(self._summary())}</p>"]
+        if len(self.claims):
+            listed = self.claims.with_columns(claims.as_expected().alias("as expected")).head(_SHOWN_CLAIMS)
+            rows = "".join(map(_claim_row, listed.iter_rows(named=True)))
+            head = "".join(f'<th style="text-align:left">{name}</th>' for name in ("", "", "says", "evidence"))
+            shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
+            if (more := len(self.claims) - _SHOWN_CLAIMS) > 0:
+                shown.append(f"<p>… and {more} more: see <code>claims</code>.</p>")
+        figure = self.plot.overview(cases=_SHOWN_CASES)
+        if figure is not None:
+            svg = to_svg(figure)
+            shown.append(svg[svg.index("<svg") :])
+        return "\n".join(shown)
+
+
+def _claim_row(claim: Mapping[str, Any]) -> str:
+    evidence = json.loads(claim["evidence"])
+    numbers = ", ".join(f"{name} = {_short(value)}" for name, value in evidence.items())
+    decided = claim["verdict"] in ("holds", "fails")
+    verdict = claims.shown_verdict(claim["kind"], claim["verdict"])
+    mark = "✓" if claim["as expected"] else "✗" if decided else "?"
+    cells = (f"{mark} {verdict}", claim["kind"], claim["says"] or claim["id"], numbers)
+    return (
+        "<tr>"
+        + "".join(f'<td style="text-align:left;padding-right:1em">{escape(cell)}</td>' for cell in cells)
+        + "</tr>"
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def open(place: Path | str) -> Results:  # noqa: A001  (said as l4slab.open)
+    """The results that are in a folder, or at a URL that fsspec knows; nothing is written there.
+
+    Raises InputError where there are none, StoreError where the URL cannot be reached.
+    """
+    copy = None
+    folder = Path(place)
+    if remote.is_url(place):
+        copy = tempfile.TemporaryDirectory(prefix="l4slab-")
+        folder = Path(copy.name)
+        remote.fetch_tables(str(place), folder)
+    require_results(folder, place)
+    if missing := [name for name in _TABLES if not (folder / f"{name}.parquet").is_file()]:
+        raise InputError(f'has no {missing[0]}.parquet; write the tables with "l4slab report {place}"', file=place)
+    return Results(folder, report=f"{str(place).rstrip('/')}/report.html", _copy=copy)
+
+
+def require_results(folder: Path, place: Path | str) -> None:
+    """Raises InputError where a folder, which the user calls `place`, has no results."""
+    if not (folder / "experiments").is_dir():
+        raise no_results(place)
+
+
+def no_results(place: Path | str) -> InputError:
+    """What is wrong about a place without results."""
+    return InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=place)

@@ -1,0 +1,1 @@
+"""From planned runs to a results folder: executors, the store, remote folders, estimates."""

@@ -1,0 +1,191 @@
+"""How long a campaign will take, and how much it will store, before it runs."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from l4slab import _core
+from l4slab.engines.contract import Recording
+from l4slab.engines.registry import get_engine
+from l4slab.experimentfile import bounds
+from l4slab.sweep import Run, canonical_json
+
+# Runs that are tried, shortened to so many packets that their links could carry, but not to less than two seconds: a
+# queue may shape below its link.
+_TRIED = 12
+_PACKETS = 30_000
+_SHORTEST_NS = 2 * 10**9
+# And not to more than so many, however fast, or so many samples, however slow.
+_MOST_PACKETS = 10_000_000
+_MOST_SAMPLES = 20_000
+# So many that what a file takes besides its rows counts for little, as in the tables.
+_SAMPLES = 200
+# Of the kernel in virtual time (docs/linux.md): booting and setting up, and each packet on each link.
+_KERNEL_START_S = 3.0
+_KERNEL_PACKET_S = 28e-6
+_PACKET_S = 0.3e-6  # of the simulator
+_FRAME_BYTES = 1514
+_DAY_S = 24 * 3600
+# Of each packet and half an ACK: at both ends, compressed; of the kernel's, around a queue and at the sender.
+_CAPTURED_BYTES = {"sim": 60, "linux": 400}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Processor seconds, bytes in the result tables (parts hold the same again) and in captures, and the bytes of
+    memory that the largest run may need.
+    """
+
+    seconds: float
+    size: float
+    captures: float = 0
+    memory: float = 0
+
+    def times(self, factor: float) -> Estimate:
+        """Of `factor` times as many runs."""
+        return replace(self, seconds=self.seconds * factor, size=self.size * factor, captures=self.captures * factor)
+
+    def __str__(self) -> str:
+        captures = f" and {_size(self.captures)} of captures" if self.captures else ""
+        tables = f"{_size(self.size)} of tables and as much again of parts"
+        memory = f"at most {_size(max(self.memory, 1e6))} of memory per run"
+        return f"about {_duration(self.seconds)} of processor time, {memory}, {tables}{captures}"
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence where the time is more than a day."""
+        return too_long(self.seconds, "These runs take about")
+
+
+def too_long(seconds: float, what: str) -> str | None:
+    """A sentence that says `what` takes so long, where that is more than a day of processor time."""
+    if seconds <= _DAY_S:
+        return None
+    remedy = "shorten duration, lower rates, or choose runs with --where"
+    return f"{what} {seconds / _DAY_S:.3g} days of processor time; {remedy}."
+
+
+def longest(runs: Sequence[Run]) -> float:
+    """Processor seconds of these runs at most, without trying one: every link is full all the time."""
+    each = {"sim": _PACKET_S}.get(runs[0].engine, _KERNEL_PACKET_S) if runs else 0.0
+    return each * sum(bounds.packets(run.description) for run in runs)
+
+
+def estimate(runs: Sequence[Run]) -> Estimate:
+    """From short versions of some of the runs, scaled by their durations and samples."""
+    seconds = packets = samples = 0.0
+    series = []
+    for description, alike in _tried(runs):
+        short = _shortened(description)
+        started = time.thread_time()
+        recording = get_engine("sim").execute(canonical_json(short))
+        took = time.thread_time() - started
+        longer = _longer(recording, description["duration_ns"] / short["duration_ns"])
+        seconds += took * longer * alike
+        packets += sum(recording.links.filter(queue="all")["arrived_packets"]) * longer * alike
+        series.append(recording.series)
+        samples += _samples(short)
+    if not series:
+        return Estimate(0, 0)
+    together = pl.concat(series, how="diagonal_relaxed")
+    size = _stored(together) - _stored(together.clear())
+    # Of the other tables, a run has a few rows.
+    tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
+    if runs[0].engine != "sim":
+        seconds = _KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * packets
+    captures = (
+        _CAPTURED_BYTES[runs[0].engine.partition(":")[0]] * packets * sum(run.captures for run in runs) / len(runs)
+    )
+    return Estimate(seconds, tables, captures, max(bounds.memory_bytes(run.description) for run in runs))
+
+
+def _tried(runs: Sequence[Run]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Descriptions that stand for all runs, and for how many each: at least one of every set of senders, as few runs of
+    one that ignores losses may cost more than all others.
+    """
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        senders = [(flow.get("cc"), flow.get("options")) for flow in run.description["flows"]]
+        alike.setdefault(str(senders), []).append(run)
+    # Many sets differ by a parameter that is swept: not each is worth a try.
+    groups = list(alike.values()) if len(alike) <= 2 * _TRIED else [list(runs)]
+    for group in groups:
+        few = min(len(group), max(1, round(_TRIED * len(group) / len(runs))))
+        for n in range(few):
+            yield group[(2 * n + 1) * len(group) // (2 * few)].description, len(group) / few
+
+
+def _longer(recording: Recording, longer: float) -> float:
+    """How many times as much work the whole run is that lasts `longer` times as long as this one.
+
+    The packets that links deliver go with the time, those that they drop may not: who ignores losses sends ever more.
+    What was lost in the second half beyond the first is taken for a rate that grows on.
+    """
+    flows = recording.series.filter(pl.col("flow").is_not_null())
+    time_s, dropped = flows["time_s"].to_numpy(), flows["dropped_packets"].to_numpy()
+    late = 2 * time_s > time_s.max(initial=0)
+    growth = max(dropped[late].sum() - dropped[~late].sum(), 0)
+    sent = max(flows["sent_packets"].to_numpy().sum(), 1)
+    return longer + float(2 * growth * (longer**2 - longer) / sent)
+
+
+def _samples(description: Mapping[str, Any]) -> float:
+    return float(description["duration_ns"] / description["sample_ns"])
+
+
+def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The first seconds of a run, with all flows from the start and without changes."""
+    per_ns = bounds.packets(description) / description["duration_ns"]
+    enough_ns = min(
+        max(_SHORTEST_NS, _PACKETS / per_ns), _MOST_PACKETS / per_ns, _MOST_SAMPLES * description["sample_ns"]
+    )
+    duration = max(min(description["duration_ns"], int(enough_ns)), 1)
+    flows = [_known(flow) | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
+    return dict(description) | {
+        "duration_ns": duration,
+        "sample_ns": min(description["sample_ns"], max(duration // _SAMPLES, 1)),
+        "warmup_ns": 0,
+        "start_jitter_ns": 0,
+        "flows": flows,
+        "at": [],
+    }
+
+
+def _known(flow: Mapping[str, Any]) -> dict[str, Any]:
+    """What the simulator does not know, a program or a controller of a kernel, is taken for CUBIC."""
+    if flow["kind"] != "program" and flow.get("cc") in {None, *(one["name"] for one in _core.controllers())}:
+        return dict(flow)
+    kept = ("name", "count", "rtt_ns", "path", "reverse_path", "dscp")
+    cubic = {"kind": "tcp", "cc": "cubic", "options": _core.canonical_controller("cubic", {})}
+    return {key: flow[key] for key in kept} | cubic
+
+
+def _stored(frame: pl.DataFrame) -> int:
+    """Bytes of a table on the disk."""
+    file = io.BytesIO()
+    frame.write_parquet(file, compression="zstd")
+    return file.tell()
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{_rough(seconds / unit)} {name}"
+    return f"{max(seconds, 1):.0f} s"
+
+
+def _rough(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _size(size: float) -> str:
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{_rough(size / unit)} {name}"
+    return f"{max(size / 1e3, 1):.0f} kB"

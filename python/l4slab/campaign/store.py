@@ -1,0 +1,518 @@
+"""The results folder: finished runs survive a kill at any instant, and the tables do not depend on how they came.
+
+    DIR/.l4slab                whoever writes holds it with `flock`, which the kernel frees with the process
+    DIR/parts/*.parquet        the finished runs
+    DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs), and the
+                               tables of published figures that they name
+    DIR/TABLE.parquet          (`metrics.TABLES`), {claims,published}.parquet, report.html: what follows from those
+    DIR/captures/RUN/          packet captures, where the experiment file asks for them
+
+A part has a row for each of its runs: the id, and each table as an Arrow stream. It is written to the side, synced and
+renamed, has a name of its own and never changes; small parts are merged into a new one and removed when that is there.
+So at every instant each finished run is complete in at least one part, whoever writes beside: that two processes do the
+same work is the worst that can happen, and no lock is needed for the results, which are the same at a URL
+(`l4slab.campaign.remote`). Of a run that is in several parts, that of the newest counts.
+
+The tables are written from the parts, some runs at a time, wherever the parts or the files have changed. Rows get their
+labels there: which experiment, trial and factor levels a run has is what the experiment files say today, so renaming a
+level runs nothing. A run whose captures are missing is run again. Runs that no file describes any more leave the tables
+and come back with the file.
+
+Why not a dataset of pyarrow or a database of DuckDB: the first has no writes that a kill cannot tear, the second keeps
+everyone else out of its file, `l4slab status` included, and neither writes to an object store in steps. What they do
+well is used: Arrow streams, Parquet's row groups and columns, SQL over the finished tables.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from l4slab.base import metrics
+from l4slab.base.errors import InputError, StoreError
+from l4slab.campaign.executors import captures_of
+from l4slab.engines.contract import Recording
+from l4slab.engines.registry import get_engine
+from l4slab.experimentfile import Experiment, references
+from l4slab.own import files
+from l4slab.sweep import Plan, Run
+
+# flows last: who sees them sees the others.
+ORDER = (*(name for name in metrics.TABLES if name != "flows"), "flows")
+# Runs per row group: some 10 MB, so that memory does not grow with the campaign.
+_CHUNK = 64
+# Parts of one level are merged into one of the next when there are this many, so that opening never reads thousands.
+_MERGE = 32
+_LEVELS = 2
+_COMPRESSION = "zstd"
+# Level, number, and a word that no other part has.
+PART = "[0-9]-" + 8 * "[0-9]" + "-*.parquet"
+_PART_SCHEMA = pa.schema([("run", pa.string()), *((table, pa.large_binary()) for table in ORDER)])
+# Held by the process that writes, and the sign that the folder is ours.
+SIGN = ".l4slab"
+# What the tables were written from, and how large they are.
+TABLES_OF = ".tables"
+_TABLES = (*metrics.TABLES, "claims", "published")
+_PAGES = ("report.html", "live.html")
+_WRITTEN = ("parts", "experiments", "captures", "lab", "runs", *_PAGES, *(f"{name}.parquet" for name in _TABLES))
+
+
+class _Part:
+    """A file of whole runs. Raises ArrowInvalid where it is none."""
+
+    def __init__(self, name: str, file: Path | IO[bytes]):
+        self.name = name
+        self._file = pq.ParquetFile(file)
+        if self._file.schema_arrow.names != _PART_SCHEMA.names:
+            raise pa.ArrowInvalid(f"{name} is no part")
+        self._cached: tuple[int, str, dict[str, bytes]] | None = None
+
+    @cached_property
+    def groups(self) -> list[list[str]]:
+        """The runs in each row group."""
+        groups = range(self._file.num_row_groups)
+        return [self._file.read_row_group(index, columns=["run"])["run"].to_pylist() for index in groups]
+
+    def schema(self, table: str) -> pl.Schema:
+        """The columns of a table of any of its runs."""
+        return _unpacked(bytes.fromhex(self._file.schema_arrow.metadata[table.encode()].decode())).schema
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Its rows, row group by row group."""
+        for index in range(self._file.num_row_groups):
+            yield self._file.read_row_group(index)
+
+    def rows(self, group: int, table: str) -> dict[str, bytes]:
+        """A table of each run in a row group, as `_packed` gives it."""
+        if self._cached is None or self._cached[:2] != (group, table):
+            found = self._file.read_row_group(group, columns=["run", table])
+            rows = dict(zip(found["run"].to_pylist(), found[table].to_pylist(), strict=True))
+            self._cached = group, table, rows
+        return self._cached[2]
+
+
+def _age(part: str) -> str:
+    """What sorts the names of parts: a merged part is as old as the newest of those it is made of."""
+    return part.partition("-")[2]
+
+
+class Store:
+    """The results folder DIR, held by one process at a time.
+
+    Raises StoreError (the disk, a second process) and InputError (DIR cannot be a results folder).
+    """
+
+    def __init__(self, folder: Path | str):
+        self.folder = Path(folder)
+        self.place = str(folder)  # as the user calls it
+        self.parts = self.fresh = self.folder / "parts"
+        self._pending: dict[str, Recording] = {}
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError("is a file; give --out a folder", file=self.folder)
+        if (file := next((one for one in self.folder.parents if one.is_file()), None)) is not None:
+            raise InputError(f"cannot be a folder, as {file} is a file; give --out another", file=self.folder)
+        if not (self.folder / SIGN).exists():
+            refuse_foreign((path.name for path in self.folder.glob("*")), self.place)
+        with self._disk():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / SIGN).open("a")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._lock.close()
+                raise StoreError(
+                    f"{self.place}: another l4slab process writes here; wait until it ends or give another --out"
+                ) from None
+            self.parts.mkdir(exist_ok=True)
+            (self.folder / "experiments").mkdir(exist_ok=True)
+            self._clean()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreError(
+                    f"{self.folder}: the disk is full; finished runs are kept: "
+                    "free some space and give the same command again"
+                ) from None
+            raise StoreError(
+                f"{self.folder}: {error.strerror or error}; check the folder and give the same command again"
+            ) from None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say in one sentence what goes wrong where others write into the folder."""
+        with self._disk():
+            try:
+                yield
+            except subprocess.CalledProcessError:
+                # The plots' processes have said why.
+                raise StoreError(
+                    f"{self.folder}: the plots cannot be written; see that the disk has room and give the same command "
+                    "again: finished runs are kept"
+                ) from None
+
+    @property
+    def report(self) -> str:
+        """Where report.html is."""
+        return f"{self.place}/report.html"
+
+    def publish(self) -> None:
+        """Bring the finished folder to where it belongs: it is there."""
+
+    # -- finished runs ------------------------------------------------------------------------------------------------
+
+    def _clean(self) -> None:
+        """Remove what a kill has left half-written."""
+        for folder in (self.folder, self.parts, self.fresh, self.folder / "experiments"):
+            for file in folder.glob(".*.tmp"):
+                file.unlink()
+        for leftover in (self.folder / "captures").glob(".*.tmp"):
+            shutil.rmtree(leftover)
+
+    def part_names(self) -> list[str]:
+        """The names of all parts."""
+        return [path.name for path in self.parts.glob(PART)]
+
+    def _open(self, name: str) -> Path | IO[bytes]:
+        return self.parts / name
+
+    def _parts(self) -> list[_Part]:
+        """Every part that can be read, the newest first: what cannot is run again."""
+        found = []
+        try:
+            for name in sorted(self.part_names(), key=_age, reverse=True):
+                with suppress(pa.ArrowInvalid):
+                    found.append(_Part(name, self._open(name)))
+        except FileNotFoundError:
+            # Whoever writes has merged them meanwhile.
+            return self._parts()
+        return found
+
+    def damaged(self) -> list[str]:
+        """The names of parts that are no Parquet files any more, such as truncated ones."""
+        found = []
+        for name in self.part_names():
+            try:
+                pq.read_schema(self._open(name))
+            except pa.ArrowInvalid:
+                found.append(name)
+        return found
+
+    def _places(self) -> dict[str, tuple[_Part, int]]:
+        """The part and the row group of every finished run."""
+        found: dict[str, tuple[_Part, int]] = {}
+        for part in self._parts():
+            for index, group in enumerate(part.groups):
+                for run in group:
+                    found.setdefault(run, (part, index))
+        return found
+
+    def finished(self) -> set[str]:
+        """The ids of all runs whose results are on the disk, or handed to `add`."""
+        with self._disk():
+            return {*self._places(), *self._pending}
+
+    def has_captures(self, run: Run) -> bool:
+        """Whether the captures that the run is to have are there."""
+        return not run.captures or captures_of(run, self.folder).is_dir()
+
+    def add(self, run: str, recording: Recording) -> None:
+        """Take a finished run; `flush` makes it durable."""
+        self._pending[run] = recording
+
+    def flush(self) -> None:
+        """Write what was added as one part. Returns when it is on the disk."""
+        if not self._pending:
+            return
+        tables = {name: [getattr(recording, name) for recording in self._pending.values()] for name in ORDER}
+        rows = {name: [_packed(frame) for frame in frames] for name, frames in tables.items()}
+        schemas = {name: _union(frame.schema for frame in frames) for name, frames in tables.items()}
+        with self._disk():
+            number = 1 + max((int(name.split("-")[1]) for name in self.part_names()), default=0)
+            part = pa.table({"run": list(self._pending), **rows}, _PART_SCHEMA)
+            self._write_part(0, number, (part.slice(at, _CHUNK) for at in range(0, len(part), _CHUNK)), schemas)
+            self._pending.clear()
+            self._merge()
+
+    def _write_part(self, level: int, number: int, rows: Iterable[pa.Table], schemas: Mapping[str, pl.Schema]) -> None:
+        name = f"{level}-{number:08d}-{uuid.uuid4().hex[:12]}.parquet"
+        metadata = {table: _packed(pl.DataFrame(schema=schema)).hex() for table, schema in schemas.items()}
+        schema = _PART_SCHEMA.with_metadata(metadata)
+        _replace(self.fresh / name, partial(_write_tables, schema, rows, use_dictionary=False))
+        self._send(name)
+
+    def _send(self, name: str) -> None:
+        """Bring a part that has been written to where it counts: it is there."""
+
+    def _merge(self) -> None:
+        for level in range(_LEVELS):
+            if sum(name.startswith(f"{level}-") for name in self.part_names()) < _MERGE:
+                continue
+            parts = [part for part in self._parts() if part.name.startswith(f"{level}-")]
+            if len(parts) < _MERGE:
+                continue
+            schemas = {table: _union(part.schema(table) for part in parts) for table in ORDER}
+            self._write_part(level + 1, int(_age(parts[0].name).split("-")[0]), _merged(parts), schemas)
+            for part in parts:
+                self._remove_part(part.name)
+
+    def _remove_part(self, name: str) -> None:
+        (self.parts / name).unlink()
+
+    # -- experiment files ---------------------------------------------------------------------------------------------
+
+    def keep_experiment(self, experiment: Experiment, runs: Sequence[Run] = ()) -> list[str]:
+        """Copy an experiment file and the tables that it names into the folder, so that the folder explains itself, and
+        the ids of its runs. Returns their names in the folder.
+        """
+        engines = sorted({(run.engine, run.version) for run in runs})
+        ids = json.dumps({"of": _mark(experiment.source), "engines": engines, "runs": [run.id for run in runs]})
+        kept = {f"{experiment.name}.toml": experiment.source, f"{experiment.name}.runs": ids.encode()}
+        kept |= references.contents(experiment) | files.contents(run.description for run in runs)
+        for name, content in kept.items():
+            file = self.folder / "experiments" / name
+            if not file.is_file() or file.read_bytes() != content:
+                with self._disk():
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    _replace(file, partial(_write_bytes, content))
+        return [f"experiments/{name}" for name in kept]
+
+    def planned(self, name: str) -> set[str] | None:
+        """The ids of the runs of an experiment file in the folder; None where they have to be found out again."""
+        path = self.folder / "experiments" / f"{name}.toml"
+        try:
+            kept = json.loads(path.with_suffix(".runs").read_bytes())
+            current = all(get_engine(name).version() == version for name, version in kept["engines"])
+            return set(kept["runs"]) if current and kept["of"] == _mark(path.read_bytes()) else None
+        except (OSError, ValueError, KeyError, TypeError, InputError):
+            return None
+
+    def size(self) -> int:
+        """Bytes that the folder takes."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+    def experiment_files(self) -> list[Path]:
+        """The experiment files whose runs this folder holds, by name."""
+        return sorted((self.folder / "experiments").glob("*.toml"))
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def consolidate(self, plans: Sequence[Plan]) -> int:
+        """Write the tables: the finished runs of `plans`, in sweep order.
+
+        Returns how many finished runs are kept out of the tables because no plan has them. Writes nothing where
+        the tables are already right.
+        """
+        labels = label_frame(plans)
+        with self._disk():
+            places = self._places()
+            unused = len(places.keys() - set(labels["run"]))
+            labels = labels.filter(pl.col("run").is_in(list(places)))
+            parts = list({part.name: part for part, _ in places.values()}.values())
+            of = hashlib.sha256(repr((sorted(part.name for part in parts), labels.schema, labels.rows())).encode())
+            if self.tables_of() == (of.hexdigest(), self._sizes()):
+                return unused
+            (self.folder / TABLES_OF).unlink(missing_ok=True)
+            for table in ORDER:
+                schema = _schema(table, [part.schema(table) for part in parts])
+                # A factor hides a further column that runs beside its own have (of its own, it is refused).
+                own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
+                frames = _labelled(labels, places, table, pl.Schema(own))
+                self._write_rows(table, pl.Schema(dict(labels.schema) | own), frames)
+            content = json.dumps([of.hexdigest(), self._sizes()]).encode()
+            _replace(self.folder / TABLES_OF, partial(_write_bytes, content))
+        return unused
+
+    def tables_of(self) -> tuple[str, list[int]] | None:
+        """What the tables were written from, and their sizes; None where that is not known."""
+        try:
+            of, sizes = json.loads((self.folder / TABLES_OF).read_bytes())
+            return of, sizes
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _sizes(self) -> list[int]:
+        paths = [self.folder / f"{table}.parquet" for table in ORDER]
+        return [path.stat().st_size if path.is_file() else -1 for path in paths]
+
+    def write(self, table: str, rows: pl.DataFrame) -> None:
+        """Write a table that follows from the others, TABLE.parquet."""
+        with self._disk():
+            self._write_rows(table, rows.schema, [rows])
+
+    def _write_rows(self, table: str, schema: pl.Schema, frames: Iterable[pl.DataFrame]) -> None:
+        arrow = pl.DataFrame(schema=schema).to_arrow().schema
+        groups = (frame.to_arrow().cast(arrow) for frame in frames)
+        _replace(self.folder / f"{table}.parquet", partial(_write_tables, arrow, groups))
+
+
+def refuse_foreign(names: Iterable[str], place: str) -> None:
+    """Raises InputError where a folder has what a results folder has, and not its sign."""
+    for name in sorted({*names} & {*_WRITTEN}):
+        raise InputError(
+            f"has {name} but no {SIGN}, so it is no results folder of this l4slab; give --out another one", file=place
+        )
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    table = frame.to_arrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _unpacked(packed: bytes) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(pa.ipc.open_stream(packed).read_all()))
+
+
+def _union(schemas: Iterable[pl.Schema]) -> pl.Schema:
+    """Every column of any of them."""
+    return pl.concat([pl.DataFrame(schema=schema) for schema in schemas], how="diagonal_relaxed").schema
+
+
+def _schema(table: str, schemas: Sequence[pl.Schema]) -> pl.Schema:
+    """The columns of a table of these runs: `run`, the columns of the contract, then others by name."""
+    found: dict[str, pl.DataType] = {"run": pl.String(), **metrics.TABLES[table]}
+    others = _union([pl.Schema(), *schemas])
+    return pl.Schema(found | {name: others[name] for name in sorted(others) if name not in found})
+
+
+def _merged(parts: Sequence[_Part]) -> Iterator[pa.Table]:
+    """The rows of parts in row groups of `_CHUNK`; of a run that is in several, that of the first."""
+    seen: set[str] = set()
+    waiting: list[pa.Table] = []
+    for table in (table for part in parts for table in part.tables()):
+        runs = table["run"].to_pylist()
+        waiting.append(table.filter(pa.array([run not in seen for run in runs], pa.bool_())))
+        seen.update(runs)
+        if sum(len(one) for one in waiting) >= _CHUNK:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _with_run(run: str, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(pl.lit(run).alias("run"), pl.all())
+
+
+def _aligned(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """The frame with exactly the columns of `schema`, NULL where it has none."""
+    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in frame.columns]
+    return frame.with_columns(missing).select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+
+
+def _labelled(
+    labels: pl.DataFrame, places: Mapping[str, tuple[_Part, int]], table: str, schema: pl.Schema
+) -> Iterator[pl.DataFrame]:
+    """The rows of the labelled runs in the order of `labels`, labels first, `_CHUNK` runs at a time."""
+    for start in range(0, len(labels), _CHUNK):
+        chunk = labels.slice(start, _CHUNK)
+        runs = [(run, *places[run]) for run in chunk["run"].unique(maintain_order=True)]
+        found = [_with_run(run, _unpacked(part.rows(group, table)[run])) for run, part, group in runs]
+        rows = _aligned(pl.concat(found, how="diagonal_relaxed"), schema)
+        columns = [*labels.columns, *(name for name in schema if name != "run")]
+        yield chunk.join(rows, on="run", how="inner", maintain_order="left_right").select(columns)
+
+
+def label_frame(plans: Sequence[Plan]) -> pl.DataFrame:
+    """A row per run in sweep order: experiment, run, trial and every factor of any plan.
+
+    Factors are numbers where every level in every plan is one, else text as written.
+    """
+    plans = sorted(plans, key=lambda plan: plan.experiment.name)
+    levels: dict[str, list[Any]] = {}
+    for plan in plans:
+        for name, values in plan.factors.items():
+            levels.setdefault(name, []).extend(values)
+    schema = metrics.labels_schema(levels)
+    runs: list[Run] = [run for plan in plans for run in plan.runs]
+    columns: dict[str, list[Any]] = {
+        "experiment": [run.experiment for run in runs],
+        "run": [run.id for run in runs],
+        "trial": [run.trial for run in runs],
+    }
+    for name, values in levels.items():
+        text = not metrics.is_numeric(values)
+        found = [run.factors.get(name) for run in runs]
+        columns[name] = [metrics.level_text(v) if text and v is not None else v for v in found]
+    return pl.DataFrame(columns, schema=schema, strict=False)
+
+
+def label(frames: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dict[str, pl.DataFrame]:
+    """The tables of runs that are not stored, as `Store.consolidate` would write them."""
+    by_id = {run.id: recording for run, recording in frames}
+    labels = label_frame(plans).filter(pl.col("run").is_in(list(by_id)))
+    tables = {}
+    for table in metrics.TABLES:
+        rows = {run: _with_run(run, getattr(recording, table)) for run, recording in by_id.items()}
+        schema = _schema(table, [frame.drop(labels.columns[3:], strict=False).schema for frame in rows.values()])
+        found = [pl.DataFrame(schema=schema), *(_aligned(rows[run], schema) for run in labels["run"].unique())]
+        tables[table] = labels.join(pl.concat(found), on="run", how="inner", maintain_order="left_right")
+    return tables
+
+
+def _write_tables(schema: pa.Schema, tables: Iterable[pa.Table], file: IO[bytes], **options: Any) -> None:
+    """Write one row group per table."""
+    with pq.ParquetWriter(file, schema, compression=_COMPRESSION, **options) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=max(len(table), 1))
+
+
+def _mark(source: bytes) -> str:
+    """Changes with an experiment file."""
+    return hashlib.sha256(source).hexdigest()
+
+
+def _write_bytes(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
+
+
+def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file so that a reader, or a kill, sees the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,87 @@
+"""What the path of each flow can carry over a run, from the run's description.
+
+Of a path it is the rate of its slowest link, in steps of (time, Mb/s of Ethernet frames): from that time on. Shapers
+inside a queue (`cake bandwidth`, `tbf`) and impairments do not count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from l4slab.experimentfile import traces
+
+Steps = Sequence[tuple[float, float]]
+
+
+def of_links(description: Mapping[str, Any]) -> dict[str, Steps]:
+    """The steps of each link."""
+    steps = {link["name"]: _of_link(description, link) for link in description["links"]}
+    for change in description["at"]:  # in the order of time
+        if change.get("link") and change["rate_bps"]:
+            steps[change["link"]].append((change["time_ns"] / 1e9, change["rate_bps"] / 1e6))
+    return {name: _merged(found) for name, found in steps.items()}
+
+
+def _of_link(description: Mapping[str, Any], link: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """At the beginning; of a trace, its mean in each step of the time series."""
+    if "rate_trace" not in link:
+        return [(0.0, link["rate_bps"] / 1e6)]
+    return traces.bins(link["rate_trace"], description["duration_ns"], description["sample_ns"])
+
+
+def of_flows(description: Mapping[str, Any]) -> dict[str, Steps]:
+    """The steps of each flow's path."""
+    links = of_links(description)
+    return {flow["name"]: _slowest([links[name] for name in flow["path"]]) for flow in description["flows"]}
+
+
+def is_shared(description: Mapping[str, Any]) -> bool:
+    """Whether all flows cross one link in the same direction, so that each has a share of something."""
+    return bool(set.intersection(*(set(flow["path"]) for flow in description["flows"])))
+
+
+def table(description: Mapping[str, Any]) -> pl.DataFrame:
+    """The steps of every flow's path: columns `flow`, `time_s`, `capacity_mbps`."""
+    rows = [(flow, *step) for flow, steps in of_flows(description).items() for step in steps]
+    return pl.DataFrame(rows, {"flow": pl.String, "time_s": pl.Float64, "capacity_mbps": pl.Float64}, orient="row")
+
+
+def means(description: Mapping[str, Any]) -> dict[str, float]:
+    """Of every flow's path, over the measured interval."""
+    begin_s, end_s = description["warmup_ns"] / 1e9, description["duration_ns"] / 1e9
+    return {flow: mean(steps, begin_s, end_s) for flow, steps in of_flows(description).items()}
+
+
+def _slowest(paths: Sequence[Steps]) -> Steps:
+    if len(paths) == 1:
+        return paths[0]
+    times = sorted({time for steps in paths for time, _ in steps})
+    return _merged([(time, min(at(steps, time) for steps in paths)) for time in times])
+
+
+def _merged(steps: Steps) -> Steps:
+    """Without steps that end as they begin, or change nothing."""
+    last = list(dict(steps).items())
+    return last[:1] + [step for before, step in pairwise(last) if step[1] != before[1]]
+
+
+def at(steps: Steps, time_s: float) -> float:
+    """What holds from then on."""
+    return steps[bisect_right(steps, time_s, key=lambda step: step[0]) - 1][1]
+
+
+def mean(steps: Steps, begin_s: float, end_s: float) -> float:
+    """Over an interval."""
+    return sum(capacity * (end - begin) for begin, end, capacity in _within(steps, begin_s, end_s)) / (end_s - begin_s)
+
+
+def _within(steps: Steps, begin_s: float, end_s: float) -> Iterator[tuple[float, float, float]]:
+    ends = [time for time, _ in steps[1:]] + [end_s]
+    for (begin, capacity), end in zip(steps, ends, strict=True):
+        if max(begin, begin_s) < min(end, end_s):
+            yield max(begin, begin_s), min(end, end_s), capacity

@@ -1,0 +1,317 @@
+"""Classes of a link's queue, each with a queue of its own, and the filters that sort packets into them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from l4slab import _core
+from l4slab.base.errors import suggest
+from l4slab.base.units import RATE
+from l4slab.experimentfile.tables import Codepoint, Rate, Size
+from l4slab.experimentfile.traffic import Dscp
+from l4slab.experimentfile.wording import Place, Problem, Table, check, show
+
+DEFAULT_BURST = "1600B"
+# As in the kernel: of htb, a class that is not given a quantum has what its rate sends in a second, divided by `r2q`,
+# within these bounds.
+_R2Q, _QUANTUM = 10, (1000, 200_000)
+_MOST_LEVELS = 8
+_ID = re.compile(r"[0-9a-f]{1,4}")
+# What may change of a class while it runs; of htb all but the queue, and the rest where there is a queue.
+QUEUE, _NUMBERS, _TURNS = "qdisc", ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
+
+
+class Class(Table):
+    """One class; all but `qdisc` is of htb."""
+
+    section = "class"
+    parent: str | None = Field(default=None, examples=['"1"'])
+    qdisc: str | None = Field(default=None, examples=['"fq_codel"'])
+    rate: Rate | None = Field(default=None, examples=['"5Mbit"'], serialization_alias="rate_bps")
+    ceil: Rate | None = Field(default=None, examples=['"20Mbit"'], serialization_alias="ceil_bps")
+    burst: Size = Field(default=DEFAULT_BURST, serialization_alias="burst_bytes")
+    cburst: Size = Field(default=DEFAULT_BURST, serialization_alias="cburst_bytes")
+    prio: int = Field(default=0, ge=0, le=7, examples=["1"])
+    quantum: Size | None = Field(default=None, examples=['"3028B"'], serialization_alias="quantum_bytes")
+
+
+class Filter(Table):
+    """A packet that has all that is said goes into the class, unless an earlier filter takes it."""
+
+    section = "filter"
+    class_: str = Field(validation_alias="class", examples=['"10"'])
+    dscp: Dscp | None = Field(default=None, examples=['"ef"'])
+    ecn: Codepoint | None = Field(default=None, examples=['"ect1"'])
+    host: str | None = Field(default=None, examples=['"l4s"'])
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        del raw
+        if self.dscp is None and self.ecn is None and self.host is None:
+            return "", 'takes every packet, which default says; add dscp, ecn or host, such as ecn = "ect1"'
+        return None
+
+
+def qdiscs_of(table: Mapping[str, Any]) -> Iterator[str]:
+    """Every qdisc that a link, or a change of one, has in a run's description: its own and those of its classes."""
+    for one in (table, *table.get("classes", ())):
+        if one.get("qdisc") is not None:
+            yield one["qdisc"]
+
+
+def holds_classes(qdisc: str) -> bool:
+    """Whether these words are of a queue that holds classes."""
+    return qdisc.partition(" ")[0] in {entry["name"] for entry in _core.trees()}
+
+
+@dataclass
+class Tree:
+    """What a link's description has of its classes, and what is valid and perhaps not meant."""
+
+    described: dict[str, Any]
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Changing:
+    """The classes of a link while it runs, as they are in the end of what has changed so far."""
+
+    link: str
+    raw: Mapping[str, Any]  # the link's table, with what has changed
+    rate_bps: int
+    hosts: Mapping[str, int]
+    leaf: Callable[[str, Place, str], str]
+    follow: Callable[[str, str, Place], str]  # what a change has of a queue: of its key in [[at]], words and the [[at]]
+
+    def change(
+        self, place: Place, settings: Mapping[str, Mapping[str, Any]], rate_bps: int | None
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """The classes that change by the [[at]] at `place`, as described, and remarks. `settings`: keys and values by
+        number; `rate_bps`: the link's, where it changes. Raises Problem.
+        """
+        told = self._resolved().remarks
+        tables = {number: {**table, **settings.get(number, {})} for number, table in self.raw["class"].items()}
+        self.raw = {**self.raw, "class": tables}
+        self.rate_bps = rate_bps or self.rate_bps
+        try:
+            tree = self._resolved()
+        except Problem as problem:
+            raise Problem(place, ".".join([*problem.place, problem.key]), problem.message) from None
+        changed = []
+        for one in tree.described["classes"]:
+            keys = settings.get(one["id"], {}).keys()
+            # `tc class change` is told all numbers of a class.
+            numbers = one.keys() - {"id", "parent", QUEUE} if keys - {QUEUE} else set()
+            if keys:
+                wanted = {"id", *numbers, *(keys & {QUEUE})}
+                changed.append({key: value for key, value in one.items() if key in wanted})
+            if QUEUE in keys:
+                key = f"link.{self.link}.class.{one['id']}.{QUEUE}"
+                changed[-1][QUEUE] = self.follow(key, settings[one["id"]][QUEUE], place)
+        return changed, [f"{place[0]}: {remark}" for remark in tree.remarks if remark not in told]
+
+    def _resolved(self) -> Tree:
+        return _tree(("link", self.link), self.raw["qdisc"], self.raw, self.rate_bps, self.hosts, self.leaf)
+
+
+def changeable(link: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What may change of the classes of a link of a run's description, by number."""
+    is_htb = link["qdisc"].startswith("htb ")
+    leaf, inner = ((*_NUMBERS, *_TURNS, QUEUE), _NUMBERS) if is_htb else ((QUEUE,), ())
+    return {one["id"]: leaf if QUEUE in one else inner for one in link["classes"]}
+
+
+@dataclass
+class _Building:
+    place: Place
+    words: list[str]
+    classes: dict[str, Class]
+
+    @property
+    def kind(self) -> str:
+        return self.words[0]
+
+    @property
+    def r2q(self) -> int:
+        """A zero counts as one (`htb_init`)."""
+        return max(1, int(self.words[self.words.index("r2q") + 1])) if "r2q" in self.words else _R2Q
+
+    def of(self, number: str) -> Place:
+        return (*self.place, "class", number)
+
+    def children(self, number: str) -> list[str]:
+        return [other for other, one in self.classes.items() if one.parent == number]
+
+
+def resolve(
+    place: Place,
+    qdisc: str,
+    raw: Mapping[str, Any],
+    rate_bps: int,
+    hosts: Mapping[str, int],
+    leaf: Callable[[str, Place, str], str],
+) -> Tree | None:
+    """The tree of the link at `place`; None where its qdisc holds no classes. `hosts`: their numbers by name; `leaf`
+    reads the words of a qdisc. Raises Problem.
+    """
+    tables, filters = raw.get("class", {}), raw.get("filter", [])
+    if not holds_classes(qdisc):
+        for key, written in (("class", tables), ("filter", filters)):
+            if written:
+                leaf(qdisc, place, "qdisc")
+                text = f"stands beside qdisc = {show(qdisc)}, which holds no classes"
+                raise Problem(place, key, f'{text}; write one such as qdisc = "htb default 10"')
+        return None
+    return _tree(place, qdisc, raw, rate_bps, hosts, leaf)
+
+
+def _tree(
+    place: Place,
+    qdisc: str,
+    raw: Mapping[str, Any],
+    rate_bps: int,
+    hosts: Mapping[str, int],
+    leaf: Callable[[str, Place, str], str],
+) -> Tree:
+    tables, filters = raw.get("class", {}), raw.get("filter", [])
+    try:
+        words = _core.canonical_tree(qdisc)
+    except ValueError as error:
+        raise Problem(place, "qdisc", f"= {show(qdisc)}: {error}") from None
+    if not isinstance(tables, dict) or not tables:
+        text = f"= {show(qdisc)} has no classes; add [{'.'.join(place)}.class.1] with a qdisc"
+        raise Problem(place, "qdisc", text)
+    for number in tables:
+        if not _ID.fullmatch(number) or int(number, 16) == 0 or number.startswith("0"):
+            remedy = "write it as tc prints it, 1 to ffff in small hexadecimal digits"
+            raise Problem((*place, "class"), number, f"is no number of a class; {remedy}")
+    checked = {number: check(Class, table, (*place, "class", number)) for number, table in tables.items()}
+    build = _Building(place, words.split(), dict(sorted(checked.items(), key=lambda item: int(item[0], 16))))
+    (_check_htb if build.kind == "htb" else _check_prio)(build, tables, words, qdisc)
+    described = {
+        "qdisc": words,
+        "classes": [_described(build, number, leaf) for number in build.classes],
+        "filters": [_filter(build, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
+    }
+    return Tree(described, list(_remarks(build, rate_bps)))
+
+
+def _list(place: Place, filters: object) -> list[Any]:
+    if not isinstance(filters, list):
+        raise Problem(place, "filter", f"is not a list of tables; write [[{'.'.join(place)}.filter]]")
+    return filters
+
+
+def _check_htb(build: _Building, tables: Mapping[str, Any], words: str, qdisc: str) -> None:
+    classes = build.classes
+    for number, one in classes.items():
+        place = build.of(number)
+        if one.rate is None:
+            raise Problem(place, "", 'has no rate; add it such as rate = "5Mbit"')
+        if one.ceil is not None and RATE.parse(one.ceil) < RATE.parse(one.rate):
+            raise Problem(place, "ceil", f"= {show(one.ceil)} is below rate = {show(one.rate)}; raise it")
+        if one.parent is not None and one.parent not in classes:
+            others = [other for other in classes if other != number]
+            remedy = suggest(one.parent, others) if others else "remove it, or add that class"
+            raise Problem(place, "parent", f"= {show(one.parent)} is no class of this link; {remedy}")
+        _check_above(build, number)
+        below = build.children(number)
+        if one.qdisc is None and not below:
+            raise Problem(place, "", 'has neither a qdisc nor classes below it; add one such as qdisc = "fq_codel"')
+        if one.qdisc is not None and below:
+            text = f"= {show(one.qdisc)} stands in a class with class {below[0]} below it; move it there, or remove it"
+            raise Problem(place, "qdisc", text)
+        if below and "quantum" in tables[number]:
+            text = f"= {show(tables[number]['quantum'])} is of classes with a qdisc; remove it"
+            raise Problem(place, "quantum", text)
+    default = words.split()[2]
+    if default not in classes or classes[default].qdisc is None:
+        leaves = [number for number, one in classes.items() if one.qdisc is not None]
+        what = "is no class" if default not in classes else "is a class with others below it"
+        text = f"= {show(qdisc)} {what}: what no filter takes needs a queue; {suggest(default, leaves)}"
+        raise Problem(build.place, "qdisc", text)
+
+
+def _check_above(build: _Building, number: str) -> None:
+    seen, above = [number], build.classes[number].parent
+    while above is not None and above in build.classes:
+        if above in seen:
+            circle = " below ".join([*seen[seen.index(above) :], above])
+            parent = build.classes[number].parent
+            raise Problem(build.of(number), "parent", f"= {show(parent)} makes a circle, {circle}; remove one parent")
+        seen.append(above)
+        above = build.classes[above].parent
+    if len(seen) > _MOST_LEVELS:
+        text = f"= {show(build.classes[number].parent)} is the {len(seen)}th class in a row; htb has {_MOST_LEVELS}"
+        raise Problem(build.of(number), "parent", text)
+
+
+def _check_prio(build: _Building, tables: Mapping[str, Any], words: str, qdisc: str) -> None:
+    bands = [f"{band:x}" for band in range(1, int(words.split()[2]) + 1)]
+    for number, table in tables.items():
+        if number not in bands:
+            text = f"= {show(table)} is no band of qdisc = {show(qdisc)}; its classes are 1 to {bands[-1]}"
+            raise Problem((*build.place, "class"), number, text)
+        for key in table:
+            if key != "qdisc":
+                raise Problem(build.of(number), key, f"= {show(table[key])} is of htb; a band of prio has a qdisc only")
+        if build.classes[number].qdisc is None:
+            raise Problem(build.of(number), "", 'has no qdisc; add it such as qdisc = "fq_codel"')
+    missing = [band for band in bands if band not in tables]
+    if missing:
+        name = ".".join(build.place)
+        text = f"= {show(qdisc)} has no class {missing[0]}; add [{name}.class.{missing[0]}] with its qdisc"
+        raise Problem(build.place, "qdisc", text)
+
+
+def _described(build: _Building, number: str, leaf: Callable[[str, Place, str], str]) -> dict[str, Any]:
+    one, place = build.classes[number], build.of(number)
+    found: dict[str, Any] = {"id": number}
+    if one.qdisc is not None:
+        if holds_classes(one.qdisc):
+            text = f"= {show(one.qdisc)} holds classes; write them with parent = {show(number)} in place of it"
+            raise Problem(place, "qdisc", text)
+        found["qdisc"] = leaf(one.qdisc, place, "qdisc")
+    if build.kind == "htb":
+        found |= one.model_dump(by_alias=True, exclude={"qdisc"}, exclude_none=True)
+        found.setdefault("ceil_bps", found["rate_bps"])
+        least, most = _QUANTUM
+        found.setdefault("quantum_bytes", min(max(found["rate_bps"] // 8 // build.r2q, least), most))
+    return found
+
+
+def _filter(build: _Building, number: int, table: object, hosts: Mapping[str, int]) -> dict[str, Any]:
+    place = (f"[[{'.'.join(build.place)}.filter]] no. {number}",)
+    one: Filter = check(Filter, table, place)
+    leaves = [other for other, found in build.classes.items() if found.qdisc is not None]
+    if one.class_ not in leaves:
+        what = "is no class of this link" if one.class_ not in build.classes else "has others below it and no queue"
+        raise Problem(place, "class", f"= {show(one.class_)} {what}; {suggest(one.class_, leaves)}")
+    found: dict[str, Any] = {"class": one.class_} | one.model_dump(exclude={"class_", "host"}, exclude_none=True)
+    if one.host is not None:
+        if one.host not in hosts:
+            raise Problem(place, "host", f"= {show(one.host)} is neither a host nor a flow; {suggest(one.host, hosts)}")
+        found["host"] = hosts[one.host]
+    return found
+
+
+def _remarks(build: _Building, rate_bps: int) -> Iterator[str]:
+    """Where the rates below a class, or a link, are more than it has."""
+    if build.kind != "htb":
+        return
+    name = ".".join(build.place)
+    limits: Iterable[tuple[str | None, int, str]] = [(None, rate_bps, name)]
+    limits = [*limits, *((n, RATE.parse(c.rate), f"{name}.class.{n}") for n, c in build.classes.items())]
+    for number, limit, what in limits:
+        below = [one for one in build.classes.values() if one.parent == number]
+        total = sum(RATE.parse(one.rate) for one in below)
+        if total > limit:
+            yield (
+                f"{what} has a rate of {limit / 1e6:g} Mbit/s and the classes below it have {total / 1e6:g} Mbit/s "
+                "together, "
+                + ("so that not all get theirs" if number is None else "which htb gives them whatever stands above")
+            )

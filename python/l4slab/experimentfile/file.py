@@ -1,0 +1,330 @@
+"""Reading an experiment file, and checking what can be checked before its sweep is expanded."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from l4slab.base.errors import InputError, one_line, suggest
+from l4slab.base.packaged import studies
+from l4slab.experimentfile.misplaced import instead
+from l4slab.experimentfile.tables import Captured, Impair, Link, Rewrite, Skip, Top
+from l4slab.experimentfile.traffic import flow_model
+from l4slab.experimentfile.wording import Place, Problem, Table, check, check_written, keys_of, numbered, show, told
+
+Level = str | int | float | bool
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+# [link.NAME], and [[flow]]. Of these, the last are statements about results: a file that has nothing else is a study.
+_TABLES = ("link", "impair", "sweep", "search", "let", "agree")
+_STATEMENTS = ("claim", "published", "figure", "table", "cause")
+_LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
+SECTIONS = (*_TABLES, *_LISTS)
+# Names are parts of dotted keys and of {placeholders}.
+_RESERVED = set('.*{}":')
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file as written, with its structure checked.
+
+    A study file has neither links nor flows: it describes no run, and its claims and published figures are about
+    every experiment in the results folder.
+    """
+
+    name: str
+    file: Path
+    source: bytes
+    document: dict[str, Any]
+    top: dict[str, Any]
+    title: str
+    about: str
+    trials: int
+    subset: str
+    captures: Captured
+    factors: dict[str, list[Level]]
+    bundles: dict[str, list[dict[str, Any]]]
+    let: dict[str, str]
+    skips: list[Skip]
+
+    @property
+    def is_study(self) -> bool:
+        """Whether this is a study file."""
+        return not self.document["link"] and not self.document["flow"]
+
+    def tables(self, model: type[AnyTable]) -> list[AnyTable]:
+        """The tables of the model's section, each with an id of its own where they have ids. Raises InputError."""
+        with told(self.file):
+            return _tables(self.document, model)
+
+
+def load(path: Path | str, trials: int | None = None) -> Experiment:
+    """Read an experiment file and check its structure.
+
+    `trials` replaces the file's number of them, in `source` too.
+    Values that a sweep sets later are checked when it is expanded (`l4slab.sweep.expand`), statements about results
+    by those who evaluate them.
+    Raises InputError.
+    """
+    file = Path(path)
+    try:
+        source = file.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"there is no such file; {_instead_of(file)}", file=file) from None
+    except IsADirectoryError:
+        raise InputError("is a directory; give the path of an experiment file (.toml)", file=file) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be read ({reason}); check its permissions", file=file) from None
+    return parse(source, file, trials)
+
+
+def parse(source: bytes, file: Path, trials: int | None = None) -> Experiment:
+    """As `load`, from the text of a file."""
+    document = _document(source, file)
+    if trials is not None and document.get("trials", 1) != trials:
+        source = _with_trials(source, trials)
+        document["trials"] = trials
+    with told(file):
+        return _structure(file, document, source)
+
+
+def _document(source: bytes, file: Path) -> dict[str, Any]:
+    try:
+        text = source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = source[: error.start].count(b"\n") + 1
+        raise InputError(f"line {line} is not UTF-8; save the file as UTF-8", file=file) from None
+    if not text.strip():
+        raise InputError("is empty; it needs at least duration, a [link.NAME] and a [[flow]]", file=file)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        remedy = _toml_remedy(text, str(error))
+        raise InputError(f"is not valid TOML: {error}; {remedy}", file=file) from None
+    if (found := _with_nul(document)) is not None:
+        place, written = found
+        raise InputError(f"has {show(written)} with a NUL character; remove it", file=file, key=place)
+    return document
+
+
+def _instead_of(file: Path) -> str:
+    """What may be meant by a path where nothing is."""
+    if str(file) in studies():
+        return f"it is a study, run it with: l4slab reproduce {file}"
+    if (with_suffix := file.with_name(f"{file.name}.toml")).is_file():
+        return f'did you mean "{with_suffix}"?'
+    return "give the path of an experiment file, or make one with: l4slab init"
+
+
+def _toml_remedy(text: str, error: str) -> str:
+    """What to write instead of the line that is no TOML."""
+    if text.lstrip().startswith("{"):
+        return 'this looks like JSON, and an experiment is TOML, such as duration = "60s" and [link.bottleneck]'
+    found = re.search(r"at line (\d+)", error)
+    line = text.splitlines()[int(found[1]) - 1] if found and int(found[1]) <= len(text.splitlines()) else ""
+    if re.search("[“”„‘’]", line):
+        return 'write straight quotes, "..."'
+    if (twice := re.fullmatch(r"\s*\[\[([\w.-]+)\]\].*", line)) and re.search(
+        rf"(?m)^\s*\[{re.escape(twice[1])}\]", text
+    ):
+        return f"write [[{twice[1]}]] each time, not [{twice[1]}]"
+    if re.fullmatch(r"""[^"'#]*=\s*(?:"[^"']*|'[^"']*)""", line):
+        return f"close the quote, such as {line.strip()}{line[line.index('=') + 1 :].strip()[0]}"
+    if (value := re.fullmatch(r"\s*[\w.\"*-]+\s*=\s*([^\"'\[{\s][^\"'#]*?)\s*(?:#.*)?", line)) is not None:
+        return f'text and quantities stand in quotes, "{value[1]}"'
+    if re.fullmatch(r"\s*\w+\s*:.*", line):
+        return "write key = value"
+    twice_named = "Cannot declare" in error or "overwrite" in error
+    return "give each table and key its own name" if twice_named else "correct the line"
+
+
+def _with_nul(value: object, place: str = "") -> tuple[str, str] | None:
+    """Where a key or a text has a NUL character, and the text: neither SQL nor a file's name can have one."""
+    if isinstance(value, str):
+        return (place, value) if "\0" in value else None
+    if isinstance(value, dict):
+        inner = ((f"{place}.{key}".lstrip("."), one) for key, one in value.items())
+        keys = next(((place, key) for key in value if "\0" in key), None)
+        return keys or next(filter(None, (_with_nul(one, where) for where, one in inner)), None)
+    if isinstance(value, list):
+        return next(filter(None, (_with_nul(one, place) for one in value)), None)
+    return None
+
+
+def _with_trials(source: bytes, trials: int) -> bytes:
+    """The file with another number of trials: the line that says so, in front of the first table, or a new one."""
+    text = source.decode("utf-8-sig")
+    top = re.search(r"^[ \t]*\[", text, re.MULTILINE)
+    end = top.start() if top else len(text)
+    line, found = f"trials = {trials}", r"^[ \t]*\"?trials\"?[ \t]*=.*$"
+    head, count = re.subn(found, line, text[:end], count=1, flags=re.MULTILINE)
+    return ((head if count else f"{line}\n{head}") + text[end:]).encode()
+
+
+def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experiment:
+    valid = [*keys_of(Top), *SECTIONS]
+    for key, value in document.items():
+        if key not in valid:
+            remedy = instead("", key) if not isinstance(value, dict | list) else None
+            raise Problem((), key, f"= {show(value)} is not a key here; {remedy or suggest(key, valid)}")
+    for key in _TABLES:
+        if not isinstance(document.setdefault(key, {}), dict):
+            name = f"[{key}.NAME]" if key in ("link", "impair") else f"[{key}]"
+            raise Problem((), key, f"= {show(document[key])} is not a table; write {name}")
+    for key in _LISTS:
+        if not isinstance(document.setdefault(key, []), list):
+            raise Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
+
+    top = {key: value for key, value in document.items() if key not in SECTIONS}
+    check_written(Top, top, (), fixed=("trials", "captures", "per_flow"))
+    study = _is_study(document)
+    if not document["link"] and not study:
+        raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")
+    if not document["flow"] and not study:
+        raise Problem((), "", 'has no flow; add a [[flow]] such as name = "a", cc = "cubic", rtt = "10ms"')
+    for section in ("link", "impair"):
+        for name, table in document[section].items():
+            if not isinstance(table, dict):
+                raise Problem(
+                    (section,), name, f"= {show(table)} stands in a table without a name; write [{section}.NAME]"
+                )
+    for name, table in document["link"].items():
+        _name_ok(name, ("link", name))
+        check_written(Link, table, ("link", name))
+    document["flow"] = _flows_by_name(document["flow"])
+    for name, table in document["flow"].items():
+        check_written(flow_model(table, name), table, ("flow", name))
+    document["at"] = [_flat(table, numbered("at", number)) for number, table in enumerate(document["at"], start=1)]
+    for name, table in document["impair"].items():
+        check_written(Impair, table, ("impair", name))
+    for number, table in enumerate(document["rewrite"], start=1):
+        check_written(Rewrite, table, numbered("rewrite", number))
+    factors, bundles = _sweep(document["sweep"])
+    return Experiment(
+        name=file.stem,
+        file=file,
+        source=source,
+        document=document,
+        top=top,
+        title=top.get("title") or file.stem,
+        about=one_line(top.get("about", "")),
+        trials=top.get("trials", 1),
+        subset=top.get("subset", ""),
+        captures=top.get("captures", "none"),
+        factors=factors,
+        bundles=bundles,
+        let=_let(document["let"], {*factors, *bundles}),
+        skips=_tables(document, Skip),
+    )
+
+
+def _is_study(document: dict[str, Any]) -> bool:
+    """Whether the file states things about experiments and describes none itself."""
+    described = [key for key in document if document[key] and key not in ("title", "about", *_STATEMENTS)]
+    return not described and any(document[section] for section in _STATEMENTS if section != "cause")
+
+
+def _tables(document: dict[str, Any], model: type[AnyTable]) -> list[AnyTable]:
+    section = model.section
+    found = [check(model, table, numbered(section, number)) for number, table in enumerate(document[section], start=1)]
+    seen: set[str] = set()
+    for one in found if "id" in model.model_fields else ():
+        if one.id in seen:
+            raise Problem((), section, f'id = "{one.id}" is used twice; give each its own id')
+        seen.add(one.id)
+    return found
+
+
+def _name_ok(name: str, place: Place) -> None:
+    if not name.strip() or _RESERVED & set(name):
+        raise Problem(place, "", 'has a name with a character of . * { } " : or none; use letters, digits, _ and -')
+
+
+def _flows_by_name(flows: list[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for number, table in enumerate(flows, start=1):
+        place = numbered("flow", number)
+        if not isinstance(table, dict):
+            raise Problem(place, "", "is not a table; write [[flow]]")
+        name = table.get("name")
+        if name is None:
+            raise Problem(place, "", 'has no name; add it such as name = "l4s"')
+        if not isinstance(name, str):
+            raise Problem(place, "name", f'= {show(name)} is not text; write it such as name = "l4s"')
+        _name_ok(name, place)
+        if name in named:
+            raise Problem(place, "name", f"= {show(name)} is the name of an earlier flow; give each its own name")
+        named[name] = table
+    return named
+
+
+def _flat(table: object, place: Place) -> dict[str, Any]:
+    """A table with nested tables as dotted keys, so that quoted and bare dotted keys mean the same."""
+    if not isinstance(table, dict):
+        raise Problem(place, "", "is not a table of keys and values")
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{inner}": v for inner, v in _flat(value, place).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _sweep(raw: dict[str, Any]) -> tuple[dict[str, list[Level]], dict[str, list[dict[str, Any]]]]:
+    factors: dict[str, list[Level]] = {}
+    bundles: dict[str, list[dict[str, Any]]] = {}
+    for key, written in _flat(raw, ("sweep",)).items():
+        levels, settings = read_levels("sweep", key, written)
+        if settings:
+            bundles[key] = settings
+        else:
+            factors[key] = levels
+    return factors, bundles
+
+
+def read_levels(section: str, key: str, levels: object) -> tuple[list[Level], list[dict[str, Any]]]:
+    """The levels of a factor and, where they are bundles, what each sets. Raises Problem."""
+    place = (section, f'"{key}"' if "." in key else key)
+    if not isinstance(levels, list):
+        raise Problem(place, "", f"= {show(levels)} is not a list of levels; write [{show(levels)}]")
+    if not levels:
+        raise Problem(place, "", "= [] has no levels; give at least one, or remove it")
+    settings = []
+    names = levels
+    if all(isinstance(level, dict) for level in levels):
+        settings = [_bundle_level(section, key, number, level) for number, level in enumerate(levels, start=1)]
+        names = [level["level"] for level in settings]
+    for position, level in enumerate(names):
+        if not isinstance(level, str | int | float):
+            raise Problem(place, "", f"has the level {show(level)}; a level is text, a number, true or false")
+        if any(level == other and type(level) is type(other) for other in names[:position]):
+            raise Problem(place, "", f"has the level {show(level)} twice; remove one")
+    return names, settings
+
+
+def _bundle_level(section: str, key: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
+    place = (f"[[{section}.{key}]] no. {number}",)
+    if "level" not in raw:
+        raise Problem(place, "", 'has no level; add its name such as level = "pie"')
+    if isinstance(raw["level"], bool) or not isinstance(raw["level"], str | int | float):
+        raise Problem(place, "level", f"= {show(raw['level'])} is neither text nor a number; name the level")
+    return _flat(raw, place)
+
+
+def _let(raw: dict[str, Any], factors: Iterable[str]) -> dict[str, str]:
+    taken = {name.lower() for name in factors}
+    let: dict[str, str] = {}
+    for name, expression in raw.items():
+        if isinstance(expression, bool) or not isinstance(expression, str | int | float):
+            raise Problem(("let",), name, f'= {show(expression)} is not an SQL expression; write it as text, "..."')
+        if name.lower() in taken:
+            raise Problem(("let",), name, "is already the name of a factor or of another value; choose another name")
+        taken.add(name.lower())
+        let[name] = str(expression)
+    return let

@@ -1,0 +1,80 @@
+"""Files beside the experiment file that it names: traces, and with `reference` tables of published figures, as CSV.
+
+Lines that begin with `#` say where the figures are from and how exactly they could be read; the next has the columns.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+
+import duckdb
+import polars as pl
+
+from l4slab.base.errors import InputError, one_line
+from l4slab.experimentfile import Experiment, show
+from l4slab.experimentfile.traces import is_beside
+from l4slab.experimentfile.wording import PLACEHOLDER
+
+
+def names(experiment: Experiment) -> list[str]:
+    """The files that the experiment's tables name."""
+    sections = (tables for tables in experiment.document.values() if isinstance(tables, list))
+    found = (table.get("reference") for tables in sections for table in tables if isinstance(table, dict))
+    return sorted({name for name in found if isinstance(name, str)} | _traces(experiment))
+
+
+def _traces(experiment: Experiment) -> set[str]:
+    """Those of links and flows, also those that a sweep names; of a name with {placeholders} all that it may be."""
+    tables = [*experiment.document["link"].values(), *experiment.document["flow"].values()]
+    levels = [level for bundle in experiment.bundles.values() for level in bundle]
+    settings = [(key, value) for table in [*tables, *levels] for key, value in table.items()]
+    settings += [(key, value) for key, values in experiment.factors.items() for value in values]
+    found: set[str] = set()
+    for key, name in settings:
+        if key.split(".")[-1] not in ("rate_trace", "delay_trace") or not isinstance(name, str) or not is_beside(name):
+            continue
+        folder = experiment.file.parent
+        pattern = PLACEHOLDER.sub("*", glob.escape(name).replace("[{]", "{"))
+        found |= {str(path.relative_to(folder)) for path in folder.glob(pattern)}
+    return found
+
+
+def contents(experiment: Experiment) -> dict[str, bytes]:
+    """Each of these files as it is. Raises InputError where one is not there."""
+    return {name: _read(experiment, name) for name in names(experiment)}
+
+
+def register(connection: duckdb.DuckDBPyConnection, experiment: Experiment, name: str) -> None:
+    """Make the file the table `reference`. Raises InputError."""
+    try:
+        text = _read(experiment, name).decode("utf-8-sig")
+        frame = pl.read_csv(text.encode(), comment_prefix="#", infer_schema_length=None)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        reason = one_line(str(error)).partition(". ")[0]
+        message = f"= {show(name)} is not a CSV table: {reason}; write a line of column names and a line per figure"
+        raise InputError(message, file=experiment.file, key="reference") from None
+    connection.register("reference", frame.to_arrow())
+
+
+def check(experiments: Sequence[Experiment]) -> None:
+    """Read every file. Raises InputError where one is missing, or two of one name differ: results keep one of each."""
+    seen: dict[str, tuple[Experiment, bytes]] = {}
+    for experiment in experiments:
+        for name, content in contents(experiment).items():
+            other, known = seen.setdefault(name, (experiment, content))
+            if known != content:
+                text = f"= {show(name)} is not the file of that name beside {other.file}; rename one of them"
+                raise InputError(text, file=experiment.file, key="reference")
+
+
+def _read(experiment: Experiment, name: str) -> bytes:
+    file = experiment.file.parent / name
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        reason = (
+            "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        )
+        text = f"= {show(name)}: {reason} beside the experiment file; put the table there as {file}"
+        raise InputError(text, file=experiment.file, key="reference") from None

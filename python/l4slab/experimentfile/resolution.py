@@ -1,0 +1,480 @@
+"""From one complete document to the plain description of a run: ns, bit/s and bytes, every default filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from l4slab import _core
+from l4slab.base.errors import suggest
+from l4slab.base.units import RATE, TIME
+from l4slab.engines.linux import kernels
+from l4slab.experimentfile import bounds, classes, traces
+from l4slab.experimentfile.tables import (
+    AT_FLOW_KEYS,
+    AT_IMPAIR_KEYS,
+    AT_KEYS,
+    TOP_FACTORS,
+    At,
+    FlowChange,
+    Impair,
+    Link,
+    Rewrite,
+    Top,
+)
+from l4slab.experimentfile.tc import remedy, without_units
+from l4slab.experimentfile.traffic import flow_model
+from l4slab.experimentfile.wording import Place, Problem, check, numbered, show, told
+from l4slab.own import files
+
+# In netem: more than any flow, so that nothing waits for the one before it; but with a rate nothing overtakes.
+IN_ORDER = "rate 20tbit"
+
+
+@dataclass
+class Resolver:
+    """Turns complete documents of one file into run descriptions; equal tables are checked only once."""
+
+    file: Path
+    remarks: dict[str, None] = field(default_factory=dict)  # of what is valid and perhaps not meant, a sentence each
+    _seen: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def resolve(
+        self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[Place, str]
+    ) -> dict[str, Any]:
+        """The description of the run that `document` describes, with the experiment's own seed.
+
+        `origin` tells which part of a sweep has set a key, (section, name, key) -> text, for messages.
+        Raises InputError.
+        """
+        with told(self.file, origin):
+            return self._resolve(document, top)
+
+    def _once(self, kind: str, name: str, raw: object, make: Callable[[], Any]) -> Any:
+        key = (kind, name, json.dumps(raw, default=str))
+        if key not in self._seen:
+            self._seen[key] = make()
+        return self._seen[key]
+
+    def _link(self, name: str, raw: dict[str, Any], hosts: Mapping[str, int], duration_ns: int) -> dict[str, Any]:
+        place, folder = ("link", name), self.file.parent
+        link: Link = check(Link, raw, place)
+        apart = {"rate_trace", "trace_repeat", "classes", "filters"}
+        described = {"name": name} | link.model_dump(by_alias=True, exclude=apart)
+        if link.rate_trace is not None:
+            read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
+            trace = _trace(read, place, "rate_trace", link.rate_trace)
+            described |= {"rate_bps": traces.mean_bps(trace, duration_ns), "rate_trace": trace}
+        leaf = partial(_qdisc, folder=folder)
+        tree = classes.resolve(place, link.qdisc, raw, described["rate_bps"], hosts, leaf)
+        if tree is None:
+            return described | {"qdisc": _qdisc(link.qdisc, place, "qdisc", folder)}
+        self.remarks |= dict.fromkeys(tree.remarks)
+        return described | tree.described
+
+    def _remark(self, key: str, text: str, before: str = "") -> None:
+        def look() -> None:
+            if files.is_own(text) or before + text.strip() in kernels.qdiscs():
+                return
+            for meant in without_units(before + text, _core.canonical_qdisc(before + text)):
+                remark = f"{key} = {show(text)} means {meant}, as tc takes a number without a unit; write the unit"
+                self.remarks[remark] = None
+
+        self._once("remark", key, text, look)
+
+    def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
+        top = self._once("top", "", raw_top, partial(_top, raw_top))
+        duration_ns = top["duration_ns"]
+        folder = self.file.parent
+        named = _named_hosts(document["flow"])
+        hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
+        links = {
+            name: self._once(
+                "link",
+                name,
+                [raw, raw.get("filter") and list(hosts)],
+                partial(self._link, name, raw, hosts, duration_ns),
+            )
+            for name, raw in document["link"].items()
+        }
+        names = list(links)
+        for name, raw in document["link"].items():
+            for key, one in ((f"link.{name}", raw), *((f"link.{name}.class.{n}", c) for n, c in _classes(raw))):
+                if "qdisc" in one and not classes.holds_classes(one["qdisc"]):
+                    self._remark(f"{key}.qdisc", one["qdisc"])
+        flows = {
+            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, folder))
+            for name, raw in document["flow"].items()
+        }
+        for name, raw in document["flow"].items():
+            flows[name] = flows[name] | {key: hosts[raw[key]] for key in _HOST_KEYS if key in raw}
+        end = f"is not before the end of the run, duration = {show(raw_top['duration'])}"
+        for name, flow in flows.items():
+            if flow["start_ns"] >= duration_ns:
+                start = show(document["flow"][name]["start"])
+                raise Problem(("flow", name), "start", f"= {start} {end}; start it earlier")
+            if flow["kind"] != "cbr" and flow["rtt_ns"] >= duration_ns:
+                text = f"= {show(document['flow'][name]['rtt'])} is not shorter than the run"
+                raise Problem(("flow", name), "rtt", f"{text}; lengthen the duration = {show(raw_top['duration'])}")
+            if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
+                # A program is ended then, a flow is as if it went on.
+                flows[name] = flow | {"stop_ns": duration_ns if flow["kind"] == "program" else None}
+        impairs = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
+        timed = []
+        for number, raw in enumerate(document["at"], start=1):
+            place = numbered("at", number)
+            time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
+            if time >= duration_ns:
+                raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
+            timed.append((time, place, raw))
+        queues = _Queues(folder, links.values(), impairs.values())
+        trees = {
+            name: classes.Changing(
+                name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, folder=folder), queues.change
+            )
+            for name, raw in document["link"].items()
+            if "classes" in links[name]
+        }
+        changes = []
+        # A class changes from what it has become until then.
+        for time, place, raw in sorted(timed, key=lambda one: one[0]):
+            found, told = _changes(raw, place, links, flows, document["impair"], queues, trees)
+            changes += [{"time_ns": time} | change for change in found]
+            self.remarks |= dict.fromkeys(told)
+            for key, value in raw.items():
+                if key.endswith((".qdisc", ".netem")):
+                    self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
+        for name, raw in document["flow"].items():
+            if raw.get("on") is not None:
+                changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
+        description: dict[str, Any] = top | {
+            "links": list(links.values()),
+            "flows": list(flows.values()),
+            "at": sorted(changes, key=lambda change: change["time_ns"]),
+            "rewrites": [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)],
+        }
+        if named:
+            description["hosts"] = named
+        if impairs:
+            description["impairs"] = list(impairs.values())
+            for name, raw in document["impair"].items():
+                if "netem" in raw:
+                    self._remark(f"impair.{name}.netem", raw["netem"], "netem ")
+        if (memory := bounds.memory_bytes(description)) > bounds.MEMORY_BYTES:
+            most = f"{bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
+            text = f"a run may need {memory / 2**30:.1f} GiB of memory, and {most}"
+            remedy = "lower what is largest: rates, rtt, count, the limits of queues, or duration / sample"
+            raise Problem((), "", f"{text}; {remedy}")
+        return description
+
+
+def _top(raw: Mapping[str, Any]) -> dict[str, Any]:
+    top: Top = check(Top, raw, ())
+    described = top.model_dump(by_alias=True, include=set(TOP_FACTORS))
+    return described | ({"per_flow": True} if top.per_flow else {})
+
+
+def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
+    try:
+        return _core.canonical_qdisc(files.found("queue", text, folder))
+    except ValueError as error:
+        if text.strip() in kernels.qdiscs():
+            return text.strip()  # its words are known to the kernel's module, and not to tc
+        if (name := text.split(maxsplit=1)[0] if text.strip() else "") in kernels.qdiscs():
+            wrong = (
+                f'= {show(text)}: tc does not know the words of {name}, a queue of one\'s own kernel; write "{name}"'
+            )
+            raise Problem(place, key, wrong) from None
+        wrong = remedy(text) or f": {error}"
+        raise Problem(place, key, f"= {show(text)}{wrong}") from None
+
+
+class _Queues:
+    """The queues of a run while it runs, by their keys in [[at]]; None: only a kernel of one's own knows it."""
+
+    def __init__(self, folder: Path, links: Iterable[Mapping[str, Any]], impairs: Iterable[Mapping[str, Any]]):
+        self._folder = folder
+        self._in_force: dict[str, _core.ChangingQdisc | None] = {}
+        for link in links:
+            self._begin(f"link.{link['name']}.qdisc", link["qdisc"])
+            for one in link.get("classes", ()):
+                self._begin(f"link.{link['name']}.class.{one['id']}.qdisc", one.get("qdisc", ""))
+        for impair in impairs:
+            self._begin(f"impair.{impair['name']}.netem", f"netem {impair['netem']}")
+
+    def _begin(self, key: str, text: str) -> None:
+        try:
+            self._in_force[key] = _core.ChangingQdisc(text)
+        except ValueError:
+            self._in_force[key] = None
+
+    def change(self, key: str, text: str, place: Place) -> str:
+        """What a run's description has of the [[at]] at `place`: where the kind of queue stays, what is named. Raises
+        Problem.
+        """
+        alone = _qdisc(text, place, key, self._folder)
+        queue = self._in_force[key]
+        if queue is None or alone in kernels.qdiscs():
+            self._begin(key, alone)
+            return alone
+        try:
+            return queue.change(files.found("queue", text, self._folder))
+        except ValueError as error:
+            raise Problem(place, key, f"= {show(text)}: {error}") from None
+
+
+def _classes(raw: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    found: dict[str, dict[str, Any]] = raw.get("class", {})
+    return found.items()
+
+
+def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str) -> dict[str, Any]:
+    try:
+        return read()
+    except ValueError as error:
+        raise Problem(place, key, f"= {show(name)} {error}") from None
+
+
+def _flow(name: str, raw: dict[str, Any], links: list[str], folder: Path) -> dict[str, Any]:
+    place = ("flow", name)
+    checked = check(flow_model(raw, name), raw, place)
+    flow: dict[str, Any] = checked.described(folder)
+    if checked.delay_trace is not None:
+        read = partial(traces.delay_trace, checked.delay_trace, folder, repeat=checked.trace_repeat)
+        flow["delay_trace"] = _trace(read, place, "delay_trace", checked.delay_trace)
+    if flow["path"] is None:
+        flow["path"] = links
+    if not flow["path"]:
+        raise Problem(place, "path", f"= [] names no link; name at least one of {', '.join(links)}")
+    for key in ("path", "reverse_path"):
+        names = flow.get(key, [])
+        for position, link in enumerate(names):
+            if link not in links:
+                raise Problem(place, key, f"= {show(names)} names no link {show(link)}; {suggest(link, links)}")
+            if link in names[:position]:
+                raise Problem(place, key, f"= {show(names)} crosses link {show(link)} twice; name it once")
+    return flow
+
+
+_HOST_KEYS = ("host", "peer_host")
+
+
+def _named_hosts(flows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The names of hosts, in the order of the file."""
+    found: dict[str, None] = {}
+    for name, raw in flows.items():
+        for key in _HOST_KEYS:
+            host = raw.get(key)
+            if isinstance(host, str) and host in flows:
+                # In a filter, a flow's name stands for the host that sends it.
+                raise Problem(("flow", name), key, f"= {show(host)} is the name of a flow; give the host another one")
+            if isinstance(host, str):
+                found[host] = None
+    return list(found)
+
+
+def _changes(
+    raw: Mapping[str, Any],
+    place: Place,
+    links: Mapping[str, Mapping[str, Any]],
+    flows: Mapping[str, Mapping[str, Any]],
+    impairs: Mapping[str, Mapping[str, Any]],
+    queues: _Queues,
+    trees: Mapping[str, classes.Changing],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The changes of one [[at]], one for each link, flow and impairment, and remarks."""
+    settings: dict[tuple[str, str], dict[str, Any]] = {}
+    of_classes: dict[str, dict[str, dict[str, Any]]] = {}
+    for key, value in raw.items():
+        match key.split("."):
+            case ["time"]:
+                continue
+            case ["link" | "flow" as kind, name, setting] if name in (links if kind == "link" else flows):
+                valid = AT_KEYS if kind == "link" else _changeable(flows[name])
+                if kind == "link" and setting == "rate" and "rate_trace" in links[name]:
+                    text = f"= {show(value)} cannot change: link {show(name)} has a rate_trace; write it there"
+                    raise Problem(place, key, text)
+                if kind == "link" and name in trees and setting != "rate":
+                    text = f"= {show(value)} cannot change while it runs: link {show(name)} has classes"
+                    raise Problem(place, key, f"{text}; {_of_a_tree(name, links[name])}")
+                if setting not in valid:
+                    text = f"= {show(value)} cannot change while it runs; {suggest(setting, valid)}"
+                    raise Problem(place, key, text)
+                if setting == "qdisc" and isinstance(value, str) and classes.holds_classes(value):
+                    text = f"= {show(value)} holds classes, which cannot come while it runs; let the link begin with it"
+                    raise Problem(place, key, text)
+                settings.setdefault((kind, name), {})[setting] = value
+            case ["link", name, "class", number, setting] if name in links:
+                _check_class_key(place, key, value, links[name])
+                settings.setdefault(("link", name), {})
+                of_classes.setdefault(name, {}).setdefault(number, {})[setting] = value
+            case ["impair", name, setting] if name in impairs:
+                if setting not in AT_IMPAIR_KEYS:
+                    text = f"= {show(value)} cannot change while it runs; {suggest(setting, AT_IMPAIR_KEYS)}"
+                    raise Problem(place, key, text)
+                settings.setdefault(("impair", name), {})[setting] = value
+            case ["impair", name, _]:
+                raise Problem(place, key, f"= {show(value)} names no impair {show(name)}; {suggest(name, impairs)}")
+            case ["link", name, _] | ["link", name, "class", _, _]:
+                raise Problem(place, key, f"= {show(value)} names no link {show(name)}; {suggest(name, links)}")
+            case ["flow", name, _]:
+                raise Problem(place, key, f"= {show(value)} names no flow {show(name)}; {suggest(name, flows)}")
+            case _:
+                keys = ["time", *(key for link in links.values() for key in _of_link(link))]
+                keys += [f"flow.{name}.{setting}" for name, flow in flows.items() for setting in _changeable(flow)]
+                keys += [f"impair.{name}.{setting}" for name in impairs for setting in AT_IMPAIR_KEYS]
+                raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
+    if not settings:
+        raise Problem(place, "", f'changes nothing; add a key such as "link.{next(iter(links))}.rate" = "5Mbit"')
+    found, told = [], []
+    for (section, name), changed in settings.items():
+        if section == "impair":
+            key = f"impair.{name}.netem"
+            _netem(changed["netem"], place, key, in_order=bool(impairs[name].get("in_order")))
+            words = queues.change(key, f"netem {changed['netem']}", place)
+            found.append({"impair": name, "netem": words.removeprefix("netem").strip()})
+        elif section == "link":
+            change = _link_change(name, changed, place, queues)
+            if name in trees:
+                changed_classes, remarks = trees[name].change(place, of_classes.get(name, {}), change["rate_bps"])
+                change |= {"classes": changed_classes} if changed_classes else {}
+                told += remarks
+            found.append(change)
+        else:
+            found.append(_flow_change(name, changed, place))
+    return found, told
+
+
+def _of_link(link: Mapping[str, Any]) -> list[str]:
+    """The keys that may change of a link."""
+    name = f"link.{link['name']}"
+    if "classes" not in link:
+        return [f"{name}.{setting}" for setting in AT_KEYS]
+    of_classes = classes.changeable(link).items()
+    return [f"{name}.rate", *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid)]
+
+
+def _of_a_tree(name: str, link: Mapping[str, Any]) -> str:
+    """What can change of a link with classes."""
+    number, settings = max(classes.changeable(link).items(), key=lambda one: len(one[1]))
+    *most, last = settings
+    what = f"{', '.join(most)} and {last}" if most else last
+    return f'its rate can, and of its classes {what}, such as "link.{name}.class.{number}.{last}"'
+
+
+def _check_class_key(place: Place, key: str, value: object, link: Mapping[str, Any]) -> None:
+    """Whether this may change of a class of a link."""
+    _, name, _, number, setting = key.split(".")
+    if "classes" not in link:
+        text = f"= {show(value)} names a class, and {link['qdisc'].partition(' ')[0]} of link {show(name)} holds none"
+        raise Problem(place, key, f'{text}; write "link.{name}.rate" or "link.{name}.qdisc"')
+    valid = classes.changeable(link)
+    if number not in valid:
+        text = f"= {show(value)} names no class {show(number)} of link {show(name)}, and none comes while it runs"
+        raise Problem(place, key, f"{text}; {suggest(number, valid)}")
+    if setting == classes.QUEUE and setting not in valid[number]:
+        leaves = [other for other, settings in valid.items() if setting in settings]
+        text = f"= {show(value)} cannot come: class {number} has others below it and no queue"
+        raise Problem(place, key, f"{text}; {suggest(number, leaves)}")
+    if setting not in valid[number]:
+        raise Problem(place, key, f"= {show(value)} cannot change while it runs; {suggest(setting, valid[number])}")
+    if setting == classes.QUEUE and isinstance(value, str) and classes.holds_classes(value):
+        text = f"= {show(value)} holds classes, which cannot come while it runs; write a qdisc without"
+        raise Problem(place, key, text)
+
+
+def _changeable(flow: Mapping[str, Any]) -> list[str]:
+    """What may change of a flow: the rate, of one that sends at a rate whatever happens, and not how many programs."""
+    if flow["kind"] == "program":
+        return ["rtt"]
+    return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
+
+
+def _link_change(link: str, settings: Mapping[str, Any], place: Place, queues: _Queues) -> dict[str, Any]:
+    change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
+    if "rate" in settings:
+        checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
+        change["rate_bps"] = RATE.parse(checked.rate)
+    if "qdisc" in settings:
+        key = f"link.{link}.qdisc"
+        if not isinstance(settings["qdisc"], str):
+            raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
+        change["qdisc"] = queues.change(key, settings["qdisc"], place)
+    return change
+
+
+# Of one flow; each is an entry of `at`.
+_MOST_TURNS = 10_000
+
+
+def _on_and_off(
+    name: str, raw: Mapping[str, Any], flow: Mapping[str, Any], duration_ns: int, others: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Changes of the number of flows: none while it is off."""
+    if any(change.get("flow") == name and "count" in change for change in others):
+        text = f"= {show(raw['on'])} stands beside a [[at]] with flow.{name}.count; remove one of them"
+        raise Problem(("flow", name), "on", text)
+    on, off = TIME.parse(raw["on"]), TIME.parse(raw["off"])
+    time, end = flow["start_ns"] + on, min(flow["stop_ns"] or duration_ns, duration_ns)
+    if (end - flow["start_ns"]) / (on + off) > _MOST_TURNS:
+        text = f"= {show(raw['on'])} and off = {show(raw['off'])} come more than {_MOST_TURNS} times; make them longer"
+        raise Problem(("flow", name), "on", text)
+    count = 0
+    while time < end:
+        yield {"time_ns": time, "flow": name, "count": count}
+        time += on if count else off
+        count = flow["count"] - count
+
+
+def _flow_change(flow: str, settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    checked: FlowChange = check(FlowChange, settings, (f"{place[0]}: flow", flow))
+    return {"flow": flow} | checked.model_dump(by_alias=True, exclude_none=True)
+
+
+def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[str, Any]:
+    rewrite: Rewrite = check(Rewrite, raw, place)
+    if rewrite.flow not in flows:
+        raise Problem(place, "flow", f"= {show(rewrite.flow)} is not a flow; {suggest(rewrite.flow, flows)}")
+    path = flows[rewrite.flow]["path"]
+    where, colon, link = rewrite.where.partition(":")
+    if not colon or where not in ("before", "after"):
+        text = f'= {show(rewrite.where)} is not a place; write "before:{path[0]}" or "after:{path[0]}"'
+        raise Problem(place, "where", text)
+    if link not in path:
+        text = f'= {show(rewrite.where)} is not on the path of flow "{rewrite.flow}"; {suggest(link, path)}'
+        raise Problem(place, "where", text)
+    if rewrite.from_ == rewrite.to:
+        raise Problem(place, "to", f"= {show(rewrite.to)} is the same as from; give another codepoint")
+    return {"flow": rewrite.flow, "where": where, "link": link, "from": rewrite.from_, "to": rewrite.to}
+
+
+def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
+    impair: Impair = check(Impair, raw, ("impair", name))
+    if impair.before not in links:
+        text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
+        raise Problem(("impair", name), "before", text)
+    netem = _netem(impair.netem, ("impair", name), "netem", in_order=impair.in_order)
+    if impair.in_order and "rate" not in netem.split():
+        netem = _netem(f"{impair.netem} {IN_ORDER}", ("impair", name), "netem", in_order=True)
+    seldom = {"ack_thinning", "ack_wait"} if impair.ack_thinning is None else set()
+    described = impair.model_dump(by_alias=True, exclude={"in_order", *seldom})
+    return described | {"name": name, "netem": netem}
+
+
+def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:
+    if not isinstance(text, str):
+        raise Problem(place, key, f'= {show(text)} is not text; write it such as "delay 2ms"')
+    if text.split()[:1] == ["netem"]:
+        problem = f'= {show(text)} needs no word netem; write "{text.split(maxsplit=1)[-1]}"'
+        raise Problem(place, key, problem)
+    try:
+        words = _core.canonical_qdisc(f"netem {text}").split()[1:]
+        if in_order and "reorder" in words:
+            raise Problem(place, key, f"= {show(text)} reorders, and in_order = true; remove one of them")
+    except ValueError as error:
+        raise Problem(place, key, f"= {show(text)}: {error}") from None
+    return " ".join(words)

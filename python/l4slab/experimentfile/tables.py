@@ -1,0 +1,169 @@
+"""The tables of an experiment that describe a run, but for its flows (`traffic`), and the quantities in them.
+
+A field's `serialization_alias` is its name in a run's description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME, Dimension
+from l4slab.experimentfile import bounds
+from l4slab.experimentfile.wording import Table, checked_by, show
+
+_MOST = {RATE: bounds.RATE_BPS, TIME: bounds.TIME_NS, SIZE: bounds.SIZE_BYTES, FREQUENCY: FREQUENCY.parse("1000000/s")}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Marks a text with a unit ("100Mbit"), which a run's description has as an integer in the base unit."""
+
+    dimension: Dimension
+    least: int = 1
+    most: int | None = None
+
+    def parse(self, text: object) -> int:
+        """The integer. Raises ValueError with the remedy."""
+        value = self.dimension.parse(text)
+        if value < self.least and self.least <= 1:
+            least = "must not be negative" if self.least == 0 else "must be more than 0"
+            raise ValueError(f'{least}; write a {self.dimension.name} such as "{self.dimension.example}"')
+        if value < self.least:
+            raise ValueError(f"must be at least {self.dimension.text(self.least)}")
+        most = self.most or _MOST[self.dimension]
+        if value > most:
+            raise ValueError(f"must be at most {self.dimension.text(most)}")
+        return value
+
+    def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        described = core_schema.plain_serializer_function_ser_schema(self.parse)
+        return core_schema.no_info_before_validator_function(
+            checked_by(self.parse), handler(source), serialization=described
+        )
+
+
+class _Often(Quantity):
+    """Written as a frequency, described as the mean time between events in ns."""
+
+    def parse(self, text: object) -> int:
+        return round(FREQUENCY.per_si * 10**9 / super().parse(text))
+
+
+Rate = Annotated[str, Quantity(RATE)]  # bit/s
+Size = Annotated[str, Quantity(SIZE)]  # bytes
+Duration = Annotated[str, Quantity(TIME)]  # ns
+TimeOrZero = Annotated[str, Quantity(TIME, least=0)]
+Interval = Annotated[str, _Often(FREQUENCY)]
+Codepoint = Literal["not-ect", "ect0", "ect1", "ce"]
+Captured = Literal["none", "first trial", "all trials"]
+
+# What may change while it runs, and what may be swept at the top level: the rest, such as `title` and `trials`,
+# describes the experiment, not a run.
+AT_KEYS = ("rate", "qdisc")  # of a link
+AT_FLOW_KEYS = ("rtt", "count", "rate")
+AT_IMPAIR_KEYS = ("netem",)
+TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
+
+
+class Top(Table):
+    """The top-level keys."""
+
+    title: str = ""
+    about: str = ""
+    duration: Duration = Field(examples=['"60s"'], serialization_alias="duration_ns")
+    warmup: TimeOrZero = Field(default="0s", serialization_alias="warmup_ns")
+    seed: int = Field(default=1, ge=0, lt=2**63, examples=["1"])
+    trials: int = Field(default=1, ge=1, le=bounds.TRIALS, examples=["5"])
+    captures: Captured = Field(default="none", examples=['"first trial"'])
+    sample: Duration = Field(default="100ms", serialization_alias="sample_ns")
+    start_jitter: TimeOrZero = Field(default="100ms", serialization_alias="start_jitter_ns")
+    per_flow: bool = Field(default=False, examples=["true"])
+    subset: str = Field(default="", examples=['"rate <= 100e6"'])
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        duration = TIME.parse(self.duration)
+        if TIME.parse(self.warmup) >= duration:
+            text = f"= {show(raw['warmup'])} is not shorter than duration = {show(raw['duration'])}"
+            return "warmup", f"{text}; shorten the warmup or lengthen the duration"
+        if "sample" in raw and TIME.parse(self.sample) > duration:
+            text = f"= {show(raw['sample'])} is longer than duration = {show(raw['duration'])}"
+            return "sample", f"{text}; sample more often"
+        return None
+
+
+class Link(Table):
+    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (`l4slab.experimentfile.traces`)."""
+
+    rate: Rate | None = Field(default=None, examples=['"100Mbit"'], serialization_alias="rate_bps")
+    rate_trace: str | None = Field(default=None, examples=['"lte.csv"'])
+    trace_repeat: bool = Field(default=True, examples=["false"])
+    qdisc: str = Field(examples=['"dualpi2"'])
+    burst: Size = Field(default="1600B", serialization_alias="burst_bytes")
+    # Of a qdisc that holds classes (`l4slab.experimentfile.classes`), by number, and in the order in which they are tried.
+    classes: dict[str, Any] = Field(default={}, validation_alias="class")
+    filters: list[Any] = Field(default=[], validation_alias="filter")
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if self.rate is None and self.rate_trace is None:
+            return "", 'has no rate; add it such as rate = "100Mbit", or rate_trace with the name of a file'
+        if self.rate is not None and self.rate_trace is not None:
+            return "rate", f"= {show(raw['rate'])} stands beside rate_trace, which says it; remove one of them"
+        if self.rate_trace is None and "trace_repeat" in raw:
+            return "trace_repeat", f"= {show(raw['trace_repeat'])} is of a rate_trace; remove it"
+        return None
+
+
+class At(Table):
+    """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
+
+    time: TimeOrZero = Field(examples=['"20s"'])
+
+
+class FlowChange(Table):
+    """What may change of a flow; `count`: how many of its flows send from now on."""
+
+    rtt: TimeOrZero | None = Field(default=None, examples=['"20ms"'], serialization_alias="rtt_ns")
+    count: int | None = Field(default=None, ge=0, le=bounds.COUNT, examples=["2"])
+    rate: Rate | None = Field(default=None, serialization_alias="rate_bps")
+
+
+class Impair(Table):
+    """netem in front of a link; `in_order`: whatever the delays, nothing overtakes."""
+
+    netem: str = Field(default="", examples=['"delay 2ms"'])
+    before: str = Field(examples=['"bottleneck"'])
+    direction: Literal["forward", "reverse", "both"] = "forward"
+    in_order: bool = Field(default=False, examples=["true"])
+    ack_thinning: int | None = Field(default=None, ge=2, le=1000, examples=["4"])
+    ack_wait: Duration = Field(default="2ms", serialization_alias="ack_wait_ns")
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if not self.netem and self.ack_thinning is None:
+            return "", 'has no netem; add it such as netem = "delay 2ms", or ack_thinning = 4'
+        if self.ack_thinning is not None and self.direction == "forward":
+            return "direction", '= "forward" has no ACKs to thin; write direction = "reverse" or "both"'
+        if self.ack_thinning is None and "ack_wait" in raw:
+            return "ack_wait", f"= {show(raw['ack_wait'])} is of ack_thinning; remove it"
+        return None
+
+
+class Rewrite(Table):
+    """ECN field rewriting on one flow's path."""
+
+    flow: str = Field(examples=['"tweaked"'])
+    where: str = Field(examples=['"before:bottleneck"'])
+    from_: Codepoint = Field(validation_alias="from", examples=['"ect0"'])
+    to: Codepoint | Literal["drop"] = Field(examples=['"ect1"'])
+
+
+class Skip(Table):
+    """Combinations of a sweep that are left out."""
+
+    section = "skip"
+    when: str = Field(examples=["\"aqm = 'FIFO'\""])
+    why: str = ""

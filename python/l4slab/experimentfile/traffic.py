@@ -1,0 +1,288 @@
+"""Kinds of traffic: a model for each `kind` of a flow, which also is what a run's description says about it.
+
+A field's `serialization_alias` is its name in the description.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from l4slab import _core
+from l4slab.base.errors import suggest
+from l4slab.base.units import SIZE, TIME
+from l4slab.engines.linux import kernels
+from l4slab.experimentfile import bounds
+from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
+from l4slab.experimentfile.wording import Problem, Table, checked_by, show
+from l4slab.own import files
+
+_LARGEST_FRAME = 9014  # of jumbo frames
+
+# In a program's commands: the address of its server, the number of the client, a folder that is kept.
+COMMAND_NAMES = (SERVER, NUMBER, OUT) = ("{server}", "{number}", "{out}")
+COMMAND_KEYS = (".server", ".client")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+TcpEcn = Literal["accecn", "classic", "sce", "off"]
+
+# Codepoints by name: RFC 2474, 2597, 3246, 5865, 8622 and 9956.
+DSCP = (
+    {f"cs{n}": n << 3 for n in range(8)}
+    | {f"af{n}{drop}": (n << 3) + (drop << 1) for n in range(1, 5) for drop in range(1, 4)}
+    | {"df": 0, "le": 1, "va": 44, "nqb": 45, "ef": 46}
+)
+
+
+def _dscp(value: object) -> int:
+    if isinstance(value, str) and value.lower() in DSCP:
+        return DSCP[value.lower()]
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value < 64:
+            return value
+        raise ValueError('has more than the six bits of a DSCP; write 0 to 63, or a name such as "ef"')
+    if isinstance(value, str):
+        raise ValueError(f"is no DSCP; {suggest(value.lower(), DSCP)}")
+    raise ValueError('is no DSCP; write a number from 0 to 63, or a name such as "ef"')
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError("is not an option value; write text or a number")
+
+
+Dscp = Annotated[int | str, BeforeValidator(checked_by(_dscp)), PlainSerializer(_dscp)]
+Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_text)), PlainSerializer(_option_text)]
+
+
+# In a description only where they are set.
+_SELDOM = ("rto_min_ns", "mtu_bytes", "env")
+
+
+class AnyFlow(Table):
+    """What every flow has."""
+
+    name: str = Field(examples=['"l4s"'])
+    kind: str = "tcp"
+    count: int = Field(default=1, ge=0, le=bounds.COUNT, examples=["1"])
+    start: TimeOrZero = Field(default="0s", serialization_alias="start_ns")
+    stop: Duration | None = Field(default=None, serialization_alias="stop_ns")
+    dscp: Dscp = Field(default=0, examples=['"ef"'])
+    host: str | None = Field(default=None, min_length=1, examples=['"home"'])
+    peer_host: str | None = Field(default=None, min_length=1, examples=['"server"'])
+    path: list[str] | None = Field(default=None, examples=['["bottleneck"]'])
+    on: Duration | None = Field(default=None, examples=['"2s"'])
+    off: Duration | None = Field(default=None, examples=['"1s"'])
+    delay_trace: str | None = Field(default=None, examples=['"leo.csv"'])
+    trace_repeat: bool = Field(default=True, examples=["false"])
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if self.host is not None and self.host == self.peer_host:
+            return "peer_host", f"= {show(self.peer_host)} is the host that sends; name another one"
+        if (self.on is None) != (self.off is None):
+            key, other = ("on", "off") if self.off is None else ("off", "on")
+            return key, f"= {show(raw[key])} stands without {other}; say how long both are"
+        if self.delay_trace is None and "trace_repeat" in raw:
+            return "trace_repeat", f"= {show(raw['trace_repeat'])} is of a delay_trace; remove it"
+        if self.stop is None or TIME.parse(self.stop) > TIME.parse(self.start):
+            return None
+        return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
+
+    def described(self, folder: Path) -> dict[str, Any]:
+        """The flow as engines take it; without `path`, all links, and without what its file adds to the delay and the
+        numbers of its hosts. `folder` has the files that it names. Raises Problem.
+        """
+        del folder
+        elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host"}
+        found = self.model_dump(by_alias=True, exclude=elsewhere)
+        return {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
+
+    def written(self) -> dict[str, Any]:
+        written = super().written()
+        return written if self.kind == "tcp" else {"name": self.name, "kind": self.kind} | written
+
+
+class Tcp(AnyFlow):
+    """What connections are like."""
+
+    cc: str = Field(examples=['"cubic"'])
+    rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
+    ecn: TcpEcn | None = None
+    peer_ecn: TcpEcn | None = None
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
+    receive_window: Size | None = Field(default=None, examples=['"3MB"'], serialization_alias="receive_window_bytes")
+    rto_min: Annotated[str, Quantity(TIME, least=1_000_000, most=10**10)] | None = Field(
+        default=None, examples=['"50ms"'], serialization_alias="rto_min_ns"
+    )
+    mtu: Annotated[str, Quantity(SIZE, least=68, most=9000)] | None = Field(
+        default=None, examples=['"1500B"'], serialization_alias="mtu_bytes"
+    )
+    options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
+
+    def described(self, folder: Path) -> dict[str, Any]:
+        """With the options in their canonical form."""
+        place = ("flow", self.name)
+        valid = [controller["name"] for controller in _core.controllers()]
+        cc = self.cc
+        if files.is_own(cc):
+            try:
+                cc = files.found("controller", cc, folder)
+            except ValueError as error:
+                raise Problem(place, "cc", f"= {show(cc)}: {error}") from None
+        elif cc not in valid and cc in kernels.controllers():
+            # The kernel knows the options of its modules.
+            options = {name: _option_text(value) for name, value in self.options.items()}
+            return super().described(folder) | {"options": options}
+        elif cc not in valid:
+            raise Problem(place, "cc", f"= {show(cc)} is not a congestion control; {suggest(cc, valid)}")
+        try:
+            written = {name: _option_text(value) for name, value in self.options.items()}
+            options = _core.canonical_controller(cc, written)
+        except ValueError as error:
+            raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
+        return super().described(folder) | {"cc": cc, "options": options}
+
+
+class Flow(Tcp):
+    """`count` TCP connections."""
+
+    kind: Literal["tcp"] = "tcp"
+    bytes: Size | None = None
+
+
+class WebFlow(Tcp):
+    """`count` sources of requests, each over a connection of its own; sizes have a bounded Pareto distribution."""
+
+    kind: Literal["web"] = "web"
+    requests: Interval = Field(examples=['"10/s"'], serialization_alias="interval_ns")
+    size_alpha: float = Field(default=0.9, gt=0, le=100, examples=["0.9"])
+    size_min: Size = Field(default="1kB", serialization_alias="size_min_bytes")
+    size_max: Size = Field(default="1MB", serialization_alias="size_max_bytes")
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        if SIZE.parse(self.size_min) <= SIZE.parse(self.size_max):
+            return super().mistake(raw)
+        least, most = (show(raw.get(key, type(self).model_fields[key].default)) for key in ("size_min", "size_max"))
+        return "size_min", f"= {least} is above size_max = {most}; make it smaller"
+
+
+class VideoFlow(Tcp):
+    """`count` connections with a frame at a time, and a viewer's messages (`controls`) upstream."""
+
+    kind: Literal["video"] = "video"
+    rate: Rate = Field(examples=['"4Mbit"'], serialization_alias="rate_bps")
+    frames: Interval = Field(default="60/s", serialization_alias="interval_ns")
+    frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
+    controls: Interval | None = Field(default=None, serialization_alias="control_interval_ns")
+
+
+class CbrFlow(AnyFlow):
+    """`count` unresponsive UDP sources; `packet` is the Ethernet frame, `batch` frames leave back to back."""
+
+    kind: Literal["cbr"] = "cbr"
+    rate: Rate = Field(examples=['"50Mbit"'], serialization_alias="rate_bps")
+    rtt: TimeOrZero = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
+    ecn: Literal["not-ect", "ect0", "ect1"] = "not-ect"
+    packet: Annotated[str, Quantity(SIZE, least=64, most=9014)] = Field(
+        default="1514B", serialization_alias="packet_bytes"
+    )
+    batch: int = Field(default=1, ge=1, le=65_536, examples=["1"])
+
+
+class UdpPragueFlow(AnyFlow):
+    """`count` bulk senders of UDP Prague; `packet` is the largest Ethernet frame, `pace` a cap on the rate."""
+
+    kind: Literal["udp-prague"] = "udp-prague"
+    rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
+    packet: Annotated[str, Quantity(SIZE, least=192, most=9014)] = Field(
+        default="1442B", serialization_alias="packet_bytes"
+    )
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
+
+
+class ProgramFlow(AnyFlow):
+    """`count` processes `client` and their `server`, programs of this machine, on the engine linux."""
+
+    kind: Literal["program"] = "program"
+    server: str = Field(examples=['"iperf3 -s"'])
+    client: str = Field(examples=['"iperf3 -c {server} -t 30 -J"'])
+    sender: Literal["client", "server"] = "client"
+    rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
+    cc: str | None = Field(default=None, examples=['"cubic"'])
+    ecn: Literal["accecn", "classic", "off"] | None = None
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    env: Mapping[str, Option] = Field(default={}, examples=['{ QLOGDIR = "{out}" }'])
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        for key in ("server", "client"):
+            try:
+                words = shlex.split(getattr(self, key))
+            except ValueError as error:
+                return key, f"= {show(raw[key])} cannot be split into words ({error}); quote it as for a shell"
+            if not words:
+                return key, f"= {show(raw[key])} names no program; write what you would type"
+        if self.dscp:
+            return "dscp", f"= {show(raw['dscp'])} is the program's affair; leave it out, and let the program set it"
+        for name in self.env:
+            if not _VARIABLE.fullmatch(name):
+                return "env", f"has {show(name)}, which is no name of a variable; use letters, digits and _"
+        if SERVER not in self.client:
+            remedy = f"write {SERVER}, which stands for its address, where that belongs"
+            return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
+        return super().mistake(raw)
+
+    def described(self, folder: Path) -> dict[str, Any]:
+        """With the contents of the programs and of the files that commands and variables name, as far as they are
+        there.
+        """
+        values = map(_option_text, self.env.values())
+        return super().described(folder) | {"files": contents_of([self.server, self.client], values)}
+
+
+def contents_of(commands: Iterable[str], values: Iterable[str] = ()) -> dict[str, str]:
+    """16 hex digits of the contents, by the word that is a program or a file, or the value that is a file."""
+    found = {}
+    for words in [*map(shlex.split, commands), ["", *values]]:
+        for number, word in enumerate(words):
+            path = Path((shutil.which(word) if number == 0 else None) or word)
+            with suppress(OSError):
+                if path.is_file():
+                    state = path.stat()
+                    found[word] = _contents_of(path, state.st_size, state.st_mtime_ns)
+    return found
+
+
+@lru_cache
+def _contents_of(path: Path, _size: int, _time_ns: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+# The registry: a kind of traffic is a model and its line here.
+KINDS: dict[str, type[AnyFlow]] = {
+    model.model_fields["kind"].default: model
+    for model in (Flow, WebFlow, VideoFlow, CbrFlow, UdpPragueFlow, ProgramFlow)
+}
+
+
+def flow_model(table: Mapping[str, Any], name: str) -> type[AnyFlow]:
+    """The model for a flow's `kind`. Raises Problem."""
+    kind = table.get("kind", "tcp")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Problem(("flow", name), "kind", f"= {show(kind)} is not a kind of flow; {suggest(str(kind), KINDS)}")
+    return KINDS[kind]

@@ -1,0 +1,233 @@
+"""How a wrong file is told: the first mistake as one sentence that names file, table, key, value and remedy."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+
+from l4slab.base.errors import InputError, nearest, suggest
+from l4slab.experimentfile.misplaced import instead
+
+# Where a table stands: ("link", its name), ("flow", its name), or what `numbered` gives.
+Place = tuple[str, ...]
+
+
+# A {name} in a value, which a sweep fills in: only then can it be checked.
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_INCOMPLETE = {"complete": False}
+
+
+class Table(BaseModel):
+    """A table of the file. Its values, and its defaults, are what a person would write.
+
+    A field's `validation_alias` is its key in the file where Python cannot have that name, its `serialization_alias`
+    its name in a run's description, which `model_dump(by_alias=True)` gives in ns, bit/s and bytes.
+    """
+
+    section: ClassVar[str] = ""  # of models whose tables are the whole of a [[section]]
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def __init__(self, /, **values: Any):
+        """From Python. Raises InputError."""
+        raw = {_key(type(self), name): value for name, value in values.items()}
+        try:
+            self.__pydantic_validator__.validate_python(raw, self_instance=self, context=_INCOMPLETE)
+        except ValidationError as error:
+            problem = _problem(type(self), _first(error), raw, (type(self).__name__,))
+            raise InputError(problem.sentence({})) from None
+
+    # As RootModel does: without it, `model_validate` would come here, too.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_written(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if info.context is _INCOMPLETE and isinstance(value, str) and PLACEHOLDER.search(value):
+            return value
+        return handler(value)
+
+    def written(self) -> dict[str, Any]:
+        """What was set, by the keys of the file."""
+        names = [name for name in type(self).model_fields if name in self.model_fields_set]
+        values = {_key(type(self), name): getattr(self, name) for name in names}
+        return {key: value for key, value in values.items() if value is not None}
+
+    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What is wrong about several keys together: the one to name, or "", and a text that continues `key = value`.
+
+        `raw` is the table as written.
+        """
+
+
+@dataclass
+class Problem(Exception):
+    """A wrong value: the table it stands in, its key, and a text that continues `key = value`."""
+
+    place: Place
+    key: str
+    message: str
+
+    def sentence(self, origin: Mapping[Place, str]) -> str:
+        """With where it stands: the part of a sweep that set the value, or the table."""
+        own = f'flow "{self.place[1]}"' if self.place[:1] == ("flow",) else ".".join(self.place)
+        where = origin.get((*self.place, self.key.split(".")[0]), own)
+        if not self.key:
+            return f"{where} {self.message}".strip()
+        is_dotted = where == ".".join(self.place) and not (len(self.place) == 1 and where.startswith("[["))
+        joint = ": " if not is_dotted else "." if where else ""
+        return f"{where}{joint}{self.key} {self.message}"
+
+
+def numbered(section: str, number: int) -> Place:
+    """The place of one of several tables, counted from 1."""
+    return (f"[[{section}]] no. {number}",)
+
+
+@contextmanager
+def told(file: Path, origin: Mapping[Place, str] | None = None) -> Iterator[None]:
+    """Make a `Problem` an InputError. `origin` is what has set a key, (section, name, key) -> text."""
+    try:
+        yield
+    except Problem as problem:
+        raise InputError(problem.sentence(origin or {}), file=file) from None
+
+
+def show(value: object) -> str:
+    """A value as it is written in TOML, shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys a table of this model may have, as written in the file."""
+    return [_key(model, name) for name in model.model_fields]
+
+
+def _key(model: type[BaseModel], name: str) -> str:
+    """The key in the file of a field."""
+    info = model.model_fields.get(name)
+    return str(info.validation_alias or name) if info else name
+
+
+def checked_by(parse: Callable[[object], object]) -> Callable[[object], object]:
+    """A validator that leaves a value as it is written when `parse` takes it."""
+
+    def check(value: object) -> object:
+        parse(value)
+        return value
+
+    return check
+
+
+_TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "mapping_type": "a table",
+    "sequence_str": "a list",
+    "sequence_type": "a list",
+}
+_BOUNDS = {
+    "greater_than_equal": "must be at least",
+    "greater_than": "must be more than",
+    "less_than_equal": "must be at most",
+    "less_than": "must be less than",
+}
+
+
+def check(model: type[Table], raw: object, place: Place) -> Any:
+    """`raw` as a `model`. Raises Problem for its first mistake."""
+    table = _validated(model, raw, place)
+    if wrong := table.mistake(raw):
+        raise Problem(place, *wrong)
+    return table
+
+
+def check_written(model: type[Table], raw: object, place: Place, fixed: Iterable[str] = ()) -> None:
+    """Check the keys that are written so far: placeholders and missing ones come with a sweep. Raises Problem.
+
+    A sweep cannot set the keys in `fixed`, so they cannot be placeholders.
+    """
+    _validated(model, raw, place, complete=False)
+    if isinstance(raw, dict):
+        written = {key: raw[key] for key in fixed if key in raw}
+        _validated(model, written, place, complete=False, placeholders=False)
+
+
+def _validated(
+    model: type[Table], raw: object, place: Place, *, complete: bool = True, placeholders: bool | None = None
+) -> Any:
+    if not isinstance(raw, dict):
+        raise Problem(place, "", "is not a table of keys and values")
+    try:
+        return model.model_validate(
+            raw, context=_INCOMPLETE if (not complete if placeholders is None else placeholders) else None
+        )
+    except ValidationError as error:
+        mistake = _first(error)
+        if complete or mistake["type"] != "missing":
+            raise _problem(model, mistake, raw, place) from None
+
+
+def _first(error: ValidationError) -> Any:
+    """The mistake to tell: a misspelt key is also missing under its right name, and the misspelling is it."""
+    return min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
+
+
+def _suggest_key(key: str, valid: list[str], raw: Mapping[str, Any]) -> str:
+    """The remedy for a key that a table has not got: the nearest one, also where the table has that already."""
+    if (close := nearest(key, valid)) in raw:
+        return f'"{close}" is written already; remove one of them'
+    return suggest(key, [name for name in valid if name not in raw] if close is None else valid)
+
+
+def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place) -> Problem:
+    path = [str(part) for part in mistake["loc"]]
+    key, kind, context = ".".join(path), mistake["type"], mistake.get("ctx", {})
+    info = next((i for n, i in model.model_fields.items() if path[0] == _key(model, n)), None)
+    example = info.examples[0] if info and info.examples else None
+    remedy = f"; write it such as {path[0]} = {example}" if example else ""
+    if kind == "missing":
+        return Problem(place, "", f"has no {key}{remedy.replace('write it', 'add it', 1)}")
+    if kind == "extra_forbidden":
+        valid = keys_of(model)
+        section = model.section or place[0] if place else ""
+        text = f"is not a key here; {instead(section, path[-1]) or _suggest_key(path[-1], valid, raw)}"
+    elif kind == "value_error":
+        text = str(context["error"])
+    elif kind == "literal_error":
+        values = [v.strip("' ") for v in context["expected"].replace(" or ", ", ").split(",")]
+        given = mistake["input"]
+        close = nearest(given, values) if isinstance(given, str) else None
+        text = "is none of " + ", ".join(f'"{value}"' for value in values)
+        text += f'; did you mean "{close}"?' if close else "; write one of them"
+    elif kind == "is_instance_of":
+        wanted = context["class"].removeprefix("Any")
+        text = "is not a list" if wanted == "Sequence" else f"is not a {wanted}; write l4slab.{wanted}(...)"
+    elif kind in _TYPES:
+        text = f"is not {_TYPES[kind]}{remedy}"
+    elif kind in _BOUNDS:
+        text = f"{_BOUNDS[kind]} {next(iter(context.values()))}"
+    else:
+        text = f"is not valid: {mistake['msg']}{remedy}"
+    # pydantic gives the parsed number where a bound is broken; the user wants to see what is in the file.
+    given = raw.get(key, mistake["input"])
+    return Problem(place, key, f"= {show(given)} {text}")

@@ -1,0 +1,1 @@
+"""What is said of results: claims, published values, bars, differences, and exports."""

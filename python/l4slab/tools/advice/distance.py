@@ -1,0 +1,175 @@
+"""How far the simulator is from laboratories, and intervals that follow from it.
+
+`laboratories.csv` has a row per published share: what the laboratory found and what the simulator finds for the same
+case, as advantages (`runs.advantage`), with the spread of its neighbours. A distance counts in units of `scale`:
+where a case's neighbours differ, laboratories differ, too. The share asked for lies within so many units as the
+published ones did, of queues of the same kind, in so many cases of a hundred. Each campaign of a laboratory has one
+voice, however many cells it published: its cells share their hosts, and are wrong together. For the same reason it is
+one observation of how far campaigns may be off, and a few such do not tell their scale: distances are stretched as
+Student's t with so many degrees of freedom is wider than the normal distribution.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import NormalDist
+
+import numpy as np
+
+from l4slab.tools.advice.case import Kind
+from l4slab.tools.advice.regimes import Regime
+from l4slab.tools.agreement import student
+
+TABLE = "laboratories.csv"
+LEVELS = (0.5, 0.8, 0.9)
+# What laboratories differ by where nothing differs (a share of 0.50 or of 0.52), as an advantage.
+_FLOOR = 0.1
+
+
+@dataclass(frozen=True)
+class Distance:
+    """A published share beside what is simulated, both as advantages of Prague."""
+
+    study: str
+    laboratory: str
+    kind: Kind
+    published: float
+    simulated: float
+    spread: float
+    case: str = ""
+
+    @property
+    def units(self) -> float:
+        """The distance in units of its scale."""
+        return abs(self.published - self.simulated) / scale(self.spread)
+
+
+def scale(spread: float) -> float:
+    """The unit in which a distance counts, where the neighbours of a case spread so much."""
+    return math.hypot(spread, _FLOOR)
+
+
+@cache
+def distances() -> tuple[Distance, ...]:
+    """What ships with the package."""
+    text = (files("l4slab.tools.advice") / TABLE).read_text("utf-8")
+    rows = csv.DictReader(io.StringIO("".join(line for line in text.splitlines(True) if not line.startswith("#"))))
+    numbers = ("published", "simulated", "spread")
+    return tuple(
+        Distance(**{key: float(value) if key in numbers else value for key, value in row.items()})  # type: ignore[arg-type]
+        for row in rows
+    )
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far published shares of one kind of queue are from what is simulated: distances with their weights."""
+
+    units: Sequence[float]  # rising, stretched by the number of voices
+    weights: Sequence[float]  # that sum to 1
+
+    @classmethod
+    def of(cls, kind: Kind, found: Sequence[Distance]) -> Distances:
+        """Each campaign that has such queues has one voice, and all queues of other kinds together have one."""
+        voices = Counter(one.study if one.kind == kind else "" for one in found)
+        weighed = sorted((one.units, 1 / voices[one.study if one.kind == kind else ""]) for one in found)
+        weights = np.array([weight for _, weight in weighed]) / len(voices)
+        middles = np.cumsum(weights) - weights / 2
+        normal = np.array([NormalDist().inv_cdf((1 + middle) / 2) for middle in middles])
+        stretch = student.within(middles, len(voices)) / normal
+        return cls([float(one) for one in stretch * [units for units, _ in weighed]], [float(one) for one in weights])
+
+    def reach(self, level: float) -> float:
+        """Units within which so large a part of the distances lies."""
+        reached = 0.0
+        for units, weight in zip(self.units, self.weights, strict=True):
+            reached += weight
+            if reached >= level:
+                return units
+        return self.units[-1]
+
+    def beyond(self, units: float) -> float:
+        """The part of the distances that is larger."""
+        return math.fsum(self.weights[bisect_left(self.units, units) :])
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a laboratory would find, as an advantage of Prague: a centre, its unit, and how many units off it may be.
+
+    `above` and `below` widen one side, where laboratories are known to differ in a direction.
+    """
+
+    centre: float
+    unit: float
+    distances: Distances
+    above: float = 0.0
+    below: float = 0.0
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Where the advantage lies with this probability."""
+        reach = self.unit * self.distances.reach(level)
+        return self.centre - reach - self.below, self.centre + reach + self.above
+
+    def probability_above(self, advantage: float) -> float:
+        """That Prague's advantage is larger."""
+        if advantage >= self.centre:
+            return self.distances.beyond(max(advantage - self.above - self.centre, 0.0) / self.unit) / 2
+        return 1 - self.distances.beyond(max(self.centre - self.below - advantage, 0.0) / self.unit) / 2
+
+
+def forecast(
+    kind: Kind,
+    centre: float,
+    spread: float,
+    found: Sequence[Distance] | None = None,
+    regimes: Sequence[Regime] = (),
+) -> Forecast:
+    """Of a case whose runs have this centre and spread; `found` are other distances than those that ship."""
+    above, below = (max((getattr(one, side) for one in regimes), default=0.0) for side in ("above", "below"))
+    return Forecast(centre, scale(spread), Distances.of(kind, distances() if found is None else found), above, below)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of cells that were left out: how many there are, and what part of them lay in the interval of each level."""
+
+    left_out: str
+    kind: str
+    cells: int
+    inside: dict[float, float]
+    width: float  # of the interval of 80 %, in points of share, median
+
+
+def coverage(found: Sequence[Distance] | None = None, by: str = "laboratory") -> list[Coverage]:
+    """Leave out each laboratory in turn (or each `study`), and see how often its shares lie in what the others give."""
+    found = distances() if found is None else found
+    rows = []
+    for name in dict.fromkeys(getattr(one, by) for one in found):
+        others = [one for one in found if getattr(one, by) != name]
+        left = [one for one in found if getattr(one, by) == name]
+        rows += [
+            _covered(name, kind, [one for one in left if one.kind == kind], others)
+            for kind in dict.fromkeys(one.kind for one in left)
+        ]
+    return rows
+
+
+def _covered(left_out: str, kind: Kind, left: Sequence[Distance], others: Sequence[Distance]) -> Coverage:
+    forecasts = [forecast(kind, one.simulated, one.spread, others) for one in left]
+    inside = {}
+    for level in LEVELS:
+        intervals = [one.interval(level) for one in forecasts]
+        hits = [low <= one.published <= high for one, (low, high) in zip(left, intervals, strict=True)]
+        inside[level] = sum(hits) / len(hits)
+    shares = [tuple(1 / (1 + math.exp(-end)) for end in one.interval(0.8)) for one in forecasts]
+    widths = sorted(high - low for low, high in shares)
+    return Coverage(left_out, kind, len(left), inside, 100 * widths[len(widths) // 2])

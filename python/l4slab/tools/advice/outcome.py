@@ -1,0 +1,62 @@
+"""What an advice consists of: two camps, shares, regimes, and the places of the map near it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from l4slab.tools.advice import atlas, regimes
+from l4slab.tools.advice.case import Case
+
+
+@dataclass(frozen=True)
+class Camp:
+    """The flows of one congestion control, beside the other camp, and with CUBIC in Prague's place.
+
+    Rates are goodput per flow in Mb/s, delays the time in the queue in ms, `lost_pct` packets dropped in %; all means
+    over the trials, as simulated. `without_*` of Prague's camp is of the CUBIC flows in its place. `hurt` and
+    `starved` are probabilities.
+    """
+
+    cc: str
+    count: int
+    rate_mbps: float
+    delay_ms_mean: float
+    delay_ms_p99: float
+    lost_pct: float
+    marked_pct: float
+    without_rate_mbps: float
+    without_delay_ms_mean: float
+    without_delay_ms_p99: float
+    without_lost_pct: float
+    hurt: float
+    starved: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What Prague and its rival get at one's bottleneck.
+
+    `share` is of all Prague flows together, `intervals` has (level, lowest, highest) share, `trials` and `neighbours`
+    the shares of the single runs, `published` how many shares of such queues laboratories have published, `around`
+    the places of the map beside it.
+    """
+
+    case: Case
+    share: float
+    intervals: list[tuple[float, float, float]]
+    prague: Camp
+    rival: Camp
+    trials: list[float]
+    neighbours: dict[str, float]
+    published: int
+    campaigns: int
+    regimes: list[regimes.Regime]
+    around: list[atlas.Cell]
+    folder: Path | None = None
+    report: str | None = None
+
+    def interval(self, level: float = 0.8) -> tuple[float, float]:
+        """Where Prague's share lies with this probability; one of 0.5, 0.8 and 0.9. Raises KeyError for another."""
+        return {known: (low, high) for known, low, high in self.intervals}[level]

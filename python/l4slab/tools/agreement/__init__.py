@@ -1,0 +1,145 @@
+"""`l4slab agree`: the same experiments on the simulator and on the kernel, and how far apart they are.
+
+DIR/sim, DIR/linux        results folders of the two engines, as `l4slab run` makes them
+DIR/agreement.parquet     a row per cell, place and quantity (`metrics.AGREEMENT`)
+DIR/bars.parquet          a row per bar (`metrics.BARS`)
+DIR/agreement.svg, .html  one figure, one page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from l4slab.api import campaign
+from l4slab.base import metrics
+from l4slab.base.errors import InputError, suggest
+from l4slab.base.packaged import comparisons
+from l4slab.campaign.remote import is_url
+from l4slab.results.bars import agree_of
+from l4slab.sweep import Plan, Run
+from l4slab.tools.agreement import compare
+from l4slab.tools.agreement.compare import Agreement
+
+# A few quick cells of the others, for CI: compared only where it is asked for.
+SMALL = "small"
+
+
+def find(names: Sequence[str]) -> list[Path]:
+    """Experiment files by path, by the name of a packaged one, or by that of a packaged set; without any, all
+    packaged ones but the small set. Raises InputError.
+    """
+    packaged = comparisons()
+    if not names:
+        return [path for name, path in packaged.items() if name != SMALL]
+    found: dict[Path, None] = {}
+    for name in names:
+        if name in packaged:
+            found[packaged[name]] = None
+        elif name.endswith(".toml") or "/" in name or Path(name).is_file():
+            found[Path(name)] = None
+        elif members := [path for stem, path in packaged.items() if stem.startswith(f"{name}-")]:
+            found |= dict.fromkeys(members)
+        else:
+            sets = {stem.partition("-")[0] for stem in packaged}
+            raise InputError(f"{name} is neither a file nor a packaged comparison; {suggest(name, [*packaged, *sets])}")
+    return list(found)
+
+
+def plan(files: Sequence[Path], trials: int | None = None) -> tuple[list[Plan], list[Plan]]:
+    """What runs on the simulator and on the kernel, with everything checked. Raises InputError.
+
+    `trials` replaces the numbers of trials in the files.
+    """
+    if trials is not None and trials < 1:
+        raise InputError(f"--trials {trials} is not possible; give 1 or more")
+    first = campaign.plan(files, "linux", None if trials is None else {file.stem: trials for file in files})
+    for one in first:
+        _check(one)
+    _check_sets(first)
+    compare.check_causes(first)
+    # The simulator is quick: more trials make its mean and its spread sure.
+    wanted = {p.experiment.name: agree_of(p.experiment).simulator_trials or p.experiment.trials for p in first}
+    if trials is not None:
+        wanted = {name: max(count, trials) for name, count in wanted.items()}
+    return campaign.plan(files, "sim", wanted), first
+
+
+def _check(one: Plan) -> None:
+    experiment = one.experiment
+    if experiment.is_study:
+        raise InputError(
+            "is a study, which describes no run; give experiment files with links and flows", file=experiment.file
+        )
+    taken = {name.lower() for name in metrics.AGREEMENT}
+    for name in one.factors:
+        if name.lower() in taken:
+            raise InputError(
+                "is the name of a column of agreement.parquet; choose another name",
+                file=experiment.file,
+                key=f"sweep.{name}",
+            )
+
+
+def _check_sets(plans: Sequence[Plan]) -> None:
+    """Files of one set are judged together, so their bars are the same."""
+    first: dict[str, Plan] = {}
+    for one in plans:
+        agree = agree_of(one.experiment)
+        if not agree.set:
+            continue
+        other = first.setdefault(agree.set, one).experiment
+        if agree_of(other).bars != agree.bars:
+            raise InputError(
+                f'= "{agree.set}" is also the set of {other.file}, which has other bars; '
+                "write the same [agree.QUANTITY] tables in both, or another set",
+                file=one.experiment.file,
+                key="agree.set",
+            )
+
+
+def agree(
+    files: Sequence[Path],
+    out: Path | str,
+    workers: int | None = None,
+    trials: int | None = None,
+    console: Console | None = None,
+) -> Agreement:
+    """Run `files` on both engines, compare, and write tables, figure and page to `out`.
+
+    Finished runs are not repeated. Raises InputError, StoreError, and Interrupted on Ctrl-C.
+    """
+    from l4slab.engines.linux.engine import require
+
+    if is_url(out):
+        raise InputError(f"--out {out} is not a folder; give one of this machine")
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file; give --out a folder", file=folder)
+    plans = dict(zip(("sim", "linux"), plan(files, trials), strict=True))
+    require()
+    failures = []
+    for engine, of_engine in plans.items():
+        if console is not None:
+            console.print(f"{'simulator' if engine == 'sim' else 'kernel'}:")
+        counts = {one.experiment.name: one.experiment.trials for one in of_engine}
+        done = campaign.run(files, folder / engine, engine, workers, console=console, trials=counts)
+        failures += done.failures
+    return finish(folder, plans["sim"], plans["linux"], failures)
+
+
+def finish(folder: Path, simulator: list[Plan], kernel: list[Plan], failures: list[tuple[Run, str]]) -> Agreement:
+    """Compare what the two results folders hold and write tables, figure and page."""
+    from l4slab.tools.agreement.page import write
+
+    experiments = [one.experiment for one in kernel]
+    sides = compare.read(kernel, folder / "linux"), compare.read(simulator, folder / "sim")
+    bars = {experiment.name: agree_of(experiment).bars for experiment in experiments}
+    rows, notes = compare.explain(compare.compare(*sides, bars), experiments)
+    chance = compare.compare(*compare.halves(sides[1], {e.name: e.trials for e in experiments}), bars)
+    judged = compare.judge(rows, chance, experiments)
+    result = Agreement(folder, rows, judged, compare.missing(*sides), failures, notes)
+    write(result, experiments)
+    return result

@@ -1,0 +1,102 @@
+"""`l4slab check`: what RFC 9331, RFC 9743 and BBR's draft ask of a congestion control, each with the run behind it.
+
+The suite is the experiment files in `experiments/check`: each runs by itself, its `controller` in `[let]` is the
+congestion control that is judged, and each `[[claim]]` of the kind "requirement" is an item of the card. Of a claim's
+evidence, the first column is what was measured, `at_least`, `at_most`, `more_than` or `wanted` its bound, `worst_at`
+the place that decides, `run` the run behind it; `not_applicable` and `not_measured` say why there is no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+
+from l4slab.api import campaign
+from l4slab.tools.check.card import Item, items
+from l4slab.tools.check.programs import Program
+from l4slab.tools.check.suite import Suite, possible, quick, suite
+
+__all__ = ["Card", "Item", "Program", "Suite", "check", "judge", "possible", "quick", "suite"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What was found of a congestion control: an item per requirement, and where its runs are."""
+
+    cc: str
+    options: Mapping[str, str]
+    engine: str
+    items: Sequence[Item]
+    failures: Sequence[str] = ()
+    folder: Path | None = None
+    report: str | None = None
+    notes: Sequence[str] = field(default=())
+
+    def counts(self) -> dict[str, int]:
+        """How many items have each verdict."""
+        found: dict[str, int] = {}
+        for item in self.items:
+            found[item.verdict] = found.get(item.verdict, 0) + 1
+        return found
+
+
+def check(
+    cc: str | None,
+    out: Path | str | None = None,
+    engine: str = "sim",
+    options: Mapping[str, str] | None = None,
+    only: Sequence[str] = (),
+    workers: int | None = None,
+    console: Console | None = None,
+    program: Program | None = None,
+) -> Card:
+    """Judge a congestion control, named as in an experiment file's `cc`, with `options` as there; or a `program`, on
+    the engine linux, whose TCP connections have `cc`.
+
+    With `out`, runs and report are kept in that folder. `only` chooses requirements by their ids. Raises InputError.
+    """
+    asked = possible(suite(cc, options, only, program), engine)
+    return judge(asked, out, engine, workers, console)
+
+
+def judge(
+    asked: Suite,
+    out: Path | str | None = None,
+    engine: str = "sim",
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Card:
+    """The card of a suite, whose experiments may be changed beforehand."""
+    results = campaign.run(asked.experiments, out, engine, workers, console=console or Console(quiet=True))
+    failed: dict[str, str] = {}
+    for run, reason in results.failures:
+        failed.setdefault(run.experiment, f"a run failed: {reason}")
+    for name, reason in _ended(results.transfers).items():
+        failed.setdefault(name, reason)
+    return Card(
+        asked.cc,
+        dict(asked.tested.get("options", {})),
+        engine,
+        items(asked, results.claims, failed),
+        [f"{run}: {reason}" for run, reason in results.failures],
+        results.folder,
+        results.report,
+        results.notes,
+    )
+
+
+def _ended(transfers: pl.DataFrame) -> dict[str, str]:
+    """By experiment, that a program went away in it: then what it got is not what it would have got."""
+    ended = transfers.filter(pl.col("kind") == "program").sort("completion_ms")
+    first = ended.unique("experiment", keep="first", maintain_order=True)
+    return {
+        row["experiment"]: (
+            f'the client of flow "{row["flow"]}" ended by itself after {row["completion_ms"] * 1e-3:.1f} s (run '
+            f"{row['run']}); let it send for longer than the experiment takes"
+        )
+        for row in first.iter_rows(named=True)
+    }

@@ -1,0 +1,115 @@
+"""From the verdicts of claims to the items of a card."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from l4slab.base.errors import one_line
+from l4slab.results.claims import HINT, REASONS, Claim
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from l4slab.tools.check.suite import Suite
+
+Verdict = Literal["pass", "fails", "not applicable", "not measured"]
+# How strongly the document asks, in its capitals; "" where it has none.
+LEVELS = ("MUST", "SHOULD", "")
+# The documents, in the order of the card.
+PARTS = {
+    "RFC 9331": "RFC 9331, section 4: what an L4S sender has to do",
+    "RFC 9743": "RFC 9743: what a new congestion control is judged by",
+    "draft-ietf-ccwg-bbr-06": "draft-ietf-ccwg-bbr-06, appendix A: test cases of BBR",
+}
+_BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
+_BOUND = "; bound: "
+
+
+@dataclass(frozen=True)
+class Item:
+    """A requirement and its verdict.
+
+    `level` is MUST or SHOULD where the document says so, else "". `quantity` is what was measured, with its unit at the
+    end, `relation` and `bound` what it is held against; `why` says why there is no verdict, `worst_at` where the number
+    is from, `run` is the id of the run behind it.
+    """
+
+    id: str
+    part: str
+    section: str
+    level: str
+    says: str
+    source: str
+    bound_source: str
+    experiment: str
+    verdict: Verdict
+    quantity: str = ""
+    measured: Any = None
+    relation: str = ""
+    bound: Any = None
+    worst_at: str = ""
+    why: str = ""
+    run: str | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+def items(asked: Suite, verdicts: pl.DataFrame, failed: Mapping[str, str]) -> list[Item]:
+    """An item per requirement of the suite, by document and section.
+
+    `verdicts` is as `metrics.CLAIMS`; `failed` says of which experiments a run failed, and why.
+    """
+    found = {(row["experiment"], row["id"]): row for row in verdicts.iter_rows(named=True)}
+    made = [
+        _item(experiment, claim, found.get((experiment, claim.id)), failed.get(experiment), asked.lacking)
+        for experiment, claim in asked.claims
+    ]
+    parts = list(PARTS)
+    return sorted(made, key=lambda item: (parts.index(item.part), _natural(item.section)))
+
+
+def _item(
+    experiment: str, claim: Claim, row: Mapping[str, Any] | None, failed: str | None, lacking: Mapping[str, str]
+) -> Item:
+    part, _, rest = claim.source.partition(", ")
+    source, _, bound_source = rest.partition(_BOUND)
+    named = re.match(r"(?:section|appendix) ([\w.]+)", source)
+    level = re.search(r"\b(MUST|SHOULD)\b", source)
+    about: dict[str, Any] = {
+        "id": claim.id, "part": part, "section": named[1] if named else "", "level": level[0] if level else "",
+        "says": one_line(claim.says), "source": claim.source.partition(_BOUND)[0], "bound_source": bound_source,
+        "experiment": experiment,
+    }  # fmt: skip
+    evidence = {} if row is None else json.loads(row["evidence"])
+    verdict: Verdict = "not measured"
+    why = next((str(evidence[key]) for key in (*REASONS, "error") if evidence.get(key) is not None), "")
+    if failed is not None:
+        return Item(**about, verdict=verdict, why=failed)
+    if row is None or (row["verdict"] not in ("holds", "fails") and not why):
+        return Item(**about, verdict=verdict, why=lacking.get(experiment, "the runs do not tell"))
+    if row["verdict"] in ("holds", "fails"):
+        verdict, why = ("pass" if row["verdict"] == "holds" else "fails"), ""
+    elif evidence.get("not_applicable") is not None:
+        verdict = "not applicable"
+    apart = (*_BOUNDS, *REASONS, "run", "worst_at", HINT)
+    quantity = next((name for name in evidence if name not in apart), "")
+    bounds = [name for name in _BOUNDS if evidence.get(name) is not None]
+    return Item(
+        **about,
+        verdict=verdict,
+        quantity=quantity,
+        measured=evidence.get(quantity),
+        relation=_BOUNDS[bounds[0]] if bounds else "",
+        bound=evidence[bounds[0]] if bounds else None,
+        worst_at=evidence.get("worst_at") or "",
+        why=why,
+        run=evidence.get("run"),
+        evidence={name: value for name, value in evidence.items() if name not in ("run", *REASONS)},
+    )
+
+
+def _natural(section: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (0, part) for part in section.split(".")]

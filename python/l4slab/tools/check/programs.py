@@ -1,0 +1,66 @@
+"""A program of one's own in the suite: in the place of the congestion control, its server and its client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from l4slab.experimentfile import keys_of
+from l4slab.experimentfile.traffic import ProgramFlow
+
+_FOR_EVER = "1h"  # it is ended with the run
+_KERNELS_DEFAULT = "cubic"
+_KEYS = frozenset(keys_of(ProgramFlow))
+# A table of an experiment, and what its keys of a flow begin with: nothing, or "flow.NAME." in a level of a sweep.
+Place = tuple[dict[str, Any], str]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A server and a client, as a flow of `kind = "program"` has them; the client sends for as long as it is let."""
+
+    server: str
+    client: str
+    sender: Literal["client", "server"] = "client"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, cc: str | None) -> str:
+        """What a card says that it is of."""
+        return self.client + (f" with {cc}" if cc else "")
+
+    def flow(self, cc: str | None) -> dict[str, Any]:
+        """The keys of a flow, but for name and path."""
+        keys: dict[str, Any] = {"kind": "program", "server": self.server, "client": self.client, "sender": self.sender}
+        if self.env:
+            keys["env"] = dict(self.env)
+        return keys | {"stop": _FOR_EVER, "cc": cc or _KERNELS_DEFAULT}
+
+
+def put_in(document: dict[str, Any], places: Iterable[Place], program: Program, cc: str | None) -> str | None:
+    """Put the program at these places of an experiment of the suite; why that cannot be."""
+    flows = {flow["name"]: flow for flow in document["flow"]}
+    for table, before in places:
+        name = before.split(".")[1] if before else table["name"]
+        for flow in flows.values() if name == "*" else [flows[name]]:
+            if (reason := _reason(flow)) is not None:
+                return reason
+    for table, before in places:
+        table.update({f"{before}{key}": value for key, value in program.flow(cc).items()})
+    # What only TCP of the engine's own has cannot be varied.
+    taken = tuple(f"flow.{name}." for name, flow in flows.items() if flow.get("kind") == "program")
+    for factor, levels in document.get("sweep", {}).items():
+        document["sweep"][factor] = [level for level in levels if not _asks_for_more(level, taken)]
+    return None
+
+
+def _reason(flow: Mapping[str, Any]) -> str | None:
+    if flow.get("kind", "tcp") != "tcp":
+        return "it asks for transfers of given sizes, and a program sends what it will"
+    other = [key for key in flow if key not in _KEYS]
+    return f"it needs {other[0]}, which is a program's own affair" if other else None
+
+
+def _asks_for_more(level: object, taken: tuple[str, ...]) -> bool:
+    keys = level if isinstance(level, dict) else ()
+    return any(key.startswith(taken) and key.rpartition(".")[2] not in _KEYS for key in keys)

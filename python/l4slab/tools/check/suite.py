@@ -1,0 +1,164 @@
+"""The suite's experiments, with the congestion control that is judged put in."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from l4slab import sweep
+from l4slab.api import campaign
+from l4slab.api.experiment import Experiment, load, to_toml
+from l4slab.base.errors import InputError, suggest
+from l4slab.base.packaged import requirements
+from l4slab.base.progress import duration_text
+from l4slab.campaign.estimate import estimate
+from l4slab.engines.contract import LackingError
+from l4slab.engines.registry import get_engine
+from l4slab.own.files import is_own
+from l4slab.results.claims import Claim
+from l4slab.tools.check import programs
+from l4slab.tools.check.programs import Place, Program
+
+# In the files: `cc = "{controller}"`, and what `controller` is in [let].
+_NAME = "controller"
+_PLACEHOLDER = f"{{{_NAME}}}"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Experiments for one congestion control, the claims that they make, and why some will not be measured."""
+
+    cc: str  # as it is told, of a program its name
+    tested: Mapping[str, Any]  # keys of a flow with it
+    experiments: list[Experiment]
+    claims: list[tuple[str, Claim]]  # with the experiment's name, in the order of the files
+    lacking: dict[str, str] = field(default_factory=dict)  # by experiment
+
+
+def suite(
+    cc: str | None, options: Mapping[str, str] | None = None, only: Sequence[str] = (), program: Program | None = None
+) -> Suite:
+    """The requirements, or `only` those of these ids, for this congestion control or program. Raises InputError.
+
+    With a `program`, `cc` is what the kernel gives its TCP connections; without it, the kernel's default.
+    """
+    options = options or {}
+    if (cc or "").endswith(".toml"):
+        raise InputError(f'"{cc}" is not a congestion control; to check an experiment file: l4slab run {cc} --dry-run')
+    path, _, thing = (cc or "").rpartition("/")
+    if path and is_own(cc or "") and (path.startswith("/") or ".." in path.split("/")):
+        raise InputError(f'cc = "{cc}" is in another folder; go there: cd {path} && l4slab check {thing}')
+    alone = _controller(cc or "", options) if program is None else program.flow(cc)
+    if program is not None and options:
+        raise InputError("--option is of a congestion control; tell the program in its command")
+    _check(alone)
+    documents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in requirements()}
+    known = [claim["id"] for document in documents.values() for claim in document["claim"]]
+    for name in only:
+        if name not in known:
+            raise InputError(f"--item {name} is not a requirement; {suggest(name, known)}")
+    told_as = cc or "" if program is None else program.name(cc)
+    experiments, claims, lacking = [], [], {}
+    if only:  # figures compare experiments of which some are left out
+        documents = {name: {**document, "figure": []} for name, document in documents.items()}
+    for name, document in documents.items():
+        document["claim"] = [claim for claim in document["claim"] if not only or claim["id"] in only]
+        if not document["claim"]:
+            continue
+        if _NAME not in document.get("let", {}):
+            document["title"] = f"l4slab check {told_as}{told(options)}"
+        elif program is None:
+            document["let"][_NAME] = "'" + (cc or "").replace("'", "''") + "'"
+            for table, before in _places(document) if options else ():
+                table[f"{before}options"] = dict(options)
+        else:
+            del document["let"][_NAME]
+            if (reason := programs.put_in(document, _places(document), program, cc)) is not None:
+                lacking[name] = reason
+        experiment = Experiment.from_toml(to_toml(document), name)
+        claims += [(name, claim) for claim in experiment.claims]
+        if name not in lacking:
+            experiments.append(experiment)
+    return Suite(told_as, alone, experiments, claims, lacking)
+
+
+def told(options: Mapping[str, str]) -> str:
+    """Options as they are given on the command line."""
+    return "".join(f" --option {name}={value}" for name, value in options.items())
+
+
+def possible(asked: Suite, engine: str) -> Suite:
+    """The suite without the experiments that the engine cannot run, which `lacking` tells.
+
+    Raises InputError where it has not got the congestion control.
+    """
+    runner = get_engine(engine)
+    (alone,) = sweep.expand(load(_alone(asked.tested), {}), engine).runs
+    try:
+        runner.check(alone.description)
+    except ValueError as error:
+        raise InputError(f"cannot be checked with --engine {engine}: {error}", key=asked.cc) from None
+    kept: list[Experiment] = []
+    lacking = dict(asked.lacking)
+    for experiment in asked.experiments:
+        plan = sweep.expand(load(experiment, {}), engine)
+        reasons: dict[str, bool] = {}  # whether other runs of the experiment are possible
+        ran = 0
+        for run in plan.runs:
+            try:
+                runner.check(run.description)
+                ran += 1
+            except LackingError as error:
+                reasons.setdefault(str(error), True)
+            except ValueError as error:
+                reasons[str(error)] = False
+        if reasons:
+            lacking[experiment.name] = f"engine {engine}: {next(iter(reasons))}"
+        if all(reasons.values()) and (ran or not plan.runs):
+            kept.append(experiment)
+    return replace(asked, experiments=kept, lacking=lacking)
+
+
+def quick(asked: Suite, engine: str, seconds: float = 60.0) -> Suite:
+    """The experiments that take so many seconds of processor time together, the shortest first; `lacking` names others.
+
+    Raises InputError.
+    """
+    plans = campaign.plan(asked.experiments, engine)
+    took = {plan.experiment.name: estimate(plan.runs).seconds if plan.runs else 0.0 for plan in plans}
+    lacking, spent = dict(asked.lacking), 0.0
+    for name, each in sorted(took.items(), key=lambda one: one[1]):
+        spent += each
+        if spent > seconds:
+            lacking[name] = f"left out by --quick: {duration_text(each)} of processor time"
+    # The figures compare experiments, of which some are left out.
+    kept = [one.model_copy(update={"figures": []}) for one in asked.experiments if one.name not in lacking]
+    return replace(asked, experiments=kept, lacking=lacking)
+
+
+def _check(tested: Mapping[str, Any]) -> None:
+    """Raises InputError unless a flow may be so."""
+    try:
+        sweep.expand(load(_alone(tested), {}), "linux" if "client" in tested else "sim")
+    except InputError as error:
+        raise InputError(error.message.removeprefix('flow "tested": ')) from None
+
+
+def _controller(cc: str, options: Mapping[str, str]) -> dict[str, Any]:
+    return {"cc": cc} | ({"options": dict(options)} if options else {})
+
+
+def _alone(tested: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment of nothing but the congestion control."""
+    flow = {"name": "tested", **tested, "rtt": "10ms"}
+    return {"duration": "1s", "link": {"bottleneck": {"rate": "1Mbit", "qdisc": "pfifo"}}, "flow": [flow]}
+
+
+def _places(document: Mapping[str, Any]) -> list[Place]:
+    """Where the congestion control is named."""
+    levels = [one for level in document.get("sweep", {}).values() for one in level if isinstance(one, dict)]
+    found = [(flow, "") for flow in document["flow"]]
+    found += [(level, key.removesuffix("cc")) for level in levels for key in level if key.endswith(".cc")]
+    return [(table, before) for table, before in found if table.get(f"{before}cc") == _PLACEHOLDER]

@@ -1,0 +1,227 @@
+"""Classes of a link and the filters that sort packets into them: what is described, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from l4slab.base.errors import InputError
+from l4slab.experimentfile import load
+from l4slab.sweep import expand
+
+HEAD = """
+duration = "4s"
+[link.one]
+rate = "10Mbit"
+qdisc = "{qdisc}"
+{classes}
+[[flow]]
+name = "a"
+cc = "cubic"
+rtt = "10ms"
+[[flow]]
+name = "b"
+cc = "prague"
+rtt = "10ms"
+"""
+HTB = """
+[link.one.class.1]
+rate = "8Mbit"
+[link.one.class.a]
+parent = "1"
+rate = "2Mbit"
+ceil = "8Mbit"
+qdisc = "dualpi2"
+[link.one.class.b]
+parent = "1"
+rate = "3Mbit"
+qdisc = "pfifo limit 50"
+[[link.one.filter]]
+ecn = "ect1"
+class = "a"
+[[link.one.filter]]
+dscp = "ef"
+host = "b"
+class = "a"
+"""
+PRIO = """
+[link.one.class.1]
+qdisc = "pfifo"
+[link.one.class.2]
+qdisc = "fq_codel"
+"""
+TWO = "priomap 0 1 1 1 0 1 0 0 1 1 1 1 1 1 1 1"
+
+
+def described(tmp_path: Path, classes: str = HTB, qdisc: str = "htb default b") -> dict:
+    file = tmp_path / "x.toml"
+    file.write_text(HEAD.format(qdisc=qdisc, classes=classes))
+    plan = expand(load(file), "sim")
+    return plan.runs[0].description | {"remarks": plan.remarks}
+
+
+def test_a_quantum_is_the_rate_by_r2q(tmp_path: Path) -> None:
+    link = described(tmp_path, qdisc="htb default b r2q 100 direct_qlen 5")["links"][0]
+    assert link["qdisc"] == "htb default b r2q 100 direct_qlen 5"
+    assert [one["quantum_bytes"] for one in link["classes"]] == [10_000, 2500, 3750]
+
+
+def test_a_tree_is_described_with_every_default(tmp_path: Path) -> None:
+    link = described(tmp_path)["links"][0]
+    assert link["qdisc"] == "htb default b"
+    assert [one["id"] for one in link["classes"]] == ["1", "a", "b"]
+    buckets = {"burst_bytes": 1600, "cburst_bytes": 1600, "prio": 0}
+    assert link["classes"][1] | {"qdisc": ""} == {
+        "id": "a", "parent": "1", "rate_bps": 2_000_000, "ceil_bps": 8_000_000, "quantum_bytes": 25_000, "qdisc": "",
+        **buckets,
+    }  # fmt: skip
+    assert link["classes"][2]["ceil_bps"] == 3_000_000
+    assert link["filters"] == [{"class": "a", "ecn": "ect1"}, {"class": "a", "dscp": 46, "host": 1}]
+
+
+def test_a_link_without_classes_is_described_as_ever(tmp_path: Path) -> None:
+    assert described(tmp_path, "", "pfifo")["links"][0].keys() == {"name", "rate_bps", "qdisc", "burst_bytes"}
+
+
+def test_rates_that_are_more_than_there_is_are_told(tmp_path: Path) -> None:
+    remarks = described(tmp_path, HTB.replace('"3Mbit"', '"7Mbit"'))["remarks"]
+    assert any("link.one.class.1 has a rate of 8 Mbit/s and the classes below it have 9 Mbit/s" in r for r in remarks)
+    assert not any("together" in remark for remark in described(tmp_path)["remarks"])
+
+
+MISTAKES = [
+    ('parent = "1"\nrate = "3', 'parent = "7"\nrate = "3', "htb default b", 'parent = "7" is no class of this link'),
+    ('rate = "8Mbit"', 'rate = "8Mbit"\nparent = "1"', "htb default b", "makes a circle, 1 below 1"),
+    ('qdisc = "dualpi2"', "", "htb default b", "class.a has neither a qdisc nor classes below it"),
+    ('rate = "8Mbit"', 'rate = "8Mbit"\nqdisc = "pfifo"', "htb default b", "stands in a class with class a below it"),
+    ('rate = "8Mbit"', "", "htb default b", "class.1 has no rate"),
+    ('ceil = "8Mbit"', 'ceil = "1Mbit"', "htb default b", "is below rate"),
+    ("", "", "htb default 1", "is a class with others below it"),
+    ("", "", "htb default c", "is no class: what no filter takes needs a queue"),
+    ("", "", "htb", "default is missing"),
+    ("", "", "pfifo", "stands beside qdisc = \"pfifo\", which holds no classes"),
+    ("", "", "drr", "htb and prio are modelled"),
+    ("", "", "mq", "the several queues of a network card, and a link here is a shaper with one"),
+    ('dscp = "ef"\nhost = "b"\nclass = "a"', 'dscp = "ef"\nclass = "1"', "htb default b", "has others below it"),
+    ('dscp = "ef"\nhost = "b"\nclass = "a"', 'host = "z"\nclass = "a"', "htb default b", "neither a host nor a flow"),
+    ('dscp = "ef"\nhost = "b"\nclass = "a"', 'class = "a"', "htb default b", "takes every packet"),
+    ("class.b]", "class.0]", "htb default b", "is no number of a class"),
+    ('qdisc = "dualpi2"', 'qdisc = "prio"', "htb default b", "holds classes; write them with parent"),
+    ('qdisc = "dualpi2"', 'qdisc = "dualpi3"', "htb default b", "there is no qdisc"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "qdisc", "said"), MISTAKES)
+def test_a_mistake_is_one_sentence(tmp_path: Path, old: str, new: str, qdisc: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        described(tmp_path, HTB.replace(old, new, 1), qdisc)
+    assert said in str(error.value)
+    assert "x.toml" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("classes", "qdisc", "said"),
+    [
+        (PRIO, "prio", "has no class 3"),
+        (PRIO, "prio bands 2", "write a priomap"),
+        (PRIO + 'rate = "1Mbit"\n', f"prio bands 2 {TWO}", "is of htb"),
+        (PRIO + '[link.one.class.3]\nqdisc = "pfifo"\n', f"prio bands 2 {TWO}", "is no band"),
+    ],
+)
+def test_bands_that_do_not_fit_are_refused(tmp_path: Path, classes: str, qdisc: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        described(tmp_path, classes, qdisc)
+
+
+def at(time: str, *lines: str) -> str:
+    return "\n".join([f'[[at]]\ntime = "{time}"', *lines, ""])
+
+
+def test_a_class_changes_with_all_its_numbers(tmp_path: Path) -> None:
+    later = at("3s", '"link.one.class.a.rate" = "3Mbit"', '"link.one.class.a.qdisc" = "pie"')
+    # What is said first counts first, and what the file does not say follows from what it says by then.
+    earlier = at("2s", '"link.one.class.b.rate" = "4Mbit"', '"link.one.class.a.quantum" = "3028B"')
+    last = at("3500ms", '"link.one.class.b.qdisc" = "pfifo limit 20"', '"link.one.rate" = "9Mbit"')
+    first, second, third = described(tmp_path, HTB + later + earlier + last)["at"]
+    numbers = {"burst_bytes": 1600, "cburst_bytes": 1600, "prio": 0, "quantum_bytes": 3028}
+    a = {"id": "a", "rate_bps": 2_000_000, "ceil_bps": 8_000_000, **numbers}
+    b = {"id": "b", "rate_bps": 4_000_000, "ceil_bps": 4_000_000, **numbers, "quantum_bytes": 50_000}
+    assert first == {"time_ns": 2 * 10**9, "link": "one", "rate_bps": None, "qdisc": None, "classes": [a, b]}
+    (changed,) = second["classes"]
+    assert changed.pop("qdisc").startswith("pie limit 1000 ")
+    assert changed == a | {"rate_bps": 3_000_000}
+    assert third["rate_bps"] == 9_000_000
+    assert third["classes"] == [{"id": "b", "qdisc": "pfifo limit 20"}]
+
+
+def test_a_link_that_changes_alone_has_no_classes_in_the_change(tmp_path: Path) -> None:
+    change = described(tmp_path, HTB + at("1s", '"link.one.rate" = "9Mbit"'))["at"][0]
+    assert change == {"time_ns": 10**9, "link": "one", "rate_bps": 9_000_000, "qdisc": None}
+
+
+def test_a_change_of_a_class_may_be_swept(tmp_path: Path) -> None:
+    change = at("1s", '"link.one.class.a.rate" = "{rate}"') + '[sweep]\nrate = ["3Mbit", "4Mbit"]\n'
+    file = tmp_path / "x.toml"
+    file.write_text(HEAD.format(qdisc="htb default b", classes=HTB) + change)
+    runs = expand(load(file), "sim").runs
+    assert [run.description["at"][0]["classes"][0]["rate_bps"] for run in runs] == [3_000_000, 4_000_000]
+
+
+def test_rates_that_become_more_than_there_is_are_told(tmp_path: Path) -> None:
+    fits = at("1s", '"link.one.class.b.rate" = "6Mbit"')
+    assert not described(tmp_path, HTB + fits)["remarks"]
+    remarks = described(tmp_path, HTB + fits + at("2s", '"link.one.class.1.rate" = "7Mbit"'))["remarks"]
+    (remark,) = remarks
+    assert remark.startswith("[[at]] no. 2: link.one.class.1 has a rate of 7 Mbit/s and the classes below it have 8")
+    (remark,) = described(tmp_path, HTB + at("1s", '"link.one.rate" = "5Mbit"'))["remarks"]
+    assert remark.startswith("[[at]] no. 1: link.one has a rate of 5 Mbit/s and the classes below it have 8")
+
+
+def test_a_number_without_a_unit_in_a_new_queue_is_told(tmp_path: Path) -> None:
+    (remark,) = described(tmp_path, HTB + at("1s", '"link.one.class.a.qdisc" = "pie target 20"'))["remarks"]
+    assert remark.startswith('[[at]] no. 1: link.one.class.a.qdisc = "pie target 20" means target 20us')
+
+
+CHANGES = [
+    ('"link.one.class.c.rate" = "1Mbit"', 'names no class "c" of link "one", and none comes while it runs; valid are'),
+    ('"link.one.class.10.rate" = "1Mbit"', 'none comes while it runs; did you mean "1"?'),
+    ('"link.one.class.1.qdisc" = "pfifo"', "cannot come: class 1 has others below it and no queue; valid are a, b"),
+    ('"link.one.class.1.prio" = 1', "cannot change while it runs; valid are rate, ceil, burst, cburst"),
+    ('"link.one.class.a.parent" = "b"', "valid are rate, ceil, burst, cburst, prio, quantum, qdisc"),
+    ('"link.one.class.a.rat" = "1Mbit"', 'did you mean "rate"?'),
+    ('"link.one.class.a.rate" = "9Mbit"', 'link.one.class.a.ceil = "8Mbit" is below rate = "9Mbit"; raise it'),
+    ('"link.one.class.a.rate" = 5', "link.one.class.a.rate = 5 has no unit"),
+    ('"link.one.class.a.prio" = 8', "link.one.class.a.prio = 8 must be at most 7"),
+    ('"link.one.class.a.qdisc" = "prio"', "holds classes, which cannot come while it runs"),
+    ('"link.one.class.a.qdisc" = "dualpi3"', 'did you mean "dualpi2"?'),
+    ('"link.one.class.a.qdisc" = 5', "link.one.class.a.qdisc = 5 is not text"),
+    ('"link.one.qdisc" = "pfifo"', 'link "one" has classes; its rate can, and of its classes rate, ceil, burst'),
+    ('"link.one.filter" = []', 'such as "link.one.class.a.qdisc"'),
+    ('"link.one.class.a" = 1', 'did you mean "link.one.class.'),
+    ('"link.two.class.a.rate" = "1Mbit"', 'names no link "two"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said"), CHANGES)
+def test_what_cannot_change_of_classes_is_one_sentence(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        described(tmp_path, HTB + at("1s", line))
+    assert f"x.toml: [[at]] no. 1: {line.split()[0].strip(chr(34)).rpartition('.')[0]}" in str(error.value)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("classes", "qdisc", "line", "said"),
+    [
+        (PRIO, f"prio bands 2 {TWO}", '"link.one.class.1.rate" = "1Mbit"', 'the only valid one is "qdisc"'),
+        (PRIO, f"prio bands 2 {TWO}", '"link.one.qdisc" = "pie"', 'of its classes qdisc, such as "link.one.class.1.q'),
+        ("", "pie", '"link.one.class.1.qdisc" = "pie"', 'names a class, and pie of link "one" holds none; write'),
+        ("", "pie", '"link.one.qdisc" = "htb default 1"', "let the link begin with it"),
+    ],
+)
+def test_what_bands_and_plain_queues_cannot_is_told(
+    tmp_path: Path, classes: str, qdisc: str, line: str, said: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        described(tmp_path, classes + at("1s", line), qdisc)
+    assert said in str(error.value)
