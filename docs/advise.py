@@ -1,9 +1,10 @@
 """Measures how far `l4slab advise` is from laboratories, and writes what it knows of them.
 
-    .venv/bin/python docs/advise.py          the table of docs/atlas.md, from python/l4slab/tools/advice/laboratories.csv
+    .venv/bin/python docs/advise.py          the table of docs/atlas.md, from laboratories.csv
     .venv/bin/python docs/advise.py run      that file, too: 15 minutes of processor time; goes on where it stopped
 
-The file is what `advise` has its intervals from. A test runs some of its rows again.
+`advise` has its intervals from that file, python/l4slab/tools/advice/laboratories.csv.
+A test runs some of its rows again.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python train.py [--seconds 45]          # writes learned.py
     l4slab check learned.py:Learned         # the verdicts on it
 
-The policy is linear in what l4slab.gym.steps tells of a step, and is found by the cross-entropy method: of a population of
-random policies the best are kept, and the next population is drawn around them.
+The policy is linear in what l4slab.gym tells of a step. The cross-entropy method finds it: of a population of random
+policies the best are kept, and the next population is drawn around them.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ Describe = Callable[..., dict[str, Any]]
 def describe(tmp_path: Path) -> Describe:
     """The description of the first run of a file with this text."""
 
-    def resolve(text: str, **top: str) -> dict[str, Any]:
+    def resolve(text: str, engine: str = "linux", **top: str) -> dict[str, Any]:
         file = tmp_path / "x.toml"
         head = {"duration": '"4s"', "warmup": '"1s"'} | top
         file.write_text("".join(f"{key} = {value}\n" for key, value in head.items()) + text)
-        return dict(sweep.expand(experimentfile.load(file), "linux").runs[0].description)
+        return dict(sweep.expand(experimentfile.load(file), engine).runs[0].description)
 
     return resolve
 

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 from l4slab.engines.contract import LackingError
-from l4slab.engines.linux import kernels
-from l4slab.engines.linux.engine import LinuxEngine, engine, lab
+from l4slab.engines.linux import engine, kernels, lab
+from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.engines.linux.recording.observed import BACKWARD, PACKET, Link
 from l4slab.engines.sim import SimEngine
 

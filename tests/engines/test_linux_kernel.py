@@ -15,8 +15,8 @@ from typing import Any
 import polars as pl
 import pytest
 from l4slab.engines.contract import EngineError, Recording
-from l4slab.engines.linux import kernels
-from l4slab.engines.linux.engine import LinuxEngine, engine, machine
+from l4slab.engines.linux import engine, kernels, machine
+from l4slab.engines.linux.engine import LinuxEngine
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
 

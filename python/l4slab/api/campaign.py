@@ -27,7 +27,6 @@ from l4slab.campaign.store import Store, label
 from l4slab.engines.contract import Engine, LackingError, Recording
 from l4slab.engines.registry import ENGINES, engines, get_engine
 from l4slab.experimentfile import Experiment, references, show
-from l4slab.own import files as own_files
 from l4slab.plot import figures
 from l4slab.results import bars, claims, published
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
@@ -87,7 +86,7 @@ def _none_chosen(where: str, plans: Sequence[Plan]) -> InputError:
 def _check(plans: Sequence[Plan]) -> None:
     """What the files state about results."""
     references.check([plan.experiment for plan in plans])
-    own_files.check(plans)
+    sweep.check_code(plans)
     claims.check(plans)
     published.check(plans)
     figures.check(plans)

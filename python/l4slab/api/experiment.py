@@ -1,7 +1,7 @@
 """An experiment from Python: the tables of the file as objects, written out as the file, and read from it.
 
-The models are those by which files are checked (`l4slab.experimentfile`, `claims`, `published`, `figures`, `bars`), so a key, its
-unit, its default and its range are what docs/experiment-file.md says.
+The models are those by which files are checked (`l4slab.experimentfile`, `claims`, `published`, `figures`, `bars`), so
+a key, its unit, its default and its range are what docs/experiment-file.md says.
 """
 
 from __future__ import annotations

@@ -92,6 +92,14 @@ SERIES: Schema = {
     "p_l_coupled": _FLOAT,
     "p_l_native": _FLOAT,
 }
+# What the simulator has besides.
+SIM_SERIES: Schema = dict.fromkeys(
+    (
+        *("sent_packets", "delivered_packets", "ce_packets", "sce_packets", "marked_packets", "sce_marked_packets"),
+        *("dropped_packets", "dropped_overflow_packets", "sojourn_ms_min", "sojourn_ms_max"),
+    ),
+    _FLOAT,
+)
 # Of these, what queues tell of themselves.
 PROBABILITIES = frozenset({"p_c", "p_l", "p_l_coupled", "p_l_native"})
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from l4slab.base.code import Code
 from l4slab.base.errors import InputError, L4slabError, one_line
 from l4slab.engines.contract import Captures, Recording
 from l4slab.engines.registry import get_engine
 from l4slab.own import files
-from l4slab.own.files import Own
 from l4slab.sweep import Run
 
 # Runs handed out per worker: enough that none waits, few enough that little is lost when one dies.
@@ -48,7 +48,7 @@ def compute(
     run_json: str,
     keep: Path | None = None,
     captures: Captures | None = None,
-    own: Sequence[Own] = (),
+    own: Sequence[Code] = (),
 ) -> Recording | Failure:
     """One run, wherever this is called; `own` is what it has of files beside the experiment file."""
     try:

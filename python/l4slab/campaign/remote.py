@@ -1,13 +1,13 @@
 """Results at any location that fsspec knows, such as s3://bucket/campaign.
 
-The results folder is a working copy in the cache folder, held as any other. The parts (`l4slab.campaign.store`) that are there
-come here when it is opened; a new one is in `unsent` until it is there; everything else goes there at the end. Parts
-have names of their own and never change, and one is removed only when its runs are in another one that is there. So
-what a kill leaves is complete, another machine goes on from it, and two that write at once need not know of each
-other: there is no lock, no clock is read, and nothing is looked up that would have to stay true until something is
+The results folder is a working copy in the cache folder, held as any other. The parts (`l4slab.campaign.store`) that
+are there come here when it is opened; a new one is in `unsent` until it is there; everything else goes there at the
+end. Parts have names of their own and never change, and one is removed only when its runs are in another one that is
+there. So what a kill leaves is complete, another machine goes on from it, and two that write at once need not know of
+each other: there is no lock, no clock is read, and nothing is looked up that would have to stay true until something is
 written. Of what is made from the parts, such as the tables, the last one to write has the last word, and `l4slab
-report` makes it again from everything that is there. Plots, captures and teardowns that are there already stand in
-the working copy as empty files.
+report` makes it again from everything that is there. Plots, captures and teardowns that are there already stand in the
+working copy as empty files.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from l4slab import _core
+from l4slab.base.code import is_code
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, terminal
-from l4slab.own import files
 
 _KINDS = ("qdiscs", "controllers", "traffic", "studies", "comparisons")
 Entry = dict[str, Any]
@@ -43,7 +43,7 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
             raise click.UsageError("--markdown goes without NAME and --json, as it is about everything; leave them out")
         click.echo(parameters.markdown(), nl=False)
         return 0
-    own = what is not None and files.is_own(what)
+    own = what is not None and is_code(what)
     everything = _of_file(str(what)) if own else _everything(what)
     kinds = {kind: entries for kind, entries in everything.items() if what in (None, kind) or (own and entries)}
     if not kinds:
@@ -63,6 +63,8 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
 
 
 def _of_file(what: str) -> dict[str, list[Entry]]:
+    from l4slab.own import files
+
     try:
         return files.listed(Path(what))
     except ValueError as error:

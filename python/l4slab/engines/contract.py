@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import quote
 
 from l4slab.base.errors import L4slabError
 
@@ -43,6 +44,11 @@ class Captures:
     title: str
 
 
+def file_name(flow: str) -> str:
+    """A flow's name as the simulator writes it into the names of captures."""
+    return quote(flow, safe="+").replace(".", "%2E").replace("~", "%7E")
+
+
 class Engine(Protocol):
     """`name` and `version()` are part of every run's id."""
 
@@ -56,6 +62,11 @@ class Engine(Protocol):
     def check(self, description: Mapping[str, Any]) -> None:
         """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
         it could do other runs of the sweep.
+        """
+
+    def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
+        """Whether it has a congestion control or a queue of this name that the core does not define; a queue's name
+        may have options behind it. Raises ValueError with one sentence where it has the queue and not these options.
         """
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:

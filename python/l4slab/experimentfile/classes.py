@@ -93,13 +93,19 @@ class Changing:
         """The classes that change by the [[at]] at `place`, as described, and remarks. `settings`: keys and values by
         number; `rate_bps`: the link's, where it changes. Raises Problem.
         """
-        told = self._resolved().remarks
+
+        def leaf(text: str, where: Place, key: str) -> str:
+            return self.leaf(text, place, ".".join([*where, key]))
+
+        told = self._resolved(self.leaf).remarks
         tables = {number: {**table, **settings.get(number, {})} for number, table in self.raw["class"].items()}
         self.raw = {**self.raw, "class": tables}
         self.rate_bps = rate_bps or self.rate_bps
         try:
-            tree = self._resolved()
+            tree = self._resolved(leaf)
         except Problem as problem:
+            if problem.place == place:
+                raise
             raise Problem(place, ".".join([*problem.place, problem.key]), problem.message) from None
         changed = []
         for one in tree.described["classes"]:
@@ -114,8 +120,8 @@ class Changing:
                 changed[-1][QUEUE] = self.follow(key, settings[one["id"]][QUEUE], place)
         return changed, [f"{place[0]}: {remark}" for remark in tree.remarks if remark not in told]
 
-    def _resolved(self) -> Tree:
-        return _tree(("link", self.link), self.raw["qdisc"], self.raw, self.rate_bps, self.hosts, self.leaf)
+    def _resolved(self, leaf: Callable[[str, Place, str], str]) -> Tree:
+        return _tree(("link", self.link), self.raw["qdisc"], self.raw, self.rate_bps, self.hosts, leaf)
 
 
 def changeable(link: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from l4slab import _core
-from l4slab.base.errors import suggest
+from l4slab.base.code import Kind, is_code
+from l4slab.base.errors import InputError, suggest
 from l4slab.base.units import RATE, TIME
-from l4slab.engines.linux import kernels
 from l4slab.experimentfile import bounds, classes, traces
+from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import (
     AT_FLOW_KEYS,
     AT_IMPAIR_KEYS,
@@ -29,7 +30,6 @@ from l4slab.experimentfile.tables import (
 from l4slab.experimentfile.tc import remedy, without_units
 from l4slab.experimentfile.traffic import flow_model
 from l4slab.experimentfile.wording import Place, Problem, check, numbered, show, told
-from l4slab.own import files
 
 # In netem: more than any flow, so that nothing waits for the one before it; but with a rate nothing overtakes.
 IN_ORDER = "rate 20tbit"
@@ -37,11 +37,21 @@ IN_ORDER = "rate 20tbit"
 
 @dataclass
 class Resolver:
-    """Turns complete documents of one file into run descriptions; equal tables are checked only once."""
+    """Turns complete documents of one file into run descriptions; equal tables are checked only once.
+
+    What a description is depends on the file and the files that it names, and on nothing else of this machine. Code of
+    the user's own and names that only a kernel may know are collected, for who can judge them (`l4slab.sweep`).
+    """
 
     file: Path
     remarks: dict[str, None] = field(default_factory=dict)  # of what is valid and perhaps not meant, a sentence each
+    unknown: dict[tuple[Kind, str], InputError] = field(
+        default_factory=dict
+    )  # unless an engine has what they are about
     _seen: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.outside = Outside(self.file.parent)
 
     def resolve(
         self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[Place, str]
@@ -52,7 +62,11 @@ class Resolver:
         Raises InputError.
         """
         with told(self.file, origin):
-            return self._resolve(document, top)
+            description = self._resolve(document, top)
+        for name, problem in self.outside.names.items():
+            if name not in self.unknown:
+                self.unknown[name] = InputError(problem.sentence(origin), file=self.file)
+        return description
 
     def _once(self, kind: str, name: str, raw: object, make: Callable[[], Any]) -> Any:
         key = (kind, name, json.dumps(raw, default=str))
@@ -69,16 +83,16 @@ class Resolver:
             read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
             trace = _trace(read, place, "rate_trace", link.rate_trace)
             described |= {"rate_bps": traces.mean_bps(trace, duration_ns), "rate_trace": trace}
-        leaf = partial(_qdisc, folder=folder)
+        leaf = partial(_qdisc, outside=self.outside)
         tree = classes.resolve(place, link.qdisc, raw, described["rate_bps"], hosts, leaf)
         if tree is None:
-            return described | {"qdisc": _qdisc(link.qdisc, place, "qdisc", folder)}
+            return described | {"qdisc": _qdisc(link.qdisc, place, "qdisc", self.outside)}
         self.remarks |= dict.fromkeys(tree.remarks)
         return described | tree.described
 
     def _remark(self, key: str, text: str, before: str = "") -> None:
         def look() -> None:
-            if files.is_own(text) or before + text.strip() in kernels.qdiscs():
+            if is_code(text) or ("queue", before + text.strip()) in self.outside.names:
                 return
             for meant in without_units(before + text, _core.canonical_qdisc(before + text)):
                 remark = f"{key} = {show(text)} means {meant}, as tc takes a number without a unit; write the unit"
@@ -89,7 +103,6 @@ class Resolver:
     def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
         top = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
-        folder = self.file.parent
         named = _named_hosts(document["flow"])
         hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
         links = {
@@ -107,7 +120,7 @@ class Resolver:
                 if "qdisc" in one and not classes.holds_classes(one["qdisc"]):
                     self._remark(f"{key}.qdisc", one["qdisc"])
         flows = {
-            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, folder))
+            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, self.outside))
             for name, raw in document["flow"].items()
         }
         for name, raw in document["flow"].items():
@@ -131,10 +144,10 @@ class Resolver:
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
             timed.append((time, place, raw))
-        queues = _Queues(folder, links.values(), impairs.values())
+        queues = _Queues(self.outside, links.values(), impairs.values())
         trees = {
             name: classes.Changing(
-                name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, folder=folder), queues.change
+                name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, outside=self.outside), queues.change
             )
             for name, raw in document["link"].items()
             if "classes" in links[name]
@@ -178,26 +191,24 @@ def _top(raw: Mapping[str, Any]) -> dict[str, Any]:
     return described | ({"per_flow": True} if top.per_flow else {})
 
 
-def _qdisc(text: str, place: Place, key: str, folder: Path) -> str:
+def _qdisc(text: str, place: Place, key: str, outside: Outside) -> str:
     try:
-        return _core.canonical_qdisc(files.found("queue", text, folder))
+        return outside.find("queue", text, place, key) or _core.canonical_qdisc(text)
     except ValueError as error:
-        if text.strip() in kernels.qdiscs():
-            return text.strip()  # its words are known to the kernel's module, and not to tc
-        if (name := text.split(maxsplit=1)[0] if text.strip() else "") in kernels.qdiscs():
-            wrong = (
-                f'= {show(text)}: tc does not know the words of {name}, a queue of one\'s own kernel; write "{name}"'
-            )
-            raise Problem(place, key, wrong) from None
-        wrong = remedy(text) or f": {error}"
-        raise Problem(place, key, f"= {show(text)}{wrong}") from None
+        meant = remedy(text)
+        problem = Problem(place, key, f"= {show(text)}{meant or f': {error}'}")
+        if meant or text.split(maxsplit=1)[:1] in ([], *([entry["name"]] for entry in _core.qdiscs())):
+            raise problem from None
+        if not outside.note("queue", text.strip(), problem):
+            raise problem from None
+        return text.strip()
 
 
 class _Queues:
-    """The queues of a run while it runs, by their keys in [[at]]; None: only a kernel of one's own knows it."""
+    """The queues of a run while it runs, by their keys in [[at]]; None: the core alone does not know it."""
 
-    def __init__(self, folder: Path, links: Iterable[Mapping[str, Any]], impairs: Iterable[Mapping[str, Any]]):
-        self._folder = folder
+    def __init__(self, outside: Outside, links: Iterable[Mapping[str, Any]], impairs: Iterable[Mapping[str, Any]]):
+        self._outside = outside
         self._in_force: dict[str, _core.ChangingQdisc | None] = {}
         for link in links:
             self._begin(f"link.{link['name']}.qdisc", link["qdisc"])
@@ -216,13 +227,13 @@ class _Queues:
         """What a run's description has of the [[at]] at `place`: where the kind of queue stays, what is named. Raises
         Problem.
         """
-        alone = _qdisc(text, place, key, self._folder)
+        alone = _qdisc(text, place, key, self._outside)
         queue = self._in_force[key]
-        if queue is None or alone in kernels.qdiscs():
+        if queue is None or is_code(text) or ("queue", alone) in self._outside.names:
             self._begin(key, alone)
             return alone
         try:
-            return queue.change(files.found("queue", text, self._folder))
+            return queue.change(text)
         except ValueError as error:
             raise Problem(place, key, f"= {show(text)}: {error}") from None
 
@@ -239,12 +250,12 @@ def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str
         raise Problem(place, key, f"= {show(name)} {error}") from None
 
 
-def _flow(name: str, raw: dict[str, Any], links: list[str], folder: Path) -> dict[str, Any]:
+def _flow(name: str, raw: dict[str, Any], links: list[str], outside: Outside) -> dict[str, Any]:
     place = ("flow", name)
     checked = check(flow_model(raw, name), raw, place)
-    flow: dict[str, Any] = checked.described(folder)
+    flow: dict[str, Any] = checked.described(outside)
     if checked.delay_trace is not None:
-        read = partial(traces.delay_trace, checked.delay_trace, folder, repeat=checked.trace_repeat)
+        read = partial(traces.delay_trace, checked.delay_trace, outside.folder, repeat=checked.trace_repeat)
         flow["delay_trace"] = _trace(read, place, "delay_trace", checked.delay_trace)
     if flow["path"] is None:
         flow["path"] = links

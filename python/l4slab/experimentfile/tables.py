@@ -97,14 +97,14 @@ class Top(Table):
 
 
 class Link(Table):
-    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (`l4slab.experimentfile.traces`)."""
+    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (module `traces`)."""
 
     rate: Rate | None = Field(default=None, examples=['"100Mbit"'], serialization_alias="rate_bps")
     rate_trace: str | None = Field(default=None, examples=['"lte.csv"'])
     trace_repeat: bool = Field(default=True, examples=["false"])
     qdisc: str = Field(examples=['"dualpi2"'])
     burst: Size = Field(default="1600B", serialization_alias="burst_bytes")
-    # Of a qdisc that holds classes (`l4slab.experimentfile.classes`), by number, and in the order in which they are tried.
+    # Of a qdisc that holds classes (module `classes`), by number, and in the order in which they are tried.
     classes: dict[str, Any] = Field(default={}, validation_alias="class")
     filters: list[Any] = Field(default=[], validation_alias="filter")
 

@@ -20,11 +20,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from l4slab import _core
 from l4slab.base.errors import suggest
 from l4slab.base.units import SIZE, TIME
-from l4slab.engines.linux import kernels
 from l4slab.experimentfile import bounds
+from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
 from l4slab.experimentfile.wording import Problem, Table, checked_by, show
-from l4slab.own import files
 
 _LARGEST_FRAME = 9014  # of jumbo frames
 
@@ -102,11 +101,11 @@ class AnyFlow(Table):
             return None
         return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
 
-    def described(self, folder: Path) -> dict[str, Any]:
+    def described(self, outside: Outside) -> dict[str, Any]:
         """The flow as engines take it; without `path`, all links, and without what its file adds to the delay and the
-        numbers of its hosts. `folder` has the files that it names. Raises Problem.
+        numbers of its hosts. `outside` gets what it names. Raises Problem.
         """
-        del folder
+        del outside
         elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host"}
         found = self.model_dump(by_alias=True, exclude=elsewhere)
         return {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
@@ -134,28 +133,29 @@ class Tcp(AnyFlow):
     )
     options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
 
-    def described(self, folder: Path) -> dict[str, Any]:
-        """With the options in their canonical form."""
+    def described(self, outside: Outside) -> dict[str, Any]:
+        """With the options in their canonical form, unless somebody else than the core knows them."""
         place = ("flow", self.name)
         valid = [controller["name"] for controller in _core.controllers()]
-        cc = self.cc
-        if files.is_own(cc):
-            try:
-                cc = files.found("controller", cc, folder)
-            except ValueError as error:
-                raise Problem(place, "cc", f"= {show(cc)}: {error}") from None
-        elif cc not in valid and cc in kernels.controllers():
-            # The kernel knows the options of its modules.
-            options = {name: _option_text(value) for name, value in self.options.items()}
-            return super().described(folder) | {"options": options}
-        elif cc not in valid:
-            raise Problem(place, "cc", f"= {show(cc)} is not a congestion control; {suggest(cc, valid)}")
+        written = {name: _option_text(value) for name, value in self.options.items()}
         try:
-            written = {name: _option_text(value) for name, value in self.options.items()}
-            options = _core.canonical_controller(cc, written)
+            code = outside.find("controller", self.cc, place, "cc")
+        except ValueError as error:
+            raise Problem(place, "cc", f"= {show(self.cc)}: {error}") from None
+        if code is not None:
+            return super().described(outside) | {"cc": code, "options": written}
+        if self.cc not in valid:
+            text = f"= {show(self.cc)} is not a congestion control; {suggest(self.cc, valid)}"
+            unknown = Problem(place, "cc", text)
+            if not outside.note("controller", self.cc, unknown):
+                raise unknown
+            # A kernel knows the options of its modules.
+            return super().described(outside) | {"options": written}
+        try:
+            options = _core.canonical_controller(self.cc, written)
         except ValueError as error:
             raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
-        return super().described(folder) | {"cc": cc, "options": options}
+        return super().described(outside) | {"options": options}
 
 
 class Flow(Tcp):
@@ -247,12 +247,12 @@ class ProgramFlow(AnyFlow):
             return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
         return super().mistake(raw)
 
-    def described(self, folder: Path) -> dict[str, Any]:
+    def described(self, outside: Outside) -> dict[str, Any]:
         """With the contents of the programs and of the files that commands and variables name, as far as they are
         there.
         """
         values = map(_option_text, self.env.values())
-        return super().described(folder) | {"files": contents_of([self.server, self.client], values)}
+        return super().described(outside) | {"files": contents_of([self.server, self.client], values)}
 
 
 def contents_of(commands: Iterable[str], values: Iterable[str] = ()) -> dict[str, str]:

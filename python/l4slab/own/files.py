@@ -1,131 +1,102 @@
-"""Files with code of one's own: where an experiment names them, their contents, and what they declare.
-
-`mine.py:Mine` of an experiment file becomes `mine.py:Mine#0123456789abcdef` in a run's description, with the hash of
-the file's content and of the modules beside it that it imports.
-"""
+"""Controllers and queues of the user's own: what they declare, which a worker says, and which ones runs have."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from l4slab import _core
-from l4slab.base.errors import InputError
-from l4slab.own import beside
+from l4slab.base import metrics
+from l4slab.base.code import HASH, Code, Kind, find, modules_beside, read
+from l4slab.experimentfile import show
+from l4slab.experimentfile.outside import Use
+from l4slab.experimentfile.wording import Problem
+from l4slab.own import processes
 
-if TYPE_CHECKING:
-    from l4slab.experimentfile import Experiment
-    from l4slab.sweep import Plan
-
-Kind = Literal["controller", "queue"]
-
-# A file, what it names in it, and further words.
-_NAMED = re.compile(r"(?P<file>[^\s:#]+\.(?:py|so))(?::(?P<thing>[^\s#]*))?(?=\s|$)\s*(?P<words>.*)", re.DOTALL)
-HASH = "#"
-
-
-@dataclass(frozen=True)
-class Own:
-    """A controller or a queue that a run has, and its file."""
-
-    kind: Kind
-    reference: str
-    content: bytes
-    modules: Mapping[str, bytes] = field(default_factory=dict)  # beside it, by path as `file`
-
-    @property
-    def name(self) -> str:
-        """As the experiment file has it."""
-        return self.reference.partition(HASH)[0]
-
-    @property
-    def file(self) -> str:
-        """Of the name, the file."""
-        return self.name.partition(":")[0]
-
-
-_known: dict[tuple[str, str], Own] = {}
+_known: dict[tuple[str, str], Code] = {}
 _declared: dict[tuple[str, str], str] = {}
 _lock = threading.Lock()
 
 
-def is_own(text: str) -> bool:
-    """Whether a value of `cc` or `qdisc` names a file."""
-    return _NAMED.fullmatch(text.strip()) is not None
-
-
-def found(kind: Kind, text: str, folder: Path) -> str:
-    """The value as a run's description has it, where it names a file; else the value.
-
-    What the file declares is known to the core then. Raises ValueError with one sentence.
-    """
-    named = _NAMED.fullmatch(text.strip())
-    if named is None:
-        return text
-    file, thing, words = named["file"], named["thing"] or "", named["words"]
-    if not file.endswith(".py"):
-        # "./libmine.so:limit 100" is as good as "./libmine.so limit 100".
-        thing, words = "", f"{thing} {words}"
-    if kind == "controller" and words.strip():
-        raise ValueError(f'{file} takes no words; write options = {{ name = "value" }} of the flow')
-    content = _read(file, folder)
-    name = f"{file}:{thing}" if file.endswith(".py") else file
-    modules = _modules(file, content, folder)
-    whole = hashlib.sha256(content)
-    for path, module in modules.items():
-        whole.update(hashlib.sha256(path.encode()).digest() + hashlib.sha256(module).digest())
-    reference = f"{name}{HASH}{whole.hexdigest()[:16]}"
-    declare(Own(kind, reference, content, modules))
-    return f"{reference} {words.strip()}".strip()
-
-
-def _read(file: str, folder: Path) -> bytes:
-    path = Path(file)
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError("it has to be beside the experiment file or in a folder there; move it")
-    try:
-        return (folder / path).read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {folder / path}; look at its name and folder") from None
-    except OSError as error:
-        raise ValueError(f"{folder / path} cannot be read ({error.strerror or error}); see to that") from None
-
-
-def _modules(file: str, content: bytes, folder: Path) -> dict[str, bytes]:
-    if not file.endswith(".py"):
-        return {}
-    try:
-        return beside.modules_of(file, content, folder)
-    except OSError as error:
-        raise ValueError(f"{error.filename} cannot be read ({error.strerror or error}); see to that") from None
-
-
-def declare(own: Own) -> str:
+def declare(code: Code) -> str:
     """Make known what it declares; a controller's wish for ECN. Raises ValueError with one sentence."""
-    key = (own.kind, own.reference)
+    key = (code.kind, code.reference)
     with _lock:
         if key in _declared:
             return _declared[key]
-        declaration, ecn = _ask("describe", *key, own.name, own.content, dict(own.modules), names=[own.name])
-        _check_gauges(own.name, declaration)
-        _core.declare_own(own.kind, own.reference, declaration)
-        _known[key] = own
+        declaration, ecn = _ask("describe", *key, code.name, code.content, dict(code.modules), names=[code.name])
+        _check_gauges(code.name, declaration)
+        _core.declare_own(code.kind, code.reference, declaration)
+        _known[key] = code
         _declared[key] = ecn
         return str(ecn)
 
 
+def completed(description: dict[str, Any], uses: Iterable[Use]) -> dict[str, Any]:
+    """A run's description in which every parameter of its own code is written out. Raises Problem."""
+    queues: dict[str, str] = {}
+    for use in uses:
+        try:
+            declare(use.code)
+            if use.code.kind == "queue":
+                queues[use.described] = _core.canonical_qdisc(use.described)
+        except ValueError as error:
+            raise Problem(use.place, use.key, f"= {show(use.written)}: {error}") from None
+    if next(_keys(description), None) is None:
+        return description
+    links, at = _with_queues(description, queues)
+    return description | {"links": links, "at": at, "flows": [_with_options(flow) for flow in description["flows"]]}
+
+
+def _with_queues(
+    description: Mapping[str, Any], canonical: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Links and changes. Like any queue's, a change of the same kind keeps what its options do not name."""
+    in_force: dict[tuple[str, str], _core.ChangingQdisc | None] = {}
+
+    def begin(place: tuple[str, str], text: str) -> str:
+        text = canonical.get(text, text)
+        try:
+            in_force[place] = _core.ChangingQdisc(text)
+        except ValueError:
+            in_force[place] = None  # a queue that only a kernel has, or one that holds classes
+        return text
+
+    def change(place: tuple[str, str], text: str) -> str:
+        queue = in_force[place]
+        try:
+            return begin(place, text) if queue is None else queue.change(text)
+        except ValueError as error:
+            raise Problem((f"link {show(place[0])}",), "qdisc", f"= {show(text)}: {error}") from None
+
+    def each(table: Mapping[str, Any], link: str, what: Callable[[tuple[str, str], str], str]) -> dict[str, Any]:
+        found = dict(table)
+        if found.get("qdisc") is not None:
+            found["qdisc"] = what((link, str(found.get("id", ""))), found["qdisc"])
+        if "classes" in found:
+            found["classes"] = [each(one, link, what) for one in found["classes"]]
+        return found
+
+    links = [each(link, link["name"], begin) for link in description["links"]]
+    at = [each(one, one["link"], change) if one.get("link") else one for one in description["at"]]
+    return links, at
+
+
+def _with_options(flow: dict[str, Any]) -> dict[str, Any]:
+    if HASH not in (flow.get("cc") or ""):
+        return flow
+    try:
+        return flow | {"options": _core.canonical_controller(flow["cc"], flow["options"])}
+    except ValueError as error:
+        raise Problem(("flow", flow["name"]), "options", f"= {show(flow['options'])}: {error}") from None
+
+
 def _check_gauges(name: str, declaration: str) -> None:
     """Raises ValueError where a gauge would be a column that every time series has. Probabilities are the queue's."""
-    from l4slab.base import metrics
-    from l4slab.engines.sim import SERIES
-
-    taken = (metrics.LABELS.keys() | metrics.SERIES.keys() | SERIES.keys()) - metrics.PROBABILITIES
+    taken = (metrics.LABELS.keys() | metrics.SERIES.keys() | metrics.SIM_SERIES.keys()) - metrics.PROBABILITIES
     for gauge in json.loads(declaration)["gauges"]:
         if gauge["name"] in taken:
             raise ValueError(
@@ -136,19 +107,16 @@ def _check_gauges(name: str, declaration: str) -> None:
 
 def _ask(*asked: Any, names: list[str]) -> Any:
     """The worker's answer. Raises ValueError."""
-    from l4slab.engines.contract import EngineError
-    from l4slab.own import processes
-
     try:
         how, answer = processes.ask(*asked, names=names)
-    except EngineError as error:
+    except processes.WorkerError as error:
         raise ValueError(str(error)) from None
     if how != "done":
         raise ValueError(answer)
     return answer
 
 
-def used(description: Mapping[str, Any]) -> list[Own]:
+def used(description: Mapping[str, Any]) -> list[Code]:
     """What a run has of it."""
     return [_known[key] for key in dict.fromkeys(_keys(description)) if key in _known]
 
@@ -173,19 +141,22 @@ def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
     """What a file has, as entries of `l4slab list`: "qdiscs" and "controllers". Raises ValueError with one sentence."""
     file, _, thing = path.name.partition(":")
     folder, entries = path.parent, {"queue": list[dict[str, Any]](), "controller": list[dict[str, Any]]()}
-    content = _read(file, folder)
+    content = read(file, folder)
     if not file.endswith(".py"):
-        both: list[tuple[str, str]] = [("controller", file), ("queue", file)]
+        both: list[tuple[Kind, str]] = [("controller", file), ("queue", file)]
     else:
         both = [
             (kind, f"{file}:{name}")
-            for kind, name in _ask("classes", file, content, _modules(file, content, folder), names=[file])
+            for kind, name in _ask("classes", file, content, modules_beside(file, content, folder), names=[file])
         ]
     wrong = []
     for kind, name in both:
         if thing in ("", name.partition(":")[2]):
             try:
-                reference = found(kind, name, folder)  # type: ignore[arg-type]
+                if (described := find(kind, name, folder)) is None:
+                    continue
+                reference, code = described
+                declare(code)
             except ValueError as error:
                 wrong.append(str(error))
                 continue
@@ -196,20 +167,9 @@ def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
     return {"qdiscs": entries["queue"], "controllers": entries["controller"]}
 
 
-def _has(both: list[tuple[str, str]]) -> str:
+def _has(both: list[tuple[Kind, str]]) -> str:
     names = ", ".join(name for _, name in both)
     return f"it has {names}" if names else "write class Mine(Controller) or class Mine(Queue), from l4slab.own"
-
-
-def check(plans: Sequence[Plan]) -> None:
-    """Raises InputError where two experiments have different files of one name: results keep one of each."""
-    seen: dict[str, tuple[Experiment, bytes]] = {}
-    for plan in plans:
-        for name, content in contents(run.description for run in plan.runs).items():
-            other, known = seen.setdefault(name, (plan.experiment, content))
-            if known != content:
-                text = f"names {name}, which is not the file of that name beside {other.file}; rename one of them"
-                raise InputError(text, file=plan.experiment.file)
 
 
 def contents(descriptions: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -16,17 +16,21 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from l4slab.base.errors import one_line
-from l4slab.engines.contract import Captures, EngineError
-from l4slab.own.files import Own
+from l4slab.base.code import Code
+from l4slab.base.errors import L4slabError, one_line
 from l4slab.own.worker import ENDLESS, HELD_S
 from l4slab.own.wrong import in_dump
 
 _LAST_BYTES = 20_000
 # -P: a file of the folder at hand is not taken for a module of Python's.
 _START = ["-P", "-c", "from l4slab.own.worker import main; main()"]
+
+
+class WorkerError(L4slabError):
+    """A worker died, or could not do what it was asked."""
 
 
 class _Worker:
@@ -96,7 +100,7 @@ _mine = threading.local()
 
 
 def ask(what: str, *asked: Any, names: Sequence[str]) -> tuple[str, Any]:
-    """The answer of this thread's worker. Raises EngineError when it has died over it, because of these names."""
+    """The answer of this thread's worker. Raises WorkerError when it has died over it, because of these names."""
     worker: _Worker | None = getattr(_mine, "worker", None)
     if worker is None:
         worker = _mine.worker = _Worker()
@@ -106,7 +110,7 @@ def ask(what: str, *asked: Any, names: Sequence[str]) -> tuple[str, Any]:
         reason = worker.obituary(names)
         _mine.worker = None
         worker.end()
-        raise EngineError(reason) from None
+        raise WorkerError(reason) from None
     except BaseException:
         # An answer that nobody has taken must not be the next one's.
         _mine.worker = None
@@ -114,18 +118,17 @@ def ask(what: str, *asked: Any, names: Sequence[str]) -> tuple[str, Any]:
         raise
 
 
-def simulate(run_json: str, captures: Captures | None, own: Sequence[Own]) -> dict[str, Any]:
+def simulate(run_json: str, folder: Path | None, title: str, own: Sequence[Code]) -> dict[str, Any]:
     """As `_core.simulate`, of a run with these controllers and queues, in this thread's worker.
 
-    Raises ValueError with one sentence, OSError where captures cannot be written, EngineError where it breaks off.
+    Raises ValueError with one sentence, OSError where captures cannot be written, WorkerError where it breaks off.
     """
-    folder, title = (captures.folder, captures.title) if captures is not None else (None, "")
     told = [(one.kind, one.reference, one.name, one.content, dict(one.modules)) for one in own]
     how, answer = ask("run", run_json, folder, title, told, names=[one.name for one in own])
     if how == "disk":
         raise OSError(None, answer)
     if how == "broken":
-        raise EngineError(f"{answer}; please report this with the experiment file")
+        raise WorkerError(f"{answer}; please report this with the experiment file")
     if how == "refused":
         raise ValueError(answer)
     found: dict[str, Any] = answer

@@ -1,9 +1,9 @@
 """The figures that a study draws: what each shows is a query over the result tables, how it looks is its kind.
 
-In its SQL, `flows`, `links` and the other tables are what they are in a claim (`l4slab.results.claims`). The query gives
-a row per mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be left out.
-With a column `published`, and `error` for how exactly it could be read, the published values stand in the figure, too;
-a file of them named by `reference` is the table `reference` (`l4slab.experimentfile.references`).
+In its SQL, `flows`, `links` and the other tables are what they are in a claim (`l4slab.results.claims`). The query
+gives a row per mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be
+left out. With a column `published`, and `error` for how exactly it could be read, the published values stand in the
+figure, too; a file of them named by `reference` is the table `reference` (`l4slab.experimentfile.references`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ has a number per trial (or a single one), or from `flow` and `column`, short for
 in a claim (`l4slab.results.claims`).
 
 A `[[published]]` table with `reference` names a CSV file of published figures beside the experiment file
-(`l4slab.experimentfile.references`); it is the table `reference` in `sql`, which gives a row per figure with the columns `quantity`,
-`published` and `measured`, and `unit` and `tolerance` where they differ.
+(`l4slab.experimentfile.references`); it is the table `reference` in `sql`, which gives a row per figure with the
+columns `quantity`, `published` and `measured`, and `unit` and `tolerance` where they differ.
 """
 
 from __future__ import annotations

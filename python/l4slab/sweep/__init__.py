@@ -13,13 +13,16 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from l4slab import _core
 from l4slab.base import metrics
+from l4slab.base.code import Kind
 from l4slab.base.errors import InputError
 from l4slab.engines.registry import get_engine
 from l4slab.experimentfile import Experiment, Level, Resolver, bounds
+from l4slab.experimentfile.wording import told
 from l4slab.own import files
 from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
@@ -34,6 +37,7 @@ __all__ = [
     "UnknownNameError",
     "Where",
     "canonical_json",
+    "check_code",
     "check_factor_names",
     "combinations_of",
     "describe",
@@ -182,7 +186,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
     groups: dict[str, tuple[dict[str, Any], list[Combination]]] = {}
     for combination in kept:
         fill_in(experiment, combination)
-        description = resolver.resolve(combination.document, combination.top, combination.origin)
+        description = _resolved(resolver, combination, engine)
         groups.setdefault(canonical_json(description), (description, []))[1].append(combination)
     _check_columns(experiment, engine, [description for description, _ in groups.values()])
     runs = []
@@ -215,6 +219,36 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
     )
 
 
+def _resolved(resolver: Resolver, combination: Combination, engine: str | None = None) -> dict[str, Any]:
+    """The description of a combination's run, with the declarations of its own code. Raises InputError, too, for names
+    that neither the core nor the engine knows.
+    """
+    description = resolver.resolve(combination.document, combination.top, combination.origin)
+    for (kind, name), error in resolver.unknown.items():
+        if engine is not None and not _knows(engine, kind, name, resolver.file):
+            raise error
+    with told(resolver.file, combination.origin):
+        return files.completed(description, resolver.outside.uses)
+
+
+def _knows(engine: str, kind: Kind, name: str, file: Path) -> bool:
+    try:
+        return get_engine(engine).knows(kind, name)
+    except ValueError as error:
+        raise InputError(str(error), file=file) from None
+
+
+def check_code(plans: Sequence[Plan]) -> None:
+    """Raises InputError where two experiments have different files of one name: results keep one of each."""
+    seen: dict[str, tuple[Experiment, bytes]] = {}
+    for plan in plans:
+        for name, content in files.contents(run.description for run in plan.runs).items():
+            other, known = seen.setdefault(name, (plan.experiment, content))
+            if known != content:
+                text = f"names {name}, which is not the file of that name beside {other.file}; rename one of them"
+                raise InputError(text, file=plan.experiment.file)
+
+
 def describe(experiment: Experiment, levels: Mapping[str, Any]) -> dict[str, Any]:
     """The description of the experiment's run at these levels, as a row of its results has them.
 
@@ -224,7 +258,7 @@ def describe(experiment: Experiment, levels: Mapping[str, Any]) -> dict[str, Any
     combination = set_levels(experiment, chosen, targets_of(experiment))
     list(evaluate(experiment, [combination], None))  # fills in its [let] values
     fill_in(experiment, combination)
-    return Resolver(experiment.file).resolve(combination.document, combination.top, combination.origin)
+    return _resolved(Resolver(experiment.file), combination)
 
 
 def _level(written: list[Level], told: Any) -> Level:

@@ -9,18 +9,17 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
-from l4slab.engines.contract import Captures, EngineError, LackingError, Recording, digest
+from l4slab.engines.contract import Captures, EngineError, LackingError, Recording, digest, file_name
 from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, recording, rng, tools
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holds_classes, qdiscs_of
 from l4slab.own import files
-from l4slab.results.qlog import file_name
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
 _SOURCES = ("lab.c", "programs.h")
@@ -58,6 +57,16 @@ class LinuxEngine:
 
     def check(self, description: Mapping[str, Any]) -> None:
         refuse(description, kernels.installed(self._kernel))
+
+    def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
+        if kind == "controller":
+            return name in kernels.controllers()
+        first, *words = name.split()
+        if words and first in kernels.qdiscs():
+            raise ValueError(
+                f'"{name}": tc does not know the options of {first}, a queue of your own kernel; write "{first}"'
+            )
+        return name in kernels.qdiscs()
 
     def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
         return recording.columns(description)

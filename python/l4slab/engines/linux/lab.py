@@ -16,7 +16,7 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -157,9 +157,9 @@ class Lab:
 
 
 def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_defaults: bool = False) -> Lab:
-    """The laboratory of `run`, a description as `l4slab.experimentfile.Resolver` makes it; `live`: it is told while it runs what
-    comes next, and when it ends. `own_defaults`: for a kernel of one's own, to which whatever is at its default is left
-    to say, as it may have another one.
+    """The laboratory of `run`, a resolved description. `live`: while it runs it is told what comes next, and the end.
+
+    `own_defaults`: for a kernel of one's own. What is at its default is left out, as that kernel may have another one.
     """
     if own_defaults:
         run = _with_its_defaults(run)

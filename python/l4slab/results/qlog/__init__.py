@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import polars as pl
 import pyarrow.dataset as ds
 
 from l4slab.base.errors import InputError, StoreError, suggest
+from l4slab.engines.contract import file_name
 from l4slab.results.qlog.connection import VERSION, Connection, Sample
 from l4slab.results.qlog.frames import SYN, segments
 
@@ -66,11 +66,6 @@ def _capture(folder: Path, row: Mapping[str, Any]) -> Path:
     stem = folder / "captures" / str(row["run"]) / f"{file_name(row['flow'])}-client"
     packed = stem.with_name(f"{stem.name}.pcapng.gz")
     return packed if packed.is_file() else stem.with_name(f"{stem.name}.pcap")
-
-
-def file_name(flow: str) -> str:
-    """A flow's name as the simulator writes it into the names of captures."""
-    return quote(flow, safe="+").replace(".", "%2E").replace("~", "%7E")
 
 
 def _has(folder: Path, row: Mapping[str, Any]) -> bool:

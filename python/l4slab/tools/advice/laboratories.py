@@ -51,7 +51,7 @@ def measured() -> list[Measured]:
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
-    text = (files("l4slab") / "experiments" / name).read_text("utf-8")
+    text = (files("l4slab") / "studies" / name).read_text("utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return iter(csv.DictReader(io.StringIO("\n".join(lines))))
 

@@ -10,13 +10,13 @@ from typing import Any
 from l4slab import sweep
 from l4slab.api import campaign
 from l4slab.api.experiment import Experiment, load, to_toml
+from l4slab.base.code import is_code
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import requirements
 from l4slab.base.progress import duration_text
 from l4slab.campaign.estimate import estimate
 from l4slab.engines.contract import LackingError
 from l4slab.engines.registry import get_engine
-from l4slab.own.files import is_own
 from l4slab.results.claims import Claim
 from l4slab.tools.check import programs
 from l4slab.tools.check.programs import Place, Program
@@ -48,7 +48,7 @@ def suite(
     if (cc or "").endswith(".toml"):
         raise InputError(f'"{cc}" is not a congestion control; to check an experiment file: l4slab run {cc} --dry-run')
     path, _, thing = (cc or "").rpartition("/")
-    if path and is_own(cc or "") and (path.startswith("/") or ".." in path.split("/")):
+    if path and is_code(cc or "") and (path.startswith("/") or ".." in path.split("/")):
         raise InputError(f'cc = "{cc}" is in another folder; go there: cd {path} && l4slab check {thing}')
     alone = _controller(cc or "", options) if program is None else program.flow(cc)
     if program is not None and options:
