@@ -57,6 +57,34 @@ fn a_long_path_gets_less() {
     agrees("both short ones", first / second, 1.0, 0.1);
 }
 
+/// What one queue has marked is no mark of the next, though that would mark it too.
+#[test]
+fn a_packet_is_marked_once() {
+    for qdisc in [
+        "fq_codel ce_threshold 1ms",
+        "dualpi2",
+        "pie ecn",
+        "red limit 400000 min 15000 max 45000 avpkt 1500 burst 17 ecn",
+    ] {
+        let r = lab(10.0, 0.0)
+            .link("one", 20.0, qdisc)
+            .link("two", 19.5, qdisc)
+            .tcp("f", "prague", 10.0, json!({"count": 2}))
+            .cbr("u", 10.0, "ect1", json!({}))
+            .run();
+        let marked = |link| r.queue(link, "all").marked_packets;
+        let arrived = r.flow("f").ce_packets + r.flow("u").ce_packets;
+        let on_the_way = marked("one") + marked("two") - arrived;
+        assert!(marked("one") > 0 && marked("two") > 0, "{qdisc}");
+        // Marked by the first, and then dropped by the second, or still in it at the end.
+        let two = r.queue("two", "all");
+        assert!(
+            on_the_way <= two.dropped_packets + two.backlog_packets_max,
+            "{qdisc}: {on_the_way}"
+        );
+    }
+}
+
 /// A cap on the pacing counts frames.
 #[test]
 fn a_pace_cap_is_kept() {

@@ -465,14 +465,15 @@ fn drop_enqueue_decides_on_arrival() {
     assert!(bench.drops.iter().all(|d| d.why == DropReason::Aqm && d.band == C));
     assert_eq!(bench.take(NOW).map(|o| o.pkt.id), Some(1));
 
-    // Marks too are set on arrival (p' = 1/2: L is marked for sure), the step on departure.
+    // Marks too are set on arrival (p' = 1/2: L is marked for sure). On departure the step marks what has no CE yet.
     let mut bench = with_p(u32::MAX / 2, "drop_enqueue");
     for _ in 0..4 {
         bench.put(NOW, Ecn::Ect1);
     }
     assert_eq!(bench.enqueue_marks, 2);
     let outs: Vec<_> = (0..4).map(|_| bench.take(NOW + ms(2)).unwrap()).collect();
-    assert!(outs.iter().all(|o| o.marks == STEP && o.pkt.ecn == Ecn::Ce));
+    assert!(outs.iter().all(|o| o.pkt.ecn == Ecn::Ce));
+    assert_eq!(outs.iter().map(|o| o.marks).collect::<Vec<_>>(), [STEP, STEP, NONE, NONE]);
 }
 
 #[test]

@@ -213,7 +213,8 @@ fn actions_follow_the_flags() {
     for (between, beyond, options, ecn) in [
         (Mark, Mark, "ecn", Ecn::Ect0),
         (Mark, Mark, "ecn", Ecn::Ect1),
-        (Mark, Mark, "ecn", Ecn::Ce),
+        // It came with CE: the queue neither drops it nor counts a mark.
+        (Pass, Pass, "ecn", Ecn::Ce),
         (Drop, Drop, "ecn", Ecn::NotEct),
         (Mark, Drop, "ecn harddrop", Ecn::Ect0),
         (Pass, Pass, "ecn nodrop", Ecn::NotEct),

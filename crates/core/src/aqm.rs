@@ -303,13 +303,15 @@ impl<'a, P: Pkt> QueueCx<'a, P> {
     }
 
     /// Sets CE. The only place that does; refuses Not-ECT and then returns false, upon which the
-    /// caller normally drops. It does not look at which ECT it is (RFC 3168).
+    /// caller normally drops. It does not look at which ECT it is (RFC 3168). A packet that came with CE keeps it: the
+    /// algorithm goes on as after a mark, and the queue counts none.
     #[inline]
     pub fn mark(&mut self, pkt: &mut P, why: MarkReason) -> bool {
-        if !pkt.ecn().is_capable() {
-            return false;
+        match pkt.ecn() {
+            Ecn::NotEct => return false,
+            Ecn::Ce if !self.marks.ce() => return true,
+            _ => pkt.set_ecn(Ecn::Ce),
         }
-        pkt.set_ecn(Ecn::Ce);
         match why {
             MarkReason::Aqm => self.marks.aqm = true,
             MarkReason::Step => self.marks.step = true,
