@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 project = "l4slab"
 author = "the l4slab authors"
 version = release = l4slab.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "laboratory"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "laboratory"]
 exclude_patterns = ["_extensions"]
 html_theme = "furo"
 html_title = f"l4slab {version}"
@@ -22,6 +22,11 @@ html_copy_source = False
 html_show_copyright = False
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+# Notebooks are kept without output and run here. A draft leaves that to the tests.
+nb_execution_mode = "off" if tags.has("draft") else "force"  # type: ignore[name-defined]  # noqa: F821 (Sphinx's)
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_mime_priority_overrides = [("html", "image/svg+xml", 0)]
 myst_links_external_new_tab = False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
