@@ -81,7 +81,7 @@ run_tests() {
         (cd web && npm run --silent test) || status=$?
     fi
     log=.venv/rust-tests.log
-    cargo test $workspace --tests -- $rusts >"$log" 2>&1 &
+    cargo test $workspace --no-fail-fast --tests -- $rusts >"$log" 2>&1 &
     beside=$!
     .venv/bin/python -m pytest ${pythons:+-m "$pythons"} "$@" || status=$?
     wait "$beside" || status=$?
@@ -154,10 +154,13 @@ wheel)
         .venv/bin/maturin build --release --strip --locked --zig --compatibility manylinux_2_28 --out dist
     ;;
 docs)
-    setup release docs
+    # A draft takes the build of the tests.
     case ${1:-} in
-    --draft) set -- -t draft ;;
-    "") ;;
+    --draft)
+        setup optimised docs
+        set -- -t draft
+        ;;
+    "") setup release docs ;;
     *) fail "docs takes --draft or nothing, not $1" ;;
     esac
     exec .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going "$@" docs results/site
