@@ -15,6 +15,7 @@ from l4slab.engines.linux import engine, kernels, lab
 from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.engines.linux.recording.observed import BACKWARD, PACKET, Link
 from l4slab.engines.sim import SimEngine
+from l4slab.experimentfile.classes import holds_classes
 
 from .conftest import CUBIC, Describe
 
@@ -58,6 +59,54 @@ qdisc = "pfifo limit 30"
 ecn = "ect1"
 class = "1"
 """
+# Each kind of queue with classes in a class of each.
+INNER_PRIO = (
+    HTB.replace('qdisc = "dualpi2"', 'qdisc = "prio bands 2 priomap 0 1 1 1 0 1 0 0 1 1 1 1 1 1 1 1"')
+    + """
+[link.one.class."a:1"]
+qdisc = "fq_codel"
+[link.one.class."a:2"]
+qdisc = "pfifo limit 20"
+[[link.one.filter]]
+host = "a"
+class = "a:1"
+"""
+)
+INNER_HTB = (
+    HTB.replace('qdisc = "dualpi2"', 'qdisc = "htb default 2"')
+    + """
+[link.one.class."a:1"]
+rate = "4Mbit"
+qdisc = "fq_codel"
+[link.one.class."a:2"]
+rate = "3Mbit"
+ceil = "5Mbit"
+qdisc = "sfq"
+[[link.one.filter]]
+ecn = "ect0"
+class = "a:1"
+"""
+)
+BANDS = (
+    PRIO.replace('qdisc = "fq_codel"', 'qdisc = "htb default a"')
+    + """
+[link.one.class."2:1"]
+rate = "6Mbit"
+[link.one.class."2:a"]
+parent = "2:1"
+rate = "3Mbit"
+ceil = "6Mbit"
+qdisc = "fq_codel"
+[link.one.class."2:b"]
+parent = "2:1"
+rate = "3Mbit"
+ceil = "5Mbit"
+qdisc = "pfifo limit 30"
+[[link.one.filter]]
+host = "b"
+class = "2:b"
+"""
+)
 TWO_FLOWS = CUBIC + 'dscp = "ef"\n' + CUBIC.replace('"a"', '"b"') + 'dscp = "af11"\n'
 
 
@@ -162,15 +211,18 @@ def test_a_program_is_not_sorted_by_a_codepoint_that_nobody_knows(describe: Desc
 
 @pytest.mark.slow
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
-@pytest.mark.parametrize("tree", [HTB, PRIO])
+@pytest.mark.parametrize("tree", [HTB, PRIO, INNER_PRIO, INNER_HTB, BANDS])
 def test_the_kernel_counts_the_same_packets_in_each_class(describe: Describe, tmp_path: Path, tree: str) -> None:
     # All that they send has left before the end, so that both have counted all of it.
     flows = TWO_FLOWS.replace('rtt = "20ms"', 'rtt = "20ms"\nbytes = "800kB"')
     run = describe(tree + flows, warmup='"0s"')
     links = LinuxEngine().execute(json.dumps(run), tmp_path).links
     text = (tmp_path / "teardown.txt").read_text()
-    for name in (one["id"] for one in run["links"][0]["classes"] if "qdisc" in one):
-        counted = re.search(rf"class (?:htb|prio) 2:{name} .*?Sent \d+ bytes (\d+) pkt", text, re.DOTALL)
+    handles = lab._handles(run["links"][0])
+    leaves = [one["id"] for one in run["links"][0]["classes"] if "qdisc" in one and not holds_classes(one["qdisc"])]
+    for name in leaves:
+        classid = lab._classid(handles, name)
+        counted = re.search(rf"class (?:htb|prio) {classid} .*?Sent \d+ bytes (\d+) pkt", text, re.DOTALL)
         row = next((row for row in links.iter_rows(named=True) if row["queue"] == name), None)
         assert counted is not None
         assert row is not None
@@ -268,3 +320,86 @@ def test_both_engines_agree_after_each_change(describe: Describe) -> None:
     # Most of what it drops was in the queue that went.
     (band,) = (row for row in here if (row["link"], row["queue"]) == ("two", "1"))
     assert band["dropped_packets"] > 1000
+
+
+# Sources beyond what there is, in classes of queues in classes.
+NESTED = (
+    """
+[link.one]
+rate = "20Mbit"
+qdisc = "htb default a"
+[link.one.class.a]
+rate = "12Mbit"
+qdisc = "prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
+[link.one.class."a:1"]
+qdisc = "htb default 1"
+[link.one.class."a:1:1"]
+rate = "3Mbit"
+qdisc = "pfifo limit 40"
+[link.one.class."a:2"]
+qdisc = "pfifo limit 60"
+[link.one.class.b]
+rate = "8Mbit"
+qdisc = "htb default 2"
+[link.one.class."b:1"]
+rate = "2Mbit"
+qdisc = "pfifo limit 50"
+[link.one.class."b:2"]
+rate = "5Mbit"
+qdisc = "sfq"
+[[link.one.filter]]
+host = "c"
+class = "b"
+[[link.one.filter]]
+host = "d"
+class = "b"
+[[link.one.filter]]
+host = "a"
+class = "a:1"
+[[link.one.filter]]
+host = "c"
+class = "b:1"
+"""
+    + "".join(
+        f"""
+[[flow]]
+name = "{name}"
+kind = "cbr"
+rate = "{rate}Mbit"
+rtt = "10ms"
+stop = "6s"
+"""
+        for name, rate in zip("abcd", (9, 15, 11, 13), strict=True)
+    )
+    + """
+[[at]]
+time = "2s"
+"link.one.class.a:1:1.ceil" = "7Mbit"
+"link.one.class.a:1:1.rate" = "7Mbit"
+[[at]]
+time = "4s"
+"link.one.class.a:2.qdisc" = "bfifo limit 30280b"
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+def test_both_engines_agree_on_classes_in_classes(describe: Describe) -> None:
+    run = json.dumps(describe(NESTED, duration='"7s"', warmup='"0s"', start_jitter='"0s"'))
+    both = [one.execute(run) for one in (SimEngine(), LinuxEngine())]
+    for recording in both:
+        of_queues = recording.series.filter(pl.col("time_s") <= 6 + 1e-6, pl.col("link") == "one").group_by("queue")
+        rates = dict(of_queues.agg(pl.col("rate_mbps").mean()).iter_rows())
+        assert rates.keys() == {"a:1:1", "a:2", "all", "b:1", "b:2"}
+        # The first band has 3 Mbit/s for two seconds and 7 for four; the second has the rest of 12. Below b no class
+        # has a parent to borrow from.
+        assert rates["a:1:1"] == pytest.approx(17 / 3, rel=0.01)
+        assert rates["a:2"] == pytest.approx(12 - 17 / 3, rel=0.01)
+        assert rates["b:1"] == pytest.approx(2, rel=0.01)
+        assert rates["b:2"] == pytest.approx(5, rel=0.01)
+    # All has left before the end, so that nothing that waits is taken for a drop of another class.
+    here, there = (recording.links.sort("queue").to_dicts() for recording in both)
+    for one, other in zip(here, there, strict=True):
+        for count in ("arrived_packets", "sent_packets", "dropped_packets"):
+            assert one[count] == pytest.approx(other[count], abs=2), (one["queue"], count, one[count], other[count])

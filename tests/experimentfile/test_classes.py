@@ -106,7 +106,7 @@ MISTAKES = [
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'host = "z"\nclass = "a"', "htb default b", "neither a host nor a flow"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'class = "a"', "htb default b", "takes every packet"),
     ("class.b]", "class.0]", "htb default b", "is no number of a class"),
-    ('qdisc = "dualpi2"', 'qdisc = "prio"', "htb default b", "holds classes; write them with parent"),
+    ('qdisc = "dualpi2"', 'qdisc = "prio"', "htb default b", 'has no classes; add [link.one.class."a:1"] with a qdisc'),
     ('qdisc = "dualpi2"', 'qdisc = "dualpi3"', "htb default b", "there is no qdisc"),
 ]  # fmt: skip
 
@@ -131,6 +131,67 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, old: str, new: str, qdisc: st
 def test_bands_that_do_not_fit_are_refused(tmp_path: Path, classes: str, qdisc: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         described(tmp_path, classes, qdisc)
+
+
+INNER = (
+    HTB.replace('qdisc = "dualpi2"', 'qdisc = "htb default 2"')
+    + """
+[link.one.class."a:1"]
+rate = "1Mbit"
+qdisc = "prio bands 2 priomap 0 1 1 1 0 1 0 0 1 1 1 1 1 1 1 1"
+[link.one.class."a:1:1"]
+qdisc = "pfifo"
+[link.one.class."a:1:2"]
+qdisc = "fq_codel"
+[link.one.class."a:2"]
+rate = "6Mbit"
+ceil = "8Mbit"
+qdisc = "dualpi2"
+[[link.one.filter]]
+ecn = "ect1"
+class = "a:1"
+"""
+)
+
+
+def test_classes_in_a_class_have_numbers_that_begin_with_its_own(tmp_path: Path) -> None:
+    link = described(tmp_path, INNER)["links"][0]
+    told = {one["id"]: one.get("qdisc", "").split(" ")[0] for one in link["classes"]}
+    assert told == {
+        "1": "", "a": "htb", "a:1": "prio", "a:1:1": "pfifo", "a:1:2": "fq_codel", "a:2": "dualpi2", "b": "pfifo",
+    }  # fmt: skip
+    assert [one["class"] for one in link["filters"]] == ["a", "a", "a:1"]
+
+
+def test_rates_in_a_class_beyond_its_ceil_are_told(tmp_path: Path) -> None:
+    (remark,) = described(tmp_path, INNER.replace('"6Mbit"', '"7500kbit"'))["remarks"]
+    assert remark.startswith("link.one.class.a has a rate of 8 Mbit/s and the classes below it have 8.5 Mbit/s")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"a:2"]', '"a:3"]', "is no class: what no filter takes needs a queue"),
+        ('"a:1:2"]', '"a:1:3"]', "is no band of qdisc"),
+        ('qdisc = "htb default 2"', 'qdisc = "pfifo"', 'has qdisc = "pfifo", which holds no classes'),
+        ('rate = "6Mbit"', 'rate = "6Mbit"\nparent = "a"', "is a class of the queue in a already"),
+        ('"a:2"]', '"c:2"]', "is a class of the queue in class c, which is no class of this link"),
+        ('"a:2"]', '"1:2"]', "is a class of the queue in class 1, and that has no qdisc"),
+        ('class = "a:1"', 'class = "a:5"', "is no class of this link"),
+    ],
+)
+def test_a_mistake_in_an_inner_class_is_one_sentence(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        described(tmp_path, INNER.replace(old, new, 1))
+    assert said in str(error.value)
+
+
+def test_an_inner_class_changes_as_any_other(tmp_path: Path) -> None:
+    change = at("1s", '"link.one.class.a:2.rate" = "5Mbit"', '"link.one.class.a:1:2.qdisc" = "pie"')
+    changed = described(tmp_path, INNER + change)["at"][0]["classes"]
+    assert {one["id"]: "qdisc" in one for one in changed} == {"a:1:2": True, "a:2": False}
+    with pytest.raises(InputError, match="which holds classes and stays"):
+        described(tmp_path, INNER + at("1s", '"link.one.class.a:1.qdisc" = "pie"'))
 
 
 def at(time: str, *lines: str) -> str:

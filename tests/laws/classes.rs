@@ -282,3 +282,53 @@ fn a_band_gets_another_queue() {
     agrees("before", rate[1].1, 4.0, 0.01);
     agrees("at once", rate[2].1, 4.0, 0.01);
 }
+
+/// An htb at its ceiling gives nothing, and the next band of the prio above it has its turn. What it drops counts for its
+/// class, and a class changes in there as anywhere.
+#[test]
+fn a_band_may_hold_classes() {
+    let inside = |id: &str, mbps: f64| {
+        let mut inside = class(id, mbps, mbps, 0, 1514);
+        inside.as_object_mut().expect("a table").remove("parent");
+        inside
+    };
+    let mut lab =
+        lab(12.0, 2.0).link("l", LINK, "prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1");
+    lab.0["links"][0]["classes"] = json!([
+        {"id": "1", "qdisc": "htb default 20"}, inside("1:10", 3.0), inside("1:20", 5.0),
+        {"id": "2", "qdisc": "pfifo limit 30"},
+    ]);
+    lab.0["links"][0]["filters"] = json!([
+        {"class": "1", "dscp": 1}, {"class": "1", "dscp": 2}, {"class": "1:10", "dscp": 1},
+    ]);
+    for (i, mbps) in [25.0, 10.0, 10.0].into_iter().enumerate() {
+        lab = lab.cbr(&format!("f{i}"), mbps, "not-ect", json!({"dscp": i}));
+    }
+    let found = rates(&lab, &["1:10", "1:20", "2"]);
+    agrees("a class in the band", found[0], 3.0, 0.005);
+    agrees("the default there", found[1], 5.0, 0.005);
+    agrees("the next band", found[2], LINK - 8.0, 0.005);
+    let to = inside("1:10", 6.0);
+    let mut changed = to.clone();
+    changed.as_object_mut().expect("a table").remove("qdisc");
+    let changed = lab.at(1.0, "l", json!({"classes": [changed]}));
+    let found = rates(&changed, &["1:10", "1:20", "2"]);
+    agrees("with another rate", found[0], 6.0, 0.005);
+    agrees("the rest", found[2], LINK - 11.0, 0.005);
+}
+
+/// htb asks the queue in a class for its next packet, whose own bands go in their order.
+#[test]
+fn a_class_may_hold_bands() {
+    let mut classes = [class("10", 6.0, 6.0, 0, 1514), class("20", 12.0, 12.0, 0, 1514)];
+    classes[0]["qdisc"] = "prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1".into();
+    let mut lab = tree(&classes, &[25.0, 25.0, 4.0]);
+    let all = lab.0["links"][0]["classes"].as_array_mut().expect("a list");
+    all.extend(["1", "2"].map(|n| json!({"id": format!("10:{n}"), "qdisc": "pfifo limit 30"})));
+    let filters = lab.0["links"][0]["filters"].as_array_mut().expect("a list");
+    filters.extend([json!({"class": "10:1", "dscp": 2}), json!({"class": "10", "dscp": 2})]);
+    let found = rates(&lab, &["10:1", "10:2", "20"]);
+    agrees("the first band", found[0], 4.0, 0.005);
+    agrees("what it leaves of the class", found[1], 2.0, 0.01);
+    agrees("the other class", found[2], 12.0, 0.005);
+}

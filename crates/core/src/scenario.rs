@@ -1,7 +1,6 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::sync::Arc;
 
 use serde::de::Error;
@@ -11,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::aqm::trace::{Step, Steps};
-use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, Root, TreeConfig, parse_id};
+use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, parse_path};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
 use crate::params::{self, Gauge, Refused};
@@ -81,7 +80,7 @@ struct LinkKeys {
     #[serde(default = "default_burst")]
     burst_bytes: u64,
     #[serde(default)]
-    classes: Vec<ClassSpec>,
+    classes: Vec<ClassSpec<String>>,
     #[serde(default)]
     filters: Vec<FilterSpec>,
 }
@@ -90,18 +89,8 @@ impl TryFrom<LinkKeys> for LinkSpec {
     type Error = ScenarioError;
     fn try_from(keys: LinkKeys) -> Result<LinkSpec, ScenarioError> {
         let LinkKeys { name, rate_bps, rate_trace, burst_bytes, .. } = keys;
-        let of_link = |e: &dyn Display| ScenarioError(format!("link \"{name}\": {e}"));
-        let qdisc = match Root::parse(&keys.qdisc) {
-            None if keys.classes.is_empty() && keys.filters.is_empty() => {
-                Queue::One(QdiscConfig::try_from(keys.qdisc).map_err(|e| of_link(&e))?)
-            }
-            None => return Err(of_link(&format!("{} holds no classes", keys.qdisc))),
-            Some(root) => {
-                let root = root.map_err(|e| of_link(&e))?;
-                let tree = TreeConfig::new(root, keys.classes, keys.filters);
-                Queue::Tree(Box::new(tree.map_err(|e| of_link(&e))?))
-            }
-        };
+        let qdisc = Queue::new(&keys.qdisc, keys.classes, keys.filters)
+            .map_err(|e| ScenarioError(format!("link \"{name}\": {e}")))?;
         Ok(LinkSpec { name, rate_bps, rate_trace, qdisc, burst_bytes })
     }
 }
@@ -313,9 +302,9 @@ pub struct Whole {
     pub netem: Option<NetemConfig>,
 }
 
-/// The queues of a run, as far as its changes were followed: by link and number of a class, and by impairment.
+/// The queues of a run, as far as its changes were followed: by link and path of a class, and by impairment.
 struct InForce {
-    qdiscs: BTreeMap<(usize, Option<u16>), QdiscConfig>,
+    qdiscs: BTreeMap<(usize, Vec<u16>), QdiscConfig>,
     netems: Vec<NetemConfig>,
 }
 
@@ -324,16 +313,17 @@ impl InForce {
         let mut qdiscs = BTreeMap::new();
         for (i, link) in run.links.iter().enumerate() {
             match &link.qdisc {
-                Queue::One(qdisc) => drop(qdiscs.insert((i, None), qdisc.clone())),
+                Queue::One(qdisc) => drop(qdiscs.insert((i, Vec::new()), qdisc.clone())),
                 Queue::Tree(tree) => {
-                    qdiscs.extend(tree.qdiscs().map(|(class, q)| ((i, class), q.clone())));
+                    let inside = tree.qdiscs().into_iter();
+                    qdiscs.extend(inside.map(|(class, qdisc)| ((i, class), qdisc.clone())));
                 }
             }
         }
         InForce { qdiscs, netems: run.impairs.iter().map(|impair| impair.netem.clone()).collect() }
     }
 
-    fn change(&mut self, place: (usize, Option<u16>), words: &str) -> Result<QdiscConfig, Refused> {
+    fn change(&mut self, place: (usize, Vec<u16>), words: &str) -> Result<QdiscConfig, Refused> {
         let to = match self.qdiscs.get(&place) {
             Some(qdisc) => qdisc.changed(words)?.config,
             None => qdiscs::parse(words)?,
@@ -347,10 +337,10 @@ impl InForce {
         if let Some(name) = &change.link {
             let link = run.link(name)?;
             let of_link = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
-            let qdisc = change.qdisc.as_ref().map(|words| self.change((link, None), words));
+            let qdisc = change.qdisc.as_ref().map(|words| self.change((link, Vec::new()), words));
             whole.qdisc = qdisc.transpose().map_err(of_link)?;
             for class in &change.classes {
-                let place = (link, parse_id(&class.id));
+                let place = (link, parse_path(&class.id).unwrap_or_default());
                 let qdisc = class.qdisc.as_ref().map(|words| self.change(place, words));
                 whole.classes.push(class.with(qdisc.transpose().map_err(of_link)?));
             }

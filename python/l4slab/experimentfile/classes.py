@@ -21,7 +21,7 @@ DEFAULT_BURST = "1600B"
 # within these bounds.
 _R2Q, _QUANTUM = 10, (1000, 200_000)
 _MOST_LEVELS = 8
-_ID = re.compile(r"[0-9a-f]{1,4}")
+_ID = re.compile(r"[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3})*")
 # What may change of a class while it runs; of htb all but the queue, and the rest where there is a queue.
 QUEUE, _NUMBERS, _TURNS = "qdisc", ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
 
@@ -66,6 +66,16 @@ def qdiscs_of(table: Mapping[str, Any]) -> Iterator[str]:
 def holds_classes(qdisc: str) -> bool:
     """Whether these words are of a queue that holds classes."""
     return qdisc.partition(" ")[0] in {entry["name"] for entry in _core.trees()}
+
+
+def holder(number: str) -> str:
+    """The class whose queue holds this one; "" for the link's queue."""
+    return number.rpartition(":")[0]
+
+
+def ordered(number: str) -> list[int]:
+    """The key that sorts numbers of classes."""
+    return [int(part, 16) for part in number.split(":")]
 
 
 @dataclass
@@ -126,16 +136,24 @@ class Changing:
 
 def changeable(link: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """What may change of the classes of a link of a run's description, by number."""
-    is_htb = link["qdisc"].startswith("htb ")
-    leaf, inner = ((*_NUMBERS, *_TURNS, QUEUE), _NUMBERS) if is_htb else ((QUEUE,), ())
-    return {one["id"]: leaf if QUEUE in one else inner for one in link["classes"]}
+    qdiscs = {"": link["qdisc"]} | {one["id"]: one.get(QUEUE, "") for one in link["classes"]}
+    valid: dict[str, tuple[str, ...]] = {}
+    for number, qdisc in qdiscs.items():
+        if number:
+            numbers = (*_NUMBERS, *(_TURNS if qdisc else ())) if qdiscs[holder(number)].startswith("htb ") else ()
+            valid[number] = (*numbers, QUEUE) if qdisc and not holds_classes(qdisc) else numbers
+    return valid
 
 
 @dataclass
 class _Building:
+    """A queue that holds classes: the link's, or that of the class `outer`."""
+
     place: Place
+    outer: str
+    qdisc: str
     words: list[str]
-    classes: dict[str, Class]
+    classes: dict[str, Class]  # its own, by their whole numbers
 
     @property
     def kind(self) -> str:
@@ -148,6 +166,25 @@ class _Building:
 
     def of(self, number: str) -> Place:
         return (*self.place, "class", number)
+
+    @property
+    def queue(self) -> Place:
+        """The table that has the words of the queue."""
+        return self.of(self.outer) if self.outer else self.place
+
+    def number(self, minor: str) -> str:
+        """The whole number of one of its classes."""
+        return f"{self.outer}:{minor}" if self.outer else minor
+
+    def header(self, minor: str) -> str:
+        """The table of one of its classes, as TOML has it."""
+        number = f'"{self.number(minor)}"' if self.outer else minor
+        return f"[{'.'.join(self.place)}.class.{number}]"
+
+    @property
+    def default(self) -> str:
+        """Of htb, the class of what no filter takes."""
+        return self.number(self.words[2])
 
     def children(self, number: str) -> list[str]:
         return [other for other, one in self.classes.items() if one.parent == number]
@@ -184,26 +221,59 @@ def _tree(
     leaf: Callable[[str, Place, str], str],
 ) -> Tree:
     tables, filters = raw.get("class", {}), raw.get("filter", [])
-    try:
-        words = _core.canonical_tree(qdisc)
-    except ValueError as error:
-        raise Problem(place, "qdisc", f"= {show(qdisc)}: {error}") from None
-    if not isinstance(tables, dict) or not tables:
-        text = f"= {show(qdisc)} has no classes; add [{'.'.join(place)}.class.1] with a qdisc"
-        raise Problem(place, "qdisc", text)
+    if not isinstance(tables, dict):
+        raise Problem(place, "class", f"is not a table; write [{'.'.join(place)}.class.1]")
     for number in tables:
-        if not _ID.fullmatch(number) or int(number, 16) == 0 or number.startswith("0"):
+        if not _ID.fullmatch(number):
             remedy = "write it as tc prints it, 1 to ffff in small hexadecimal digits"
             raise Problem((*place, "class"), number, f"is no number of a class; {remedy}")
-    checked = {number: check(Class, table, (*place, "class", number)) for number, table in tables.items()}
-    build = _Building(place, words.split(), dict(sorted(checked.items(), key=lambda item: int(item[0], 16))))
-    (_check_htb if build.kind == "htb" else _check_prio)(build, tables, words, qdisc)
-    described = {
-        "qdisc": words,
-        "classes": [_described(build, number, leaf) for number in build.classes],
-        "filters": [_filter(build, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
+    checked: dict[str, Class] = {
+        number: check(Class, tables[number], (*place, "class", number)) for number in sorted(tables, key=ordered)
     }
-    return Tree(described, list(_remarks(build, rate_bps)))
+    qdiscs = {"": qdisc} | {number: one.qdisc for number, one in checked.items()}
+    for number in checked:
+        _check_holder(place, number, qdiscs)
+    built = {
+        outer: _building(place, outer, words, checked)
+        for outer, words in qdiscs.items()
+        if words is not None and holds_classes(words)
+    }
+    for build in built.values():
+        (_check_htb if build.kind == "htb" else _check_prio)(build, tables)
+    described = {
+        "qdisc": " ".join(built[""].words),
+        "classes": [_described(built, number, leaf) for number in checked],
+        "filters": [_filter(built, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
+    }
+    return Tree(described, [remark for build in built.values() for remark in _remarks(built, build, rate_bps)])
+
+
+def _check_holder(place: Place, number: str, qdiscs: Mapping[str, str | None]) -> None:
+    """Whether there is a queue that can hold this class."""
+    outer = holder(number)
+    words = qdiscs.get(outer)
+    if words is not None and holds_classes(words):
+        return
+    told = (*place, "class")
+    if outer not in qdiscs:
+        text = f"is a class of the queue in class {outer}, which is no class of this link"
+        raise Problem(told, number, f"{text}; {suggest(outer, [one for one in qdiscs if one])}")
+    what = "has no qdisc" if words is None else f"has qdisc = {show(words)}, which holds no classes"
+    text = f'is a class of the queue in class {outer}, and that {what}; give class {outer} one such as qdisc = "prio"'
+    raise Problem(told, number, text)
+
+
+def _building(place: Place, outer: str, qdisc: str, checked: Mapping[str, Class]) -> _Building:
+    own = {number: one for number, one in checked.items() if holder(number) == outer}
+    build = _Building(place, outer, qdisc, [], own)
+    try:
+        build.words = _core.canonical_tree(qdisc).split()
+    except ValueError as error:
+        raise Problem(build.queue, "qdisc", f"= {show(qdisc)}: {error}") from None
+    if not own:
+        text = f"= {show(qdisc)} has no classes; add {build.header('1')} with a qdisc"
+        raise Problem(build.queue, "qdisc", text)
+    return build
 
 
 def _list(place: Place, filters: object) -> list[Any]:
@@ -212,7 +282,7 @@ def _list(place: Place, filters: object) -> list[Any]:
     return filters
 
 
-def _check_htb(build: _Building, tables: Mapping[str, Any], words: str, qdisc: str) -> None:
+def _check_htb(build: _Building, tables: Mapping[str, Any]) -> None:
     classes = build.classes
     for number, one in classes.items():
         place = build.of(number)
@@ -223,6 +293,8 @@ def _check_htb(build: _Building, tables: Mapping[str, Any], words: str, qdisc: s
         if one.parent is not None and one.parent not in classes:
             others = [other for other in classes if other != number]
             remedy = suggest(one.parent, others) if others else "remove it, or add that class"
+            if one.parent == build.outer:
+                remedy = f"remove it, since {number} is a class of the queue in {one.parent} already"
             raise Problem(place, "parent", f"= {show(one.parent)} is no class of this link; {remedy}")
         _check_above(build, number)
         below = build.children(number)
@@ -234,12 +306,12 @@ def _check_htb(build: _Building, tables: Mapping[str, Any], words: str, qdisc: s
         if below and "quantum" in tables[number]:
             text = f"= {show(tables[number]['quantum'])} is of classes with a qdisc; remove it"
             raise Problem(place, "quantum", text)
-    default = words.split()[2]
+    default = build.default
     if default not in classes or classes[default].qdisc is None:
         leaves = [number for number, one in classes.items() if one.qdisc is not None]
         what = "is no class" if default not in classes else "is a class with others below it"
-        text = f"= {show(qdisc)} {what}: what no filter takes needs a queue; {suggest(default, leaves)}"
-        raise Problem(build.place, "qdisc", text)
+        text = f"= {show(build.qdisc)} {what}: what no filter takes needs a queue; {suggest(default, leaves)}"
+        raise Problem(build.queue, "qdisc", text)
 
 
 def _check_above(build: _Building, number: str) -> None:
@@ -256,32 +328,33 @@ def _check_above(build: _Building, number: str) -> None:
         raise Problem(build.of(number), "parent", text)
 
 
-def _check_prio(build: _Building, tables: Mapping[str, Any], words: str, qdisc: str) -> None:
-    bands = [f"{band:x}" for band in range(1, int(words.split()[2]) + 1)]
-    for number, table in tables.items():
+def _check_prio(build: _Building, tables: Mapping[str, Any]) -> None:
+    bands = [build.number(f"{band:x}") for band in range(1, int(build.words[2]) + 1)]
+    for number in build.classes:
+        table = tables[number]
         if number not in bands:
-            text = f"= {show(table)} is no band of qdisc = {show(qdisc)}; its classes are 1 to {bands[-1]}"
-            raise Problem((*build.place, "class"), number, text)
+            text = f"is no band of qdisc = {show(build.qdisc)}; its classes are {bands[0]} to {bands[-1]}"
+            raise Problem((*build.place, "class"), number, f"= {show(table)} {text}")
         for key in table:
             if key != "qdisc":
                 raise Problem(build.of(number), key, f"= {show(table[key])} is of htb; a band of prio has a qdisc only")
         if build.classes[number].qdisc is None:
             raise Problem(build.of(number), "", 'has no qdisc; add it such as qdisc = "fq_codel"')
-    missing = [band for band in bands if band not in tables]
+    missing = [band for band in bands if band not in build.classes]
     if missing:
-        name = ".".join(build.place)
-        text = f"= {show(qdisc)} has no class {missing[0]}; add [{name}.class.{missing[0]}] with its qdisc"
-        raise Problem(build.place, "qdisc", text)
+        minor = missing[0].rpartition(":")[2]
+        text = f"= {show(build.qdisc)} has no class {missing[0]}; add {build.header(minor)} with its qdisc"
+        raise Problem(build.queue, "qdisc", text)
 
 
-def _described(build: _Building, number: str, leaf: Callable[[str, Place, str], str]) -> dict[str, Any]:
-    one, place = build.classes[number], build.of(number)
+def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str, Place, str], str]) -> dict[str, Any]:
+    build = built[holder(number)]
+    one = build.classes[number]
     found: dict[str, Any] = {"id": number}
-    if one.qdisc is not None:
-        if holds_classes(one.qdisc):
-            text = f"= {show(one.qdisc)} holds classes; write them with parent = {show(number)} in place of it"
-            raise Problem(place, "qdisc", text)
-        found["qdisc"] = leaf(one.qdisc, place, "qdisc")
+    if number in built:
+        found["qdisc"] = " ".join(built[number].words)
+    elif one.qdisc is not None:
+        found["qdisc"] = leaf(one.qdisc, build.of(number), "qdisc")
     if build.kind == "htb":
         found |= one.model_dump(by_alias=True, exclude={"qdisc"}, exclude_none=True)
         found.setdefault("ceil_bps", found["rate_bps"])
@@ -290,12 +363,13 @@ def _described(build: _Building, number: str, leaf: Callable[[str, Place, str], 
     return found
 
 
-def _filter(build: _Building, number: int, table: object, hosts: Mapping[str, int]) -> dict[str, Any]:
-    place = (f"[[{'.'.join(build.place)}.filter]] no. {number}",)
+def _filter(built: Mapping[str, _Building], number: int, table: object, hosts: Mapping[str, int]) -> dict[str, Any]:
+    place = (f"[[{'.'.join(built[''].place)}.filter]] no. {number}",)
     one: Filter = check(Filter, table, place)
-    leaves = [other for other, found in build.classes.items() if found.qdisc is not None]
+    classes = {other: found for build in built.values() for other, found in build.classes.items()}
+    leaves = [other for other, found in classes.items() if found.qdisc is not None]
     if one.class_ not in leaves:
-        what = "is no class of this link" if one.class_ not in build.classes else "has others below it and no queue"
+        what = "is no class of this link" if one.class_ not in classes else "has others below it and no queue"
         raise Problem(place, "class", f"= {show(one.class_)} {what}; {suggest(one.class_, leaves)}")
     found: dict[str, Any] = {"class": one.class_} | one.model_dump(exclude={"class_", "host"}, exclude_none=True)
     if one.host is not None:
@@ -305,12 +379,13 @@ def _filter(build: _Building, number: int, table: object, hosts: Mapping[str, in
     return found
 
 
-def _remarks(build: _Building, rate_bps: int) -> Iterator[str]:
+def _remarks(built: Mapping[str, _Building], build: _Building, rate_bps: int) -> Iterator[str]:
     """Where the rates below a class, or a link, are more than it has."""
     if build.kind != "htb":
         return
     name = ".".join(build.place)
-    limits: Iterable[tuple[str | None, int, str]] = [(None, rate_bps, name)]
+    most, what = _most(built, build.outer, rate_bps), f"{name}.class.{build.outer}" if build.outer else name
+    limits: Iterable[tuple[str | None, int, str]] = [(None, most, what)]
     limits = [*limits, *((n, RATE.parse(c.rate), f"{name}.class.{n}") for n, c in build.classes.items())]
     for number, limit, what in limits:
         below = [one for one in build.classes.values() if one.parent == number]
@@ -321,3 +396,13 @@ def _remarks(build: _Building, rate_bps: int) -> Iterator[str]:
                 "together, "
                 + ("so that not all get theirs" if number is None else "which htb gives them whatever stands above")
             )
+
+
+def _most(built: Mapping[str, _Building], number: str, rate_bps: int) -> int:
+    """What a class gets at most; of "", what the link has."""
+    if not number:
+        return rate_bps
+    above = _most(built, holder(number), rate_bps)
+    one = built[holder(number)].classes[number]
+    ceil = one.ceil or one.rate
+    return above if ceil is None else min(above, RATE.parse(ceil))

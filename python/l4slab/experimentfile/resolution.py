@@ -384,12 +384,15 @@ def _check_class_key(place: Place, key: str, value: object, link: Mapping[str, A
         text = f"= {show(value)} names a class, and {link['qdisc'].partition(' ')[0]} of link {show(name)} holds none"
         raise Problem(place, key, f'{text}; write "link.{name}.rate" or "link.{name}.qdisc"')
     valid = classes.changeable(link)
-    if number not in valid:
+    if number not in {one["id"] for one in link["classes"]}:
         text = f"= {show(value)} names no class {show(number)} of link {show(name)}, and none comes while it runs"
         raise Problem(place, key, f"{text}; {suggest(number, valid)}")
     if setting == classes.QUEUE and setting not in valid[number]:
         leaves = [other for other, settings in valid.items() if setting in settings]
-        text = f"= {show(value)} cannot come: class {number} has others below it and no queue"
+        what = "others below it and no queue"
+        if qdisc := next(one.get("qdisc") for one in link["classes"] if one["id"] == number):
+            what = f"a {qdisc.partition(' ')[0]}, which holds classes and stays while it runs"
+        text = f"= {show(value)} cannot come: class {number} has {what}"
         raise Problem(place, key, f"{text}; {suggest(number, leaves)}")
     if setting not in valid[number]:
         raise Problem(place, key, f"= {show(value)} cannot change while it runs; {suggest(setting, valid[number])}")

@@ -5,6 +5,9 @@
 //!   borrow from their parent, by priority and, within one, in turns;
 //! * `prio` (Linux `sch_prio.c`): the first band that has a packet.
 //!
+//! The queue of a class may hold classes itself. Their numbers begin with the number of that class ("10:1" is class 1 of
+//! the queue in class 10), and their filters sort what has come into it.
+//!
 //! The first filter that fits decides. What none takes goes into the default class of htb, and into the band that
 //! prio's `priomap` gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`).
 
@@ -18,7 +21,7 @@ use serde::Deserialize;
 use self::htb::Htb;
 use super::hosts::Hosts;
 use super::priorities::{PRIOMAP, PRIORITIES, priority};
-use super::registry::QdiscConfig;
+use super::registry::{self, QdiscConfig};
 use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx, purge};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
@@ -57,6 +60,11 @@ pub fn parse_id(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let is_plain = !digits.starts_with('+');
     u16::from_str_radix(digits, 16).ok().filter(|&id| is_plain && id > 0)
+}
+
+/// The numbers from the outermost class to this one.
+pub fn parse_path(text: &str) -> Option<Vec<u16>> {
+    text.split(':').map(parse_id).collect()
 }
 
 fn class() -> Spec<u16> {
@@ -144,7 +152,7 @@ pub fn listing() -> Vec<Info> {
 }
 
 /// A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb. `Q`: a
-/// queue with all its parameters, or the words of a change.
+/// queue with all its parameters, or its words.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassSpec<Q = QdiscConfig> {
@@ -187,6 +195,16 @@ impl<Q> ClassSpec<Q> {
             quantum_bytes: self.quantum_bytes,
         }
     }
+    /// The class within the queue that holds it, and the class that has this queue; `None`: the queue is the link's.
+    fn split(self) -> (Option<String>, Self) {
+        let Some((outer, id)) = self.id.split_once(':') else { return (None, self) };
+        let inside = |parent: String| match parent.split_once(':') {
+            Some((above, rest)) if parse_id(above) == parse_id(outer) => rest.to_owned(),
+            _ => parent,
+        };
+        let (outer, id) = (outer.to_owned(), id.to_owned());
+        (Some(outer), ClassSpec { id, parent: self.parent.map(inside), ..self })
+    }
     fn has_numbers(&self) -> bool {
         let sizes = self.burst_bytes | self.cburst_bytes | u64::from(self.quantum_bytes);
         self.rate_bps | self.ceil_bps | sizes | u64::from(self.prio) != 0
@@ -228,6 +246,27 @@ pub enum Queue {
 }
 
 impl Queue {
+    /// Reads the words of a queue, with its classes if it holds some.
+    ///
+    /// # Errors
+    /// One sentence that names the class and the fix.
+    pub fn new(
+        words: &str,
+        classes: Vec<ClassSpec<String>>,
+        filters: Vec<FilterSpec>,
+    ) -> Result<Queue, ScenarioError> {
+        let wrong = |e: Refused| ScenarioError(e.to_string());
+        match Root::parse(words) {
+            None if classes.is_empty() && filters.is_empty() => {
+                Ok(Queue::One(registry::parse(words).map_err(wrong)?))
+            }
+            None => Err(ScenarioError(format!("{words} holds no classes"))),
+            Some(root) => {
+                let tree = TreeConfig::new(root.map_err(wrong)?, classes, filters)?;
+                Ok(Queue::Tree(Box::new(tree)))
+            }
+        }
+    }
     pub fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         match self {
             Queue::One(qdisc) => qdisc.build(link),
@@ -248,7 +287,7 @@ impl Queue {
 pub struct TreeConfig {
     root: Root,
     /// By number.
-    classes: Vec<ClassSpec>,
+    classes: Vec<ClassSpec<Queue>>,
     /// Each with the leaf that it leads to.
     filters: Vec<(FilterSpec, usize)>,
     /// Where what no filter takes goes, by priority.
@@ -256,16 +295,47 @@ pub struct TreeConfig {
 }
 
 impl TreeConfig {
-    /// # Errors
-    /// One sentence that names the class and the fix.
-    pub fn new(
+    fn new(
         root: Root,
-        mut classes: Vec<ClassSpec>,
+        classes: Vec<ClassSpec<String>>,
         filters: Vec<FilterSpec>,
     ) -> Result<TreeConfig, ScenarioError> {
         let wrong = |text: String| Err(ScenarioError(text));
-        if let Some(class) = classes.iter().find(|class| parse_id(&class.id).is_none()) {
+        if let Some(class) = classes.iter().find(|class| parse_path(&class.id).is_none()) {
             return wrong(format!("\"{}\" is not the number of a class", class.id));
+        }
+        // The classes and filters of queues in classes, by the number of the class.
+        let mut inside: BTreeMap<Option<u16>, (Vec<_>, Vec<_>)> = BTreeMap::new();
+        let mut own = Vec::new();
+        for class in classes {
+            match class.split() {
+                (None, class) => own.push(class),
+                (Some(outer), class) => inside.entry(parse_id(&outer)).or_default().0.push(class),
+            }
+        }
+        let mut own_filters = Vec::new();
+        for filter in filters {
+            match filter.class.split_once(':') {
+                None => own_filters.push(filter),
+                Some((outer, class)) => {
+                    let filter = FilterSpec { class: class.to_owned(), ..filter };
+                    inside.entry(parse_id(outer)).or_default().1.push(filter);
+                }
+            }
+        }
+        let mut classes = Vec::new();
+        for class in own {
+            let (below, filters) = inside.remove(&parse_id(&class.id)).unwrap_or_default();
+            let qdisc = match &class.qdisc {
+                Some(words) => Some(Queue::new(words, below, filters)?),
+                None if below.is_empty() && filters.is_empty() => None,
+                None => return wrong(format!("class {} has no qdisc to hold classes", class.id)),
+            };
+            classes.push(class.with(qdisc));
+        }
+        if let Some(number) = inside.into_keys().next() {
+            let number = number.map(|number| format!("{number:x}")).unwrap_or_default();
+            return wrong(format!("there is no class {number} whose qdisc could hold classes"));
         }
         classes.sort_by_key(|class| parse_id(&class.id));
         if classes.windows(2).any(|two| parse_id(&two[0].id) == parse_id(&two[1].id)) {
@@ -293,7 +363,7 @@ impl TreeConfig {
             htb::check(&classes)?;
         }
         let filters: Result<_, ScenarioError> =
-            filters.into_iter().map(|f| leaf(&f.class).map(|leaf| (f, leaf))).collect();
+            own_filters.into_iter().map(|f| leaf(&f.class).map(|leaf| (f, leaf))).collect();
         Ok(TreeConfig { filters: filters?, root, classes, others })
     }
 
@@ -301,12 +371,21 @@ impl TreeConfig {
     ///
     /// # Errors
     /// One sentence that names the class and the fix.
-    pub fn check_change<Q>(&self, to: &ClassSpec<Q>) -> Result<(), ScenarioError> {
+    pub fn check_change(&self, to: &ClassSpec<String>) -> Result<(), ScenarioError> {
         let wrong = |text: &str| Err(ScenarioError(format!("class {} {text}", to.id)));
-        let is_it = |class: &&ClassSpec| parse_id(&class.id) == parse_id(&to.id);
-        let Some(class) = self.classes.iter().find(is_it) else {
+        let (outer, inner) = to.clone().split();
+        let number = parse_id(outer.as_ref().unwrap_or(&to.id));
+        let Some(class) = self.classes.iter().find(|class| parse_id(&class.id) == number) else {
             return wrong("is not there, and none comes while it runs");
         };
+        match (&class.qdisc, outer) {
+            (Some(Queue::Tree(tree)), Some(_)) => return tree.check_change(&inner),
+            (_, Some(_)) => return wrong("is not there, and none comes while it runs"),
+            (Some(Queue::Tree(_)), None) if to.qdisc.is_some() => {
+                return wrong("has a qdisc that holds classes, which stays while it runs");
+            }
+            _ => {}
+        }
         if to.parent.is_some() {
             return wrong("keeps its parent while it runs");
         }
@@ -321,19 +400,46 @@ impl TreeConfig {
         }
     }
 
-    /// The queues that the classes begin with.
-    pub fn qdiscs(&self) -> impl Iterator<Item = (Option<u16>, &QdiscConfig)> {
-        self.classes.iter().filter_map(|class| Some((parse_id(&class.id), class.qdisc.as_ref()?)))
+    /// The queues that the classes begin with, but for those that hold classes.
+    pub fn qdiscs(&self) -> Vec<(Vec<u16>, &QdiscConfig)> {
+        let mut found = Vec::new();
+        for class in &self.classes {
+            let path: Vec<_> = parse_id(&class.id).into_iter().collect();
+            match &class.qdisc {
+                Some(Queue::One(qdisc)) => found.push((path, qdisc)),
+                Some(Queue::Tree(tree)) => {
+                    let inside = tree.qdiscs().into_iter();
+                    found.extend(inside.map(|(rest, qdisc)| ([&path[..], &rest].concat(), qdisc)));
+                }
+                None => {}
+            }
+        }
+        found
     }
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let mut leaves = Vec::new();
         let mut names = Vec::new();
         for class in &self.classes {
-            let Some(qdisc) = &class.qdisc else { continue };
+            let Some(queue) = &class.qdisc else { continue };
             let ceil = (class.ceil_bps > 0).then(|| Rate::from_bps(class.ceil_bps));
-            leaves.push(Leaf::new(qdisc, ceil, link));
-            names.push(class.id.clone());
+            let aqm = queue.build(below(ceil, link));
+            let holds_classes = matches!(queue, Queue::Tree(_));
+            let id = class.id.clone();
+            leaves.push(Leaf {
+                timer: aqm.next_timer(),
+                band: names.len(),
+                holds_classes,
+                id,
+                aqm,
+            });
+            match queue {
+                Queue::Tree(_) => {
+                    let inside = leaves[leaves.len() - 1].aqm.bands().iter();
+                    names.extend(inside.map(|name| format!("{}:{name}", class.id)));
+                }
+                Queue::One(_) => names.push(class.id.clone()),
+            }
         }
         Box::new(Tree {
             leaves,
@@ -364,14 +470,15 @@ struct Leaf<P> {
     aqm: Box<dyn Aqm<P>>,
     /// When its timer is due, as it said when it was last asked.
     timer: Time,
+    /// Its number among the bands of the tree, or that of the first of its classes.
+    band: usize,
+    holds_classes: bool,
+    id: String,
 }
 
-impl<P: Pkt + Send + 'static> Leaf<P> {
-    fn new(qdisc: &QdiscConfig, ceil: Option<Rate>, link: LinkInfo) -> Leaf<P> {
-        let rate = ceil.map_or(link.rate, |ceil| ceil.min(link.rate));
-        let aqm = qdisc.build(LinkInfo { rate, ..link });
-        Leaf { timer: aqm.next_timer(), aqm }
-    }
+/// What the queue of a class finds: a link of the class's ceiling.
+fn below(ceil: Option<Rate>, link: LinkInfo) -> LinkInfo {
+    LinkInfo { rate: ceil.map_or(link.rate, |ceil| ceil.min(link.rate)), ..link }
 }
 
 /// The tree at work.
@@ -396,30 +503,29 @@ impl<P: Pkt> Tree<P> {
     }
 }
 
-/// Calls a leaf, whose own bands count as the leaf's.
+/// Calls a leaf. Its classes are bands of the tree; the bands of any other queue count as the leaf's.
 fn call<P: Pkt, T>(
-    (number, leaf): (usize, &mut Leaf<P>),
+    leaf: &mut Leaf<P>,
     drops: &mut Vec<Dropped<P>>,
     cx: &mut QueueCx<P>,
     what: impl FnOnce(&mut dyn Aqm<P>, &mut QueueCx<P>) -> T,
 ) -> T {
-    cx.band(number);
+    let (first, holds_classes) = (leaf.band, leaf.holds_classes);
+    let outside = |band: usize| first + if holds_classes { band } else { 0 };
     let mut inside = QueueCx::new(cx.now, cx.rng, drops);
     let result = what(&mut *leaf.aqm, &mut inside);
     let (marks, duplicates, copied) = (inside.marks, inside.duplicates, inside.copied.take());
+    cx.band = outside(inside.band);
     (cx.marks, cx.duplicates) = (marks, cx.duplicates + duplicates);
     cx.copied = copied.or(cx.copied.take());
-    cx.drops.extend(drops.drain(..).map(|dropped| Dropped { band: number, ..dropped }));
+    let told = drops.drain(..);
+    cx.drops.extend(told.map(|dropped| Dropped { band: outside(dropped.band), ..dropped }));
     result
 }
 
 /// The next packet of a leaf; what it says of its timer is asked for where it gives none.
-fn take<P: Pkt>(
-    (number, leaf): (usize, &mut Leaf<P>),
-    drops: &mut Vec<Dropped<P>>,
-    cx: &mut QueueCx<P>,
-) -> Option<P> {
-    let pkt = call((number, &mut *leaf), drops, cx, |aqm, cx| aqm.dequeue(cx));
+fn take<P: Pkt>(leaf: &mut Leaf<P>, drops: &mut Vec<Dropped<P>>, cx: &mut QueueCx<P>) -> Option<P> {
+    let pkt = call(leaf, drops, cx, |aqm, cx| aqm.dequeue(cx));
     if pkt.is_none() {
         leaf.timer = leaf.aqm.next_timer();
     }
@@ -430,7 +536,7 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let number = self.classify(&pkt);
         let leaf = &mut self.leaves[number];
-        call((number, &mut *leaf), &mut self.drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
+        call(leaf, &mut self.drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
         if let Some(htb) = &mut self.htb
             && leaf.aqm.backlog().packets > 0
         {
@@ -446,7 +552,7 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
                 if leaf.aqm.backlog().packets == 0 {
                     return htb::Turn::Empty;
                 }
-                match take((number, &mut *leaf), drops, cx) {
+                match take(leaf, drops, cx) {
                     None => htb::Turn::HeldBack,
                     Some(pkt) => {
                         let (bytes, more) = (pkt.frame_len(), leaf.aqm.backlog().packets > 0);
@@ -457,8 +563,7 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             self.wake = if sent.is_none() { htb.next_event() } else { Time::NEVER };
             return sent;
         }
-        let mut waiting =
-            leaves.iter_mut().enumerate().filter(|(_, leaf)| leaf.aqm.backlog().packets > 0);
+        let mut waiting = leaves.iter_mut().filter(|leaf| leaf.aqm.backlog().packets > 0);
         waiting.find_map(|leaf| take(leaf, drops, cx))
     }
 
@@ -472,9 +577,9 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         self.leaves.iter().map(|leaf| leaf.timer).fold(self.wake, Time::min)
     }
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
-        for (number, leaf) in self.leaves.iter_mut().enumerate() {
+        for leaf in &mut self.leaves {
             if leaf.timer <= cx.now {
-                call((number, &mut *leaf), &mut self.drops, cx, |aqm, cx| aqm.on_timer(cx));
+                call(leaf, &mut self.drops, cx, |aqm, cx| aqm.on_timer(cx));
                 leaf.timer = leaf.aqm.next_timer();
             }
         }
@@ -486,27 +591,36 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         self.names
     }
     fn change_class(&mut self, to: &ClassSpec, link: LinkInfo, cx: &mut QueueCx<P>) {
-        if let Some(htb) = &mut self.htb
+        let (outer, inner) = to.clone().split();
+        if let (Some(htb), None) = (&mut self.htb, &outer)
             && to.has_numbers()
         {
             htb.change(to);
         }
-        let Some(qdisc) = &to.qdisc else { return };
-        let is_it = |name: &&str| parse_id(name) == parse_id(&to.id);
-        let number = self.names.iter().position(is_it).expect("it was checked");
+        let id = parse_id(outer.as_ref().unwrap_or(&to.id));
+        let Some(number) = self.leaves.iter().position(|leaf| parse_id(&leaf.id) == id) else {
+            return;
+        };
+        let link = below(self.htb.as_ref().map(|htb| htb.ceil(number)), link);
         let (leaf, drops) = (&mut self.leaves[number], &mut self.drops);
-        let parameters = qdisc.parameters();
-        let changed = call((number, &mut *leaf), drops, cx, |aqm, cx| aqm.change(parameters, cx));
-        if let Err(waiting) = changed {
-            let Some(lost) = purge(&mut *leaf.aqm, cx.now, cx.rng) else {
-                own::fail(format!("class {}: its queue has packets and never lets go", to.id));
-            };
-            lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
-            *leaf = Leaf::new(qdisc, self.htb.as_ref().map(|htb| htb.ceil(number)), link);
-            leaf.aqm.know_hosts(&self.hosts);
-            for pkt in waiting {
-                call((number, &mut *leaf), drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
+        if outer.is_some() {
+            call(leaf, drops, cx, |aqm, cx| aqm.change_class(&inner, link, cx));
+        } else if let Some(qdisc) = &to.qdisc {
+            let parameters = qdisc.parameters();
+            let changed = call(leaf, drops, cx, |aqm, cx| aqm.change(parameters, cx));
+            if let Err(waiting) = changed {
+                let Some(lost) = purge(&mut *leaf.aqm, cx.now, cx.rng) else {
+                    own::fail(format!("class {}: its queue has packets and never lets go", to.id));
+                };
+                lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
+                leaf.aqm = qdisc.build(link);
+                leaf.aqm.know_hosts(&self.hosts);
+                for pkt in waiting {
+                    call(leaf, drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
+                }
             }
+        } else {
+            return;
         }
         leaf.timer = leaf.aqm.next_timer();
         if let Some(htb) = &mut self.htb

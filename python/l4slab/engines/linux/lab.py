@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from l4slab import _core
@@ -27,6 +27,7 @@ from l4slab.engines.linux import programs
 from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller
 from l4slab.engines.linux.rng import Stream
 from l4slab.experimentfile import traces
+from l4slab.experimentfile.classes import holder
 from l4slab.experimentfile.resolution import IN_ORDER
 
 # sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
@@ -287,33 +288,57 @@ def _shaper(link: Mapping[str, Any]) -> list[str]:
 
 
 def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
-    """Classes below the queue under test, those above first, their queues, and the filters in their order."""
+    """Classes below the queue under test, those above first, their queues, and the filters in their order. What is
+    inside the queue of a class comes after this queue.
+    """
     classes = {one["id"]: one for one in link.get("classes", ())}
+    handles = _handles(link)
 
     def depth(one: Mapping[str, Any]) -> int:
         return 1 + depth(classes[one["parent"]]) if "parent" in one else 0
 
-    for one in sorted(classes.values(), key=depth):
-        if "rate_bps" in one:
-            # prio makes its classes itself.
-            yield f"class replace {_class(one, one)}"
-    for number, one in enumerate(classes.values()):
-        if "qdisc" in one:
-            yield f"qdisc replace dev out parent {HANDLE}:{one['id']} handle f{number:03x}: {one['qdisc']}"
+    for _, inside in groupby(sorted(classes.values(), key=_nesting), _nesting):
+        level = list(inside)
+        for one in sorted(level, key=depth):
+            if "rate_bps" in one:
+                # prio makes its classes itself.
+                yield f"class replace {_class(handles, one, one)}"
+        for one in level:
+            if "qdisc" in one:
+                yield (
+                    f"qdisc replace dev out parent {_classid(handles, one['id'])} handle {handles[one['id']]}: "
+                    f"{one['qdisc']}"
+                )
     preference = 0
     for one in link.get("filters", ()):
         for match in _matches(one, flows):
             preference += 1
             yield (
-                f"filter add dev out parent {HANDLE}: protocol ip pref {preference} flower {match} "
-                f"classid {HANDLE}:{one['class']}"
+                f"filter add dev out parent {handles[holder(one['class'])]}: protocol ip pref {preference} "
+                f"flower {match} classid {_classid(handles, one['class'])}"
             )
 
 
-def _class(of: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+def _nesting(one: Mapping[str, Any]) -> int:
+    """How many queues of classes a class is in."""
+    return str(one["id"]).count(":")
+
+
+def _handles(link: Mapping[str, Any]) -> dict[str, str]:
+    """The handle of the queue of each class, and of the link's own."""
+    own = {one["id"]: f"f{number:03x}" for number, one in enumerate(link.get("classes", ())) if "qdisc" in one}
+    return {"": str(HANDLE), **own}
+
+
+def _classid(handles: Mapping[str, str], number: str) -> str:
+    return f"{handles[holder(number)]}:{number.rpartition(':')[2]}"
+
+
+def _class(handles: Mapping[str, str], of: Mapping[str, Any], one: Mapping[str, Any]) -> str:
     """What `tc class` is told of a class of htb, `of`, that has the numbers of `one`."""
+    parent = _classid(handles, of["parent"]) if "parent" in of else f"{handles[holder(of['id'])]}:"
     return (
-        f"dev out parent {HANDLE}:{of.get('parent', '')} classid {HANDLE}:{one['id']} "
+        f"dev out parent {parent} classid {_classid(handles, one['id'])} "
         f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
         f"cburst {one['cburst_bytes']}b prio {one['prio']} quantum {one['quantum_bytes']}"
     )
@@ -523,14 +548,15 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
         shaper = _htb(rate, lab.run["links"][number]["burst_bytes"])
         yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
     classes = {one["id"]: one for one in lab.run["links"][number].get("classes", ())}
+    handles = _handles(lab.run["links"][number])
     queues = [("1:1", change["qdisc"])] if change["qdisc"] is not None else []
     first = {"1:1": lab.run["links"][number]["qdisc"]}
-    first |= {f"{HANDLE}:{one['id']}": one["qdisc"] for one in classes.values() if "qdisc" in one}
+    first |= {_classid(handles, one["id"]): one["qdisc"] for one in classes.values() if "qdisc" in one}
     for one in change.get("classes", ()):
         if "rate_bps" in one:
-            yield f"{when} do {ns} tc class change {_class(classes[one['id']], one)}"
+            yield f"{when} do {ns} tc class change {_class(handles, classes[one['id']], one)}"
         if "qdisc" in one:
-            queues.append((f"{HANDLE}:{one['id']}", one["qdisc"]))
+            queues.append((_classid(handles, one["id"]), one["qdisc"]))
     for parent, qdisc in queues:
         before, kind = lab.kinds.get((ns, parent), first[parent].split()[0]), qdisc.split()[0]
         lab.kinds[ns, parent] = kind

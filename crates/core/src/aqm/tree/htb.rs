@@ -30,7 +30,7 @@ const MOST_STEPS: usize = 65_535;
 ///
 /// # Errors
 /// One sentence.
-pub fn check(classes: &[ClassSpec]) -> Result<(), ScenarioError> {
+pub fn check<Q>(classes: &[ClassSpec<Q>]) -> Result<(), ScenarioError> {
     for class in classes {
         check_numbers(class)?;
         let (mut above, mut depth) = (class, 1);
@@ -74,7 +74,7 @@ fn wrong<Q>(class: &ClassSpec<Q>, text: &str) -> Result<(), ScenarioError> {
     Err(ScenarioError(format!("class {} of htb {text}", class.id)))
 }
 
-fn find(classes: &[ClassSpec], id: &str) -> Option<usize> {
+fn find<Q>(classes: &[ClassSpec<Q>], id: &str) -> Option<usize> {
     let number = parse_id(id)?;
     classes.binary_search_by_key(&Some(number), |class| parse_id(&class.id)).ok()
 }
@@ -185,7 +185,7 @@ pub struct Htb {
 
 impl Htb {
     /// `classes`: checked, and sorted by number; leaves are numbered in this order.
-    pub fn new(classes: &[ClassSpec], now: Time) -> Htb {
+    pub fn new<Q>(classes: &[ClassSpec<Q>], now: Time) -> Htb {
         let mut leaves = Vec::new();
         let mut made = Vec::new();
         for (place, spec) in classes.iter().enumerate() {

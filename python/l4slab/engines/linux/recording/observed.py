@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.lab import Lab, is_of_host
+from l4slab.experimentfile.classes import holder, holds_classes
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")
@@ -142,8 +143,8 @@ class Link:
 
     @property
     def classes(self) -> list[Mapping[str, Any]]:
-        """Those of its queue that have queues of their own."""
-        return [one for one in self.spec.get("classes", ()) if "qdisc" in one]
+        """Those with a queue that holds no further classes."""
+        return [one for one in self.spec.get("classes", ()) if "qdisc" in one and not holds_classes(one["qdisc"])]
 
     def _leaves(self) -> dict[str, Array]:
         """By class, which packets it got: the first filter that fits decides."""
@@ -151,23 +152,31 @@ class Link:
         # ACKs have none.
         dscps = [int(flow.spec["dscp"]) for flow in self.flows]
         dscp = np.where(self.packets["kind"] & BACKWARD, 0, np.array([0, *dscps])[flow])
-        words = self.spec["qdisc"].split()
-        if words[0] == "htb":
-            band = np.full(len(flow), int(words[2], 16))
-        else:
-            # A router takes a packet's priority from two bits of its DSCP (`ip_tos2prio`).
-            priority = np.array([0, 2, 6, 4])[dscp >> 1 & 3]
-            band = np.array([int(band) + 1 for band in words[4:]])[priority]
-        for one in reversed(self.spec["filters"]):
-            fits = np.ones(len(flow), bool)
-            if "dscp" in one:
-                fits &= dscp == one["dscp"]
-            if "ecn" in one:
-                fits &= ecn == CODEPOINTS[one["ecn"]]
-            if "host" in one:
-                fits &= np.array([False, *is_of_host(one["host"], self.flows)])[flow]
-            band[fits] = int(one["class"], 16)
-        return {one["id"]: band == int(one["id"], 16) for one in self.classes}
+        # A router takes a packet's priority from two bits of its DSCP (`ip_tos2prio`).
+        priority = np.array([0, 2, 6, 4])[dscp >> 1 & 3]
+        qdiscs = {"": self.spec["qdisc"]} | {one["id"]: one["qdisc"] for one in self.spec["classes"] if "qdisc" in one}
+        held = {outer: words.split() for outer, words in qdiscs.items() if holds_classes(words)}
+        came = {"": np.ones(len(flow), bool)}
+        for outer in sorted(held, key=lambda number: number.count(":") + bool(number)):
+            words = held[outer]
+            if words[0] == "htb":
+                band = np.full(len(flow), int(words[2], 16))
+            else:
+                band = np.array([int(band) + 1 for band in words[4:]])[priority]
+            for one in reversed(self.spec["filters"]):
+                if holder(one["class"]) != outer:
+                    continue
+                fits = np.ones(len(flow), bool)
+                if "dscp" in one:
+                    fits &= dscp == one["dscp"]
+                if "ecn" in one:
+                    fits &= ecn == CODEPOINTS[one["ecn"]]
+                if "host" in one:
+                    fits &= np.array([False, *is_of_host(one["host"], self.flows)])[flow]
+                band[fits] = int(one["class"].rpartition(":")[2], 16)
+            own = [number for number in qdiscs if number and holder(number) == outer]
+            came |= {number: came[outer] & (band == int(number.rpartition(":")[2], 16)) for number in own}
+        return {one["id"]: came[one["id"]] for one in self.classes}
 
     def in_force(self, queue: str, begin_ns: int, end_ns: int) -> list[Span]:
         """The parts of a time in which a qdisc with this queue was in force."""
