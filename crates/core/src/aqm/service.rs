@@ -480,8 +480,11 @@ impl<P: Carried> Service<P> {
         if crossing.last {
             crossing.passed.delivered += 1;
             crossing.passed.bytes += u64::from(bytes);
-            crossing.passed.ce += u64::from(pkt.ecn() == Ecn::Ce);
-            crossing.passed.sce += u64::from(pkt.is_sce());
+            // CE, or ECT(1), which may be a mark of SCE.
+            if pkt.ecn().is_l4s() {
+                crossing.passed.ce += u64::from(pkt.ecn() == Ecn::Ce);
+                crossing.passed.sce += u64::from(pkt.is_sce());
+            }
             if pkt.is_of_warmup() {
                 crossing.of_warmup.delivered += 1;
                 crossing.of_warmup.ce += u64::from(pkt.ecn() == Ecn::Ce);
