@@ -509,6 +509,18 @@ fn the_limits_hold_for_both_queues_together() {
     bench.put_len(0, Ecn::NotEct, 2000);
     bench.put_len(0, Ecn::NotEct, 2000);
     assert_eq!(bench.packets(), 1);
+    // What waits already counts when the first long frame comes: 2 * 2304 + 4352 B are below 3 * 3028 B.
+    let mut bench = Bench::new("dualpi2 limit 3");
+    bench.put(0, Ecn::NotEct);
+    bench.put(0, Ecn::Ect1);
+    bench.put_len(0, Ecn::NotEct, 2000);
+    assert_eq!(bench.packets(), 3);
+    bench.take(0);
+    bench.put_len(0, Ecn::NotEct, 2000);
+    assert_eq!(bench.packets(), 2, "2304 + 2 * 4352 B are not");
+    bench.take(0);
+    bench.put_len(0, Ecn::NotEct, 2000);
+    assert_eq!(bench.packets(), 2, "2 * 4352 B are");
 }
 
 #[test]

@@ -27,6 +27,12 @@ pub const fn udp_truesize(frame_len: u32) -> u32 {
     SK_BUFF + if head <= SMALL_HEAD { SMALL_HEAD } else { head.next_power_of_two() }
 }
 
+/// No packet of this length takes more.
+pub const fn most_truesize(frame_len: u32) -> u32 {
+    let (tcp, udp) = (tcp_truesize(frame_len), udp_truesize(frame_len));
+    if tcp > udp { tcp } else { udp }
+}
+
 /// A bit rate.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Rate {

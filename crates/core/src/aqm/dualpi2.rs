@@ -32,7 +32,7 @@ use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::{Span, Time};
-use crate::units::MTU_FRAME;
+use crate::units::{self, MTU_FRAME};
 
 /// No marks and no drops by p' while less than two full frames wait (Linux).
 const MIN_BACKLOG: u64 = 2 * MTU_FRAME as u64;
@@ -108,8 +108,10 @@ pub enum StepThresh {
 #[derive(Debug)]
 pub struct DualPi2<P> {
     queues: Queues<P>,
-    /// Kernel memory of what waits.
-    memory: u64,
+    /// Kernel memory of what waits; `None` until it may come near its limit.
+    memory: Option<u64>,
+    /// So many packets of at most [`MTU_FRAME`] surely fit; 0 once the memory is counted.
+    fitting: usize,
     /// p' in units of 1/MAX_PROB.
     p: u32,
     /// C must not starve (RFC 9332 Section 4.2.2).
@@ -156,7 +158,8 @@ impl<P: Pkt> DualPi2<P> {
     pub fn new(config: DualPi2Config, now: Time) -> Self {
         DualPi2 {
             queues: Queues::default(),
-            memory: 0,
+            memory: None,
+            fitting: config.fitting(),
             p: 0,
             scheduler: Wrr::protecting(config.classic_protection),
             last_qdelay: 0,
@@ -171,7 +174,23 @@ impl<P: Pkt> DualPi2<P> {
 
     fn set(&mut self, config: DualPi2Config) {
         (self.alpha, self.beta) = (per_tick(config.alpha), per_tick(config.beta));
+        self.fitting = if self.memory.is_some() { 0 } else { config.fitting() };
         self.config = config;
+    }
+
+    /// Beyond a number of packets that surely fit, or if this one is larger than usual.
+    #[cold]
+    fn is_full_for(&mut self, pkt: &P) -> bool {
+        self.queues.packets() >= self.config.limit as usize
+            || self.memory_used() + u64::from(pkt.truesize()) > u64::from(self.config.memlimit)
+    }
+
+    /// From the first call on the memory is counted with each packet.
+    fn memory_used(&mut self) -> u64 {
+        let queues = &self.queues;
+        let waiting = queues.l.iter().chain(queues.c.iter());
+        self.fitting = 0;
+        *self.memory.get_or_insert_with(|| waiting.map(|pkt| u64::from(pkt.truesize())).sum())
     }
 
     /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
@@ -195,6 +214,10 @@ impl<P: Pkt> DualPi2<P> {
 }
 
 impl DualPi2Config {
+    fn fitting(&self) -> usize {
+        self.limit.min(self.memlimit / units::most_truesize(MTU_FRAME)) as usize
+    }
+
     /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332 A.2
     /// `dualpi2_dequeue`; for overload see Section 4.2.3).
     #[inline(always)]
@@ -246,10 +269,8 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
         let band = if l4s { L } else { C };
         cx.band(band);
-        let memory = self.memory + u64::from(pkt.truesize());
-        if self.queues.packets() >= self.config.limit as usize
-            || memory > u64::from(self.config.memlimit)
-        {
+        let may_be_full = self.queues.packets() >= self.fitting || pkt.frame_len() > MTU_FRAME;
+        if may_be_full && self.is_full_for(&pkt) {
             return cx.drop(pkt, DropReason::Overflow);
         }
         if self.config.drop_enqueue {
@@ -258,7 +279,9 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
                 return cx.drop(pkt, DropReason::Aqm);
             }
         }
-        self.memory = memory;
+        if let Some(memory) = &mut self.memory {
+            *memory += u64::from(pkt.truesize());
+        }
         if band == C {
             return self.queues.c.push(pkt);
         }
@@ -281,7 +304,6 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             let behind = queue.len() - 1;
             let head = queue.front_mut()?;
             let len = u64::from(head.frame_len());
-            let memory = u64::from(head.truesize());
             let verdict = match config.drop_enqueue {
                 true => Verdict::Pass,
                 false => config.verdict(self.p, band, bytes - len, cx.rng),
@@ -291,7 +313,9 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
             let dropped =
                 verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
-            self.memory -= memory;
+            if let Some(memory) = &mut self.memory {
+                *memory -= u64::from(head.truesize());
+            }
             if dropped {
                 cx.drop(queue.pop()?, DropReason::Aqm);
                 continue;
@@ -324,14 +348,16 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.set(config.clone());
         drop_excess(cx, |cx| {
             let is_over = self.queues.packets() > self.config.limit as usize
-                || self.memory > u64::from(self.config.memlimit);
+                || self.memory_used() > u64::from(self.config.memlimit);
             let band = if self.queues.c.is_empty() { L } else { C };
             cx.band(band);
             if is_over && band == L {
                 self.apply_step.pop_front();
             }
             let pkt = if is_over { self.queues.of(band).pop() } else { None }?;
-            self.memory -= u64::from(pkt.truesize());
+            if let Some(memory) = &mut self.memory {
+                *memory -= u64::from(pkt.truesize());
+            }
             Some(pkt)
         });
         Ok(())

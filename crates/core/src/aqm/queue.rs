@@ -36,6 +36,9 @@ impl<P: Pkt> Queue<P> {
     pub fn get(&self, place: usize) -> Option<&P> {
         self.packets.get(place)
     }
+    pub fn iter(&self) -> impl Iterator<Item = &P> {
+        self.packets.iter()
+    }
     /// Takes it out.
     pub fn remove(&mut self, place: usize) -> Option<P> {
         let pkt = self.packets.remove(place)?;
