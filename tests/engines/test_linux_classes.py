@@ -218,10 +218,10 @@ def test_the_kernel_counts_the_same_packets_in_each_class(describe: Describe, tm
     run = describe(tree + flows, warmup='"0s"')
     links = LinuxEngine().execute(json.dumps(run), tmp_path).links
     text = (tmp_path / "teardown.txt").read_text()
-    handles = lab._handles(run["links"][0])
+    handles = lab.handles_of(run["links"][0])
     leaves = [one["id"] for one in run["links"][0]["classes"] if "qdisc" in one and not holds_classes(one["qdisc"])]
     for name in leaves:
-        classid = lab._classid(handles, name)
+        classid = lab.classid(handles, name)
         counted = re.search(rf"class (?:htb|prio) {classid} .*?Sent \d+ bytes (\d+) pkt", text, re.DOTALL)
         row = next((row for row in links.iter_rows(named=True) if row["queue"] == name), None)
         assert counted is not None
@@ -367,7 +367,6 @@ name = "{name}"
 kind = "cbr"
 rate = "{rate}Mbit"
 rtt = "10ms"
-stop = "6s"
 """
         for name, rate in zip("abcd", (9, 15, 11, 13), strict=True)
     )
@@ -386,10 +385,10 @@ time = "4s"
 @pytest.mark.slow
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
 def test_both_engines_agree_on_classes_in_classes(describe: Describe) -> None:
-    run = json.dumps(describe(NESTED, duration='"7s"', warmup='"0s"', start_jitter='"0s"'))
+    run = json.dumps(describe(NESTED, duration='"6s"', warmup='"0s"', start_jitter='"0s"'))
     both = [one.execute(run) for one in (SimEngine(), LinuxEngine())]
     for recording in both:
-        of_queues = recording.series.filter(pl.col("time_s") <= 6 + 1e-6, pl.col("link") == "one").group_by("queue")
+        of_queues = recording.series.filter(pl.col("link") == "one").group_by("queue")
         rates = dict(of_queues.agg(pl.col("rate_mbps").mean()).iter_rows())
         assert rates.keys() == {"a:1:1", "a:2", "all", "b:1", "b:2"}
         # The first band has 3 Mbit/s for two seconds and 7 for four; the second has the rest of 12. Below b no class
@@ -398,8 +397,7 @@ def test_both_engines_agree_on_classes_in_classes(describe: Describe) -> None:
         assert rates["a:2"] == pytest.approx(12 - 17 / 3, rel=0.01)
         assert rates["b:1"] == pytest.approx(2, rel=0.01)
         assert rates["b:2"] == pytest.approx(5, rel=0.01)
-    # All has left before the end, so that nothing that waits is taken for a drop of another class.
-    here, there = (recording.links.sort("queue").to_dicts() for recording in both)
+    here, there = (recording.links.filter(pl.col("queue") != "all").sort("queue").to_dicts() for recording in both)
     for one, other in zip(here, there, strict=True):
         for count in ("arrived_packets", "sent_packets", "dropped_packets"):
-            assert one[count] == pytest.approx(other[count], abs=2), (one["queue"], count, one[count], other[count])
+            assert one[count] == pytest.approx(other[count], abs=1), (one["queue"], count)

@@ -292,7 +292,7 @@ def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
     inside the queue of a class comes after this queue.
     """
     classes = {one["id"]: one for one in link.get("classes", ())}
-    handles = _handles(link)
+    handles = handles_of(link)
 
     def depth(one: Mapping[str, Any]) -> int:
         return 1 + depth(classes[one["parent"]]) if "parent" in one else 0
@@ -306,7 +306,7 @@ def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
         for one in level:
             if "qdisc" in one:
                 yield (
-                    f"qdisc replace dev out parent {_classid(handles, one['id'])} handle {handles[one['id']]}: "
+                    f"qdisc replace dev out parent {classid(handles, one['id'])} handle {handles[one['id']]}: "
                     f"{one['qdisc']}"
                 )
     preference = 0
@@ -315,7 +315,7 @@ def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
             preference += 1
             yield (
                 f"filter add dev out parent {handles[holder(one['class'])]}: protocol ip pref {preference} "
-                f"flower {match} classid {_classid(handles, one['class'])}"
+                f"flower {match} classid {classid(handles, one['class'])}"
             )
 
 
@@ -324,21 +324,22 @@ def _nesting(one: Mapping[str, Any]) -> int:
     return str(one["id"]).count(":")
 
 
-def _handles(link: Mapping[str, Any]) -> dict[str, str]:
+def handles_of(link: Mapping[str, Any]) -> dict[str, str]:
     """The handle of the queue of each class, and of the link's own."""
     own = {one["id"]: f"f{number:03x}" for number, one in enumerate(link.get("classes", ())) if "qdisc" in one}
     return {"": str(HANDLE), **own}
 
 
-def _classid(handles: Mapping[str, str], number: str) -> str:
+def classid(handles: Mapping[str, str], number: str) -> str:
+    """A class as tc has it, by its number in the experiment file."""
     return f"{handles[holder(number)]}:{number.rpartition(':')[2]}"
 
 
 def _class(handles: Mapping[str, str], of: Mapping[str, Any], one: Mapping[str, Any]) -> str:
     """What `tc class` is told of a class of htb, `of`, that has the numbers of `one`."""
-    parent = _classid(handles, of["parent"]) if "parent" in of else f"{handles[holder(of['id'])]}:"
+    parent = classid(handles, of["parent"]) if "parent" in of else f"{handles[holder(of['id'])]}:"
     return (
-        f"dev out parent {parent} classid {_classid(handles, one['id'])} "
+        f"dev out parent {parent} classid {classid(handles, one['id'])} "
         f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
         f"cburst {one['cburst_bytes']}b prio {one['prio']} quantum {one['quantum_bytes']}"
     )
@@ -548,15 +549,15 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
         shaper = _htb(rate, lab.run["links"][number]["burst_bytes"])
         yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
     classes = {one["id"]: one for one in lab.run["links"][number].get("classes", ())}
-    handles = _handles(lab.run["links"][number])
+    handles = handles_of(lab.run["links"][number])
     queues = [("1:1", change["qdisc"])] if change["qdisc"] is not None else []
     first = {"1:1": lab.run["links"][number]["qdisc"]}
-    first |= {_classid(handles, one["id"]): one["qdisc"] for one in classes.values() if "qdisc" in one}
+    first |= {classid(handles, one["id"]): one["qdisc"] for one in classes.values() if "qdisc" in one}
     for one in change.get("classes", ()):
         if "rate_bps" in one:
             yield f"{when} do {ns} tc class change {_class(handles, classes[one['id']], one)}"
         if "qdisc" in one:
-            queues.append((_classid(handles, one["id"]), one["qdisc"]))
+            queues.append((classid(handles, one["id"]), one["qdisc"]))
     for parent, qdisc in queues:
         before, kind = lab.kinds.get((ns, parent), first[parent].split()[0]), qdisc.split()[0]
         lab.kinds[ns, parent] = kind

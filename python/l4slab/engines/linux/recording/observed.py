@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
-from l4slab.engines.linux.lab import Lab, is_of_host
+from l4slab.engines.linux.lab import Lab, classid, handles_of, is_of_host
 from l4slab.experimentfile.classes import holder, holds_classes
 
 Array = npt.NDArray[Any]
@@ -90,11 +90,15 @@ class Link:
         if not self.tc:
             return result
         time, outputs = self.tc[-1]
-        waiting = queue_under_test(outputs).get("qlen")
         inside = ~result & (packets["in_ns"] <= time) & (lost | (packets["out_ns"] > time))
-        if waiting is not None and (more := int(inside.sum()) - int(waiting)) > _IN_SERVICE:
-            gone = np.flatnonzero(inside & lost)
-            result[gone[np.argsort(packets["in_ns"][gone], kind="stable")][:more]] = True
+        parents = {one["id"]: classid(handles_of(self.spec), one["id"]) for one in self.classes}
+        of_parents = {one.get("parent"): one for one in outputs}
+        queues = [(self.bands[number], of_parents.get(parent, {})) for number, parent in parents.items()]
+        for which, queue in queues or [(np.ones(len(packets), bool), queue_under_test(outputs))]:
+            waiting = queue.get("qlen")
+            if waiting is not None and (more := int((inside & which).sum()) - int(waiting)) > _IN_SERVICE:
+                gone = np.flatnonzero(inside & which & lost)
+                result[gone[np.argsort(packets["in_ns"][gone], kind="stable")][:more]] = True
         return result
 
     @property
