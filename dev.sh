@@ -7,6 +7,7 @@
 #   ./dev.sh test [ARGS]         build, run the quick tests of both languages (ARGS go to pytest)
 #   ./dev.sh test --all [ARGS]   and the slow ones: whole studies, clusters, the kernel where it was built
 #   ./dev.sh studies [STUDY...]  run studies and write README's table of them
+#   ./dev.sh generate [--check]  write what follows from the code within seconds; --check fails where it is stale
 #   ./dev.sh lint                formatters, linters and type checker, as CI runs them
 #   ./dev.sh wheel               a wheel in dist/, for Linux without Rust (glibc 2.28 or newer)
 #   ./dev.sh docs [--draft]      the documentation site, in results/site; a draft leaves out studies of minutes
@@ -133,6 +134,10 @@ page)
 studies)
     setup release
     exec .venv/bin/python docs/studies.py "$@"
+    ;;
+generate)
+    setup optimised dev
+    exec .venv/bin/python docs/generate.py "$@"
     ;;
 lint)
     setup optimised dev

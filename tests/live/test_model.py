@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,42 +85,6 @@ def test_the_first_preset_is_the_picture_of_the_readme() -> None:
             one.pop(key, None)
     assert page["at"] == picture["at"]
     assert page["flows"] == picture["flows"]
-
-
-DEFAULTS = Path(__file__).parents[2] / "web" / "src" / "model" / "defaults.json"
-
-
-def short_forms() -> dict[str, Any]:
-    """How queues and options that a stored description has written out are said in short."""
-    qdiscs: dict[str, str] = {}
-    for kind in _core.qdiscs():
-        bare = f"{kind['name']} {kind['required']}".strip()
-        flags = [f"{bare} {one['keyword']}" for one in kind["parameters"] if not one["value"]]
-        for short in [bare, *flags]:
-            with suppress(ValueError):
-                qdiscs.setdefault(_core.canonical_qdisc(short), short)
-    for file in sorted((PAGE / "presets").glob("*.json")):
-        run = json.loads(file.read_text())["run"]
-        for short in [one["qdisc"] for one in [*run["links"], *run["at"]] if "qdisc" in one]:
-            qdiscs.setdefault(_core.canonical_qdisc(short), short)
-    controllers = {}
-    for kind in _core.controllers():
-        usual = _core.canonical_controller(kind["name"], {})
-        presets: dict[str, Any] = {}
-        for one in kind["presets"]:
-            options = _core.canonical_controller(kind["name"], {one["keyword"]: one["value"]})
-            presets.setdefault(one["keyword"], {})[one["value"]] = options
-        controllers[kind["name"]] = {"usual": usual, "presets": presets}
-    return {"qdiscs": qdiscs, "controllers": controllers}
-
-
-def test_the_page_knows_what_queues_and_options_are_in_short() -> None:
-    written = json.dumps(short_forms(), indent=2) + "\n"
-    if os.environ.get("UPDATE_PINNED"):
-        DEFAULTS.write_text(written)
-    assert DEFAULTS.read_text() == written, (
-        "write it anew with: UPDATE_PINNED=1 python -m pytest tests/live/test_model.py"
-    )
 
 
 MODELS = {

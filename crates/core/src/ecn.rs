@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The two ECN bits, with their values on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Ecn {
@@ -33,6 +34,7 @@ impl Ecn {
 
 /// What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EcnSupport {
     Off,

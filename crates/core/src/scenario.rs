@@ -1,5 +1,8 @@
 //! What a run is for the core: a plain, fully resolved description, read from JSON.
 
+#[cfg(feature = "schema")]
+pub mod schema;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,31 +21,37 @@ use crate::time::{Span, Time};
 use crate::traffic::{self, Traffic};
 use crate::units::{MTU_FRAME, Rate};
 
-/// A run. Times are nanoseconds, rates bits per second, sizes bytes.
+/// A run. Times are nanoseconds, rates bits per second, sizes bytes. Only keys with `skip_serializing_if` may be
+/// missing in a resolved description.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     pub duration_ns: u64,
     #[serde(default)]
     pub warmup_ns: u64,
+    /// More than a number of JavaScript holds.
+    #[cfg_attr(feature = "schema", schemars(extend("tsType" = "bigint")))]
     pub seed: u64,
     #[serde(default = "default_sample")]
     pub sample_ns: u64,
     #[serde(default)]
     pub start_jitter_ns: u64,
     /// Each flow of a group is counted apart.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_flow: bool,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<LinkKeys>"))]
     pub links: Vec<LinkSpec>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<schema::Flow>"))]
     pub flows: Vec<FlowSpec>,
     /// Names of the hosts that have one, which are numbered from the number of flow groups on.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     #[serde(default)]
     pub at: Vec<Change>,
     #[serde(default)]
     pub rewrites: Vec<Rewrite>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impairs: Vec<ImpairSpec>,
 }
 
@@ -70,18 +79,19 @@ pub struct LinkSpec {
 
 /// A link as it is written: a qdisc that holds classes has them beside it.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Link"))]
 #[serde(deny_unknown_fields)]
 struct LinkKeys {
     name: String,
     rate_bps: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     rate_trace: Option<RateTrace>,
     qdisc: String,
     #[serde(default = "default_burst")]
     burst_bytes: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     classes: Vec<ClassSpec<String>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     filters: Vec<FilterSpec>,
 }
 
@@ -98,13 +108,17 @@ impl TryFrom<LinkKeys> for LinkSpec {
 /// How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
 /// full packets).
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RateTrace {
     /// Where it was written.
     pub file: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<(u64, u64)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opportunities: Vec<(u64, u64)>,
     /// When it begins again; without, the last rate holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_ns: Option<u64>,
 }
 
@@ -155,12 +169,14 @@ impl RateTrace {
 
 /// What a path adds to the round trip: `steps` of (time, nanoseconds).
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct DelayTrace {
     /// Where it was written.
     pub file: String,
     pub steps: Vec<(u64, u64)>,
     /// When it begins again; without, the last one holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_ns: Option<u64>,
 }
 
@@ -218,29 +234,32 @@ pub struct FlowSpec {
 
 /// A flow group as it is written: `kind` tells whose the other keys are.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Keys {
     name: String,
     #[serde(default = "tcp")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     kind: String,
     #[serde(default = "one")]
     count: u32,
     rtt_ns: u64,
     #[serde(default)]
     dscp: u8,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     host: Option<u32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     peer_host: Option<u32>,
     #[serde(default)]
     start_ns: u64,
     #[serde(default)]
     stop_ns: Option<u64>,
     path: Vec<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reverse_path: Vec<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     delay_trace: Option<DelayTrace>,
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     others: Map<String, Value>,
 }
 
@@ -276,21 +295,31 @@ impl TryFrom<Keys> for FlowSpec {
 /// A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`), of a flow group (`rtt_ns`, `count`, and of a
 /// source with a rate `rate_bps`), or of an impairment (`netem`).
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
     pub time_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
     /// In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub qdisc: Option<String>,
     /// Those that change: each with all its numbers, with another qdisc, or with both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassSpec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<u64>,
     /// How many of the group's flows send from now on: others begin, or those that began last stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub netem: Option<String>,
 }
 
@@ -358,6 +387,7 @@ impl InForce {
 
 /// Which side of a link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     Before,
@@ -366,6 +396,7 @@ pub enum Side {
 
 /// What becomes of a data packet with a certain codepoint.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Rewritten {
     /// It is lost, as on paths that do not forward the codepoint.
@@ -376,6 +407,7 @@ pub enum Rewritten {
 
 /// Rewriting of the ECN field of a flow's data packets.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rewrite {
     pub flow: String,
@@ -389,19 +421,21 @@ pub struct Rewrite {
 /// netem before a link: for the data packets that cross it (forward), for the ACKs of flows that cross
 /// it (reverse), or for both, each with a netem of its own.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Impair"))]
 #[serde(deny_unknown_fields)]
 pub struct ImpairSpec {
     pub name: String,
     /// In `tc`'s words, without "netem" itself.
     #[serde(deserialize_with = "netem")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub netem: NetemConfig,
     pub before: String,
     #[serde(default)]
     pub direction: Direction,
     /// On the way back, of so many pure ACKs one goes on, after this time at the latest.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_thinning: Option<u32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub ack_wait_ns: u64,
 }
 
@@ -411,6 +445,7 @@ fn netem<'de, D: Deserializer<'de>>(from: D) -> Result<NetemConfig, D::Error> {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     #[default]

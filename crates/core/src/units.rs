@@ -57,3 +57,9 @@ impl Rate {
         (u128::from(self.bits_per_second) * u128::from(span.0) / 8_000_000_000) as u64
     }
 }
+
+/// Whether a key of the description may be left out, for the schema.
+#[cfg(feature = "schema")]
+pub fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -154,30 +154,27 @@ pub fn listing() -> Vec<Info> {
 /// A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb. `Q`: a
 /// queue with all its parameters, or its words.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Class"))]
 #[serde(deny_unknown_fields)]
 pub struct ClassSpec<Q = QdiscConfig> {
     /// As `tc` writes it.
     pub id: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    #[serde(default = "none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub qdisc: Option<Q>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub rate_bps: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub ceil_bps: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub burst_bytes: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub cburst_bytes: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub prio: u8,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub quantum_bytes: u32,
-}
-
-fn none<Q>() -> Option<Q> {
-    None
 }
 
 impl<Q> ClassSpec<Q> {
@@ -213,15 +210,16 @@ impl<Q> ClassSpec<Q> {
 
 /// A packet fits that has all of what is said; `host` sends or receives it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Filter"))]
 #[serde(deny_unknown_fields)]
 pub struct FilterSpec {
     pub class: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<Ecn>,
     /// The number of a host with a name, or of the flow group whose sending host it is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
 }
 

@@ -15,6 +15,7 @@ use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
 /// A source that sends `batch` frames at once, evenly spaced in time.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Of frames.

@@ -46,7 +46,9 @@ const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9000;
 
 /// The same as it is written.
 #[derive(Deserialize)]
-struct Keys {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct Keys {
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     cc: Option<String>,
     #[serde(default)]
     options: BTreeMap<String, String>,
@@ -54,7 +56,9 @@ struct Keys {
     peer_ecn: Option<EcnSupport>,
     pace_bps: Option<u64>,
     receive_window_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     mtu_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rto_min_ns: Option<u64>,
 }
 
@@ -141,8 +145,10 @@ impl Hosts {
 
 /// A flow in bulk.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spec {
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "Keys"))]
     hosts: Hosts,
     /// Size of the transfer; endless by default.
     bytes: Option<u64>,

@@ -37,6 +37,7 @@ const GAUGES: &[Gauge] = &[
 
 /// A flow of UDP Prague.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Of the largest packets' frames.

@@ -33,8 +33,10 @@ const MESSAGE: u32 = 200;
 
 /// A video and its viewer.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spec {
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "super::tcp::Keys"))]
     hosts: Hosts,
     rate_bps: u64,
     /// Time between frames.

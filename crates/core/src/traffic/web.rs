@@ -44,8 +44,10 @@ impl BoundedPareto {
 
 /// A client that asks for something again and again.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spec {
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "super::tcp::Keys"))]
     hosts: Hosts,
     /// Mean time between requests.
     interval_ns: u64,
