@@ -1,115 +1,24 @@
 /**
- * The words of the page: a run's description as the core has it (`crates/core/src/scenario.rs`), what an engine is asked
- * and answers, and the interfaces between the page's parts. Times are nanoseconds, rates bit/s, sizes bytes.
+ * The types of the page: a run's description, what an engine is asked and answers, and the interfaces between the page's
+ * parts. Times are nanoseconds, rates bit/s, sizes bytes.
  */
 
+import type * as generated from "./generated/run";
+
+export type { EcnSupport as TcpEcn, Impair, Link as LinkSpec, Rewrite } from "./generated/run";
+
+/** The page starts no programs. */
+export type FlowSpec = Exclude<generated.Flow, generated.ProgramFlow>;
+
 /** A run, fully resolved: what `l4slab.experimentfile` makes of an experiment file. */
-export interface Run {
-  duration_ns: number;
-  warmup_ns: number;
-  /** Up to 64 bits, more than a number holds. `json.ts` writes and reads it. */
-  seed: bigint;
-  sample_ns: number;
-  start_jitter_ns: number;
-  per_flow?: boolean;
-  links: LinkSpec[];
+export interface Run extends generated.Run {
   flows: FlowSpec[];
-  at: TimedChange[];
-  rewrites: Rewrite[];
-  impairs?: Impair[];
 }
 
-export interface LinkSpec {
-  name: string;
-  rate_bps: number;
-  /** In tc's words, every option written out or not. */
-  qdisc: string;
-  burst_bytes: number;
-}
-
-interface AnyFlow {
-  name: string;
-  count: number;
-  rtt_ns: number;
-  dscp: number;
-  start_ns: number;
-  stop_ns: number | null;
-  path: string[];
-}
-
-/** What every flow that TCP carries has. */
-interface AnyTcp extends AnyFlow {
-  cc: string;
-  /** What the sender asks for and what the receiver supports; null: what the controller wants. */
-  ecn: TcpEcn | null;
-  peer_ecn: TcpEcn | null;
-  reverse_path: string[];
-  pace_bps: number | null;
-  receive_window_bytes: number | null;
-  options: Record<string, string>;
-}
-
-export type TcpEcn = "accecn" | "classic" | "sce" | "off";
-
-export interface TcpFlow extends AnyTcp {
-  kind: "tcp";
-  bytes: number | null;
-}
-
-export interface WebFlow extends AnyTcp {
-  kind: "web";
-  interval_ns: number;
-  size_alpha: number;
-  size_min_bytes: number;
-  size_max_bytes: number;
-}
-
-export interface VideoFlow extends AnyTcp {
-  kind: "video";
-  rate_bps: number;
-  interval_ns: number;
-  spread: number;
-  control_interval_ns: number | null;
-}
-
-export interface CbrFlow extends AnyFlow {
-  kind: "cbr";
-  rate_bps: number;
-  ecn: "not-ect" | "ect0" | "ect1";
-  packet_bytes: number;
-  batch: number;
-}
-
-export interface UdpPragueFlow extends AnyFlow {
-  kind: "udp-prague";
-  packet_bytes: number;
-  reverse_path: string[];
-  pace_bps: number | null;
-}
-
-export type FlowSpec = TcpFlow | WebFlow | VideoFlow | CbrFlow | UdpPragueFlow;
+export type TimedChange = generated.Change;
 
 /** What can change while a run goes on. */
-export type Change =
-  | { link: string; rate_bps?: number | null; qdisc?: string | null }
-  | { flow: string; rtt_ns?: number | null; count?: number | null; rate_bps?: number | null };
-
-export type TimedChange = Change & { time_ns: number };
-
-export interface Rewrite {
-  flow: string;
-  where: "before" | "after";
-  link: string;
-  from: string;
-  to: string;
-}
-
-export interface Impair {
-  name: string;
-  netem: string;
-  before: string;
-  direction: "forward" | "reverse" | "both";
-}
+export type Change = Omit<TimedChange, "time_ns">;
 
 /** What samples hold. */
 export interface Watch {

@@ -76,7 +76,7 @@ export function endedAt(run: Run, now_ns: number): Run {
     sample_ns: Math.min(run.sample_ns, now_ns),
     flows: flows.map((flow) => (flow.stop_ns !== null && flow.stop_ns >= now_ns ? { ...flow, stop_ns: null } : flow)),
     rewrites: run.rewrites.filter(({ flow }) => begun(flow)),
-    at: run.at.filter((change) => change.time_ns < now_ns && ("link" in change || begun(change.flow))),
+    at: run.at.filter((change) => change.time_ns < now_ns && (change.flow == null || begun(change.flow))),
   };
 }
 
