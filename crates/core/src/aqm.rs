@@ -49,7 +49,7 @@ pub mod twin_codel_af;
 use std::any::Any;
 
 use self::hosts::Hosts;
-use self::service::{Carried, Service, Window};
+use self::service::{Carried, Interval, Service};
 use self::tree::ClassSpec;
 use crate::ecn::Ecn;
 use crate::packet::SackSlot;
@@ -150,7 +150,7 @@ pub trait Aqm<P: Pkt>: Send {
     fn learn_sack(&mut self, _slot: SackSlot, _blocks: Blocks) {}
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call
     /// per window instead of several per packet.
-    fn run(&mut self, service: &mut Service<P>, window: &mut Window<P>)
+    fn run(&mut self, service: &mut Service<P>, window: &mut Interval<P>)
     where
         P: Carried,
     {

@@ -70,18 +70,18 @@ impl Distribution {
     /// How many times lie in each bin of the results, in ascending order and without the empty ones.
     /// The edges are the same for all distributions, so those of several runs add up.
     pub fn bins(&self) -> Vec<Bin> {
-        let mut told: Vec<Bin> = Vec::new();
+        let mut bins: Vec<Bin> = Vec::new();
         for (bin, &n) in self.bins.iter().enumerate().filter(|(_, n)| **n > 0) {
             let units = units_of(bin).start;
             let octave = (units | TOLD_PER_OCTAVE).ilog2() - TOLD_PER_OCTAVE.ilog2();
             let low = units >> octave << octave;
             let (low, high) = (Span(low << UNIT_SHIFT), Span((low + (1 << octave)) << UNIT_SHIFT));
-            match told.last_mut().filter(|last| last.low == low) {
+            match bins.last_mut().filter(|last| last.low == low) {
                 Some(last) => last.count += u64::from(n),
-                None => told.push(Bin { low, high, count: u64::from(n) }),
+                None => bins.push(Bin { low, high, count: u64::from(n) }),
             }
         }
-        told
+        bins
     }
     pub fn max_ms(&self) -> Option<f64> {
         (!self.bins.is_empty()).then(|| self.max.as_millis_f64())
@@ -166,11 +166,8 @@ mod tests {
             assert_eq!((d.count(), d.sum_ns, d.max.0), (10_000, sum, values[9_999]));
             for q in [0.0001, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
                 let exact = values[(q * 10_000.0) as usize - 1] as f64 * 1e-6;
-                let told = d.quantile_ms(q).unwrap();
-                assert!(
-                    told >= exact && told - exact <= f64::max(exact * 1e-3, 1.024e-3),
-                    "{scale}"
-                );
+                let got = d.quantile_ms(q).unwrap();
+                assert!(got >= exact && got - exact <= f64::max(exact * 1e-3, 1.024e-3), "{scale}");
             }
         }
         let mut long = Distribution::default();

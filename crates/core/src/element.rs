@@ -47,7 +47,7 @@ impl Outbox {
 
 /// What has arrived for an end: in a row, or chained.
 #[derive(Debug)]
-pub struct Mail<'a, const CHAINED: bool> {
+pub struct Arrivals<'a, const CHAINED: bool> {
     packets: &'a [Packet],
     /// Of each packet in a chain, the place of the one after it.
     links: &'a [u32],
@@ -57,32 +57,32 @@ pub struct Mail<'a, const CHAINED: bool> {
     pub log: Option<Vec<usize>>,
 }
 
-pub type Row<'a> = Mail<'a, false>;
-pub type Chain<'a> = Mail<'a, true>;
+pub type ArrivalList<'a> = Arrivals<'a, false>;
+pub type ArrivalChain<'a> = Arrivals<'a, true>;
 
 /// The end of a chain of packets.
-pub const NOBODY: u32 = u32::MAX;
+pub const CHAIN_END: u32 = u32::MAX;
 
-impl<'a> Row<'a> {
+impl<'a> ArrivalList<'a> {
     /// `packets` from the place `at` on.
-    pub fn new(packets: &'a [Packet], at: usize) -> Row<'a> {
-        Mail { packets, links: &[], at, log: None }
+    pub fn new(packets: &'a [Packet], at: usize) -> ArrivalList<'a> {
+        Arrivals { packets, links: &[], at, log: None }
     }
 }
 
-impl<'a> Chain<'a> {
+impl<'a> ArrivalChain<'a> {
     /// The packets of `packets` that are chained by `links`, from the place `at` on.
-    pub fn new(packets: &'a [Packet], links: &'a [u32], at: u32) -> Chain<'a> {
-        Mail { packets, links, at: at as usize, log: None }
+    pub fn new(packets: &'a [Packet], links: &'a [u32], at: u32) -> ArrivalChain<'a> {
+        Arrivals { packets, links, at: at as usize, log: None }
     }
 }
 
-impl<'a, const CHAINED: bool> Mail<'a, CHAINED> {
+impl<'a, const CHAINED: bool> Arrivals<'a, CHAINED> {
     /// The packets that are still there.
     pub fn rest(&self) -> Vec<Packet> {
-        let mut mail = Mail::<CHAINED> { log: None, ..*self };
+        let mut arrivals = Arrivals::<CHAINED> { log: None, ..*self };
         let out = Outbox::default();
-        std::iter::from_fn(|| mail.next(Time::NEVER, &out)).copied().collect()
+        std::iter::from_fn(|| arrivals.next(Time::NEVER, &out)).copied().collect()
     }
     /// The next packet that arrives before `until`; `out` holds what has been sent so far.
     #[inline(always)]
@@ -104,15 +104,15 @@ pub trait End {
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox);
 }
 
-/// Lets `end` take its mail and its timers up to `until`, exclusively. Returns its next deadline.
+/// Lets `end` take its arrivals and its timers up to `until`, exclusively. Returns its next deadline.
 #[inline]
 pub fn run<E: End, const CHAINED: bool>(
     end: &mut E,
-    mail: &mut Mail<CHAINED>,
+    arrivals: &mut Arrivals<CHAINED>,
     until: Time,
     out: &mut Outbox,
 ) -> Time {
-    while let Some(pkt) = mail.next(until, out) {
+    while let Some(pkt) = arrivals.next(until, out) {
         let now = pkt.enqueued_at;
         catch_up(end, now, out);
         out.set_clock(now);
@@ -136,10 +136,10 @@ pub fn catch_up<E: End>(end: &mut E, until: Time, out: &mut Outbox) -> Time {
 
 /// A flow, or all that one source makes: both ends of a path.
 pub trait Flow: Send {
-    /// Runs the sending end, whose mail are ACKs. Returns its next deadline.
-    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time;
-    /// Runs the receiving end, whose mail is data. Returns its next deadline.
-    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time;
+    /// Runs the sending end, whose arrivals are ACKs. Returns its next deadline.
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time;
+    /// Runs the receiving end, whose arrivals is data. Returns its next deadline.
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time;
     /// When the sending end wants to run for the first time, and the receiving one.
     fn starts(&self) -> (Time, Time);
     /// The path, before the run and when it has changed.

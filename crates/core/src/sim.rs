@@ -13,15 +13,15 @@ mod wiring;
 use std::collections::VecDeque;
 
 use accounts::{Account, Group};
-use changes::Deed;
+use changes::Event;
 use network::Network;
 pub use recording::Recording;
 use taps::Taps;
 use watching::{Members, Watch};
-use wiring::seat_of;
+use wiring::slot_of;
 
 use crate::aqm::DropReason;
-use crate::element::{Chain, Flow, NOBODY, Outbox, Row};
+use crate::element::{ArrivalChain, ArrivalList, CHAIN_END, Flow, Outbox};
 use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
@@ -49,7 +49,7 @@ impl Path {
 }
 
 /// A flow in its place.
-struct Seat {
+struct FlowSlot {
     flow: Box<dyn Flow>,
     group: usize,
     account: usize,
@@ -83,7 +83,7 @@ pub struct Simulation<T = NoTap> {
     next_show: Time,
     shown_at: Time,
     is_measuring: bool,
-    agenda: VecDeque<(Time, Deed)>,
+    agenda: VecDeque<(Time, Event)>,
     /// So long no element depends on what another one does.
     window: Span,
     longest_delay: Span,
@@ -91,13 +91,13 @@ pub struct Simulation<T = NoTap> {
     accounts: Vec<Account>,
     per_flow: bool,
     /// How many flows are there from the start.
-    founders: usize,
-    seats: Vec<Seat>,
+    initial_flows: usize,
+    slots: Vec<FlowSlot>,
     /// By flow: when the next thing that its sending end does arrives in the network, when what its
     /// receiving end has sent arrives there, and when the receiving end has something to do.
-    near: Deadlines,
+    senders: Deadlines,
     back: Deadlines,
-    far: Deadlines,
+    receivers: Deadlines,
     network: Network,
     /// Of each element, where losses there are told to be.
     places: Vec<String>,
@@ -107,12 +107,12 @@ pub struct Simulation<T = NoTap> {
     impairs: Vec<Vec<usize>>,
     out: Outbox,
     series: Series,
-    /// What was transferred so far, and by which seat.
+    /// What was transferred so far, and by which slot.
     transfers: Vec<(usize, Transfer)>,
     /// What is shown while it goes on, and of the transfers how many were.
     watch: Watch,
     members: Members,
-    told: usize,
+    reported: usize,
     delivered_packets: u64,
     taps: Taps<T>,
 }
@@ -140,9 +140,9 @@ impl<T: Tap> Simulation<T> {
     pub fn run_until(&mut self, until: Time) {
         let until = until + Span(1);
         while self.now < until {
-            let planned = self.next_deed();
+            let planned = self.next_event();
             if planned <= self.now {
-                self.act();
+                self.run_due_events();
             } else {
                 self.advance(planned.min(until));
             }
@@ -161,14 +161,14 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// When something happens that all elements must have come to.
-    fn next_deed(&self) -> Time {
+    fn next_event(&self) -> Time {
         let measuring = if self.is_measuring { Time::NEVER } else { self.warmup };
         let change = self.agenda.front().map_or(Time::NEVER, |(at, _)| *at);
         measuring.min(change).min(self.next_sample).min(self.next_show)
     }
 
     /// What is planned for now. A sample comes first: it is of the time before.
-    fn act(&mut self) {
+    fn run_due_events(&mut self) {
         if self.next_sample <= self.now {
             if self.is_measuring {
                 self.record_rtts();
@@ -180,8 +180,8 @@ impl<T: Tap> Simulation<T> {
             self.next_show += self.show;
         }
         while self.agenda.front().is_some_and(|(at, _)| *at <= self.now) {
-            let (_, deed) = self.agenda.pop_front().expect("there is one");
-            self.perform(deed);
+            let (_, event) = self.agenda.pop_front().expect("there is one");
+            self.perform(event);
         }
         if !self.is_measuring && self.warmup <= self.now {
             self.begin_measuring();
@@ -189,7 +189,7 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// From now on the slowest link of each path is as fast as it is.
-    fn note_rates(&mut self) {
+    fn record_rates(&mut self) {
         for group in &mut self.groups {
             let (rate, burst) = self.network.slowest(&group.forward.nodes);
             group.rates.push((self.now, rate, burst));
@@ -199,58 +199,59 @@ impl<T: Tap> Simulation<T> {
     /// Lets everything before `until` happen.
     fn advance(&mut self, until: Time) {
         while self.now < until {
-            let ends = self.near.earliest().min(self.back.earliest()).min(self.far.earliest());
+            let ends =
+                self.senders.earliest().min(self.back.earliest()).min(self.receivers.earliest());
             self.now = self.now.max(ends.min(self.network.earliest())).min(until);
             let end = self.now.saturating_add(self.window).min(until);
-            self.run_near(end);
+            self.run_sender(end);
             self.run_network(end);
-            self.run_far(end);
+            self.run_receiver(end);
             self.network.close();
             self.now = end;
         }
-        self.catch_up_near(until);
+        self.catch_up_senders(until);
         self.taps.show_until(until);
     }
 
     /// Lets the sending ends do what arrives in the network before `until`.
-    fn run_near(&mut self, until: Time) {
+    fn run_sender(&mut self, until: Time) {
         let mut next = 0;
-        while let Some(i) = self.near.due(next, until) {
-            let delay = self.groups[self.seats[i].group].forward.delay;
-            self.run_near_of(i, until.saturating_sub(delay));
+        while let Some(i) = self.senders.due(next, until) {
+            let delay = self.groups[self.slots[i].group].forward.delay;
+            self.run_sender_of(i, until.saturating_sub(delay));
             next = i + 1;
         }
     }
 
     /// In a window the sending ends stay behind by their delay to the network. What they do until now
     /// arrives there later.
-    fn catch_up_near(&mut self, now: Time) {
+    fn catch_up_senders(&mut self, now: Time) {
         let mut next = 0;
-        while let Some(i) = self.near.due(next, now + self.longest_delay) {
-            self.run_near_of(i, now);
+        while let Some(i) = self.senders.due(next, now + self.longest_delay) {
+            self.run_sender_of(i, now);
             next = i + 1;
         }
-        if self.seats.len() > 1 {
+        if self.slots.len() > 1 {
             self.network.mix();
         }
     }
 
-    fn run_near_of(&mut self, i: usize, until: Time) {
-        let seat = &mut self.seats[i];
-        let path = &self.groups[seat.group].forward;
+    fn run_sender_of(&mut self, i: usize, until: Time) {
+        let slot = &mut self.slots[i];
+        let path = &self.groups[slot.group].forward;
         (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
         let inbox = self.network.inbox(path.nodes[0]);
         std::mem::swap(&mut self.out.packets, &mut inbox.packets);
         let before = self.out.packets.len();
-        let mut mail = Row::new(&seat.acks, seat.read);
-        let shown = self.taps.open(&mut mail, &self.out.sacks);
-        let next = seat.flow.run_near(&mut mail, until, &mut self.out);
-        self.taps.close(End::Client, shown, &mail, &self.out, before);
-        seat.read = mail.at;
+        let mut arrivals = ArrivalList::new(&slot.acks, slot.read);
+        let shown = self.taps.open(&mut arrivals, &self.out.sacks);
+        let next = slot.flow.run_sender(&mut arrivals, until, &mut self.out);
+        self.taps.close(End::Client, shown, &arrivals, &self.out, before);
+        slot.read = arrivals.at;
         std::mem::swap(&mut self.out.packets, &mut inbox.packets);
-        let next = seat.acks.get(seat.read).map_or(next, |ack| next.min(ack.enqueued_at));
-        forget(&mut seat.acks, &mut seat.read);
-        self.near.set(i, next.saturating_add(path.delay));
+        let next = slot.acks.get(slot.read).map_or(next, |ack| next.min(ack.enqueued_at));
+        drop_taken(&mut slot.acks, &mut slot.read);
+        self.senders.set(i, next.saturating_add(path.delay));
     }
 
     /// Lets the elements of the network run, in the order of the paths.
@@ -261,7 +262,7 @@ impl<T: Tap> Simulation<T> {
             while let Some((from, to)) = step {
                 for member in 0..self.network.size(cluster) {
                     let n = self.network.run(cluster, member, from, to, &mut self.out);
-                    self.hand_on(n);
+                    self.forward(n);
                 }
                 step = self.network.next_step(cluster, from, until);
             }
@@ -272,26 +273,26 @@ impl<T: Tap> Simulation<T> {
     fn release(&mut self, until: Time) {
         let mut next = 0;
         while let Some(i) = self.back.due(next, until) {
-            let seat = &mut self.seats[i];
-            let waiting = &seat.held[seat.released..];
+            let slot = &mut self.slots[i];
+            let waiting = &slot.held[slot.released..];
             let n = waiting.iter().take_while(|p| p.enqueued_at < until).count();
-            let inbox = self.network.inbox(self.groups[seat.group].back.nodes[0]);
+            let inbox = self.network.inbox(self.groups[slot.group].back.nodes[0]);
             // Sending ends have been there before, in the order of flows, too.
             inbox.is_mixed |= inbox.packets.first().is_some_and(|pkt| !pkt.is_ack());
             inbox.packets.extend_from_slice(&waiting[..n]);
             self.back.set(i, waiting.get(n).map_or(Time::NEVER, |p| p.enqueued_at));
-            seat.released += n;
-            forget(&mut seat.held, &mut seat.released);
+            slot.released += n;
+            drop_taken(&mut slot.held, &mut slot.released);
             next = i + 1;
         }
     }
 
     /// Sends on what has left an element of the network: to the next one, or to an end.
-    fn hand_on(&mut self, n: usize) {
-        let (mut departed, mut links, handed_on) = self.network.take_departed(n);
-        links.resize(departed.len(), NOBODY);
-        let founders = self.founders;
-        for (place, pkt) in departed.iter_mut().enumerate().skip(handed_on) {
+    fn forward(&mut self, n: usize) {
+        let (mut departed, mut links, forwarded) = self.network.take_departed(n);
+        links.resize(departed.len(), CHAIN_END);
+        let initial_flows = self.initial_flows;
+        for (place, pkt) in departed.iter_mut().enumerate().skip(forwarded) {
             pkt.hop += 1;
             let group = &self.groups[usize::from(pkt.group.number)];
             let path = if pkt.is_ack() { &group.back } else { &group.forward };
@@ -306,62 +307,62 @@ impl<T: Tap> Simulation<T> {
                 continue;
             }
             let flow = pkt.flow as usize;
-            let i = if flow < founders { flow } else { seat_of(pkt.flow, founders) };
-            let seat = &mut self.seats[i];
+            let i = if flow < initial_flows { flow } else { slot_of(pkt.flow, initial_flows) };
+            let slot = &mut self.slots[i];
             if pkt.is_ack() {
-                seat.acks.push(*pkt);
-                self.near.advance(i, pkt.enqueued_at + group.forward.delay);
+                slot.acks.push(*pkt);
+                self.senders.advance(i, pkt.enqueued_at + group.forward.delay);
                 continue;
             }
             self.delivered_packets += 1;
-            if seat.first == NOBODY {
-                seat.first = place as u32;
-                self.far.advance(i, pkt.enqueued_at);
+            if slot.first == CHAIN_END {
+                slot.first = place as u32;
+                self.receivers.advance(i, pkt.enqueued_at);
             } else {
-                links[seat.last as usize] = place as u32;
+                links[slot.last as usize] = place as u32;
             }
-            seat.last = place as u32;
+            slot.last = place as u32;
         }
         self.network.give_back(n, departed, links);
     }
 
     /// Lets the receiving ends take what has arrived before `until`.
-    fn run_far(&mut self, until: Time) {
+    fn run_receiver(&mut self, until: Time) {
         let mut next = 0;
-        while let Some(i) = self.far.due(next, until) {
-            self.run_far_of(i, until);
+        while let Some(i) = self.receivers.due(next, until) {
+            self.run_receiver_of(i, until);
             next = i + 1;
         }
     }
 
-    fn run_far_of(&mut self, i: usize, until: Time) {
-        let seat = &mut self.seats[i];
-        let Group { forward, back, .. } = &self.groups[seat.group];
+    fn run_receiver_of(&mut self, i: usize, until: Time) {
+        let slot = &mut self.slots[i];
+        let Group { forward, back, .. } = &self.groups[slot.group];
         (self.out.delay, self.out.not_before) = (back.delay, back.not_before);
         let (goal, wakes, on_top) = match back.nodes.is_empty() {
-            true => (&mut seat.acks, &mut self.near, forward.delay),
-            false => (&mut seat.held, &mut self.back, Span::ZERO),
+            true => (&mut slot.acks, &mut self.senders, forward.delay),
+            false => (&mut slot.held, &mut self.back, Span::ZERO),
         };
         std::mem::swap(&mut self.out.packets, goal);
         let before = self.out.packets.len();
         let last = *forward.nodes.last().expect("a path has a link");
         let (departed, links) = self.network.departed(last);
-        let mut mail = Chain::new(departed, links, seat.first);
-        let shown = self.taps.open(&mut mail, &self.out.sacks);
-        let next = seat.flow.run_far(&mut mail, until, &mut self.out);
-        self.taps.close(End::Server, shown, &mail, &self.out, before);
+        let mut arrivals = ArrivalChain::new(departed, links, slot.first);
+        let shown = self.taps.open(&mut arrivals, &self.out.sacks);
+        let next = slot.flow.run_receiver(&mut arrivals, until, &mut self.out);
+        self.taps.close(End::Server, shown, &arrivals, &self.out, before);
         if let Some(pkt) = self.out.packets.get(before) {
             wakes.advance(i, pkt.enqueued_at + on_top);
         }
         std::mem::swap(&mut self.out.packets, goal);
-        (seat.first, seat.last) = (NOBODY, NOBODY);
-        self.far.set(i, next);
+        (slot.first, slot.last) = (CHAIN_END, CHAIN_END);
+        self.receivers.set(i, next);
     }
 }
 
 /// Drops what has been taken from the front, now and then.
 #[inline]
-fn forget(packets: &mut Vec<Packet>, taken: &mut usize) {
+fn drop_taken(packets: &mut Vec<Packet>, taken: &mut usize) {
     if *taken == packets.len() {
         packets.clear();
         *taken = 0;

@@ -160,7 +160,7 @@ impl CongestionControl for Controller {
             Some(object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL"))));
     }
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        let told = l4slab::Ack {
+        let ack = l4slab::Ack {
             now_ns: ack.now.0,
             next_departure_ns: ack.next_departure.0,
             pacing_rate: ack.pacing_rate,
@@ -190,7 +190,7 @@ impl CongestionControl for Controller {
             open: ack.open,
             paced: ack.paced,
         };
-        self.call(w, |api, object, answer| api.on_ack(object, &told, answer));
+        self.call(w, |api, object, answer| api.on_ack(object, &ack, answer));
     }
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
         let why = match why {
@@ -219,8 +219,8 @@ impl CongestionControl for Controller {
     fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &Window) {
         let Some(object) = &self.object else { return };
         let &LostSegment { tx_in_flight, lost, app_limited } = lost;
-        let told = l4slab::Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
-        self.api.on_lost(object, &told);
+        let lost = l4slab::Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
+        self.api.on_lost(object, &lost);
     }
     fn judges_flights(&self) -> bool {
         self.api.hears_losses()

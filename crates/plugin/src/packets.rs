@@ -140,14 +140,14 @@ impl Drop for Packets {
 }
 
 /// What a library does during one call.
-pub struct Deeds<'a> {
+pub struct Actions<'a> {
     pub packets: &'a mut Packets,
     pub rng: &'a mut Rng,
     /// It named a packet that is not in the queue.
     pub stranger: Option<&'static str>,
 }
 
-impl Deeds<'_> {
+impl Actions<'_> {
     /// What the call is given; valid as long as `self` stays where it is.
     #[inline(always)]
     pub fn link(&mut self, now: Time) -> Link {
@@ -157,30 +157,30 @@ impl Deeds<'_> {
 }
 
 /// SAFETY: the link is the one of the call at hand.
-unsafe fn deeds<'a>(link: *mut Link) -> &'a mut Deeds<'a> {
+unsafe fn actions<'a>(link: *mut Link) -> &'a mut Actions<'a> {
     // SAFETY: see above.
-    unsafe { &mut *(*link).host.cast::<Deeds<'a>>() }
+    unsafe { &mut *(*link).host.cast::<Actions<'a>>() }
 }
 unsafe extern "C" fn drop_packet(link: *mut Link, packet: *const Seen, overflow: u32) {
     let why = if overflow != 0 { DropReason::Overflow } else { DropReason::Aqm };
     // SAFETY: the library calls it with what it was given.
-    let (deeds, taken) = unsafe {
-        let deeds = deeds(link);
-        let band = deeds.packets.band(packet);
-        let taken = deeds.packets.take(packet).map(|(taken, _)| (taken, band));
-        (deeds, taken)
+    let (actions, taken) = unsafe {
+        let actions = actions(link);
+        let band = actions.packets.band(packet);
+        let taken = actions.packets.take(packet).map(|(taken, _)| (taken, band));
+        (actions, taken)
     };
     match taken {
-        Some((packet, band)) => deeds.packets.dropped.push((packet, why, band)),
-        None => deeds.stranger = Some("drops"),
+        Some((packet, band)) => actions.packets.dropped.push((packet, why, band)),
+        None => actions.stranger = Some("drops"),
     }
 }
 unsafe extern "C" fn mark_packet(link: *mut Link, packet: *const Seen) -> u32 {
     let node = packet.cast_mut().cast::<Node>();
     // SAFETY: as above.
-    let (deeds, node) = unsafe { (deeds(link), node.as_mut()) };
+    let (actions, node) = unsafe { (actions(link), node.as_mut()) };
     let Some(node) = node.filter(|node| node.seen.id != GONE) else {
-        deeds.stranger = Some("marks");
+        actions.stranger = Some("marks");
         return 0;
     };
     let is_capable = node.packet.ecn().is_capable();
@@ -191,5 +191,5 @@ unsafe extern "C" fn mark_packet(link: *mut Link, packet: *const Seen) -> u32 {
 }
 unsafe extern "C" fn random(link: *mut Link) -> f64 {
     // SAFETY: as above.
-    unsafe { deeds(link) }.rng.unit()
+    unsafe { actions(link) }.rng.unit()
 }

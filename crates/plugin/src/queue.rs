@@ -12,7 +12,7 @@ use l4slab_core::time::Time;
 
 use super::calls::{Api, Object};
 use super::l4slab::{Link, QueueTable};
-use super::packets::{Deeds, Packets};
+use super::packets::{Actions, Packets};
 use super::{numbers, tell};
 
 pub struct QueueMaker {
@@ -55,10 +55,10 @@ impl<const APART: bool> Queue<APART> {
         call: impl FnOnce(&Api<QueueTable>, &Object, &mut Link) -> R,
     ) -> R {
         self.now = cx.now;
-        let mut deeds = Deeds { packets: &mut self.packets, rng: &mut *cx.rng, stranger: None };
-        let mut link = deeds.link(self.now);
+        let mut actions = Actions { packets: &mut self.packets, rng: &mut *cx.rng, stranger: None };
+        let mut link = actions.link(self.now);
         let done = call(&self.api, &self.object, &mut link);
-        if let Some(does) = deeds.stranger {
+        if let Some(does) = actions.stranger {
             stranger(self.table.name, does);
         }
         if !self.packets.dropped.is_empty() {

@@ -28,11 +28,11 @@ pub fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
 
 /// Ends the run with what `l4slab.own` makes of an exception.
 fn fail(py: Python<'_>, name: &str, error: PyErr) -> ! {
-    let told = || -> PyResult<String> {
+    let message = || -> PyResult<String> {
         let sentence = py.import("l4slab.own.wrong")?.getattr("sentence")?;
         sentence.call1((error.clone_ref(py).into_value(py), name))?.extract()
     };
-    own::fail(told().unwrap_or_else(|_| format!("{name}: {error}")))
+    own::fail(message().unwrap_or_else(|_| format!("{name}: {error}")))
 }
 
 /// A call of code in Python; what it raises ends the run.

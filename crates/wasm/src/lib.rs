@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ask(at: *mut u8, bytes: usize) -> *const Text {
     let request = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes)) };
     let answer = LIVE.with_borrow_mut(|live| {
         let live = live.get_or_insert_with(|| {
-            panic::set_hook(Box::new(|told| _ = tell(told.to_string())));
+            panic::set_hook(Box::new(|info| _ = tell(info.to_string())));
             Live::default()
         });
         live.ask(&String::from_utf8_lossy(&request))

@@ -180,14 +180,14 @@ pub fn is_of(name: &'static str, parameters: &dyn Any) -> bool {
 }
 
 /// What the law does during one call.
-struct Deeds<'a, P> {
+struct Actions<'a, P> {
     packets: &'a mut Packets<P>,
     rng: &'a mut Rng,
     /// It named a packet that is not in the queue.
     stranger: Option<&'static str>,
 }
 
-impl<P: Pkt> Cx for Deeds<'_, P> {
+impl<P: Pkt> Cx for Actions<'_, P> {
     fn random(&mut self) -> f64 {
         self.rng.unit()
     }
@@ -235,9 +235,9 @@ impl<P: Pkt, L: Law> Own<P, L> {
     fn call<R>(&mut self, cx: &mut QueueCx<P>, call: impl FnOnce(&mut L, &mut dyn Cx) -> R) -> R {
         self.now = cx.now;
         // The link's context itself is not handed out, so that it can stay in registers.
-        let mut deeds = Deeds { packets: &mut self.packets, rng: &mut *cx.rng, stranger: None };
-        let done = call(&mut self.law, &mut deeds);
-        if let Some(does) = deeds.stranger {
+        let mut actions = Actions { packets: &mut self.packets, rng: &mut *cx.rng, stranger: None };
+        let done = call(&mut self.law, &mut actions);
+        if let Some(does) = actions.stranger {
             stranger(self.name, does);
         }
         if !self.packets.dropped.is_empty() {
@@ -411,9 +411,9 @@ mod tests {
     #[test]
     fn a_packet_that_leaves_twice_and_a_timer_that_stands_still_end_the_run() {
         let (mut rng, mut drops) = (Rng::stream(1, "own", 0), Vec::new());
-        let mut sentence = |deed: fn(&mut Own<Bytes, Stack>, &mut QueueCx<Bytes>)| {
+        let mut sentence = |event: fn(&mut Own<Bytes, Stack>, &mut QueueCx<Bytes>)| {
             let mut cx = QueueCx::new(Time(5), &mut rng, &mut drops);
-            let ended = catch_unwind(AssertUnwindSafe(|| deed(&mut stack(), &mut cx)));
+            let ended = catch_unwind(AssertUnwindSafe(|| event(&mut stack(), &mut cx)));
             let why = ended.expect_err("it ends the run").downcast::<own::Failure>();
             why.expect("with a sentence").0
         };

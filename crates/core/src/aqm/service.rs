@@ -172,14 +172,14 @@ pub struct Band {
 /// What is counted of the packets of an account (a flow group, or a flow) where they cross a link, or of
 /// all that belong to none.
 #[derive(Clone, Debug, Default)]
-pub struct Crossing {
+pub struct FlowCounters {
     /// This is the first link of their path, the last one, the only one.
     pub first: bool,
     pub last: bool,
     pub only: bool,
-    pub passed: Passed,
+    pub packets: PacketCounts,
     /// The same since measuring began, of packets that came to the network before.
-    pub of_warmup: Passed,
+    pub of_warmup: PacketCounts,
     /// Copies that the queue has made in the measured interval.
     pub copied: u64,
     /// By band: time in this queue. All packets of paths with more than one link are under nobody's.
@@ -190,7 +190,7 @@ pub struct Crossing {
 
 /// Packets of an account since the start.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Passed {
+pub struct PacketCounts {
     /// That reached the first link, with what queues of links made copies.
     pub sent: u64,
     /// That left the last link, their bytes, and those among them with CE, or made ECT(1) by a queue.
@@ -201,10 +201,10 @@ pub struct Passed {
     pub dropped: u64,
 }
 
-impl std::ops::Sub for Passed {
-    type Output = Passed;
-    fn sub(self, before: Passed) -> Passed {
-        Passed {
+impl std::ops::Sub for PacketCounts {
+    type Output = PacketCounts;
+    fn sub(self, before: PacketCounts) -> PacketCounts {
+        PacketCounts {
             sent: self.sent - before.sent,
             delivered: self.delivered - before.delivered,
             bytes: self.bytes - before.bytes,
@@ -215,8 +215,8 @@ impl std::ops::Sub for Passed {
     }
 }
 
-impl std::ops::AddAssign for Passed {
-    fn add_assign(&mut self, other: Passed) {
+impl std::ops::AddAssign for PacketCounts {
+    fn add_assign(&mut self, other: PacketCounts) {
         self.sent += other.sent;
         self.delivered += other.delivered;
         self.bytes += other.bytes;
@@ -241,7 +241,7 @@ pub struct Service<P> {
     /// The first band of the queue in force.
     pub first_band: usize,
     /// By account; the last one is for what belongs to none.
-    pub crossings: Vec<Crossing>,
+    pub flow_counters: Vec<FlowCounters>,
     pub backlog: u64,
     pub backlog_max: u64,
     /// When measuring began.
@@ -262,17 +262,17 @@ pub struct Service<P> {
 
 /// What arrives over a window, and where what leaves goes.
 #[derive(Debug)]
-pub struct Window<'a, P> {
+pub struct Interval<'a, P> {
     pub begin: Time,
     pub until: Time,
-    pub arrivals: Arrivals<'a, P>,
+    pub arrivals: LinkArrivals<'a, P>,
     /// Packets that have left, with the instants at which they did.
     pub departed: &'a mut Vec<P>,
 }
 
 /// Packets in the order of their arrival.
 #[derive(Debug)]
-pub struct Arrivals<'a, P> {
+pub struct LinkArrivals<'a, P> {
     pub packets: &'a [P],
     /// Of each packet the time since `base`, and below that its place; ascending.
     pub keys: &'a [u64],
@@ -288,7 +288,7 @@ pub fn place(key: u64) -> usize {
     key as usize & ((1 << PLACE_BITS) - 1)
 }
 
-impl<'a, P> Arrivals<'a, P> {
+impl<'a, P> LinkArrivals<'a, P> {
     /// When the next packet arrives.
     #[inline(always)]
     pub fn time(&self) -> Time {
@@ -307,7 +307,7 @@ impl<'a, P> Arrivals<'a, P> {
 pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
     queue: &mut Q,
     s: &mut Service<P>,
-    w: &mut Window<P>,
+    w: &mut Interval<P>,
 ) {
     let mut now = w.begin;
     let mut arrival = w.arrivals.time();
@@ -355,7 +355,7 @@ impl<P: Carried> Service<P> {
             rng,
             bands: Vec::new(),
             first_band: 0,
-            crossings: vec![Crossing::default()],
+            flow_counters: vec![FlowCounters::default()],
             backlog: 0,
             backlog_max: 0,
             measured_from: Time::NEVER,
@@ -389,17 +389,17 @@ impl<P: Carried> Service<P> {
 
     /// What is counted of a packet, and whether it is counted for a group.
     #[inline(always)]
-    fn crossing(&mut self, pkt: &P) -> &mut Crossing {
-        let nobody = self.crossings.len() - 1;
-        &mut self.crossings[pkt.counted().unwrap_or(nobody)]
+    fn counters(&mut self, pkt: &P) -> &mut FlowCounters {
+        let unaccounted = self.flow_counters.len() - 1;
+        &mut self.flow_counters[pkt.counted().unwrap_or(unaccounted)]
     }
 
     #[inline(always)]
     fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: &P, queue: &mut Q) {
-        let crossing = self.crossing(pkt);
-        crossing.passed.sent += u64::from(crossing.first);
+        let counters = self.counters(pkt);
+        counters.packets.sent += u64::from(counters.first);
         if pkt.is_of_warmup() {
-            crossing.of_warmup.sent += u64::from(crossing.first);
+            counters.of_warmup.sent += u64::from(counters.first);
         }
         self.holds_back = false;
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
@@ -429,11 +429,11 @@ impl<P: Carried> Service<P> {
     fn count_copies(&mut self, copied: Option<P>, duplicates: u32) {
         let Some(pkt) = copied else { return };
         let copies = u64::from(duplicates);
-        let crossing = self.crossing(&pkt);
-        crossing.passed.sent += copies;
+        let counters = self.counters(&pkt);
+        counters.packets.sent += copies;
         match pkt.is_of_warmup() {
-            true => crossing.of_warmup.sent += copies,
-            false => crossing.copied += copies,
+            true => counters.of_warmup.sent += copies,
+            false => counters.copied += copies,
         }
         self.copied.push((pkt, duplicates));
     }
@@ -476,23 +476,23 @@ impl<P: Carried> Service<P> {
                 b.of_warmup.count_marks(marks);
             }
         }
-        let crossing = self.crossing(pkt);
-        if crossing.last {
-            crossing.passed.delivered += 1;
-            crossing.passed.bytes += u64::from(bytes);
+        let counters = self.counters(pkt);
+        if counters.last {
+            counters.packets.delivered += 1;
+            counters.packets.bytes += u64::from(bytes);
             // CE, or ECT(1), which may be a mark of SCE.
             if pkt.ecn().is_l4s() {
-                crossing.passed.ce += u64::from(pkt.ecn() == Ecn::Ce);
-                crossing.passed.sce += u64::from(pkt.is_sce());
+                counters.packets.ce += u64::from(pkt.ecn() == Ecn::Ce);
+                counters.packets.sce += u64::from(pkt.is_sce());
             }
             if pkt.is_of_warmup() {
-                crossing.of_warmup.delivered += 1;
-                crossing.of_warmup.ce += u64::from(pkt.ecn() == Ecn::Ce);
-                crossing.of_warmup.sce += u64::from(pkt.is_sce());
+                counters.of_warmup.delivered += 1;
+                counters.of_warmup.ce += u64::from(pkt.ecn() == Ecn::Ce);
+                counters.of_warmup.sce += u64::from(pkt.is_sce());
             }
         }
-        if crossing.only {
-            crossing.sojourn[band].record(sojourn);
+        if counters.only {
+            counters.sojourn[band].record(sojourn);
         } else {
             self.record_elsewhere(pkt, band, sojourn);
         }
@@ -502,12 +502,13 @@ impl<P: Carried> Service<P> {
     /// What is not all of the group's wait, or nobody's.
     fn record_elsewhere(&mut self, pkt: &mut P, band: usize, sojourn: Span) {
         let queued = pkt.add_wait(sojourn);
-        let crossing = self.crossing(pkt);
-        if crossing.last {
-            crossing.total.record(queued);
+        let counters = self.counters(pkt);
+        if counters.last {
+            counters.total.record(queued);
         }
-        let nobody = self.crossings.last_mut().expect("the last one is for what belongs to none");
-        nobody.sojourn[band].record(sojourn);
+        let unaccounted =
+            self.flow_counters.last_mut().expect("the last one is for what belongs to none");
+        unaccounted.sojourn[band].record(sojourn);
     }
 
     /// What waits is in no queue, until it is moved into the next one.
@@ -545,7 +546,7 @@ impl<P: Carried> Service<P> {
                 *self.losses.entry((d.pkt.counted(), d.why)).or_default() += 1;
             }
             if d.pkt.counted().is_some() {
-                self.crossing(&d.pkt).passed.dropped += 1;
+                self.counters(&d.pkt).packets.dropped += 1;
             }
         }
         self.backlog_max = self.backlog_max.max(self.backlog);

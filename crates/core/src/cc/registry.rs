@@ -35,7 +35,7 @@ pub struct ControllerInfo {
 
 /// Knows what an ACK told. It is put together for each controller apart, so that what this one does not
 /// ask for is not looked up.
-pub trait News {
+pub trait AckInfo {
     fn ack(&self, w: &Window) -> Ack;
 }
 
@@ -47,8 +47,12 @@ pub struct Answer {
 
 impl Answer {
     #[inline(always)]
-    fn to<C: CongestionControl + ?Sized>(cc: &mut C, news: &impl News, w: &mut Window) -> Answer {
-        cc.on_ack(&news.ack(w), w);
+    fn to<C: CongestionControl + ?Sized>(
+        cc: &mut C,
+        info: &impl AckInfo,
+        w: &mut Window,
+    ) -> Answer {
+        cc.on_ack(&info.ack(w), w);
         Answer { holds_back: cc.holds_back(), pacing_rate: cc.pacing_rate() }
     }
 }
@@ -113,10 +117,10 @@ macro_rules! controllers {
         impl Cc {
             /// Tells the controller of an ACK.
             #[inline(always)]
-            pub fn answer(&mut self, news: &impl News, w: &mut Window) -> Answer {
+            pub fn answer(&mut self, info: &impl AckInfo, w: &mut Window) -> Answer {
                 match self {
-                    $(Cc::$variant(c) => Answer::to(c, news, w),)*
-                    Cc::Other(c) => Answer::to(&mut **c, news, w),
+                    $(Cc::$variant(c) => Answer::to(c, info, w),)*
+                    Cc::Other(c) => Answer::to(&mut **c, info, w),
                 }
             }
         }

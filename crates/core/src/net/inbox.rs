@@ -1,6 +1,6 @@
 //! What has been sent to an element in the network and waits for its time.
 
-use crate::aqm::service::{Arrivals, PLACE_BITS, place};
+use crate::aqm::service::{LinkArrivals, PLACE_BITS, place};
 use crate::packet::Packet;
 use crate::time::Time;
 
@@ -11,7 +11,7 @@ use crate::time::Time;
 pub struct Inbox {
     /// Not in order.
     pub packets: Vec<Packet>,
-    /// See [`Arrivals`].
+    /// See [`LinkArrivals`].
     keys: Vec<u64>,
     base: Time,
     next: usize,
@@ -103,8 +103,8 @@ impl Inbox {
     }
 
     /// The packets in order.
-    pub fn arrivals(&self) -> Arrivals<'_, Packet> {
-        Arrivals { packets: &self.packets, keys: &self.keys[self.next..], base: self.base }
+    pub fn arrivals(&self) -> LinkArrivals<'_, Packet> {
+        LinkArrivals { packets: &self.packets, keys: &self.keys[self.next..], base: self.base }
     }
     /// What arrives before `until` does so before measuring begins.
     pub fn note_warmup(&mut self, until: Time) {

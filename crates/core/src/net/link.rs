@@ -6,7 +6,7 @@ use super::watch::{Seen, Watch};
 use crate::aqm::hosts::Hosts;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{
-    self, Band, Counts, Crossing, Losses, Passed, Service, TokenBucket, Window,
+    self, Band, Counts, FlowCounters, Interval, Losses, PacketCounts, Service, TokenBucket,
 };
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::{ClassSpec, Queue};
@@ -113,10 +113,10 @@ impl Link {
     }
 
     /// One more account, and how its packets cross this link.
-    pub fn add_account(&mut self, mut crossing: Crossing) {
-        crossing.sojourn.resize_with(self.service.bands.len(), Distribution::default);
-        let nobody = self.service.crossings.len() - 1;
-        self.service.crossings.insert(nobody, crossing);
+    pub fn add_account(&mut self, mut counters: FlowCounters) {
+        counters.sojourn.resize_with(self.service.bands.len(), Distribution::default);
+        let unaccounted = self.service.flow_counters.len() - 1;
+        self.service.flow_counters.insert(unaccounted, counters);
     }
 
     /// Whether its packets are looked at.
@@ -134,7 +134,7 @@ impl Link {
 
     /// Of an account, copies that the queue has made in the measured interval.
     pub fn copied(&self, account: usize) -> u64 {
-        self.service.crossings[account].copied
+        self.service.flow_counters[account].copied
     }
     /// What was dropped here of packets that came to the network since measuring began.
     pub fn losses(&self) -> &Losses {
@@ -172,25 +172,25 @@ impl Link {
         })
     }
     /// Packets of an account that were counted here since the start.
-    pub fn passed(&self, account: usize) -> Passed {
-        self.service.crossings[account].passed
+    pub fn packets(&self, account: usize) -> PacketCounts {
+        self.service.flow_counters[account].packets
     }
     /// The same since measuring began, of packets that came to the network before.
-    pub fn passed_of_warmup(&self, account: usize) -> Passed {
-        self.service.crossings[account].of_warmup
+    pub fn packets_of_warmup(&self, account: usize) -> PacketCounts {
+        self.service.flow_counters[account].of_warmup
     }
     /// Time in queues of an account's packets that left here for the receiver; `None`: this is not its last
     /// link.
     pub fn sojourn(&self, account: usize) -> Option<Distribution> {
-        let crossing = &self.service.crossings[account];
-        let mut all = crossing.total.clone();
-        crossing.sojourn.iter().for_each(|d| all.merge(d));
-        crossing.last.then_some(all)
+        let counters = &self.service.flow_counters[account];
+        let mut all = counters.total.clone();
+        counters.sojourn.iter().for_each(|d| all.merge(d));
+        counters.last.then_some(all)
     }
     /// Its sum, ns, since measuring began or, before that, since the start.
     pub fn sojourn_ns(&self, account: usize) -> u64 {
-        let crossing = &self.service.crossings[account];
-        crossing.sojourn.iter().chain([&crossing.total]).map(Distribution::sum_ns).sum()
+        let counters = &self.service.flow_counters[account];
+        counters.sojourn.iter().chain([&counters.total]).map(Distribution::sum_ns).sum()
     }
 
     /// Makes the queue's bands those in force.
@@ -203,8 +203,8 @@ impl Link {
             self.service.bands.resize(bands.end, Band::default());
             self.measured.resize(bands.end, Counts::default());
             self.sampled.resize(bands.end, Counts::default());
-            for crossing in &mut self.service.crossings {
-                crossing.sojourn.resize_with(bands.end, Distribution::default);
+            for counters in &mut self.service.flow_counters {
+                counters.sojourn.resize_with(bands.end, Distribution::default);
             }
             self.sets.push(BandSet { names, bands, in_force: Span::ZERO, capacity_bits: 0.0 });
             self.sets.len() - 1
@@ -305,10 +305,10 @@ impl Link {
         }
         self.service.backlog_max = self.service.backlog;
         self.service.measured_from = now;
-        for crossing in &mut self.service.crossings {
-            crossing.of_warmup = Passed::default();
-            crossing.total = Distribution::default();
-            crossing.sojourn.fill(Distribution::default());
+        for counters in &mut self.service.flow_counters {
+            counters.of_warmup = PacketCounts::default();
+            counters.total = Distribution::default();
+            counters.sojourn.fill(Distribution::default());
         }
         for set in &mut self.sets {
             (set.in_force, set.capacity_bits) = (Span::ZERO, 0.0);
@@ -340,7 +340,7 @@ impl Link {
                 let band = &self.service.bands[place];
                 let counts = band.counts - self.measured[place] - band.of_warmup;
                 let mut sojourn = Distribution::default();
-                self.service.crossings.iter().for_each(|c| sojourn.merge(&c.sojourn[place]));
+                self.service.flow_counters.iter().for_each(|c| sojourn.merge(&c.sojourn[place]));
                 all.counts += counts;
                 all.sojourn.merge(&sojourn);
                 if let Some(name) = set.names.get(i)
@@ -422,7 +422,7 @@ impl Node for Link {
         }
         let arrivals = inbox.arrivals();
         let before = out.packets.len();
-        let mut window = Window { begin: now, until, arrivals, departed: &mut out.packets };
+        let mut window = Interval { begin: now, until, arrivals, departed: &mut out.packets };
         match self.service.trace {
             None => self.aqm.run(&mut self.service, &mut window),
             Some(_) => service::run::<_, _, true>(&mut *self.aqm, &mut self.service, &mut window),

@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::packet::{FlowId, GroupId, Packet};
 use crate::time::Time;
 
-/// What is not fetched is not kept for ever.
+/// PacketEventKind is not fetched is not kept for ever.
 const MAX_EVENTS: usize = 20_000;
 
-/// What happens to a packet.
+/// PacketEventKind happens to a packet.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum What {
+pub enum PacketEventKind {
     Arrives,
     Leaves,
     IsDropped,
 }
 
 #[derive(Copy, Clone, Debug)]
-pub struct Event {
+pub struct PacketEvent {
     pub at: Time,
-    pub what: What,
+    pub kind: PacketEventKind,
     /// Names the packet from its arrival until it is gone.
     pub id: u64,
     pub group: GroupId,
@@ -39,7 +39,7 @@ fn key(pkt: &Packet) -> Key {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Watch {
-    events: Vec<Event>,
+    events: Vec<PacketEvent>,
     /// The packets that have been seen to come and not to go.
     waiting: BTreeMap<Key, VecDeque<u64>>,
     known: u64,
@@ -47,10 +47,10 @@ pub struct Watch {
     is_cut: bool,
 }
 
-/// What has been seen since this was last asked.
+/// PacketEventKind has been seen since this was last asked.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    pub events: Vec<Event>,
+    pub events: Vec<PacketEvent>,
     /// Packets in the queue whose arrival was not seen.
     pub unknown: u64,
     /// There was too much to see: it ends before its time, and what waits now is unknown.
@@ -72,27 +72,29 @@ impl Watch {
         for (at, pkt) in arrived {
             self.waiting.entry(key(pkt)).or_default().push_back(self.next_id);
             self.known += 1;
-            self.add(at, What::Arrives, self.next_id, pkt);
+            self.add(at, PacketEventKind::Arrives, self.next_id, pkt);
             self.next_id += 1;
         }
-        for (what, packets) in [(What::Leaves, departed), (What::IsDropped, dropped)] {
+        for (kind, packets) in
+            [(PacketEventKind::Leaves, departed), (PacketEventKind::IsDropped, dropped)]
+        {
             for pkt in packets {
                 if let Some(id) = self.forget(pkt) {
-                    self.add(pkt.enqueued_at, what, id, pkt);
+                    self.add(pkt.enqueued_at, kind, id, pkt);
                 }
             }
         }
-        self.events[first..].sort_by_key(|e| (e.at, e.what));
+        self.events[first..].sort_by_key(|e| (e.at, e.kind));
         if self.events.len() > MAX_EVENTS {
             self.events.truncate(MAX_EVENTS);
             self.is_cut = true;
         }
     }
 
-    fn add(&mut self, at: Time, what: What, id: u64, pkt: &Packet) {
+    fn add(&mut self, at: Time, kind: PacketEventKind, id: u64, pkt: &Packet) {
         let (group, flow) = (pkt.group, pkt.flow);
         let (ecn, bytes) = (pkt.ecn.get().bits(), pkt.frame_len);
-        self.events.push(Event { at, what, id, group, flow, ecn, bytes });
+        self.events.push(PacketEvent { at, kind, id, group, flow, ecn, bytes });
     }
 
     /// The number of a packet that is gone, if its arrival was seen.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Path, Simulation};
 use crate::aqm::DropReason;
-use crate::aqm::service::{Carried, Losses, Passed};
+use crate::aqm::service::{Carried, Losses, PacketCounts};
 use crate::distribution::Distribution;
 use crate::net::ledger;
 use crate::net::tap::Tap;
@@ -50,7 +50,7 @@ pub(super) struct Group {
 pub(super) struct Account {
     pub group: usize,
     /// The places of its flows.
-    pub seats: Vec<usize>,
+    pub slots: Vec<usize>,
     /// What was counted when measuring began.
     pub base: Counted,
     /// In the network at the end of the run, of what came to it in the measured interval.
@@ -63,7 +63,7 @@ impl Account {
     pub fn new(group: usize) -> Account {
         Account {
             group,
-            seats: Vec::new(),
+            slots: Vec::new(),
             base: Counted::default(),
             waiting: None,
             srtt: Distribution::default(),
@@ -74,7 +74,7 @@ impl Account {
 /// Counters since the start.
 #[derive(Copy, Clone, Default)]
 pub(super) struct Counted {
-    pub packets: Passed,
+    pub packets: PacketCounts,
     pub totals: Totals,
     /// Time in queues of what was delivered, since the start or since measuring began.
     pub sojourn_ns: u64,
@@ -82,7 +82,7 @@ pub(super) struct Counted {
 
 /// Packets that came to the network in the measured interval.
 #[derive(Copy, Clone, Default)]
-pub(super) struct Fates {
+pub(super) struct Outcomes {
     /// With the copies that the network made of them.
     pub offered: u64,
     /// Of these, those that reached the links, left them with CE or an SCE mark, or were dropped there.
@@ -96,8 +96,8 @@ pub(super) struct Fates {
     pub waiting: u64,
 }
 
-impl AddAssign for Fates {
-    fn add_assign(&mut self, other: Fates) {
+impl AddAssign for Outcomes {
+    fn add_assign(&mut self, other: Outcomes) {
         self.offered += other.offered;
         self.sent += other.sent;
         self.ce += other.ce;
@@ -182,10 +182,10 @@ impl<T: Tap> Simulation<T> {
         let g = &self.groups[account.group];
         let mut all = Counted::default();
         for link in g.forward.nodes.iter().filter_map(|n| self.network.link(*n)) {
-            all.packets += link.passed(i);
+            all.packets += link.packets(i);
         }
-        for seat in &account.seats {
-            all.totals += self.seats[*seat].flow.totals();
+        for slot in &account.slots {
+            all.totals += self.slots[*slot].flow.totals();
         }
         let last = self.network.link(g.first_and_last.1);
         all.sojourn_ns = last.map_or(0, |link| link.sojourn_ns(i));
@@ -198,15 +198,15 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// What became of an account's packets that came to the network in the measured interval.
-    pub(super) fn fates(&self, i: usize) -> Fates {
+    pub(super) fn outcomes(&self, i: usize) -> Outcomes {
         let account = &self.accounts[i];
         let g = &self.groups[account.group];
-        let mut all = Fates::default();
+        let mut all = Outcomes::default();
         let (mut passed, mut behind, mut copies) =
             (self.counted(i).packets - account.base.packets, 0, 0);
         for n in &g.forward.nodes {
             if let Some(link) = self.network.link(*n) {
-                passed = passed - link.passed_of_warmup(i);
+                passed = passed - link.packets_of_warmup(i);
                 copies += link.copied(i);
                 all.dropped += lost_of(link.losses(), i);
                 all.lost += lost_of(link.losses(), i);
@@ -249,8 +249,8 @@ impl<T: Tap> Simulation<T> {
             let sampled = &mut self.groups[self.accounts[i].group].sampled;
             sampled.sojourn_ns = sampled.sojourn_ns.wrapping_sub(now.sojourn_ns);
         }
-        for seat in &mut self.seats {
-            seat.received_before = seat.flow.totals().received_bytes;
+        for slot in &mut self.slots {
+            slot.received_before = slot.flow.totals().received_bytes;
         }
         self.network.begin_measuring(self.now);
         self.ends.measured_from = self.now;

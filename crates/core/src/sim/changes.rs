@@ -13,7 +13,7 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 
 /// Something that happens to a link or to a flow group.
-pub(super) enum Deed {
+pub(super) enum Event {
     Rate(usize, Rate),
     Qdisc(usize, QdiscConfig),
     Class(usize, Box<ClassSpec>),
@@ -26,40 +26,40 @@ pub(super) enum Deed {
 }
 
 /// What a change consists of, in the order in which it is done.
-fn deeds(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Deed>, ScenarioError> {
+fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, ScenarioError> {
     run.check_change(change)?;
-    let mut deeds = Vec::new();
+    let mut events = Vec::new();
     if let Some(link) = &change.link {
         let link = run.link(link)?;
-        deeds.extend(change.rate_bps.map(|bps| Deed::Rate(link, Rate::from_bps(bps))));
-        deeds.extend(whole.qdisc.map(|qdisc| Deed::Qdisc(link, qdisc)));
-        deeds.extend(whole.classes.into_iter().map(|class| Deed::Class(link, Box::new(class))));
+        events.extend(change.rate_bps.map(|bps| Event::Rate(link, Rate::from_bps(bps))));
+        events.extend(whole.qdisc.map(|qdisc| Event::Qdisc(link, qdisc)));
+        events.extend(whole.classes.into_iter().map(|class| Event::Class(link, Box::new(class))));
     }
     if let Some(flow) = &change.flow {
         let group = run.group(flow)?;
-        deeds.extend(change.rtt_ns.map(|rtt| Deed::Rtt(group, Span(rtt))));
-        deeds.extend(change.rate_bps.map(|bps| Deed::FlowRate(group, bps)));
-        deeds.extend(change.count.map(|count| Deed::Count(group, count)));
+        events.extend(change.rtt_ns.map(|rtt| Event::Rtt(group, Span(rtt))));
+        events.extend(change.rate_bps.map(|bps| Event::FlowRate(group, bps)));
+        events.extend(change.count.map(|count| Event::Count(group, count)));
     }
     if let Some(impair) = &change.impair {
         let impair = run.impair(impair)?;
-        deeds.extend(whole.netem.map(|netem| Deed::Netem(impair, netem)));
+        events.extend(whole.netem.map(|netem| Event::Netem(impair, netem)));
     }
-    Ok(deeds)
+    Ok(events)
 }
 
 /// What is planned, in the order of time.
-pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Deed)>, ScenarioError> {
+pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Event)>, ScenarioError> {
     let mut agenda = Vec::new();
     for (change, whole) in run.at.iter().zip(run.whole()?) {
         let at = Time(change.time_ns);
-        agenda.extend(deeds(run, change, whole)?.into_iter().map(|deed| (at, deed)));
+        agenda.extend(events(run, change, whole)?.into_iter().map(|event| (at, event)));
     }
     let traces =
         run.flows.iter().enumerate().filter_map(|(i, f)| Some((i, f.delay_trace.as_ref()?)));
     for (group, trace) in traces {
         // What it adds at first is there from the beginning.
-        agenda.extend(trace.step(1).map(|(at, _)| (at, Deed::Delay(group, 1))));
+        agenda.extend(trace.step(1).map(|(at, _)| (at, Event::Delay(group, 1))));
     }
     agenda.sort_by_key(|(at, _)| *at);
     Ok(agenda)
@@ -75,15 +75,15 @@ impl<T: Tap> Simulation<T> {
         let (Some(change), Some(whole)) = (run.at.last(), run.whole()?.pop()) else {
             return Ok(self.now);
         };
-        for deed in deeds(run, change, whole)? {
-            self.perform(deed);
+        for event in events(run, change, whole)? {
+            self.perform(event);
         }
         Ok(self.now)
     }
 
     /// Other parameters of a link's queue, or another queue.
     pub fn set_qdisc(&mut self, link: usize, qdisc: QdiscConfig) {
-        self.perform(Deed::Qdisc(link, qdisc));
+        self.perform(Event::Qdisc(link, qdisc));
     }
 
     /// A link at the time that has been reached.
@@ -91,28 +91,28 @@ impl<T: Tap> Simulation<T> {
         self.network.link_mut(number)
     }
 
-    pub(super) fn perform(&mut self, deed: Deed) {
-        match deed {
-            Deed::Rate(link, rate) => {
+    pub(super) fn perform(&mut self, event: Event) {
+        match event {
+            Event::Rate(link, rate) => {
                 self.network.link_mut(link).set_rate(self.now, rate);
-                self.note_rates();
+                self.record_rates();
                 self.measure_window();
             }
-            Deed::Qdisc(link, qdisc) => {
+            Event::Qdisc(link, qdisc) => {
                 self.network.link_mut(link).set_qdisc(self.now, &qdisc, &mut self.out);
             }
-            Deed::Class(link, class) => self.change_class(link, &class),
-            Deed::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
-            Deed::Delay(group, step) => self.follow_delay(group, step),
-            Deed::Netem(impair, netem) => {
+            Event::Class(link, class) => self.change_class(link, &class),
+            Event::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
+            Event::Delay(group, step) => self.follow_delay(group, step),
+            Event::Netem(impair, netem) => {
                 for n in self.impairs[impair].clone() {
                     self.network.impair_mut(n).change(self.now, netem.clone());
                 }
             }
-            Deed::Count(group, count) => self.set_count(group, count as usize),
-            Deed::FlowRate(group, bps) => {
+            Event::Count(group, count) => self.set_count(group, count as usize),
+            Event::FlowRate(group, bps) => {
                 for i in self.groups[group].active.clone() {
-                    self.seats[i].flow.set_rate(self.now, bps);
+                    self.slots[i].flow.set_rate(self.now, bps);
                     self.wake(i);
                 }
                 self.groups[group].rate_bps = Some(bps);
@@ -129,8 +129,8 @@ impl<T: Tap> Simulation<T> {
 
     /// The sending end of a flow may have something to do now.
     fn wake(&mut self, i: usize) {
-        let delay = self.groups[self.seats[i].group].forward.delay;
-        self.near.advance(i, self.now + delay);
+        let delay = self.groups[self.slots[i].group].forward.delay;
+        self.senders.advance(i, self.now + delay);
     }
 
     fn follow_delay(&mut self, group: usize, step: usize) {
@@ -139,7 +139,7 @@ impl<T: Tap> Simulation<T> {
         let (added, base) = (trace.step(step).expect("it was planned").1, g.rtt);
         if let Some((at, _)) = trace.step(step + 1) {
             let place = self.agenda.partition_point(|(other, _)| *other <= at);
-            self.agenda.insert(place, (at, Deed::Delay(group, step + 1)));
+            self.agenda.insert(place, (at, Event::Delay(group, step + 1)));
         }
         if added != g.added {
             self.set_rtt(group, base, added);
@@ -155,10 +155,10 @@ impl<T: Tap> Simulation<T> {
         }
         g.set_rtt(rtt, added);
         let path = PathState { forward: g.forward.delay, back: g.back.delay };
-        for i in g.accounts.iter().flat_map(|account| &self.accounts[*account].seats) {
-            self.seats[*i].flow.set_path(&path);
+        for i in g.accounts.iter().flat_map(|account| &self.accounts[*account].slots) {
+            self.slots[*i].flow.set_path(&path);
             // When it has to run is known in terms of the delay that was.
-            self.near.set(*i, self.now + path.forward);
+            self.senders.set(*i, self.now + path.forward);
         }
         self.measure_window();
     }
@@ -166,14 +166,14 @@ impl<T: Tap> Simulation<T> {
     fn set_count(&mut self, group: usize, count: usize) {
         while self.groups[group].active.len() > count {
             let i = self.groups[group].active.pop().expect("more than none");
-            self.seats[i].flow.stop(self.now);
+            self.slots[i].flow.stop(self.now);
             self.wake(i);
         }
         while self.groups[group].active.len() < count {
             self.add_flow(group, self.now, Time::NEVER);
-            let seat = self.seats.last_mut().expect("just added");
+            let slot = self.slots.last_mut().expect("just added");
             if let Some(bps) = self.groups[group].rate_bps {
-                seat.flow.set_rate(self.now, bps);
+                slot.flow.set_rate(self.now, bps);
             }
         }
     }

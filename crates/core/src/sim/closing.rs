@@ -1,8 +1,8 @@
 //! From what was counted to the rows of a [`Recording`].
 
-use super::accounts::{Counted, Fates, Group};
+use super::accounts::{Counted, Group, Outcomes};
 use super::recording::{FlowRow, Histogram, LinkRow, LossRow, MemberRow, Recording};
-use super::{Seat, Simulation};
+use super::{FlowSlot, Simulation};
 use crate::aqm::service::Losses;
 use crate::distribution::Distribution;
 use crate::element::common_mode;
@@ -127,8 +127,8 @@ fn losses<T: Tap>(sim: &Simulation<T>) -> Vec<LossRow> {
 fn transfers<T: Tap>(sim: &mut Simulation<T>) -> Vec<(usize, Transfer)> {
     sim.collect_transfers();
     let mut all = sim.transfers.clone();
-    all.sort_by_key(|(seat, t)| (t.start, t.group, t.bytes, *seat));
-    all.iter_mut().for_each(|(place, _)| *place = sim.seats[*place].account);
+    all.sort_by_key(|(slot, t)| (t.start, t.group, t.bytes, *slot));
+    all.iter_mut().for_each(|(place, _)| *place = sim.slots[*place].account);
     all
 }
 
@@ -136,12 +136,12 @@ impl<T: Tap> Simulation<T> {
     /// Takes what flows have transferred since this was last asked.
     pub(super) fn collect_transfers(&mut self) {
         let mut found = Vec::new();
-        for (i, seat) in self.seats.iter_mut().enumerate() {
-            seat.flow.take_transfers(&mut found);
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            slot.flow.take_transfers(&mut found);
             for mut t in found.drain(..) {
                 t.ideal = t.idle.map(|idle| {
                     let until = t.start + t.completion;
-                    let (rate, burst) = self.groups[seat.group].fastest(t.start, until);
+                    let (rate, burst) = self.groups[slot.group].fastest(t.start, until);
                     idle.time(rate, burst)
                 });
                 self.transfers.push((i, t));
@@ -205,12 +205,12 @@ fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
 impl<T: Tap> Simulation<T> {
     /// Of each flow the bytes received in the measured interval.
     fn goodputs(&self, accounts: &[usize]) -> impl Iterator<Item = f64> {
-        let seats = self.seats_of(accounts);
-        seats.map(|seat| (seat.flow.totals().received_bytes - seat.received_before) as f64)
+        let slots = self.slots_of(accounts);
+        slots.map(|slot| (slot.flow.totals().received_bytes - slot.received_before) as f64)
     }
-    fn seats_of(&self, accounts: &[usize]) -> impl Iterator<Item = &Seat> {
-        let places = accounts.iter().flat_map(|account| &self.accounts[*account].seats);
-        places.map(|seat| &self.seats[*seat])
+    fn slots_of(&self, accounts: &[usize]) -> impl Iterator<Item = &FlowSlot> {
+        let places = accounts.iter().flat_map(|account| &self.accounts[*account].slots);
+        places.map(|slot| &self.slots[*slot])
     }
 }
 
@@ -225,11 +225,11 @@ fn flow_row<T: Tap>(
     let mut base = Counted::default();
     accounts.iter().for_each(|account| base += sim.accounts[*account].base);
     let packets = counted.packets - base.packets;
-    let mut fates = Fates::default();
-    accounts.iter().for_each(|account| fates += sim.fates(*account));
+    let mut outcomes = Outcomes::default();
+    accounts.iter().for_each(|account| outcomes += sim.outcomes(*account));
     let received = counted.totals.received_bytes - base.totals.received_bytes;
     let Times { srtt, sojourn, completion, view, slowdowns } = times;
-    let flows = || sim.seats_of(accounts).map(|seat| &seat.flow);
+    let flows = || sim.slots_of(accounts).map(|slot| &slot.flow);
     FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
@@ -245,16 +245,16 @@ fn flow_row<T: Tap>(
         sojourn_ms_mean: sojourn.mean_ms(),
         sojourn_ms_p50: sojourn.quantile_ms(0.5),
         sojourn_ms_p99: sojourn.quantile_ms(0.99),
-        offered_packets: fates.offered,
-        sent_packets: fates.sent,
-        delivered_packets: fates.delivered,
-        lost_packets: fates.lost,
-        waiting_packets: fates.waiting,
-        ce_packets: fates.ce,
-        dropped_packets: fates.dropped,
-        ce_pct: percent(fates.ce, fates.sent),
-        sce_pct: percent(fates.sce, fates.sent),
-        drop_pct: percent(fates.dropped, fates.sent),
+        offered_packets: outcomes.offered,
+        sent_packets: outcomes.sent,
+        delivered_packets: outcomes.delivered,
+        lost_packets: outcomes.lost,
+        waiting_packets: outcomes.waiting,
+        ce_packets: outcomes.ce,
+        dropped_packets: outcomes.dropped,
+        ce_pct: percent(outcomes.ce, outcomes.sent),
+        sce_pct: percent(outcomes.sce, outcomes.sent),
+        drop_pct: percent(outcomes.dropped, outcomes.sent),
         retransmits: counted.totals.retransmitted - base.totals.retransmitted,
         transfers: completion.count() as u32,
         completion_ms_p50: completion.quantile_ms(0.5),

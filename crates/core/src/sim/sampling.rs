@@ -26,8 +26,8 @@ impl<T: Tap> Simulation<T> {
     /// The smoothed RTT of every sender counts.
     pub(super) fn record_rtts(&mut self) {
         for account in &mut self.accounts {
-            for seat in &account.seats {
-                let flow = &self.seats[*seat].flow;
+            for slot in &account.slots {
+                let flow = &self.slots[*slot].flow;
                 flow.senders(&mut |sender| account.srtt.record(sender.srtt));
             }
         }
@@ -55,8 +55,8 @@ impl<T: Tap> Simulation<T> {
         // Whole numbers: their sum does not depend on the order.
         let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);
         for account in &self.groups[i].accounts {
-            for seat in &self.accounts[*account].seats {
-                self.seats[*seat].flow.senders(&mut |sender: SenderState| {
+            for slot in &self.accounts[*account].slots {
+                self.slots[*slot].flow.senders(&mut |sender: SenderState| {
                     // The controller's state is that of the group's first active flow.
                     if n == 0
                         && let Some(probe) = sender.controller

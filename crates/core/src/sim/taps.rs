@@ -1,6 +1,6 @@
 //! Collects what passes the ends of paths, and shows it in the order of time.
 
-use crate::element::{Mail, Outbox};
+use crate::element::{Arrivals, Outbox};
 use crate::net::tap::{End, Tap};
 use crate::packet::Packet;
 use crate::sack::{Blocks, SackStore};
@@ -25,17 +25,17 @@ impl<T: Tap> Taps<T> {
         }
     }
 
-    /// An end is going to take some of this mail, which is returned as it is now.
+    /// An end is going to take some of this arrivals, which is returned as it is now.
     pub fn open<const C: bool>(
         &self,
-        mail: &mut Mail<C>,
+        arrivals: &mut Arrivals<C>,
         sacks: &SackStore,
     ) -> Vec<(Packet, Blocks)> {
         if !T::ON {
             return Vec::new();
         }
-        mail.log = Some(Vec::new());
-        mail.rest().into_iter().map(|p| (p, sacks.get(p.sack))).collect()
+        arrivals.log = Some(Vec::new());
+        arrivals.rest().into_iter().map(|p| (p, sacks.get(p.sack))).collect()
     }
 
     /// It has, and has sent what `out` holds beyond `before`.
@@ -43,14 +43,14 @@ impl<T: Tap> Taps<T> {
         &mut self,
         end: End,
         shown: Vec<(Packet, Blocks)>,
-        mail: &Mail<C>,
+        arrivals: &Arrivals<C>,
         out: &Outbox,
         before: usize,
     ) {
         if !T::ON {
             return;
         }
-        let Some(log) = &mail.log else { return };
+        let Some(log) = &arrivals.log else { return };
         let left =
             |p: &Packet| (Time(p.enqueued_at.0 - out.delay.0), end, *p, out.sacks.get(p.sack));
         let mut done = before;

@@ -92,8 +92,8 @@ impl<T: Tap> Simulation<T> {
     /// Hands over what is to be shown.
     pub fn drain(&mut self) -> Drained {
         self.collect_transfers();
-        let told = std::mem::replace(&mut self.told, self.transfers.len());
-        let transfers = self.transfers[told..].iter().map(|(_, t)| t.clone()).collect();
+        let reported = std::mem::replace(&mut self.reported, self.transfers.len());
+        let transfers = self.transfers[reported..].iter().map(|(_, t)| t.clone()).collect();
         Drained {
             flow_names: self.groups.iter().map(|g| g.name.clone()).collect(),
             link_names: self.network.links().map(|l| l.name.clone()).collect(),
@@ -108,23 +108,23 @@ impl<T: Tap> Simulation<T> {
     /// A row of each flow.
     pub(super) fn show_members(&mut self, span: f64) {
         let t = self.now.as_secs_f64();
-        for (i, seat) in self.seats.iter_mut().enumerate() {
-            let received = seat.flow.totals().received_bytes;
-            let newly = received - std::mem::replace(&mut seat.received_shown, received);
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            let received = slot.flow.totals().received_bytes;
+            let newly = received - std::mem::replace(&mut slot.received_shown, received);
             let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);
-            seat.flow.senders(&mut |sender| {
+            slot.flow.senders(&mut |sender| {
                 n += 1;
                 cwnd += u64::from(sender.cwnd);
                 srtt += sender.srtt;
             });
-            let g = &self.groups[seat.group];
+            let g = &self.groups[slot.group];
             if !g.active.contains(&i) && newly == 0 {
                 continue;
             }
             let mean = |sum: f64| (n > 0).then(|| sum / f64::from(n));
             self.members.time_s.push(t);
             self.members.flow.push(g.name.clone());
-            self.members.member.push(seat.member);
+            self.members.member.push(slot.member);
             self.members.goodput_mbps.push(newly as f64 * 8e-6 / span);
             self.members.cwnd_packets.push(mean(cwnd as f64));
             self.members.srtt_ms.push(mean(srtt.as_millis_f64()));
@@ -170,10 +170,10 @@ impl<T: Tap> Simulation<T> {
             for e in seen.events {
                 all.link.push(name.clone());
                 all.time_ns.push(e.at.0);
-                all.what.push(e.what as u8);
+                all.what.push(e.kind as u8);
                 all.id.push(e.id);
                 all.flow.push(self.groups[usize::from(e.group.number)].name.clone());
-                all.member.push(self.seats[super::seat_of(e.flow, self.founders)].member);
+                all.member.push(self.slots[super::slot_of(e.flow, self.initial_flows)].member);
                 all.ecn.push(e.ecn);
                 all.bytes.push(e.bytes);
             }

@@ -4,11 +4,11 @@ use super::accounts::{Account, Group};
 use super::changes::agenda;
 use super::taps::Taps;
 use super::watching::{Members, Watch};
-use super::{Network, Path, Seat, Simulation};
+use super::{FlowSlot, Network, Path, Simulation};
 use crate::aqm::hosts::Hosts;
-use crate::aqm::service::{Crossing, TokenBucket};
+use crate::aqm::service::{FlowCounters, TokenBucket};
 use crate::aqm::trace::Trace;
-use crate::element::{NOBODY, Outbox, PathState};
+use crate::element::{CHAIN_END, Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::net::Node;
 use crate::net::deadlines::Deadlines;
@@ -176,11 +176,11 @@ impl<T: Tap> Simulation<T> {
             groups,
             accounts: Vec::new(),
             per_flow: run.per_flow,
-            founders: run.flows.iter().map(|f| f.count as usize).sum(),
-            seats: Vec::new(),
-            near: Deadlines::default(),
+            initial_flows: run.flows.iter().map(|f| f.count as usize).sum(),
+            slots: Vec::new(),
+            senders: Deadlines::default(),
             back: Deadlines::default(),
-            far: Deadlines::default(),
+            receivers: Deadlines::default(),
             network,
             places,
             ends: Ledger::default(),
@@ -194,12 +194,12 @@ impl<T: Tap> Simulation<T> {
             transfers: Vec::new(),
             watch: Watch::default(),
             members: Members::default(),
-            told: 0,
+            reported: 0,
             delivered_packets: 0,
             taps: Taps::new(tap),
         };
         simulation.measure_window();
-        simulation.note_rates();
+        simulation.record_rates();
         for (number, spec) in run.flows.iter().enumerate() {
             if !run.per_flow {
                 simulation.add_account(number);
@@ -223,16 +223,16 @@ impl<T: Tap> Simulation<T> {
         g.accounts.push(self.accounts.len());
         for i in 0..self.network.links().count() {
             let (first, last) = g.first_and_last;
-            let crossing = match g.forward.nodes.contains(&i) {
-                true => Crossing {
+            let counters = match g.forward.nodes.contains(&i) {
+                true => FlowCounters {
                     first: i == first,
                     last: i == last,
                     only: i == first && i == last,
-                    ..Crossing::default()
+                    ..FlowCounters::default()
                 },
-                false => Crossing::default(),
+                false => FlowCounters::default(),
             };
-            self.network.link_mut(i).add_account(crossing);
+            self.network.link_mut(i).add_account(counters);
         }
         self.accounts.push(Account::new(group));
     }
@@ -242,9 +242,9 @@ impl<T: Tap> Simulation<T> {
         if self.per_flow {
             self.add_account(group);
         }
-        let seat = self.seats.len();
-        let (number, stride) = match seat.checked_sub(self.founders) {
-            None => (seat as u32, self.founders as u32),
+        let slot = self.slots.len();
+        let (number, stride) = match slot.checked_sub(self.initial_flows) {
+            None => (slot as u32, self.initial_flows as u32),
             Some(later) => (LATER | later as u32, LATER_STRIDE),
         };
         let g = &mut self.groups[group];
@@ -263,13 +263,13 @@ impl<T: Tap> Simulation<T> {
         let mut flow = g.traffic.build(&place);
         flow.set_path(&PathState { forward: g.forward.delay, back: g.back.delay });
         let (sends, receives) = flow.starts();
-        self.near.push(sends.saturating_add(g.forward.delay));
+        self.senders.push(sends.saturating_add(g.forward.delay));
         self.back.push(Time::NEVER);
-        self.far.push(receives);
+        self.receivers.push(receives);
         g.begun += 1;
-        g.active.push(seat);
-        self.accounts[account].seats.push(seat);
-        self.seats.push(Seat {
+        g.active.push(slot);
+        self.accounts[account].slots.push(slot);
+        self.slots.push(FlowSlot {
             flow,
             group,
             account,
@@ -280,8 +280,8 @@ impl<T: Tap> Simulation<T> {
             read: 0,
             held: Vec::new(),
             released: 0,
-            first: NOBODY,
-            last: NOBODY,
+            first: CHAIN_END,
+            last: CHAIN_END,
         });
     }
 
@@ -303,10 +303,10 @@ impl<T: Tap> Simulation<T> {
     }
 }
 
-/// The seat of a flow or connection, from its number.
-pub(super) fn seat_of(flow: u32, founders: usize) -> usize {
+/// The slot of a flow or connection, from its number.
+pub(super) fn slot_of(flow: u32, initial_flows: usize) -> usize {
     match flow & LATER {
-        0 => flow as usize % founders,
-        _ => founders + (flow % LATER_STRIDE) as usize,
+        0 => flow as usize % initial_flows,
+        _ => initial_flows + (flow % LATER_STRIDE) as usize,
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
-use crate::element::{self, Chain, End, Flow, Outbox, Row};
+use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
 use crate::packet::{Flags, Packet, UDP_IP_HEADERS};
 use crate::probe::Totals;
@@ -187,11 +187,11 @@ impl End for Sink {
 }
 
 impl Flow for Cbr {
-    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.source, mail, until, out)
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.source, arrivals, until, out)
     }
-    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.sink, mail, until, out)
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.sink, arrivals, until, out)
     }
     fn starts(&self) -> (Time, Time) {
         (self.source.next, Time::NEVER)
@@ -216,7 +216,7 @@ mod tests {
         let spec = Spec { rate_bps: 70_000_003, ecn: Ecn::NotEct, packet_bytes: 1514, batch: 1 };
         let mut cbr = spec.build(&Place::first());
         let mut out = Outbox::default();
-        cbr.run_near(&mut Row::new(&[], 0), Time(10_000_000_000), &mut out);
+        cbr.run_sender(&mut ArrivalList::new(&[], 0), Time(10_000_000_000), &mut out);
         let bits = out.packets.len() as f64 * 1514.0 * 8.0;
         assert!((bits / 10.0 - 70_000_003.0).abs() < 1514.0 * 8.0 / 10.0);
     }

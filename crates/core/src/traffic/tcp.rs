@@ -8,7 +8,7 @@ use super::{Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
-use crate::element::{self, Chain, End, Flow, Outbox, PathState, Row};
+use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::own;
 use crate::packet::{FlowId, TCP_IP_HEADERS};
@@ -184,11 +184,11 @@ struct Tcp {
 }
 
 impl Flow for Tcp {
-    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.sender, mail, until, out)
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.sender, arrivals, until, out)
     }
-    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.receiver, mail, until, out)
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.receiver, arrivals, until, out)
     }
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline(), Time::NEVER)

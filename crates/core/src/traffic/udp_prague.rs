@@ -5,13 +5,13 @@
 
 mod law;
 
-use law::{Law, MIN_PACKET, Totals as Told};
+use law::{Feedback, Law, MIN_PACKET};
 use serde::Deserialize;
 
 use super::cbr::Copies;
 use super::{Place, Traffic, WireKind};
 use crate::ecn::Ecn;
-use crate::element::{self, Chain, End, Flow, Outbox, Row};
+use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
 use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
 use crate::params::{Gauge, gauge};
@@ -105,7 +105,7 @@ struct Sender {
 struct Receiver {
     flow: FlowId,
     group: GroupId,
-    totals: Told,
+    totals: Feedback,
     bleached: bool,
     received_bytes: u64,
     copies: Copies,
@@ -191,9 +191,9 @@ impl End for Sender {
     /// Feedback.
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let EcnBytes { ce, ect0: lost, ect1: bleached } = pkt.ecn_bytes;
-        let told = Told { received: pkt.seq, ce, lost };
-        if self.law.on_feedback(now, now.since(pkt.stamp), told, self.sent) {
-            self.in_flight = u64::from(self.sent.saturating_sub(told.received + told.lost));
+        let feedback = Feedback { received: pkt.seq, ce, lost };
+        if self.law.on_feedback(now, now.since(pkt.stamp), feedback, self.sent) {
+            self.in_flight = u64::from(self.sent.saturating_sub(feedback.received + feedback.lost));
         }
         if bleached > 0 {
             self.codepoint = Ecn::NotEct;
@@ -227,7 +227,7 @@ impl End for Receiver {
     fn on_timer(&mut self, _now: Time, _out: &mut Outbox) {}
     fn on_packet(&mut self, _now: Time, pkt: &Packet, out: &mut Outbox) {
         self.count(pkt);
-        let Told { received, ce, lost } = self.totals;
+        let Feedback { received, ce, lost } = self.totals;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, FEEDBACK_FRAME, Ecn::Ect1);
         p.payload = (FEEDBACK_FRAME - OVERHEAD) as u16;
         p.stamp = pkt.stamp;
@@ -239,11 +239,11 @@ impl End for Receiver {
 }
 
 impl Flow for UdpPrague {
-    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.sender, mail, until, out)
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.sender, arrivals, until, out)
     }
-    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.receiver, mail, until, out)
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut self.receiver, arrivals, until, out)
     }
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline, Time::NEVER)

@@ -13,7 +13,7 @@ use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Place, Traffic};
 use crate::ecn::Ecn;
-use crate::element::{self, Chain, End, Flow, Outbox, Row};
+use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
@@ -376,11 +376,11 @@ impl End for Viewer<'_> {
 }
 
 impl Flow for Video {
-    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut Server(&mut self.sender, &mut self.frames), mail, until, out)
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut Server(&mut self.sender, &mut self.frames), arrivals, until, out)
     }
-    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut Viewer(&mut self.receiver, &mut self.frames), mail, until, out)
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut Viewer(&mut self.receiver, &mut self.frames), arrivals, until, out)
     }
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline(), Time::NEVER)

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Place, Traffic};
-use crate::element::{Chain, End, Flow, Outbox, PathState, Row, catch_up, common_mode};
+use crate::element::{
+    ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up, common_mode,
+};
 use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{FlowId, GroupId, Packet};
@@ -229,8 +231,8 @@ impl Web {
 }
 
 impl Flow for Web {
-    fn run_near(&mut self, mail: &mut Row, until: Time, out: &mut Outbox) -> Time {
-        while let Some(pkt) = mail.next(until, out) {
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        while let Some(pkt) = arrivals.next(until, out) {
             let now = pkt.enqueued_at;
             let place = self.place(pkt).filter(|p| self.connections[*p].closes == Time::NEVER);
             let Some(place) = place else {
@@ -252,9 +254,9 @@ impl Flow for Web {
         next
     }
 
-    fn run_far(&mut self, mail: &mut Chain, until: Time, out: &mut Outbox) -> Time {
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
         let before = out.packets.len();
-        while let Some(pkt) = mail.next(until, out) {
+        while let Some(pkt) = arrivals.next(until, out) {
             let now = pkt.enqueued_at;
             let Some(place) = self.place(pkt) else { continue };
             self.catch_up_client(place, now, out);

@@ -421,17 +421,17 @@ impl Scoreboard {
             if seg.has(RETRANS) {
                 seg.flags &= !RETRANS;
                 self.retrans_out -= 1;
-                self.tell_lost(seq);
+                self.report_lost(seq);
             }
         } else {
             seg.flags |= LOST;
             self.lost_out += 1;
-            self.tell_lost(seq);
+            self.report_lost(seq);
         }
         self.retransmit_from = self.retransmit_from.min(seq);
     }
 
-    fn tell_lost(&mut self, seq: u32) {
+    fn report_lost(&mut self, seq: u32) {
         self.lost_total += 1;
         if let Some(then) = self.recall(seq) {
             let lost = LostSegment {

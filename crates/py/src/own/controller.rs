@@ -303,9 +303,9 @@ impl CongestionControl for Controller {
     }
     fn on_ack(&mut self, ack: &cc::Ack, w: &mut cc::Window) {
         self.call(w, |py, object, window| {
-            let told = object.ack.bind(py);
-            *told.borrow_mut() = Ack::of(ack);
-            nothing("on_ack", "window.cwnd", &object.on_ack.bind(py).call1((told, window))?)
+            let argument = object.ack.bind(py);
+            *argument.borrow_mut() = Ack::of(ack);
+            nothing("on_ack", "window.cwnd", &object.on_ack.bind(py).call1((argument, window))?)
         });
     }
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut cc::Window) {
@@ -353,12 +353,14 @@ impl CongestionControl for Controller {
         None
     }
     fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &cc::Window) {
-        let Some(Object { lost: told, on_lost: Some(method), .. }) = &self.object else { return };
+        let Some(Object { lost: argument, on_lost: Some(method), .. }) = &self.object else {
+            return;
+        };
         let &LostSegment { tx_in_flight, lost, app_limited } = lost;
         call(self.table.name, |py| {
-            let told = told.bind(py);
-            *told.borrow_mut() = Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
-            method.bind(py).call1((told,)).map(drop)
+            let argument = argument.bind(py);
+            *argument.borrow_mut() = Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
+            method.bind(py).call1((argument,)).map(drop)
         });
     }
     fn judges_flights(&self) -> bool {

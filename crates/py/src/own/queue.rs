@@ -74,17 +74,17 @@ impl Packet {
 
 impl Packet {
     /// It leaves the queue.
-    fn leave(&self, deed: &str) -> PyResult<u32> {
+    fn leave(&self, event: &str) -> PyResult<u32> {
         match self.is_here.swap(false, Relaxed) {
             true => Ok(self.id),
             false => Err(PyValueError::new_err(format!(
-                "{deed}: this packet is not in the queue any more; it was sent or dropped before"
+                "{event}: this packet is not in the queue any more; it was sent or dropped before"
             ))),
         }
     }
 }
 
-enum Deed {
+enum Event {
     Band(u32, u8),
     Mark(u32),
     Drop(u32, DropReason),
@@ -97,7 +97,7 @@ pub struct Link {
     now_ns: u64,
     rng: Option<Rng>,
     /// Done when the call returns, in this order.
-    deeds: Vec<Deed>,
+    events: Vec<Event>,
 }
 
 #[pymethods]
@@ -106,7 +106,7 @@ impl Link {
     #[pyo3(signature = (packet, overflow=false))]
     fn drop(&mut self, packet: &Packet, overflow: bool) -> PyResult<()> {
         let why = if overflow { DropReason::Overflow } else { DropReason::Aqm };
-        self.deeds.push(Deed::Drop(packet.leave("drop")?, why));
+        self.events.push(Event::Drop(packet.leave("drop")?, why));
         Ok(())
     }
     /// The packet will leave with CE; false for Not-ECT, which then is normally dropped.
@@ -114,7 +114,7 @@ impl Link {
         if !packet.is_here.load(Relaxed) {
             packet.leave("mark")?;
         }
-        self.deeds.push(Deed::Mark(packet.id));
+        self.events.push(Event::Mark(packet.id));
         Ok(packet.codepoint.is_capable())
     }
     /// Uniform in [0, 1), from the run's seed.
@@ -147,13 +147,13 @@ impl own::Maker for Maker {
             };
             Ok(Queue {
                 table: self.table,
-                link: Py::new(py, Link { now_ns: link.now.0, rng: None, deeds: Vec::new() })?,
+                link: Py::new(py, Link { now_ns: link.now.0, rng: None, events: Vec::new() })?,
                 enqueue: object.getattr("enqueue")?.unbind(),
                 dequeue: object.getattr("dequeue")?.unbind(),
                 next_timer: optional("next_timer")?,
                 on_timer: optional("on_timer")?,
                 object: object.unbind(),
-                deeds: Vec::new(),
+                events: Vec::new(),
                 is_seeded: false,
             })
         });
@@ -171,7 +171,7 @@ struct Queue {
     next_timer: Option<Py<PyAny>>,
     on_timer: Option<Py<PyAny>>,
     /// Empty between calls.
-    deeds: Vec<Deed>,
+    events: Vec<Event>,
     is_seeded: bool,
 }
 
@@ -188,7 +188,7 @@ impl Queue {
             Rng::stream((cx.random() * (1_u64 << 53) as f64) as u64, "a queue in Python", 0)
         });
         self.is_seeded = true;
-        let mut deeds = std::mem::take(&mut self.deeds);
+        let mut events = std::mem::take(&mut self.events);
         let done = call(self.table.name, |py| {
             let link = self.link.bind(py);
             {
@@ -199,17 +199,17 @@ impl Queue {
                 }
             }
             let done = method(self, link)?;
-            std::mem::swap(&mut link.borrow_mut().deeds, &mut deeds);
+            std::mem::swap(&mut link.borrow_mut().events, &mut events);
             Ok(done)
         });
-        for deed in deeds.drain(..) {
-            match deed {
-                Deed::Band(id, band) => cx.band(id, usize::from(band)),
-                Deed::Mark(id) => drop(cx.mark(id)),
-                Deed::Drop(id, why) => cx.drop(id, why),
+        for event in events.drain(..) {
+            match event {
+                Event::Band(id, band) => cx.band(id, usize::from(band)),
+                Event::Mark(id) => drop(cx.mark(id)),
+                Event::Drop(id, why) => cx.drop(id, why),
             }
         }
-        self.deeds = deeds;
+        self.events = events;
         done
     }
 }
@@ -236,7 +236,7 @@ impl Law for Queue {
             shown.arrives.store(false, Relaxed);
             let band = shown.band.load(Relaxed);
             if band > 0 {
-                link.borrow_mut().deeds.insert(0, Deed::Band(shown.id, band));
+                link.borrow_mut().events.insert(0, Event::Band(shown.id, band));
             }
             Ok(())
         });

@@ -34,13 +34,13 @@ const SECOND: u64 = 1_000_000;
 
 /// What the receiver tells: totals since the start. `lost` goes down when what was missing arrives.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
+pub struct Feedback {
     pub received: u32,
     pub ce: u32,
     pub lost: u32,
 }
 
-impl Totals {
+impl Feedback {
     /// Packets of which something is known.
     fn known(self) -> u32 {
         self.received + self.lost
@@ -81,8 +81,8 @@ struct Interval {
 }
 
 impl Interval {
-    fn is_over(self, now: Time, told: Totals, virtual_rtt: Span) -> bool {
-        told.known() > self.sent && now.since(self.since) >= virtual_rtt
+    fn is_over(self, now: Time, feedback: Feedback, virtual_rtt: Span) -> bool {
+        feedback.known() > self.sent && now.since(self.since) >= virtual_rtt
     }
 }
 
@@ -98,12 +98,12 @@ pub struct Law {
     rate: u64,
     alpha: i64,
     alpha_interval: Interval,
-    alpha_totals: Totals,
+    alpha_totals: Feedback,
     reduction: Interval,
     loss: Interval,
     cut: Option<Cut>,
     growth_rtts: u64,
-    told: Totals,
+    latest: Feedback,
     packet: u64,
     burst: u64,
     packet_window: u64,
@@ -122,12 +122,12 @@ impl Law {
             rate: INIT_RATE,
             alpha: 0,
             alpha_interval: Interval { since: now, sent: 0 },
-            alpha_totals: Totals::default(),
+            alpha_totals: Feedback::default(),
             reduction: Interval::default(),
             loss: Interval::default(),
             cut: None,
             growth_rtts: INIT_RATE / GROWTH_RATE_STEP + GROWTH_RTTS,
-            told: Totals::default(),
+            latest: Feedback::default(),
             packet: 0,
             burst: 1,
             packet_window: 0,
@@ -143,9 +143,9 @@ impl Law {
 
     /// Nothing was heard for long: all over again, except for what the receiver has told.
     pub fn restart(&mut self, now: Time) {
-        let totals = self.told;
+        let totals = self.latest;
         *self = Law::new(self.max_packet, self.max_rate, now);
-        self.told = totals;
+        self.latest = totals;
         self.alpha_totals = totals;
         self.packet = self.max_packet;
         self.packet_window = MIN_WINDOW_PACKETS;
@@ -184,38 +184,39 @@ impl Law {
 
     /// Feedback arrives, of a packet sent `rtt` ago; `sent`: packets sent so far. False if a newer one
     /// has overtaken it.
-    pub fn on_feedback(&mut self, now: Time, rtt: Span, told: Totals, sent: u32) -> bool {
-        if told.received < self.told.received || told.ce < self.told.ce {
+    pub fn on_feedback(&mut self, now: Time, rtt: Span, feedback: Feedback, sent: u32) -> bool {
+        if feedback.received < self.latest.received || feedback.ce < self.latest.ce {
             return false;
         }
         self.sample_rtt(rtt.as_micros());
         self.choose_mode();
         let virtual_rtt = Span::from_micros(self.virtual_rtt_us());
-        if self.alpha_interval.is_over(now, told, virtual_rtt) {
-            self.update_alpha(now, told, sent);
+        if self.alpha_interval.is_over(now, feedback, virtual_rtt) {
+            self.update_alpha(now, feedback, sent);
         }
-        self.undo_if_reordered(told);
-        if self.state == State::Loss && self.loss.is_over(now, told, virtual_rtt) {
+        self.undo_if_reordered(feedback);
+        if self.state == State::Loss && self.loss.is_over(now, feedback, virtual_rtt) {
             self.state = State::Avoidance;
         }
-        if self.state != State::Loss && told.lost > self.told.lost {
+        if self.state != State::Loss && feedback.lost > self.latest.lost {
             self.halve();
             self.loss = Interval { since: now, sent };
         }
-        let unmarked = (told.received - self.told.received).saturating_sub(told.ce - self.told.ce);
+        let unmarked =
+            (feedback.received - self.latest.received).saturating_sub(feedback.ce - self.latest.ce);
         if self.state != State::Loss {
             self.grow(u64::from(unmarked));
         }
-        if self.state == State::Reduced && self.reduction.is_over(now, told, virtual_rtt) {
+        if self.state == State::Reduced && self.reduction.is_over(now, feedback, virtual_rtt) {
             self.state = State::Avoidance;
         }
-        if self.state == State::Avoidance && told.ce > self.told.ce {
+        if self.state == State::Avoidance && feedback.ce > self.latest.ce {
             self.reduce_by_alpha();
             self.reduction = Interval { since: now, sent };
         }
         self.align();
         self.fit_packets();
-        self.told = told;
+        self.latest = feedback;
         true
     }
 
@@ -240,22 +241,22 @@ impl Law {
         self.mode = if unsteady { Mode::Rate } else { Mode::Window };
     }
 
-    fn update_alpha(&mut self, now: Time, told: Totals, sent: u32) {
-        let received = i64::from(told.received - self.alpha_totals.received);
+    fn update_alpha(&mut self, now: Time, feedback: Feedback, sent: u32) {
+        let received = i64::from(feedback.received - self.alpha_totals.received);
         if received > 0 {
-            let marked = i64::from(told.ce - self.alpha_totals.ce);
+            let marked = i64::from(feedback.ce - self.alpha_totals.ce);
             let share = (marked << ALPHA_BITS) / received;
             self.alpha = (self.alpha + ((share - self.alpha) >> ALPHA_SHIFT)).min(ALPHA_ONE);
         }
-        self.alpha_totals = told;
+        self.alpha_totals = feedback;
         self.alpha_interval = Interval { since: now, sent };
         self.growth_rtts = self.growth_rtts.saturating_sub(1);
     }
 
     /// What seemed lost arrived late: the cut is taken back.
-    fn undo_if_reordered(&mut self, told: Totals) {
+    fn undo_if_reordered(&mut self, feedback: Feedback) {
         if let Some(cut) = self.cut
-            && told.lost <= cut.lost_before
+            && feedback.lost <= cut.lost_before
         {
             self.cut = None;
             self.mode = cut.mode;
@@ -281,7 +282,8 @@ impl Law {
         self.growth_rtts = rtts;
         let amount = *self.steered() / 2;
         *self.steered() -= amount;
-        self.cut = Some(Cut { mode: self.mode, amount, growth_rtts, lost_before: self.told.lost });
+        self.cut =
+            Some(Cut { mode: self.mode, amount, growth_rtts, lost_before: self.latest.lost });
         self.state = State::Loss;
     }
 
@@ -340,7 +342,7 @@ mod tests {
     struct Lab {
         law: Law,
         now: Time,
-        told: Totals,
+        feedback: Feedback,
         sent: u32,
         rtt: Span,
     }
@@ -349,25 +351,25 @@ mod tests {
         let mut law = Law::new(1400, u64::MAX >> 24, Time::ZERO);
         let rtt = Span::from_micros(rtt_us);
         let now = Time::ZERO + rtt;
-        let told = Totals { received: 1, ..Totals::default() };
-        law.on_feedback(now, rtt, told, 1);
+        let feedback = Feedback { received: 1, ..Feedback::default() };
+        law.on_feedback(now, rtt, feedback, 1);
         law.rate = rate;
         law.window = rate * rtt_us;
         law.fit_packets();
-        Lab { law, now, told, sent: 1, rtt }
+        Lab { law, now, feedback, sent: 1, rtt }
     }
 
     impl Lab {
         /// One packet arrives, later by its spacing.
         fn packet(&mut self, ce: bool, lost: i32) {
             self.now += Span(self.law.packet * 1_000_000_000 / self.law.rate);
-            self.told.received += 1;
-            self.told.ce += u32::from(ce);
-            self.told.lost = self.told.lost.checked_add_signed(lost).expect("not negative");
+            self.feedback.received += 1;
+            self.feedback.ce += u32::from(ce);
+            self.feedback.lost = self.feedback.lost.checked_add_signed(lost).expect("not negative");
             let in_flight =
                 (self.law.rate * self.rtt.as_micros() / SECOND / self.law.packet) as u32;
-            self.sent = self.sent.max(self.told.known() + in_flight);
-            assert!(self.law.on_feedback(self.now, self.rtt, self.told, self.sent));
+            self.sent = self.sent.max(self.feedback.known() + in_flight);
+            assert!(self.law.on_feedback(self.now, self.rtt, self.feedback, self.sent));
         }
         fn mbps(&self) -> f64 {
             self.law.rate as f64 * 8e-6
@@ -523,7 +525,7 @@ mod tests {
     fn overtaken_feedback_is_ignored() {
         let mut l = lab(10_000, 1_000_000);
         l.packet(false, 0);
-        let old = Totals { received: l.told.received - 1, ..l.told };
+        let old = Feedback { received: l.feedback.received - 1, ..l.feedback };
         assert!(!l.law.on_feedback(l.now, l.rtt, old, l.sent));
     }
 }

@@ -47,7 +47,7 @@ struct Model {
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Outcome {
     una_advanced: bool,
     sacked: bool,
     original_acked: bool,
@@ -171,22 +171,23 @@ impl Model {
         self.reordering = self.reordering.max((high - low).min(REORDERING_MAX));
     }
 
-    fn on_ack(&mut self, incoming: &Incoming, newest: &mut Option<u32>) -> Told {
+    fn on_ack(&mut self, incoming: &Incoming, newest: &mut Option<u32>) -> Outcome {
         let &Incoming { at: now, ack, high_seq, min_rtt_us, echo, .. } = incoming;
-        let mut told = Told { una_advanced: ack > self.una, ..Told::default() };
+        let mut outcome = Outcome { una_advanced: ack > self.una, ..Outcome::default() };
         let fack_before = self.fack.max(self.una);
         let mut blocks = incoming.blocks.as_slice().to_vec();
         if incoming.dsack {
             let b = blocks[0];
             self.duplicates += b.end - b.start;
-            told.dsack = self.duplicates <= self.sent_again;
-            if told.dsack {
-                told.delivered += b.end - b.start;
+            outcome.dsack = self.duplicates <= self.sent_again;
+            if outcome.dsack {
+                outcome.delivered += b.end - b.start;
                 let of_probe = incoming.probe_end == Some(b.end);
                 self.dsack_seen |= self.reordering_seen && !of_probe;
-                told.probe_twice = of_probe;
+                outcome.probe_twice = of_probe;
             }
-            if told.dsack && self.undo_marker.is_some_and(|m| b.end > m) && self.undo_retrans > 0 {
+            if outcome.dsack && self.undo_marker.is_some_and(|m| b.end > m) && self.undo_retrans > 0
+            {
                 self.undo_retrans = (self.undo_retrans - i64::from(b.end - b.start)).max(0);
             }
             if b.start < ack {
@@ -201,11 +202,11 @@ impl Model {
                 if s.sacked {
                     continue;
                 }
-                told.sacked = true;
-                told.delivered += 1;
-                told.delivered_bytes += s.payload;
+                outcome.sacked = true;
+                outcome.delivered += 1;
+                outcome.delivered_bytes += s.payload;
                 if !s.ever {
-                    told.original_acked |= seq < high_seq;
+                    outcome.original_acked |= seq < high_seq;
                     first = first.or(Some(s.sent_at));
                     last = Some(s.sent_at);
                     if seq < self.fack {
@@ -228,17 +229,17 @@ impl Model {
         let (mut late, mut first_acked, mut last_acked) = (u32::MAX, None, None);
         for seq in self.una..ack.max(self.una) {
             let s = self.segs[seq as usize];
-            told.acked_bytes += s.payload;
-            told.retransmission_acked |= s.ever;
+            outcome.acked_bytes += s.payload;
+            outcome.retransmission_acked |= s.ever;
             if !s.ever && !s.sacked {
-                told.original_acked |= seq < high_seq;
+                outcome.original_acked |= seq < high_seq;
                 first_acked = first_acked.or(Some(s.sent_at));
                 last_acked = Some(s.sent_at);
                 late = late.min(seq);
             }
             if !s.sacked {
-                told.delivered += 1;
-                told.delivered_bytes += s.payload;
+                outcome.delivered += 1;
+                outcome.delivered_bytes += s.payload;
                 let original_came = s.ever && echo.older_than(Stamp::of(s.sent_at)) > 0;
                 self.deliver(now, seq, min_rtt_us, original_came, newest);
             }
@@ -247,17 +248,17 @@ impl Model {
         if late < fack_before {
             self.reordered(late, fack_before);
         }
-        if told.retransmission_acked {
+        if outcome.retransmission_acked {
             (first_acked, last_acked) = (None, None);
         }
-        told.rtt_oldest_us = first_acked.or(first).map(|t| us(now, t));
-        told.rtt_newest_us = last.or(last_acked).map(|t| us(now, t));
-        self.delivery.segments += told.delivered;
-        self.delivery.bytes += u64::from(told.delivered_bytes);
-        if told.delivered > 0 {
+        outcome.rtt_oldest_us = first_acked.or(first).map(|t| us(now, t));
+        outcome.rtt_newest_us = last.or(last_acked).map(|t| us(now, t));
+        self.delivery.segments += outcome.delivered;
+        self.delivery.bytes += u64::from(outcome.delivered_bytes);
+        if outcome.delivered > 0 {
             self.delivery.at = now;
         }
-        told
+        outcome
     }
 
     fn widen(&mut self, newest: Option<u32>) {
@@ -561,8 +562,8 @@ impl Connection {
         };
         let out = board.on_ack(&incoming);
         let mut newest = None;
-        let told = model.on_ack(&incoming, &mut newest);
-        let got = Told {
+        let outcome = model.on_ack(&incoming, &mut newest);
+        let got = Outcome {
             una_advanced: out.una_advanced,
             sacked: out.sacked,
             original_acked: out.original_acked,
@@ -575,7 +576,7 @@ impl Connection {
             rtt_oldest_us: out.rtt_oldest_us,
             rtt_newest_us: out.rtt_newest_us,
         };
-        assert_eq!(got, told);
+        assert_eq!(got, outcome);
         board.update_reordering_window(&out);
         model.widen(newest);
         model.delivery.ce += ce;

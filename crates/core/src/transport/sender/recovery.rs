@@ -3,7 +3,7 @@
 
 use super::timers::{TIMEOUT_MIN, Timer};
 use super::{Sender, View};
-use crate::cc::registry::{Answer, News};
+use crate::cc::registry::{AckInfo, Answer};
 use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, Stamp, TcpBits};
@@ -81,7 +81,7 @@ struct Marks {
 }
 
 /// An ACK, as a controller may want to know it.
-struct Told<'a> {
+struct AckContext<'a> {
     view: View<'a>,
     now: Time,
     outcome: &'a AckOutcome,
@@ -92,10 +92,10 @@ struct Told<'a> {
     prior_in_flight: u32,
 }
 
-impl News for Told<'_> {
+impl AckInfo for AckContext<'_> {
     #[inline(always)]
     fn ack(&self, win: &Window) -> Ack {
-        let Told { view, now, outcome, .. } = self;
+        let AckContext { view, now, outcome, .. } = self;
         Ack {
             acked: outcome.delivered,
             ce: self.marks.ce,
@@ -144,7 +144,7 @@ impl Sender {
         let ce = self.read_ecn(pkt, &outcome);
         let ece = ce > 0;
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
-        self.tell_feedback();
+        self.report_feedback();
         if self.recovery.probe_end.is_some() {
             self.on_probe_answered(now, pkt.seq, &outcome);
         }
@@ -188,7 +188,7 @@ impl Sender {
         self.board.update_reordering_window(&outcome);
         let ce = self.read_ecn(pkt, &outcome);
         let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
-        self.tell_feedback();
+        self.report_feedback();
         self.recovery.retransmission_stamp = None;
         if self.recovery.state == CaState::Cwr && self.board.una > self.recovery.high_seq {
             self.end_reduction();
@@ -205,7 +205,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn tell_feedback(&mut self) {
+    fn report_feedback(&mut self) {
         self.cc.on_feedback(&Feedback {
             delivered: self.board.delivery.segments,
             delivered_ce: self.board.delivery.ce,
@@ -332,9 +332,17 @@ impl Sender {
         self.board.update_app_limit();
         let may_grow = growth && !reducing;
         let (view, cc, win) = self.parts();
-        let told =
-            Told { view, now, outcome, marks, may_grow, reducing, prior_lost, prior_in_flight };
-        let Answer { holds_back, pacing_rate } = cc.answer(&told, win);
+        let context = AckContext {
+            view,
+            now,
+            outcome,
+            marks,
+            may_grow,
+            reducing,
+            prior_lost,
+            prior_in_flight,
+        };
+        let Answer { holds_back, pacing_rate } = cc.answer(&context, win);
         if holds_back {
             let mark = self.board.delivery.segments + self.board.in_flight();
             self.board.delivery.app_limited_until = mark.max(1);
@@ -471,12 +479,12 @@ impl Sender {
             force,
         );
         if self.board.lost_total > before {
-            self.tell_losses(now);
+            self.report_losses(now);
         }
         wait
     }
 
-    fn tell_losses(&mut self, now: Time) {
+    fn report_losses(&mut self, now: Time) {
         let Sender { board, cc, win, .. } = self;
         board.take_lost(|lost| cc.on_lost(&lost, now, win));
     }
@@ -690,7 +698,7 @@ impl Sender {
         let state = self.recovery.state;
         let new_episode = state < CaState::Recovery;
         self.board.mark_lost_by_timeout(now);
-        self.tell_losses(now);
+        self.report_losses(now);
         if state <= CaState::Disorder
             || self.recovery.high_seq <= self.board.una
             || (state == CaState::Loss && self.retransmits == 0)
