@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import quote
 
 from l4slab.base.errors import L4slabError
+from l4slab.base.run import Run as Description
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,7 +59,7 @@ class Engine(Protocol):
         computes and records them. Empty where there is nothing to run with.
         """
 
-    def check(self, description: Mapping[str, Any]) -> None:
+    def check(self, description: Description) -> None:
         """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
         it could do other runs of the sweep.
         """
@@ -69,7 +69,7 @@ class Engine(Protocol):
         may have options behind it. Raises ValueError with one sentence where it has the queue and not these options.
         """
 
-    def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+    def columns(self, description: Description) -> dict[str, pl.Schema]:
         """The columns of the tables that this run will give, without running it in full."""
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:

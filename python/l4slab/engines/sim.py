@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import HASH
 from l4slab.base.errors import one_line
+from l4slab.base.run import Run as Description
 from l4slab.engines.contract import Captures, EngineError, Recording, digest
 from l4slab.own import files, processes
 
@@ -33,7 +33,7 @@ class SimEngine:
     def version(self) -> str:
         return _version()
 
-    def check(self, description: Mapping[str, Any]) -> None:
+    def check(self, description: Description) -> None:
         """Whatever the file format has but programs, this engine does; the core itself checks the values."""
         for flow in description["flows"]:
             if flow["kind"] == "program":
@@ -46,7 +46,7 @@ class SimEngine:
         del kind, name
         return False
 
-    def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+    def columns(self, description: Description) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:

@@ -7,51 +7,53 @@ inside a queue (`cake bandwidth`, `tbf`) and impairments do not count.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import polars as pl
 
+from l4slab.base.run import Link
+from l4slab.base.run import Run as Description
 from l4slab.experimentfile import traces
 
 Steps = Sequence[tuple[float, float]]
 
 
-def of_links(description: Mapping[str, Any]) -> dict[str, Steps]:
+def of_links(description: Description) -> dict[str, Steps]:
     """The steps of each link."""
     steps = {link["name"]: _of_link(description, link) for link in description["links"]}
     for change in description["at"]:  # in the order of time
-        if change.get("link") and change["rate_bps"]:
-            steps[change["link"]].append((change["time_ns"] / 1e9, change["rate_bps"] / 1e6))
+        if (link := change.get("link")) and (rate_bps := change.get("rate_bps")):
+            steps[link].append((change["time_ns"] / 1e9, rate_bps / 1e6))
     return {name: _merged(found) for name, found in steps.items()}
 
 
-def _of_link(description: Mapping[str, Any], link: Mapping[str, Any]) -> list[tuple[float, float]]:
+def _of_link(description: Description, link: Link) -> list[tuple[float, float]]:
     """At the beginning; of a trace, its mean in each step of the time series."""
-    if "rate_trace" not in link:
+    trace = link.get("rate_trace")
+    if trace is None:
         return [(0.0, link["rate_bps"] / 1e6)]
-    return traces.bins(link["rate_trace"], description["duration_ns"], description["sample_ns"])
+    return traces.bins(trace, description["duration_ns"], description["sample_ns"])
 
 
-def of_flows(description: Mapping[str, Any]) -> dict[str, Steps]:
+def of_flows(description: Description) -> dict[str, Steps]:
     """The steps of each flow's path."""
     links = of_links(description)
     return {flow["name"]: _slowest([links[name] for name in flow["path"]]) for flow in description["flows"]}
 
 
-def is_shared(description: Mapping[str, Any]) -> bool:
+def is_shared(description: Description) -> bool:
     """Whether all flows cross one link in the same direction, so that each has a share of something."""
     return bool(set.intersection(*(set(flow["path"]) for flow in description["flows"])))
 
 
-def table(description: Mapping[str, Any]) -> pl.DataFrame:
+def table(description: Description) -> pl.DataFrame:
     """The steps of every flow's path: columns `flow`, `time_s`, `capacity_mbps`."""
     rows = [(flow, *step) for flow, steps in of_flows(description).items() for step in steps]
     return pl.DataFrame(rows, {"flow": pl.String, "time_s": pl.Float64, "capacity_mbps": pl.Float64}, orient="row")
 
 
-def means(description: Mapping[str, Any]) -> dict[str, float]:
+def means(description: Description) -> dict[str, float]:
     """Of every flow's path, over the measured interval."""
     begin_s, end_s = description["warmup_ns"] / 1e9, description["duration_ns"] / 1e9
     return {flow: mean(steps, begin_s, end_s) for flow, steps in of_flows(description).items()}

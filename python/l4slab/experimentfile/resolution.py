@@ -12,6 +12,7 @@ from typing import Any
 from l4slab import _core
 from l4slab.base.code import Kind, is_code
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.run import Run as Description
 from l4slab.base.units import RATE, TIME
 from l4slab.experimentfile import bounds, classes, traces
 from l4slab.experimentfile.outside import Outside
@@ -53,9 +54,7 @@ class Resolver:
     def __post_init__(self) -> None:
         self.outside = Outside(self.file.parent)
 
-    def resolve(
-        self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[Place, str]
-    ) -> dict[str, Any]:
+    def resolve(self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[Place, str]) -> Description:
         """The description of the run that `document` describes, with the experiment's own seed.
 
         `origin` tells which part of a sweep has set a key, (section, name, key) -> text, for messages.
@@ -100,7 +99,7 @@ class Resolver:
 
         self._once("remark", key, text, look)
 
-    def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> dict[str, Any]:
+    def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> Description:
         top = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
         named = _named_hosts(document["flow"])
@@ -136,7 +135,7 @@ class Resolver:
             if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
                 # A program is ended then, a flow is as if it went on.
                 flows[name] = flow | {"stop_ns": duration_ns if flow["kind"] == "program" else None}
-        impairs = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
+        impairs: dict[str, Any] = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
         timed = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
@@ -164,7 +163,7 @@ class Resolver:
         for name, raw in document["flow"].items():
             if raw.get("on") is not None:
                 changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
-        description: dict[str, Any] = top | {
+        description: Description = top | {
             "links": list(links.values()),
             "flows": list(flows.values()),
             "at": sorted(changes, key=lambda change: change["time_ns"]),

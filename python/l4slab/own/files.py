@@ -6,11 +6,12 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import HASH, Code, Kind, find, modules_beside, read
+from l4slab.base.run import Run as Description
 from l4slab.experimentfile import show
 from l4slab.experimentfile.outside import Use
 from l4slab.experimentfile.wording import Problem
@@ -35,7 +36,7 @@ def declare(code: Code) -> str:
         return str(ecn)
 
 
-def completed(description: dict[str, Any], uses: Iterable[Use]) -> dict[str, Any]:
+def completed(description: Description, uses: Iterable[Use]) -> Description:
     """A run's description in which every parameter of its own code is written out. Raises Problem."""
     queues: dict[str, str] = {}
     for use in uses:
@@ -48,7 +49,8 @@ def completed(description: dict[str, Any], uses: Iterable[Use]) -> dict[str, Any
     if next(_keys(description), None) is None:
         return description
     links, at = _with_queues(description, queues)
-    return description | {"links": links, "at": at, "flows": [_with_options(flow) for flow in description["flows"]]}
+    flows = [_with_options(flow) for flow in description["flows"]]
+    return cast(Description, {**description, "links": links, "at": at, "flows": flows})
 
 
 def _with_queues(
@@ -85,11 +87,11 @@ def _with_queues(
     return links, at
 
 
-def _with_options(flow: dict[str, Any]) -> dict[str, Any]:
+def _with_options(flow: Mapping[str, Any]) -> Mapping[str, Any]:
     if HASH not in (flow.get("cc") or ""):
         return flow
     try:
-        return flow | {"options": _core.canonical_controller(flow["cc"], flow["options"])}
+        return {**flow, "options": _core.canonical_controller(flow["cc"], flow["options"])}
     except ValueError as error:
         raise Problem(("flow", flow["name"]), "options", f"= {show(flow['options'])}: {error}") from None
 

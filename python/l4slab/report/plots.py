@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 
 from l4slab import plot, sweep
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run as Description
 from l4slab.experimentfile import Experiment, capacity
 from l4slab.plot import figures
 from l4slab.plot.style import Figure as Drawing
@@ -110,7 +111,7 @@ class Plots:
         found = {self._described(case)["warmup_ns"] / 1e9 for case in cases}
         return found.pop() if len(found) == 1 else 0.0
 
-    def _described(self, case: Case) -> dict[str, Any]:
+    def _described(self, case: Case) -> Description:
         file = next(one for one in self._results.experiments if one.name == case.experiment)
         return sweep.describe(file, case.levels)
 

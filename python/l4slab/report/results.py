@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from l4slab import experimentfile, sweep
 from l4slab.base import metrics
 from l4slab.base.packaged import studies
+from l4slab.base.run import Run as Description
 from l4slab.experimentfile import Experiment
 from l4slab.sweep import Plan
 
@@ -61,7 +62,7 @@ class Folder:
     factors: list[str]
     cases: list[Case]
     _plans: dict[str, Plan] = field(default_factory=dict)
-    _described: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _described: dict[int, Description] = field(default_factory=dict)
 
     @cached_property
     def experiments(self) -> list[str]:
@@ -140,7 +141,7 @@ class Folder:
             tables[name] = ds.dataset(file) if file.is_file() else empty.to_arrow()
         return tables
 
-    def described(self, case: Case) -> dict[str, Any]:
+    def described(self, case: Case) -> Description:
         """What a run of a case is."""
         place = self.cases.index(case)
         if place not in self._described:

@@ -27,6 +27,7 @@ from polars import selectors as cs
 from l4slab import plot
 from l4slab.base import metrics
 from l4slab.base.progress import Told, silent
+from l4slab.base.run import Run as Description
 from l4slab.experimentfile import capacity
 from l4slab.plot import roles
 from l4slab.report import setup, tables
@@ -142,7 +143,7 @@ def _series(folder: Folder, wanted: set[str]) -> Iterator[tuple[str, pl.DataFram
 
 
 def _run(
-    description: Mapping[str, Any] | None,
+    description: Description | None,
     measured: Mapping[str, Mapping[Any, pl.DataFrame]],
     run: str,
     series: pl.DataFrame | None,
@@ -173,7 +174,7 @@ def _numbers(rows: pl.DataFrame, table: str) -> dict[str, Any]:
     }
 
 
-def _capacities(description: Mapping[str, Any] | None) -> dict[str, capacity.Steps]:
+def _capacities(description: Description | None) -> dict[str, capacity.Steps]:
     """Of the flows' paths, where they vary, by the name of the line: which flows' it is, unless it is that of all."""
     flows: dict[tuple[tuple[float, float], ...], list[str]] = {}
     for flow, steps in ({} if description is None else capacity.of_flows(description)).items():

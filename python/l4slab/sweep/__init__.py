@@ -20,6 +20,7 @@ from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import Kind
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run as Description
 from l4slab.engines.registry import get_engine
 from l4slab.experimentfile import Experiment, Level, Resolver, bounds
 from l4slab.experimentfile.wording import told
@@ -57,7 +58,7 @@ class Run:
     experiment: str
     trial: int
     factors: Mapping[str, Level | None]
-    description: Mapping[str, Any]
+    description: Description
     engine: str
     version: str  # of the engine
     captures: bool = False  # wanted; they are not part of the results, hence not of the id
@@ -183,7 +184,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
         raise InputError("every combination is left out by [[skip]]; relax a condition", file=experiment.file)
 
     resolver = Resolver(experiment.file)
-    groups: dict[str, tuple[dict[str, Any], list[Combination]]] = {}
+    groups: dict[str, tuple[Description, list[Combination]]] = {}
     for combination in kept:
         fill_in(experiment, combination)
         description = _resolved(resolver, combination, engine)
@@ -219,7 +220,7 @@ def expand(experiment: Experiment, engine: str, where: Where | None = None, at_m
     )
 
 
-def _resolved(resolver: Resolver, combination: Combination, engine: str | None = None) -> dict[str, Any]:
+def _resolved(resolver: Resolver, combination: Combination, engine: str | None = None) -> Description:
     """The description of a combination's run, with the declarations of its own code. Raises InputError, too, for names
     that neither the core nor the engine knows.
     """
@@ -249,7 +250,7 @@ def check_code(plans: Sequence[Plan]) -> None:
                 raise InputError(text, file=plan.experiment.file)
 
 
-def describe(experiment: Experiment, levels: Mapping[str, Any]) -> dict[str, Any]:
+def describe(experiment: Experiment, levels: Mapping[str, Any]) -> Description:
     """The description of the experiment's run at these levels, as a row of its results has them.
 
     A level that is not told is any of its factor. Raises InputError as `expand` does.
@@ -284,7 +285,7 @@ def _choice(levels: Mapping[str, list[Level]], number: int) -> dict[str, Level]:
     return {name: chosen[name] for name in levels}
 
 
-def _with_seed(text: str, seed: int, seeded: Mapping[str, Any]) -> str:
+def _with_seed(text: str, seed: int, seeded: Description) -> str:
     """`canonical_json(seeded)`, from that of a description that has only another seed."""
     before, *after = text.split(f'"seed":{seed},')
     return f'{before}"seed":{seeded["seed"]},{after[0]}' if len(after) == 1 else canonical_json(seeded)
@@ -312,7 +313,7 @@ def check_factor_names(experiment: Experiment) -> None:
         taken.add(name.lower())
 
 
-def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[Mapping[str, Any]]) -> None:
+def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[Description]) -> None:
     """Raises InputError where a factor would hide a column that these runs have: a gauge of a queue or a controller, or
     what only this engine tells.
     """
@@ -334,7 +335,7 @@ def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[M
                     )
 
 
-def columns_of(experiment: Experiment, engine: str, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+def columns_of(experiment: Experiment, engine: str, description: Description) -> dict[str, pl.Schema]:
     """The columns of a run's results, by table. Raises InputError for what only the engine refuses."""
     try:
         return get_engine(engine).columns(description)

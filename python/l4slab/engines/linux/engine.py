@@ -15,6 +15,7 @@ import polars as pl
 
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run as Description
 from l4slab.engines.contract import Captures, EngineError, LackingError, Recording, digest, file_name
 from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, recording, rng, tools
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
@@ -55,7 +56,7 @@ class LinuxEngine:
             # What cannot be read is told where it is to be booted.
             return ""
 
-    def check(self, description: Mapping[str, Any]) -> None:
+    def check(self, description: Description) -> None:
         refuse(description, kernels.installed(self._kernel))
 
     def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
@@ -68,7 +69,7 @@ class LinuxEngine:
             )
         return name in kernels.qdiscs()
 
-    def columns(self, description: Mapping[str, Any]) -> dict[str, pl.Schema]:
+    def columns(self, description: Description) -> dict[str, pl.Schema]:
         return recording.columns(description)
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
@@ -133,7 +134,7 @@ def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | N
 
 
 @contextmanager
-def _folder(run: Mapping[str, Any], captured: bool) -> Iterator[Path]:
+def _folder(run: Description, captured: bool) -> Iterator[Path]:
     """A run folder with room for the run."""
     # Every packet of every link is written down; what it may need is checked before.
     bits = sum(link["rate_bps"] for link in run["links"]) * run["duration_ns"] * 1e-9
