@@ -28,14 +28,23 @@ def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes:
 
 def qdiscs() -> list[dict[str, Any]]:
     """Queue disciplines: name, summary, in_linux, required, gauges (name, unit, help), not_modelled (keyword, reason)
-    and parameters (keyword, value, takes, default, source, help, in_linux, module).
+    and parameters (keyword, value, takes, default, source, help, in_linux, module); also how it separates flows
+    (separation, separation_with), which packets it marks (marking) and how `tc` counts overflow (overflow).
     """
 
 def controllers() -> list[dict[str, Any]]:
-    """The same of congestion controls; also ecn and presets (keyword, value, sets)."""
+    """The same of congestion controls; also ecn, presets (keyword, value, sets), role, look (its place among those of
+    its role), needs_ecn, out_of_tree, and scalable_with (options, with their value).
+    """
 
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
+
+def qdisc_facts(text: str) -> dict[str, Any]:
+    """The same as a structure: `name`, `parameters` (the words after each keyword), `separation` ("single", "coupled",
+    "dual", "per-flow", "approximate", "shaper") and `marks` (whether it sets CE); the last two are None of a queue of
+    the user's own. Raises ValueError with one sentence.
+    """
 
 class ChangingQdisc:
     """A queue of an experiment file while it runs. Raises ValueError for words of tc that are wrong."""

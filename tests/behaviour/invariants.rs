@@ -45,7 +45,7 @@ fn any_queue() -> BoxedStrategy<String> {
 }
 
 fn of_kind(i: usize, seed: u64) -> String {
-    registry::random_string(registry::listing()[i].name, &mut Rng::stream(seed, "queue", 0))
+    registry::random_string(registry::listing()[i].info.name, &mut Rng::stream(seed, "queue", 0))
 }
 
 fn pick<T: Copy + std::fmt::Debug + 'static>(from: &'static [T]) -> impl Strategy<Value = T> {
@@ -534,7 +534,7 @@ fn no_backlog_exceeds_the_limit() {
     const LIMIT: u64 = 10;
     let in_packets =
         |tc: &&str| !matches!(*tc, "bfifo" | "red" | "tbf" | "cake" | "docsis_ll" | "fq");
-    let names = registry::listing().into_iter().map(|q| q.name);
+    let names = registry::listing().into_iter().map(|q| q.info.name);
     let mut tested = 0;
     for name in names.filter(|name| in_packets(name)) {
         let tc = format!("{name} limit {LIMIT}");

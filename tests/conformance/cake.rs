@@ -832,8 +832,8 @@ fn defaults_and_words_of_tc() {
 #[test]
 fn every_listed_keyword_is_taken() {
     let listing = registry::listing();
-    let cake = listing.iter().find(|q| q.name == "cake").expect("it is registered");
-    for p in &cake.parameters {
+    let cake = listing.iter().find(|q| q.info.name == "cake").expect("it is registered");
+    for p in &cake.info.parameters {
         let value = match p.value {
             "" => "",
             "RATE" => "1mbit",

@@ -58,7 +58,7 @@ proptest! {
         which in any::<prop::sample::Index>(), seed in any::<u64>(), packets in 1..80_u32, flows in 1..9_u32,
     ) {
         let listing = registry::listing();
-        let name = which.get(&listing).name;
+        let name = which.get(&listing).info.name;
         let mut rng = Rng::stream(seed, "words", 0);
         let before = registry::random_string(name, &mut rng);
         let words = registry::random_string(name, &mut rng);

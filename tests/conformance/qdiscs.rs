@@ -339,7 +339,7 @@ fn every_queue_keeps_its_promises() {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(queue) = queues.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    keeps_its_promises(queue.name, queue.required);
+                    keeps_its_promises(queue.info.name, queue.info.required);
                 }
             });
         }

@@ -287,7 +287,7 @@ fn refusals_are_one_sentence_with_the_fix() {
         let error = registry::parse(text).expect_err(text).to_string();
         assert_eq!(error, sentence, "{text}");
     }
-    let names: Vec<_> = registry::listing().iter().map(|info| info.name).collect();
+    let names: Vec<_> = registry::listing().iter().map(|info| info.info.name).collect();
     let error = registry::parse("tagret 5ms").expect_err("no such qdisc").to_string();
     let all = names.join(", ");
     assert_eq!(error, format!("there is no qdisc \"tagret\"; the qdiscs are {all}"));
@@ -426,13 +426,13 @@ fn what_tc_or_the_kernel_refuses_or_ignores_is_refused() {
 #[test]
 fn the_listing_is_true() {
     for info in registry::listing() {
-        let name = format!("{} {}", info.name, info.required);
+        let name = format!("{} {}", info.info.name, info.info.required);
         let bare = registry::parse(&name).unwrap();
-        assert!(!info.summary.is_empty());
-        for param in &info.parameters {
-            assert!(!param.help.is_empty(), "{} {}", info.name, param.keyword);
+        assert!(!info.info.summary.is_empty());
+        for param in &info.info.parameters {
+            assert!(!param.help.is_empty(), "{} {}", info.info.name, param.keyword);
             let with = |value: &str| {
-                let beside = match (info.name, param.keyword) {
+                let beside = match (info.info.name, param.keyword) {
                     ("red", "nodrop") => "ecn", // has no meaning without
                     ("sfq", "ecn" | "harddrop") => "redflowlimit 100000",
                     _ => "",
@@ -441,7 +441,7 @@ fn the_listing_is_true() {
                 registry::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"))
             };
             match (param.value, &*param.default) {
-                ("", _) if param.keyword == "ecn" && info.name == "netem" => {} // needs loss
+                ("", _) if param.keyword == "ecn" && info.info.name == "netem" => {} // needs loss
                 ("", "yes") => assert_eq!(with(""), bare, "{}", param.keyword),
                 ("", _) => assert_ne!(with(""), bare, "{}", param.keyword),
                 (_, "") => {} // without a default there is nothing to compare
@@ -452,8 +452,10 @@ fn the_listing_is_true() {
         // that say no more than another one or than nothing.
         let silent = ["internet", "nonat", "via-ethernet", "no-sce"].map(|word| ("cake", word));
         let printed = bare.canonical();
-        let said = |keyword| !silent.contains(&(info.name, keyword));
-        for param in info.parameters.iter().filter(|p| !p.default.is_empty() && said(p.keyword)) {
+        let said = |keyword| !silent.contains(&(info.info.name, keyword));
+        for param in
+            info.info.parameters.iter().filter(|p| !p.default.is_empty() && said(p.keyword))
+        {
             // A word may be short for what is printed, or say nothing.
             if printed.contains(param.help) || param.help == "accepted, without effect" {
                 continue;
@@ -475,7 +477,7 @@ fn the_listing_is_true() {
 fn the_ranges_of_the_table_hold() {
     let mut rng = Rng::stream(1, "parameters", 0);
     for info in registry::listing() {
-        let name = info.name;
+        let name = info.info.name;
         for _ in 0..200 {
             let text = registry::random_string(name, &mut rng);
             let config = registry::parse(&text).unwrap();
@@ -488,8 +490,8 @@ fn the_ranges_of_the_table_hold() {
             for (with, beyond) in registry::samples(name, &mut rng) {
                 // A value in its range may be refused for what it means beside others only.
                 let keyword = with.split(' ').next();
-                let row = info.parameters.iter().find(|row| Some(row.keyword) == keyword);
-                if let Err(e) = registry::parse(&format!("{name} {} {with}", info.required)) {
+                let row = info.info.parameters.iter().find(|row| Some(row.keyword) == keyword);
+                if let Err(e) = registry::parse(&format!("{name} {} {with}", info.info.required)) {
                     let range = format!("it takes {}", row.expect("it is listed").takes);
                     assert!(!e.to_string().contains(&range), "{name} {with}: {e}");
                 }

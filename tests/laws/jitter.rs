@@ -41,7 +41,8 @@ fn same_regime(what: &str, before: &str, run: impl Fn(u64) -> Lab) {
 /// Behind a link that spaces packets exactly.
 #[test]
 fn a_nanosecond_of_jitter_changes_no_queue() {
-    let defaults = registry::listing().into_iter().map(|q| format!("{} {}", q.name, q.required));
+    let defaults =
+        registry::listing().into_iter().map(|q| format!("{} {}", q.info.name, q.info.required));
     for queue in defaults.chain(VARIANTS.iter().map(|q| q.to_string())) {
         let queue = queue.trim_end();
         same_regime(queue, "b", |start| {

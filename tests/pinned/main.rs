@@ -71,8 +71,8 @@ fn every_queue_by_every_controller() {
         "queue", "cc", "Mb/s", "CUBIC", "sojourn", "p99, ms", "CE, %", "drop, %", "resent", "CUBIC"
     );
     for info in registry::listing() {
-        let defaults = format!("{} {}", info.name, info.required);
-        let own = |v: &&&str| v.split(' ').next() == Some(info.name);
+        let defaults = format!("{} {}", info.info.name, info.info.required);
+        let own = |v: &&&str| v.split(' ').next() == Some(info.info.name);
         let variants = VARIANTS.iter().filter(own).copied();
         for qdisc in std::iter::once(defaults.trim_end()).chain(variants) {
             for cc in controllers::listing() {

@@ -48,6 +48,8 @@ pub mod twin_codel_af;
 
 use std::any::Any;
 
+use serde::Serialize;
+
 use self::hosts::Hosts;
 use self::service::{Carried, Interval, Service};
 use self::tree::ClassSpec;
@@ -194,8 +196,54 @@ pub fn in_order<P: Pkt>(packets: impl IntoIterator<Item = P>) -> Vec<P> {
     all
 }
 
-/// The parameters of a queue, and how to make the queue from them.
+/// How a queue separates the flows that share it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Separation {
+    /// All packets share one queue and its signals.
+    Single,
+    /// One queue, with signals for scalable and for classic senders.
+    Coupled,
+    /// A queue for scalable senders and one for classic ones.
+    Dual,
+    /// A queue for each flow.
+    PerFlow,
+    /// Several flows share a queue, and the signals aim at equal rates.
+    Approximate,
+    /// It shapes or emulates a link and is no queue to share.
+    Shaper,
+}
+
+/// Whether a queue sets CE on packets that are ECN-capable.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Marking {
+    Never,
+    Always,
+    /// With one of these keywords.
+    With(&'static [&'static str]),
+}
+
+/// How `tc -s` tells the packets that found the queue full.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overflow {
+    /// They are all that the queue drops.
+    All,
+    /// By a counter of this name.
+    Counter(&'static str),
+    /// Among other drops.
+    Untold,
+}
+
+/// The parameters of a queue, how to make the queue from them, and what others need to know of it.
 pub trait Qdisc: Described {
+    const SEPARATION: Separation;
+    /// Keywords, with their value, that change that; the first that the canonical form has decides.
+    const SEPARATION_WITH: &'static [(&'static str, Separation)] = &[];
+    const MARKING: Marking;
+    const OVERFLOW: Overflow = Overflow::Untold;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>>;
 }
 

@@ -18,6 +18,8 @@ pub mod reno;
 pub mod reno_sce;
 pub mod sce;
 
+use serde::Serialize;
+
 use crate::ecn::{Ecn, EcnSupport};
 use crate::params::Described;
 use crate::probe::Gauges;
@@ -95,9 +97,32 @@ pub trait CongestionControl: Send {
     fn probe(&self, _out: &mut dyn Gauges) {}
 }
 
+/// What a controller is to the others on its path.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Its window is inversely proportional to the share of marks.
+    Scalable,
+    /// Its window follows the square root of losses or marks, or CUBIC's law.
+    Classic,
+    Bbr,
+    /// It answers "some congestion experienced".
+    Sce,
+}
+
 /// The options of a controller, and how to make the controller from them.
 pub trait Controller: Described {
     type Made: CongestionControl;
+    const ROLE: Role;
+    /// Its place among those of its role, which decides how figures draw it.
+    const LOOK: u8;
+    /// Linux' module asks for ECN whatever the host's setting (`TCP_CONG_NEEDS_ECN`).
+    const NEEDS_ECN: bool = false;
+    /// Linux has it as a module outside of its tree.
+    const OUT_OF_TREE: bool = false;
+    /// Options, with their value, that make it scalable.
+    const SCALABLE_WITH: &'static [(&'static str, &'static str)] = &[];
+
     fn build(&self) -> Self::Made;
 }
 

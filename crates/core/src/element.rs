@@ -45,7 +45,7 @@ impl Outbox {
     }
 }
 
-/// What has arrived for an end: in a row, or chained.
+/// Packets that have arrived for an end: consecutive in memory, or chained.
 #[derive(Debug)]
 pub struct Arrivals<'a, const CHAINED: bool> {
     packets: &'a [Packet],
@@ -138,7 +138,7 @@ pub fn catch_up<E: End>(end: &mut E, until: Time, out: &mut Outbox) -> Time {
 pub trait Flow: Send {
     /// Runs the sending end, whose arrivals are ACKs. Returns its next deadline.
     fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time;
-    /// Runs the receiving end, whose arrivals is data. Returns its next deadline.
+    /// Runs the receiving end, whose arrivals are data. Returns its next deadline.
     fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time;
     /// When the sending end wants to run for the first time, and the receiving one.
     fn starts(&self) -> (Time, Time);

@@ -203,9 +203,9 @@ impl<T: Tap> Simulation<T> {
                 self.senders.earliest().min(self.back.earliest()).min(self.receivers.earliest());
             self.now = self.now.max(ends.min(self.network.earliest())).min(until);
             let end = self.now.saturating_add(self.window).min(until);
-            self.run_sender(end);
+            self.run_senders(end);
             self.run_network(end);
-            self.run_receiver(end);
+            self.run_receivers(end);
             self.network.close();
             self.now = end;
         }
@@ -214,11 +214,11 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// Lets the sending ends do what arrives in the network before `until`.
-    fn run_sender(&mut self, until: Time) {
+    fn run_senders(&mut self, until: Time) {
         let mut next = 0;
         while let Some(i) = self.senders.due(next, until) {
             let delay = self.groups[self.slots[i].group].forward.delay;
-            self.run_sender_of(i, until.saturating_sub(delay));
+            self.run_sender(i, until.saturating_sub(delay));
             next = i + 1;
         }
     }
@@ -228,7 +228,7 @@ impl<T: Tap> Simulation<T> {
     fn catch_up_senders(&mut self, now: Time) {
         let mut next = 0;
         while let Some(i) = self.senders.due(next, now + self.longest_delay) {
-            self.run_sender_of(i, now);
+            self.run_sender(i, now);
             next = i + 1;
         }
         if self.slots.len() > 1 {
@@ -236,7 +236,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    fn run_sender_of(&mut self, i: usize, until: Time) {
+    fn run_sender(&mut self, i: usize, until: Time) {
         let slot = &mut self.slots[i];
         let path = &self.groups[slot.group].forward;
         (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
@@ -327,15 +327,15 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// Lets the receiving ends take what has arrived before `until`.
-    fn run_receiver(&mut self, until: Time) {
+    fn run_receivers(&mut self, until: Time) {
         let mut next = 0;
         while let Some(i) = self.receivers.due(next, until) {
-            self.run_receiver_of(i, until);
+            self.run_receiver(i, until);
             next = i + 1;
         }
     }
 
-    fn run_receiver_of(&mut self, i: usize, until: Time) {
+    fn run_receiver(&mut self, i: usize, until: Time) {
         let slot = &mut self.slots[i];
         let Group { forward, back, .. } = &self.groups[slot.group];
         (self.out.delay, self.out.not_before) = (back.delay, back.not_before);

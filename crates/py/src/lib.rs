@@ -179,6 +179,12 @@ fn canonical_qdisc(text: &str) -> PyResult<String> {
     Ok(qdiscs::parse(text).map_err(refused)?.canonical())
 }
 
+/// The same as a structure: name, parameters, separation, marks.
+#[pyfunction]
+fn qdisc_facts<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &qdiscs::parse(text).map_err(refused)?.facts())
+}
+
 /// A queue of an experiment file while it runs.
 #[pyclass(module = "l4slab._core")]
 struct ChangingQdisc(QdiscConfig);
@@ -271,6 +277,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
+    m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;

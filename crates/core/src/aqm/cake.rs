@@ -39,7 +39,9 @@ use tin::Tin;
 use super::flow_hash::FlowHash;
 use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, in_order};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation, in_order,
+};
 use crate::packet::SackSlot;
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
@@ -391,6 +393,11 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
 }
 
 impl Qdisc for CakeConfig {
+    const SEPARATION: Separation = Separation::PerFlow;
+    const SEPARATION_WITH: &'static [(&'static str, Separation)] =
+        &[("flowblind", Separation::Single)];
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Cake::new(self.clone(), link.now))
     }

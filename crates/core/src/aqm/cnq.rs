@@ -19,7 +19,7 @@ use super::cobalt_sce::{self, Cobalt, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::queue::Queue;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation};
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::time::Time;
@@ -322,7 +322,7 @@ impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
 }
 
 macro_rules! cnq {
-    ($config:ident, $name:literal, $summary:literal, $law:expr) => {
+    ($config:ident, $name:literal, $summary:literal, $separation:expr, $law:expr) => {
         params! {
             pub struct $config {
                 cobalt: CobaltConfig = CobaltConfig::default(), nested();
@@ -352,6 +352,9 @@ macro_rules! cnq {
         }
 
         impl Qdisc for $config {
+            const SEPARATION: Separation = $separation;
+            const MARKING: Marking = Marking::Always;
+
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
                 Box::new(CnqQdisc::new(&self.cobalt, $law))
             }
@@ -363,11 +366,13 @@ cnq!(
     CnqCobalt,
     "cnq_cobalt",
     "sparse and bulk queue with a shaper; COBALT and SCE marks on the bulk queue",
+    Separation::Single,
     Law::Shared(Cobalt::default())
 );
 cnq!(
     CnqCodelAf,
     "cnq_codel_af",
     "sparse and bulk queue with a shaper; COBALT and SCE marks by flow, approximately fair",
+    Separation::Approximate,
     Law::PerFlow(PerFlow::new())
 );

@@ -23,7 +23,8 @@ use std::any::Any;
 use super::inverse_sqrt::newton_step;
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
+    Separation, drop_excess,
 };
 use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
@@ -279,6 +280,10 @@ impl Described for CodelConfig {
 }
 
 impl Qdisc for CodelConfig {
+    const SEPARATION: Separation = Separation::Single;
+    const MARKING: Marking = Marking::With(&["ecn", "ce_threshold"]);
+    const OVERFLOW: Overflow = Overflow::Counter("drop_overlimit");
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let codel = Codel::default();
         Box::new(CodelQueue { queue: Queue::new(), codel, config: self.clone() })

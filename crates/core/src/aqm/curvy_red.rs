@@ -24,7 +24,7 @@ use std::any::Any;
 use super::scheduler::{
     BANDS, C, Coupled, Kind, P_C, P_L, P_L_COUPLED, P_L_NATIVE, Queues, SchedulerConfig, age,
 };
-use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation};
 use crate::params::kinds::{
     Spec, any_time, nested, number, params, signed, some_time, value, words,
 };
@@ -204,6 +204,9 @@ impl Described for CurvyRed {
 }
 
 impl Qdisc for CurvyRed {
+    const SEPARATION: Separation = Separation::Dual;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let mut coupled = Coupled::new(&self.scheduler, self.limit, link.rate);
         coupled.any_ect = self.any_ect;

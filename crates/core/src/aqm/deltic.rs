@@ -15,7 +15,10 @@
 use std::any::Any;
 
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Separation,
+};
 use crate::params::kinds::{Spec, params, value};
 use crate::params::{Described, Gauge, gauge};
 use crate::tc;
@@ -290,6 +293,9 @@ impl Described for DelticConfig {
 }
 
 impl Qdisc for DelticConfig {
+    const SEPARATION: Separation = Separation::Single;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let controls = Controls::new(self);
         Box::new(Deltic { queue: Queue::new(), controls, jitter: Jitter::default() })

@@ -28,7 +28,10 @@ use std::any::Any;
 use super::docsis_pie::{self, DocsisPie};
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Separation,
+};
 use crate::params::kinds::{
     MICROSECOND, Spec, choice, count, nested, params, some_time, time, value, words,
 };
@@ -400,6 +403,9 @@ impl Described for DocsisConfig {
 }
 
 impl Qdisc for DocsisConfig {
+    const SEPARATION: Separation = Separation::Dual;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Docsis::new(self.clone(), link))
     }

@@ -23,7 +23,8 @@ use std::collections::VecDeque;
 
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Separation, drop_excess,
 };
 use crate::params::kinds::{
     MICROSECOND, Spec, count, number, params, percent, some_time, time, value, words,
@@ -399,6 +400,9 @@ impl Described for DualPi2Config {
 }
 
 impl Qdisc for DualPi2Config {
+    const SEPARATION: Separation = Separation::Dual;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualPi2::new(self.clone(), link.now))
     }

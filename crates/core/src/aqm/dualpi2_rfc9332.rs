@@ -21,7 +21,7 @@ use std::any::Any;
 use super::scheduler::{
     BANDS, C, Coupled, L, P_C, P_L, P_L_COUPLED, P_L_NATIVE, P_PRIME, Queues, SchedulerConfig, age,
 };
-use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation};
 use crate::params::kinds::{Spec, any_time, count, nested, number, params, real, some_time, words};
 use crate::params::{Described, Gauge, Given, Refused};
 use crate::rng::Rng;
@@ -235,6 +235,9 @@ impl Described for DualPi2Rfc9332 {
 }
 
 impl Qdisc for DualPi2Rfc9332 {
+    const SEPARATION: Separation = Separation::Dual;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualQ {
             coupled: Coupled::new(&self.scheduler, self.limit, link.rate),

@@ -4,7 +4,9 @@
 use std::any::Any;
 
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+};
 use crate::params::Described;
 use crate::params::kinds::{Spec, params, size};
 use crate::units::MTU_FRAME;
@@ -91,6 +93,10 @@ macro_rules! fifo {
         }
 
         impl Qdisc for $config {
+            const SEPARATION: Separation = Separation::Single;
+            const MARKING: Marking = Marking::Never;
+            const OVERFLOW: Overflow = Overflow::All;
+
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
                 Box::new(Fifo { queue: Queue::new(), limit: self.limit() })
             }

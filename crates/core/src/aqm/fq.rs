@@ -25,7 +25,8 @@ use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Separation, drop_excess,
 };
 use crate::params::kinds::{Spec, any_time, number, params, rate, rate_if, value, words};
 use crate::params::{Described, Gauge, gauge};
@@ -378,6 +379,11 @@ impl Described for FqConfig {
 }
 
 impl Qdisc for FqConfig {
+    const SEPARATION: Separation = Separation::PerFlow;
+    const SEPARATION_WITH: &'static [(&'static str, Separation)] =
+        &[("orphan_mask 0", Separation::Single)];
+    const MARKING: Marking = Marking::With(&["ce_threshold"]);
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Fq::new(self.clone()))
     }

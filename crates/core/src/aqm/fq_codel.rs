@@ -15,7 +15,10 @@ use super::codel::{self, Codel, CodelParams, Selector};
 use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, drop_excess};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+    drop_excess,
+};
 use crate::params::kinds::{Spec, nested, number, params, size, value};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
@@ -190,6 +193,12 @@ impl Described for FqCodelConfig {
 }
 
 impl Qdisc for FqCodelConfig {
+    const SEPARATION: Separation = Separation::PerFlow;
+    const SEPARATION_WITH: &'static [(&'static str, Separation)] =
+        &[("flows 1", Separation::Single)];
+    const MARKING: Marking = Marking::With(&["ecn", "ce_threshold"]);
+    const OVERFLOW: Overflow = Overflow::Counter("drop_overlimit");
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqCodel::new(self.clone()))
     }

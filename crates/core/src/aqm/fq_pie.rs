@@ -14,7 +14,8 @@ use super::flow_hash::FlowHash;
 use super::pie::{self, Law, MAX_PROB, PieParams};
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx, drop_excess, jiffies,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+    drop_excess, jiffies,
 };
 use crate::params::kinds::{nested, number, params, size};
 use crate::params::{Described, Gauge, gauge};
@@ -172,6 +173,12 @@ impl Described for FqPieConfig {
 }
 
 impl Qdisc for FqPieConfig {
+    const SEPARATION: Separation = Separation::PerFlow;
+    const SEPARATION_WITH: &'static [(&'static str, Separation)] =
+        &[("flows 1", Separation::Single)];
+    const MARKING: Marking = Marking::With(&["ecn"]);
+    const OVERFLOW: Overflow = Overflow::Counter("overlimit");
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqPie::new(self.clone(), link.now))
     }

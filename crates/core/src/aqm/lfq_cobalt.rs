@@ -19,7 +19,7 @@ use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::shaper::{Pace, Shaper};
 use super::twin_codel_af::{DIVISOR, DSCP};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation};
 use crate::params::kinds::{nested, params, size};
 use crate::params::{Described, Gauge, Given, Refused};
 use crate::time::Time;
@@ -342,6 +342,9 @@ impl Described for LfqCobaltConfig {
 }
 
 impl Qdisc for LfqCobaltConfig {
+    const SEPARATION: Separation = Separation::PerFlow;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(LfqCobalt::new(self))
     }

@@ -26,7 +26,9 @@ pub use config::NetemConfig;
 use config::{RateModel, SlotLength};
 use random::{Correlated, Dice, Lfsr113, LossChain, Source};
 
-use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation,
+};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -320,6 +322,9 @@ fn signed(later: Time, earlier: Time) -> i64 {
 }
 
 impl Qdisc for NetemConfig {
+    const SEPARATION: Separation = Separation::Shaper;
+    const MARKING: Marking = Marking::With(&["ecn"]);
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Netem::new(self.clone(), link.now))
     }

@@ -8,7 +8,9 @@ use std::any::Any;
 
 use super::priorities::{PRIOMAP, priority};
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+};
 use crate::params::Described;
 use crate::params::kinds::params;
 
@@ -82,6 +84,10 @@ impl Described for PfifoFastConfig {
 }
 
 impl Qdisc for PfifoFastConfig {
+    const SEPARATION: Separation = Separation::Single;
+    const MARKING: Marking = Marking::Never;
+    const OVERFLOW: Overflow = Overflow::All;
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(PfifoFast { rings: [Ring::new(), Ring::new(), Ring::new()] })
     }

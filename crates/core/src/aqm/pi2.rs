@@ -24,7 +24,8 @@ use std::any::Any;
 use super::pie::{DepartureRate, from_ticks, to_ticks};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Scheduler, age};
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, in_order, jiffies,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Separation, in_order, jiffies,
 };
 use crate::ecn::Ecn;
 use crate::params::kinds::{number, params, some_time, words};
@@ -260,6 +261,15 @@ impl Described for Pi2Config {
 }
 
 impl Qdisc for Pi2Config {
+    const SEPARATION: Separation = Separation::Single;
+    const SEPARATION_WITH: &'static [(&'static str, Separation)] = &[
+        ("dualq_ect1", Separation::Dual),
+        ("dualq", Separation::Dual),
+        ("ect1_scal", Separation::Coupled),
+        ("ecn_scal", Separation::Coupled),
+    ];
+    const MARKING: Marking = Marking::With(&["ecn", "dualq", "dualq_ect1"]);
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pi2 {
             queues: Queues::default(),

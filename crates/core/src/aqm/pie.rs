@@ -28,8 +28,8 @@ use std::any::Any;
 
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, drop_excess,
-    jiffies,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
+    Separation, drop_excess, jiffies,
 };
 use crate::params::kinds::{nested, number, params, some_time, words};
 use crate::params::{Described, Gauge, gauge};
@@ -379,6 +379,10 @@ impl Described for PieConfig {
 }
 
 impl Qdisc for PieConfig {
+    const SEPARATION: Separation = Separation::Single;
+    const MARKING: Marking = Marking::With(&["ecn"]);
+    const OVERFLOW: Overflow = Overflow::Counter("overlimit");
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pie {
             queue: Queue::new(),

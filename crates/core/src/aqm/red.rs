@@ -18,7 +18,10 @@
 //!   max_p stays where it was. Here it adapts, as it does with an older `tc` and in published runs.
 
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Separation,
+};
 use crate::math;
 use crate::params::kinds::{Spec, number, params, rate, real, size, words};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
@@ -361,6 +364,9 @@ impl Described for RedConfig {
 }
 
 impl Qdisc for RedConfig {
+    const SEPARATION: Separation = Separation::Single;
+    const MARKING: Marking = Marking::With(&["ecn"]);
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let table = RedTable::new(self).expect("a RED that parse refuses: see RedTable::new");
         Box::new(Red::new(self.clone(), table, link.now))

@@ -1,13 +1,14 @@
 //! All queue disciplines by name. To add one: write its file, add its line to [`qdiscs!`].
 
 use std::any::Any;
+use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    Aqm, LinkInfo, Pkt, Qdisc, cake, cnq, codel, curvy_red, deltic, docsis, dualpi2,
-    dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own, pfifo_fast, pi2, pie, red,
-    sfq, tbf, twin_codel_af,
+    Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Separation, cake, cnq, codel, curvy_red, deltic,
+    docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own,
+    pfifo_fast, pi2, pie, red, sfq, tbf, twin_codel_af,
 };
 use crate::params::{self, Changed, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
@@ -39,6 +40,28 @@ qdiscs! {
     Tbf(tbf::TbfConfig),
 }
 
+/// An entry of `l4slab list qdiscs`. See [`Qdisc`].
+#[derive(Clone, Debug, Serialize)]
+pub struct QdiscInfo {
+    #[serde(flatten)]
+    pub info: Info,
+    pub separation: Separation,
+    pub separation_with: &'static [(&'static str, Separation)],
+    pub marking: Marking,
+    pub overflow: Overflow,
+}
+
+/// A queue as a structure: what [`QdiscConfig::canonical`] prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct QdiscFacts {
+    pub name: String,
+    /// Every parameter by its keyword, with the words after it.
+    pub parameters: BTreeMap<String, String>,
+    /// None of a queue of the user's own.
+    pub separation: Option<Separation>,
+    pub marks: Option<bool>,
+}
+
 /// Reads what one would give to `tc qdisc replace … root`.
 ///
 /// # Errors
@@ -50,13 +73,48 @@ pub fn parse(text: &str) -> Result<QdiscConfig, Refused> {
         return own.map(QdiscConfig::Own);
     }
     parse_named(name, words).unwrap_or_else(|| {
-        let names = listing().into_iter().map(|info| info.name);
+        let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the qdiscs are");
         Err(Refused::UnknownName { what: "qdisc", name: name.to_owned(), hint })
     })
 }
 
 impl QdiscConfig {
+    /// Its name, its parameters and what it does with them.
+    pub fn facts(&self) -> QdiscFacts {
+        let canonical = self.canonical();
+        let entry = listing().into_iter().find(|entry| entry.info.name == self.name());
+        let is_keyword = |word: &str| match &entry {
+            Some(entry) => entry.info.parameters.iter().any(|parameter| parameter.keyword == word),
+            None => true,
+        };
+        let mut parameters: BTreeMap<String, String> = BTreeMap::new();
+        let mut keyword = None;
+        for word in canonical.split_whitespace().skip(1) {
+            match &keyword {
+                Some(of) if !is_keyword(word) => {
+                    let words = parameters.entry(String::clone(of)).or_default();
+                    *words = format!("{words} {word}").trim_start().to_owned();
+                }
+                _ => {
+                    parameters.insert(word.to_owned(), String::new());
+                    keyword = Some(word.to_owned());
+                }
+            }
+        }
+        let has = |words: &str| format!("{canonical} ").contains(&format!(" {words} "));
+        let separation = entry.as_ref().map(|entry| {
+            let with = entry.separation_with.iter().find(|(words, _)| has(words));
+            with.map_or(entry.separation, |&(_, separation)| separation)
+        });
+        let marks = entry.as_ref().map(|entry| match entry.marking {
+            Marking::Never => false,
+            Marking::Always => true,
+            Marking::With(keywords) => keywords.iter().any(|keyword| has(keyword)),
+        });
+        QdiscFacts { name: self.name().to_owned(), parameters, separation, marks }
+    }
+
     /// What a change by these words makes of a queue in force: with the same name, what they do not name stays
     /// (`tc qdisc change`); with another one they say all (`tc qdisc replace`). Also the words of the change as
     /// the engines take them.
@@ -165,8 +223,14 @@ macro_rules! qdiscs {
         }
 
         /// All qdiscs with their parameters.
-        pub fn listing() -> Vec<Info> {
-            vec![$(Info::of::<$config>()),*]
+        pub fn listing() -> Vec<QdiscInfo> {
+            vec![$(QdiscInfo {
+                info: Info::of::<$config>(),
+                separation: <$config>::SEPARATION,
+                separation_with: <$config>::SEPARATION_WITH,
+                marking: <$config>::MARKING,
+                overflow: <$config>::OVERFLOW,
+            }),*]
         }
 
         /// For each keyword of a queue: words with a random value of it, and words that are refused.

@@ -11,7 +11,10 @@
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::red::{Average, RedConfig, RedTable, Thresholds, Verdict};
-use super::{Aqm, Backlog, DropReason, LinkInfo, MarkReason, Pkt, Qdisc, QueueCx, jiffies};
+use super::{
+    Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation,
+    jiffies,
+};
 use crate::params::kinds::{Spec, number, params, real, size, value, words};
 use crate::params::{Described, Given, Refused};
 use crate::tc;
@@ -468,6 +471,9 @@ impl Described for SfqConfig {
 }
 
 impl Qdisc for SfqConfig {
+    const SEPARATION: Separation = Separation::PerFlow;
+    const MARKING: Marking = Marking::Never;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Sfq::new(self.clone(), link.now))
     }

@@ -9,7 +9,9 @@
 use std::any::Any;
 
 use super::queue::Queue;
-use super::{Aqm, Backlog, DropReason, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{
+    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+};
 use crate::params::kinds::{Spec, count, params, rate_if, size, some_time, value};
 use crate::params::{Described, Given, Refused};
 use crate::rng::Rng;
@@ -279,6 +281,10 @@ impl Described for TbfConfig {
 }
 
 impl Qdisc for TbfConfig {
+    const SEPARATION: Separation = Separation::Shaper;
+    const MARKING: Marking = Marking::Never;
+    const OVERFLOW: Overflow = Overflow::All;
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Tbf::new(self.clone(), link.now))
     }

@@ -14,7 +14,7 @@ use super::cnq::{Cnq, PerFlow, flow_of};
 use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Pkt, Qdisc, QueueCx};
+use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation};
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::time::Time;
@@ -196,6 +196,9 @@ impl Described for TwinCodelAfConfig {
 }
 
 impl Qdisc for TwinCodelAfConfig {
+    const SEPARATION: Separation = Separation::Approximate;
+    const MARKING: Marking = Marking::Always;
+
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(TwinCodelAf::new(&self.cobalt))
     }

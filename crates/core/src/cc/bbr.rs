@@ -9,7 +9,7 @@ use self::model::{
     Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN, FULL_RATE_ROUNDS,
     GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
-use super::{Ack, Congestion, CongestionControl, Controller, INITIAL_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, INITIAL_WINDOW, Role, Window};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
@@ -56,6 +56,8 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Bbr;
+    const ROLE: Role = Role::Bbr;
+    const LOOK: u8 = 0;
     fn build(&self) -> Bbr {
         Bbr::new()
     }

@@ -23,7 +23,7 @@ use super::bbr::model::{
 };
 use super::{
     Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, INITIAL_WINDOW, LostSegment,
-    Window, bbr,
+    Role, Window, bbr,
 };
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
@@ -66,6 +66,9 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Bbr3;
+    const ROLE: Role = Role::Bbr;
+    const LOOK: u8 = 1;
+    const SCALABLE_WITH: &'static [(&'static str, &'static str)] = &[("ecn_low", "ect1")];
     fn build(&self) -> Bbr3 {
         Bbr3::new(self)
     }

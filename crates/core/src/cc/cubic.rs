@@ -8,7 +8,7 @@
 //! current one, the Reno estimate keeps its slope after it has passed the old maximum, and before
 //! the first loss the window grows at least 5 % per round trip.
 
-use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Role, Window};
 use crate::math;
 use crate::params::kinds::{Spec, choice, count, fraction, nested, params, switch};
 use crate::params::{Described, Gauge, gauge};
@@ -91,6 +91,8 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Cubic;
+    const ROLE: Role = Role::Classic;
+    const LOOK: u8 = 0;
     fn build(&self) -> Cubic {
         Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn)
     }

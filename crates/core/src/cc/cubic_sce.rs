@@ -13,7 +13,7 @@
 
 use super::cubic::{self, BETA, Common, Cubic};
 use super::sce::{self, RecentSce, leave_slow_start};
-use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, MIN_WINDOW, Role, Window};
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge};
 use crate::probe::Gauges;
@@ -37,6 +37,8 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = CubicSce;
+    const ROLE: Role = Role::Sce;
+    const LOOK: u8 = 0;
     fn build(&self) -> CubicSce {
         CubicSce::new(&self.common)
     }

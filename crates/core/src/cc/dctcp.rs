@@ -5,7 +5,7 @@
 
 use super::reno::{self, Reno};
 use super::{
-    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, MIN_WINDOW, Window,
+    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, MIN_WINDOW, Role, Window,
 };
 use crate::params::kinds::{count, params};
 use crate::params::{Described, Gauge, gauge};
@@ -33,6 +33,9 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Dctcp;
+    const ROLE: Role = Role::Scalable;
+    const LOOK: u8 = 1;
+    const NEEDS_ECN: bool = true;
     fn build(&self) -> Dctcp {
         Dctcp::new(self.dctcp_shift_g, self.dctcp_alpha_on_init)
     }

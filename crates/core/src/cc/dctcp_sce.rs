@@ -5,8 +5,8 @@
 //! A threshold for slow start that never falls, which the kernel's latest version has, would let it go
 //! on through SCE marks; this one ends it, as the versions before do.
 
-use super::Controller;
 use super::sce::{self, Additive, Law};
+use super::{Controller, Role};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge};
 
@@ -23,6 +23,8 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Additive<HalfSegment>;
+    const ROLE: Role = Role::Sce;
+    const LOOK: u8 = 2;
     fn build(&self) -> Additive<HalfSegment> {
         Additive::new(HalfSegment)
     }

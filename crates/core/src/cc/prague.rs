@@ -17,7 +17,7 @@ use self::classic_ecn::Detector;
 pub use self::options::Options;
 use self::options::{Config, Fraction, MTU_REFERENCE, Mode, Scaling};
 use super::reno::Reno;
-use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, Role, Window};
 use crate::packet::TCP_IP_HEADERS;
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
@@ -47,6 +47,10 @@ const SRTT8_SECOND_SHIFT: u32 = 23;
 
 impl Controller for Options {
     type Made = Prague;
+    const ROLE: Role = Role::Scalable;
+    const LOOK: u8 = 0;
+    const NEEDS_ECN: bool = true;
+    const OUT_OF_TREE: bool = true;
     fn build(&self) -> Prague {
         Prague::new(self)
     }

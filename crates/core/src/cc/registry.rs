@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use super::{
-    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, LostSegment, Window, bbr,
-    bbr3, cubic, cubic_sce, dctcp, dctcp_sce, own, prague, reno, reno_sce,
+    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, LostSegment, Role, Window,
+    bbr, bbr3, cubic, cubic_sce, dctcp, dctcp_sce, own, prague, reno, reno_sce,
 };
 use crate::params::{self, Described, Gauge, Info, Refused};
 use crate::probe::Gauges;
@@ -31,6 +31,12 @@ pub struct ControllerInfo {
     pub info: Info,
     /// What it asks for with default options.
     pub ecn: &'static str,
+    /// See [`Controller`].
+    pub role: Role,
+    pub look: u8,
+    pub needs_ecn: bool,
+    pub out_of_tree: bool,
+    pub scalable_with: &'static [(&'static str, &'static str)],
 }
 
 /// Knows what an ACK told. It is put together for each controller apart, so that what this one does not
@@ -254,6 +260,11 @@ macro_rules! controllers {
                     EcnWish::Ect0Sce => "sce",
                     EcnWish::Ect1AccEcn => "accecn",
                 },
+                role: <$options>::ROLE,
+                look: <$options>::LOOK,
+                needs_ecn: <$options>::NEEDS_ECN,
+                out_of_tree: <$options>::OUT_OF_TREE,
+                scalable_with: <$options>::SCALABLE_WITH,
             }),*]
         }
 

@@ -1,7 +1,7 @@
 //! Reno (RFC 5681): one segment per round trip, half on congestion. With ABE (RFC 8511) the
 //! reduction on ECN is smaller.
 
-use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Role, Window};
 use crate::params::Described;
 use crate::params::kinds::{fraction, params};
 use crate::time::Time;
@@ -23,6 +23,8 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Reno;
+    const ROLE: Role = Role::Classic;
+    const LOOK: u8 = 2;
     fn build(&self) -> Reno {
         Reno::new(self.beta_ecn)
     }

@@ -5,8 +5,8 @@
 //!
 //! A later version of the module takes the whole root.
 
-use super::Controller;
 use super::sce::{self, Additive, Law};
+use super::{Controller, Role};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge};
 
@@ -24,6 +24,8 @@ impl Described for Options {
 
 impl Controller for Options {
     type Made = Additive<HalfRoot>;
+    const ROLE: Role = Role::Sce;
+    const LOOK: u8 = 1;
     fn build(&self) -> Additive<HalfRoot> {
         Additive::new(HalfRoot { root: 1 })
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::packet::{FlowId, GroupId, Packet};
 use crate::time::Time;
 
-/// PacketEventKind is not fetched is not kept for ever.
+/// Events beyond this are not kept.
 const MAX_EVENTS: usize = 20_000;
 
-/// PacketEventKind happens to a packet.
+/// What happens to a packet.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PacketEventKind {
     Arrives,
@@ -47,7 +47,7 @@ pub struct Watch {
     is_cut: bool,
 }
 
-/// PacketEventKind has been seen since this was last asked.
+/// The events since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub events: Vec<PacketEvent>,

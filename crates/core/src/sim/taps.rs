@@ -25,7 +25,7 @@ impl<T: Tap> Taps<T> {
         }
     }
 
-    /// An end is going to take some of this arrivals, which is returned as it is now.
+    /// An end is about to take some of these arrivals. Returns those that it has not taken yet.
     pub fn open<const C: bool>(
         &self,
         arrivals: &mut Arrivals<C>,
