@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from l4slab import _core
+
 Dash = tuple[float, ...]  # on, off, on, off, … in widths of the line; empty: solid
 
 SOLID: Dash = ()
@@ -85,9 +87,8 @@ ROLES: dict[str, tuple[Look, ...]] = {
 
 # Role, and the place in it that a controller has wherever it is drawn.
 CONTROLLERS: dict[str, tuple[str, int]] = {
-    "prague": ("scalable", 0), "dctcp": ("scalable", 1), "cubic": ("classic", 0), "reno": ("classic", 2),
-    "bbr": ("bbr", 0), "bbr3": ("bbr", 1), "cubic-sce": ("sce", 0), "reno-sce": ("sce", 1), "dctcp-sce": ("sce", 2),
-}  # fmt: skip
+    entry["name"]: (entry["role"], entry["look"]) for entry in _core.controllers()
+}
 
 # Words in the names of flows, queues and classes; the first that is found decides.
 _NAMES: tuple[tuple[str, tuple[str, int]], ...] = (

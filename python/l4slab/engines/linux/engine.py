@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
@@ -282,7 +283,7 @@ def _refuse_trace(link: Mapping[str, Any]) -> None:
             )
 
 
-_ALWAYS_ECN = {"prague": "accecn", "dctcp": "classic"}
+_ALWAYS_ECN = {entry["name"]: entry["ecn"] for entry in _core.controllers() if entry["needs_ecn"]}
 
 
 def _refuse_tcp(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:

@@ -610,7 +610,7 @@ def module_parameters(run: Mapping[str, Any], own_defaults: bool = False) -> dic
 
 
 # The project's own module: its defaults need not be known.
-_SET_ALWAYS = ("prague",)
+_SET_ALWAYS = {entry["name"] for entry in _core.controllers() if entry["out_of_tree"]}
 
 
 def _microseconds(value: str) -> str:

@@ -114,13 +114,14 @@ def _apart(case: Case, prague: int, rivals: int) -> tuple[float, float, int]:
 
 
 def _queue(case: Case) -> str | None:
-    words = _core.canonical_qdisc(case.queue).split()
-    if words[0] in ("pfifo", "bfifo", "pfifo_head_drop"):
-        size = float(words[words.index("limit") + 1]) * (1 if words[0] == "bfifo" else 1514)
+    queue = _core.qdisc_facts(case.queue)
+    name, parameters = str(queue["name"]), queue["parameters"]
+    if name in ("pfifo", "bfifo", "pfifo_head_drop"):
+        size = float(parameters["limit"]) * (1 if name == "bfifo" else 1514)
         bdp = size / (case.rate * case.rtt / 8)
         nearest = min((0.5, 2, 8), key=lambda known: abs(math.log(bdp / known)))
         return f"pfifo, {nearest:g} BDP"
-    return words[0] + (" ecn" if words[0] in ("pie", "red", "codel") and "ecn" in words else "")
+    return name + (" ecn" if name in ("pie", "red", "codel") and "ecn" in parameters else "")
 
 
 def _nearest(value: float, known: set[float]) -> list[float]:

@@ -22,10 +22,8 @@ KINDS: dict[str, str] = {
     "fair": "a queue for each flow",
     "other": "a queue of another kind",
 }
-_SINGLE = ("pfifo", "bfifo", "pfifo_fast", "pfifo_head_drop", "red", "codel", "pie", "tbf")
 _FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
-_DUAL = ("dualpi2", "dualpi2_rfc9332", "docsis_ll", "curvy_red")
-_FAIR = ("fq", "fq_codel", "fq_pie", "sfq", "cake")
+_IN_LINUX = {entry["name"] for entry in _core.qdiscs() if entry["in_linux"]}
 _FRAME = 1514  # bytes; what a limit in packets counts
 _LIMIT = re.compile(r"(\blimit )([\d.]+)(\S*)")
 # More than this takes minutes; a run's duration is cut to it, and the advice says so.
@@ -101,18 +99,14 @@ class Case:
     @property
     def kind(self) -> Kind:
         """How the queue tells Prague from its rival, which is what its share depends on most."""
-        words = _core.canonical_qdisc(self.qdisc).split()
-        name = words[0]
-        one_queue = (
-            ("flows 1 " in f"{' '.join(words)} ") or "flowblind" in words or ("orphan_mask 0 " in " ".join(words))
-        )
-        if name in _DUAL or (name == "pi2" and "ecn_scal" in words):
+        queue = _core.qdisc_facts(self.qdisc)
+        if queue["separation"] in ("dual", "coupled"):
             return "dual"
-        if name in _FAIR and not one_queue:
+        # Of the others only Linux' queues were measured.
+        if queue["name"] in _IN_LINUX and queue["separation"] == "per-flow":
             return "fair"
-        if name in _SINGLE or name in _FAIR:
-            marks = "ecn" in words or "ce_threshold" in words or name == "cake"
-            return "marks" if marks else "drops"
+        if queue["name"] in _IN_LINUX and queue["separation"] in ("single", "shaper"):
+            return "marks" if queue["marks"] else "drops"
         return "other"
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from l4slab import _core
 from l4slab.engines.linux.recording.observed import (
     FIFOS,
     Array,
@@ -20,7 +21,9 @@ from l4slab.engines.linux.recording.observed import (
 )
 
 # How `tc` calls the drops of a full queue, by qdisc.
-OVERFLOWS = {"codel": "drop_overlimit", "fq_codel": "drop_overlimit", "pie": "overlimit", "fq_pie": "overlimit"}
+OVERFLOWS: dict[str, str] = {
+    entry["name"]: entry["overflow"]["counter"] for entry in _core.qdiscs() if isinstance(entry["overflow"], dict)
+}
 
 
 def gains(states: Iterable[tuple[int, Mapping[str, Any]]], key: str | Mapping[str, str]) -> dict[int, int | None]:
