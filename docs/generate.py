@@ -168,6 +168,12 @@ def short_forms() -> dict[str, Any]:
     return {"qdiscs": qdiscs, "controllers": controllers}
 
 
+def controllers() -> dict[str, Any]:
+    """What the page draws a controller by: see `Controller` in crates/core/src/cc.rs."""
+    keys = ("role", "look", "scalable_with")
+    return {one["name"]: {key: one[key] for key in keys} for one in _core.controllers()}
+
+
 def main() -> None:
     """Writes or checks the files."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -178,6 +184,7 @@ def main() -> None:
         "docs/generated/run.schema.json": json.dumps(whole, indent=2) + "\n",
         "python/l4slab/base/run.py": python_types(whole),
         "web/src/generated/run.ts": typescript_types(whole),
+        "web/src/generated/controllers.json": json.dumps(controllers(), indent=2) + "\n",
         "web/src/model/defaults.json": json.dumps(short_forms(), indent=2) + "\n",
         "docs/parameters.md": parameters.markdown(),
     }

@@ -1,5 +1,8 @@
 /** What one asks of a run's description, which is the page's only model of what runs. */
+import controllers from "../generated/controllers.json";
 import type { Change, FlowSpec, Run, TimedChange } from "../types";
+
+const CONTROLLERS = new Map<string, { role: string; scalable_with: string[][] }>(Object.entries(controllers));
 
 /** Of a flow whose packets have a queue of their own where queues know L4S, by its sender's law or codepoint. */
 export function isL4s(flow: FlowSpec): boolean {
@@ -9,7 +12,9 @@ export function isL4s(flow: FlowSpec): boolean {
 
 /** A congestion control whose window is inversely proportional to the marks it gets. */
 export function isScalable(cc: string, options: Record<string, string> = {}): boolean {
-  return cc === "prague" || cc === "dctcp" || (cc === "bbr3" && options.ecn_low === "ect1");
+  const found = CONTROLLERS.get(cc);
+  if (!found) return false;
+  return found.role === "scalable" || found.scalable_with.some(([key, value]) => options[key as string] === value);
 }
 
 /** What is set at `now_ns`: the changes that are due are made. */

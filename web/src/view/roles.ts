@@ -2,6 +2,7 @@
  * Who looks like what, as in the figures (`python/l4slab/plot/roles.py`): a hue, a dash and a marker per role. The role
  * follows from the congestion control, never from the order of appearance.
  */
+import controllers from "../generated/controllers.json";
 import type { FlowSpec } from "../types";
 
 export type Role = "scalable" | "classic" | "bbr" | "sce" | "unresponsive" | "other";
@@ -50,17 +51,7 @@ const LOOKS: Record<Role, readonly Look[]> = {
   ],
 };
 
-const CONTROLLERS: Readonly<Record<string, readonly [Role, number]>> = {
-  prague: ["scalable", 0],
-  dctcp: ["scalable", 1],
-  cubic: ["classic", 0],
-  reno: ["classic", 2],
-  bbr: ["bbr", 0],
-  bbr3: ["bbr", 1],
-  "cubic-sce": ["sce", 0],
-  "reno-sce": ["sce", 1],
-  "dctcp-sce": ["sce", 2],
-};
+const CONTROLLERS = new Map(Object.entries(controllers));
 
 /** What a camp is called. */
 export const CAMPS: Readonly<Record<Role, string>> = {
@@ -83,7 +74,8 @@ export function lookOf(role: Role, n = 0): Look {
 function placeOf(flow: FlowSpec): readonly [Role, number] {
   if (flow.kind === "cbr") return ["unresponsive", 0];
   if (flow.kind === "udp-prague") return ["scalable", 2];
-  return CONTROLLERS[flow.cc] ?? ["other", 0];
+  const found = CONTROLLERS.get(flow.cc);
+  return found ? [found.role as Role, found.look] : ["other", 0];
 }
 
 export function roleOf(flow: FlowSpec): Role {
