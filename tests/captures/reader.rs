@@ -145,7 +145,7 @@ impl Frame {
 
 /// The sum with end-around carry, byte by byte.
 fn ones_complement(bytes: &[u8]) -> u64 {
-    let place = |i: usize| if i % 2 == 0 { 256 } else { 1 };
+    let place = |i: usize| if i.is_multiple_of(2) { 256 } else { 1 };
     let sum: u64 = bytes.iter().enumerate().map(|(i, b)| u64::from(*b) * place(i)).sum();
     if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 }
 }

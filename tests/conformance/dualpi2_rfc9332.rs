@@ -161,10 +161,10 @@ fn offer(bench: &mut Bench, ecn: Ecn, n: u64) -> (Vec<u64>, Vec<u64>) {
     for _ in 0..n {
         let id = bench.put(NOW, ecn);
         first.get_or_insert(id);
-        if let Some(out) = bench.take(NOW) {
-            if out.marks == COUPLED {
-                marked.push(out.pkt.id - first.unwrap_or(0));
-            }
+        if let Some(out) = bench.take(NOW)
+            && out.marks == COUPLED
+        {
+            marked.push(out.pkt.id - first.unwrap_or(0));
         }
     }
     let dropped = bench.drops.iter().map(|d| d.pkt.id - first.unwrap_or(0)).collect();

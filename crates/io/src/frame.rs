@@ -139,7 +139,7 @@ impl Headers {
     /// A segment with `payload` bytes.
     pub fn tcp(from: &Endpoint, to: &Endpoint, ip: Ip, s: &Segment, payload: u32) -> Headers {
         let options = s.options.as_slice();
-        debug_assert!(options.len() % 4 == 0, "{options:?}");
+        debug_assert!(options.len().is_multiple_of(4), "{options:?}");
         let header = TCP + options.len();
         let mut h = Headers { bytes: [0; MAX_HEADERS], len: ETHERNET + IPV4 + header };
         let length = (header as u32 + payload) as u16;

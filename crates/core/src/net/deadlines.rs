@@ -16,7 +16,7 @@ pub struct Deadlines {
 
 impl Deadlines {
     pub fn push(&mut self, at: Time) {
-        if self.at.len() % BLOCK == 0 {
+        if self.at.len().is_multiple_of(BLOCK) {
             self.earliest.push(Time::NEVER);
         }
         self.at.push(Time::NEVER);
