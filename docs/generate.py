@@ -145,7 +145,7 @@ PRESETS = ROOT / "tests/live/page/presets"
 
 
 def short_forms() -> dict[str, Any]:
-    """How queues and options that a stored description has written out are said in short."""
+    """How queues and options that a stored description has written out are said in short, and what a controller is."""
     qdiscs: dict[str, str] = {}
     for kind in _core.qdiscs():
         bare = f"{kind['name']} {kind['required']}".strip()
@@ -164,14 +164,9 @@ def short_forms() -> dict[str, Any]:
         for one in kind["presets"]:
             options = _core.canonical_controller(kind["name"], {one["keyword"]: one["value"]})
             presets.setdefault(one["keyword"], {})[one["value"]] = options
-        controllers[kind["name"]] = {"usual": usual, "presets": presets}
+        drawn = {"role": kind["role"], "look": kind["look"], "scalable_with": dict(kind["scalable_with"])}
+        controllers[kind["name"]] = {"usual": usual, "presets": presets, **drawn}
     return {"qdiscs": qdiscs, "controllers": controllers}
-
-
-def controllers() -> dict[str, Any]:
-    """What the page draws a controller by: see `Controller` in crates/core/src/cc.rs."""
-    keys = ("role", "look", "scalable_with")
-    return {one["name"]: {key: one[key] for key in keys} for one in _core.controllers()}
 
 
 def main() -> None:
@@ -184,7 +179,6 @@ def main() -> None:
         "docs/generated/run.schema.json": json.dumps(whole, indent=2) + "\n",
         "python/l4slab/base/run.py": python_types(whole),
         "web/src/generated/run.ts": typescript_types(whole),
-        "web/src/generated/controllers.json": json.dumps(controllers(), indent=2) + "\n",
         "web/src/model/defaults.json": json.dumps(short_forms(), indent=2) + "\n",
         "docs/parameters.md": parameters.markdown(),
     }

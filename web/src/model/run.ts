@@ -1,8 +1,6 @@
 /** What one asks of a run's description, which is the page's only model of what runs. */
-import controllers from "../generated/controllers.json";
 import type { Change, FlowSpec, Run, TimedChange } from "../types";
-
-const CONTROLLERS = new Map<string, { role: string; scalable_with: string[][] }>(Object.entries(controllers));
+import { CONTROLLERS } from "./short";
 
 /** Of a flow whose packets have a queue of their own where queues know L4S, by its sender's law or codepoint. */
 export function isL4s(flow: FlowSpec): boolean {
@@ -14,7 +12,9 @@ export function isL4s(flow: FlowSpec): boolean {
 export function isScalable(cc: string, options: Record<string, string> = {}): boolean {
   const found = CONTROLLERS.get(cc);
   if (!found) return false;
-  return found.role === "scalable" || found.scalable_with.some(([key, value]) => options[key as string] === value);
+  return (
+    found.role === "scalable" || Object.entries(found.scalable_with).some(([key, value]) => options[key] === value)
+  );
 }
 
 /** What is set at `now_ns`: the changes that are due are made. */

@@ -8,9 +8,15 @@ type Options = Readonly<Record<string, string>>;
 interface Controller {
   usual: Options;
   presets: Readonly<Record<string, Readonly<Record<string, Options>>>>;
+  role: string;
+  /** Its place among those of its role. */
+  look: number;
+  /** Options, with their value, that make it scalable. */
+  scalable_with: Options;
 }
 
-const CONTROLLERS: ReadonlyMap<string, Controller> = new Map(Object.entries(known.controllers));
+/** What the core says of each congestion control. */
+export const CONTROLLERS: ReadonlyMap<string, Controller> = new Map(Object.entries(known.controllers));
 
 /** The short form of a queue that has one. */
 export function shortQdisc(qdisc: string): string {

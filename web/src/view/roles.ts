@@ -2,7 +2,7 @@
  * Who looks like what, as in the figures (`python/l4slab/plot/roles.py`): a hue, a dash and a marker per role. The role
  * follows from the congestion control, never from the order of appearance.
  */
-import controllers from "../generated/controllers.json";
+import { CONTROLLERS } from "../model/short";
 import type { FlowSpec } from "../types";
 
 export type Role = "scalable" | "classic" | "bbr" | "sce" | "unresponsive" | "other";
@@ -50,8 +50,6 @@ const LOOKS: Record<Role, readonly Look[]> = {
     { colour: "#E69F00", dash: [9, 3], marker: "square" },
   ],
 };
-
-const CONTROLLERS = new Map(Object.entries(controllers));
 
 /** What a camp is called. */
 export const CAMPS: Readonly<Record<Role, string>> = {
