@@ -91,7 +91,8 @@ class Link:
             return result
         time, outputs = self.tc[-1]
         inside = ~result & (packets["in_ns"] <= time) & (lost | (packets["out_ns"] > time))
-        parents = {one["id"]: classid(handles_of(self.spec), one["id"]) for one in self.classes}
+        handles = handles_of(self.spec)
+        parents = {one["id"]: classid(handles, one["id"]) for one in self.classes}
         of_parents = {one.get("parent"): one for one in outputs}
         queues = [(self.bands[number], of_parents.get(parent, {})) for number, parent in parents.items()]
         for which, queue in queues or [(np.ones(len(packets), bool), queue_under_test(outputs))]:
@@ -159,10 +160,10 @@ class Link:
         # A router takes a packet's priority from two bits of its DSCP (`ip_tos2prio`).
         priority = np.array([0, 2, 6, 4])[dscp >> 1 & 3]
         qdiscs = {"": self.spec["qdisc"]} | {one["id"]: one["qdisc"] for one in self.spec["classes"] if "qdisc" in one}
+        # A class stands before those in its queue.
         held = {outer: words.split() for outer, words in qdiscs.items() if holds_classes(words)}
         came = {"": np.ones(len(flow), bool)}
-        for outer in sorted(held, key=lambda number: number.count(":") + bool(number)):
-            words = held[outer]
+        for outer, words in held.items():
             if words[0] == "htb":
                 band = np.full(len(flow), int(words[2], 16))
             else:
