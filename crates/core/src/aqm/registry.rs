@@ -1,9 +1,8 @@
 //! All queue disciplines by name. To add one: write its file, add its line to [`qdiscs!`].
 
 use std::any::Any;
-use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Separation, cake, cnq, codel, curvy_red, deltic,
@@ -55,11 +54,16 @@ pub struct QdiscInfo {
 #[derive(Clone, Debug, Serialize)]
 pub struct QdiscFacts {
     pub name: String,
-    /// Every parameter by its keyword, with the words after it.
-    pub parameters: BTreeMap<String, String>,
+    /// Every parameter by its keyword, with the words after it, in the order of the canonical form.
+    #[serde(serialize_with = "as_map")]
+    pub parameters: Vec<(String, String)>,
     /// None of a queue of the user's own.
     pub separation: Option<Separation>,
     pub marks: Option<bool>,
+}
+
+fn as_map<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
 /// Reads what one would give to `tc qdisc replace … root`.
@@ -88,18 +92,13 @@ impl QdiscConfig {
             Some(entry) => entry.info.parameters.iter().any(|parameter| parameter.keyword == word),
             None => true,
         };
-        let mut parameters: BTreeMap<String, String> = BTreeMap::new();
-        let mut keyword = None;
+        let mut parameters: Vec<(String, String)> = Vec::new();
         for word in canonical.split_whitespace().skip(1) {
-            match &keyword {
-                Some(of) if !is_keyword(word) => {
-                    let words = parameters.entry(String::clone(of)).or_default();
+            match parameters.last_mut() {
+                Some((_, words)) if !is_keyword(word) => {
                     *words = format!("{words} {word}").trim_start().to_owned();
                 }
-                _ => {
-                    parameters.insert(word.to_owned(), String::new());
-                    keyword = Some(word.to_owned());
-                }
+                _ => parameters.push((word.to_owned(), String::new())),
             }
         }
         let has = |words: &str| format!("{canonical} ").contains(&format!(" {words} "));

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, pairwise
@@ -75,28 +75,15 @@ def _with_its_defaults(run: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _without_defaults(qdisc: str) -> str:
-    name, *words = qdisc.split()
-    entry = queue(name)
+    entry = queue(qdisc.split()[0])
     if entry is None:
         return qdisc
-    keywords = {parameter["keyword"] for parameter in entry["parameters"]}
-    bare = f"{name} {entry['required']}".strip()
-    usual = _chunks(_core.canonical_qdisc(bare).split()[1:], keywords)
-    needed = {word for word in entry["required"].split() if word in keywords}
-    kept = [chunk for chunk in _chunks(words, keywords) if chunk not in usual or chunk[0] in needed]
-    found = " ".join([name, *(word for chunk in kept for word in chunk)])
+    bare = f"{entry['name']} {entry['required']}".strip()
+    parameters, usual = _core.qdisc_facts(qdisc)["parameters"], _core.qdisc_facts(bare)["parameters"]
+    needed = entry["required"].split()
+    kept = [f"{key} {value}".strip() for key, value in parameters.items() if usual.get(key) != value or key in needed]
+    found = " ".join([entry["name"], *kept])
     return found if _core.canonical_qdisc(found) == qdisc else qdisc
-
-
-def _chunks(words: Iterable[str], keywords: Collection[str]) -> list[list[str]]:
-    """Each keyword with what belongs to it."""
-    found: list[list[str]] = []
-    for word in words:
-        if word in keywords or not found:
-            found.append([word])
-        else:
-            found[-1].append(word)
-    return found
 
 
 @dataclass
