@@ -172,7 +172,7 @@ def test_no_more_runs_are_handed_out_than_needed(file: Path) -> None:
             handed_out += 1
             yield run
 
-    with executors.local(1) as pool:
+    with executors.local(1, "sim") as pool:
         for ended, _ in enumerate(outcome for outcome in pool.map(runs()) if outcome is not None):
             assert handed_out <= ended + 4
 
@@ -183,7 +183,7 @@ def test_no_run_is_forgotten_while_all_workers_are_gone(file: Path) -> None:
             self.workers = 0
 
     (plan,) = campaign.plan([file])
-    with executors.local(1) as pool:
+    with executors.local(1, "sim") as pool:
         outcomes = Deserted(pool.executor, 1).map(plan.runs * 4)
         ended = [outcome[0].id for outcome in outcomes if outcome is not None]
     assert sorted(ended) == sorted(run.id for run in plan.runs * 4)

@@ -391,7 +391,7 @@ def test_trials_are_those_of_the_file_the_command_or_the_simulator(tmp_path: Pat
     file.write_text(FILE + "[agree]\nsimulator_trials = 7\n")
 
     def trials(asked: int | None) -> tuple[int, ...]:
-        return tuple(plans[0].experiment.trials for plans in agreement.plan([file], asked))
+        return tuple(plans[0].experiment.trials for plans in agreement.plan([file], asked).values())
 
     assert (trials(None), trials(3), trials(9)) == ((7, 2), (7, 3), (9, 9))
     file.write_text(FILE)
@@ -414,7 +414,7 @@ def test_packaged_comparisons() -> None:
     assert [path.stem for path in default] == [name for name in names if name != agreement.SMALL]
     assert [path.stem for path in agreement.find(["tcp"])] == ["tcp-alone", "tcp-pairs"]
     assert agreement.find(["small", "small"]) == [names["small"]]
-    simulator, kernel = agreement.plan([*default, names["small"]])
+    simulator, kernel = agreement.plan([*default, names["small"]]).values()
     of_set: dict[str, int] = {}
     for one in kernel:
         experiment = one.experiment

@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from l4slab.engines.contract import Live
 from l4slab.live.server import Server
-from l4slab.live.sessions import Engine
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
@@ -23,9 +23,9 @@ PAGE = """<!doctype html><title>l4slab live</title>
 <script>document.title = JSON.parse(document.getElementById("server").textContent).engines.join();</script>
 """
 ENGINES = {
-    "native": Engine("engines:Odd", 1 << 30),
-    "linux": Engine("engines:Missing", 0),
-    "absent": Engine("engines:Odd", 0, lambda: "it is not there"),
+    "native": Live("engines:Odd", 1 << 30),
+    "linux": Live("engines:Missing", 0),
+    "absent": Live("engines:Odd", 0, lambda: "it is not there"),
 }
 
 

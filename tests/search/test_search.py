@@ -12,6 +12,7 @@ import pytest
 from l4slab.api.campaign import run
 from l4slab.api.experiment import to_toml
 from l4slab.cli import main
+from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.tools import search as searching
 from l4slab.tools.search import cases
 from l4slab.tools.search.cases import Cases, Verdict
@@ -186,7 +187,7 @@ def test_a_fault_of_the_simulator_is_told(
 ) -> None:
     """Where the kernel shows no harm: here one that is made up."""
     monkeypatch.setattr(Cases, "_on_kernel", lambda *_: Verdict("fails", 0.5, 0.01))
-    monkeypatch.setattr(cases, "is_built", lambda: True)
+    monkeypatch.setattr(LinuxEngine, "lacking", lambda _: None)
     file = quick.folder.with_suffix(".toml")
     status = main(["search", str(file), "--budget", "24", "--out", str(quick.folder), "--reduce", "3"])
     said = capsys.readouterr().out

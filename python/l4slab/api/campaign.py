@@ -25,7 +25,7 @@ from l4slab.campaign.estimate import longest, too_long
 from l4slab.campaign.executors import ClusterError, Failure, Pool
 from l4slab.campaign.store import Store, label
 from l4slab.engines.contract import Engine, LackingError, Recording
-from l4slab.engines.registry import ENGINES, engines, get_engine
+from l4slab.engines.registry import DEFAULT, engines, get_engine
 from l4slab.experimentfile import Experiment, references, show
 from l4slab.plot import figures
 from l4slab.results import bars, claims, published
@@ -47,7 +47,7 @@ class Interrupted(L4slabError):
 
 def plan(
     files: Iterable[Described],
-    engine: str = "sim",
+    engine: str = DEFAULT,
     trials: Mapping[str, int] | None = None,
     where: str | None = None,
     subset: bool = False,
@@ -155,7 +155,7 @@ def _expand(
 def run(
     files: Described | Sequence[Described],
     out: Path | str | None = None,
-    engine: str = "sim",
+    engine: str = DEFAULT,
     workers: int | None = None,
     dask: str | None = None,
     console: Console | None = None,
@@ -173,7 +173,7 @@ def run(
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
     plans = plan(listed(files), engine, trials, where, subset, captures, console=console)
-    pool = executors.dask(dask) if dask else executors.local(workers)
+    pool = executors.dask(dask) if dask else executors.local(workers, engine)
     if out is None:
         results = _run_in_memory(plans, pool, console)
     else:
@@ -375,7 +375,7 @@ def _plans_of(files: Sequence[Path], finished: set[str]) -> list[Plan]:
             # Ids of different engines differ: no other can have more than the rest.
             if 2 * most >= len(finished):
                 break
-    return _expand(files, get_engine(ENGINES[0])) if best is None else best
+    return _expand(files, get_engine(DEFAULT)) if best is None else best
 
 
 def _unique(plans: Iterable[Plan]) -> list[Run]:

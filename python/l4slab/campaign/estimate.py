@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from l4slab import _core
-from l4slab.engines.contract import Recording
-from l4slab.engines.registry import get_engine
+from l4slab.engines.contract import Recording, Work
+from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import bounds
 from l4slab.sweep import Run, canonical_json
 
@@ -26,14 +26,9 @@ _MOST_PACKETS = 10_000_000
 _MOST_SAMPLES = 20_000
 # So many that what a file takes besides its rows counts for little, as in the tables.
 _SAMPLES = 200
-# Of the kernel in virtual time (docs/linux.md): booting and setting up, and each packet on each link.
-_KERNEL_START_S = 3.0
-_KERNEL_PACKET_S = 28e-6
-_PACKET_S = 0.3e-6  # of the simulator
+_PACKET_S = 0.3e-6  # of the simulator, for each packet on each link
 _FRAME_BYTES = 1514
 _DAY_S = 24 * 3600
-# Of each packet and half an ACK: at both ends, compressed; of the kernel's, around a queue and at the sender.
-_CAPTURED_BYTES = {"sim": 60, "linux": 400}
 
 
 @dataclass(frozen=True)
@@ -73,8 +68,12 @@ def too_long(seconds: float, what: str) -> str | None:
 
 def longest(runs: Sequence[Run]) -> float:
     """Processor seconds of these runs at most, without trying one: every link is full all the time."""
-    each = {"sim": _PACKET_S}.get(runs[0].engine, _KERNEL_PACKET_S) if runs else 0.0
-    return each * sum(bounds.packets(run.description) for run in runs)
+    packets = sum(bounds.packets(run.description) for run in runs)
+    return get_engine(runs[0].engine).estimate(_work(runs, packets, _PACKET_S * packets)) if runs else 0.0
+
+
+def _work(runs: Sequence[Run], packets: float, simulator_s: float) -> Work:
+    return Work(len(runs), sum(run.description["duration_ns"] for run in runs) * 1e-9, packets, simulator_s)
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:
@@ -84,7 +83,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     for description, alike in _tried(runs):
         short = _shortened(description)
         started = time.thread_time()
-        recording = get_engine("sim").execute(canonical_json(short))
+        recording = get_engine(DEFAULT).execute(canonical_json(short))
         took = time.thread_time() - started
         longer = _longer(recording, description["duration_ns"] / short["duration_ns"])
         seconds += took * longer * alike
@@ -97,11 +96,9 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     size = _stored(together) - _stored(together.clear())
     # Of the other tables, a run has a few rows.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
-    if runs[0].engine != "sim":
-        seconds = _KERNEL_START_S * len(runs) + _KERNEL_PACKET_S * packets
-    captures = (
-        _CAPTURED_BYTES[runs[0].engine.partition(":")[0]] * packets * sum(run.captures for run in runs) / len(runs)
-    )
+    engine = get_engine(runs[0].engine)
+    seconds = engine.estimate(_work(runs, packets, seconds))
+    captures = engine.captured_bytes * packets * sum(run.captures for run in runs) / len(runs)
     return Estimate(seconds, tables, captures, max(bounds.memory_bytes(run.description) for run in runs))
 
 

@@ -147,7 +147,7 @@ class _Cluster(Pool):
 
     @contextmanager
     def prepare(self, runs: Sequence[Run], folder: Path | None) -> Iterator[None]:
-        writes = folder is not None and any(run.captures or run.engine != "sim" for run in runs)
+        writes = folder is not None and any(run.captures or get_engine(run.engine).keeps_files for run in runs)
         if writes and folder is not None:
             self._shared = folder / f".shared-{uuid.uuid4().hex}"
             self._shared.touch()
@@ -221,11 +221,13 @@ def _besides(run: Run, folder: Path | None) -> tuple[Path | None, Captures | Non
     return folder / "lab" / run.id, captures
 
 
-def local(workers: int | None) -> AbstractContextManager[Pool]:
-    """Threads of this process, by default one per core: the core releases the GIL. Raises InputError."""
+def local(workers: int | None, engine: str) -> AbstractContextManager[Pool]:
+    """Threads of this process: by default one per core, as the core releases the GIL, and one where runs in real time
+    would disturb each other. Raises InputError.
+    """
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} is not possible; give 1 or more")
-    return _threads(workers or len(os.sched_getaffinity(0)))
+    return _threads(workers or (len(os.sched_getaffinity(0)) if get_engine(engine).virtual_time else 1))
 
 
 @contextmanager

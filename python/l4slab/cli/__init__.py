@@ -30,6 +30,7 @@ from l4slab.cli import (
     searching,
     start,
 )
+from l4slab.engines import registry
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -99,8 +100,7 @@ def entry() -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     status = main()
-    if (machines := sys.modules.get("l4slab.engines.linux.machine")) is not None:
-        machines.stop_all()
+    registry.stop()
     with suppress(BrokenPipeError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -65,7 +65,7 @@ def advise(
     options.refuse_empty(out=out)
     settings = dict(options.setting(text) for text in given)
     case = advice.case(rate, rtt, qdisc, rival, flows, buffer, rival_ecn, settings, duration)
-    folder = out or options.results_folder(f"advise-{_as_name(case)}", "sim")
+    folder = out or options.results_folder(f"advise-{_as_name(case)}")
     found = advice.judge(case, folder, workers, terminal.err())
     if as_json:
         terminal.as_json(advice.document(found) | {"exit_status": 0})

@@ -11,7 +11,7 @@ import click
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 from l4slab.engines.linux import kernels
-from l4slab.engines.registry import ENGINES
+from l4slab.engines.registry import KERNEL
 
 if TYPE_CHECKING:
     from l4slab.tools.agreement.changes import Comparison
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=click.IntRange(0), metavar="S", help="With --random: which scenarios; default: 1.")
 @click.option(
-    "--engine", metavar="E", help="With --random: what stands for the kernel, linux:NAME or sim; default: linux."
+    "--engine",
+    metavar="E",
+    shell_complete=options.engine_names,
+    help=f"What stands for the kernel, such as {KERNEL}:NAME; default: {KERNEL}.",
 )
 @click.option("--reduce/--no-reduce", default=True, help="With --random: make a small file of each that differs.")
 @options.workers
@@ -58,22 +61,24 @@ def agree(
     if count is not None:
         if trials is not None or kernel is not None or against is not None:
             raise click.UsageError("--random goes without --trials, --kernel and --against; leave them out")
-        return _random(names, count, 1 if seed is None else seed, engine or "linux", out, workers, reduce, dry_run)
-    if seed is not None or engine is not None or not reduce:
-        raise click.UsageError("--seed, --engine and --no-reduce go with --random N; add it")
+        return _random(names, count, 1 if seed is None else seed, engine or KERNEL, out, workers, reduce, dry_run)
+    if seed is not None or not reduce:
+        raise click.UsageError("--seed and --no-reduce go with --random N; add it")
 
     files = agreement.find(names)
     if kernel is not None or against is not None:
+        if engine is not None:
+            raise click.UsageError("--kernel and --against compare two kernels; leave out --engine")
         pair = (kernel or kernels.DEFAULT, against or kernels.DEFAULT)
         return _two_kernels(files, pair, out, trials, workers, dry_run)
     if dry_run:
-        for engine, plans in zip(ENGINES, agreement.plan(files, trials), strict=True):
-            terminal.out().print(f"{engine}:")
+        for name, plans in agreement.plan(files, trials, engine or KERNEL).items():
+            terminal.out().print(f"{name}:")
             summary.show_plans(plans)
         return 0
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out agreement")
-    return _show_agreement(agreement.agree(files, out, workers, trials, console=terminal.err()))
+    return _show_agreement(agreement.agree(files, out, workers, trials, terminal.err(), engine or KERNEL))
 
 
 def _random(

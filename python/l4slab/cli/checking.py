@@ -13,6 +13,7 @@ from l4slab import _core
 from l4slab.base.errors import InputError
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
+from l4slab.engines.registry import get_engine
 
 if TYPE_CHECKING:
     from l4slab.tools.check import Card, Program
@@ -64,10 +65,8 @@ def check(
     settings = dict(options.setting(text) for text in given)
     env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
     program = _program(cc, server, client, sender, env)
-    if engine == "linux" and not dry_run:
-        from l4slab.engines.linux.engine import require
-
-        require()
+    if not dry_run:
+        get_engine(engine).require()
     name = program.name(cc) if program else cc or ""
     folder = out or options.results_folder(f"check-{_as_name(name, settings)}", engine)
     asked = checking.possible(checking.suite(cc, settings, only, program), engine)

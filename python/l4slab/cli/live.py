@@ -63,7 +63,7 @@ def _run(file: Path, where: str | None) -> Mapping[str, Any]:
     """The description of the first run that is chosen."""
     from l4slab.api import campaign
 
-    (plan,) = campaign.plan([file], "sim", where=where)
+    (plan,) = campaign.plan([file], where=where)
     if not plan.todo:
         raise InputError("describes no run; give an experiment file", file=file)
     return plan.todo[0].description

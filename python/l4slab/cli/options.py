@@ -9,10 +9,11 @@ from click.shell_completion import CompletionItem
 
 from l4slab import _core
 from l4slab.base.packaged import comparisons, studies
-from l4slab.engines.registry import ENGINES, engines
+from l4slab.engines.registry import DEFAULT, ENGINES, engines, folder_name
 
 
-def _engines(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+def engine_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Completes the name of an engine."""
     return [name for name in engines() if name.startswith(incomplete)]
 
 
@@ -45,9 +46,9 @@ def refuse_empty(**given: str | None) -> None:
             raise click.UsageError(f"--{name} is empty; give it a value, or leave it out")
 
 
-def results_folder(stem: str, engine: str) -> str:
+def results_folder(stem: str, engine: str = DEFAULT) -> str:
     """Where results go that are not told where to go."""
-    return str(Path("results") / (stem if engine == "sim" else f"{stem}-{engine.replace(':', '-')}"))
+    return str(Path("results") / folder_name(stem, engine))
 
 
 def setting(text: str, option: str = "--option", example: str = "fallback=correct") -> tuple[str, str]:
@@ -60,10 +61,10 @@ def setting(text: str, option: str = "--option", example: str = "fallback=correc
 
 engine = click.option(
     "--engine",
-    default="sim",
+    default=DEFAULT,
     show_default=True,
     metavar="|".join(ENGINES),
-    shell_complete=_engines,
+    shell_complete=engine_names,
     help="What runs it.",
 )
 where = click.option("--where", metavar="SQL", help="Only these runs, such as \"aqm = 'DualPI2' and trial = 1\".")

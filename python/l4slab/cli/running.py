@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from l4slab.cli import options, terminal
+from l4slab.engines.registry import get_engine
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,7 @@ def _run(files: tuple[Path, ...] | list[Path], out: str | None, how: _How, subse
         plans = campaign.plan(files, how.engine, where=how.where, subset=subset, captures=how.captures, at_most=at_most)
         summary.show_plans(plans, out, how.as_json)
         return 0
-    if how.engine == "linux":
-        from l4slab.engines.linux.engine import require
-
-        require()
+    get_engine(how.engine).require()
     results = campaign.run(
         files,
         out,

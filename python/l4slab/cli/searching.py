@@ -9,6 +9,7 @@ import click
 
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
+from l4slab.engines.registry import get_engine
 
 if TYPE_CHECKING:
     from l4slab.tools.search import Case, Found, Tried
@@ -71,10 +72,7 @@ def search(
     for name, number, least in (("budget", budget, 1), ("cases", cases, 0), ("reduce", at_most, 0), ("seed", seed, 0)):
         if number < least:
             raise click.UsageError(f"--{name} {number} is not possible; give {least} or more")
-    if engine == "linux":
-        from l4slab.engines.linux.engine import require
-
-        require()
+    get_engine(engine).require()
     folder = out or options.results_folder(f"search-{file.stem}", engine)
     if dry_run:
         return _estimate(file, budget, engine, as_json)
@@ -158,10 +156,10 @@ def _show_case(case: Case, found: Found) -> None:
         return
     terminal.say("")
     terminal.say(f"Counterexample: {case.file} ({case.lines} lines), from point {case.point.number}")
-    terminal.say(f"  {'simulator' if found.engine == 'sim' else 'kernel'}: {_verdict(case.verdict)}")
+    terminal.say(f"  {get_engine(found.engine).title}: {_verdict(case.verdict)}")
     if case.kernel is not None:
         terminal.say(f"  kernel: {_verdict(case.kernel)}")
-    elif found.engine == "sim":
+    elif not get_engine(found.engine).is_reference:
         terminal.say("  kernel: not asked")
     if case.whole_kernel is not None and case.kernel is not None and case.whole_kernel.verdict != case.kernel.verdict:
         terminal.say(f"  kernel, before it was reduced ({case.whole}): {_verdict(case.whole_kernel)}")

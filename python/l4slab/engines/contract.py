@@ -1,14 +1,16 @@
-"""What an engine is: a function from a run to a recording that also answers for itself."""
+"""What an engine is: a function from a run to a recording that also says what it is and what it costs."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import quote
 
-from l4slab.base.errors import L4slabError
+from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.run import Run as Description
 
 if TYPE_CHECKING:
@@ -49,35 +51,113 @@ def file_name(flow: str) -> str:
     return quote(flow, safe="+").replace(".", "%2E").replace("~", "%7E")
 
 
-class Engine(Protocol):
-    """`name` and `version()` are part of every run's id."""
+@dataclass(frozen=True)
+class Finding:
+    """A line of `l4slab doctor`; where it is not `ok`, `text` says what to do."""
 
-    name: str
+    what: str
+    ok: bool
+    text: str
 
+
+@dataclass(frozen=True)
+class Work:
+    """The size of some runs: their number, the time that passes in them, the packets that cross their links (a packet
+    counts at each link), and the processor time that the simulator takes for them.
+    """
+
+    runs: int
+    run_s: float
+    packets: float
+    simulator_s: float
+
+
+@dataclass(frozen=True)
+class Live:
+    """An engine on the page of `l4slab live`: its class (see `l4slab.live.session`), how much memory its process may
+    use (None: the page's limit, 0: no limit), and a sentence why it is not there, or None.
+    """
+
+    place: str
+    memory_bytes: int | None = None
+    lacking: Callable[[], str | None] = lambda: None
+
+
+class Engine(ABC):
+    """An engine. `l4slab.engines.registry` has its line; nothing else knows its name.
+
+    `name` and `version()` are part of every run's id. The rest of the attributes are the same for all its variants.
+    """
+
+    name: str  # as --engine has it, with the variant: "linux:mine"
+    title: ClassVar[str]  # for people: "simulator"
+    virtual_time: ClassVar[bool] = True  # False: a run takes as long as it lasts, and others beside it disturb it
+    is_reference: ClassVar[bool] = False  # it shows what really happens, so a model is compared with it
+    keeps_files: ClassVar[bool] = False  # `execute` writes into `keep`
+    captured_bytes: ClassVar[float] = 60  # of captures, for each packet and half an ACK
+    live: ClassVar[tuple[str, Live] | None] = None  # with the name that the page has for it
+
+    def __init__(self, variant: str = "") -> None:
+        """Raises InputError for a variant that there is not."""
+        if variant:
+            raise InputError(f'--engine {self.name}:{variant} is not an engine; write "{self.name}"')
+
+    @classmethod
+    def variants(cls) -> list[str]:
+        """What may stand behind the name and a colon on this machine."""
+        return []
+
+    def lacking(self) -> str | None:
+        """A sentence where this machine cannot run it: what is missing, and how to get it."""
+        return None
+
+    def require(self) -> None:
+        """Raises InputError where this machine cannot run it."""
+        if (sentence := self.lacking()) is not None:
+            raise InputError(sentence)
+
+    @abstractmethod
     def version(self) -> str:
         """16 hex digits that change with whatever decides the results besides the run's description: the code that
         computes and records them. Empty where there is nothing to run with.
-        """
-
-    def check(self, description: Description) -> None:
-        """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
-        it could do other runs of the sweep.
         """
 
     def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
         """Whether it has a congestion control or a queue of this name that the core does not define; a queue's name
         may have options behind it. Raises ValueError with one sentence where it has the queue and not these options.
         """
+        del kind, name
+        return False
 
+    @abstractmethod
+    def check(self, description: Description) -> None:
+        """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
+        it could do other runs of the sweep.
+        """
+
+    @abstractmethod
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         """The columns of the tables that this run will give, without running it in full."""
 
+    @abstractmethod
+    def estimate(self, work: Work) -> float:
+        """Processor seconds that it takes for these runs."""
+
+    @abstractmethod
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it. Thread-safe. What a person may want to look at besides the tables goes into the folder `keep`.
         With `captures`, each packet is written down.
 
         Raises ValueError with one sentence for a description that it cannot run, EngineError where it breaks off.
         """
+
+    def examine(self) -> Iterator[Finding]:
+        """What `l4slab doctor` says about it. An engine that this machine lacks is no defect."""
+        yield Finding(self.name, True, self.lacking() or f"build {self.version()}")
+
+    @classmethod  # noqa: B027  (an engine without processes has nothing to do)
+    def stop(cls) -> None:
+        """End at once the processes that its runs have started."""
 
 
 def digest(*parts: str | Path) -> str:

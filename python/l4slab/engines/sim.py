@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
@@ -14,7 +15,7 @@ from l4slab.base import metrics
 from l4slab.base.code import HASH
 from l4slab.base.errors import one_line
 from l4slab.base.run import Run as Description
-from l4slab.engines.contract import Captures, EngineError, Recording, digest
+from l4slab.engines.contract import Captures, Engine, EngineError, Finding, Live, Recording, Work, digest
 from l4slab.own import files, processes
 
 # What it tells besides the contract's columns and the gauges of queues and controllers.
@@ -25,10 +26,12 @@ _FLOWS: metrics.Schema = {
 _LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
 
 
-class SimEngine:
+class SimEngine(Engine):
     """Deterministic: the same description gives the same bits. Releases the GIL while it runs."""
 
     name = "sim"
+    title = "simulator"
+    live = ("native", Live("l4slab._core:Live"))
 
     def version(self) -> str:
         return _version()
@@ -42,12 +45,11 @@ class SimEngine:
                     "give --engine linux"
                 )
 
-    def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
-        del kind, name
-        return False
-
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))
+
+    def estimate(self, work: Work) -> float:
+        return work.simulator_s
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         del keep
@@ -74,6 +76,34 @@ class SimEngine:
             ) from None
         columns = _columns(run_json)
         return Recording(**{name: metrics.table_of(name, tables[name], columns[name]) for name in metrics.TABLES})
+
+    def examine(self) -> Iterator[Finding]:
+        known = f"{len(_core.qdiscs())} qdiscs, {len(_core.controllers())} controllers"
+        yield Finding("core", True, f"{_core.version()}, build {self.version()}, {known}")
+        start = time.perf_counter()
+        try:
+            recording = self.execute(json.dumps(_example()))
+        except ValueError as error:
+            yield Finding("simulation", False, f"{error}; please report this")
+            return
+        packets = recording.flows["sent_packets"].sum() or 0
+        milliseconds = (time.perf_counter() - start) * 1000
+        yield Finding("simulation", packets > 0, f"{packets} packets in {milliseconds:.0f} ms")
+
+
+def _example() -> dict[str, object]:
+    """A second of one CUBIC flow through a FIFO."""
+    qdisc = _core.canonical_qdisc("pfifo limit 100")
+    flow = {
+        "name": "a", "kind": "tcp", "cc": "cubic", "count": 1, "rtt_ns": 10_000_000, "start_ns": 0, "stop_ns": None,
+        "bytes": None, "ecn": None, "peer_ecn": None, "path": ["l"], "reverse_path": [], "pace_bps": None,
+        "options": _core.canonical_controller("cubic", {}), "rate_bps": None, "packet_bytes": None, "batch": None,
+    }  # fmt: skip
+    return {
+        "duration_ns": 1_000_000_000, "warmup_ns": 0, "seed": 1, "sample_ns": 100_000_000, "start_jitter_ns": 0,
+        "links": [{"name": "l", "rate_bps": 100_000_000, "qdisc": qdisc, "burst_bytes": 1600}],
+        "flows": [flow], "at": [], "rewrites": [],
+    }  # fmt: skip
 
 
 @cache

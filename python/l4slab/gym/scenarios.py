@@ -14,6 +14,7 @@ from l4slab.api import experiment as experiments
 from l4slab.api.experiment import Experiment
 from l4slab.base import units
 from l4slab.base.errors import InputError
+from l4slab.engines.registry import DEFAULT
 
 Scenario = Experiment | Path | str | dict[str, Any]
 
@@ -22,7 +23,7 @@ class Scenarios:
     """All combinations of an experiment's levels; each episode draws one, and a seed."""
 
     def __init__(self, experiment: Scenario, edit: Callable[[dict[str, Any]], None]):
-        plan = sweep.expand(experiments.load(experiment, {}), "sim")
+        plan = sweep.expand(experiments.load(experiment, {}), DEFAULT)
         found = {}
         for run in plan.runs:
             description = copy.deepcopy(dict(run.description))

@@ -36,8 +36,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from l4slab.base.errors import InputError
+from l4slab.engines.contract import Live
 from l4slab.live import bounds, page
-from l4slab.live.sessions import ENGINES, Engine, Session, refused
+from l4slab.live.sessions import Session, engines, refused
 
 ADDRESS = "127.0.0.1"
 _HOST = re.compile(rf"({re.escape(ADDRESS)}|localhost)(:[0-9]+)?")
@@ -55,7 +56,7 @@ _HEADERS = {
 class Server:
     """The page and its engines. `file` is another build of the page than the package's."""
 
-    engines: Mapping[str, Engine] = field(default_factory=lambda: ENGINES)
+    engines: Mapping[str, Live] = field(default_factory=engines)
     file: Path | None = None
     answer_s: float = bounds.ANSWER_S
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))

@@ -10,42 +10,23 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, Any, cast
 
 from l4slab.base.errors import one_line
+from l4slab.engines.contract import Live
+from l4slab.engines.registry import ENGINES, engine_class
 from l4slab.live import bounds
 from l4slab.live.bounds import Bounds
 
 _GRACE_S = 3.0  # for an engine to put its things away
 
 
-def _no_kernel() -> str | None:
-    from l4slab.engines.linux import kernels
-
-    if kernels.installed() is not None:
-        return None
-    return "there is no kernel on the machine of this page's server; build it there with: l4slab linux build"
-
-
-@dataclass(frozen=True)
-class Engine:
-    """What a page can choose: where its class is (see `l4slab.live.session`), how much memory it may use in its own
-    process, 0 for no limit, and why it is not there, a sentence, or None where it is.
-    """
-
-    place: str
-    memory_bytes: int = bounds.MEMORY_BYTES
-    lacking: Callable[[], str | None] = lambda: None
-
-
-# The memory of a kernel is what it is booted with.
-ENGINES: Mapping[str, Engine] = {
-    "native": Engine("l4slab._core:Live"),
-    "linux": Engine("l4slab.engines.linux.live:LinuxLive", 0, _no_kernel),
-}
+def engines() -> dict[str, Live]:
+    """What a page can choose, by the page's names."""
+    found = (engine_class(name).live for name in ENGINES)
+    return dict(live for live in found if live is not None)
 
 
 def refused(sentence: str) -> str:
@@ -59,8 +40,9 @@ class Session:
     An answer is waited for `answer_s` seconds; with a sentence `why_not`, that is each answer.
     """
 
-    def __init__(self, engine: Engine, answer_s: float = bounds.ANSWER_S, why_not: str | None = None):
+    def __init__(self, engine: Live, answer_s: float = bounds.ANSWER_S, why_not: str | None = None):
         self._engine = engine
+        self._memory_bytes = bounds.MEMORY_BYTES if engine.memory_bytes is None else engine.memory_bytes
         self._answer_s = answer_s
         self._why_not = why_not
         self._bounds = Bounds()
@@ -106,7 +88,7 @@ class Session:
             # -P: what lies in the folder that l4slab was called in is not imported.
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "l4slab.live.session"),
-                *(self._engine.place, str(self._engine.memory_bytes)),
+                *(self._engine.place, str(self._memory_bytes)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=self._log,
@@ -137,7 +119,7 @@ class Session:
         said = "" if self._log is None else _end_of(self._log)
         if "memory allocation" in said or "MemoryError" in said:
             return (
-                f"the run needed more than {self._engine.memory_bytes >> 30} GB of memory, which is the most it may "
+                f"the run needed more than {self._memory_bytes >> 30} GB of memory, which is the most it may "
                 "use, and was ended; take fewer flows, less rate or a queue with a lower limit"
             )
         status = process.returncode if process is not None and process.returncode is not None else 0

@@ -17,6 +17,7 @@ from l4slab import experimentfile, sweep
 from l4slab.base import metrics
 from l4slab.base.packaged import studies
 from l4slab.base.run import Run as Description
+from l4slab.engines.registry import DEFAULT
 from l4slab.experimentfile import Experiment
 from l4slab.sweep import Plan
 
@@ -118,7 +119,7 @@ class Folder:
     def plan(self, experiment: str) -> Plan:
         """The runs that the file describes."""
         if experiment not in self._plans:
-            self._plans[experiment] = sweep.expand(self.file(experiment), "sim")
+            self._plans[experiment] = sweep.expand(self.file(experiment), DEFAULT)
         return self._plans[experiment]
 
     def rows_of(self, table: str, case: Case) -> pl.DataFrame:

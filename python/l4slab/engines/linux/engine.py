@@ -15,9 +15,19 @@ import polars as pl
 
 from l4slab import _core
 from l4slab.base import metrics
-from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
-from l4slab.engines.contract import Captures, EngineError, LackingError, Recording, digest, file_name
+from l4slab.engines.contract import (
+    Captures,
+    Engine,
+    EngineError,
+    Finding,
+    LackingError,
+    Live,
+    Recording,
+    Work,
+    digest,
+    file_name,
+)
 from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, recording, rng, tools
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holds_classes, qdiscs_of
@@ -31,18 +41,53 @@ _LEAST_LIMIT_S = 300.0
 _LIMIT_PER_GBIT_S = 100.0
 _BYTES_PER_PACKET = 40
 _CAPTURED_BYTES_PER_PACKET = 400
+# In virtual time (docs/linux.md): to boot and set up, and for each packet on each link.
+_START_S = 3.0
+_PACKET_S = 28e-6
 
 
-class LinuxEngine:
+def _no_kernel() -> str | None:
+    if kernels.installed() is not None:
+        return None
+    return f"there is no kernel on the machine of this page's server; build it there with: {_BUILD}"
+
+
+class LinuxEngine(Engine):
     """Runs on a real kernel in virtual time. Two runs of one description differ, like two trials, in the kernel's
     own random numbers. Thread-safe: each run is a machine of its own.
 
-    `kernel`: the name of one in the cache.
+    A variant is the name of a kernel in the cache.
     """
 
-    def __init__(self, kernel: str = kernels.DEFAULT):
-        self._kernel = kernel
-        self.name = "linux" if kernel == kernels.DEFAULT else f"linux:{kernel}"
+    name = "linux"
+    title = "kernel"
+    is_reference = True
+    keeps_files = True
+    captured_bytes = _CAPTURED_BYTES_PER_PACKET
+    # The memory of a kernel is what it is booted with.
+    live = ("linux", Live("l4slab.engines.linux.live:LinuxLive", 0, _no_kernel))
+
+    def __init__(self, variant: str = "") -> None:
+        self._kernel = kernels.DEFAULT
+        if variant not in ("", kernels.DEFAULT):
+            self._kernel = kernels.named_kernel(variant).name
+            self.name = f"linux:{variant}"
+
+    @classmethod
+    def variants(cls) -> list[str]:
+        return [kernel.name for kernel in kernels.named()]
+
+    @classmethod
+    def stop(cls) -> None:
+        machine.stop_all()
+
+    def lacking(self) -> str | None:
+        if kernels.installed(self._kernel) is not None:
+            return None
+        return f'--engine {self.name} needs a kernel, which is not built yet; build it with "{_BUILD}"'
+
+    def estimate(self, work: Work) -> float:
+        return _START_S * work.runs + _PACKET_S * work.packets
 
     def version(self) -> str:
         kernel = kernels.installed(self._kernel)
@@ -88,11 +133,21 @@ class LinuxEngine:
         except OSError as error:
             raise EngineError(disk_sentence(error)) from None
 
-
-def require() -> None:
-    """Raises InputError where no kernel has been built yet."""
-    if kernels.installed() is None:
-        raise InputError(f'--engine linux needs a kernel, which is not built yet; build it with "{_BUILD}"')
+    def examine(self) -> Iterator[Finding]:
+        kernel = kernels.installed(self._kernel)
+        if kernel is None:
+            sentence = tools.missing(tools.TOOLS | tools.RUN_TOOLS)
+            first = f"{sentence}; then" if sentence else "build it with:"
+            text = f"not built, only --engine linux and l4slab agree need it; {first} {_BUILD}"
+            yield Finding(self.name, True, text)
+        elif (sentence := tools.missing(tools.RUN_TOOLS)) is not None:
+            yield Finding(self.name, False, sentence)
+        elif not build.has_user_land():
+            yield Finding(self.name, False, f"the user land is not complete; finish it with: {_BUILD}")
+        else:
+            old = "" if build.is_current() else f"; its sources have changed since, renew it with: {_BUILD}"
+            controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
+            yield Finding(self.name, True, f"{kernel.version or kernel.path}, build {self.version()}{controls}{old}")
 
 
 def kernel(name: str = kernels.DEFAULT) -> kernels.Kernel:

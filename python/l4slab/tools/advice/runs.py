@@ -72,7 +72,7 @@ def simulate(
 ) -> tuple[pl.DataFrame, str | None]:
     """The table `flows` of a case's experiments, and where their report is. Raises L4slabError where a run fails."""
     results = campaign.run(
-        experiments(case, trials, compared=compared), out, "sim", workers, console=console or Console(quiet=True)
+        experiments(case, trials, compared=compared), out, workers=workers, console=console or Console(quiet=True)
     )
     if results.failures:
         run, reason = results.failures[0]
@@ -83,7 +83,7 @@ def simulate(
 def report_again(case: Case, out: Path | str, about: str, workers: int | None = None) -> str | None:
     """Write the report of a case that is simulated already, beginning with the advice; where it is."""
     console = Console(quiet=True)
-    return campaign.run(experiments(case, about=about), out, "sim", workers, console=console).report
+    return campaign.run(experiments(case, about=about), out, workers=workers, console=console).report
 
 
 def simulated(flows: pl.DataFrame, fair: float) -> Simulated:

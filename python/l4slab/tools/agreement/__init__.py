@@ -1,6 +1,6 @@
 """`l4slab agree`: the same experiments on the simulator and on the kernel, and how far apart they are.
 
-DIR/sim, DIR/linux        results folders of the two engines, as `l4slab run` makes them
+DIR/sim, DIR/ENGINE       results folders of the two engines, as `l4slab run` makes them
 DIR/agreement.parquet     a row per cell, place and quantity (`metrics.AGREEMENT`)
 DIR/bars.parquet          a row per bar (`metrics.BARS`)
 DIR/agreement.svg, .html  one figure, one page
@@ -8,7 +8,7 @@ DIR/agreement.svg, .html  one figure, one page
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from l4slab.base import metrics
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import comparisons
 from l4slab.campaign.remote import is_url
+from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.results.bars import agree_of
 from l4slab.sweep import Plan, Run
 from l4slab.tools.agreement import compare
@@ -48,14 +49,15 @@ def find(names: Sequence[str]) -> list[Path]:
     return list(found)
 
 
-def plan(files: Sequence[Path], trials: int | None = None) -> tuple[list[Plan], list[Plan]]:
-    """What runs on the simulator and on the kernel, with everything checked. Raises InputError.
+def plan(files: Sequence[Path], trials: int | None = None, engine: str = KERNEL) -> dict[str, list[Plan]]:
+    """What runs on the simulator and on the kernel, or on the engine in its place, by the engine's name; everything is
+    checked. Raises InputError.
 
     `trials` replaces the numbers of trials in the files.
     """
     if trials is not None and trials < 1:
         raise InputError(f"--trials {trials} is not possible; give 1 or more")
-    first = campaign.plan(files, "linux", None if trials is None else {file.stem: trials for file in files})
+    first = campaign.plan(files, engine, None if trials is None else {file.stem: trials for file in files})
     for one in first:
         _check(one)
     _check_sets(first)
@@ -64,7 +66,10 @@ def plan(files: Sequence[Path], trials: int | None = None) -> tuple[list[Plan], 
     wanted = {p.experiment.name: agree_of(p.experiment).simulator_trials or p.experiment.trials for p in first}
     if trials is not None:
         wanted = {name: max(count, trials) for name, count in wanted.items()}
-    return campaign.plan(files, "sim", wanted), first
+    plans = {DEFAULT: campaign.plan(files, DEFAULT, wanted), engine: first}
+    if len(plans) == 1:
+        raise InputError(f"--engine {engine} is compared with itself; give another, or --random N")
+    return plans
 
 
 def _check(one: Plan) -> None:
@@ -106,36 +111,41 @@ def agree(
     workers: int | None = None,
     trials: int | None = None,
     console: Console | None = None,
+    engine: str = KERNEL,
 ) -> Agreement:
-    """Run `files` on both engines, compare, and write tables, figure and page to `out`.
+    """Run `files` on the simulator and on `engine`, compare, and write tables, figure and page to `out`.
 
     Finished runs are not repeated. Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    from l4slab.engines.linux.engine import require
-
     if is_url(out):
         raise InputError(f"--out {out} is not a folder; give one of this machine")
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file; give --out a folder", file=folder)
-    plans = dict(zip(("sim", "linux"), plan(files, trials), strict=True))
-    require()
+    plans = plan(files, trials, engine)
+    get_engine(engine).require()
     failures = []
-    for engine, of_engine in plans.items():
+    for name, of_engine in plans.items():
         if console is not None:
-            console.print(f"{'simulator' if engine == 'sim' else 'kernel'}:")
+            console.print(f"{get_engine(name).title}:")
         counts = {one.experiment.name: one.experiment.trials for one in of_engine}
-        done = campaign.run(files, folder / engine, engine, workers, console=console, trials=counts)
+        done = campaign.run(files, folder / folder_of(name), name, workers, console=console, trials=counts)
         failures += done.failures
-    return finish(folder, plans["sim"], plans["linux"], failures)
+    return finish(folder, plans, failures)
 
 
-def finish(folder: Path, simulator: list[Plan], kernel: list[Plan], failures: list[tuple[Run, str]]) -> Agreement:
-    """Compare what the two results folders hold and write tables, figure and page."""
+def folder_of(engine: str) -> str:
+    """The name of an engine's results folder."""
+    return engine.replace(":", "-")
+
+
+def finish(folder: Path, plans: Mapping[str, list[Plan]], failures: list[tuple[Run, str]]) -> Agreement:
+    """Compare what the two results folders hold and write tables, figure and page. `plans` are as `plan` has them."""
     from l4slab.tools.agreement.page import write
 
-    experiments = [one.experiment for one in kernel]
-    sides = compare.read(kernel, folder / "linux"), compare.read(simulator, folder / "sim")
+    simulator, kernel = (compare.read(of_engine, folder / folder_of(name)) for name, of_engine in plans.items())
+    sides = kernel, simulator
+    experiments = [one.experiment for one in list(plans.values())[1]]
     bars = {experiment.name: agree_of(experiment).bars for experiment in experiments}
     rows, notes = compare.explain(compare.compare(*sides, bars), experiments)
     chance = compare.compare(*compare.halves(sides[1], {e.name: e.trials for e in experiments}), bars)

@@ -20,6 +20,7 @@ from rich.console import Console
 from l4slab.api import campaign
 from l4slab.base.errors import InputError
 from l4slab.engines.linux import kernels
+from l4slab.engines.registry import KERNEL, get_engine
 from l4slab.report.results import replace
 from l4slab.sweep import Plan
 from l4slab.tools.agreement import compare, kernels_page
@@ -28,7 +29,7 @@ from l4slab.tools.agreement.changes import COLUMNS, LEAST_TRIALS, Comparison, co
 
 def engine_of(name: str) -> str:
     """The engine that runs on this kernel. Raises InputError."""
-    return "linux" if name == kernels.DEFAULT else f"linux:{kernels.named_kernel(name).name}"
+    return get_engine(f"{KERNEL}:{name}").name
 
 
 def plan(files: Sequence[Path], names: tuple[str, str], trials: int | None = None) -> list[list[Plan]]:
@@ -66,10 +67,8 @@ def agree(
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    from l4slab.engines.linux.engine import require
-
-    if kernels.DEFAULT in names:
-        require()
+    for name in names:
+        get_engine(engine_of(name)).require()
     plans = plan(files, names, trials)
     failures = []
     for name, of_kernel in zip(names, plans, strict=True):

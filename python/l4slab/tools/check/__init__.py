@@ -16,6 +16,7 @@ import polars as pl
 from rich.console import Console
 
 from l4slab.api import campaign
+from l4slab.engines.registry import DEFAULT
 from l4slab.tools.check.card import Item, items
 from l4slab.tools.check.programs import Program
 from l4slab.tools.check.suite import Suite, possible, quick, suite
@@ -47,7 +48,7 @@ class Card:
 def check(
     cc: str | None,
     out: Path | str | None = None,
-    engine: str = "sim",
+    engine: str = DEFAULT,
     options: Mapping[str, str] | None = None,
     only: Sequence[str] = (),
     workers: int | None = None,
@@ -66,7 +67,7 @@ def check(
 def judge(
     asked: Suite,
     out: Path | str | None = None,
-    engine: str = "sim",
+    engine: str = DEFAULT,
     workers: int | None = None,
     console: Console | None = None,
 ) -> Card:

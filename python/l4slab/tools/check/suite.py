@@ -16,7 +16,7 @@ from l4slab.base.packaged import requirements
 from l4slab.base.progress import duration_text
 from l4slab.campaign.estimate import estimate
 from l4slab.engines.contract import LackingError
-from l4slab.engines.registry import get_engine
+from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.results.claims import Claim
 from l4slab.tools.check import programs
 from l4slab.tools.check.programs import Place, Program
@@ -141,7 +141,7 @@ def quick(asked: Suite, engine: str, seconds: float = 60.0) -> Suite:
 def _check(tested: Mapping[str, Any]) -> None:
     """Raises InputError unless a flow may be so."""
     try:
-        sweep.expand(load(_alone(tested), {}), "linux" if "client" in tested else "sim")
+        sweep.expand(load(_alone(tested), {}), KERNEL if "client" in tested else DEFAULT)
     except InputError as error:
         raise InputError(error.message.removeprefix('flow "tested": ')) from None
 

@@ -17,11 +17,12 @@ from l4slab.api.experiment import Described, load
 from l4slab.base.errors import InputError
 from l4slab.campaign import executors, remote
 from l4slab.campaign.store import Store
+from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.sweep import Plan
 from l4slab.tools.search import cases as judging
 from l4slab.tools.search.cases import Case
 from l4slab.tools.search.objective import Objective
-from l4slab.tools.search.optimisers import DEFAULT
+from l4slab.tools.search.optimisers import DEFAULT as DEFAULT_OPTIMISER
 from l4slab.tools.search.reduce import AT_MOST
 from l4slab.tools.search.scenario import plan_of
 from l4slab.tools.search.searching import Searching
@@ -123,7 +124,7 @@ def _one_of_each(space: Space) -> list[Plan]:
     plans = []
     for one in points:
         try:
-            plans.append(plan_of(space.document(one), space.experiment.file, "sim"))
+            plans.append(plan_of(space.document(one), space.experiment.file, DEFAULT))
         except SkippedError:
             continue
     return plans
@@ -145,10 +146,10 @@ def search(
     file: Described,
     out: Path | str,
     budget: int = 200,
-    engine: str = "sim",
+    engine: str = DEFAULT,
     workers: int | None = None,
     dask: str | None = None,
-    optimiser: str = DEFAULT,
+    optimiser: str = DEFAULT_OPTIMISER,
     seed: int = 1,
     cases: int = 1,
     kernel: bool | None = None,
@@ -158,7 +159,7 @@ def search(
     """Try `budget` points of the space of a file, and hand back the worst `cases` as small experiment files.
 
     Results are kept in the folder `out`; the same call goes on where it was. `optimiser` is "random", "tpe" or "cmaes";
-    with `kernel`, what is found is judged by the engine `linux`, by default if there is one. `at_most` scenarios are
+    with `kernel`, the engine `linux` judges what is found, by default if this machine has it. `at_most` scenarios are
     tried by the reduction of a case.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
@@ -168,12 +169,11 @@ def search(
     if remote.is_url(out):
         raise InputError("is a URL; a search needs a folder of this machine", file=out)
     space, objective = prepare(file)
-    asked = judging.is_built() if kernel is None else kernel
+    judge = get_engine(KERNEL)
+    asked = judge.lacking() is None if kernel is None else kernel
     if kernel:
-        from l4slab.engines.linux.engine import require
-
-        require()
-    pool = executors.dask(dask) if dask else executors.local(workers)
+        judge.require()
+    pool = executors.dask(dask) if dask else executors.local(workers, engine)
     with Store(out) as store, pool as workers_of:
         searching = Searching(space, objective, engine, optimiser, seed, store)
         searching.go(budget, workers_of, console)

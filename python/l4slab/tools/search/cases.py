@@ -19,7 +19,7 @@ from l4slab.api import campaign
 from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError
 from l4slab.campaign.executors import Pool
-from l4slab.engines.linux import kernels
+from l4slab.engines.registry import KERNEL, get_engine
 from l4slab.experimentfile import references
 from l4slab.own import files as own_files
 from l4slab.tools.search.objective import Objective, Value
@@ -44,7 +44,6 @@ LINES = 25
 # several begin with are followed by theirs.
 _AGAIN, _REDUCING, _REDUCING_AGAIN, _LAST = 1_000_001, 1_000_002, 1_000_003, 1_000_004
 _MORE_REDUCING, _MORE_LAST = 1_000_100, 1_000_200
-KERNEL = "linux"
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ class Cases:
 
     def _on_kernel(self, file: Path, out: Path) -> Verdict | None:
         """The same on the kernel; None where it is not to be asked, or was asked from the start."""
-        if not self.kernel or self.engine != "sim":
+        if not self.kernel or get_engine(self.engine).is_reference:
             return None
         try:
             plan_of_file(file)
@@ -261,8 +260,3 @@ class Cases:
 def plan_of_file(file: Path) -> None:
     """Raises InputError where the kernel cannot run it."""
     campaign.plan([file], KERNEL)
-
-
-def is_built() -> bool:
-    """Whether there is a kernel to ask."""
-    return kernels.installed() is not None

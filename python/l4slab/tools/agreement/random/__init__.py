@@ -30,13 +30,12 @@ from l4slab.base.errors import InputError
 from l4slab.base.progress import reporting
 from l4slab.campaign.executors import Failure
 from l4slab.campaign.remote import is_url
-from l4slab.engines.linux.engine import require
-from l4slab.engines.registry import ENGINES, get_engine
+from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.report.results import replace
 from l4slab.tools.agreement.random import page
 from l4slab.tools.agreement.random.judge import LOOKS, Row, assess
 from l4slab.tools.agreement.random.runs import Runs
-from l4slab.tools.agreement.random.scenarios import SIMULATOR, Found, Judged, Scenario
+from l4slab.tools.agreement.random.scenarios import Found, Judged, Scenario
 from l4slab.tools.search.reduce import reduce
 from l4slab.tools.search.space import Space
 
@@ -44,7 +43,7 @@ from l4slab.tools.search.space import Space
 _OTHER_SEEDS = 1_000_000
 # Documents that are judged to reduce one.
 REDUCED = 60
-# Draws of one scenario until both engines can run it.
+# Draws of one scenario until simulator and kernel can run it.
 _DRAWS = 200
 
 SCENARIOS: dict[str, pl.DataType] = {
@@ -72,7 +71,7 @@ QUANTITIES: dict[str, pl.DataType] = {
 
 
 def draw(files: Sequence[Path], count: int, seed: int) -> list[Scenario]:
-    """The first `count` scenarios of a seed that both engines can run. Raises InputError."""
+    """The first `count` scenarios of a seed that simulator and kernel can run. Raises InputError."""
     spaces = {file.stem: Space.of(experimentfile.load(file)) for file in files}
     return [_draw(spaces, number, seed) for number in range(1, count + 1)]
 
@@ -90,7 +89,7 @@ def _draw(spaces: Mapping[str, Space], number: int, seed: int) -> Scenario:
         document = dict(spaces[family].document(levels)) | {"seed": rng.randrange(1, _OTHER_SEEDS)}
         document["title"] = f"{document.get('title', family)}, no. {number} of seed {seed}"
         try:
-            for engine in ENGINES:
+            for engine in (DEFAULT, KERNEL):
                 runs_of(document, engine, 1)
         except ValueError as error:
             reason = str(error)
@@ -109,12 +108,14 @@ def runs_of(document: Mapping[str, Any], engine: str, trials: int) -> list[sweep
 
 def compare(document: Mapping[str, Any], engine: str, runs: Runs, trials: int) -> list[Row] | Failure:
     """Judge a document by so many trials on the kernel, or on the engine in its place: one of `LOOKS`."""
-    simulator = runs.trials(runs_of(document, SIMULATOR, LOOKS[trials]))
+    of_simulator = runs_of(document, DEFAULT, LOOKS[trials])
+    simulator = runs.trials(of_simulator)
     if isinstance(simulator, Failure):
         return simulator
-    if engine == SIMULATOR:
-        document = {**document, "seed": document.get("seed", 1) + _OTHER_SEEDS}
-    kernel = runs.trials(runs_of(document, engine, trials))
+    of_kernel = runs_of(document, engine, trials)
+    if of_kernel[0].id == of_simulator[0].id:
+        of_kernel = runs_of({**document, "seed": document.get("seed", 1) + _OTHER_SEEDS}, engine, trials)
+    kernel = runs.trials(of_kernel)
     return kernel if isinstance(kernel, Failure) else assess(kernel, simulator)
 
 
@@ -148,7 +149,7 @@ def agree(
     count: int,
     seed: int,
     out: Path | str,
-    engine: str = "linux",
+    engine: str = KERNEL,
     workers: int | None = None,
     console: Console | None = None,
     reduced: bool = True,
@@ -168,9 +169,7 @@ def agree(
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} is not possible; give 1 or more")
     workers = workers or len(os.sched_getaffinity(0))
-    get_engine(engine)
-    if engine == "linux":
-        require()
+    get_engine(engine).require()
     scenarios = draw(files, count, seed)
     (folder / "scenarios").mkdir(parents=True, exist_ok=True)
     for scenario in scenarios:

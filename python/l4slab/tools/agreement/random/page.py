@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from l4slab import _core
 from l4slab.base.numbers import number
+from l4slab.engines.registry import get_engine
 from l4slab.report import environment, text_of
 from l4slab.report.results import replace
 from l4slab.report.tables import heading
@@ -37,6 +38,7 @@ def write(found: Found) -> None:
             total=len(found.judged),
             seed=found.seed,
             engine=found.engine,
+            against=get_engine(found.engine).title,
             listed=[(verdict, [scenario(one) for one in lists[verdict]]) for verdict in ("different", "undecided")],
             failed=[(one.scenario.name, one.scenario.family, one.failure) for one in lists["failed"]],
         )

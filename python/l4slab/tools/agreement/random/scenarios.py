@@ -9,7 +9,6 @@ from typing import Any
 
 from l4slab.tools.agreement.random.judge import LOOKS, Row, verdict_of
 
-SIMULATOR = "sim"
 VERDICTS = ("equivalent", "different", "undecided", "failed")
 
 
