@@ -54,7 +54,7 @@ def test_the_tables_are_there(results: l4slab.Results) -> None:
         for flow, count in (("bulk", 3), ("short", 2))
         for member in range(1, count + 1)
     ]
-    assert results.histograms.columns[3:] == list(metrics.HISTOGRAMS)
+    assert results.histograms.columns[4:] == list(metrics.HISTOGRAMS)
     assert results.transfers["slowdown"].min() >= 1  # type: ignore[operator]
     assert results.flows["slowdown_p50"].is_null().to_list() == [True, False] * 2
 

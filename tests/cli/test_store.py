@@ -77,7 +77,7 @@ def test_files_are_the_same_for_any_workers_and_on_repetition(tmp_path: Path) ->
 def test_tables_have_the_contract_columns_in_sweep_order(tmp_path: Path) -> None:
     out = tmp_path / "out"
     results = l4slab.run(write(tmp_path), out=out)
-    labels = ["experiment", "run", "trial", "flow.*.rtt", "link.bottleneck.rate"]
+    labels = ["experiment", "run", "engine", "trial", "flow.*.rtt", "link.bottleneck.rate"]
     for name, schema in metrics.TABLES.items():
         table = pl.read_parquet(out / f"{name}.parquet")
         assert table.equals(getattr(results, name))
@@ -501,7 +501,7 @@ def test_report_finishes_what_a_kill_left(tmp_path: Path) -> None:
         opened.keep_experiment(plan.experiment)
         for run in plan.runs:
             mine = {name: getattr(done, name).filter(pl.col("run") == run.id) for name in metrics.TABLES}
-            labels = ["experiment", "run", "trial", *plan.factors]
+            labels = ["experiment", "run", "engine", "trial", *plan.factors]
             opened.add(run.id, Recording(**{name: table.drop(labels) for name, table in mine.items()}))
         opened.flush()
     assert main(["report", str(out)]) == 0

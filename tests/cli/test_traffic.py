@@ -126,7 +126,7 @@ def test_transfers_are_in_a_table_of_their_own(results: Path) -> None:
         ("view", "frame"),
         ("view", "input"),
     }
-    assert transfers.columns[:4] == ["experiment", "run", "trial", "aqm"]
+    assert transfers.columns[:5] == ["experiment", "run", "engine", "trial", "aqm"]
     # `flows` counts what began after the warm-up, of flows with bytes all.
     late = transfers.filter(((pl.col("start_s") >= 2) | (pl.col("kind") == "flow")) & (pl.col("kind") != "input"))
     counts = late.group_by("run", "flow").len().sort("run", "flow")

@@ -38,7 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_kernel_is_an_engine(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert engines() == ["sim", "linux", "linux:mine"]
+    assert [name for name in engines() if name.startswith("linux")] == ["linux", "linux:mine"]
     assert get_engine("linux:mine").name == "linux:mine"
     assert get_engine("linux:mine").version() != get_engine("linux").version()
     with pytest.raises(InputError, match=r"nothing is not a kernel in the cache; .*mine"):

@@ -11,6 +11,7 @@ import jinja2
 import l4slab
 import polars as pl
 import pytest
+from l4slab.base import metrics
 from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
 from l4slab.campaign import executors
@@ -19,6 +20,7 @@ from l4slab.engines import registry
 from l4slab.engines.contract import Captures, Engine, Finding, Recording, Work
 from l4slab.engines.registry import ENGINES, engine_class, engines, get_engine
 from l4slab.engines.sim import SimEngine
+from l4slab.report import results as report
 
 PACKAGE = Path(l4slab.__file__).parent
 ROLES = ("DEFAULT", "KERNEL")  # constants of the registry that are names of engines
@@ -170,8 +172,48 @@ def test_a_third_engine_runs_a_file(toy: Path, undrawn: None, capsys: pytest.Cap
     (folder / "flows.parquet").unlink()
     assert main(["report", str(folder)]) == 0
     assert len(pl.read_parquet(folder / "flows.parquet")) == 2
-    assert "runs are missing" not in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "runs are missing" not in page
+    assert "l4slab run x.toml --engine toy --out results" in page
     assert main(["compare", str(folder), "results/x"]) == 0
+
+
+def test_each_table_says_which_engine(toy: Path) -> None:
+    results = l4slab.run("x.toml", engine="toy", captures=False)
+    for name in metrics.TABLES:
+        table = getattr(results, name)
+        assert table.columns[:4] == ["experiment", "run", "engine", "trial"]
+        assert set(table["engine"]) <= {"toy"}
+    assert set(results.flows["engine"]) == {"toy"}
+
+
+def test_a_folder_holds_experiments_of_several_engines(
+    toy: Path, undrawn: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (toy / "y.toml").write_text(FILE)
+    for name, engine in (("x", "toy"), ("y", "sim")):
+        assert main(["run", f"{name}.toml", "--engine", engine, "--out", "out"]) == 0
+    before = l4slab.open("out").flows
+    assert before.select("experiment", "engine").rows() == [("x", "toy")] * 2 + [("y", "sim")] * 2
+    capsys.readouterr()
+    assert main(["status", "out", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["experiments"]
+    assert [(one["finished"], one["planned"]) for one in told] == [(2, 2)] * 2
+    assert report.load(Path("out")).engine("x") == "toy"
+    # As an earlier version has written it.
+    for name in metrics.TABLES:
+        file = toy / "out" / f"{name}.parquet"
+        pl.read_parquet(file).drop("engine").write_parquet(file)
+    old = l4slab.open("out")
+    assert old.flows.equals(before)
+    assert old.sql("select distinct engine from links order by all")["engine"].to_list() == ["sim", "toy"]
+    assert main(["compare", "out", "out"]) == 0
+
+
+def test_a_factor_is_not_called_as_the_column(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (toy / "x.toml").write_text(FILE + '[sweep]\nengine = ["sim", "toy"]\n')
+    assert main(["run", "x.toml", "--dry-run"]) == 2
+    assert "sweep.engine is the name of a result column" in capsys.readouterr().err
 
 
 def test_a_third_engine_is_told_of(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

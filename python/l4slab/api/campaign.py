@@ -25,7 +25,7 @@ from l4slab.campaign.estimate import longest, too_long
 from l4slab.campaign.executors import ClusterError, Failure, Pool
 from l4slab.campaign.store import Store, label
 from l4slab.engines.contract import Engine, LackingError, Recording
-from l4slab.engines.registry import DEFAULT, engines, get_engine
+from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import Experiment, references, show
 from l4slab.plot import figures
 from l4slab.results import bars, claims, published
@@ -178,7 +178,7 @@ def run(
         results = _run_in_memory(plans, pool, console)
     else:
         with _store(out) as store:
-            results = _run_in_store(plans, pool, console, store, get_engine(engine))
+            results = _run_in_store(plans, pool, console, store)
     if results.failures and console is None:
         failed, reason = results.failures[0]
         warnings.warn(f"{len(results.failures)} runs failed, the first ({failed}): {reason}", stacklevel=2)
@@ -205,10 +205,10 @@ def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], consol
 
 
 def _run_in_store(
-    plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None, store: Store, engine: Engine
+    plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None, store: Store
 ) -> Results:
     given = {plan.experiment.name for plan in plans}
-    others = _expand((file for file in store.experiment_files() if file.stem not in given), engine)
+    others = _plans_of(store, (file for file in store.experiment_files() if file.stem not in given))
     _check([*plans, *others])
     for one in plans:
         store.keep_experiment(one.experiment, one.runs)
@@ -318,7 +318,7 @@ def _progress(store: Store, finished: set[str]) -> list[Progress]:
     for file in store.experiment_files():
         ids = store.planned(file.stem)
         if ids is None:
-            ids = {run.id for run in _unique(_plans_of([file], finished))}
+            ids = {run.id for run in _unique(_plans_of(store, [file]))}
         if ids:
             found.append(Progress(file.stem, len(ids & finished), len(ids)))
     return found
@@ -327,7 +327,7 @@ def _progress(store: Store, finished: set[str]) -> list[Progress]:
 def report(out: Path | str, figures: str | None = None, console: Console | None = None) -> str:
     """Rebuild tables, claims and `report.html` of a results folder; where the report is.
 
-    The engine is the one whose runs the folder has. Progress goes to `console`. With `figures` ("png", "pdf" or
+    Each experiment's engine is the one that has run it. Progress goes to `console`. With `figures` ("png", "pdf" or
     "svg"), every figure of the report is written into the folder's `figures/`, too.
 
     Raises InputError where `out` is not a results folder.
@@ -342,7 +342,7 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
         if not store.experiment_files():
             raise no_results(out)
         finished = store.finished()
-        plans = _plans_of(store.experiment_files(), finished)
+        plans = _plans_of(store, store.experiment_files())
         if not finished and (damaged := store.damaged()):
             remedy = "run its experiment files again with --out"
             raise InputError(f"has no finished run that can be read: parts/{damaged[0]} is damaged; {remedy}", file=out)
@@ -361,21 +361,16 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
         return store.report
 
 
-def _plans_of(files: Sequence[Path], finished: set[str]) -> list[Plan]:
-    """The plans of these files for the engine that has finished most of them. Raises InputError where none can."""
-    best: list[Plan] | None = None
-    most = -1
-    for name in engines():
-        # What an engine cannot run is not its result.
-        with suppress(InputError):
-            plans = _expand(files, get_engine(name))
-            done = len({run.id for run in _unique(plans)} & finished)
-            if done > most:
-                best, most = plans, done
-            # Ids of different engines differ: no other can have more than the rest.
-            if 2 * most >= len(finished):
-                break
-    return _expand(files, get_engine(DEFAULT)) if best is None else best
+def _plans_of(store: Store, files: Iterable[Path]) -> list[Plan]:
+    """The plans of files in a results folder, each for the engine that has run it. Raises InputError."""
+    return [plan for file in files for plan in _expand([file], _engine_of(store, file.stem))]
+
+
+def _engine_of(store: Store, name: str) -> Engine:
+    # A kernel may be gone: then the folder has only results of another build.
+    with suppress(InputError):
+        return get_engine(store.engine_of(name) or DEFAULT)
+    return get_engine(DEFAULT)
 
 
 def _unique(plans: Iterable[Plan]) -> list[Run]:

@@ -20,6 +20,7 @@ from l4slab import experimentfile
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
 from l4slab.campaign import remote
+from l4slab.campaign.store import with_engine
 from l4slab.experimentfile import Experiment, show
 from l4slab.results import claims
 from l4slab.sweep import Run, sql_reason
@@ -51,7 +52,8 @@ class Results:
     def _table(self, name: str) -> pl.DataFrame:
         if self.folder is None:
             return self.tables[name]
-        return pl.read_parquet(self.folder / f"{name}.parquet")
+        rows = pl.read_parquet(self.folder / f"{name}.parquet")
+        return with_engine(rows, self.folder) if name in metrics.TABLES else rows
 
     @cached_property
     def flows(self) -> pl.DataFrame:
@@ -135,7 +137,9 @@ class Results:
         # What is read already is not read again, and of large tables only the columns that a query needs.
         if self.folder is None or name in vars(self):
             return getattr(self, name).to_arrow()
-        return ds.dataset(self.folder / f"{name}.parquet")
+        dataset = ds.dataset(self.folder / f"{name}.parquet")
+        is_complete = name not in metrics.TABLES or metrics.LABELS.keys() <= set(dataset.schema.names)
+        return dataset if is_complete else getattr(self, name).to_arrow()
 
     @property
     def plot(self) -> Plots:

@@ -15,7 +15,7 @@ Schema = dict[str, pl.DataType]
 _TEXT, _INT, _FLOAT = pl.String(), pl.Int64(), pl.Float64()
 
 # In front of every row of every table; the swept factors follow them.
-LABELS: Schema = {"experiment": _TEXT, "run": _TEXT, "trial": _INT}
+LABELS: Schema = {"experiment": _TEXT, "run": _TEXT, "engine": _TEXT, "trial": _INT}
 
 # A row per run and flow group.
 FLOWS: Schema = {

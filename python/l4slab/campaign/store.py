@@ -306,6 +306,10 @@ class Store:
                     _replace(file, partial(_write_bytes, content))
         return [f"experiments/{name}" for name in kept]
 
+    def engine_of(self, name: str) -> str | None:
+        """The engine that ran an experiment of the folder, or None."""
+        return engine_of(self.folder, name)
+
     def planned(self, name: str) -> set[str] | None:
         """The ids of the runs of an experiment file in the folder; None where they have to be found out again."""
         path = self.folder / "experiments" / f"{name}.toml"
@@ -373,6 +377,24 @@ class Store:
         arrow = pl.DataFrame(schema=schema).to_arrow().schema
         groups = (frame.to_arrow().cast(arrow) for frame in frames)
         _replace(self.folder / f"{table}.parquet", partial(_write_tables, arrow, groups))
+
+
+def engine_of(folder: Path, experiment: str) -> str | None:
+    """The engine that ran an experiment of a results folder, as `Store.keep_experiment` has noted it, or None."""
+    try:
+        kept = json.loads((folder / "experiments" / f"{experiment}.runs").read_bytes())
+        return str(kept["engines"][0][0])
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def with_engine(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
+    """Rows of a table with their label `engine`, which earlier versions did not write."""
+    if "engine" in rows.columns:
+        return rows
+    engines = {name: engine_of(folder, name) for name in rows["experiment"].unique()}
+    column = rows["experiment"].replace_strict(engines, return_dtype=pl.String).alias("engine")
+    return rows.insert_column(list(metrics.LABELS).index("engine"), column)
 
 
 def refuse_foreign(names: Iterable[str], place: str) -> None:
@@ -446,7 +468,7 @@ def _labelled(
 
 
 def label_frame(plans: Sequence[Plan]) -> pl.DataFrame:
-    """A row per run in sweep order: experiment, run, trial and every factor of any plan.
+    """A row per run in sweep order: experiment, run, engine, trial and every factor of any plan.
 
     Factors are numbers where every level in every plan is one, else text as written.
     """
@@ -460,6 +482,7 @@ def label_frame(plans: Sequence[Plan]) -> pl.DataFrame:
     columns: dict[str, list[Any]] = {
         "experiment": [run.experiment for run in runs],
         "run": [run.id for run in runs],
+        "engine": [run.engine for run in runs],
         "trial": [run.trial for run in runs],
     }
     for name, values in levels.items():
@@ -473,10 +496,11 @@ def label(frames: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dic
     """The tables of runs that are not stored, as `Store.consolidate` would write them."""
     by_id = {run.id: recording for run, recording in frames}
     labels = label_frame(plans).filter(pl.col("run").is_in(list(by_id)))
+    factors = [name for name in labels.columns if name not in metrics.LABELS]
     tables = {}
     for table in metrics.TABLES:
         rows = {run: _with_run(run, getattr(recording, table)) for run, recording in by_id.items()}
-        schema = _schema(table, [frame.drop(labels.columns[3:], strict=False).schema for frame in rows.values()])
+        schema = _schema(table, [frame.drop(factors, strict=False).schema for frame in rows.values()])
         found = [pl.DataFrame(schema=schema), *(_aligned(rows[run], schema) for run in labels["run"].unique())]
         tables[table] = labels.join(pl.concat(found), on="run", how="inner", maintain_order="left_right")
     return tables

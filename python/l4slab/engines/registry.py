@@ -44,6 +44,11 @@ def folder_name(stem: str, engine: str) -> str:
     return stem if engine == DEFAULT else f"{stem}-{engine.replace(':', '-')}"
 
 
+def option(engine: str) -> str:
+    """What a command has behind it to run on this engine."""
+    return "" if engine == DEFAULT else f" --engine {engine}"
+
+
 def stop() -> None:
     """End at once the processes that runs have started."""
     for name, place in ENGINES.items():

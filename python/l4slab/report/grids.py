@@ -61,7 +61,7 @@ def results(folder: Folder) -> list[dict[str, Any]]:
 
 
 def _table(folder: Folder, name: str, frame: pl.DataFrame) -> dict[str, Any]:
-    keys = ["experiment", *folder.factors, "trial", *_KEYS[name], "run"]
+    keys = ["experiment", *folder.factors, "trial", "engine", *_KEYS[name], "run"]
     # A column without any other value than one says nothing about a row.
     quantities = [column for column in frame.columns if column not in keys and frame[column].count()]
     short = dict(zip(folder.factors, short_names(folder.factors), strict=True))

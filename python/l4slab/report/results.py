@@ -17,7 +17,7 @@ from l4slab import experimentfile, sweep
 from l4slab.base import metrics
 from l4slab.base.packaged import studies
 from l4slab.base.run import Run as Description
-from l4slab.engines.registry import DEFAULT
+from l4slab.engines.registry import DEFAULT, option
 from l4slab.experimentfile import Experiment
 from l4slab.sweep import Plan
 
@@ -116,10 +116,15 @@ class Folder:
         """The experiment file of this name."""
         return next(e for e in self.files if e.name == experiment)
 
+    def engine(self, experiment: str) -> str:
+        """The engine that ran an experiment."""
+        rows = self.flows.filter(pl.col("experiment") == experiment)
+        return next(iter(rows["engine"].drop_nulls()), DEFAULT)
+
     def plan(self, experiment: str) -> Plan:
         """The runs that the file describes."""
         if experiment not in self._plans:
-            self._plans[experiment] = sweep.expand(self.file(experiment), DEFAULT)
+            self._plans[experiment] = sweep.expand(self.file(experiment), self.engine(experiment))
         return self._plans[experiment]
 
     def rows_of(self, table: str, case: Case) -> pl.DataFrame:
@@ -196,11 +201,13 @@ class Folder:
     @cached_property
     def command(self) -> str:
         """What makes these results again."""
+        engines = {self.engine(name) for name in self.experiments}
+        engine = option(engines.pop()) if len(engines) == 1 else ""
         mine = {e.file.name: e.source for e in self.files}
         for name, shipped in studies().items():
             if {path.name: path.read_bytes() for path in shipped} == mine:
-                return f"l4slab reproduce {name}"
-        return f"l4slab run {' '.join(shlex.quote(name) for name in mine)} --out results"
+                return f"l4slab reproduce {name}{engine}"
+        return f"l4slab run {' '.join(shlex.quote(name) for name in mine)}{engine} --out results"
 
 
 def short_names(factors: Sequence[str]) -> list[str]:

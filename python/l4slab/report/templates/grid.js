@@ -67,7 +67,7 @@
   // Of the factors, those that tell the rows of an experiment apart; of all experiments, one column has the levels.
   function isShown(table, column, wanted, means) {
     if (!column.shown || (means && column.id === "trial")) return false;
-    if (!column.key || ["trial", "flow", "cc", "link", "queue"].includes(column.id)) return true;
+    if (!column.key || ["trial", "engine", "flow", "cc", "link", "queue"].includes(column.id)) return true;
     const values = wanted.map((row) => valueOf(column, row));
     if (experiments.value) return new Set(values).size > 1;
     return !severalExperiments() || column.id === "experiment";
@@ -77,7 +77,7 @@
 
   function levelsOf(table) {
     const factors = table.columns.map((column, place) => [column.title, `c${place}`, column])
-      .filter(([, , column]) => column.key && !["experiment", "trial", "flow", "cc", "link", "queue", "run"].includes(column.id));
+      .filter(([, , column]) => column.key && !["experiment", "trial", "engine", "flow", "cc", "link", "queue", "run"].includes(column.id));
     return (row) => factors.filter(([, field]) => row[field] !== null).map(([title, field]) => `${title} = ${row[field]}`).join(", ");
   }
 
