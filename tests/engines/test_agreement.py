@@ -16,6 +16,7 @@ from l4slab.base.errors import InputError
 from l4slab.base.packaged import comparisons, studies
 from l4slab.campaign.store import label_frame
 from l4slab.cli import main
+from l4slab.cli.agreeing import agreement_outcome
 from l4slab.engines.linux import kernels
 from l4slab.results.bars import DEFAULT_BARS, agree_of
 from l4slab.sweep import Plan
@@ -228,6 +229,14 @@ def test_cells_that_have_not_run_are_told(tmp_path: Path) -> None:
     assert not result.met
     assert agreement.Agreement(tmp_path, rows, bars, missing.clear(), [], []).met
     assert not agreement.Agreement(tmp_path, rows, bars.clear(), missing.clear(), [], []).met
+    for one, lacking in ((bars, missing), (bars, missing.clear()), (bars.clear(), missing.clear())):
+        result = agreement.Agreement(tmp_path, rows, one, lacking, [], [])
+        assert (agreement_outcome(result).count("fail", "error") == 0) == result.met
+    outcome = agreement_outcome(agreement.Agreement(tmp_path, rows, bars, missing, [(of[0].runs[0], "it broke")], []))
+    assert [one.id for one in outcome.verdicts if one.status == "error"] == [
+        "x: rtt_ms 20, kernel",
+        f"{of[0].runs[0]} (linux)",
+    ]
 
 
 def test_a_factor_without_effect_joins(tmp_path: Path) -> None:

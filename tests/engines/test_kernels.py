@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from l4slab.base.errors import InputError
 from l4slab.cli import main
+from l4slab.cli.agreeing import kernels_outcome
 from l4slab.engines.linux import build, compiling, kernels, lab
 from l4slab.engines.linux.tools import BuildError
 from l4slab.engines.registry import engines, get_engine
@@ -266,6 +267,8 @@ def test_the_spread_of_the_trials_says_what_has_changed(tmp_path: Path) -> None:
     assert "within" not in changed
     assert result.worst()["qdisc"].to_list() == ["moved"]
     assert result.worst()["difference"].item() == pytest.approx(-2)
+    statuses = {one.id: one.status for one in kernels_outcome(result, ("mine", "default")).verdicts}
+    assert statuses == {"x: qdisc moved": "fail", "x: qdisc within": "pass", "x: qdisc tiny": "pass"}
     assert Comparison(Path(), compared(side(one), side(one)), pl.DataFrame(), []).same
     few = compared(side(one, packets=10), side(other, packets=10))
     assert few.is_empty(), "values of a few packets are none"

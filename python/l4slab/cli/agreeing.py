@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from l4slab.cli import options, terminal
+from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
+from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 from l4slab.engines.linux import kernels
 from l4slab.engines.registry import KERNEL
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from l4slab.sweep import Run
     from l4slab.tools.agreement.changes import Comparison
     from l4slab.tools.agreement.compare import Agreement
+    from l4slab.tools.agreement.random.scenarios import Found
 
 
 @click.command()
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option("--reduce/--no-reduce", default=True, help="With --random: make a small file of each that differs.")
 @options.workers
+@verdicts.with_outputs
 @options.dry_run
 def agree(
     names: tuple[str, ...],
@@ -48,6 +54,7 @@ def agree(
     engine: str | None,
     reduce: bool,
     workers: int | None,
+    outputs: Outputs,
     dry_run: bool,
 ) -> int:
     """Compare simulator and kernel on the same experiments; finished runs in DIR are not repeated.
@@ -61,7 +68,8 @@ def agree(
     if count is not None:
         if trials is not None or kernel is not None or against is not None:
             raise click.UsageError("--random goes without --trials, --kernel and --against; leave them out")
-        return _random(names, count, 1 if seed is None else seed, engine or KERNEL, out, workers, reduce, dry_run)
+        seed, engine = 1 if seed is None else seed, engine or KERNEL
+        return _random(names, count, seed, engine, out, workers, reduce, outputs, dry_run)
     if seed is not None or not reduce:
         raise click.UsageError("--seed and --no-reduce go with --random N; add it")
 
@@ -70,7 +78,7 @@ def agree(
         if engine is not None:
             raise click.UsageError("--kernel and --against compare two kernels; leave out --engine")
         pair = (kernel or kernels.DEFAULT, against or kernels.DEFAULT)
-        return _two_kernels(files, pair, out, trials, workers, dry_run)
+        return _two_kernels(files, pair, out, trials, workers, outputs, dry_run)
     if dry_run:
         for name, plans in agreement.plan(files, trials, engine or KERNEL).items():
             terminal.out().print(f"{name}:")
@@ -78,7 +86,9 @@ def agree(
         return 0
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out agreement")
-    return _show_agreement(agreement.agree(files, out, workers, trials, terminal.err(), engine or KERNEL))
+    result = agreement.agree(files, out, workers, trials, terminal.err(), engine or KERNEL)
+    outputs.write(lambda: agreement_outcome(result))
+    return _show_agreement(result)
 
 
 def _random(
@@ -89,6 +99,7 @@ def _random(
     out: str | None,
     workers: int | None,
     reduce: bool,
+    outputs: Outputs,
     dry_run: bool,
 ) -> int:
     from l4slab.base.packaged import random_files
@@ -103,6 +114,7 @@ def _random(
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out random")
     found = random.agree(files, count, seed, out, engine, workers, terminal.err(), reduce)
+    outputs.write(lambda: random_outcome(found))
     wrong = [*found.of("different"), *found.of("undecided")]
     if wrong:
         shown = wrong[: terminal.ROWS_SHOWN]
@@ -133,6 +145,7 @@ def _two_kernels(
     out: str | None,
     trials: int | None,
     workers: int | None,
+    outputs: Outputs,
     dry_run: bool,
 ) -> int:
     from l4slab.campaign.remote import is_url
@@ -148,6 +161,7 @@ def _two_kernels(
     if out is None or is_url(out):
         raise click.UsageError("--out is missing or no folder; give one for the results, such as --out kernels")
     result = two.agree(files, names, Path(out), workers, trials, console=terminal.err())
+    outputs.write(lambda: kernels_outcome(result, names))
     changed = list(result.worst().iter_rows(named=True))
     if changed:
         _show_changed(changed, names, result)
@@ -163,8 +177,7 @@ def _two_kernels(
         )
     status = 0 if result.same else 1
     terminal.say(f"\nReport: {result.folder / 'kernels.html'}")
-    what = f"{len(changed)} of {len(result.cells)} cells have changed between {names[1]} and {names[0]}"
-    terminal.say(what + (f" (exit status {status})" if status else ""))
+    terminal.say(_changed_line(result, names) + (f" (exit status {status})" if status else ""))
     return status
 
 
@@ -210,9 +223,8 @@ def _show_agreement(result: Agreement) -> int:
     if len(result.missing):
         terminal.err().print(f"{len(result.missing)} cells have not run on both engines", markup=False)
     terminal.say(f"\nReport: {result.folder / 'agreement.html'}")
-    judged = [one for one in met if one]
     status = 0 if result.met else 1
-    terminal.say(f"{judged.count('yes')} of {len(judged)} bars met" + (f" (exit status {status})" if status else ""))
+    terminal.say(_bars_line(result) + (f" (exit status {status})" if status else ""))
     return status
 
 
@@ -231,3 +243,127 @@ def _show_beyond(rows: list[dict[str, Any]]) -> None:
     terminal.show("Cells beyond", columns, more="; agreement.html has all")
     if len(rows) > len(shown):
         terminal.say(f"... {len(rows) - len(shown)} more in agreement.html")
+
+
+# -- what CI is told --------------------------------------------------------------------------------------------------
+
+
+def agreement_outcome(result: Agreement) -> Outcome:
+    """A verdict per bar, failed run and cell that an engine has not run."""
+    from l4slab.tools.agreement import page
+
+    statuses: dict[bool | None, verdicts.Status] = {True: "pass", False: "fail", None: "undecided"}
+    found = [
+        Verdict(
+            f"{shown['quantity']}: {row['bar'].partition(', over')[0]}",
+            f"{row['bar']} {shown['wanted']}, over {row['cells']} cells",
+            statuses[row["met"]],
+            row["set"],
+            measured=shown["measured"],
+            expected=shown["wanted"],
+            excess=_beyond(row),
+        )
+        for row, shown in zip(result.bars.iter_rows(named=True), page.bars(result.bars), strict=True)
+    ]
+    if not result.bars["met"].drop_nulls().len():
+        found.append(Verdict("bars", "there is a bar to meet", "fail", measured="no bar has a cell to judge"))
+    found += _missing(result.missing) + _failed(result.failures)
+    shown_cells = page.beyond(result.rows)
+    headings = ("cell", "quantity", "where", "kernel", "simulator", "cause")
+    rows = [
+        [
+            row["cell"],
+            row["quantity"],
+            row["place"],
+            row["kernel"],
+            row["simulator"],
+            row["cause"] or page.NOT_EXPLAINED,
+        ]
+        for row in shown_cells
+    ]
+    tables = (verdicts.Table("Cells beyond a bar", headings, rows),)
+    return Outcome("l4slab agree", _bars_line(result), found, (), tables, str(result.folder / "agreement.html"))
+
+
+def kernels_outcome(result: Comparison, names: tuple[str, str]) -> Outcome:
+    """A verdict per cell, failed run and cell that a kernel has not run."""
+    from l4slab.tools.agreement import kernels_page, page
+
+    changed = {
+        shown["cell"]: (row, shown)
+        for row in result.worst().iter_rows(named=True)
+        for shown in [kernels_page.shown(row, result)]
+    }
+    found = []
+    for cell in result.cells.iter_rows(named=True):
+        name = page.label({**cell, "engine": None}, result.cells.drop("changed"))["cell"]
+        says = f"{names[0]} does what {names[1]} does"
+        if name not in changed:
+            found.append(Verdict(name, says, "pass", cell["experiment"]))
+            continue
+        row, shown = changed[name]
+        where = f"{shown['quantity']}, {shown['place']}; {row['changes']} quantities changed"
+        part = abs(row["difference"] / row["against"]) if row["difference"] and row["against"] else None
+        found.append(Verdict(name, says, "fail", cell["experiment"], where, shown["kernel"], shown["against"], part))
+    found += _missing(result.missing) + _failed(result.failures)
+    command = f"l4slab agree --kernel {names[0]} --against {names[1]}"
+    return Outcome(command, _changed_line(result, names), found, report=str(result.folder / "kernels.html"))
+
+
+def random_outcome(found: Found) -> Outcome:
+    """A verdict per scenario."""
+    from l4slab.tools.agreement.random import page
+
+    statuses: dict[str, verdicts.Status] = {
+        "equivalent": "pass", "different": "fail", "undecided": "undecided", "failed": "error",
+    }  # fmt: skip
+    told = []
+    for one in found.judged:
+        worst = page.quantity(one.rows[0]) if one.rows and one.verdict != "equivalent" else None
+        told.append(
+            Verdict(
+                one.scenario.name,
+                f"kernel and simulator are equivalent in: {page.words(one.scenario.document)}",
+                statuses[one.verdict],
+                one.scenario.family,
+                f"{worst['quantity']}, {worst['place']}" if worst else "",
+                f"simulator {worst['simulator']}" if worst else one.failure or "",
+                f"kernel {worst['kernel']}" if worst else "",
+            )
+        )
+    return Outcome("l4slab agree --random", found.summary(), told, report=str(found.folder / "random.html"))
+
+
+def _beyond(bar: Mapping[str, Any]) -> float | None:
+    """How far a bar is missed, as a part of it."""
+    if bar["measured"] is None or not bar["wanted"]:
+        return None
+    off = float(bar["measured"] / bar["wanted"]) - 1
+    return -off if "at least" in bar["bar"].partition(", over")[0] else off
+
+
+def _missing(cells: pl.DataFrame) -> list[Verdict]:
+    from l4slab.tools.agreement import page
+
+    found = [(page.label(row, cells)["cell"], row) for row in cells.iter_rows(named=True)]
+    return [
+        Verdict(f"{cell}, {row['engine']}", "the cell has run", "error", row["experiment"], measured="it has not run")
+        for cell, row in found
+    ]
+
+
+def _failed(failures: Sequence[tuple[Run, str]]) -> list[Verdict]:
+    return [
+        Verdict(f"{run} ({run.engine})", "the run ends", "error", run.experiment, measured=reason)
+        for run, reason in failures
+    ]
+
+
+def _changed_line(result: Comparison, names: tuple[str, str]) -> str:
+    changed = int(result.cells["changed"].sum())
+    return f"{changed} of {len(result.cells)} cells have changed between {names[1]} and {names[0]}"
+
+
+def _bars_line(result: Agreement) -> str:
+    judged = result.bars["met"].drop_nulls()
+    return f"{int(judged.sum())} of {len(judged)} bars met"

@@ -11,8 +11,9 @@ from click.shell_completion import CompletionItem
 
 from l4slab import _core
 from l4slab.base.errors import InputError
-from l4slab.cli import options, terminal
+from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
+from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 from l4slab.engines.registry import get_engine
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @options.engine
 @options.workers
 @click.option("--quick", is_flag=True, help="What takes about a minute of processor time; the card names the rest.")
+@verdicts.with_outputs
 @options.dry_run
 @options.as_json
 def check(
@@ -51,6 +53,7 @@ def check(
     engine: str,
     workers: int | None,
     quick: bool,
+    outputs: Outputs,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -80,7 +83,9 @@ def check(
         for experiment, why in () if as_json else asked.lacking.items():
             terminal.say(f"{experiment}: not measured, {why}")
         return 0
-    return _show(checking.judge(asked, folder, engine, workers, terminal.err()), as_json)
+    card = checking.judge(asked, folder, engine, workers, terminal.err())
+    outputs.write(lambda: outcome(card))
+    return _show(card, as_json)
 
 
 def _program(
@@ -160,15 +165,15 @@ def _show_not_applicable(items: list[Item]) -> None:
     terminal.show("Not applicable", columns, more="; --json has all")
 
 
-def measured(item: Item) -> str:
-    """What was measured, in words; where there is no verdict, why."""
+def measured(item: Item, place: bool = True) -> str:
+    """What was measured, in words, and in which place; where there is no verdict, why."""
     if item.why:
         return item.why
     from l4slab.base import metrics
 
     words = [part for part in item.quantity.split("_") if part not in metrics.UNITS]
     unit = metrics.unit_of(item.quantity)
-    where = f" ({item.worst_at})" if item.worst_at else ""
+    where = f" ({item.worst_at})" if item.worst_at and place else ""
     return f"{' '.join(words)} {terminal.cell(item.measured)} {unit}".strip() + where
 
 
@@ -194,6 +199,40 @@ def bottom_line(items: Sequence[Item]) -> str:
         count = sum(item.verdict == verdict for item in items)
         sentences += [f"{count} {verdict}"] if count else []
     return "; ".join(sentences) + "."
+
+
+def outcome(card: Card) -> Outcome:
+    """What CI is told: a verdict per requirement and failed run."""
+    found = [_verdict(item) for item in card.items]
+    found += [Verdict("run", "the run ends", "error", "runs", measured=text) for text in card.failures]
+    return Outcome(f"l4slab check {card.cc}", f"{card.cc} {bottom_line(card.items)}", found, report=card.report)
+
+
+_STATUSES: dict[str, verdicts.Status] = {
+    "pass": "pass", "fails": "fail", "not applicable": "skipped", "not measured": "undecided",
+}  # fmt: skip
+
+
+def _verdict(item: Item) -> Verdict:
+    return Verdict(
+        item.id,
+        f"{item.section}{f', {item.level}' if item.level else ''}: {item.says}",
+        _STATUSES[item.verdict],
+        item.part,
+        item.worst_at,
+        measured(item, place=False),
+        bound(item),
+        _excess(item),
+    )
+
+
+def _excess(item: Item) -> float | None:
+    """How far the measured number is beyond its bound, as a part of the bound."""
+    measured, bound = item.measured, item.bound
+    if item.why or not isinstance(measured, int | float) or not isinstance(bound, int | float) or not bound:
+        return None
+    beyond = (measured - bound) / abs(bound)
+    return {"≤": beyond, "=": abs(beyond)}.get(item.relation, -beyond)
 
 
 def document(card: Card) -> dict[str, Any]:

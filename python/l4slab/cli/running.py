@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from l4slab.cli import options, terminal
+from l4slab.cli import options, terminal, verdicts
 from l4slab.engines.registry import get_engine
 
 
@@ -25,11 +25,13 @@ class _How:
     captures: bool
     dry_run: bool
     as_json: bool
+    outputs: verdicts.Outputs
 
 
 def _how(command: Callable[..., int]) -> Callable[..., int]:
     """Gives a command these options, as its argument `how`."""
 
+    @verdicts.with_outputs
     @options.engine
     @options.workers
     @options.dask
@@ -56,7 +58,7 @@ def run(files: tuple[Path, ...], out: str | None, how: _How) -> int:
         out = options.results_folder(files[0].stem, how.engine)
     if out is None and not how.dry_run:
         raise click.UsageError("--out is missing; give several files one folder for the results, such as --out results")
-    return _run(files, out, how)
+    return _run(f"run {' '.join(map(str, files))}", files, out, how)
 
 
 @click.command()
@@ -68,10 +70,10 @@ def reproduce(name: str, out: str | None, full: bool, how: _How) -> int:
     """Run a published study and check every statement it makes."""
     from l4slab.base.packaged import study
 
-    return _run(study(name), out or options.results_folder(name, how.engine), how, subset=not full)
+    return _run(f"reproduce {name}", study(name), out or options.results_folder(name, how.engine), how, subset=not full)
 
 
-def _run(files: tuple[Path, ...] | list[Path], out: str | None, how: _How, subset: bool = False) -> int:
+def _run(command: str, files: tuple[Path, ...] | list[Path], out: str | None, how: _How, subset: bool = False) -> int:
     from l4slab.api import campaign
     from l4slab.cli import summary
 
@@ -94,4 +96,5 @@ def _run(files: tuple[Path, ...] | list[Path], out: str | None, how: _How, subse
         subset=subset,
         captures=how.captures,
     )
+    how.outputs.write(lambda: summary.outcome(results, f"l4slab {command}"))
     return summary.show_results(results, how.as_json)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from l4slab.cli import terminal
 from l4slab.cli.terminal import Column
+from l4slab.cli.verdicts import Outcome, Status, Table, Verdict
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,7 +98,7 @@ def _show_plan(plan: Plan) -> None:
 def show_results(results: Results, as_json: bool = False) -> int:
     """The tables of a campaign in short; the exit status."""
     from l4slab.api.campaign import LEFT_OUT
-    from l4slab.results.claims import changed, tally
+    from l4slab.results.claims import changed
 
     status = 1 if results.failures or len(changed(results.claims)) else 0
     if as_json:
@@ -119,12 +120,77 @@ def show_results(results: Results, as_json: bool = False) -> int:
             terminal.err().print(note, markup=False)
     if results.report is not None:
         terminal.say(f"\nReport: {results.report}")
-    counted = [*(one.text for one in tally(results.claims)), *_against_the_record(results.claims)]
+    counted = _counted(results.claims)
     for text in counted[:-1]:
         terminal.say(text)
     for text in counted[-1:]:
         terminal.say(f"{text} (exit status {status})" if status else text)
     return status
+
+
+def _counted(claims: pl.DataFrame) -> list[str]:
+    """A sentence per list of claims, and how the verdicts compare with the recorded ones."""
+    from l4slab.results.claims import tally
+
+    return [*(one.text for one in tally(claims)), *_against_the_record(claims)]
+
+
+def outcome(results: Results, command: str) -> Outcome:
+    """What CI is told: a verdict per claim and failed run."""
+    from l4slab.results.claims import as_expected, as_recorded
+
+    rows = results.claims.with_columns(expected=as_expected(), as_recorded=as_recorded()).to_dicts()
+    verdicts = [_verdict(row) for row in rows]
+    verdicts += [
+        Verdict(str(run), "the run ends", "error", run.experiment, measured=reason) for run, reason in results.failures
+    ]
+    means, factors = _means(results)
+    columns = {name: heading for name, (heading, _) in _columns(results.flows).items() if means[name].count()}
+    headings = ["experiment", *factors, "flow", "cc", "trials", *(" ".join(one.split()) for one in columns.values())]
+    labels = ["experiment", *factors, "flow", "cc", "trials"]
+    flows = [[terminal.cell(row[name]) for name in (*labels, *columns)] for row in means.to_dicts()]
+    failed = f"{len(results.failures)} runs failed" if results.failures else ""
+    line = "; ".join(filter(None, [failed, *_counted(results.claims)])) or "no claim and no failed run"
+    tables = (Table("Flows, mean over trials", headings, flows),)
+    return Outcome(command, line, verdicts, _worst(results), tables, results.report)
+
+
+def _verdict(claim: dict[str, Any]) -> Verdict:
+    from l4slab.results.claims import shown_verdict
+
+    wanted = "fails" if claim["kind"] == "disputed" else "holds"
+    shown = shown_verdict(claim["kind"], claim["verdict"])
+    evidence = json.loads(claim["evidence"])
+    measured = "; ".join([shown, *(f"{name} {terminal.cell(value)}" for name, value in evidence.items())])
+    about = claim["says"] or claim["id"]
+    if claim["as_recorded"]:
+        # As a test that is known to fail: in order, and no success.
+        status: Status = "pass" if claim["expected"] else "skipped"
+        measured += "" if claim["expected"] else "; as recorded"
+    else:
+        status = "error" if claim["verdict"] == "error" else "fail"
+    expected = shown_verdict(claim["kind"], claim["recorded"] or wanted)
+    return Verdict(claim["id"], about, status, claim["experiment"], measured=measured, expected=expected)
+
+
+def _worst(results: Results) -> list[tuple[str, str, str, str]]:
+    """The longest queueing delay, the least utilisation and the largest loss of all runs, and where they are."""
+    import polars as pl
+
+    found = []
+    for name, table, column, unit, largest in (
+        ("longest queueing delay, p99", results.links.filter(queue="all"), "sojourn_ms_p99", "ms", True),
+        ("least utilisation", results.links.filter(queue="all"), "utilisation", "", False),
+        ("largest loss", results.flows, "drop_pct", "%", True),
+    ):
+        some = table.filter(pl.col(column).is_not_null()).sort(column, descending=largest, maintain_order=True)
+        for row in some.head(1).to_dicts():
+            own = "link" if "link" in row else "flow"
+            labels = list(row)[: list(row).index(own)]
+            levels = [f"{key} {row[key]}" for key in labels[2:] if row[key] is not None]
+            where = ", ".join([row["experiment"], *levels, f"{own} {row[own]}"])
+            found.append((name, f"{terminal.cell(row[column])} {unit}".strip(), "", where))
+    return found
 
 
 def _against_the_record(claims: pl.DataFrame) -> list[str]:
