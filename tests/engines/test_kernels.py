@@ -15,8 +15,9 @@ from l4slab.cli.agreeing import kernels_outcome
 from l4slab.engines.linux import build, compiling, kernels, lab
 from l4slab.engines.linux.tools import BuildError
 from l4slab.engines.registry import engines, get_engine
+from l4slab.results import chance
 from l4slab.tools.agreement import compare, kernels_page
-from l4slab.tools.agreement.changes import Comparison, compared, welch
+from l4slab.tools.agreement.changes import Comparison, compared
 
 from .conftest import CUBIC, ONE_LINK, Describe
 
@@ -220,7 +221,7 @@ def test_a_source_is_one_of_a_kernel(cache: Path, tmp_path: Path, monkeypatch: p
     ],
 )
 def test_welchs_test(row: tuple[Any, ...], p: float) -> None:
-    assert welch(*row) == pytest.approx(p, rel=1e-3)
+    assert chance.welch(*row) == pytest.approx(p, rel=1e-3)
 
 
 def side(

@@ -15,7 +15,8 @@ from l4slab.base.packaged import random_files, studies
 from l4slab.campaign.executors import Failure
 from l4slab.cli import main
 from l4slab.engines.linux import kernels
-from l4slab.tools.agreement import random, student
+from l4slab.results import chance
+from l4slab.tools.agreement import random
 from l4slab.tools.agreement.random import judge
 from l4slab.tools.agreement.random.judge import Place, Trials, Value
 from l4slab.tools.agreement.random.runs import Runs
@@ -86,8 +87,8 @@ def test_what_the_judge_sees_of_a_difference_where_trials_spread(
     ("t", "freedom", "beyond"), [(6.314, 1, 0.05), (2.228, 10, 0.025), (1.684, 40, 0.05), (-2.228, 10, 0.975)]
 )
 def test_tails_of_students_t(t: float, freedom: int, beyond: float) -> None:
-    assert student.tail(t, freedom) == pytest.approx(beyond, rel=2e-3)
-    assert student.within(np.array([abs(1 - 2 * beyond)]), freedom) == pytest.approx([abs(t)], rel=2e-3, abs=1e-9)
+    assert chance.tail(t, freedom) == pytest.approx(beyond, rel=2e-3)
+    assert chance.within(np.array([abs(1 - 2 * beyond)]), freedom) == pytest.approx([abs(t)], rel=2e-3, abs=1e-9)
 
 
 def test_near_is_equivalent_far_is_different_and_few_trials_say_neither() -> None:

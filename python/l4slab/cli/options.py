@@ -43,7 +43,7 @@ def refuse_empty(**given: str | None) -> None:
     """Of options that a script's empty variable has made empty."""
     for name, value in given.items():
         if value is not None and not value.strip():
-            raise click.UsageError(f"--{name} is empty; give it a value, or leave it out")
+            raise click.UsageError(f"--{name.replace('_', '-')} is empty; give it a value, or leave it out")
 
 
 def results_folder(stem: str, engine: str = DEFAULT) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,33 +10,41 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from l4slab.base.errors import InputError
-from l4slab.cli import options, terminal
+from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
+from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 
 if TYPE_CHECKING:
     from l4slab.results.differences import Change, Differences
+    from l4slab.results.regressions import Judged
 
 
 @click.command()
 @click.argument("before", metavar="DIR", type=click.Path())
 @click.argument("after", metavar="DIR", type=click.Path())
+@click.option("--fail-on", metavar="LIMITS", help='Fail on these changes, such as "share -5%, sojourn_ms_p99 +10%".')
+@verdicts.with_outputs
 @options.as_json
-def compare(before: str, after: str, as_json: bool) -> int:
+def compare(before: str, after: str, fail_on: str | None, outputs: Outputs, as_json: bool) -> int:
     """What changed from the results in the first DIR to those in the second.
 
     A quantity has moved where the ranges over the trials do not overlap. The exit status is 1 where a claim that came
-    out as expected no longer does, else 0.
+    out as expected no longer does, or where a quantity changed beyond its limit in --fail-on and beyond chance.
     """
-    from l4slab.results import differences
+    from l4slab.results import differences, regressions
 
     for folder in (before, after):
         _refuse_url(folder, "compare")
+    options.refuse_empty(fail_on=fail_on)
+    asked = regressions.limits(fail_on) if fail_on is not None else []
     found = differences.compare(before, after)
-    status = 1 if any(verdict.worse for verdict in found.verdicts) else 0
+    judged = regressions.judge(before, after, asked) if asked else []
+    status = 1 if any(verdict.worse for verdict in found.verdicts) or any(one.fails for one in judged) else 0
+    outputs.write(lambda: outcome(f"l4slab compare {before} {after}", found, judged))
     if as_json:
-        terminal.as_json(_document(found) | {"exit_status": status})
+        terminal.as_json(_document(found, judged) | {"exit_status": status})
     else:
-        _show(found, status)
+        _show(found, judged, status)
     return status
 
 
@@ -46,7 +55,7 @@ def _refuse_url(folder: str, command: str) -> None:
         )
 
 
-def _document(found: Differences) -> dict[str, Any]:
+def _document(found: Differences, judged: list[Judged]) -> dict[str, Any]:
     def changes(of_them: list[Change]) -> list[dict[str, Any]]:
         return [
             asdict(change)
@@ -54,10 +63,16 @@ def _document(found: Differences) -> dict[str, Any]:
             for change in of_them
         ]
 
-    return asdict(found) | {"moved": changes(found.moved), "different": changes(found.different)}
+    limits = [
+        asdict(one.change) | {"limit": str(one.limit), "decidable": one.is_decidable, "fails": one.fails}
+        for one in judged
+    ]
+    return asdict(found) | {
+        "moved": changes(found.moved), "different": changes(found.different), "limits": limits,
+    }  # fmt: skip
 
 
-def _show(found: Differences, status: int) -> None:
+def _show(found: Differences, judged: list[Judged], status: int) -> None:
     _show_changes("Moved beyond the spread of the trials", found.moved)
     _show_changes("Different, with too few trials to tell from noise", found.different)
     if found.verdicts:
@@ -88,17 +103,104 @@ def _show(found: Differences, status: int) -> None:
         )
     if not found.compared:
         terminal.say("The folders have no cell in common: nothing to compare.")
+    if judged:
+        _show_limits(judged)
+    terminal.say(f"{_line(found, judged)} (exit status {status})")
+
+
+def _line(found: Differences, judged: list[Judged]) -> str:
     worse = sum(verdict.worse for verdict in found.verdicts)
-    verdicts, claims = _count(len(found.verdicts), "verdict"), _count(worse, "claim")
-    terminal.say(f"{verdicts} changed; {claims} no longer as expected (exit status {status})")
+    changed, claims = _count(len(found.verdicts), "verdict"), _count(worse, "claim")
+    line = f"{changed} changed; {claims} no longer as expected"
+    if not judged:
+        return line
+    failed = sum(one.fails for one in judged)
+    return f"{line}; {failed} of {_count(len(judged), 'quantity', 'quantities')} failed"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _show_limits(judged: list[Judged]) -> None:
+    from l4slab.results import regressions
+
+    failed = [one for one in judged if one.fails]
+    shown = failed[: terminal.ROWS_SHOWN]
+    columns = [
+        Column("cell", [one.cell for one in shown], weight=7, folds=True),
+        Column("where", [one.change.place for one in shown], weight=8, stays=True),
+        Column("limit", [str(one.limit) for one in shown], weight=9, stays=True),
+        Column("before", [terminal.cell(one.change.mean_before) for one in shown], True, 9, stays=True),
+        Column("after", [_after(one) for one in shown], True, 9, stays=True),
+        Column("change\n%", [_percent(one.change) for one in shown], True, 5, stays=True),
+        Column("p", [_p(one) for one in shown], True, 3, stays=True),
+    ]
+    if shown:
+        terminal.show("Failed: changed beyond the limit and beyond chance", columns)
+    if len(failed) > len(shown):
+        terminal.say(f"... {len(failed) - len(shown)} more; --json has all")
+    if few := sum(not one.is_decidable and bool(one.change.after) for one in judged):
+        terminal.say(f"{_count(few, 'quantity has', 'quantities have')} too few trials to fail.")
+    tested = [one for one in judged if one.change.after]
+    trials = min((len(side) for one in tested for side in (one.change.before, one.change.after)), default=0)
+    least = regressions.shows_from(trials, len(tested)) if trials else math.inf
+    if math.isfinite(least):
+        text = f"With {trials} trials, a change of {least:.1f} standard deviations of a trial is found in 95 of 100"
+        enough = regressions.trials_for(len(tested))
+        more = f"; one of {regressions.SPREADS:g} needs trials = {enough}" if trials < enough else ""
+        terminal.say(f"{text}{more}. A change by chance fails in 1 of 100 at most.")
+
+
+def _after(one: Judged) -> str:
+    return terminal.cell(one.change.mean_after) if one.change.after else "no value"
+
+
+def _p(one: Judged) -> str:
+    return f"{one.change.chance:.2g}" if one.change.after else ""
+
+
+def outcome(command: str, found: Differences, judged: list[Judged]) -> Outcome:
+    """What CI is told: a verdict per limit and cell, and per claim that changed."""
+    told = [_judged(one) for one in judged]
+    told += [
+        Verdict(
+            one.id, one.says, "fail" if one.worse else "pass", one.experiment, "",
+            one.after or "not there", f"{one.before or 'not there'}, as before",
+        )
+        for one in found.verdicts
+    ]  # fmt: skip
+    if not any(one.worse for one in found.verdicts):
+        told.append(Verdict("claims", "Every claim that came out as expected still does", "pass"))
+    moved = [
+        [
+            ", ".join([one.experiment, *(f"{name} {level}" for name, level in one.factors.items())]), one.place,
+            one.quantity, terminal.cell(one.mean_before), terminal.cell(one.mean_after), _percent(one),
+        ]
+        for one in found.moved
+    ]  # fmt: skip
+    headings = ("cell", "where", "quantity", "before", "after", "change %")
+    tables = (verdicts.Table("Moved beyond the spread of the trials", headings, moved),)
+    return Outcome(command, _line(found, judged), told, tables=tables)
+
+
+def _judged(one: Judged) -> Verdict:
+    change, limit = one.change, one.limit
+    percent = f" ({_percent(change)} %)" if change.after and change.mean_before else ""
+    measured = f"{terminal.cell(change.mean_before)} → {_after(one)}{percent}"
+    measured += f", p = {_p(one)}" if change.after else ""
+    excess = None
+    if change.after and change.mean_before and limit.is_relative and limit.amount:
+        part = change.mean_after / change.mean_before - 1
+        excess = (limit.sign * part if limit.sign else abs(part)) / limit.amount - 1
+    status: verdicts.Status = "fail" if one.fails else "pass" if one.is_decidable else "undecided"
+    name = f"{one.cell}, {change.place}: {limit}"
+    says = "No change beyond the limit that is beyond chance"
+    return Verdict(name, says, status, change.experiment, "", measured, str(limit), excess)
+
+
+def _count(number: int, what: str, several: str = "") -> str:
+    return f"{number} {what if number == 1 else several or what + 's'}"
 
 
 def _percent(change: Change) -> str:
-    if not change.mean_before:
+    if not change.mean_before or not change.after:
         return ""
     return f"{100 * (change.mean_after / change.mean_before - 1):+.1f}"
 

@@ -23,7 +23,7 @@ from l4slab.results.claims import as_expected
 CHANCE = 0.05
 
 # The tables, and what tells their rows apart besides the labels.
-_PLACES = {"flows": ("flow",), "links": ("link", "queue")}
+PLACES = {"flows": ("flow",), "links": ("link", "queue")}
 _COMPARED = {
     "flows": (*metrics.COMPARED["flows"], "completion_ms_p50", "completion_ms_p99"),
     "links": metrics.COMPARED["links"],
@@ -101,13 +101,13 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     compared = same = judged = 0
     expected = 0.0
     found: tuple[dict[tuple[str, str], None], ...] = ({}, {})
-    for table, places in _PLACES.items():
-        tables = [_read(folder, table) for folder in (before, after)]
-        factors = _factors(tables, places[0])
+    for table, places in PLACES.items():
+        tables = [read(folder, table) for folder in (before, after)]
+        factors = factors_of(tables, places[0])
         keys = ["experiment", *factors, *places]
-        cells = [_cells(frame, keys, _COMPARED[table]) for frame in tables]
+        cells = [cells_of(frame, keys, _COMPARED[table]) for frame in tables]
         for words, of_them in zip(found, cells, strict=True):
-            words.update((_words(keys, key, len(places)), None) for key in of_them)
+            words.update((words_of(keys, key, len(places)), None) for key in of_them)
         for key, first in cells[0].items():
             for quantity, values in first.items():
                 others = cells[1].get(key, {}).get(quantity, ())
@@ -130,7 +130,7 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     changes.sort(key=lambda change: -abs(change.relative))
     moved = [change for change in changes if change.chance <= CHANCE]
     different = [change for change in changes if change.chance > CHANCE]
-    claims = _read(before, "claims"), _read(after, "claims")
+    claims = read(before, "claims"), read(after, "claims")
     if not compared and claims[0].join(claims[1], on=["experiment", "id"]).is_empty():
         raise InputError(
             "have no cell and no claim in common; give two folders with results of the same experiments",
@@ -141,7 +141,8 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     return Differences(compared, same, judged, expected, moved, different, verdicts, only[0], only[1])
 
 
-def _read(folder: Path | str, table: str) -> pl.DataFrame:
+def read(folder: Path | str, table: str) -> pl.DataFrame:
+    """A table of a results folder. Raises InputError and StoreError."""
     path = Path(folder) / f"{table}.parquet"
     if not path.is_file():
         raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
@@ -149,13 +150,13 @@ def _read(folder: Path | str, table: str) -> pl.DataFrame:
         found = pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError):
         found = pl.DataFrame()
-    needed = {"claims": {"id", "verdict", "kind"}}.get(table, {"trial", *_PLACES.get(table, ())})
+    needed = {"claims": {"id", "verdict", "kind"}}.get(table, {"trial", *PLACES.get(table, ())})
     if not needed <= set(found.columns):
         raise StoreError(f"{path} cannot be read; write it again with: l4slab report {folder}")
     return found
 
 
-def _factors(tables: Sequence[pl.DataFrame], first: str) -> list[str]:
+def factors_of(tables: Sequence[pl.DataFrame], first: str) -> list[str]:
     """The columns between the labels and the table's own, of both folders."""
     found: dict[str, None] = {}
     for frame in tables:
@@ -164,7 +165,7 @@ def _factors(tables: Sequence[pl.DataFrame], first: str) -> list[str]:
     return list(found)
 
 
-def _cells(
+def cells_of(
     frame: pl.DataFrame, keys: list[str], compared: Sequence[str]
 ) -> dict[tuple[Any, ...], dict[str, tuple[float, ...]]]:
     """Per cell and quantity the values of the trials that have one, in order of the trials."""
@@ -180,7 +181,7 @@ def _cells(
     return cells
 
 
-def _words(keys: Sequence[str], key: Sequence[Any], places: int) -> tuple[str, str]:
+def words_of(keys: Sequence[str], key: Sequence[Any], places: int) -> tuple[str, str]:
     """A cell in words: experiment and levels, and the flow or link."""
     labels = [f"{name} = {level}" for name, level in zip(keys, key, strict=True)]
     levels = [label for label, level in zip(labels[1:-places], key[1:-places], strict=True) if level is not None]

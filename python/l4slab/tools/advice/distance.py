@@ -24,9 +24,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from l4slab.results import chance
 from l4slab.tools.advice.case import Kind
 from l4slab.tools.advice.regimes import Regime
-from l4slab.tools.agreement import student
 
 TABLE = "laboratories.csv"
 LEVELS = (0.5, 0.8, 0.9)
@@ -84,7 +84,7 @@ class Distances:
         weights = np.array([weight for _, weight in weighed]) / len(voices)
         middles = np.cumsum(weights) - weights / 2
         normal = np.array([NormalDist().inv_cdf((1 + middle) / 2) for middle in middles])
-        stretch = student.within(middles, len(voices)) / normal
+        stretch = chance.within(middles, len(voices)) / normal
         return cls([float(one) for one in stretch * [units for units, _ in weighed]], [float(one) for one in weights])
 
     def reach(self, level: float) -> float:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from l4slab.base import metrics
+from l4slab.results import chance
 from l4slab.sweep import Run
-from l4slab.tools.agreement import compare, student
+from l4slab.tools.agreement import compare
 
 # Fewer say nothing about their spread.
 LEAST_TRIALS = 3
@@ -64,11 +65,7 @@ class Comparison:
     def shows_from(self, trials: int) -> float:
         """The least difference that is beyond chance with so many trials, in standard deviations of a trial."""
         allowed = CHANCE / max(len(self.rows), 1)
-        low, high = 0.0, 1e6
-        while high - low > 1e-3 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if 2 * student.tail(middle, 2 * trials - 2) > allowed else (low, middle)
-        return high * float(np.sqrt(2 / trials))
+        return chance.quantile(allowed / 2, 2 * trials - 2) * math.sqrt(2 / trials)
 
     @property
     def same(self) -> bool:
@@ -105,7 +102,9 @@ def compared(kernel: compare.Side, against: compare.Side) -> pl.DataFrame:
     rows = rows.filter(~silent).with_columns(p=pl.when(of_one).then(None).otherwise(_chance(rows.filter(~silent))))
     largest = pl.max_horizontal(pl.col("kernel").abs(), pl.col("against").abs())
     counts = pl.col("difference").abs() > SMALLEST * largest
-    rows = rows.with_columns(changed=of_one | (pl.Series(_beyond_chance(rows["p"])) & counts))
+    rows = rows.with_columns(
+        changed=of_one | (pl.Series(chance.holm(rows["p"].fill_null(1.0).to_list(), CHANCE)) & counts)
+    )
     order = kernel.labels.select(cell).unique(maintain_order=True).with_row_index("cell_order")
     rows = rows.join(order, on=cell, nulls_equal=True).sort("cell_order", *_PLACE, "position", nulls_last=False)
     return rows.select(*cell, *COLUMNS)
@@ -128,34 +127,10 @@ def _spread(side: compare.Side, name: str, keys: list[str]) -> pl.DataFrame:
 
 
 def _chance(rows: pl.DataFrame) -> pl.Series:
-    """By row, how often trials of one kernel would be so far apart: Welch's test (Biometrika 34, 1947)."""
+    """By row, how often trials of one kernel would be so far apart."""
     columns = (rows["difference"], rows["kernel_sd"], rows["against_sd"], rows["kernel_trials"], rows["against_trials"])
-    found = [welch(*row) for row in zip(*(column.to_list() for column in columns), strict=True)]
+    found = [chance.welch(*row) for row in zip(*(column.to_list() for column in columns), strict=True)]
     return pl.Series("p", found, dtype=pl.Float64)
-
-
-def welch(
-    difference: float | None, sd: float | None, other_sd: float | None, count: int, other_count: int
-) -> float | None:
-    """Two-sided probability of a difference of means; None where it cannot be told."""
-    if difference is None or sd is None or other_sd is None:
-        return None
-    a, b = sd**2 / count, other_sd**2 / other_count
-    if a + b == 0:
-        return 1.0 if difference == 0 else 0.0
-    freedom = (a + b) ** 2 / (a**2 / (count - 1) + b**2 / (other_count - 1))
-    return 2 * student.tail(abs(difference) / np.sqrt(a + b), freedom)
-
-
-def _beyond_chance(p: pl.Series) -> list[bool]:
-    """Holm (Scandinavian Journal of Statistics 6, 1979): which are beyond chance, all together by `CHANCE`."""
-    values = p.fill_null(1.0).to_numpy()
-    order = np.argsort(values, kind="stable")
-    allowed = CHANCE / (len(values) - np.arange(len(values)))
-    kept = np.cumprod(values[order] <= allowed).astype(bool)
-    found = np.zeros(len(values), bool)
-    found[order] = kept
-    return [bool(one) for one in found]
 
 
 def _cell(rows: pl.DataFrame) -> list[str]:

@@ -20,8 +20,8 @@ from math import sqrt
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from l4slab.results import chance
 from l4slab.results.bars import DEFAULT_BARS, Bar
-from l4slab.tools.agreement import student
 from l4slab.tools.agreement.compare import LEAST_PACKETS
 
 Verdict = Literal["equivalent", "different", "undecided"]
@@ -157,7 +157,7 @@ def _chances(difference: float, margin: float, error: float, freedom: int) -> tu
     if error == 0:
         return (0.0, 1.0) if difference <= margin else (1.0, 0.0)
     t = (margin - difference) / error
-    return student.tail(t, freedom), student.tail(-t, freedom)
+    return chance.tail(t, freedom), chance.tail(-t, freedom)
 
 
 def _sd(*samples: Sequence[float]) -> float:
