@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -18,6 +19,7 @@ from l4slab.engines.registry import get_engine
 
 if TYPE_CHECKING:
     from l4slab.tools.check import Card, Program
+    from l4slab.tools.check.baseline import Baseline
     from l4slab.tools.check.card import Item
 
 
@@ -38,6 +40,8 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @options.engine
 @options.workers
 @click.option("--quick", is_flag=True, help="What takes about a minute of processor time; the card names the rest.")
+@click.option("--baseline", metavar="CARD", help="A card.json; the exit status is 1 where a verdict got worse.")
+@click.option("--badge", metavar="FILE", help="Write a badge, as JSON for the endpoint of shields.io.")
 @verdicts.with_outputs
 @options.dry_run
 @options.as_json
@@ -53,6 +57,8 @@ def check(
     engine: str,
     workers: int | None,
     quick: bool,
+    baseline: str | None,
+    badge: str | None,
     outputs: Outputs,
     dry_run: bool,
     as_json: bool,
@@ -60,11 +66,17 @@ def check(
     """Judge a congestion control by what RFCs ask of it: a card of verdicts, each with the run behind it.
 
     CC is named as in an experiment file's cc; with --server and --client, it is what TCP of this program has. A
-    requirement that is failed is a result, not an error.
+    requirement that is failed is a result, not an error, unless it passed in the --baseline.
     """
+    from l4slab.campaign.remote import is_url
     from l4slab.tools import check as checking
+    from l4slab.tools.check.baseline import read
 
-    options.refuse_empty(out=out)
+    options.refuse_empty(out=out, baseline=baseline)
+    if badge is not None and dry_run:
+        raise click.UsageError("--dry-run gives no verdicts; leave --badge out")
+    badge_file = verdicts.writable(badge=badge)
+    saved = None if baseline is None else read(baseline, engine)
     settings = dict(options.setting(text) for text in given)
     env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
     program = _program(cc, server, client, sender, env)
@@ -84,8 +96,12 @@ def check(
             terminal.say(f"{experiment}: not measured, {why}")
         return 0
     card = checking.judge(asked, folder, engine, workers, terminal.err())
-    outputs.write(lambda: outcome(card))
-    return _show(card, as_json)
+    if not is_url(folder):
+        verdicts.write(Path(folder) / "card.json", terminal.json_of(document(card)) + "\n")
+    if badge_file is not None:
+        verdicts.write(badge_file, badge_of(card))
+    outputs.write(lambda: outcome(card, saved))
+    return _show(card, saved, as_json)
 
 
 def _program(
@@ -118,10 +134,15 @@ def _as_name(cc: str, settings: dict[str, str]) -> str:
     return re.sub(r"[^\w.=-]+", "-", "-".join(words)).strip("-.")
 
 
-def _show(card: Card, as_json: bool) -> int:
-    status = 1 if card.failures else 0
+def _show(card: Card, saved: Baseline | None, as_json: bool) -> int:
+    changed = [] if saved is None else saved.changed(card)
+    worse = [] if saved is None else saved.worse(card)
+    status = 1 if card.failures or worse else 0
     if as_json:
-        terminal.as_json(document(card) | {"exit_status": status})
+        told = document(card) | {"exit_status": status}
+        if saved is not None:
+            told |= {"changed": [item.id for item in changed], "worse": [item.id for item in worse]}
+        terminal.as_json(told)
         return status
     from l4slab.tools.check.card import PARTS
 
@@ -138,8 +159,26 @@ def _show(card: Card, as_json: bool) -> int:
         terminal.err().print(f"l4slab: {text}", markup=False)
     if card.report is not None:
         terminal.say(f"Report: {card.report}")
+    if saved is not None:
+        _show_changed(changed, worse, saved)
     terminal.say(f"{card.cc} {bottom_line(card.items)}")
+    if saved is not None:
+        line = f"{len(changed)} verdicts are not those of {saved.file}; {len(worse)} got worse"
+        terminal.say(line + (f" (exit status {status})" if status else ""))
     return status
+
+
+def _show_changed(changed: list[Item], worse: list[Item], saved: Baseline) -> None:
+    columns = [
+        Column("before", [saved.verdicts[item.id] for item in changed], weight=9, stays=True),
+        Column("now", [item.verdict for item in changed], weight=9, stays=True),
+        Column("id", [item.id for item in changed], weight=6, stays=True),
+        Column("measured", [measured(item) for item in changed], weight=7, folds=True),
+        Column("bound", [bound(item) for item in changed], weight=7, stays=True),
+    ]
+    if changed:
+        terminal.show(f"Not as in {saved.file}", columns, ["red" if item in worse else "" for item in changed])
+        terminal.say("")
 
 
 def _show_part(title: str, items: list[Item]) -> None:
@@ -201,11 +240,14 @@ def bottom_line(items: Sequence[Item]) -> str:
     return "; ".join(sentences) + "."
 
 
-def outcome(card: Card) -> Outcome:
-    """What CI is told: a verdict per requirement and failed run."""
-    found = [_verdict(item) for item in card.items]
+def outcome(card: Card, saved: Baseline | None = None) -> Outcome:
+    """What CI is told: a verdict per requirement and failed run. With a saved card, only what got worse fails."""
+    worse = [] if saved is None else saved.worse(card)
+    found = [_verdict(item, saved, item in worse) for item in card.items]
     found += [Verdict("run", "the run ends", "error", "runs", measured=text) for text in card.failures]
-    return Outcome(f"l4slab check {card.cc}", f"{card.cc} {bottom_line(card.items)}", found, report=card.report)
+    line = f"{card.cc} {bottom_line(card.items)}"
+    line += "" if saved is None else f" {len(worse)} verdicts are worse than in {saved.file}."
+    return Outcome(f"l4slab check {card.cc}", line, found, report=card.report)
 
 
 _STATUSES: dict[str, verdicts.Status] = {
@@ -213,17 +255,26 @@ _STATUSES: dict[str, verdicts.Status] = {
 }  # fmt: skip
 
 
-def _verdict(item: Item) -> Verdict:
-    return Verdict(
-        item.id,
-        f"{item.section}{f', {item.level}' if item.level else ''}: {item.says}",
-        _STATUSES[item.verdict],
-        item.part,
-        item.worst_at,
-        measured(item, place=False),
-        bound(item),
-        _excess(item),
-    )
+def _verdict(item: Item, saved: Baseline | None, is_worse: bool) -> Verdict:
+    status, found = _STATUSES[item.verdict], measured(item, place=False)
+    if saved is not None:
+        if status == "fail" and not is_worse:
+            status = "skipped"
+        status = "fail" if is_worse else status
+        if item.verdict != "pass":
+            found += f" ({item.verdict}; in the baseline: {saved.verdicts.get(item.id, 'not there')})"
+    says = f"{item.section}{f', {item.level}' if item.level else ''}: {item.says}"
+    return Verdict(item.id, says, status, item.part, item.worst_at, found, bound(item), _excess(item))
+
+
+def badge_of(card: Card) -> str:
+    """How many requirements are met. Red where a MUST fails, yellow where another one does."""
+    decided = [item for item in card.items if item.verdict in ("pass", "fails")]
+    failed = [item for item in decided if item.verdict == "fails"]
+    color = "red" if any(item.level == "MUST" for item in failed) else "yellow" if failed else "brightgreen"
+    message = f"{len(decided) - len(failed)} of {len(decided)} met" if decided else "no verdict"
+    is_error = bool(card.failures)
+    return verdicts.badge("l4slab check", message, color if decided and not is_error else "lightgrey", is_error)
 
 
 def _excess(item: Item) -> float | None:
@@ -238,6 +289,7 @@ def _excess(item: Item) -> float | None:
 def document(card: Card) -> dict[str, Any]:
     """The card for scripts."""
     return {
+        "l4slab": _core.version(),
         "cc": card.cc,
         "options": dict(card.options),
         "engine": card.engine,

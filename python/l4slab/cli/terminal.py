@@ -68,8 +68,13 @@ def say(text: str) -> None:
 
 
 def as_json(value: Any) -> None:
-    """What a script reads: one JSON document on the standard output, NaN as null."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    """What a script reads: one JSON document on the standard output."""
+    print(json_of(value))
+
+
+def json_of(value: Any) -> str:
+    """One JSON document, NaN as null."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
 
 
 def _plain(value: Any) -> Any:

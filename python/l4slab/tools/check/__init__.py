@@ -36,6 +36,7 @@ class Card:
     folder: Path | None = None
     report: str | None = None
     notes: Sequence[str] = field(default=())
+    lacking: Mapping[str, str] = field(default_factory=dict)  # experiments that this check was not to run, and why
 
     def counts(self) -> dict[str, int]:
         """How many items have each verdict."""
@@ -87,6 +88,7 @@ def judge(
         results.folder,
         results.report,
         results.notes,
+        asked.lacking,
     )
 
 

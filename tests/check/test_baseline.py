@@ -1,0 +1,124 @@
+"""`l4slab check --baseline` and `--badge`: what got worse since a card was saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from l4slab.cli import main
+from l4slab.cli.checking import badge_of, outcome
+from l4slab.tools.check import Card, Item
+from l4slab.tools.check.baseline import Baseline, read
+
+ITEMS = [word for item in ("codepoint", "feedback", "feedback-lacking") for word in ("--item", item)]
+
+
+def item(name: str, verdict: Any, level: str = "MUST") -> Item:
+    return Item(name, "RFC 9331", "4.1", level, f"says {name}", "", "", f"x-{name}", verdict)
+
+
+def card(*items: Item, lacking: str = "", failures: tuple[str, ...] = ()) -> Card:
+    return Card("mine", {}, "sim", items, failures, lacking={lacking: "left out by --quick"} if lacking else {})
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_card_round_trips_and_tells_what_got_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "prague", *ITEMS, "--json"]) == 0
+    printed = capsys.readouterr().out
+    saved = Path("results/check-prague/card.json")
+    kept = json.loads(saved.read_text("utf-8"))
+    assert json.loads(printed) == kept | {"exit_status": 0}
+    for text in (printed, saved.read_text("utf-8")):
+        Path("base.json").write_text(text, "utf-8")
+        assert main(["check", "prague", *ITEMS, "--baseline", "base.json"]) == 0
+        assert "0 verdicts are not those of base.json; 0 got worse" in capsys.readouterr().out
+    files = ["--baseline", "base.json", "--junit", "x.xml", "--badge", "badge/x.json"]
+    assert main(["check", "dctcp", *ITEMS, *files]) == 1
+    told = capsys.readouterr().out
+    assert "3 verdicts are not those of base.json; 3 got worse (exit status 1)" in told
+    assert Path("x.xml").read_text("utf-8").count("<failure") == 3
+    assert json.loads(Path("badge/x.json").read_text("utf-8")) == {
+        "schemaVersion": 1, "label": "l4slab check", "message": "0 of 2 met", "color": "red", "isError": False,
+    }  # fmt: skip
+    # The other way round everything got better.
+    assert main(["check", "prague", *ITEMS, "--baseline", "results/check-dctcp/card.json", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (set(again["changed"]), again["worse"]) == ({"codepoint", "feedback", "feedback-lacking"}, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worse"),
+    [
+        ("pass", "fails", True),
+        ("pass", "not applicable", True),
+        ("pass", "not measured", True),
+        ("pass", "pass", False),
+        ("fails", "fails", False),
+        ("fails", "pass", False),
+        ("not measured", "fails", False),
+        ("not applicable", "fails", False),
+    ],
+)
+def test_worse_is_what_passed_and_does_not(before: str, after: str, worse: bool) -> None:
+    saved, now = Baseline(Path("base.json"), "sim", {"a": before}), card(item("a", after))
+    assert [one.id for one in saved.changed(now)] == ["a"] * (before != after)
+    assert [one.id for one in saved.worse(now)] == ["a"] * worse
+    assert outcome(now, saved).count("fail") == worse
+
+
+def test_what_was_not_asked_for_is_not_worse() -> None:
+    saved = Baseline(Path("base.json"), "sim", {"a": "pass", "b": "pass"})
+    assert saved.worse(card(item("a", "not measured"), lacking="x-a")) == []
+    assert saved.worse(card(item("a", "pass"), item("new", "fails"))) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "failures", "shown"),
+    [
+        ([item("a", "pass"), item("b", "not applicable")], (), ("1 of 1 met", "brightgreen", False)),
+        ([item("a", "pass"), item("b", "fails", "SHOULD")], (), ("1 of 2 met", "yellow", False)),
+        ([item("a", "fails"), item("b", "pass")], (), ("1 of 2 met", "red", False)),
+        ([item("a", "not measured")], (), ("no verdict", "lightgrey", False)),
+        ([item("a", "pass")], ("it broke",), ("1 of 1 met", "lightgrey", True)),
+    ],
+)
+def test_a_badge(items: list[Item], failures: tuple[str, ...], shown: tuple[str, str, bool]) -> None:
+    badge = json.loads(badge_of(card(*items, failures=failures)))
+    assert (badge["message"], badge["color"], badge["isError"]) == shown
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda file: None, "base.json: cannot be read (No such file or directory); give a saved card"),
+        (lambda file: file.write_text("{"), "base.json: is not a card; give the card.json of a check"),
+        (lambda file: file.write_text('{"items": [{"id": 1}]}'), "base.json: is not a card"),
+        (lambda file: file.write_text('{"engine": "linux", "items": []}'), "base.json: is a card of the engine linux"),
+    ],
+)
+def test_what_is_no_baseline(
+    make: Callable[[Path], object],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path("base.json"))
+    assert main(["check", "reno", "--item", "codepoint", "--baseline", "base.json"]) == 2
+    message = capsys.readouterr().err
+    assert sentence in message
+    assert message.count("\n") == 1
+    assert not Path("results").exists()
+
+
+def test_a_card_is_of_an_engine(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    file.write_text('{"engine": "linux", "items": [{"id": "a", "verdict": "pass"}]}')
+    assert read(file, "linux").verdicts == {"a": "pass"}
