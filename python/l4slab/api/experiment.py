@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, InstanceOf, SkipValidation
 
 from l4slab import experimentfile
 from l4slab.base.errors import InputError
+from l4slab.base.values import Value
 from l4slab.experimentfile import Level, Table, show
 from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import AnyFlow, flow_model
@@ -61,18 +62,18 @@ class Experiment(Top):
     at: SkipValidation[Sequence[Mapping[str, str]]] = Field(default=[])
     impairs: Named[Impair] = Field(default={})
     rewrites: Many[Rewrite] = Field(default=[])
-    sweep: SkipValidation[Mapping[str, Sequence[Level] | Sequence[Mapping[str, Any]]]] = Field(default={})
-    search: SkipValidation[Mapping[str, Any]] = Field(default={})
+    sweep: SkipValidation[Mapping[str, Sequence[Level] | Sequence[Mapping[str, object]]]] = Field(default={})
+    search: SkipValidation[Mapping[str, object]] = Field(default={})
     let: SkipValidation[Mapping[str, Level]] = Field(default={})
     skips: Many[Skip] = Field(default=[])
     claims: Many[Claim] = Field(default=[])
     published: Many[Published] = Field(default=[])
     figures: Many[Figure] = Field(default=[])
     tables: Many[RunTable] = Field(default=[])
-    agree: SkipValidation[Mapping[str, Any]] = Field(default={})
+    agree: SkipValidation[Mapping[str, object]] = Field(default={})
     causes: Many[Cause] = Field(default=[])
 
-    def written(self) -> dict[str, Any]:
+    def written(self) -> dict[str, object]:
         """The document of the file, as `tomllib` reads it."""
         found = {_SECTIONS.get(name, name): value for name, value in super().written().items() if name != "name"}
         return {key: _plain(value, key) for key, value in found.items()}
@@ -89,22 +90,25 @@ class Experiment(Top):
         """
         found = experimentfile.parse(text.encode(), Path(name))
         document = found.document
-        made: dict[str, Any] = {"at": document["at"], "let": document["let"], "agree": document["agree"]}
+        made: dict[str, object] = {"at": document["at"], "let": document["let"], "agree": document["agree"]}
         made["search"] = document["search"]
-        levels = found.factors | found.bundles
+        bundles = {factor: [bundle.written() for bundle in bundles] for factor, bundles in found.bundles.items()}
+        levels = {**found.factors, **bundles}
         made["sweep"] = {factor: levels[factor] for factor in levels_of(found)}
-        made["flows"] = [flow_model(table, name).model_construct(**table) for name, table in document["flow"].items()]
-        for section, model in (("links", Link), ("impairs", Impair)):
-            tables = document[_SECTIONS[section]]
-            made[section] = {name: model.model_construct(**table) for name, table in tables.items()}
-        made["rewrites"] = [Rewrite.model_construct(**table) for table in document["rewrite"]]
+        made["flows"] = [
+            flow_model(table, name).model_construct(None, **table) for name, table in document["flow"].items()
+        ]
+        made["links"] = {name: Link.model_construct(None, **table) for name, table in document["link"].items()}
+        made["impairs"] = {name: Impair.model_construct(None, **table) for name, table in document["impair"].items()}
+        made["rewrites"] = [Rewrite.model_construct(None, **table) for table in document["rewrite"]]
         made |= {"skips": found.tables(Skip), "claims": found.tables(Claim), "published": found.tables(Published)}
         made |= {"figures": found.tables(Figure), "tables": found.tables(RunTable), "causes": found.tables(Cause)}
-        return cls.model_construct(**found.top, name=name, **{key: value for key, value in made.items() if value})
+        made = {key: value for key, value in made.items() if value}
+        return cls.model_construct(None, **found.top, name=name, **made)
 
 
 # What `l4slab.run` takes: a file, an experiment, or the document of a file.
-Described = Path | str | Experiment | Mapping[str, Any]
+Described = Path | str | Experiment | Mapping[str, object]
 _DESCRIBED = (Path, str, Experiment, Mapping)
 
 
@@ -113,7 +117,8 @@ def load(described: Described, trials: Mapping[str, int]) -> experimentfile.Expe
     if isinstance(described, Path | str):
         return experimentfile.load(described, trials.get(Path(described).stem))
     name = described.name if isinstance(described, Experiment) else "experiment"
-    document = described.written() if isinstance(described, Experiment) else _plain(described, "")
+    written = described.written() if isinstance(described, Experiment) else described
+    document = {key: _plain(value, key) for key, value in written.items()}
     return experimentfile.parse(to_toml(document).encode(), Path(name), trials.get(name))
 
 
@@ -128,7 +133,7 @@ def listed(described: Described | Sequence[Described]) -> list[Described]:
     return found
 
 
-def _plain(value: Any, place: str) -> Any:
+def _plain(value: object, place: str) -> Value:
     """As `tomllib` gives it."""
     if isinstance(value, Table):
         return _plain(value.written(), place)
@@ -146,7 +151,7 @@ def _plain(value: Any, place: str) -> Any:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def to_toml(document: Mapping[str, Any]) -> str:
+def to_toml(document: Mapping[str, object]) -> str:
     """The text of a file that `tomllib` reads as this document."""
     import tomlkit
 
@@ -156,7 +161,7 @@ def to_toml(document: Mapping[str, Any]) -> str:
     return tomlkit.dumps(file)
 
 
-def _item(value: Any, depth: int) -> Item:
+def _item(value: object, depth: int) -> Item:
     import tomlkit
 
     if isinstance(value, dict):
@@ -178,11 +183,10 @@ def _item(value: Any, depth: int) -> Item:
         return array.multiline(_has_headings(value))
     if isinstance(value, str) and "\n" in value and "\r" not in value:
         return tomlkit.string(value, multiline=True)
-    found: Item = tomlkit.item(value)
-    return found
+    return tomlkit.item(value)
 
 
-def _has_headings(value: Any) -> bool:
+def _has_headings(value: object) -> bool:
     """Whether it is a table or a list of tables."""
     if isinstance(value, list):
         return bool(value) and all(isinstance(inner, dict) for inner in value)

@@ -7,8 +7,20 @@ code that evaluates them (`claims`, `published`, `figures`, `bars`) and get thei
 `wording` makes one sentence of what is wrong.
 """
 
-from l4slab.experimentfile.file import SECTIONS, Experiment, Level, load, parse
+from l4slab.experimentfile.file import SECTIONS, Bundle, Document, Experiment, Level, load, parse
 from l4slab.experimentfile.resolution import Resolver
 from l4slab.experimentfile.wording import Table, keys_of, show
 
-__all__ = ["SECTIONS", "Experiment", "Level", "Resolver", "Table", "keys_of", "load", "parse", "show"]
+__all__ = [
+    "SECTIONS",
+    "Bundle",
+    "Document",
+    "Experiment",
+    "Level",
+    "Resolver",
+    "Table",
+    "keys_of",
+    "load",
+    "parse",
+    "show",
+]

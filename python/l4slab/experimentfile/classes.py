@@ -12,6 +12,7 @@ from pydantic import Field
 from l4slab import _core
 from l4slab.base.errors import suggest
 from l4slab.base.units import RATE
+from l4slab.base.values import Keys
 from l4slab.experimentfile.tables import Codepoint, Rate, Size
 from l4slab.experimentfile.traffic import Dscp
 from l4slab.experimentfile.wording import Place, Problem, Table, check, show
@@ -49,7 +50,7 @@ class Filter(Table):
     ecn: Codepoint | None = Field(default=None, examples=['"ect1"'])
     host: str | None = Field(default=None, examples=['"l4s"'])
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         del raw
         if self.dscp is None and self.ecn is None and self.host is None:
             return "", 'takes every packet, which default says; add dscp, ecn or host, such as ecn = "ect1"'

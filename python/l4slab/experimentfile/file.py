@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict
 
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.packaged import studies
+from l4slab.base.values import Keys, Value
 from l4slab.experimentfile.misplaced import instead
 from l4slab.experimentfile.tables import Captured, Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import flow_model
-from l4slab.experimentfile.wording import Place, Problem, Table, check, check_written, keys_of, numbered, show, told
+from l4slab.experimentfile.wording import (
+    AnyTable,
+    Place,
+    Problem,
+    check,
+    check_written,
+    keys_of,
+    numbered,
+    show,
+    told,
+)
 
 Level = str | int | float | bool
-AnyTable = TypeVar("AnyTable", bound=Table)
 
 # [link.NAME], and [[flow]]. Of these, the last are statements about results: a file that has nothing else is a study.
 _TABLES = ("link", "impair", "sweep", "search", "let", "agree")
@@ -26,6 +36,42 @@ _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
 # Names are parts of dotted keys and of {placeholders}.
 _RESERVED = set('.*{}":')
+
+
+class Document(TypedDict):
+    """The tables of a file whose structure is checked, as they were written.
+
+    Links, impairments and flows are by name, and the keys of [[at]] are dotted. Of the other sections, the values are
+    checked by those who evaluate them.
+    """
+
+    link: dict[str, Keys]
+    impair: dict[str, Keys]
+    flow: dict[str, Keys]
+    at: list[Keys]
+    rewrite: list[Keys]
+    skip: list[Value]
+    claim: list[Value]
+    published: list[Value]
+    figure: list[Value]
+    table: list[Value]
+    cause: list[Value]
+    sweep: Keys
+    search: Keys
+    let: Keys
+    agree: Keys
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A level of a factor that sets several keys, by dotted key."""
+
+    level: Level
+    settings: Keys
+
+    def written(self) -> Keys:
+        """The table of the file."""
+        return {"level": self.level, **self.settings}
 
 
 @dataclass(frozen=True)
@@ -39,15 +85,16 @@ class Experiment:
     name: str
     file: Path
     source: bytes
-    document: dict[str, Any]
-    top: dict[str, Any]
+    document: Document
+    top: Keys
+    sections: list[str]  # that the file has, in its order
     title: str
     about: str
     trials: int
     subset: str
     captures: Captured
     factors: dict[str, list[Level]]
-    bundles: dict[str, list[dict[str, Any]]]
+    bundles: dict[str, list[Bundle]]
     let: dict[str, str]
     skips: list[Skip]
 
@@ -56,10 +103,17 @@ class Experiment:
         """Whether this is a study file."""
         return not self.document["link"] and not self.document["flow"]
 
+    def swept(self, factors: dict[str, list[Level]], bundles: dict[str, list[Bundle]]) -> Experiment:
+        """The same experiment with another sweep."""
+        sweep: Keys = {name: list(levels) for name, levels in factors.items()}
+        sweep |= {name: [one.written() for one in levels] for name, levels in bundles.items()}
+        document: Document = {**self.document, "sweep": sweep}
+        return replace(self, document=document, factors=factors, bundles=bundles)
+
     def tables(self, model: type[AnyTable]) -> list[AnyTable]:
         """The tables of the model's section, each with an id of its own where they have ids. Raises InputError."""
         with told(self.file):
-            return _tables(self.document, model)
+            return _checked(self.document, model)
 
 
 def load(path: Path | str, trials: int | None = None) -> Experiment:
@@ -85,7 +139,7 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
 
 def parse(source: bytes, file: Path, trials: int | None = None) -> Experiment:
     """As `load`, from the text of a file."""
-    document = _document(source, file)
+    document = _read(source, file)
     if trials is not None and document.get("trials", 1) != trials:
         source = _with_trials(source, trials)
         document["trials"] = trials
@@ -93,7 +147,7 @@ def parse(source: bytes, file: Path, trials: int | None = None) -> Experiment:
         return _structure(file, document, source)
 
 
-def _document(source: bytes, file: Path) -> dict[str, Any]:
+def _read(source: bytes, file: Path) -> Keys:
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -166,77 +220,111 @@ def _with_trials(source: bytes, trials: int) -> bytes:
     return ((head if count else f"{line}\n{head}") + text[end:]).encode()
 
 
-def _structure(file: Path, document: dict[str, Any], source: bytes) -> Experiment:
+def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
     valid = [*keys_of(Top), *SECTIONS]
-    for key, value in document.items():
+    for key, value in written.items():
         if key not in valid:
             remedy = instead("", key) if not isinstance(value, dict | list) else None
             raise Problem((), key, f"= {show(value)} is not a key here; {remedy or suggest(key, valid)}")
-    for key in _TABLES:
-        if not isinstance(document.setdefault(key, {}), dict):
-            name = f"[{key}.NAME]" if key in ("link", "impair") else f"[{key}]"
-            raise Problem((), key, f"= {show(document[key])} is not a table; write {name}")
-    for key in _LISTS:
-        if not isinstance(document.setdefault(key, []), list):
-            raise Problem((), key, f"= {show(document[key])} is not a list of tables; write [[{key}]]")
-
-    top = {key: value for key, value in document.items() if key not in SECTIONS}
+    tables = {key: _table(written, key) for key in _TABLES}
+    lists = {key: _list(written, key) for key in _LISTS}
+    top = {key: value for key, value in written.items() if key not in SECTIONS}
     check_written(Top, top, (), fixed=("trials", "captures", "per_flow"))
-    study = _is_study(document)
-    if not document["link"] and not study:
+    study = _is_study(written)
+    if not tables["link"] and not study:
         raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")
-    if not document["flow"] and not study:
+    if not lists["flow"] and not study:
         raise Problem((), "", 'has no flow; add a [[flow]] such as name = "a", cc = "cubic", rtt = "10ms"')
-    for section in ("link", "impair"):
-        for name, table in document[section].items():
-            if not isinstance(table, dict):
-                raise Problem(
-                    (section,), name, f"= {show(table)} stands in a table without a name; write [{section}.NAME]"
-                )
-    for name, table in document["link"].items():
+    links, impairs = (_named(section, tables[section]) for section in ("link", "impair"))
+    for name, table in links.items():
         _name_ok(name, ("link", name))
         check_written(Link, table, ("link", name))
-    document["flow"] = _flows_by_name(document["flow"])
-    for name, table in document["flow"].items():
+    flows = _flows_by_name(lists["flow"])
+    for name, table in flows.items():
         check_written(flow_model(table, name), table, ("flow", name))
-    document["at"] = [_flat(table, numbered("at", number)) for number, table in enumerate(document["at"], start=1)]
-    for name, table in document["impair"].items():
+    changes = [_flat(table, numbered("at", number)) for number, table in enumerate(lists["at"], start=1)]
+    for name, table in impairs.items():
         check_written(Impair, table, ("impair", name))
-    for number, table in enumerate(document["rewrite"], start=1):
-        check_written(Rewrite, table, numbered("rewrite", number))
+    document = Document(
+        link=links,
+        impair=impairs,
+        flow=flows,
+        at=changes,
+        rewrite=[check_written(Rewrite, one, numbered("rewrite", n)) for n, one in enumerate(lists["rewrite"], 1)],
+        skip=lists["skip"],
+        claim=lists["claim"],
+        published=lists["published"],
+        figure=lists["figure"],
+        table=lists["table"],
+        cause=lists["cause"],
+        sweep=tables["sweep"],
+        search=tables["search"],
+        let=tables["let"],
+        agree=tables["agree"],
+    )
     factors, bundles = _sweep(document["sweep"])
+    about = Top.model_construct(None, **top)
     return Experiment(
         name=file.stem,
         file=file,
         source=source,
         document=document,
         top=top,
-        title=top.get("title") or file.stem,
-        about=one_line(top.get("about", "")),
-        trials=top.get("trials", 1),
-        subset=top.get("subset", ""),
-        captures=top.get("captures", "none"),
+        sections=[key for key in written if key in SECTIONS],
+        title=about.title or file.stem,
+        about=one_line(about.about),
+        trials=about.trials,
+        subset=about.subset,
+        captures=about.captures,
         factors=factors,
         bundles=bundles,
         let=_let(document["let"], {*factors, *bundles}),
-        skips=_tables(document, Skip),
+        skips=_checked(document, Skip),
     )
 
 
-def _is_study(document: dict[str, Any]) -> bool:
+def _table(written: Keys, key: str) -> Keys:
+    table = written.get(key, {})
+    if isinstance(table, dict):
+        return table
+    name = f"[{key}.NAME]" if key in ("link", "impair") else f"[{key}]"
+    raise Problem((), key, f"= {show(table)} is not a table; write {name}")
+
+
+def _list(written: Keys, key: str) -> list[Value]:
+    tables = written.get(key, [])
+    if isinstance(tables, list):
+        return tables
+    raise Problem((), key, f"= {show(tables)} is not a list of tables; write [[{key}]]")
+
+
+def _named(section: str, tables: Keys) -> dict[str, Keys]:
+    named: dict[str, Keys] = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            text = f"= {show(table)} stands in a table without a name; write [{section}.NAME]"
+            raise Problem((section,), name, text)
+        named[name] = table
+    return named
+
+
+def _is_study(written: Keys) -> bool:
     """Whether the file states things about experiments and describes none itself."""
-    described = [key for key in document if document[key] and key not in ("title", "about", *_STATEMENTS)]
-    return not described and any(document[section] for section in _STATEMENTS if section != "cause")
+    described = [key for key, value in written.items() if value and key not in ("title", "about", *_STATEMENTS)]
+    return not described and any(written.get(section) for section in _STATEMENTS if section != "cause")
 
 
-def _tables(document: dict[str, Any], model: type[AnyTable]) -> list[AnyTable]:
+def _checked(document: Document, model: type[AnyTable]) -> list[AnyTable]:
     section = model.section
-    found = [check(model, table, numbered(section, number)) for number, table in enumerate(document[section], start=1)]
+    of_sections: Mapping[str, object] = document
+    tables = of_sections[section]
+    numbers = enumerate(tables if isinstance(tables, list) else (), start=1)
+    found = [check(model, table, numbered(section, number)) for number, table in numbers]
     seen: set[str] = set()
-    for one in found if "id" in model.model_fields else ():
-        if one.id in seen:
-            raise Problem((), section, f'id = "{one.id}" is used twice; give each its own id')
-        seen.add(one.id)
+    for name in [dict(one)["id"] for one in found if "id" in model.model_fields]:
+        if name in seen:
+            raise Problem((), section, f'id = "{name}" is used twice; give each its own id')
+        seen.add(name)
     return found
 
 
@@ -245,8 +333,8 @@ def _name_ok(name: str, place: Place) -> None:
         raise Problem(place, "", 'has a name with a character of . * { } " : or none; use letters, digits, _ and -')
 
 
-def _flows_by_name(flows: list[Any]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
+def _flows_by_name(flows: list[Value]) -> dict[str, Keys]:
+    named: dict[str, Keys] = {}
     for number, table in enumerate(flows, start=1):
         place = numbered("flow", number)
         if not isinstance(table, dict):
@@ -263,11 +351,11 @@ def _flows_by_name(flows: list[Any]) -> dict[str, Any]:
     return named
 
 
-def _flat(table: object, place: Place) -> dict[str, Any]:
+def _flat(table: Value, place: Place) -> Keys:
     """A table with nested tables as dotted keys, so that quoted and bare dotted keys mean the same."""
     if not isinstance(table, dict):
         raise Problem(place, "", "is not a table of keys and values")
-    flat: dict[str, Any] = {}
+    flat: Keys = {}
     for key, value in table.items():
         if isinstance(value, dict):
             flat.update({f"{key}.{inner}": v for inner, v in _flat(value, place).items()})
@@ -276,9 +364,9 @@ def _flat(table: object, place: Place) -> dict[str, Any]:
     return flat
 
 
-def _sweep(raw: dict[str, Any]) -> tuple[dict[str, list[Level]], dict[str, list[dict[str, Any]]]]:
+def _sweep(raw: Keys) -> tuple[dict[str, list[Level]], dict[str, list[Bundle]]]:
     factors: dict[str, list[Level]] = {}
-    bundles: dict[str, list[dict[str, Any]]] = {}
+    bundles: dict[str, list[Bundle]] = {}
     for key, written in _flat(raw, ("sweep",)).items():
         levels, settings = read_levels("sweep", key, written)
         if settings:
@@ -288,18 +376,18 @@ def _sweep(raw: dict[str, Any]) -> tuple[dict[str, list[Level]], dict[str, list[
     return factors, bundles
 
 
-def read_levels(section: str, key: str, levels: object) -> tuple[list[Level], list[dict[str, Any]]]:
+def read_levels(section: str, key: str, levels: object) -> tuple[list[Level], list[Bundle]]:
     """The levels of a factor and, where they are bundles, what each sets. Raises Problem."""
     place = (section, f'"{key}"' if "." in key else key)
     if not isinstance(levels, list):
         raise Problem(place, "", f"= {show(levels)} is not a list of levels; write [{show(levels)}]")
     if not levels:
         raise Problem(place, "", "= [] has no levels; give at least one, or remove it")
-    settings = []
+    settings: list[Bundle] = []
     names = levels
     if all(isinstance(level, dict) for level in levels):
-        settings = [_bundle_level(section, key, number, level) for number, level in enumerate(levels, start=1)]
-        names = [level["level"] for level in settings]
+        settings = [_bundle(section, key, number, level) for number, level in enumerate(levels, start=1)]
+        names = [one.level for one in settings]
     for position, level in enumerate(names):
         if not isinstance(level, str | int | float):
             raise Problem(place, "", f"has the level {show(level)}; a level is text, a number, true or false")
@@ -308,16 +396,17 @@ def read_levels(section: str, key: str, levels: object) -> tuple[list[Level], li
     return names, settings
 
 
-def _bundle_level(section: str, key: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
+def _bundle(section: str, key: str, number: int, raw: Keys) -> Bundle:
     place = (f"[[{section}.{key}]] no. {number}",)
     if "level" not in raw:
         raise Problem(place, "", 'has no level; add its name such as level = "pie"')
-    if isinstance(raw["level"], bool) or not isinstance(raw["level"], str | int | float):
-        raise Problem(place, "level", f"= {show(raw['level'])} is neither text nor a number; name the level")
-    return _flat(raw, place)
+    level = raw["level"]
+    if isinstance(level, bool) or not isinstance(level, str | int | float):
+        raise Problem(place, "level", f"= {show(level)} is neither text nor a number; name the level")
+    return Bundle(level, {name: value for name, value in _flat(raw, place).items() if name != "level"})
 
 
-def _let(raw: dict[str, Any], factors: Iterable[str]) -> dict[str, str]:
+def _let(raw: Keys, factors: Iterable[str]) -> dict[str, str]:
     taken = {name.lower() for name in factors}
     let: dict[str, str] = {}
     for name, expression in raw.items():

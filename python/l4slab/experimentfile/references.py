@@ -12,6 +12,7 @@ import duckdb
 import polars as pl
 
 from l4slab.base.errors import InputError, one_line
+from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, show
 from l4slab.experimentfile.traces import is_beside
 from l4slab.experimentfile.wording import PLACEHOLDER
@@ -26,8 +27,8 @@ def names(experiment: Experiment) -> list[str]:
 
 def _traces(experiment: Experiment) -> set[str]:
     """Those of links and flows, also those that a sweep names; of a name with {placeholders} all that it may be."""
-    tables = [*experiment.document["link"].values(), *experiment.document["flow"].values()]
-    levels = [level for bundle in experiment.bundles.values() for level in bundle]
+    tables: list[Keys] = [*experiment.document["link"].values(), *experiment.document["flow"].values()]
+    levels = [level.settings for levels in experiment.bundles.values() for level in levels]
     settings = [(key, value) for table in [*tables, *levels] for key, value in table.items()]
     settings += [(key, value) for key, values in experiment.factors.items() for value in values]
     found: set[str] = set()

@@ -5,7 +5,6 @@ A field's `serialization_alias` is its name in a run's description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -13,6 +12,7 @@ from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME, Dimension
+from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds
 from l4slab.experimentfile.wording import Table, checked_by, show
 
@@ -85,7 +85,7 @@ class Top(Table):
     per_flow: bool = Field(default=False, examples=["true"])
     subset: str = Field(default="", examples=['"rate <= 100e6"'])
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         duration = TIME.parse(self.duration)
         if TIME.parse(self.warmup) >= duration:
             text = f"= {show(raw['warmup'])} is not shorter than duration = {show(raw['duration'])}"
@@ -108,7 +108,7 @@ class Link(Table):
     classes: dict[str, Any] = Field(default={}, validation_alias="class")
     filters: list[Any] = Field(default=[], validation_alias="filter")
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if self.rate is None and self.rate_trace is None:
             return "", 'has no rate; add it such as rate = "100Mbit", or rate_trace with the name of a file'
         if self.rate is not None and self.rate_trace is not None:
@@ -142,7 +142,7 @@ class Impair(Table):
     ack_thinning: int | None = Field(default=None, ge=2, le=1000, examples=["4"])
     ack_wait: Duration = Field(default="2ms", serialization_alias="ack_wait_ns")
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if not self.netem and self.ack_thinning is None:
             return "", 'has no netem; add it such as netem = "delay 2ms", or ack_thinning = 4'
         if self.ack_thinning is not None and self.direction == "forward":

@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from l4slab import _core
 from l4slab.base.errors import suggest
 from l4slab.base.units import SIZE, TIME
+from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds
 from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
@@ -89,7 +90,7 @@ class AnyFlow(Table):
     delay_trace: str | None = Field(default=None, examples=['"leo.csv"'])
     trace_repeat: bool = Field(default=True, examples=["false"])
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if self.host is not None and self.host == self.peer_host:
             return "peer_host", f"= {show(self.peer_host)} is the host that sends; name another one"
         if (self.on is None) != (self.off is None):
@@ -110,7 +111,7 @@ class AnyFlow(Table):
         found = self.model_dump(by_alias=True, exclude=elsewhere)
         return {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
 
-    def written(self) -> dict[str, Any]:
+    def written(self) -> dict[str, object]:
         written = super().written()
         return written if self.kind == "tcp" else {"name": self.name, "kind": self.kind} | written
 
@@ -174,7 +175,7 @@ class WebFlow(Tcp):
     size_min: Size = Field(default="1kB", serialization_alias="size_min_bytes")
     size_max: Size = Field(default="1MB", serialization_alias="size_max_bytes")
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if SIZE.parse(self.size_min) <= SIZE.parse(self.size_max):
             return super().mistake(raw)
         least, most = (show(raw.get(key, type(self).model_fields[key].default)) for key in ("size_min", "size_max"))
@@ -229,7 +230,7 @@ class ProgramFlow(AnyFlow):
     reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
     env: Mapping[str, Option] = Field(default={}, examples=['{ QLOGDIR = "{out}" }'])
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         for key in ("server", "client"):
             try:
                 words = shlex.split(getattr(self, key))

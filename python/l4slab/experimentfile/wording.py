@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -18,8 +18,10 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     field_validator,
 )
+from pydantic_core import ErrorDetails
 
 from l4slab.base.errors import InputError, nearest, suggest
+from l4slab.base.values import Keys
 from l4slab.experimentfile.misplaced import instead
 
 # Where a table stands: ("link", its name), ("flow", its name), or what `numbered` gives.
@@ -60,17 +62,20 @@ class Table(BaseModel):
             return value
         return handler(value)
 
-    def written(self) -> dict[str, Any]:
+    def written(self) -> dict[str, object]:
         """What was set, by the keys of the file."""
         names = [name for name in type(self).model_fields if name in self.model_fields_set]
         values = {_key(type(self), name): getattr(self, name) for name in names}
         return {key: value for key, value in values.items() if value is not None}
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         """What is wrong about several keys together: the one to name, or "", and a text that continues `key = value`.
 
         `raw` is the table as written.
         """
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 @dataclass
@@ -153,53 +158,56 @@ _BOUNDS = {
 }
 
 
-def check(model: type[Table], raw: object, place: Place) -> Any:
+def check(model: type[AnyTable], raw: object, place: Place) -> AnyTable:
     """`raw` as a `model`. Raises Problem for its first mistake."""
-    table = _validated(model, raw, place)
-    if wrong := table.mistake(raw):
+    written = _table(raw, place)
+    try:
+        table = model.model_validate(written)
+    except ValidationError as error:
+        raise _problem(model, _first(error), written, place) from None
+    if wrong := table.mistake(written):
         raise Problem(place, *wrong)
     return table
 
 
-def check_written(model: type[Table], raw: object, place: Place, fixed: Iterable[str] = ()) -> None:
-    """Check the keys that are written so far: placeholders and missing ones come with a sweep. Raises Problem.
+def check_written(model: type[Table], raw: object, place: Place, fixed: Iterable[str] = ()) -> Keys:
+    """The table, of which the keys that are written so far are right: placeholders and missing ones come with a sweep.
+
+    Raises Problem.
 
     A sweep cannot set the keys in `fixed`, so they cannot be placeholders.
     """
-    _validated(model, raw, place, complete=False)
-    if isinstance(raw, dict):
-        written = {key: raw[key] for key in fixed if key in raw}
-        _validated(model, written, place, complete=False, placeholders=False)
+    table = _table(raw, place)
+    fixed_keys = {key: table[key] for key in fixed if key in table}
+    for written, context in ((table, _INCOMPLETE), (fixed_keys, None)):
+        try:
+            model.model_validate(written, context=context)
+        except ValidationError as error:
+            mistake = _first(error)
+            if mistake["type"] != "missing":
+                raise _problem(model, mistake, written, place) from None
+    return table
 
 
-def _validated(
-    model: type[Table], raw: object, place: Place, *, complete: bool = True, placeholders: bool | None = None
-) -> Any:
+def _table(raw: object, place: Place) -> Keys:
     if not isinstance(raw, dict):
         raise Problem(place, "", "is not a table of keys and values")
-    try:
-        return model.model_validate(
-            raw, context=_INCOMPLETE if (not complete if placeholders is None else placeholders) else None
-        )
-    except ValidationError as error:
-        mistake = _first(error)
-        if complete or mistake["type"] != "missing":
-            raise _problem(model, mistake, raw, place) from None
+    return raw
 
 
-def _first(error: ValidationError) -> Any:
+def _first(error: ValidationError) -> ErrorDetails:
     """The mistake to tell: a misspelt key is also missing under its right name, and the misspelling is it."""
     return min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
 
 
-def _suggest_key(key: str, valid: list[str], raw: Mapping[str, Any]) -> str:
+def _suggest_key(key: str, valid: list[str], raw: Keys) -> str:
     """The remedy for a key that a table has not got: the nearest one, also where the table has that already."""
     if (close := nearest(key, valid)) in raw:
         return f'"{close}" is written already; remove one of them'
     return suggest(key, [name for name in valid if name not in raw] if close is None else valid)
 
 
-def _problem(model: type[Table], mistake: Any, raw: dict[str, Any], place: Place) -> Problem:
+def _problem(model: type[Table], mistake: ErrorDetails, raw: Keys, place: Place) -> Problem:
     path = [str(part) for part in mistake["loc"]]
     key, kind, context = ".".join(path), mistake["type"], mistake.get("ctx", {})
     info = next((i for n, i in model.model_fields.items() if path[0] == _key(model, n)), None)

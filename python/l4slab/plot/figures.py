@@ -9,13 +9,14 @@ figure, too; a file of them named by `reference` is the table `reference` (`l4sl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
 from pydantic import Field
 
+from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, Table, references, show
 from l4slab.results.claims import connect_empty, connect_to, require_numbers, select, show_experiment
 from l4slab.sweep import Plan
@@ -70,7 +71,7 @@ class Figure(Table):
     x_log: bool = False
     reference: str | None = Field(default=None, examples=['"fast_lane_summary.csv"'])
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
         for key, ends in (("limits", self.limits), ("x_limits", self.x_limits)):
             if ends is not None and ends[0] >= ends[1]:
                 return key, f"= {show(raw[key])} does not rise; write the lower end first"

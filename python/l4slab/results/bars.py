@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import Field
 
 from l4slab.base import metrics
 from l4slab.base.errors import suggest
+from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, Table
 from l4slab.experimentfile.wording import Problem, check, told
 from l4slab.sweep import Plan
@@ -28,7 +28,7 @@ class Bar(Table):
     cells: float | None = Field(default=None, ge=0, le=1, examples=["0.9"])
     at_least: int = Field(default=1, ge=1, examples=["8"])
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:  # noqa: ARG002
         tolerance = self.absolute is not None or self.relative is not None
         if tolerance and self.cells is None:
             return "", "has a tolerance but does not say for how many cells; add it such as cells = 0.9"

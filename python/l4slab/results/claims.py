@@ -25,6 +25,7 @@ from pydantic import Field
 from l4slab.base import metrics
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.hints import in_words, unmatched, unquoted
+from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, Table, show
 from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
 
@@ -73,7 +74,7 @@ class Claim(Table):
             return "disputed"
         return self.kind or ("statement" if self.source else "claim")
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:  # noqa: ARG002
         if not self.expect and self.kind == "found":
             return "expect", "= false stands in a finding, which is to hold; remove it, or kind"
         if self.beside is not None and self.kind != "found":

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from l4slab.base import metrics
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, Table, references, show
 from l4slab.results.claims import connect_empty, connect_to, require_numbers, select, show_experiment
 from l4slab.sweep import Plan
@@ -45,7 +46,7 @@ class Published(Table):
     reference: str | None = Field(default=None, examples=['"fast_lane_summary.csv"'])
     source: str = ""
 
-    def mistake(self, raw: Mapping[str, Any]) -> tuple[str, str] | None:  # noqa: ARG002
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:  # noqa: ARG002
         if (self.value is None) == (self.reference is None):
             return "", "needs either value (one figure) or reference (a file of them); give one of the two"
         direct = self.flow is not None and self.column is not None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from l4slab import _core
 from l4slab.base import metrics
@@ -250,7 +250,7 @@ def check_code(plans: Sequence[Plan]) -> None:
                 raise InputError(text, file=plan.experiment.file)
 
 
-def describe(experiment: Experiment, levels: Mapping[str, Any]) -> Description:
+def describe(experiment: Experiment, levels: Mapping[str, object]) -> Description:
     """The description of the experiment's run at these levels, as a row of its results has them.
 
     A level that is not told is any of its factor. Raises InputError as `expand` does.
@@ -262,7 +262,7 @@ def describe(experiment: Experiment, levels: Mapping[str, Any]) -> Description:
     return _resolved(Resolver(experiment.file), combination)
 
 
-def _level(written: list[Level], told: Any) -> Level:
+def _level(written: list[Level], told: object) -> Level:
     """The level that a table tells, where levels of several types are text."""
     same = (level for level in written if told is not None and (level == told or str(level) == str(told)))
     return next(same, written[0])

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Literal
 
 from pydantic import BaseModel
 
 from l4slab.base.errors import InputError, suggest
-from l4slab.experimentfile import Experiment, Level, keys_of, show
+from l4slab.base.values import Keys, Value
+from l4slab.experimentfile import Document, Experiment, Level, keys_of, show
 from l4slab.experimentfile.tables import TOP_FACTORS, Impair, Link
 from l4slab.experimentfile.traffic import COMMAND_KEYS, COMMAND_NAMES, AnyFlow, flow_model
 from l4slab.experimentfile.wording import PLACEHOLDER, told
 
-_FILLED = ("link", "flow", "at", "impair", "rewrite")
 # Sections whose keys may be swept, and their models; a flow's is that of its kind.
-_SETTABLE: dict[str, type[BaseModel]] = {"link": Link, "flow": AnyFlow, "impair": Impair}
+Section = Literal["link", "flow", "impair"]
+_SETTABLE: dict[Section, type[BaseModel]] = {"link": Link, "flow": AnyFlow, "impair": Impair}
 
 Origin = dict[tuple[str, ...], str]
 
@@ -29,17 +29,17 @@ class Combination:
     """The document and the top-level keys with these levels set, and which key of the sweep has set what."""
 
     levels: dict[str, Level]
-    document: dict[str, Any]
-    top: dict[str, Any]
+    document: Document
+    top: Keys
     origin: Origin
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
     chosen: set[int] = field(default_factory=set)  # trials
 
 
 def levels_of(experiment: Experiment) -> dict[str, list[Level]]:
     """Every factor of the sweep with its levels, as written, in file order."""
     order = list(experiment.document["sweep"])
-    bundles = {name: [level["level"] for level in levels] for name, levels in experiment.bundles.items()}
+    bundles = {name: [bundle.level for bundle in levels] for name, levels in experiment.bundles.items()}
     both = experiment.factors | bundles
     return dict(sorted(both.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
 
@@ -50,16 +50,17 @@ def typed(level: Level) -> tuple[str, Level]:
 
 
 @dataclass(frozen=True)
-class _Target:
-    """One place that a dotted key names: `("flow", "l4s")` and the keys below it."""
+class Target:
+    """One place that a dotted key names: a table of a section, None for the top level, and the keys below it."""
 
-    table: tuple[str, ...]
+    section: Section | None
+    name: str
     path: tuple[str, ...]
 
 
-def targets_of(experiment: Experiment) -> dict[str, list[_Target]]:
+def targets_of(experiment: Experiment) -> dict[str, list[Target]]:
     """Where each dotted key of the sweep leads; free factors are absent."""
-    targets: dict[str, list[_Target]] = {}
+    targets: dict[str, list[Target]] = {}
     for name in experiment.factors:
         if "." in name or name in TOP_FACTORS:
             targets[name] = _find(experiment, name, f'sweep."{name}"', {})
@@ -70,12 +71,12 @@ def targets_of(experiment: Experiment) -> dict[str, list[_Target]]:
                 f'did you mean "{same[0]}"?' if same else f"use it as {{{name}}} or in [let] or [[skip]], or remove it"
             )
             raise InputError(f"is a factor that changes nothing; {remedy}", file=experiment.file, key=f"sweep.{name}")
-    for factor, bundle in experiment.bundles.items():
-        for level in bundle:
-            for key in level:
-                if key != "level" and key not in targets:
-                    place = f'sweep.{factor} level {show(level["level"])}: "{key}"'
-                    targets[key] = _find(experiment, key, place, level)
+    for factor, bundles in experiment.bundles.items():
+        for bundle in bundles:
+            for key in bundle.settings:
+                if key not in targets:
+                    place = f'sweep.{factor} level {show(bundle.level)}: "{key}"'
+                    targets[key] = _find(experiment, key, place, bundle.settings)
     return targets
 
 
@@ -83,9 +84,9 @@ def _is_used(experiment: Experiment, name: str) -> bool:
     expressions = [*experiment.let.values(), *(skip.when for skip in experiment.skips)]
     if any(mentions(expression, name) for expression in expressions):
         return True
-    written = json.dumps(
-        [experiment.document[section] for section in (*_FILLED, "sweep")] + [experiment.top], default=str
-    )
+    document = experiment.document
+    tables = [document["link"], document["flow"], document["at"], document["impair"], document["rewrite"]]
+    written = json.dumps([*tables, document["sweep"], experiment.top], default=str)
     return f"{{{name}}}" in written
 
 
@@ -104,37 +105,38 @@ def _settable(experiment: Experiment) -> list[str]:
     return keys
 
 
-def model_of(section: str, name: str, table: Mapping[str, Any]) -> type[BaseModel]:
+def model_of(section: Section, name: str, table: Keys) -> type[BaseModel]:
     """The model of a table of the file."""
     return flow_model(table, name) if section == "flow" else _SETTABLE[section]
 
 
-def sweepable(section: str, name: str, table: Mapping[str, Any]) -> list[str]:
+def sweepable(section: Section, name: str, table: Keys) -> list[str]:
     """The keys that a table may have, but for its name."""
     return [key for key in keys_of(model_of(section, name, table)) if key != "name"]
 
 
-def _find(experiment: Experiment, key: str, place: str, level: Mapping[str, Any]) -> list[_Target]:
-    """`level`: the bundle's level that has the key; it may set the kind of a flow, and what that has."""
+def _find(experiment: Experiment, key: str, place: str, beside: Keys) -> list[Target]:
+    """`beside`: the settings of the bundle that has the key; it may set the kind of a flow, and what that has."""
     document = experiment.document
     if key in TOP_FACTORS:
-        return [_Target(("",), (key,))]
-    section, _, rest = key.partition(".")
+        return [Target(None, "", (key,))]
+    first, _, rest = key.partition(".")
+    section = next((one for one in _SETTABLE if one == first), None)
     name, _, setting = rest.partition(".")
     path = tuple(setting.split("."))
-    tables = document.get(section) if section in _SETTABLE else None
-    if tables is None or not setting or (len(path) > 1 and path[0] not in ("options", "env", "class")):
+    if section is None or not setting or (len(path) > 1 and path[0] not in ("options", "env", "class")):
         remedy = suggest(key, _settable(experiment))
         raise InputError(f"is not a key that can be swept; {remedy}", file=experiment.file, key=place)
+    tables = document[section]
     if name != "*" and name not in tables:
         remedy = suggest(name, tables) if tables else f"the file has no [{section}.NAME]"
         raise InputError(f"names no {section} {show(name)}; {remedy}", file=experiment.file, key=place)
     named = {name: tables[name]} if name != "*" else tables
     found = []
     for one, table in named.items():
-        kinds = [level[kind] for kind in (f"{section}.*.kind", f"{section}.{one}.kind") if kind in level]
-        if path[0] in sweepable(section, one, table | ({"kind": kinds[-1]} if kinds else {})):
-            found.append(_Target((section, one), path))
+        kinds = [beside[kind] for kind in (f"{section}.*.kind", f"{section}.{one}.kind") if kind in beside]
+        if path[0] in sweepable(section, one, {**table, "kind": kinds[-1]} if kinds else table):
+            found.append(Target(section, one, path))
     if not found:
         valid = [k.rpartition(".")[2] for k in _settable(experiment) if k.startswith(f"{section}.{name}.")]
         raise InputError(
@@ -143,54 +145,64 @@ def _find(experiment: Experiment, key: str, place: str, level: Mapping[str, Any]
     return found
 
 
-def set_levels(experiment: Experiment, levels: dict[str, Level], targets: dict[str, list[_Target]]) -> Combination:
+def set_levels(experiment: Experiment, levels: dict[str, Level], targets: dict[str, list[Target]]) -> Combination:
     """The document with the levels of one combination set; `experiment.document` is not changed."""
-    combination = Combination(levels, dict(experiment.document), dict(experiment.top), {})
+    combination = Combination(levels, experiment.document.copy(), dict(experiment.top), {})
     # A key for all flows comes before one for a single flow, wherever they stand in the file.
     for name in sorted(experiment.factors, key=lambda name: "*" not in name):
         for target in targets.get(name, []):
             _set(combination, target, levels[name], f'sweep."{name}"')
-    for factor, bundle in experiment.bundles.items():
-        chosen = next(level for level in bundle if typed(level["level"]) == typed(levels[factor]))
-        for key, value in chosen.items():
-            for target in targets[key] if key != "level" else []:
-                _set(combination, target, value, f"sweep.{factor} level {show(chosen['level'])}")
+    for factor, bundles in experiment.bundles.items():
+        chosen = next(bundle for bundle in bundles if typed(bundle.level) == typed(levels[factor]))
+        for key, value in chosen.settings.items():
+            for target in targets[key]:
+                _set(combination, target, value, f"sweep.{factor} level {show(chosen.level)}")
     with told(experiment.file, combination.origin):
         for name, flow in combination.document["flow"].items():
             flow_model(flow, name)
     return combination
 
 
-def _set(combination: Combination, target: _Target, value: object, origin: str) -> None:
-    section, *name = target.table
-    if not section:
+def _set(combination: Combination, target: Target, value: Value, origin: str) -> None:
+    section, name = target.section, target.name
+    if section is None:
         combination.top[target.path[0]] = value
         combination.origin[target.path] = origin
         return
     tables = dict(combination.document[section])
-    table = tables[name[0]] = dict(tables[name[0]])
+    table = tables[name] = dict(tables[name])
     for part in target.path[:-1]:
         inner = table.get(part)
-        table[part] = dict(inner) if isinstance(inner, dict) else {}
-        table = table[part]
+        table[part] = below = dict(inner) if isinstance(inner, dict) else {}
+        table = below
     table[target.path[-1]] = value
     combination.document[section] = tables
-    combination.origin[(*target.table, target.path[0])] = origin
+    combination.origin[(section, name, target.path[0])] = origin
 
 
 def fill_in(experiment: Experiment, combination: Combination) -> None:
     """Put levels and [let] values into the {names} of the document's strings."""
-    for section in _FILLED:
-        combination.document[section] = _filled(experiment, combination, combination.document[section], section)
+    document = combination.document
+    for section in _SETTABLE:
+        document[section] = {
+            name: _filled_table(experiment, combination, table, f"{section}.{name}")
+            for name, table in document[section].items()
+        }
+    document["at"] = [_filled_table(experiment, combination, table, "at") for table in document["at"]]
+    document["rewrite"] = [_filled_table(experiment, combination, table, "rewrite") for table in document["rewrite"]]
     combination.top = {
         key: value if key == "title" else _filled(experiment, combination, value, key)
         for key, value in combination.top.items()
     }
 
 
-def _filled(experiment: Experiment, combination: Combination, value: Any, place: str) -> Any:
+def _filled_table(experiment: Experiment, combination: Combination, table: Keys, place: str) -> Keys:
+    return {key: _filled(experiment, combination, inner, f"{place}.{key}") for key, inner in table.items()}
+
+
+def _filled(experiment: Experiment, combination: Combination, value: Value, place: str) -> Value:
     if isinstance(value, dict):
-        return {key: _filled(experiment, combination, inner, f"{place}.{key}") for key, inner in value.items()}
+        return _filled_table(experiment, combination, value, place)
     if isinstance(value, list):
         return [_filled(experiment, combination, inner, place) for inner in value]
     if not isinstance(value, str) or "{" not in value:
@@ -221,7 +233,7 @@ def _filled(experiment: Experiment, combination: Combination, value: Any, place:
     return PLACEHOLDER.sub(text_of, value)
 
 
-def _plain_text(value: Any) -> str:
+def _plain_text(value: object) -> str:
     """A value as it would be typed: no exponent, no trailing ".0"."""
     if isinstance(value, bool):
         return "true" if value else "false"

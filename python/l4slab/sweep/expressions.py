@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import duckdb
 import polars as pl
@@ -21,7 +20,13 @@ from l4slab.base.hints import unquoted
 from l4slab.base.units import si
 from l4slab.experimentfile import Experiment, show
 from l4slab.experimentfile.tables import TOP_FACTORS, Top
-from l4slab.sweep.combination import Combination, levels_of, mentions, model_of, sweepable, typed
+from l4slab.sweep.combination import Combination, Section, levels_of, mentions, model_of, sweepable, typed
+
+# A value per combination, by the name that SQL has for it.
+Columns = dict[str, list[object]]
+_SECTIONS: tuple[Section, ...] = ("link", "flow")
+# Section and name of a table; the top level has none.
+_Place = tuple[()] | tuple[Section, str]
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def _one_expression(connection: duckdb.DuckDBPyConnection, expression: str) -> N
         raise duckdb.ParserException("more than one expression")
 
 
-def _skip_reason(experiment: Experiment, row: Mapping[str, Any]) -> str | None:
+def _skip_reason(experiment: Experiment, row: Mapping[str, object]) -> str | None:
     for number, skip in enumerate(experiment.skips, start=1):
         verdict = row[f" skip {len(experiment.let) + number}"]
         if not isinstance(verdict, bool):
@@ -135,16 +140,14 @@ def _skip_reason(experiment: Experiment, row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _row_text(experiment: Experiment, row: Mapping[str, Any]) -> str:
+def _row_text(experiment: Experiment, row: Mapping[str, object]) -> str:
     levels = [f"{name} = {row[name]}" for name in levels_of(experiment) if name in row]
     return ", ".join(levels) or "the only combination"
 
 
-def _sql_columns(
-    experiment: Experiment, combinations: list[Combination], text: str
-) -> tuple[dict[str, list[Any]], dict[str, str]]:
+def _sql_columns(experiment: Experiment, combinations: list[Combination], text: str) -> tuple[Columns, dict[str, str]]:
     """The columns that `text` may mention, a value per combination, and the plain names that are ambiguous."""
-    columns: dict[str, list[Any]] = {}
+    columns: Columns = {}
     for name, levels in levels_of(experiment).items():
         in_si: list[object] = [si(level) for level in levels] if name in experiment.factors else list(levels)
         if not metrics.is_numeric(in_si) and not all(isinstance(level, bool) for level in levels):
@@ -152,7 +155,7 @@ def _sql_columns(
         value_of = dict(zip(map(typed, levels), in_si, strict=True))
         columns[name] = [value_of[typed(combination.levels[name])] for combination in combinations]
 
-    resolved: dict[str, list[Any]] = {}
+    resolved: Columns = {}
     plain: dict[str, list[str]] = {}
     for place, key in _scalar_keys(combinations[0]):
         dotted = ".".join((*place, key)) if place else key
@@ -174,30 +177,31 @@ def _sql_columns(
     return columns, ambiguous
 
 
-def _scalar_keys(combination: Combination) -> Iterator[tuple[tuple[str, ...], str]]:
+def _scalar_keys(combination: Combination) -> Iterator[tuple[_Place, str]]:
     for key in TOP_FACTORS:
         yield (), key
-    for section in ("link", "flow"):
+    for section in _SECTIONS:
         for name, table in combination.document[section].items():
             for key in sweepable(section, name, table):
                 if key not in ("path", "reverse_path", "options", "env", "class", "filter"):
                     yield (section, name), key
 
 
-def _scalar(combination: Combination, place: tuple[str, ...], key: str) -> Any:
+def _scalar(combination: Combination, place: _Place, key: str) -> object:
     """A key's value in SI units, its default where it is not written, None where it has none."""
-    table: Mapping[str, Any] = combination.top
+    table = combination.top
     model: type[BaseModel] = Top
     if place:
-        table = combination.document[place[0]][place[1]]
-        model = model_of(place[0], place[1], table)
+        section, name = place
+        table = combination.document[section][name]
+        model = model_of(section, name, table)
     if key in table:
         return si(table[key])
-    default: Any = model.model_fields[key].default if key in model.model_fields else PydanticUndefined
+    default: object = model.model_fields[key].default if key in model.model_fields else PydanticUndefined
     return None if default is PydanticUndefined else si(default)
 
 
-def _frame(columns: Mapping[str, list[Any]], rows: int) -> pl.DataFrame:
+def _frame(columns: Columns, rows: int) -> pl.DataFrame:
     series = [pl.Series(" row", range(rows), dtype=pl.Int64)]
     for name, values in columns.items():
         present = [value for value in values if value is not None]

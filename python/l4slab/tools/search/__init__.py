@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from rich.console import Console
 
 from l4slab.api.experiment import Described, load
 from l4slab.base.errors import InputError
+from l4slab.base.values import Keys
 from l4slab.campaign import executors, remote
 from l4slab.campaign.store import Store
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
@@ -62,7 +62,7 @@ class Found:
         """A row per point in the order in which they were tried."""
         return pl.read_parquet(self.folder / f"{TRIED}.parquet")
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Keys:
         """What `summary.json` has."""
         return {
             "engine": self.engine,
@@ -79,11 +79,16 @@ class Found:
         }
 
 
-def _point(point: Tried) -> dict[str, Any]:
-    return {"number": point.number, "levels": point.levels, "mean": point.value.mean, "spread": point.value.spread}
+def _point(point: Tried) -> Keys:
+    return {
+        "number": point.number,
+        "levels": dict(point.levels),
+        "mean": point.value.mean,
+        "spread": point.value.spread,
+    }
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: Case) -> Keys:
     return {
         **_point(case.point),
         "again": {"mean": case.again.mean, "spread": case.again.spread},
@@ -193,5 +198,5 @@ def search(
     return found
 
 
-def _write(file: Path, summary: Mapping[str, Any]) -> None:
+def _write(file: Path, summary: Keys) -> None:
     file.write_text(json.dumps(summary, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from l4slab.api import campaign
 from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError
+from l4slab.base.values import Keys
 from l4slab.campaign.executors import Pool
 from l4slab.engines.registry import KERNEL, get_engine
 from l4slab.experimentfile import references
@@ -160,7 +159,7 @@ class Cases:
     def _number(self, value: float | None) -> str:
         return "none" if value is None else f"{value:.4g}"
 
-    def _measured(self, document: Mapping[str, Any], trials: int, seed: int) -> Value:
+    def _measured(self, document: Keys, trials: int, seed: int) -> Value:
         """The objective in fresh trials, empty where a run fails. Raises InputError."""
         plan = plan_of({**document, "trials": trials, "seed": seed}, self._source, self.engine)
         try:
@@ -168,13 +167,11 @@ class Cases:
         except FailedError:
             return Value(())
 
-    def _holds(self, document: Mapping[str, Any], seeds: range) -> bool:
+    def _holds(self, document: Keys, seeds: range) -> bool:
         """Whether its claim holds with each of the seeds."""
         return all(self.objective.is_surely_harm(self._measured(document, self._trials, seed)) for seed in seeds)
 
-    def _reduced(
-        self, point: Tried, document: dict[str, Any], found: Value, trials: int, seed: int
-    ) -> tuple[dict[str, Any], int]:
+    def _reduced(self, point: Tried, document: Keys, found: Value, trials: int, seed: int) -> tuple[Keys, int]:
         """The smallest scenario of at least half of the harm, and how many were tried.
 
         What is but just harm, or is measured from an earlier time on, may come of something else than what was found,
@@ -183,7 +180,7 @@ class Cases:
         count = 0
         half = ((found.mean or 0.0) + self.objective.harm) / 2
 
-        def still(candidate: dict[str, Any]) -> bool:
+        def still(candidate: Keys) -> bool:
             nonlocal count
             if document.get("warmup") != candidate.get("warmup"):
                 raise InputError("is what the file takes for the start of a run", key="warmup")
@@ -204,12 +201,12 @@ class Cases:
             smallest = reduce(bare, still, self.at_most)
         return smallest, count
 
-    def _write(self, stem: str, document: Mapping[str, Any], trials: int, seed: int) -> Path:
+    def _write(self, stem: str, document: Keys, trials: int, seed: int) -> Path:
         """An experiment file that states the harm, and beside it what it names."""
-        claim = {"id": "harm", "says": self.objective.text, "sql": self.objective.claim}
-        head = {"title": self.objective.text}
+        claim: Keys = {"id": "harm", "says": self.objective.text, "sql": self.objective.claim}
+        head: Keys = {"title": self.objective.text, "seed": seed, "trials": trials}
         rest = {key: value for key, value in document.items() if key not in ("title", "about", "seed", "trials")}
-        whole = {**head, "seed": seed, "trials": trials, **rest, "claim": [claim]}
+        whole: Keys = {**head, **rest, "claim": [claim]}
         plan = plan_of(whole, self._source, self.engine)
         beside = references.contents(plan.experiment) | own_files.contents(run.description for run in plan.runs)
         for name, content in beside.items():

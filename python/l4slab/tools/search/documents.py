@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME, Dimension
+from l4slab.base.values import Keys, Value
 
 # What a person writes, the largest first.
 UNITS: dict[Dimension, tuple[str, ...]] = {
@@ -15,31 +13,47 @@ UNITS: dict[Dimension, tuple[str, ...]] = {
     FREQUENCY: ("/s", "/min"),
 }
 
+_PATHS = ("path", "reverse_path")
 
-def without(document: Mapping[str, Any], section: str, name: str) -> dict[str, Any]:
+
+def tables(document: Keys, section: str) -> dict[str, Keys]:
+    """The tables of a section, by name."""
+    named = document.get(section, {})
+    if isinstance(named, list):
+        return {str(one.get("name")): one for one in _tables(named)}
+    return {name: one for name, one in named.items() if isinstance(one, dict)} if isinstance(named, dict) else {}
+
+
+def _tables(value: Value) -> list[Keys]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def without(document: Keys, section: str, name: str) -> Keys:
     """The document without one of its flows, links or impairments, and without what refers to it."""
     found = dict(document)
+    left = {key: table for key, table in tables(document, section).items() if key != name}
+    found[section] = list(left.values()) if section == "flow" else dict(left)
     if section == "flow":
-        found["flow"] = [flow for flow in document["flow"] if flow["name"] != name]
-        found["rewrite"] = [one for one in document.get("rewrite", []) if one.get("flow") != name]
-    else:
-        found[section] = {key: table for key, table in document[section].items() if key != name}
+        found["rewrite"] = [one for one in _tables(document.get("rewrite")) if one.get("flow") != name]
     if section == "link":
-        found["impair"] = {
-            key: table for key, table in document.get("impair", {}).items() if table.get("before") != name
-        }
-        found["flow"] = [_off_path(flow, name) for flow in document["flow"]]
+        impairs = tables(document, "impair").items()
+        found["impair"] = {key: table for key, table in impairs if table.get("before") != name}
+        found["flow"] = [_off_path(flow, name) for flow in tables(document, "flow").values()]
     changes = [
         {key: value for key, value in change.items() if not key.startswith(f"{section}.{name}.")}
-        for change in document.get("at", [])
+        for change in _tables(document.get("at"))
     ]
     found["at"] = [change for change in changes if set(change) != {"time"}]
     return {key: value for key, value in found.items() if value not in ([], {})}
 
 
-def _off_path(flow: Mapping[str, Any], link: str) -> dict[str, Any]:
-    paths = {key: [one for one in flow[key] if one != link] for key in ("path", "reverse_path") if key in flow}
-    return {key: value for key, value in {**flow, **paths}.items() if value != []}
+def _off_path(flow: Keys, link: str) -> Keys:
+    found: Keys = {}
+    for key, value in flow.items():
+        left = [one for one in value if one != link] if isinstance(value, list) and key in _PATHS else value
+        if left != []:
+            found[key] = left
+    return found
 
 
 def quantity(number: float, dimension: Dimension) -> str:

@@ -7,15 +7,14 @@ its lines: what is left out takes its default, and of what stays each number is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from l4slab.base.errors import InputError
 from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME
+from l4slab.base.values import Keys, Value
 from l4slab.sweep import canonical_json
-from l4slab.tools.search.documents import quantity, without
+from l4slab.tools.search.documents import quantity, tables, without
 
-Document = dict[str, Any]
 # Keys and places in lists, from the document down to a value.
 Path = tuple[str | int, ...]
 
@@ -31,11 +30,11 @@ class _SpentError(Exception):
 
 
 def reduce(
-    document: Mapping[str, Any],
-    still: Callable[[Document], bool],
+    document: Keys,
+    still: Callable[[Keys], bool],
     at_most: int = AT_MOST,
     keep: Iterable[str] = (),
-) -> Document:
+) -> Keys:
     """The smallest document found of which it is `still` so; `document` itself is taken to be one.
 
     `still` may raise InputError for a document that is no experiment. At most `at_most` documents are judged. `keep`
@@ -46,7 +45,7 @@ def reduce(
     judged: set[str] = set()
     count = 0
 
-    def holds(candidate: Document) -> bool:
+    def holds(candidate: Keys) -> bool:
         nonlocal count
         if any(candidate.get(key) != value for key, value in kept.items()):
             return False
@@ -81,20 +80,19 @@ def reduce(
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _sections(document: Document) -> list[Path]:
+def _sections(document: Keys) -> list[Path]:
     return [(key,) for key in ("agree", "impair", "rewrite", "at") if key in document]
 
 
-def _without_section(document: Document, place: Path) -> Iterator[Document]:
+def _without_section(document: Keys, place: Path) -> Iterator[Keys]:
     yield {key: value for key, value in document.items() if key != place[0]}
 
 
-def _tables(document: Document) -> list[Path]:
-    flows = [("flow", flow["name"]) for flow in document["flow"]]
-    return [*flows, *((section, name) for section in ("impair", "link") for name in document.get(section, {}))]
+def _tables(document: Keys) -> list[Path]:
+    return [(section, name) for section in ("flow", "impair", "link") for name in tables(document, section)]
 
 
-def _without_table(document: Document, place: Path) -> Iterator[Document]:
+def _without_table(document: Keys, place: Path) -> Iterator[Keys]:
     if place in _tables(document):
         yield without(document, str(place[0]), str(place[1]))
 
@@ -102,47 +100,65 @@ def _without_table(document: Document, place: Path) -> Iterator[Document]:
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
-def _keys(document: Document) -> list[Path]:
+def _keys(document: Keys) -> list[Path]:
     """Every key and every place in a list, the outer before the inner, the last of a list first."""
     return [path for path, _ in _walk(document)]
 
 
-def _walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in reversed(list(inner)) if isinstance(value, list) else inner:
+def _walk(value: Value, path: Path = ()) -> Iterator[tuple[Path, Value]]:
+    inner: Iterable[tuple[str | int, Value]] = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        inner = reversed(list(enumerate(value)))
+    for key, one in inner:
         yield (*path, key), one
         yield from _walk(one, (*path, key))
 
 
-def _without_key(document: Document, place: Path) -> Iterator[Document]:
+def _without_key(document: Keys, place: Path) -> Iterator[Keys]:
     if _at(document, place) is not None:
         yield _changed(document, place, None)
 
 
-def _at(document: Any, place: Path) -> Any:
+def _at(value: Value, place: Path) -> Value:
     """The value there, or None."""
     for part in place:
-        try:
-            document = document[part]
-        except (KeyError, IndexError, TypeError):
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
             return None
-    return document
+    return value
 
 
-def _changed(value: Any, place: Path, new: Any) -> Any:
-    """`value` with another one at a place, or None for nothing there; a table that is left empty goes, too."""
+def _changed(document: Keys, place: Path, new: Value) -> Keys:
+    """The document with another value at a place, or None for nothing there; a table that is left empty goes, too."""
     key, *inner = place
-    found = new if not inner else _changed(value[key], tuple(inner), new)
-    gone = found is None or found in ({}, [])
-    if isinstance(value, list):
-        return [found if number == key else one for number, one in enumerate(value) if number != key or not gone]
-    return {name: found if name == key else one for name, one in value.items() if name != key or not gone}
+    found = _replaced(document[str(key)], tuple(inner), new)
+    return {name: found if name == key else one for name, one in document.items() if name != key or not _is_gone(found)}
+
+
+def _replaced(value: Value, place: Path, new: Value) -> Value:
+    if not place:
+        return new
+    if isinstance(value, dict):
+        return _changed(value, place, new)
+    key, *inner = place
+    items = [
+        _replaced(one, tuple(inner), new) if number == key else one
+        for number, one in enumerate(value if isinstance(value, list) else ())
+    ]
+    return [one for number, one in enumerate(items) if number != key or not _is_gone(one)]
+
+
+def _is_gone(value: Value) -> bool:
+    return value is None or value in ({}, [])
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def _texts(document: Document) -> list[Path]:
+def _texts(document: Keys) -> list[Path]:
     return [path for path, value in _walk(document) if isinstance(value, str) and _has_words(path)]
 
 
@@ -150,7 +166,7 @@ def _has_words(path: Path) -> bool:
     return str(path[-1]).rpartition(".")[2] in _WORDS
 
 
-def _fewer_words(document: Document, place: Path) -> Iterator[Document]:
+def _fewer_words(document: Keys, place: Path) -> Iterator[Keys]:
     words = str(_at(document, place) or "").split()
     shorter = [words[:1]]
     for length in (2, 1, 3):  # a keyword with its value, a keyword alone, one with two values
@@ -163,11 +179,11 @@ def _fewer_words(document: Document, place: Path) -> Iterator[Document]:
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _durations(document: Document) -> list[Path]:
+def _durations(document: Keys) -> list[Path]:
     return [("duration",)] if "duration" in document else []
 
 
-def _shorter(document: Document, place: Path) -> Iterator[Document]:
+def _shorter(document: Keys, place: Path) -> Iterator[Keys]:
     """A shorter run, with as large a part of it left out of the figures, or with the same time left out."""
     whole = TIME.parse(_at(document, place))
     warmup = TIME.parse(document.get("warmup", "0s"))
@@ -180,26 +196,28 @@ def _shorter(document: Document, place: Path) -> Iterator[Document]:
             yield found
 
 
-def _counts(document: Document) -> list[Path]:
+def _counts(document: Keys) -> list[Path]:
     return [path for path, value in _walk(document) if _is_count(path, value)]
 
 
-def _is_count(path: Path, value: Any) -> bool:
+def _is_count(path: Path, value: Value) -> bool:
     return str(path[-1]).rpartition(".")[2] == "count" and isinstance(value, int) and value > 1
 
 
-def _fewer(document: Document, place: Path) -> Iterator[Document]:
+def _fewer(document: Keys, place: Path) -> Iterator[Keys]:
     count = _at(document, place)
-    for fewer in dict.fromkeys((1, 2, count // 4, count // 2, count * 3 // 4)) if isinstance(count, int) else ():
+    if not isinstance(count, int):
+        return
+    for fewer in dict.fromkeys((1, 2, count // 4, count // 2, count * 3 // 4)):
         if 1 <= fewer < count:
             yield _changed(document, place, fewer)
 
 
-def _numbers(document: Document) -> list[Path]:
+def _numbers(document: Keys) -> list[Path]:
     return [path for path, value in _walk(document) if isinstance(value, str | int | float) and value is not True]
 
 
-def _rounder(document: Document, place: Path) -> Iterator[Document]:
+def _rounder(document: Keys, place: Path) -> Iterator[Keys]:
     """With a rounder number there, at first wherever the same stands, as in several flows."""
     value = _at(document, place)
     alike = [path for path, other in _walk(document) if path[-1] == place[-1] and other == value]
@@ -212,7 +230,7 @@ def _rounder(document: Document, place: Path) -> Iterator[Document]:
         yield _changed(document, place, rounder)
 
 
-def _rounder_value(value: Any, place: Path) -> Iterator[Any]:
+def _rounder_value(value: Value, place: Path) -> Iterator[Value]:
     if isinstance(value, bool) or value is None or place[-1] in ("name", "title", "about", "seed", "trials"):
         return
     if isinstance(value, int | float):
@@ -264,7 +282,7 @@ def _roughness(number: float) -> int:
 
 
 # The ones that make the others cheaper come first.
-_STEPS: tuple[tuple[Callable[[Document], list[Path]], Callable[[Document, Path], Iterator[Document]]], ...] = (
+_STEPS: tuple[tuple[Callable[[Keys], list[Path]], Callable[[Keys, Path], Iterator[Keys]]], ...] = (
     (_sections, _without_section),
     (_tables, _without_table),
     (_counts, _fewer),

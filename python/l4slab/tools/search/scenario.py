@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from l4slab import experimentfile, sweep
 from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError, L4slabError
+from l4slab.base.values import Keys
 from l4slab.campaign.executors import Failure, Pool
 from l4slab.campaign.store import label
 from l4slab.engines.contract import Recording
@@ -21,7 +21,7 @@ class FailedError(L4slabError):
     """A run of a scenario has failed; the text is its reason."""
 
 
-def plan_of(document: Mapping[str, Any], file: Path, engine: str) -> Plan:
+def plan_of(document: Keys, file: Path, engine: str) -> Plan:
     """The runs of a document that stands for `file`, beside which is what it names.
 
     Raises InputError for a document that is no experiment, LackingError where the engine cannot run it.

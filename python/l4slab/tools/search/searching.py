@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rich.console import Console
 
 from l4slab.api import campaign
 from l4slab.base.errors import InputError
 from l4slab.base.progress import Reporter, Silent, reporting
+from l4slab.base.values import Keys
 from l4slab.campaign.executors import Failure, Pool
 from l4slab.campaign.store import Store
 from l4slab.engines.contract import Recording
@@ -57,7 +57,7 @@ class Searching:
     def __init__(self, space: Space, objective: Objective, engine: str, optimiser: str, seed: int, store: Store):
         self.space, self.objective, self.engine, self.store = space, objective, engine, store
         self._optimiser = optimisers.optimiser(optimiser, space, seed)
-        settings = {
+        settings: Keys = {
             "file": hashlib.sha256(space.experiment.source).hexdigest()[:16],
             "engine": engine,
             "optimiser": optimiser,
@@ -182,7 +182,7 @@ class Searching:
         runs = [run for run in reversed(unique.values()) if run.id in finished]
         experiment = self.space.experiment
         levels = {name: _distinct(run.factors[name] for run in runs) for name in self.space.names}
-        swept = replace(experiment, document=experiment.document | {"sweep": levels}, factors=levels, bundles={})
+        swept = experiment.swept(levels, {})
         self.store.keep_experiment(experiment, runs)
         self.store.consolidate([Plan(swept, runs, len(self.points))])
         self.store.write("claims", claims.evaluate([], {}))
@@ -205,5 +205,5 @@ def _again(first: Run | None, rest: Iterator[Run | None]) -> Iterator[Run]:
     yield from rest  # type: ignore[misc]
 
 
-def _distinct(levels: Iterator[Any]) -> list[Any]:
-    return list({(type(level).__name__, level): level for level in levels}.values())
+def _distinct(levels: Iterator[Level | None]) -> list[Level]:
+    return list({(type(level).__name__, level): level for level in levels if level is not None}.values())

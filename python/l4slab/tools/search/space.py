@@ -11,25 +11,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from pydantic import Field
 
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.units import Dimension
-from l4slab.experimentfile import Experiment, Level, Table, show
+from l4slab.base.values import Keys, Value
+from l4slab.experimentfile import Bundle, Experiment, Level, Table, show
 from l4slab.experimentfile.file import read_levels
 from l4slab.experimentfile.wording import Problem, check, told
 from l4slab.sweep import check_factor_names
-from l4slab.sweep.combination import fill_in, set_levels, targets_of
+from l4slab.sweep.combination import Target, fill_in, set_levels, targets_of
 from l4slab.sweep.expressions import evaluate
-from l4slab.tools.search.documents import UNITS, quantity, without
+from l4slab.tools.search.documents import UNITS, quantity, tables, without
 
 OBJECTIVE = "objective"
-# Of the document of a file, what describes its points: the rest is about results, or has been put in.
-_DESCRIBES = ("link", "flow", "at", "impair", "rewrite", "agree")
-# Tables that a point may be without: `"flow.video" = [true, false]`.
-_OPTIONAL = ("flow", "impair")
 # Three digits: a point can be read and typed.
 _DIGITS = 3
 # Draws until one is not left out by [[skip]].
@@ -99,7 +95,7 @@ class Choice:
 
     name: str
     levels: tuple[Level, ...]
-    settings: tuple[Mapping[str, Any], ...] = ()
+    settings: tuple[Bundle, ...] = ()
 
     def draw(self, rng: random.Random) -> Level:
         """One of the levels."""
@@ -115,7 +111,7 @@ class Space:
 
     experiment: Experiment
     parameters: tuple[Parameter, ...]
-    _targets: Mapping[str, Any] = field(repr=False)
+    _targets: Mapping[str, list[Target]] = field(repr=False)
 
     @classmethod
     def of(cls, experiment: Experiment) -> Space:
@@ -159,7 +155,7 @@ class Space:
             return str(skipped)
         return None
 
-    def contains(self, document: Mapping[str, Any], levels: Mapping[str, Level]) -> bool:
+    def contains(self, document: Keys, levels: Mapping[str, Level]) -> bool:
         """Whether a document that was made from that of `levels` has its numbers in the ranges, and no `[[skip]]` is
         in the way. A key that it does not have any more may be at its default.
         """
@@ -172,7 +168,7 @@ class Space:
                     changed[one.name] = level
         return self.left_out(changed) is None
 
-    def document(self, levels: Mapping[str, Level]) -> dict[str, Any]:
+    def document(self, levels: Mapping[str, Level]) -> Keys:
         """The experiment file of a point, as `tomllib` would read it: levels and `[let]` values put in, nothing left
         to vary, and no statements about results.
 
@@ -186,9 +182,16 @@ class Space:
                 raise SkippedError(reason)
             fill_in(experiment, combination)
         found = {key: value for key, value in combination.top.items() if key != "subset"}
-        tables = {key: value for key in _DESCRIBES if (value := combination.document[key])}
-        tables["flow"] = list(tables["flow"].values())
-        found |= {key: tables[key] for key in experiment.document if key in tables}
+        document = combination.document
+        sections: Keys = {
+            "link": dict(document["link"]),
+            "flow": list(document["flow"].values()),
+            "at": list(document["at"]),
+            "impair": dict(document["impair"]),
+            "rewrite": list(document["rewrite"]),
+            "agree": document["agree"],
+        }
+        found |= {key: sections[key] for key in experiment.sections if sections.get(key)}
         for name in self._tables_of_its_own:
             if levels[name] is False:
                 section, _, table = name.partition(".")
@@ -198,21 +201,14 @@ class Space:
     def _at(self, levels: Mapping[str, Level], whole: bool = False) -> Experiment:
         """The experiment as a sweep of this one point; with `whole`, of every level of the choices."""
         factors: dict[str, list[Level]] = {}
-        bundles: dict[str, list[dict[str, Any]]] = {}
+        bundles: dict[str, list[Bundle]] = {}
         for one in self.parameters:
             if isinstance(one, Choice) and one.settings:
-                bundles[one.name] = [
-                    dict(setting) for setting in one.settings if whole or setting["level"] == levels[one.name]
-                ]
+                bundles[one.name] = [setting for setting in one.settings if whole or setting.level == levels[one.name]]
             else:
                 every = one.levels if isinstance(one, Choice) and whole else [levels[one.name]]
                 factors[one.name] = list(every)
-        return replace(
-            self.experiment,
-            document=self.experiment.document | {"sweep": {**factors, **bundles}},
-            factors=factors,
-            bundles=bundles,
-        )
+        return self.experiment.swept(factors, bundles)
 
     @cached_property
     def _tables_of_its_own(self) -> list[str]:
@@ -237,14 +233,13 @@ class Space:
             raise InputError(message, file=error.file, key=key) from None
 
 
-def _levels(document: Mapping[str, Any], name: str) -> Iterator[Level]:
+def _levels(document: Keys, name: str) -> Iterator[Level]:
     """What stands in a document where a parameter's dotted name leads to."""
     section, table, key = (*name.split(".", 2), "", "")[:3]
-    tables = document.get(section, {}) if key else {}
-    named = {one.get("name"): one for one in tables} if isinstance(tables, list) else tables
-    for found, one in named.items():
-        if table in ("*", found) and key in one:
-            yield one[key]
+    for found, one in tables(document, section).items() if key else ():
+        level = one.get(key)
+        if table in ("*", found) and isinstance(level, Level):
+            yield level
 
 
 def _parameters(experiment: Experiment) -> tuple[Parameter, ...]:
@@ -263,7 +258,7 @@ def _parameters(experiment: Experiment) -> tuple[Parameter, ...]:
     return found
 
 
-def _named(raw: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _named(raw: Keys, before: str = "") -> Iterator[tuple[str, Value]]:
     """Each parameter by its dotted name, whether it was written in quotes or as tables."""
     for key, value in raw.items():
         name = f"{before}{key}"
@@ -277,7 +272,7 @@ def _place(name: str) -> tuple[str, ...]:
     return ("search", f'"{name}"' if "." in name else name)
 
 
-def _parameter(experiment: Experiment, name: str, raw: Any) -> Parameter:
+def _parameter(experiment: Experiment, name: str, raw: Value) -> Parameter:
     place = _place(name)
     if name.count(".") == 1:
         return _table_or_none(experiment, name, raw)
@@ -292,18 +287,19 @@ def _parameter(experiment: Experiment, name: str, raw: Any) -> Parameter:
     return Choice(name, tuple(levels), tuple(settings))
 
 
-def _table_or_none(experiment: Experiment, name: str, raw: Any) -> Choice:
+def _table_or_none(experiment: Experiment, name: str, raw: Value) -> Choice:
     """Whether a table of the file is there."""
     section, _, table = name.partition(".")
     place = _place(name)
-    valid = [f"{section}.{one}" for section in _OPTIONAL for one in experiment.document[section]]
+    document = experiment.document
+    valid = [*(f"flow.{one}" for one in document["flow"]), *(f"impair.{one}" for one in document["impair"])]
     if name not in valid:
         keys = "a key has three parts, such as link.bottleneck.rate, and of tables it may be"
         raise Problem(place, "", f"is no parameter; {keys} one of {', '.join(valid) or 'none'}; {suggest(name, valid)}")
     if not isinstance(raw, list) or sorted(map(str, raw)) != ["False", "True"]:
         text = f"= {show(raw)} does not say whether [[{section}]] {show(table)} is there; write [true, false]"
         raise Problem(place, "", text)
-    return Choice(name, tuple(raw))
+    return Choice(name, tuple(level for level in raw if isinstance(level, bool)))
 
 
 def _range(name: str, bounds: _Bounds) -> Range:
@@ -327,7 +323,7 @@ def _range(name: str, bounds: _Bounds) -> Range:
     return Range(name, low, high, bounds.log, integer, dimension)
 
 
-def _dimension(place: tuple[str, ...], both: Mapping[str, Any]) -> Dimension:
+def _dimension(place: tuple[str, ...], both: Mapping[str, str | int | float]) -> Dimension:
     """The dimension of both bounds."""
     found = []
     for key, bound in both.items():

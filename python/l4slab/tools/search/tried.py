@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
+from l4slab.base.values import Keys
 from l4slab.campaign.store import Store
 from l4slab.experimentfile import Level
 from l4slab.tools.search.objective import Value
@@ -46,15 +46,14 @@ class Tried:
     why: str = ""
     first: int | None = None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Keys:
         """As in the table, without the levels."""
-        numbers = [*self.value.numbers]
         return {
             "number": self.number,
             "value": self.value.mean,
             "spread": self.value.spread,
             "harm": self.harm,
-            "values": numbers,
+            "values": [*self.value.numbers],
             "runs": [*self.runs],
             "why": self.why or None,
         }
@@ -81,7 +80,7 @@ def known(folder: Path) -> dict[tuple[str, ...], Value]:
     return {tuple(runs): Value(tuple(values)) for runs, values, _ in rows.iter_rows()}
 
 
-def claim_folder(store: Store, settings: dict[str, Any]) -> None:
+def claim_folder(store: Store, settings: Keys) -> None:
     """Note the settings of the search in its folder. Raises InputError where another search is there."""
     file = store.folder / _SETTINGS
     if file.is_file():

@@ -18,7 +18,6 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from rich.console import Console
@@ -28,6 +27,7 @@ from l4slab.api.campaign import Interrupted
 from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError
 from l4slab.base.progress import reporting
+from l4slab.base.values import Keys
 from l4slab.campaign.executors import Failure
 from l4slab.campaign.remote import is_url
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
@@ -98,7 +98,7 @@ def _draw(spaces: Mapping[str, Space], number: int, seed: int) -> Scenario:
     raise InputError(f"has no scenario that both engines can run: {reason}", file=spaces[family].experiment.file)
 
 
-def runs_of(document: Mapping[str, Any], engine: str, trials: int) -> list[sweep.Run]:
+def runs_of(document: Keys, engine: str, trials: int) -> list[sweep.Run]:
     """The runs of these trials. Raises ValueError where the engine cannot do them."""
     experiment = experimentfile.parse(to_toml(document).encode(), Path("scenario"), trials)
     runs = sweep.expand(experiment, engine).runs
@@ -106,7 +106,7 @@ def runs_of(document: Mapping[str, Any], engine: str, trials: int) -> list[sweep
     return runs
 
 
-def compare(document: Mapping[str, Any], engine: str, runs: Runs, trials: int) -> list[Row] | Failure:
+def compare(document: Keys, engine: str, runs: Runs, trials: int) -> list[Row] | Failure:
     """Judge a document by so many trials on the kernel, or on the engine in its place: one of `LOOKS`."""
     of_simulator = runs_of(document, DEFAULT, LOOKS[trials])
     simulator = runs.trials(of_simulator)
@@ -114,7 +114,7 @@ def compare(document: Mapping[str, Any], engine: str, runs: Runs, trials: int) -
         return simulator
     of_kernel = runs_of(document, engine, trials)
     if of_kernel[0].id == of_simulator[0].id:
-        of_kernel = runs_of({**document, "seed": document.get("seed", 1) + _OTHER_SEEDS}, engine, trials)
+        of_kernel = runs_of({**document, "seed": int(str(document.get("seed", 1))) + _OTHER_SEEDS}, engine, trials)
     kernel = runs.trials(of_kernel)
     return kernel if isinstance(kernel, Failure) else assess(kernel, simulator)
 
@@ -126,11 +126,11 @@ def _judge(scenario: Scenario, engine: str, runs: Runs, trials: int) -> Judged:
     return Judged(scenario, rows, trials)
 
 
-def smaller(judged: Judged, engine: str, runs: Runs, at_most: int = REDUCED) -> dict[str, Any]:
+def smaller(judged: Judged, engine: str, runs: Runs, at_most: int = REDUCED) -> Keys:
     """The smallest document found in which the engines still differ where they differ most in this one."""
     place = judged.rows[0].place
 
-    def differs(document: dict[str, Any]) -> bool:
+    def differs(document: Keys) -> bool:
         # What two trials find equivalent needs no more of them.
         for trials in sorted(LOOKS)[:2]:
             rows = compare(document, engine, runs, trials)

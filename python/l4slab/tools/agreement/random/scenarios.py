@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from l4slab.base.values import Keys
+from l4slab.experimentfile import Level
 from l4slab.tools.agreement.random.judge import LOOKS, Row, verdict_of
 
 VERDICTS = ("equivalent", "different", "undecided", "failed")
@@ -18,8 +19,8 @@ class Scenario:
 
     number: int
     family: str
-    levels: Mapping[str, Any]
-    document: Mapping[str, Any]
+    levels: Mapping[str, Level]
+    document: Keys
 
     @property
     def name(self) -> str:

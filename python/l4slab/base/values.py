@@ -1,0 +1,11 @@
+"""What files and tables hold: the values of TOML and JSON, and the rows of tables."""
+
+from __future__ import annotations
+
+# A value as TOML and JSON have it, and a table of them by key.
+Value = str | int | float | bool | None | list["Value"] | dict[str, "Value"]
+Keys = dict[str, Value]
+
+# A cell of a result table, and a row by column.
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
