@@ -13,7 +13,7 @@ import l4slab
 import polars as pl
 import pytest
 from l4slab.base.packaged import study
-from l4slab.engines.linux import build
+from l4slab.engines.linux import kernels
 
 ROOT = Path(__file__).parents[2]
 FIRST_PLOT = """
@@ -74,11 +74,11 @@ def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
 @pytest.mark.slow
 def test_it_takes_the_kernel_of_a_checkout(environment: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     programs, variables = environment
-    inputs = "from l4slab.engines.linux import build; print(build._inputs())"
+    inputs = "from l4slab.engines.linux import kernels; print(kernels.fingerprint())"
     found = subprocess.run(
         [programs / "python", "-c", inputs], check=True, cwd=tmp_path, env=variables, capture_output=True, text=True
     )
-    assert found.stdout.strip() == build._inputs()
+    assert found.stdout.strip() == kernels.fingerprint()
 
 
 @pytest.mark.slow

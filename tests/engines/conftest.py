@@ -79,4 +79,4 @@ stop = "8s"
 
 def of_controls(*controls: str) -> kernels.Kernel:
     """A kernel that has these congestion controls."""
-    return kernels.Kernel(Path("linux"), "7.2.1", controls)
+    return kernels.Kernel(Path("linux"), "7.2.1", controls, Path("root"))

@@ -12,7 +12,7 @@ import pytest
 from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.cli.agreeing import kernels_outcome
-from l4slab.engines.linux import build, compiling, kernels, lab
+from l4slab.engines.linux import build, compiling, kernels, lab, user_land
 from l4slab.engines.linux.tools import BuildError
 from l4slab.engines.registry import engines, get_engine
 from l4slab.results import chance
@@ -36,6 +36,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "linux").write_bytes(name.encode())
         (folder / "linux").chmod(0o755)
         (folder / "kernel.json").write_text(json.dumps(stamp))
+    (kernels.cache() / "root.json").write_text(json.dumps({"packages": user_land.PACKAGES}))
     return kernels.cache()
 
 
@@ -174,8 +175,8 @@ def test_a_patch_may_change_prague(cache: Path, tmp_path: Path, monkeypatch: pyt
         compiled.append((tree / "net/ipv4/tcp_prague.c").read_text())
         raise BuildError("compiled")
 
-    monkeypatch.setattr(build, "make_helper", lambda _: None)
-    monkeypatch.setattr(build, "has_user_land", lambda: True)
+    monkeypatch.setattr(build, "make_laboratory", lambda *_: None)
+    monkeypatch.setattr(user_land, "is_renewed", lambda _: True)
     monkeypatch.setattr(build, "missing", lambda _: None)
     monkeypatch.setattr(compiling, "PRAGUE", tree / "prague/tcp_prague.c")
     monkeypatch.setattr(compiling, "compile_kernel", compile_kernel)
@@ -200,8 +201,8 @@ def test_what_cannot_be_built(cache: Path, capsys: pytest.CaptureFixture[str], w
 
 
 def test_a_source_is_one_of_a_kernel(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "make_helper", lambda _: None)
-    monkeypatch.setattr(build, "has_user_land", lambda: True)
+    monkeypatch.setattr(build, "make_laboratory", lambda *_: None)
+    monkeypatch.setattr(user_land, "is_renewed", lambda _: True)
     monkeypatch.setattr(build, "missing", lambda _: None)
     with pytest.raises(BuildError, match="is no source of a Linux kernel"):
         build.build(lambda what, part: None, wanted=build.Wanted("x", tmp_path))

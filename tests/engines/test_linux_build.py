@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.engines.linux import archive, build, compiling, engine, kernels, tools
+from l4slab.engines.linux import archive, build, compiling, kernels, tools
+from l4slab.engines.registry import get_engine
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_without_a_kernel(cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels.installed() is None
     with pytest.raises(InputError, match="l4slab linux build"):
-        engine.require()
+        get_engine("linux").require()
     monkeypatch.setattr(build.shutil, "which", lambda _: None)
     assert main(["linux", "build"]) == 1
     message = capsys.readouterr().err
@@ -84,7 +85,7 @@ def test_without_a_kernel(cache: Path, capsys: pytest.CaptureFixture[str], monke
 
 def test_a_kernel_of_ones_own(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L4SLAB_KERNEL", str(tmp_path / "linux"))
-    assert kernels.installed() == kernels.Kernel(tmp_path / "linux", "", None)
+    assert kernels.installed() == kernels.Kernel(tmp_path / "linux", "", None, cache / "root")
     with pytest.raises(tools.BuildError, match=r"--kernel .* is not a program"):
         build.build(lambda what, part: None, kernel=tmp_path / "nowhere")
 

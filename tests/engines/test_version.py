@@ -15,7 +15,7 @@ import pytest
 from l4slab import _core
 from l4slab.cli import main
 from l4slab.engines.contract import digest
-from l4slab.engines.linux import archive, build, kernels
+from l4slab.engines.linux import kernels, user_land
 from l4slab.engines.registry import get_engine
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "linux").write_bytes(b"a kernel")
     (folder / "linux").chmod(0o755)
     (folder / "kernel.json").write_text('{"version": "7.2.1", "controls": ["cubic"], "inputs": "own"}')
-    (folder / "root.json").write_text(json.dumps({"packages": archive.USER_LAND}))
+    (folder / "root.json").write_text(json.dumps({"packages": user_land.PACKAGES}))
     (folder / "root" / "usr" / "bin" / "tc").write_bytes(b"tc of iproute2 7.2")
     (folder / "root" / "bin").symlink_to("usr/bin")
     return folder
@@ -157,9 +157,9 @@ def test_the_source_of_its_own_program_counts_and_not_those_of_other_versions(
     (kernel / "root" / "lab" / "another" / "lab").write_bytes(b"senders and receivers")
     assert get_engine("linux").version() == before
     changed = tmp_path / "data"
-    shutil.copytree(build.DATA, changed)
+    shutil.copytree(kernels.DATA, changed)
     (changed / "programs.h").write_bytes(b"/* */\n" + (changed / "programs.h").read_bytes())
-    monkeypatch.setattr(build, "DATA", changed)
+    monkeypatch.setattr(kernels, "DATA", changed)
     assert get_engine("linux").version() != before
 
 

@@ -80,10 +80,12 @@ def list_kernels(as_json: bool) -> int:
     """The kernels that are built: their names, versions, congestion controls, and what they are made from."""
     found = [kernel for kernel in (kernels.installed(), *kernels.named()) if kernel is not None]
     if as_json:
-        terminal.as_json({"kernels": [asdict(kernel) | {"path": str(kernel.path)} for kernel in found]})
+        terminal.as_json(
+            {"kernels": [asdict(kernel) | {"path": str(kernel.path), "root": str(kernel.root)} for kernel in found]}
+        )
         return 0
     if not found:
-        terminal.out().print("No kernel is built yet; build one with: l4slab linux build")
+        terminal.out().print("There is no kernel yet; build one with: l4slab linux build")
         return 0
     columns = [
         Column("name", [kernel.name for kernel in found], weight=3, stays=True),

@@ -1,6 +1,4 @@
-"""The machine's own Debian archive, suite sid: user land and kernel source, with signatures checked, unpacked and not
-installed.
-"""
+"""The machine's own Debian archive, suite sid, with signatures checked, and the kernel's source of it."""
 
 from __future__ import annotations
 
@@ -11,11 +9,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from l4slab.engines.linux.tools import BuildError, Failed, Progress, do, write_stamp
+from l4slab.engines.linux.tools import BuildError, Failed, Progress, do, stamp, write_stamp
 
 OLDEST = (7, 2)
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-USER_LAND = ("busybox-static", "dash", "iproute2", "ethtool")
 _OTHER_MACHINES = (
     *("alpha", "arc", "arm", "arm64", "csky", "hexagon", "loongarch", "m68k", "microblaze", "mips", "nios2"),
     *("openrisc", "parisc", "powerpc", "riscv", "s390", "sh", "sparc", "xtensa"),
@@ -76,7 +73,7 @@ def archive(folder: Path, progress: Progress) -> Apt:
         (state / part).mkdir(parents=True, exist_ok=True)
     (state / "status").touch()
     sources = state / "sid.list"
-    sources.write_text(f"deb [signed-by={KEYRING}] {uri} sid main\n")
+    sources.write_text("".join(f"{kind} [signed-by={KEYRING}] {uri} sid main\n" for kind in ("deb", "deb-src")))
     settings = {
         "Dir::Etc::sourcelist": str(sources),
         "Dir::Etc::sourceparts": "-",
@@ -106,33 +103,13 @@ def archive(folder: Path, progress: Progress) -> Apt:
     return apt
 
 
-def user_land(folder: Path, apt: Apt, progress: Progress) -> None:
-    """Unpack the programs of the virtual machine into its file system. Raises BuildError."""
-    progress("fetching the user land", None)
-    apt("install", "--download-only", *USER_LAND)
-    new = folder / "root.new"
-    shutil.rmtree(new, ignore_errors=True)
-    for part in ("bin", "sbin", "lib", "lib64"):
-        (new / "usr" / part).mkdir(parents=True)
-        (new / part).symlink_to(f"usr/{part}")
-    for package in sorted((folder / "apt" / "archives").glob("*.deb")):
-        progress(f"unpacking {package.name.partition('_')[0]}", None)
-        do(["dpkg-deb", "--extract", str(package), str(new)])
-    for part in ("proc", "sys", "tmp", "run", "dev", "out", "lab"):
-        (new / part).mkdir(exist_ok=True)
-    busybox = next((path for path in (new / "usr/bin/busybox", new / "bin/busybox") if path.is_file()), None)
-    if busybox is None:
-        raise BuildError("the archive's busybox-static has no busybox; please report this")
-    # Its own shell would take its own ip and tc instead of the real ones.
-    for name, program in (("sh", "dash"), ("cat", "busybox")):
-        link = new / "usr/bin" / name
-        if not link.exists():
-            link.symlink_to(program)
-    for part in ("doc", "man", "locale"):
-        shutil.rmtree(new / "usr/share" / part, ignore_errors=True)
-    shutil.rmtree(folder / "root", ignore_errors=True)
-    new.replace(folder / "root")
-    write_stamp(folder / "root.json", {"packages": list(USER_LAND)})
+def source_files(apt: Apt, name: str, version: str) -> dict[str, str]:
+    """The files of a source package and their SHA-256; none where the archive has it no more."""
+    try:
+        said = apt("source", "--print-uris", f"{name}={version}")
+    except Failed:
+        return {}
+    return dict(re.findall(r"^'[^']+' (\S+) \d+ SHA256:(\w+)$", said, re.M))
 
 
 def newest_source(search: list[str]) -> str | None:
@@ -148,7 +125,8 @@ def newest_source(search: list[str]) -> str | None:
 def source(folder: Path, apt: Apt | None, progress: Progress) -> Path:
     """The unpacked source of the newest kernel there. Raises BuildError."""
     source = folder / "source"
-    if not (folder / "source.json").is_file():
+    known = stamp(folder / "source.json")
+    if not known:
         apt = apt or archive(folder, progress)
         package = newest_source(apt.search("^linux-source-[0-9.]+$"))
         if package is None:
@@ -161,9 +139,12 @@ def source(folder: Path, apt: Apt | None, progress: Progress) -> Path:
         shutil.rmtree(source, ignore_errors=True)
         source.mkdir()
         _unpack(deb, source)
-        version = deb.name.split("_")[1]
+        known = {"package": package, "version": deb.name.split("_")[1]}
         deb.unlink()
-        write_stamp(folder / "source.json", {"package": package, "version": version})
+        write_stamp(folder / "source.json", known)
+    if "files" not in known:
+        apt = apt or archive(folder, progress)
+        write_stamp(folder / "source.json", {**known, "files": source_files(apt, "linux", str(known["version"]))})
     return source
 
 

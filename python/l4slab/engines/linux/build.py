@@ -20,70 +20,51 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from l4slab.engines.linux import archive, compiling
-from l4slab.engines.linux.kernels import DEFAULT, Kernel, cache, folder_of, installed, named_kernel
+from l4slab.engines.linux import archive, compiling, user_land
+from l4slab.engines.linux.compiling import DATA, recipe
+from l4slab.engines.linux.kernels import (
+    DEFAULT,
+    Kernel,
+    cache,
+    folder_of,
+    installed,
+    laboratory,
+    named_kernel,
+)
 from l4slab.engines.linux.tools import PATCH_TOOLS, TOOLS, BuildError, Progress, do, missing, stamp, write_stamp
 
-DATA = Path(__file__).parent / "data"
-HELPER = ("lab.c", "programs.h", "init.sh")
 _NEEDED_GB = 4
-
-
-def root() -> Path:
-    """The folder that is the virtual machine's file system."""
-    return cache() / "root"
 
 
 def contents(kernel: Kernel) -> str:
     """A hash of the kernel and of everything in the virtual machine's file system; of its own program its source's."""
-    inside = (path for path in root().rglob("*") if path.is_symlink() or path.is_file())
-    files = [kernel.path, *sorted(path for path in inside if not path.is_relative_to(root() / "lab"))]
+    root = kernel.root
+    inside = (path for path in root.rglob("*") if path.is_symlink() or path.is_file())
+    files = [kernel.path, *sorted(path for path in inside if not path.is_relative_to(root / "lab"))]
     states = [(path, os.lstat(path)) for path in files]
     known = tuple((path, state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states)
-    return _contents(known) + _helper_digest()
+    return _contents(root, known) + laboratory()
 
 
 @lru_cache(1)
-def _contents(files: tuple[tuple[Path, int, int, int], ...]) -> str:
+def _contents(root: Path, files: tuple[tuple[Path, int, int, int], ...]) -> str:
     whole = hashlib.sha256()
     for path, *_ in files:
-        name = str(path.relative_to(root())) if path.is_relative_to(root()) else ""
+        name = str(path.relative_to(root)) if path.is_relative_to(root) else ""
         # The kernel of L4SLAB_KERNEL may be a link.
         inside = str(path.readlink()).encode() if name and path.is_symlink() else path.read_bytes()
         whole.update(f"{name}\0{len(inside)}\0".encode() + inside)
     return whole.hexdigest()
 
 
-def is_current() -> bool:
-    """Whether the kernel was made from this version's configuration and TCP Prague, or is the user's own."""
-    is_ours = stamp(cache() / "kernel.json").get("inputs") in ("own", _inputs())
-    return is_ours or bool(os.environ.get("L4SLAB_KERNEL"))
-
-
-def has_user_land() -> bool:
-    """Whether the programs of the virtual machine are there."""
-    return stamp(cache() / "root.json").get("packages") == list(archive.USER_LAND)
-
-
-def helper() -> Path:
-    """The folder in the user land with the laboratory's own program and what boots it. Each version of their source has
-    its own, so that several versions of this package can use the same cache.
-    """
-    return root() / "lab" / _helper_digest()
-
-
-def _helper_digest() -> str:
-    return hashlib.sha256(b"".join((DATA / name).read_bytes() for name in HELPER)).hexdigest()[:16]
-
-
-def make_helper(progress: Progress) -> None:
+def make_laboratory(root: Path, progress: Progress) -> None:
     """Compile the laboratory's own program where this version's is not there. Raises BuildError, OSError."""
-    if (helper() / "lab").is_file():
+    there = root / "lab" / laboratory()
+    if (there / "lab").is_file():
         return
     if (sentence := missing({"gcc": TOOLS["gcc"]})) is not None:
         raise BuildError(sentence)
     progress("compiling senders, receivers and sampler", None)
-    there = helper()
     with tempfile.TemporaryDirectory(dir=there.parent) as temporary:
         new = Path(temporary) / there.name
         new.mkdir()
@@ -141,11 +122,11 @@ def _only_one(folder: Path) -> Iterator[None]:
 
 
 def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int, wanted: Wanted | None) -> Kernel:
-    inputs = _inputs()
+    inputs = recipe()
     if kernel is not None and not os.access(kernel, os.X_OK):
         raise BuildError(f"--kernel {kernel} is not a program; give the file that make ARCH=um linux made")
-    root_ready = has_user_land()
-    is_there = installed() is not None and stamp(folder / "kernel.json").get("inputs") == inputs
+    root_ready = user_land.is_renewed(folder / "root")
+    is_there = os.access(folder / "linux", os.X_OK) and stamp(folder / "kernel.json").get("inputs") == inputs
     kernel_ready = wanted is None and (kernel is not None or is_there)
     if not (root_ready and kernel_ready):
         if (sentence := missing(TOOLS | (PATCH_TOOLS if wanted and wanted.patches else {}))) is not None:
@@ -155,8 +136,8 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int, wan
     apt = None
     if not root_ready:
         apt = archive.archive(folder, progress)
-        archive.user_land(folder, apt, progress)
-    make_helper(progress)
+        user_land.make(folder, apt, progress)
+    make_laboratory(folder / "root", progress)
     if wanted is not None:
         return _build_named(folder, apt, wanted, inputs, jobs, progress)
     if kernel is not None:
@@ -202,14 +183,6 @@ def _keep(kernel: Path, name: str, known: Mapping[str, object], progress: Progre
     write_stamp(folder / "kernel.json", {"version": version, "controls": controls, **known})
 
 
-def _inputs() -> str:
-    """What the kernel is made from, but for the source."""
-    digest = hashlib.sha256((DATA / "kernel.config").read_bytes())
-    digest.update(compiling.CHANGES.encode())
-    digest.update(compiling.PRAGUE.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def _boot_facts(kernel: Path) -> tuple[list[str], str]:
     """Congestion controls and version of a kernel, from booting it."""
     from l4slab.engines.linux.machine import Machine, MachineError
@@ -218,7 +191,7 @@ def _boot_facts(kernel: Path) -> tuple[list[str], str]:
         run = Path(temporary)
         (run / "setup.sh").write_text("exit 1\n")
         try:
-            Machine(kernel, root(), helper().name, run, limit_s=60).boot()
+            Machine(kernel, cache() / "root", laboratory(), run, limit_s=60).boot()
         except MachineError as error:
             facts = dict(line.split(" ", 1) for line in error.output.splitlines() if " " in line)
             if "kernel" not in facts:

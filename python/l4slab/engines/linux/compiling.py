@@ -9,6 +9,7 @@ as in the kernels of L4STeam; and the project's TCP Prague is put beside the oth
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import os
 import re
 import shutil
@@ -40,13 +41,20 @@ _EDITS = {
         "\t\ttcp_tso_autosize(sk, mss_now, min_tso);\n",
     ),
 }
-CHANGES = f"{HZ}{_EDITS}"
 _OUT = "l4slab-build"  # of a source: its objects
 _MODULES = "l4slab"  # of net: modules from outside of the source
 _MODULES_LINE = f"obj-y += {_MODULES}/\n"
 # What a source has that was compiled in place.
 _NOT_COPIED = {".git", "include/config", "include/generated", "arch/um/include/generated", "arch/x86/include/generated"}
 _OBJECTS = 752  # about as many files are compiled
+
+
+def recipe() -> str:
+    """A hash of what the default kernel is made from, but for the source."""
+    digest = hashlib.sha256((DATA / "kernel.config").read_bytes())
+    digest.update(f"{HZ}{_EDITS}".encode())
+    digest.update(PRAGUE.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def patch(source: Path) -> None:

@@ -15,6 +15,7 @@ import polars as pl
 
 from l4slab import _core
 from l4slab.base import metrics
+from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
 from l4slab.engines.contract import (
     Captures,
@@ -29,6 +30,7 @@ from l4slab.engines.contract import (
     file_name,
 )
 from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, recording, rng, tools
+from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holds_classes, qdiscs_of
 from l4slab.own import files
@@ -47,9 +49,8 @@ _PACKET_S = 28e-6
 
 
 def _no_kernel() -> str | None:
-    if kernels.installed() is not None:
-        return None
-    return f"there is no kernel on the machine of this page's server; build it there with: {_BUILD}"
+    sentence = _lacking()
+    return sentence and f"on the machine of this page's server, {sentence}"
 
 
 class LinuxEngine(Engine):
@@ -82,9 +83,8 @@ class LinuxEngine(Engine):
         machine.stop_all()
 
     def lacking(self) -> str | None:
-        if kernels.installed(self._kernel) is not None:
-            return None
-        return f'--engine {self.name} needs a kernel, which is not built yet; build it with "{_BUILD}"'
+        sentence = _lacking(self._kernel)
+        return sentence and f"--engine {self.name}: {sentence}"
 
     def estimate(self, work: Work) -> float:
         return _START_S * work.runs + _PACKET_S * work.packets
@@ -134,32 +134,41 @@ class LinuxEngine(Engine):
             raise EngineError(disk_sentence(error)) from None
 
     def examine(self) -> Iterator[Finding]:
-        kernel = kernels.installed(self._kernel)
+        kernel, packaged = kernels.installed(self._kernel), kernels.package()
         if kernel is None:
             sentence = tools.missing(tools.TOOLS | tools.RUN_TOOLS)
             first = f"{sentence}; then" if sentence else "build it with:"
-            text = f"not built, only --engine linux and l4slab agree need it; {first} {_BUILD}"
+            text = "not there, only --engine linux and l4slab agree need it; "
+            text += f"install the package {kernels.PACKAGE}, or {first} {_BUILD}"
             yield Finding(self.name, True, text)
-        elif (sentence := tools.missing(tools.RUN_TOOLS)) is not None:
+            return
+        if (sentence := tools.missing(tools.RUN_TOOLS) or _lacking(self._kernel)) is not None:
             yield Finding(self.name, False, sentence)
-        elif not build.has_user_land():
-            yield Finding(self.name, False, f"the user land is not complete; finish it with: {_BUILD}")
-        else:
-            old = "" if build.is_current() else f"; its sources have changed since, renew it with: {_BUILD}"
-            controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
-            yield Finding(self.name, True, f"{kernel.version or kernel.path}, build {self.version()}{controls}{old}")
+            return
+        where = f"of the package {kernels.PACKAGE} {kernel.package}" if kernel.package else f"in {kernel.path.parent}"
+        if packaged is not None and not kernel.package:
+            where += f" (and not that of the package {kernels.PACKAGE} {packaged.package})"
+        controls = f", with {', '.join(kernel.controls)}" if kernel.controls else ""
+        old = "" if kernel.is_current else f"; its sources have changed since, renew it with: {_BUILD}"
+        name = kernel.version or kernel.path.name
+        yield Finding(self.name, True, f"{name}, build {self.version()}, {where}{controls}{old}")
+
+
+def _lacking(name: str = kernels.DEFAULT) -> str | None:
+    try:
+        kernels.ready(name)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def kernel(name: str = kernels.DEFAULT) -> kernels.Kernel:
-    """The kernel of this name, with its user land. Raises EngineError where they are not built."""
-    found = kernels.installed(name)
-    if found is None:
-        raise EngineError(f'there is no kernel in {kernels.cache()} yet; build it with "{_BUILD}"')
-    if not build.has_user_land():
-        raise EngineError(f'the user land in {build.root()} is not complete; finish it with "{_BUILD}"')
+    """The kernel of this name, with its user land. Raises EngineError where they are not there."""
     try:
-        build.make_helper(lambda *_: None)
-    except tools.BuildError as error:
+        found = kernels.ready(name)
+        if not found.package:
+            build.make_laboratory(found.root, lambda *_: None)
+    except (InputError, tools.BuildError) as error:
         raise EngineError(str(error)) from None
     return found
 
@@ -176,7 +185,7 @@ def write(made: lab.Lab, folder: Path) -> None:
 def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | None) -> Recording:
     write(made, folder)
     try:
-        booted = Machine(kernel.path, build.root(), build.helper().name, folder, _limit_s(made.run))
+        booted = Machine(kernel.path, kernel.root, kernels.laboratory(), folder, _limit_s(made.run))
         booted.boot(programs.watch(made.run, made.flows, booted) if made.has_programs else None)
         observed = recording.read(made, folder)
         recording.check(observed)
@@ -219,7 +228,7 @@ def _keep(folder: Path, keep: Path) -> None:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, keep / name)
     for name in _SOURCES:
-        shutil.copyfile(build.DATA / name, keep / name)
+        shutil.copyfile(DATA / name, keep / name)
     if (folder / programs.FOLDER).is_dir():
         shutil.rmtree(keep / programs.FOLDER, ignore_errors=True)
         shutil.copytree(folder / programs.FOLDER, keep / programs.FOLDER, symlinks=True)

@@ -18,7 +18,7 @@ from typing import Any
 from l4slab import _core
 from l4slab.base.errors import one_line
 from l4slab.engines.contract import EngineError
-from l4slab.engines.linux import build, engine, kernels, lab, recording
+from l4slab.engines.linux import engine, kernels, lab, recording
 from l4slab.engines.linux.clock import Clock, ClockError
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.engines.linux.recording.live import Growing, Recorder
@@ -180,7 +180,7 @@ class _Session:
         self._clock = Clock(self._folder / "clock")
         self._stack.callback(self._clock.close)
         self._machine = Machine(
-            kernel.path, build.root(), build.helper().name, self._folder, _ANSWER_S, self._folder / "clock"
+            kernel.path, kernel.root, kernels.laboratory(), self._folder, _ANSWER_S, self._folder / "clock"
         )
         self._process = self._stack.enter_context(self._machine.running())
         with self._failing():
