@@ -10,6 +10,7 @@
 #   ./dev.sh generate [--check]  write what follows from the code within seconds; --check fails where it is stale
 #   ./dev.sh lint                formatters, linters and type checker, as CI runs them
 #   ./dev.sh wheel               a wheel in dist/, for Linux without Rust (glibc 2.28 or newer)
+#   ./dev.sh wheel --linux       that of the kernel, l4slab-linux, and its source archive; builds the kernel if need be
 #   ./dev.sh docs [--draft]      the documentation site, in results/site; a draft leaves out studies of minutes
 #   ./dev.sh bench               packets per second and instructions per packet
 set -eu
@@ -151,6 +152,15 @@ lint)
     (cd web && npm run --silent check)
     ;;
 wheel)
+    case ${1:-} in
+    --linux)
+        setup optimised dev
+        .venv/bin/l4slab linux build
+        exec .venv/bin/python kernel/wheel/build.py dist
+        ;;
+    "") ;;
+    *) fail "wheel takes --linux or nothing, not $1" ;;
+    esac
     environment
     page
     # zig links against an older glibc than this machine's; the libraries that l4slab needs ask for 2.28, too.

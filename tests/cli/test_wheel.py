@@ -1,7 +1,10 @@
-"""The wheel (`./dev.sh wheel`) on a machine without Rust: what is in it, and that it gives the same bits."""
+"""The wheels (`./dev.sh wheel`, and with `--linux` the kernel's) on a machine without Rust and compiler: contents,
+and that they give the same bits.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +25,20 @@ links = {"bottleneck": l4slab.Link(rate="100Mbit", qdisc="dualpi2")}
 flows = [l4slab.Flow(name="l4s", cc="prague", rtt="10ms"), l4slab.Flow(name="classic", cc="cubic", rtt="10ms")]
 l4slab.run(l4slab.Experiment(duration="10s", links=links, flows=flows)).plot.overview().savefig("first.png")
 """
+EXPERIMENT = """
+duration = "3s"
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "dualpi2"
+[[flow]]
+name = "l4s"
+cc = "prague"
+rtt = "10ms"
+[[flow]]
+name = "classic"
+cc = "cubic"
+rtt = "10ms"
+"""
 
 
 def sources() -> list[Path]:
@@ -39,6 +56,17 @@ def wheel() -> Path:
         pytest.skip("no wheel was built: ./dev.sh wheel")
     if built[-1].stat().st_mtime < max(path.stat().st_mtime for path in sources()):
         pytest.skip("the wheel is older than its sources: ./dev.sh wheel")
+    return built[-1]
+
+
+@pytest.fixture(scope="module")
+def kernel_wheel() -> Path:
+    built = sorted((ROOT / "dist").glob("l4slab_linux-*.whl"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        pytest.skip("no wheel of the kernel was built: ./dev.sh wheel --linux")
+    known = json.loads(zipfile.ZipFile(built[-1]).read("l4slab_linux/kernel.json"))
+    if known["fingerprint"] != kernels.fingerprint():
+        pytest.skip("the kernel's wheel is older than its sources: ./dev.sh wheel --linux")
     return built[-1]
 
 
@@ -96,3 +124,38 @@ def test_it_draws_and_reproduces_a_study(environment: tuple[Path, dict[str, str]
     # Run ids say the build, which a test need not have; the columns are the study's.
     common = [name for name in ours.columns if name != "run" and name in theirs.columns]
     assert theirs.select(common).equals(ours.select(common))
+
+
+@pytest.mark.slow
+def test_both_wheels_run_on_the_kernel_at_once(
+    environment: tuple[Path, dict[str, str]], kernel_wheel: Path, tmp_path: Path
+) -> None:
+    programs, variables = environment
+    pip = [programs / "pip", "install", "--quiet"]
+    subprocess.run([*pip, str(kernel_wheel)], check=True, env=variables)
+    # It is the one that the extra asks for.
+    subprocess.run([*pip, "--no-index", "l4slab[linux]"], check=True, env=variables)
+    home, alone = tmp_path / "home", tmp_path / "bin"
+    home.mkdir()
+    alone.mkdir()
+    (alone / "setpriv").symlink_to(shutil.which("setpriv") or "")
+    (tmp_path / "x.toml").write_text(EXPERIMENT)
+    subprocess.run(
+        [programs / "l4slab", "run", "x.toml", "--engine", "linux", "--out", "out"],
+        check=True, cwd=tmp_path, env={"HOME": str(home), "PATH": f"{programs}:{alone}"},
+    )  # fmt: skip
+    flows = l4slab.open(tmp_path / "out").flows
+    assert flows.filter(pl.col("flow") == "l4s")["ce_pct"].item() > 0
+    assert flows["goodput_mbps"].sum() > 8
+    assert not (home / ".cache/l4slab").exists()
+
+
+@pytest.mark.slow
+def test_the_kernel_is_the_same_bytes_in_another_wheel(kernel_wheel: Path, tmp_path: Path) -> None:
+    linux = kernels.cache() / "linux"
+    if not linux.is_file() or linux.read_bytes() != zipfile.ZipFile(kernel_wheel).read("l4slab_linux/linux"):
+        pytest.skip("the kernel was built again since: ./dev.sh wheel --linux")
+    subprocess.run([sys.executable, ROOT / "kernel/wheel/build.py", tmp_path], check=True)
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert [(tmp_path / name).read_bytes() for name in made] == [(ROOT / "dist" / name).read_bytes() for name in made]
+    assert len(made) == 2

@@ -31,7 +31,17 @@ from l4slab.engines.linux.kernels import (
     laboratory,
     named_kernel,
 )
-from l4slab.engines.linux.tools import PATCH_TOOLS, TOOLS, BuildError, Progress, do, missing, stamp, write_stamp
+from l4slab.engines.linux.tools import (
+    PATCH_TOOLS,
+    TOOLS,
+    BuildError,
+    Progress,
+    c_library,
+    do,
+    missing,
+    stamp,
+    write_stamp,
+)
 
 _NEEDED_GB = 4
 
@@ -145,7 +155,9 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int, wan
     elif not kernel_ready:
         source = archive.source(folder, apt, progress)
         compiling.patch(source)
-        _keep(compiling.compile_kernel(source, jobs, progress), DEFAULT, {"inputs": inputs}, progress)
+        _keep(
+            compiling.compile_kernel(source, jobs, progress), DEFAULT, {"inputs": inputs, "libc": c_library()}, progress
+        )
     made = installed()
     if made is None:
         raise BuildError(f"{folder} has no kernel after the build; remove the folder and build again")

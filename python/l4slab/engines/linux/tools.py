@@ -83,6 +83,16 @@ def do(command: list[str], cwd: Path | None = None, environment: dict[str, str] 
     return done.stdout
 
 
+def c_library() -> str:
+    """The C library that is linked into programs here, by Debian's source package and its version; empty where this is
+    no Debian.
+    """
+    try:
+        return do(["dpkg-query", "--show", "--showformat=${source:Package} ${source:Version}", "libc6-dev"])
+    except BuildError:
+        return ""
+
+
 class Failed(BuildError):
     """A program did; `output` is what it said."""
 
