@@ -107,8 +107,7 @@ def alarms(cards: int, only: Collection[str] = ()) -> dict[str, int]:
                 name: pl.concat([getattr(tested, name).filter(mine), getattr(references, name)], how="diagonal_relaxed")
                 for name in ("flows", "links")
             }
-            arrow = {name: table.to_arrow() for name, table in tables.items()}
-            for row in claims.evaluate([load(written, {})], arrow).iter_rows(named=True):
+            for row in claims.evaluate([load(written, {})], tables).iter_rows(named=True):
                 failed.setdefault(row["id"], set()).update([card] if row["verdict"] == "fails" else [])
     return {name: len(found) for name, found in failed.items()} | {"": len(set().union(*failed.values()))}
 

@@ -91,7 +91,7 @@ def folder(out: Path, files: Sequence[Path], tables: Mapping[str, pl.DataFrame])
     experiments = [experimentfile.load(file) for file in files]
     ids = {(r.experiment, r.trial): r.id for e in experiments for r in sweep.expand(e, "sim").runs}
     tables = {name: table.with_columns(_run_ids(table, ids)) for name, table in tables.items()}
-    arrow = {name: tables[name].to_arrow() for name in metrics.TABLES}
+    arrow = {name: tables[name] for name in metrics.TABLES}
     with Store(out) as store:
         for experiment in experiments:
             store.keep_experiment(experiment)

@@ -142,7 +142,7 @@ def verdicts(flows: pl.DataFrame) -> dict[str, str]:
         name: pl.DataFrame(schema=metrics.LABELS | dict.fromkeys(NAMES, pl.String) | FACTORS | metrics.TABLES[name])
         for name in ("links", "series")
     }
-    tables = {name: table.to_arrow() for name, table in ({"flows": flows} | empty).items()}
+    tables = {"flows": flows} | empty
     return dict(claims.evaluate(EXPERIMENTS, tables).select("id", "verdict").iter_rows())
 
 

@@ -137,7 +137,7 @@ def verdicts(tables: Tables, *names: str) -> dict[str, str]:
         )
         for e in EXPERIMENTS
     ]
-    found = claims.evaluate(experiments, {name: table.to_arrow() for name, table in tables.items()})
+    found = claims.evaluate(experiments, tables)
     return dict(found.select("id", "verdict").iter_rows())
 
 

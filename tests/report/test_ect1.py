@@ -241,8 +241,7 @@ def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
         )
         for e in EXPERIMENTS
     ]
-    arrow = {name: table.to_arrow() for name, table in tables.items()}
-    return dict(claims.evaluate(experiments, arrow).select("id", "verdict").iter_rows())
+    return dict(claims.evaluate(experiments, tables).select("id", "verdict").iter_rows())
 
 
 def test_ids_are_unique_across_the_files() -> None:

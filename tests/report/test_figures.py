@@ -201,7 +201,7 @@ def test_a_figure_may_ask_its_file_of_published_values(tmp_path: Path) -> None:
     plan = expand(write(tmp_path, f'kind = "shares"\nreference = "known.csv"\nsql = "{sql}"'), "sim")
     figures.check([plan])
     rows = {"experiment": ["x"], "run": ["r"], "trial": [1], "flow": ["a"]}
-    empty = {name: pl.DataFrame(rows).to_arrow() for name in ("flows", "links", "series", "transfers")}
+    empty = {name: pl.DataFrame(rows) for name in ("flows", "links", "series", "transfers")}
     ((_, drawing),) = figures.draw([plan.experiment], empty)
     assert diamonds(drawing.axes[0]) == [7.5]
 

@@ -389,8 +389,8 @@ def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
         )
         for e in EXPERIMENTS
     ]
-    arrow = {name: table.to_arrow() for name, table in ({"series": frame("series", [])} | tables).items()}
-    return dict(claims.evaluate(experiments, arrow).select("id", "verdict").iter_rows())
+    tables = {"series": frame("series", [])} | tables
+    return dict(claims.evaluate(experiments, tables).select("id", "verdict").iter_rows())
 
 
 def verdict(name: str, tables: dict[str, pl.DataFrame]) -> str:

@@ -37,7 +37,7 @@ def tables(rates: list[float | None]) -> dict:
     ]
     frames = {name: pl.DataFrame(schema=metrics.LABELS | schema) for name, schema in metrics.TABLES.items()}
     frames["flows"] = pl.DataFrame(rows, schema=metrics.LABELS | metrics.FLOWS)
-    return {name: frame.to_arrow() for name, frame in frames.items()}
+    return frames
 
 
 @pytest.mark.parametrize(

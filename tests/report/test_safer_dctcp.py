@@ -43,7 +43,7 @@ def tables() -> dict[str, pl.DataFrame]:
 
 
 def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
-    found = claims.evaluate(EXPERIMENTS, {name: table.to_arrow() for name, table in tables.items()})
+    found = claims.evaluate(EXPERIMENTS, tables)
     return dict(found.select("id", "verdict").iter_rows())
 
 

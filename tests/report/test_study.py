@@ -45,7 +45,7 @@ TURNS = {
 
 
 def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
-    found = claims.evaluate(EXPERIMENTS, {name: table.to_arrow() for name, table in tables.items()})
+    found = claims.evaluate(EXPERIMENTS, tables)
     return dict(found.select("id", "verdict").iter_rows())
 
 
@@ -85,7 +85,7 @@ def test_no_claim_holds_about_an_experiment_that_was_not_run(missing: str, page:
 
 
 def test_published_figures_are_within_tolerance_of_themselves(page: dict[str, pl.DataFrame]) -> None:
-    table = published.evaluate(EXPERIMENTS, {name: t.to_arrow() for name, t in page.items()})
+    table = published.evaluate(EXPERIMENTS, page)
     in_files = table.filter(pl.col("reference").is_null(), pl.col("column").is_not_null())
     assert len(in_files) == 16
     assert table.filter(pl.col("reference").is_null()).height == 22
@@ -118,7 +118,7 @@ def test_figures_in_the_files_are_those_of_the_reference() -> None:
 
 def test_the_reference_gives_a_row_per_statistic(page: dict[str, pl.DataFrame]) -> None:
     count = reference().height
-    table = published.evaluate(EXPERIMENTS, {name: t.to_arrow() for name, t in page.items()})
+    table = published.evaluate(EXPERIMENTS, page)
     rows = table.filter(pl.col("reference").is_not_null())
     assert len(rows) == 4 * count
     assert rows["distance"].null_count() == 0

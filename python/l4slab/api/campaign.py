@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
+import polars as pl
 from rich.console import Console
 
 from l4slab import sweep
@@ -194,14 +194,12 @@ def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], consol
     recordings: list[tuple[Run, Recording]] = []
     failures = _compute(runs, pool, console, lambda run, recording: recordings.append((run, recording)))
     tables = label(recordings, plans)
-    arrow: dict[str, Any] = {name: table.to_arrow() for name, table in tables.items()}
     experiments = [plan.experiment for plan in plans]
-    tables["claims"] = claims.evaluate(experiments, arrow)
-    tables["published"] = published.evaluate(experiments, arrow)
+    verdicts = {"claims": claims.evaluate(experiments, tables), "published": published.evaluate(experiments, tables)}
     notes = _notes(plans)
     if any(run.captures for run in runs):
         notes.append("Captures are not written without a results folder.")
-    return Results(None, tables, failures, notes, _experiments=experiments)
+    return Results(None, tables | verdicts, failures, notes, _experiments=experiments)
 
 
 def _run_in_store(
@@ -257,8 +255,8 @@ def _finish(store: Store, plans: list[Plan], console: Console | None) -> list[st
         told("Writing the tables", None)
         unused = store.consolidate(plans)
         # `flows` and `links` are small and read by nearly every query.
-        tables: dict[str, Any] = {name: ds.dataset(store.folder / f"{name}.parquet") for name in metrics.TABLES}
-        tables |= {name: tables[name].to_table() for name in ("flows", "links")}
+        tables: dict[str, pl.DataFrame | Path] = {name: store.folder / f"{name}.parquet" for name in metrics.TABLES}
+        tables |= {name: pl.read_parquet(store.folder / f"{name}.parquet") for name in ("flows", "links")}
         experiments = [plan.experiment for plan in plans]
         store.write("claims", claims.evaluate(experiments, tables))
         store.write("published", published.evaluate(experiments, tables))

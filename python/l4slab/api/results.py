@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
-import pyarrow as pa
-import pyarrow.dataset as ds
 
 from l4slab import experimentfile
-from l4slab.base import metrics
+from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError
 from l4slab.campaign import remote
 from l4slab.campaign.store import with_engine
@@ -122,24 +120,26 @@ class Results:
 
         Raises InputError, also where the query does not give these columns.
         """
-        with claims.connect_to({name: self._arrow(name) for name in metrics.TABLES}) as connection:
+        with claims.connect_to(
+            {name: self._source(name) for name in (*metrics.TABLES, "claims", "published")}
+        ) as connection:
             for name in metrics.TABLES:
                 connection.execute(f"create temp view {name} as from all_{name}")
             for name in ("claims", "published"):
-                connection.register(name, self._arrow(name))
+                claims.register(connection, name, self._source(name))
             try:
-                found: pl.DataFrame = claims.select(connection, query, self.folder or Path("results"), "", columns).pl()
-                return found
+                return frames.fetch(claims.select(connection, query, self.folder or Path("results"), "", columns))
             except duckdb.Error as error:
                 raise InputError(f"sql = {show(query)} cannot be evaluated: {sql_reason(error)}") from None
 
-    def _arrow(self, name: str) -> pa.Table | ds.Dataset:
+    def _source(self, name: str) -> pl.DataFrame | Path:
         # What is read already is not read again, and of large tables only the columns that a query needs.
         if self.folder is None or name in vars(self):
-            return getattr(self, name).to_arrow()
-        dataset = ds.dataset(self.folder / f"{name}.parquet")
-        is_complete = name not in metrics.TABLES or metrics.LABELS.keys() <= set(dataset.schema.names)
-        return dataset if is_complete else getattr(self, name).to_arrow()
+            frame: pl.DataFrame = getattr(self, name)
+            return frame
+        file = self.folder / f"{name}.parquet"
+        is_complete = name not in metrics.TABLES or metrics.LABELS.keys() <= pl.read_parquet_schema(file).keys()
+        return file if is_complete else self._table(name)
 
     @property
     def plot(self) -> Plots:

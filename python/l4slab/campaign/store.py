@@ -18,9 +18,8 @@ labels there: which experiment, trial and factor levels a run has is what the ex
 level runs nothing. A run whose captures are missing is run again. Runs that no file describes any more leave the tables
 and come back with the file.
 
-Why not a dataset of pyarrow or a database of DuckDB: the first has no writes that a kill cannot tear, the second keeps
-everyone else out of its file, `l4slab status` included, and neither writes to an object store in steps. What they do
-well is used: Arrow streams, Parquet's row groups and columns, SQL over the finished tables.
+Why not a database of DuckDB: it keeps everyone else out of its file, `l4slab status` included, and does not write to an
+object store in steps. What fits is used: Arrow streams, Parquet's row groups and columns, SQL over the finished tables.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -41,10 +41,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from l4slab.base import metrics
+from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError, StoreError
 from l4slab.campaign.executors import captures_of
 from l4slab.engines.contract import Recording
@@ -60,10 +58,9 @@ _CHUNK = 64
 # Parts of one level are merged into one of the next when there are this many, so that opening never reads thousands.
 _MERGE = 32
 _LEVELS = 2
-_COMPRESSION = "zstd"
 # Level, number, and a word that no other part has.
 PART = "[0-9]-" + 8 * "[0-9]" + "-*.parquet"
-_PART_SCHEMA = pa.schema([("run", pa.string()), *((table, pa.large_binary()) for table in ORDER)])
+_PART_SCHEMA = pl.Schema({"run": pl.String(), **dict.fromkeys(ORDER, pl.Binary())})
 # Held by the process that writes, and the sign that the folder is ours.
 SIGN = ".l4slab"
 # What the tables were written from, and how large they are.
@@ -74,36 +71,31 @@ _WRITTEN = ("parts", "experiments", "captures", "lab", "runs", *_PAGES, *(f"{nam
 
 
 class _Part:
-    """A file of whole runs. Raises ArrowInvalid where it is none."""
+    """A file of whole runs. Raises PolarsError where it is none."""
 
     def __init__(self, name: str, file: Path | IO[bytes]):
         self.name = name
-        self._file = pq.ParquetFile(file)
-        if self._file.schema_arrow.names != _PART_SCHEMA.names:
-            raise pa.ArrowInvalid(f"{name} is no part")
+        self._metadata = pl.read_parquet_metadata(file)
+        self.rows = pl.scan_parquet(file)
+        if self.rows.collect_schema() != _PART_SCHEMA:
+            raise pl.exceptions.SchemaError(f"{name} is no part")
         self._cached: tuple[int, str, dict[str, bytes]] | None = None
 
     @cached_property
     def groups(self) -> list[list[str]]:
-        """The runs in each row group."""
-        groups = range(self._file.num_row_groups)
-        return [self._file.read_row_group(index, columns=["run"])["run"].to_pylist() for index in groups]
+        """The runs of each `_CHUNK` rows."""
+        runs = self.rows.select("run").collect()["run"].to_list()
+        return [runs[at : at + _CHUNK] for at in range(0, len(runs), _CHUNK)]
 
     def schema(self, table: str) -> pl.Schema:
         """The columns of a table of any of its runs."""
-        return _unpacked(bytes.fromhex(self._file.schema_arrow.metadata[table.encode()].decode())).schema
+        return _unpacked(bytes.fromhex(self._metadata[table])).schema
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Its rows, row group by row group."""
-        for index in range(self._file.num_row_groups):
-            yield self._file.read_row_group(index)
-
-    def rows(self, group: int, table: str) -> dict[str, bytes]:
-        """A table of each run in a row group, as `_packed` gives it."""
+    def tables(self, group: int, table: str) -> dict[str, bytes]:
+        """A table of each run in a group, as `_packed` gives it."""
         if self._cached is None or self._cached[:2] != (group, table):
-            found = self._file.read_row_group(group, columns=["run", table])
-            rows = dict(zip(found["run"].to_pylist(), found[table].to_pylist(), strict=True))
-            self._cached = group, table, rows
+            found = self.rows.slice(group * _CHUNK, _CHUNK).select("run", table).collect()
+            self._cached = group, table, dict(found.iter_rows())
         return self._cached[2]
 
 
@@ -210,7 +202,7 @@ class Store:
         found = []
         try:
             for name in sorted(self.part_names(), key=_age, reverse=True):
-                with suppress(pa.ArrowInvalid):
+                with suppress(pl.exceptions.PolarsError):
                     found.append(_Part(name, self._open(name)))
         except FileNotFoundError:
             # Whoever writes has merged them meanwhile.
@@ -222,8 +214,8 @@ class Store:
         found = []
         for name in self.part_names():
             try:
-                pq.read_schema(self._open(name))
-            except pa.ArrowInvalid:
+                pl.read_parquet_schema(self._open(name))
+            except pl.exceptions.PolarsError:
                 found.append(name)
         return found
 
@@ -254,20 +246,19 @@ class Store:
         if not self._pending:
             return
         tables = {name: [getattr(recording, name) for recording in self._pending.values()] for name in ORDER}
-        rows = {name: [_packed(frame) for frame in frames] for name, frames in tables.items()}
-        schemas = {name: _union(frame.schema for frame in frames) for name, frames in tables.items()}
+        rows = {name: [_packed(frame) for frame in column] for name, column in tables.items()}
+        schemas = {name: _union(frame.schema for frame in column) for name, column in tables.items()}
         with self._disk():
             number = 1 + max((int(name.split("-")[1]) for name in self.part_names()), default=0)
-            part = pa.table({"run": list(self._pending), **rows}, _PART_SCHEMA)
-            self._write_part(0, number, (part.slice(at, _CHUNK) for at in range(0, len(part), _CHUNK)), schemas)
+            part = pl.DataFrame({"run": list(self._pending), **rows}, _PART_SCHEMA)
+            self._write_part(0, number, part.lazy(), schemas)
             self._pending.clear()
             self._merge()
 
-    def _write_part(self, level: int, number: int, rows: Iterable[pa.Table], schemas: Mapping[str, pl.Schema]) -> None:
+    def _write_part(self, level: int, number: int, rows: pl.LazyFrame, schemas: Mapping[str, pl.Schema]) -> None:
         name = f"{level}-{number:08d}-{uuid.uuid4().hex[:12]}.parquet"
         metadata = {table: _packed(pl.DataFrame(schema=schema)).hex() for table, schema in schemas.items()}
-        schema = _PART_SCHEMA.with_metadata(metadata)
-        _replace(self.fresh / name, partial(_write_tables, schema, rows, use_dictionary=False))
+        _replace(self.fresh / name, partial(frames.write, rows, group=_CHUNK, metadata=metadata))
         self._send(name)
 
     def _send(self, name: str) -> None:
@@ -350,8 +341,8 @@ class Store:
                 schema = _schema(table, [part.schema(table) for part in parts])
                 # A factor hides a further column that runs beside its own have (of its own, it is refused).
                 own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
-                frames = _labelled(labels, places, table, pl.Schema(own))
-                self._write_rows(table, pl.Schema(dict(labels.schema) | own), frames)
+                rows = _labelled(labels, places, table, pl.Schema(own))
+                self._write_rows(table, pl.Schema(dict(labels.schema) | own), rows)
             content = json.dumps([of.hexdigest(), self._sizes()]).encode()
             _replace(self.folder / TABLES_OF, partial(_write_bytes, content))
         return unused
@@ -373,10 +364,8 @@ class Store:
         with self._disk():
             self._write_rows(table, rows.schema, [rows])
 
-    def _write_rows(self, table: str, schema: pl.Schema, frames: Iterable[pl.DataFrame]) -> None:
-        arrow = pl.DataFrame(schema=schema).to_arrow().schema
-        groups = (frame.to_arrow().cast(arrow) for frame in frames)
-        _replace(self.folder / f"{table}.parquet", partial(_write_tables, arrow, groups))
+    def _write_rows(self, table: str, schema: pl.Schema, rows: Iterable[pl.DataFrame]) -> None:
+        _replace(self.folder / f"{table}.parquet", partial(frames.write, frames.lazy(schema, rows)))
 
 
 def engine_of(folder: Path, experiment: str) -> str | None:
@@ -406,15 +395,13 @@ def refuse_foreign(names: Iterable[str], place: str) -> None:
 
 
 def _packed(frame: pl.DataFrame) -> bytes:
-    table = frame.to_arrow()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    sink = io.BytesIO()
+    frame.write_ipc_stream(sink)
+    return sink.getvalue()
 
 
 def _unpacked(packed: bytes) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(pa.ipc.open_stream(packed).read_all()))
+    return pl.read_ipc_stream(packed)
 
 
 def _union(schemas: Iterable[pl.Schema]) -> pl.Schema:
@@ -429,19 +416,14 @@ def _schema(table: str, schemas: Sequence[pl.Schema]) -> pl.Schema:
     return pl.Schema(found | {name: others[name] for name in sorted(others) if name not in found})
 
 
-def _merged(parts: Sequence[_Part]) -> Iterator[pa.Table]:
-    """The rows of parts in row groups of `_CHUNK`; of a run that is in several, that of the first."""
+def _merged(parts: Sequence[_Part]) -> pl.LazyFrame:
+    """The rows of parts; of a run that is in several, that of the first."""
     seen: set[str] = set()
-    waiting: list[pa.Table] = []
-    for table in (table for part in parts for table in part.tables()):
-        runs = table["run"].to_pylist()
-        waiting.append(table.filter(pa.array([run not in seen for run in runs], pa.bool_())))
-        seen.update(runs)
-        if sum(len(one) for one in waiting) >= _CHUNK:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
+    kept = []
+    for part in parts:
+        kept.append(part.rows.filter(~pl.col("run").is_in(list(seen))))
+        seen.update(*part.groups)
+    return pl.concat(kept)
 
 
 def _with_run(run: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -461,7 +443,7 @@ def _labelled(
     for start in range(0, len(labels), _CHUNK):
         chunk = labels.slice(start, _CHUNK)
         runs = [(run, *places[run]) for run in chunk["run"].unique(maintain_order=True)]
-        found = [_with_run(run, _unpacked(part.rows(group, table)[run])) for run, part, group in runs]
+        found = [_with_run(run, _unpacked(part.tables(group, table)[run])) for run, part, group in runs]
         rows = _aligned(pl.concat(found, how="diagonal_relaxed"), schema)
         columns = [*labels.columns, *(name for name in schema if name != "run")]
         yield chunk.join(rows, on="run", how="inner", maintain_order="left_right").select(columns)
@@ -492,9 +474,9 @@ def label_frame(plans: Sequence[Plan]) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=schema, strict=False)
 
 
-def label(frames: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dict[str, pl.DataFrame]:
+def label(recordings: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dict[str, pl.DataFrame]:
     """The tables of runs that are not stored, as `Store.consolidate` would write them."""
-    by_id = {run.id: recording for run, recording in frames}
+    by_id = {run.id: recording for run, recording in recordings}
     labels = label_frame(plans).filter(pl.col("run").is_in(list(by_id)))
     factors = [name for name in labels.columns if name not in metrics.LABELS]
     tables = {}
@@ -504,13 +486,6 @@ def label(frames: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) -> dic
         found = [pl.DataFrame(schema=schema), *(_aligned(rows[run], schema) for run in labels["run"].unique())]
         tables[table] = labels.join(pl.concat(found), on="run", how="inner", maintain_order="left_right")
     return tables
-
-
-def _write_tables(schema: pa.Schema, tables: Iterable[pa.Table], file: IO[bytes], **options: Any) -> None:
-    """Write one row group per table."""
-    with pq.ParquetWriter(file, schema, compression=_COMPRESSION, **options) as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size=max(len(table), 1))
 
 
 def _mark(source: bytes) -> str:

@@ -1,6 +1,6 @@
 """The command line. Exit status: 0 done, 1 a run or claim failed, 2 the input is wrong, 130 interrupted.
 
-The modules of the commands import what takes long (polars, duckdb, pyarrow, pydantic, matplotlib, rich) where they use
+The modules of the commands import what takes long (polars, duckdb, pydantic, matplotlib, rich) where they use
 it: `--help`, `list` and the shell's completion answer at once.
 """
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import duckdb
 import polars as pl
 
+from l4slab.base import frames
 from l4slab.base.errors import InputError, one_line
 from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, show
@@ -55,7 +56,7 @@ def register(connection: duckdb.DuckDBPyConnection, experiment: Experiment, name
         reason = one_line(str(error)).partition(". ")[0]
         message = f"= {show(name)} is not a CSV table: {reason}; write a line of column names and a line per figure"
         raise InputError(message, file=experiment.file, key="reference") from None
-    connection.register("reference", frame.to_arrow())
+    frames.register(connection, "reference", frame)
 
 
 def check(experiments: Sequence[Experiment]) -> None:

@@ -9,13 +9,14 @@ figure, too; a file of them named by `reference` is the table `reference` (`l4sl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 import polars.selectors as cs
-import pyarrow as pa
 from pydantic import Field
 
+from l4slab.base import frames
 from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, Table, references, show
 from l4slab.results.claims import connect_empty, connect_to, require_numbers, select, show_experiment
@@ -106,11 +107,11 @@ def check(plans: Sequence[Plan]) -> None:
 
 
 def draw(
-    experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]
+    experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFrame | Path]
 ) -> Iterator[tuple[Figure, Drawing | None]]:
     """Every figure with its drawing, None where there is nothing to draw.
 
-    `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
+    `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
     with connect_to(tables) as connection:
         for experiment in experiments:
@@ -118,7 +119,7 @@ def draw(
             for figure in experiment.tables(Figure):
                 if figure.reference is not None:
                     references.register(connection, experiment, figure.reference)
-                yield figure, draw_one(figure, lambda sql: connection.sql(sql).pl())
+                yield figure, draw_one(figure, lambda sql: frames.fetch(connection.sql(sql)))
 
 
 def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame]) -> Drawing | None:

@@ -57,7 +57,7 @@ class Drawn:
 def of_the_study(folder: Folder) -> Iterator[Drawn]:
     """The figures that the files choose; they take the place of all others."""
     files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-    for figure, drawing in study_figures.draw(files, folder.arrow()):
+    for figure, drawing in study_figures.draw(files, folder.tables()):
         yield Drawn(figure.id, drawing or _nothing(figure.id), figure.caption, figure.source)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from l4slab.base import frames
 from l4slab.plot.figures import RunTable
 from l4slab.report import tables
 from l4slab.report.results import Folder, replace, short_names
@@ -103,11 +104,11 @@ def of_the_study(folder: Folder) -> list[dict[str, Any]]:
     own. All other columns stand in the cell, under their name.
     """
     shown = []
-    with connect_to(folder.arrow()) as connection:
+    with connect_to(folder.tables()) as connection:
         for file in folder.files:
             show_experiment(connection, file)
             for table in file.tables(RunTable):
-                cells = connection.sql(table.sql).pl().filter(pl.col("run").is_not_null())
+                cells = frames.fetch(connection.sql(table.sql)).filter(pl.col("run").is_not_null())
                 if not cells.is_empty():
                     about = {"id": table.id, "title": table.title or table.id, "about": table.about}
                     groups = list(_groups(_as_text(cells)))

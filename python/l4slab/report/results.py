@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.dataset as ds
 
 from l4slab import experimentfile, sweep
 from l4slab.base import metrics
@@ -138,14 +136,13 @@ class Folder:
         ]
         return pl.scan_parquet(path).filter(*wanted).collect()
 
-    def arrow(self) -> dict[str, pa.Table | ds.Dataset]:
+    def tables(self) -> dict[str, pl.DataFrame | Path]:
         """The result tables for queries."""
-        tables: dict[str, pa.Table | ds.Dataset] = {"flows": self.flows.to_arrow(), "links": self.links.to_arrow()}
-        for name in metrics.TABLES.keys() - tables.keys():
-            file = self.folder / f"{name}.parquet"
-            empty = pl.DataFrame(schema=metrics.LABELS | metrics.TABLES[name])
-            tables[name] = ds.dataset(file) if file.is_file() else empty.to_arrow()
-        return tables
+        files = {name: self.folder / f"{name}.parquet" for name in metrics.TABLES}
+        return {name: file for name, file in files.items() if file.is_file()} | {
+            "flows": self.flows,
+            "links": self.links,
+        }
 
     def described(self, case: Case) -> Description:
         """What a run of a case is."""

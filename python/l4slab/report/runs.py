@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.parquet as pq
 from polars import selectors as cs
 
 from l4slab import plot
-from l4slab.base import metrics
+from l4slab.base import frames, metrics
 from l4slab.base.progress import Told, silent
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import capacity
@@ -58,7 +57,7 @@ _SERIES = {
 def embedded(folder: Folder) -> dict[str, str] | None:
     """Every run that has results, packed, by its id; None where they have to be files (see `write`)."""
     file = folder.folder / "series.parquet"
-    if file.is_file() and pq.ParquetFile(file).metadata.num_rows > MAX_EMBEDDED_ROWS:
+    if file.is_file() and pl.scan_parquet(file).select(pl.len()).collect().item() > MAX_EMBEDDED_ROWS:
         return None
     return dict(_packed(folder, folder.run_ids))
 
@@ -124,16 +123,14 @@ def _by_run(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[Any, pl.DataFram
 
 
 def _series(folder: Folder, wanted: set[str]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The time series of each run, of which the file has the rows together; a few row groups at once in memory."""
+    """The time series of each run, of which the file has the rows together; a few batches at once in memory."""
     path = folder.folder / "series.parquet"
     if not path.is_file():
         return
-    file = pq.ParquetFile(path)
-    columns = [name for name in file.schema_arrow.names if name in _SERIES]
+    columns = [name for name in pl.read_parquet_schema(path) if name in _SERIES]
     rest = pl.DataFrame()
-    for group in range(file.metadata.num_row_groups):
-        rows = pl.DataFrame(file.read_row_group(group, columns=columns))
-        rows = rows.filter(pl.col("run").is_in(wanted))
+    for batch in frames.batches(path, columns):
+        rows = batch.filter(pl.col("run").is_in(wanted))
         parts = pl.concat([rest, rows], how="diagonal_relaxed").partition_by("run", maintain_order=True)
         for part in parts[:-1]:
             yield part["run"][0], part

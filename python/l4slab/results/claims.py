@@ -18,11 +18,9 @@ from typing import Any, Literal, get_args
 
 import duckdb
 import polars as pl
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pydantic import Field
 
-from l4slab.base import metrics
+from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.hints import in_words, unmatched, unquoted
 from l4slab.base.values import Keys
@@ -192,30 +190,29 @@ def connect_empty(plans: Sequence[Plan]) -> duckdb.DuckDBPyConnection:
     labels = metrics.labels_schema(levels)
     connection = connect()
     for table, schema in _columns(plans).items():
-        connection.register(f"all_{table}", pl.DataFrame(schema=schema | labels).to_arrow())
+        frames.register(connection, f"all_{table}", pl.DataFrame(schema=schema | labels))
     return connection
 
 
-def connect_to(tables: Mapping[str, pa.Table | ds.Dataset]) -> duckdb.DuckDBPyConnection:
-    """A database with these tables of results; one that is not given has no rows.
+def connect_to(tables: Mapping[str, pl.DataFrame | Path]) -> duckdb.DuckDBPyConnection:
+    """A database with these tables of results, in memory or in a Parquet file; one that is not given has no rows.
 
-    DuckDB reads the files of a dataset itself: it knows their size, so that it joins them to what is small, and reads
-    only the columns and row groups that a query needs.
+    DuckDB reads a file itself: it knows its size, so that it joins it to what is small, and reads only the columns and
+    row groups that a query needs.
     """
-    files = {
-        name: [str(Path(file).absolute()) for file in table.files]
-        for name, table in tables.items()
-        if isinstance(table, ds.FileSystemDataset)
-    }
-    connection = connect(file for of_table in files.values() for file in of_table)
-    for table, schema in metrics.TABLES.items():
-        if table in files:
-            names = ", ".join(map(_quoted, files[table]))
-            connection.execute(f"create temp view all_{table} as from read_parquet([{names}])")
-        else:
-            empty = pl.DataFrame(schema=metrics.LABELS | schema).to_arrow()
-            connection.register(f"all_{table}", tables.get(table, empty))
+    files = {name: str(table.absolute()) for name, table in tables.items() if isinstance(table, Path)}
+    connection = connect(files.values())
+    for name, schema in metrics.TABLES.items():
+        register(connection, f"all_{name}", tables.get(name, pl.DataFrame(schema=metrics.LABELS | schema)))
     return connection
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, table: pl.DataFrame | Path) -> None:
+    """Make a frame or a Parquet file a table of a database."""
+    if isinstance(table, Path):
+        connection.execute(f"create temp view {name} as from read_parquet({_quoted(str(table.absolute()))})")
+    else:
+        frames.register(connection, name, table)
 
 
 def _columns(plans: Sequence[Plan]) -> dict[str, metrics.Schema]:
@@ -273,10 +270,10 @@ def require_numbers(relation: duckdb.DuckDBPyRelation, names: Iterable[str], sql
             raise InputError(text, file=file, key=place)
 
 
-def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | ds.Dataset]) -> pl.DataFrame:
+def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFrame | Path]) -> pl.DataFrame:
     """A row per claim with its verdict and evidence (see `metrics.CLAIMS`).
 
-    `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
+    `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
     rows = []
     with connect_to(tables) as connection:

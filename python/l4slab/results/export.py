@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import polars as pl
-import pyarrow.dataset as ds
 
+from l4slab.base import frames
 from l4slab.base.errors import InputError, StoreError
 from l4slab.results import flent, qlog
 
@@ -60,21 +59,9 @@ def export(
         raise StoreError(f"{target} cannot be written ({reason}); give another folder with --to") from None
 
 
-def _batches(path: Path) -> Iterator[pl.DataFrame]:
-    """A table in parts, for a campaign's series may be larger than the memory."""
-    found = ds.dataset(path)
-    empty = True
-    for batch in found.to_batches():
-        if batch.num_rows:
-            empty = False
-            yield pl.DataFrame(batch)
-    if empty:
-        yield pl.DataFrame(found.schema.empty_table())
-
-
 def _csv(path: Path, target: Path) -> Path:
     with target.open("wb") as file:
-        for number, frame in enumerate(_batches(path)):
+        for number, frame in enumerate(frames.batches(path)):
             nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
             flat = frame.with_columns(
                 *(pl.Series(name, [_text(value) for value in frame[name].to_list()], pl.String) for name in nested)
@@ -87,7 +74,7 @@ def _json(path: Path, target: Path) -> Path:
     with target.open("w", encoding="utf-8") as file:
         file.write("[")
         first = True
-        for frame in _batches(path):
+        for frame in frames.batches(path):
             for row in frame.iter_rows(named=True):
                 file.write(("\n" if first else ",\n") + _text(row))
                 first = False

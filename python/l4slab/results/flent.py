@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.dataset as ds
 
 from l4slab import experimentfile, sweep
 from l4slab.experimentfile.traffic import KINDS, ProgramFlow, Tcp
@@ -39,14 +38,13 @@ def export(folder: Path, target: Path) -> Iterator[Path]:
     names = flows.columns
     factors = names[names.index("trial") + 1 : names.index("flow")]
     experiments = {path.stem: experimentfile.load(path) for path in (folder / "experiments").glob("*.toml")}
-    series = ds.dataset(folder / "series.parquet")
+    series = pl.scan_parquet(folder / "series.parquet")
     for (run,), rows in flows.group_by("run", maintain_order=True):
         first = rows.row(0, named=True)
         levels = [f"{name} = {first[name]}" for name in factors if first[name] is not None]
         title = ", ".join([first["experiment"], *levels, f"trial {first['trial']}"])
         described = sweep.describe(experiments[first["experiment"]], {name: first[name] for name in factors})
-        wanted = (ds.field("run") == run) & ds.field("flow").is_valid()
-        table = pl.DataFrame(series.to_table(columns=list(_COLUMNS), filter=wanted))
+        table = series.filter(pl.col("run") == run, pl.col("flow").is_not_null()).select(_COLUMNS).collect()
         singles = members.filter(pl.col("run") == run).select("flow", "member", "goodput_mbps").collect()
         path = target / f"{first['experiment']}-{run}.flent.gz"
         document = _document(described, rows, singles, table, title, path.name)

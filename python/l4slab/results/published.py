@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 from pydantic import Field
 
 from l4slab.base import metrics
@@ -94,10 +94,10 @@ def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, fi
     require_numbers(relation, numbers, sql, experiment.file, place)
 
 
-def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pa.Table | pa.dataset.Dataset]) -> pl.DataFrame:
+def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFrame | Path]) -> pl.DataFrame:
     """A row per published figure with what is measured (see `metrics.PUBLISHED`).
 
-    `tables` are those of `metrics.TABLES` of all experiments, as Arrow tables or datasets.
+    `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
     rows: list[dict[str, Any]] = []
     with connect_to(tables) as connection:

@@ -14,7 +14,7 @@ import polars as pl
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from l4slab.base import metrics
+from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.hints import unquoted
 from l4slab.base.units import si
@@ -53,7 +53,7 @@ def evaluate(
     text = " ".join([*expressions.values(), where.sql if where else ""])
     columns, differing = _sql_columns(experiment, combinations, text)
     with duckdb.connect(config={"enable_external_access": "false", "threads": "1"}) as connection:
-        connection.register("combinations_0", _frame(columns, len(combinations)).to_arrow())
+        frames.register(connection, "combinations_0", _frame(columns, len(combinations)))
         table = "combinations_0"
         for number, (place, expression) in enumerate(expressions.items(), start=1):
             column = place.removeprefix("let.") if place.startswith("let.") else f" skip {number}"

@@ -13,7 +13,7 @@ from l4slab.engines.contract import Finding
 from l4slab.engines.registry import ENGINES, get_engine
 from l4slab.live import page
 
-_LIBRARIES = ("polars", "duckdb", "pyarrow", "pydantic", "matplotlib", "jinja2", "websockets")
+_LIBRARIES = ("polars", "duckdb", "pydantic", "matplotlib", "jinja2", "websockets")
 
 
 def examine() -> Iterator[Finding]:

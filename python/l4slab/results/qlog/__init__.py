@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.dataset as ds
 
 from l4slab.base.errors import InputError, StoreError, suggest
 from l4slab.engines.contract import file_name
@@ -52,12 +51,11 @@ def export(folder: Path, target: Path, run: str | None = None, flow: str | None 
             file=folder,
         )
     factors = flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
-    series = ds.dataset(folder / "series.parquet")
+    series = pl.scan_parquet(folder / "series.parquet")
     for row in captured:
-        wanted = (ds.field("run") == row["run"]) & (ds.field("flow") == row["flow"])
-        table = series.to_table(columns=["time_s", "cwnd_packets", "srtt_ms"], filter=wanted)
+        table = series.filter(run=row["run"], flow=row["flow"]).select("time_s", "cwnd_packets", "srtt_ms").collect()
         # A group's are means, which are nobody's.
-        samples = list(_samples(pl.DataFrame(table))) if row["count"] == 1 else []
+        samples = list(_samples(table)) if row["count"] == 1 else []
         yield from _write(_capture(folder, row), target, row, factors, samples)
 
 

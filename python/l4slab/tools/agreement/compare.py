@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from l4slab.base import metrics
+from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError
 from l4slab.campaign.store import label_frame
 from l4slab.experimentfile import Experiment, show
@@ -300,7 +300,7 @@ def check_causes(plans: Sequence[Plan]) -> None:
     factors = {n: t for n, t in label_frame(plans).schema.items() if n not in metrics.LABELS}
     schema = {"experiment": pl.String()} | factors | metrics.AGREEMENT
     with connect() as connection:
-        connection.register("cells", pl.DataFrame(schema=schema).to_arrow())
+        frames.register(connection, "cells", pl.DataFrame(schema=schema))
         for plan in plans:
             for number, cause in enumerate(plan.experiment.tables(Cause), start=1):
                 _condition(connection, plan.experiment, number, cause)
@@ -332,7 +332,7 @@ def explain(rows: pl.DataFrame, experiments: Sequence[Experiment]) -> tuple[pl.D
     why: dict[int, str] = {}
     notes = []
     with connect() as connection:
-        connection.register("rows", numbered.to_arrow())
+        frames.register(connection, "rows", numbered)
         for experiment in experiments:
             name = experiment.name.replace("'", "''")
             for number, cause in enumerate(experiment.tables(Cause), start=1):

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 from pydantic import Field
 
 from l4slab.base.errors import InputError, one_line
@@ -87,8 +86,7 @@ class Objective(Table):
 
     def _rows(self, experiment: Experiment, tables: Mapping[str, pl.DataFrame]) -> list[tuple[Any, ...]]:
         """What the query gives. Raises InputError."""
-        arrow: dict[str, pa.Table] = {name: table.to_arrow() for name, table in tables.items()}
-        with claims.connect_to(arrow) as connection:
+        with claims.connect_to(tables) as connection:
             claims.show_experiment(connection, experiment)
             try:
                 return connection.execute(self.sql).fetchall()

@@ -1,0 +1,75 @@
+"""Frames of polars in DuckDB and in Parquet files.
+
+Both libraries speak Arrow's C interface. The functions that they have for each other import pyarrow, which is as large
+as polars. These do not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What a query needs of a file that is larger than the memory is read by groups of so many rows.
+_ROWS = 100_000
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
+class _Stream:
+    """A frame as nothing but an Arrow stream: what DuckDB reads of a DataFrame it reads with pyarrow."""
+
+    def __init__(self, frame: pl.DataFrame):
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame) -> None:
+    """Make a frame the table `name` of a database."""
+    connection.register(name, _Stream(frame))
+
+
+def fetch(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    """The rows of a query."""
+    return pl.DataFrame(relation)
+
+
+def batches(path: Path, columns: Iterable[str] | None = None) -> Iterator[pl.DataFrame]:
+    """The rows of a Parquet file in parts and in order, at least one, which may be empty."""
+    file = pl.scan_parquet(path)
+    rows = file if columns is None else file.select(columns)
+    empty = True
+    for frame in rows.collect_batches(maintain_order=True, chunk_size=_ROWS):
+        empty = False
+        yield frame
+    if empty:
+        yield pl.DataFrame(schema=rows.collect_schema())
+
+
+def lazy(schema: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
+    """Frames of one schema, which are asked for one after the other and once."""
+    return register_io_source(lambda *_: iter(frames), schema=schema)
+
+
+def write(rows: pl.LazyFrame, file: IO[bytes], group: int = _ROWS, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a Parquet file with groups of so many rows; some of them at once are in memory.
+
+    Raises OSError where the disk does not take it.
+    """
+    try:
+        rows.sink_parquet(
+            file, compression="zstd", row_group_size=group, maintain_order=True, metadata=dict(metadata or {})
+        )
+    except pl.exceptions.ComputeError as error:
+        if (found := _OS_ERROR.search(str(error))) is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1]))) from None
