@@ -96,7 +96,7 @@ task=${1:-}
 [ $# -eq 0 ] || shift
 case $task in
 reproduce)
-    setup release
+    setup release plot
     exec .venv/bin/l4slab reproduce "${1:-fast-lane}"
     ;;
 test)
@@ -133,7 +133,7 @@ page)
     page
     ;;
 studies)
-    setup release
+    setup release plot
     exec .venv/bin/python docs/studies.py "$@"
     ;;
 generate)

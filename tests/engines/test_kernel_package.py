@@ -118,7 +118,7 @@ def test_the_number_of_the_recipe_follows_what_it_is_of() -> None:
         "raise RECIPE in kernels.py once per release, and with it the extra `linux` of pyproject.toml and this line"
     )
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (wanted,) = extras["linux"]
+    wanted, _ = extras["linux"]
     assert wanted.startswith(f"{kernels.PACKAGE}=={kernels.RECIPE}.*;")
 
 

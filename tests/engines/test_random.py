@@ -88,7 +88,7 @@ def test_what_the_judge_sees_of_a_difference_where_trials_spread(
 )
 def test_tails_of_students_t(t: float, freedom: int, beyond: float) -> None:
     assert chance.tail(t, freedom) == pytest.approx(beyond, rel=2e-3)
-    assert chance.within(np.array([abs(1 - 2 * beyond)]), freedom) == pytest.approx([abs(t)], rel=2e-3, abs=1e-9)
+    assert chance.within([abs(1 - 2 * beyond)], freedom) == pytest.approx([abs(t)], rel=2e-3, abs=1e-9)
 
 
 def test_near_is_equivalent_far_is_different_and_few_trials_say_neither() -> None:

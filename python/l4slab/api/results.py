@@ -163,7 +163,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Verdicts and the first figure, for a notebook."""
-        from l4slab.plot import to_svg
+        from l4slab import plot
 
         shown = [f"<p>{escape(self._summary())}</p>"]
         if len(self.claims):
@@ -173,9 +173,9 @@ class Results:
             shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
             if (more := len(self.claims) - _SHOWN_CLAIMS) > 0:
                 shown.append(f"<p>… and {more} more: see <code>claims</code>.</p>")
-        figure = self.plot.overview(cases=_SHOWN_CASES)
+        figure = self.plot.overview(cases=_SHOWN_CASES) if plot.AVAILABLE else None
         if figure is not None:
-            svg = to_svg(figure)
+            svg = plot.to_svg(figure)
             shown.append(svg[svg.index("<svg") :])
         return "\n".join(shown)
 

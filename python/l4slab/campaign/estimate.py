@@ -125,11 +125,12 @@ def _longer(recording: Recording, longer: float) -> float:
     What was lost in the second half beyond the first is taken for a rate that grows on.
     """
     flows = recording.series.filter(pl.col("flow").is_not_null())
-    time_s, dropped = flows["time_s"].to_numpy(), flows["dropped_packets"].to_numpy()
-    late = 2 * time_s > time_s.max(initial=0)
-    growth = max(dropped[late].sum() - dropped[~late].sum(), 0)
-    sent = max(flows["sent_packets"].to_numpy().sum(), 1)
-    return longer + float(2 * growth * (longer**2 - longer) / sent)
+    late = 2 * pl.col("time_s") > pl.col("time_s").max()
+    dropped = pl.col("dropped_packets")
+    growth, sent = flows.select(
+        dropped.filter(late).sum() - dropped.filter(~late).sum(), pl.col("sent_packets").sum()
+    ).row(0)
+    return longer + float(2 * max(growth, 0) * (longer**2 - longer) / max(sent, 1))
 
 
 def _samples(description: Mapping[str, Any]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from l4slab.base import system
 from l4slab.base.code import Code
 from l4slab.base.errors import InputError, L4slabError, one_line
 from l4slab.engines.contract import Captures, Recording
@@ -227,7 +227,7 @@ def local(workers: int | None, engine: str) -> AbstractContextManager[Pool]:
     """
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} is not possible; give 1 or more")
-    return _threads(workers or (len(os.sched_getaffinity(0)) if get_engine(engine).virtual_time else 1))
+    return _threads(workers or (system.cores() if get_engine(engine).virtual_time else 1))
 
 
 @contextmanager

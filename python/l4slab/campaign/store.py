@@ -1,6 +1,6 @@
 """The results folder: finished runs survive a kill at any instant, and the tables do not depend on how they came.
 
-    DIR/.l4slab                whoever writes holds it with `flock`, which the kernel frees with the process
+    DIR/.l4slab                whoever writes holds it with a lock, which the kernel frees with the process
     DIR/parts/*.parquet        the finished runs
     DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs), and the
                                tables of published figures that they name
@@ -25,7 +25,6 @@ object store in steps. What fits is used: Arrow streams, Parquet's row groups an
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -42,7 +41,7 @@ from typing import IO, Any, Self
 
 import polars as pl
 
-from l4slab.base import frames, metrics
+from l4slab.base import frames, metrics, system
 from l4slab.base.errors import InputError, StoreError
 from l4slab.campaign.executors import captures_of
 from l4slab.engines.contract import Recording
@@ -128,7 +127,7 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / SIGN).open("a")
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(self._lock)
             except BlockingIOError:
                 self._lock.close()
                 raise StoreError(
@@ -510,8 +509,4 @@ def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    system.sync_folder(path.parent)

@@ -15,6 +15,7 @@ from contextlib import suppress
 import click
 
 from l4slab import _core
+from l4slab.base import system
 from l4slab.base.errors import L4slabError, one_line
 from l4slab.cli import (
     advising,
@@ -93,7 +94,7 @@ def _sentence(error: click.ClickException) -> str:
 def entry() -> None:
     """The `l4slab` script."""
     # What a batch system or a lost terminal sends ends a campaign as Ctrl-C does; nohup's SIG_IGN stays.
-    for name in (signal.SIGTERM, signal.SIGHUP):
+    for name in system.ENDING_SIGNALS:
         if signal.getsignal(name) == signal.SIG_DFL:
             signal.signal(name, signal.default_int_handler)
     # A library's warning is for us, not for users; -W and PYTHONWARNINGS bring them back.

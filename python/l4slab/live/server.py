@@ -35,6 +35,7 @@ from websockets.datastructures import Headers, MultipleValuesError
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from l4slab.base import system
 from l4slab.base.errors import InputError
 from l4slab.engines.contract import Live
 from l4slab.live import bounds, page
@@ -182,17 +183,19 @@ def serve(server: Server, port: int, tell: Callable[[str], None]) -> None:
 def _stopping(stop: asyncio.Event) -> Iterator[None]:
     """Signals set the event, where this is the process's main thread; what nohup ignores stays so."""
     loop = asyncio.get_running_loop()
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    taken = [name for name in names if signal.getsignal(name) != signal.SIG_IGN]
-    if threading.current_thread() is not threading.main_thread():
-        taken = []
-    for name in taken:
-        loop.add_signal_handler(name, stop.set)
+    names = (signal.SIGINT, *system.ENDING_SIGNALS)
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        taken = [name for name in names if signal.getsignal(name) != signal.SIG_IGN]
     try:
+        with suppress(NotImplementedError):  # on Windows, Ctrl-C ends the loop
+            for name in taken:
+                loop.add_signal_handler(name, stop.set)
         yield
     finally:
-        for name in taken:
-            loop.remove_signal_handler(name)
+        with suppress(NotImplementedError):
+            for name in taken:
+                loop.remove_signal_handler(name)
 
 
 def _text(connection: ServerConnection, status: int, sentence: str) -> Response:

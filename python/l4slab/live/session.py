@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import BinaryIO, Protocol
 
+from l4slab.base import system
 from l4slab.base.errors import L4slabError
 
 
@@ -77,10 +78,7 @@ def _limit_memory(most_bytes: int) -> None:
     """0 is no limit."""
     if not most_bytes:
         return
-    with suppress(ImportError):  # there is none on Windows
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    system.bound_memory("AS", most_bytes)
 
 
 if __name__ == "__main__":

@@ -38,18 +38,23 @@ class _Worker:
 
     def __init__(self) -> None:
         here, there = socket.socketpair()
+        # Windows gives a socket to a process that runs; elsewhere a new process inherits it by its number.
+        on_windows = sys.platform == "win32"
         self._last_words = tempfile.TemporaryFile()  # noqa: SIM115
         with there:
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, *_START, str(there.fileno())],
-                pass_fds=[there.fileno()],
-                stdin=subprocess.DEVNULL,
+                pass_fds=[] if on_windows else [there.fileno()],
+                stdin=subprocess.PIPE if on_windows else subprocess.DEVNULL,
                 stdout=2,
                 stderr=self._last_words,
                 # The order of sets and dicts of text is the same in each.
                 env=os.environ | {"PYTHONHASHSEED": "0"},
                 start_new_session=True,
             )
+            if sys.platform == "win32" and self._process.stdin is not None:
+                with self._process.stdin as to:
+                    to.write(there.share(self._process.pid))
         self._channel = Connection(here.detach())
         self.end = weakref.finalize(self, _end, self._process, self._channel, self._last_words)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import resource
+import socket
 import sys
 import tempfile
 import threading
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from l4slab import _core
+from l4slab.base import system
 from l4slab.base.errors import one_line
 from l4slab.own import beside, declared
 from l4slab.own.declared import Refused
@@ -33,7 +34,7 @@ _PATIENCE = 10
 _TICK_S = 0.2
 # Memory that a worker may take: a core's part of the machine's, or what libraries with a thread per core take for
 # granted. Without a bound the system ends whatever it likes.
-_ALL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_ALL = system.memory() or 4 << 30
 MEMORY = max(_ALL // (os.cpu_count() or 1), min(4 << 30, _ALL // 2))
 ENDLESS = "l4slab: no end after"
 
@@ -66,12 +67,6 @@ class _Watch(threading.Thread):
                 faulthandler.dump_traceback(all_threads=True)
                 break
         os._exit(1)
-
-
-def _bound_memory() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (bound, most))
 
 
 def _describe(kind: Any, reference: str, name: str, content: bytes, modules: dict[str, bytes]) -> tuple[str, str]:
@@ -109,9 +104,16 @@ def _run(
     return _core.simulate(run_json) if folder is None else _core.simulate(run_json, folder, title)
 
 
+def _socket() -> int:
+    """The end of the socket that the parent gave this process: by number, or on Windows as bytes on standard input."""
+    if sys.platform == "win32":
+        return socket.fromshare(sys.stdin.buffer.read()).detach()
+    return int(sys.argv[1])
+
+
 def main() -> NoReturn:
     """Answer until the socket is closed. What is refused is a sentence."""
-    channel = Connection(int(sys.argv[1]))
+    channel = Connection(_socket())
     faulthandler.enable()
     watch = _Watch()
     watch.start()
@@ -123,7 +125,7 @@ def main() -> NoReturn:
         try:
             watch.is_loading = True
             # A sentence about memory has lifted it.
-            _bound_memory()
+            system.bound_memory("DATA", MEMORY)
             # Nothing that a module remembers goes from one run to the next.
             beside.forget()
             if what == "run":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import traceback
 
+from l4slab.base import system
 from l4slab.base.errors import one_line
 
 
@@ -13,9 +13,9 @@ def sentence(error: BaseException, name: str) -> str:
     file = name.partition(":")[0]
     if isinstance(error, MemoryError):
         # The sentence needs some, too.
-        bound, most = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-        error.args = (f"it has taken the {bound / 2**30:.1f} GiB that it may take; look for what grows without end",)
+        bound = system.bound_memory("DATA", None)
+        taken = "all the memory" if bound is None else f"the {bound / 2**30:.1f} GiB"
+        error.args = (f"it has taken {taken} that it may take; look for what grows without end",)
     said = one_line("".join(traceback.format_exception_only(error)).strip())
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}"

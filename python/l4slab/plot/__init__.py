@@ -7,25 +7,45 @@
 gets which rate and who waits how long, `delays` a case's distributions. A sender has the colour, dash and marker of its
 role in every figure (`l4slab.plot.roles`). `shares`, `spread`, `lines`, `cdf`, `grid` and `heatmap` draw what a query
 gives, such as that of a study's `[[figure]]`. Where the table has nothing to draw, the result is None.
+Drawing needs matplotlib, which comes with `pip install "l4slab[plot]"`. Without it, `AVAILABLE` is false, and every
+function that draws raises InputError.
 """
 
-from l4slab.plot.agreement import agreement
-from l4slab.plot.cdf import cdf
-from l4slab.plot.comparison import comparison
-from l4slab.plot.delays import delays
-from l4slab.plot.grid import grid
-from l4slab.plot.heatmap import heatmap
-from l4slab.plot.inside import inside
-from l4slab.plot.lines import lines
-from l4slab.plot.overview import overview
+from typing import NoReturn
+
+from l4slab.base.errors import InputError
 from l4slab.plot.roles import looks
-from l4slab.plot.shares import shares
-from l4slab.plot.spread import spread
-from l4slab.plot.style import to_page, to_svg
-from l4slab.plot.time_series import time_series
 from l4slab.plot.trials import median_trial
 
+try:
+    from l4slab.plot.agreement import agreement
+    from l4slab.plot.cdf import cdf
+    from l4slab.plot.comparison import comparison
+    from l4slab.plot.delays import delays
+    from l4slab.plot.grid import grid
+    from l4slab.plot.heatmap import heatmap
+    from l4slab.plot.inside import inside
+    from l4slab.plot.lines import lines
+    from l4slab.plot.overview import overview
+    from l4slab.plot.shares import shares
+    from l4slab.plot.spread import spread
+    from l4slab.plot.style import to_page, to_svg
+    from l4slab.plot.time_series import time_series
+except ModuleNotFoundError as error:
+    if error.name not in ("matplotlib", "numpy"):
+        raise
+    AVAILABLE = False
+else:
+    AVAILABLE = True
+
 __all__ = [
-    "agreement", "cdf", "comparison", "delays", "grid", "heatmap", "inside", "lines", "looks", "median_trial",
-    "overview", "shares", "spread", "time_series", "to_page", "to_svg",
+    "AVAILABLE", "agreement", "cdf", "comparison", "delays", "grid", "heatmap", "inside", "lines", "looks",
+    "median_trial", "overview", "shares", "spread", "time_series", "to_page", "to_svg",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Of what could not be imported, say why."""
+    if name in __all__:
+        raise InputError('figures need matplotlib; install it with: pip install "l4slab[plot]"')
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from l4slab import _core
+from l4slab import _core, plot
 from l4slab.base.progress import Told, silent
 from l4slab.live import page as live
 from l4slab.report import drawings, grids, runs, summary, tables
@@ -57,12 +57,13 @@ def render(folder: Folder, told: Told = silent) -> str:
     is_own, are_chosen = folder.is_own, drawings.are_chosen(folder)
     shown = _Shown()
     # In the order of the page, so that the first are unfolded.
-    overview = drawings.overview(folder) if is_own else None
+    overview = drawings.overview(folder) if is_own and plot.AVAILABLE else None
     first = [shown.one(overview)] if overview else []
     experiments = [_experiment(folder, name, shown) for name in folder.experiments] if is_own else []
-    comparison = None if is_own or are_chosen else drawings.comparison(folder)
+    compared = plot.AVAILABLE and not (is_own or are_chosen)
+    comparison = drawings.comparison(folder) if compared else None
     figures = shown.all([comparison] if comparison else [])
-    figures += shown.all(drawings.of_the_study(folder)) if are_chosen else []
+    figures += shown.all(drawings.of_the_study(folder)) if are_chosen and plot.AVAILABLE else []
     experiments = experiments or [_experiment(folder, name, shown) for name in folder.experiments]
     index = {
         "tables": [{"name": grid["name"], "file": grid["file"]} for grid in results],
@@ -74,6 +75,7 @@ def render(folder: Folder, told: Told = silent) -> str:
     }
     parts = {
         "is_own": is_own,
+        "can_draw": plot.AVAILABLE,
         "overall": summary.over_the_cases(folder) if is_own else [],
         "overview": first,
         "figures": figures,
@@ -146,7 +148,7 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> dict[str, Any
                 "words": summary.of_case(folder, case),
                 "figures": shown.all(drawings.of_case(folder, case)) if is_open else [],
                 "folded": None if is_open else shown.later(folder, case),
-                "open": is_open,
+                "open": is_open or (is_own and not plot.AVAILABLE and not cases),
             }
         )
     file = folder.file(experiment)
@@ -171,8 +173,8 @@ class _Shown:
 
     @property
     def has_room(self) -> bool:
-        """Whether what comes next is unfolded."""
-        return self._left_px > 0 or not self.number
+        """Whether what comes next is unfolded. The page itself draws what is folded, so that needs no matplotlib."""
+        return plot.AVAILABLE and (self._left_px > 0 or not self.number)
 
     def later(self, folder: Folder, case: Case) -> dict[str, Any]:
         """Of a case that the page draws when it is unfolded: its place among these, and the caption."""

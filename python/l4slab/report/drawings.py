@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from l4slab import plot
 from l4slab.experimentfile import capacity
 from l4slab.plot import figures as study_figures
-from l4slab.plot.delays import NAMES, points
+from l4slab.plot.distributions import NAMES, points
 from l4slab.report.results import Case, Folder, replace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The distributions of a case: quantity, the file's name, and what it is.
 _DELAYS = (
@@ -63,7 +65,9 @@ def of_the_study(folder: Folder) -> Iterator[Drawn]:
 
 def _nothing(name: str) -> Figure:
     """In the place of a figure whose query finds nothing, so that it does not vanish unseen."""
-    figure = Figure(figsize=(plot.style.WIDTH_IN, 0.5))
+    from l4slab.plot.style import WIDTH_IN, Figure
+
+    figure = Figure(figsize=(WIDTH_IN, 0.5))
     figure.text(0.02, 0.5, f'Figure "{name}" has nothing to draw: its query gives no row with a value.', va="center")
     return figure
 

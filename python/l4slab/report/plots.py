@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
@@ -12,8 +12,10 @@ from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import Experiment, capacity
 from l4slab.plot import figures
-from l4slab.plot.style import Figure as Drawing
 from l4slab.report.results import Case
+
+if TYPE_CHECKING:
+    from l4slab.plot.style import Figure as Drawing
 
 # Side by side, more could not be read.
 _MOST_CASES = 4

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
+import polars as pl
 
 # Of more ways than this to distribute the trials, so many are drawn. No p is smaller than 1 in so many.
 WAYS = 100_000
+# Of the angles from 0 to pi/2.
+_STEPS = 20_000
 
 
 def tail(t: float, freedom: float) -> float:
@@ -18,7 +22,7 @@ def tail(t: float, freedom: float) -> float:
     if t < 0:
         return 1.0 - tail(-t, freedom)
     # t is the tangent of an angle, over the root of `freedom`, with the density cos^(freedom - 1), up to a factor.
-    begin = float(np.arctan(t / np.sqrt(freedom)))
+    begin = math.atan(t / math.sqrt(freedom))
     part, half = (_integral(low, freedom - 1) for low in (begin, 0.0))
     return part / half / 2
 
@@ -32,24 +36,32 @@ def quantile(probability: float, freedom: float) -> float:
     return high
 
 
-def within(parts: np.ndarray, freedom: float) -> np.ndarray:
+def within(parts: Sequence[float], freedom: float) -> list[float]:
     """Distances from 0 within which these parts of the distribution lie, each between 0 and 1."""
-    return np.asarray(np.sqrt(freedom) * np.tan(np.interp(parts, *_inside(freedom))))
+    reached = _inside(freedom)
+    found = []
+    for part in parts:
+        place = min(max(bisect_left(reached, part), 1), _STEPS)
+        low, high = reached[place - 1], reached[place]
+        step = place - 1 + (part - low) / (high - low) if high > low else place
+        found.append(math.sqrt(freedom) * math.tan(step * math.pi / 2 / _STEPS))
+    return found
 
 
 @cache
-def _inside(freedom: float) -> tuple[np.ndarray, np.ndarray]:
-    """The part of the distribution within angles from 0 to pi/2, and these."""
-    angles = np.linspace(0, np.pi / 2, 100_001)
-    density = np.clip(np.cos(angles), 0, None) ** (freedom - 1)
-    parts = np.concatenate(([0.0], np.cumsum(density[1:] + density[:-1])))
-    return parts / parts[-1], angles
+def _inside(freedom: float) -> list[float]:
+    """The part of the distribution within each of `_STEPS` + 1 equally spaced angles."""
+    density = [max(math.cos(step * math.pi / 2 / _STEPS), 0.0) ** (freedom - 1) for step in range(_STEPS + 1)]
+    parts = list(itertools.accumulate((low + high for low, high in itertools.pairwise(density)), initial=0.0))
+    return [part / parts[-1] for part in parts]
 
 
 def _integral(low: float, power: float) -> float:
-    """Of cos^power from there to pi/2."""
-    x = np.linspace(low, np.pi / 2, 4001)
-    return float(np.trapezoid(np.clip(np.cos(x), 0, None) ** power, x))
+    """Of cos^power from there to pi/2, by Simpson's rule."""
+    steps = 500
+    width = (math.pi / 2 - low) / steps
+    values: list[float] = [max(math.cos(low + step * width), 0.0) ** power for step in range(steps + 1)]
+    return width / 3 * (values[0] + values[-1] + 4 * math.fsum(values[1:-1:2]) + 2 * math.fsum(values[2:-1:2]))
 
 
 def welch(
@@ -62,7 +74,7 @@ def welch(
     if a + b == 0:
         return 1.0 if difference == 0 else 0.0
     freedom = (a + b) ** 2 / (a**2 / (count - 1) + b**2 / (other_count - 1))
-    return 2 * tail(abs(difference) / np.sqrt(a + b), freedom)
+    return 2 * tail(abs(difference) / math.sqrt(a + b), freedom)
 
 
 def permutation(before: Sequence[float], after: Sequence[float], sign: int = 0) -> float:
@@ -71,39 +83,38 @@ def permutation(before: Sequence[float], after: Sequence[float], sign: int = 0) 
 
     If all trials have the same distribution, whatever it is, values up to x come out in at most x of all cases.
     """
-    values = np.array([*before, *after], float)
-    values -= values.mean()
-    after_of = _ways(len(before), len(after))
+    together = [*before, *after]
+    mean = math.fsum(together) / len(together)
+    values = pl.Series([value - mean for value in together], dtype=pl.Float64)
     # The sum of one group decides the difference of the means.
-    sums = after_of @ values
-    observed = sums[0]
-    if sign:
-        sums, observed = sign * sums, sign * observed
-    else:
-        sums, observed = np.abs(sums), abs(observed)
-    return float(np.mean(sums >= observed - 1e-9 * np.abs(values).sum()))
+    sums = pl.Series([0.0])
+    for chosen in _ways(len(before), len(after)):
+        sums = sums + values.gather(chosen)
+    sums = sign * sums if sign else sums.abs()
+    rounding = 1e-9 * math.fsum(map(abs, values))
+    return int((sums >= sums[0] - rounding).sum()) / len(sums)
 
 
 @cache
-def _ways(count: int, other: int) -> np.ndarray:
-    """A row per way to choose the second group, with 1 for its members. The first row is the way that was found."""
+def _ways(count: int, other: int) -> list[pl.Series]:
+    """The first member of the second group in each way to choose that group, the second member, and so on. The first
+    way is the one that was found.
+    """
     total = count + other
+    found = tuple(range(count, total))
     if math.comb(total, other) <= WAYS:
-        chosen = np.array(list(itertools.combinations(range(total), other)))[::-1]
+        ways = sorted(itertools.combinations(range(total), other), reverse=True)
     else:
-        drawn = np.random.default_rng(1).random((WAYS, total)).argsort(axis=1)[:, :other]
-        chosen = np.vstack([np.arange(count, total), drawn])
-    ways = np.zeros((len(chosen), total))
-    np.put_along_axis(ways, chosen, 1, axis=1)
-    return ways
+        draw = random.Random(1)  # noqa: S311  (not a secret)
+        ways = [found, *(tuple(draw.sample(range(total), other)) for _ in range(WAYS))]
+    return [pl.Series(members, dtype=pl.UInt32) for members in zip(*ways, strict=True)]
 
 
 def holm(probabilities: Sequence[float], chance: float) -> list[bool]:
     """Which are beyond chance, all together (Scandinavian Journal of Statistics 6, 1979)."""
-    values = np.asarray(probabilities, float)
-    order = np.argsort(values, kind="stable")
-    allowed = chance / (len(values) - np.arange(len(values)))
-    kept = np.cumprod(values[order] <= allowed).astype(bool)
-    found = np.zeros(len(values), bool)
-    found[order] = kept
-    return [bool(one) for one in found]
+    found = [False] * len(probabilities)
+    for rank, place in enumerate(sorted(range(len(found)), key=probabilities.__getitem__)):
+        if probabilities[place] > chance / (len(found) - rank):
+            break
+        found[place] = True
+    return found

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from l4slab.base import system
 from l4slab.engines.contract import Finding
 from l4slab.engines.registry import ENGINES, get_engine
 from l4slab.live import page
 
-_LIBRARIES = ("polars", "duckdb", "pydantic", "matplotlib", "jinja2", "websockets")
+_LIBRARIES = ("polars", "duckdb", "pydantic", "jinja2", "websockets")
+# What only some commands need, and the extra that brings it.
+_EXTRAS = (("matplotlib", "plot", "figures need"), ("distributed", "dask", "--dask needs"))
 
 
 def examine() -> Iterator[Finding]:
@@ -21,17 +23,17 @@ def examine() -> Iterator[Finding]:
     yield Finding("python", True, platform.python_version())
     for name in ENGINES:
         yield from get_engine(name).examine()
-    cores = len(os.sched_getaffinity(0))
-    yield Finding("cores", True, f"{cores} (the default of --workers)")
+    yield Finding("cores", True, f"{system.cores()} (the default of --workers)")
     for library in _LIBRARIES:
         try:
             yield Finding(library, True, version(library))
         except PackageNotFoundError:
             yield Finding(library, False, f"is missing; install it with: pip install {library}")
-    try:
-        yield Finding("dask", True, f"distributed {version('distributed')}")
-    except PackageNotFoundError:
-        yield Finding("dask", True, 'not installed; only --dask needs it (pip install "l4slab[dask]")')
+    for library, extra, who in _EXTRAS:
+        try:
+            yield Finding(library, True, version(library))
+        except PackageNotFoundError:
+            yield Finding(library, True, f'not installed; only {who} it (pip install "l4slab[{extra}]")')
     yield _page()
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     room = free_gb > 1

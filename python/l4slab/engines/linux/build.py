@@ -9,7 +9,6 @@ default one, each with a copy of the source of its own, so that the next build o
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from l4slab.base import system
 from l4slab.engines.linux import archive, compiling, user_land
 from l4slab.engines.linux.compiling import DATA, recipe
 from l4slab.engines.linux.kernels import (
@@ -114,7 +114,7 @@ def build(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _only_one(folder):
-            return _build(folder, progress, kernel, jobs or len(os.sched_getaffinity(0)), wanted)
+            return _build(folder, progress, kernel, jobs or system.cores(), wanted)
     except OSError as error:
         raise BuildError(
             f"{folder} cannot be written ({error.strerror or error}); set XDG_CACHE_HOME to a folder with space"
@@ -125,7 +125,7 @@ def build(
 def _only_one(folder: Path) -> Iterator[None]:
     with (folder / "lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(lock)
         except OSError:
             raise BuildError(f"another build is at work in {folder}; wait for it") from None
         yield

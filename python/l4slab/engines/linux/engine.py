@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ from l4slab.engines.contract import (
     digest,
     file_name,
 )
-from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, recording, rng, tools
+from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, rng, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holds_classes, qdiscs_of
@@ -91,8 +92,11 @@ class LinuxEngine(Engine):
 
     def version(self) -> str:
         kernel = kernels.installed(self._kernel)
-        if kernel is None:
+        if kernel is None or self.lacking() is not None:
             return ""
+        # It needs numpy, which is not part of the core install.
+        from l4slab.engines.linux import recording
+
         modules = map(
             Path, (__file__, lab.__file__, machine.__file__, programs.__file__, rng.__file__, metrics.__file__)
         )
@@ -116,6 +120,8 @@ class LinuxEngine(Engine):
         return name in kernels.qdiscs()
 
     def columns(self, description: Description) -> dict[str, pl.Schema]:
+        from l4slab.engines.linux import recording
+
         return recording.columns(description)
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
@@ -155,6 +161,12 @@ class LinuxEngine(Engine):
 
 
 def _lacking(name: str = kernels.DEFAULT) -> str | None:
+    if platform.system() != "Linux":
+        return "runs on Linux only; use the simulator (--engine sim, the default)"
+    try:
+        import numpy  # noqa: F401
+    except ModuleNotFoundError:
+        return 'needs numpy; install it with: pip install "l4slab[linux]"'
     try:
         kernels.ready(name)
     except InputError as error:
@@ -183,6 +195,8 @@ def write(made: lab.Lab, folder: Path) -> None:
 
 
 def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | None) -> Recording:
+    from l4slab.engines.linux import recording
+
     write(made, folder)
     try:
         booted = Machine(kernel.path, kernel.root, kernels.laboratory(), folder, _limit_s(made.run))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from l4slab.base import system
 from l4slab.base.errors import one_line
 
 # Names of run folders: this, the process id for those who look, something random.
@@ -250,7 +250,7 @@ def run_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}-{os.getpid()}-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with (folder / f"{_OWNER}.new").open("w") as owner:
-            fcntl.flock(owner, fcntl.LOCK_EX)
+            system.lock(owner, wait=True)
             owner.write(_boot())
             owner.flush()
             # It appears with its lock held.
@@ -267,7 +267,7 @@ def _remove_leftovers() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}-*"):
         try:
             with open(path / _OWNER, opener=_open_own) as owner:
-                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(owner)
                 if owner.read() == _boot():
                     shutil.rmtree(path, ignore_errors=True)
         except OSError:

@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from statistics import NormalDist
-
-import numpy as np
 
 from l4slab.results import chance
 from l4slab.tools.advice.case import Kind
@@ -81,11 +80,12 @@ class Distances:
         """Each campaign that has such queues has one voice, and all queues of other kinds together have one."""
         voices = Counter(one.study if one.kind == kind else "" for one in found)
         weighed = sorted((one.units, 1 / voices[one.study if one.kind == kind else ""]) for one in found)
-        weights = np.array([weight for _, weight in weighed]) / len(voices)
-        middles = np.cumsum(weights) - weights / 2
-        normal = np.array([NormalDist().inv_cdf((1 + middle) / 2) for middle in middles])
-        stretch = chance.within(middles, len(voices)) / normal
-        return cls([float(one) for one in stretch * [units for units, _ in weighed]], [float(one) for one in weights])
+        weights = [weight / len(voices) for _, weight in weighed]
+        middles = [end - weight / 2 for end, weight in zip(accumulate(weights), weights, strict=True)]
+        normal = [NormalDist().inv_cdf((1 + middle) / 2) for middle in middles]
+        within = chance.within(middles, len(voices))
+        stretched = [of_t / of_z * units for of_t, of_z, (units, _) in zip(within, normal, weighed, strict=True)]
+        return cls(stretched, weights)
 
     def reach(self, level: float) -> float:
         """Units within which so large a part of the distances lies."""

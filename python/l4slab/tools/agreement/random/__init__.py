@@ -13,7 +13,6 @@ DIR/random.html           one page
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -25,6 +24,7 @@ from rich.console import Console
 from l4slab import experimentfile, sweep
 from l4slab.api.campaign import Interrupted
 from l4slab.api.experiment import to_toml
+from l4slab.base import system
 from l4slab.base.errors import InputError
 from l4slab.base.progress import reporting
 from l4slab.base.values import Keys
@@ -168,7 +168,7 @@ def agree(
         raise InputError("is a file; give --out a folder", file=folder)
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} is not possible; give 1 or more")
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or system.cores()
     get_engine(engine).require()
     scenarios = draw(files, count, seed)
     (folder / "scenarios").mkdir(parents=True, exist_ok=True)

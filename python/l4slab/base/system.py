@@ -1,0 +1,72 @@
+"""What differs between Linux, macOS and Windows. No other module asks which of them this is, except `engines/linux`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+
+def _where_it_is(name: str) -> Any:
+    """A module of some systems; None on the others."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+_fcntl, _resource, _msvcrt = map(_where_it_is, ("fcntl", "resource", "msvcrt"))
+# What a batch system or a lost terminal sends.
+ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory() -> int | None:
+    """Bytes of memory of this machine; None where that is not known."""
+    if not hasattr(os, "sysconf"):
+        return None
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def bound_memory(kind: str, most_bytes: int | None) -> int | None:
+    """Bound what this process may take, "DATA" or "AS" of setrlimit; with None, lift the bound. Returns the old bound.
+
+    Does nothing on a system without such bounds, and returns None.
+    """
+    if _resource is None:
+        return None
+    limit = getattr(_resource, f"RLIMIT_{kind}")
+    before, most = _resource.getrlimit(limit)
+    allowed = [bytes_ for bytes_ in (most_bytes, most) if bytes_ not in (None, _resource.RLIM_INFINITY)]
+    _resource.setrlimit(limit, (min(allowed, default=most), most))
+    return int(before)
+
+
+def lock(file: IO[str], wait: bool = False) -> None:
+    """Hold a file until it is closed or this process ends. Raises BlockingIOError where another process holds it."""
+    if _fcntl is not None:
+        _fcntl.flock(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
+    elif _msvcrt is not None:
+        try:
+            _msvcrt.locking(file.fileno(), _msvcrt.LK_LOCK if wait else _msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(*error.args) from None
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
