@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final, cast
 
 from pydantic import Field
 
 from l4slab import _core
+from l4slab.base import run
 from l4slab.base.errors import suggest
 from l4slab.base.units import RATE
-from l4slab.base.values import Keys
+from l4slab.base.values import Keys, Value
 from l4slab.experimentfile.tables import Codepoint, Rate, Size
 from l4slab.experimentfile.traffic import Dscp
 from l4slab.experimentfile.wording import Place, Problem, Table, check, show
@@ -24,7 +25,8 @@ _R2Q, _QUANTUM = 10, (1000, 200_000)
 _MOST_LEVELS = 8
 _ID = re.compile(r"[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3})*")
 # What may change of a class while it runs; of htb all but the queue, and the rest where there is a queue.
-QUEUE, _NUMBERS, _TURNS = "qdisc", ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
+QUEUE: Final = "qdisc"
+_NUMBERS, _TURNS = ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
 
 
 class Class(Table):
@@ -57,11 +59,10 @@ class Filter(Table):
         return None
 
 
-def qdiscs_of(table: Mapping[str, Any]) -> Iterator[str]:
+def qdiscs_of(table: run.Link | run.Change) -> Iterator[str]:
     """Every qdisc that a link, or a change of one, has in a run's description: its own and those of its classes."""
-    for one in (table, *table.get("classes", ())):
-        if one.get("qdisc") is not None:
-            yield one["qdisc"]
+    qdiscs = [table.get("qdisc"), *(one.get("qdisc") for one in table.get("classes", ()))]
+    yield from (qdisc for qdisc in qdiscs if qdisc is not None)
 
 
 def holds_classes(qdisc: str) -> bool:
@@ -83,7 +84,9 @@ def ordered(number: str) -> list[int]:
 class Tree:
     """What a link's description has of its classes, and what is valid and perhaps not meant."""
 
-    described: dict[str, Any]
+    qdisc: str
+    classes: list[run.Class]
+    filters: list[run.Filter]
     remarks: list[str] = field(default_factory=list)
 
 
@@ -92,15 +95,15 @@ class Changing:
     """The classes of a link while it runs, as they are in the end of what has changed so far."""
 
     link: str
-    raw: Mapping[str, Any]  # the link's table, with what has changed
+    raw: Keys  # the link's table, with what has changed
     rate_bps: int
     hosts: Mapping[str, int]
     leaf: Callable[[str, Place, str], str]
     follow: Callable[[str, str, Place], str]  # what a change has of a queue: of its key in [[at]], words and the [[at]]
 
     def change(
-        self, place: Place, settings: Mapping[str, Mapping[str, Any]], rate_bps: int | None
-    ) -> tuple[list[dict[str, Any]], list[str]]:
+        self, place: Place, settings: Mapping[str, Keys], rate_bps: int | None
+    ) -> tuple[list[run.Class], list[str]]:
         """The classes that change by the [[at]] at `place`, as described, and remarks. `settings`: keys and values by
         number; `rate_bps`: the link's, where it changes. Raises Problem.
         """
@@ -109,7 +112,7 @@ class Changing:
             return self.leaf(text, place, ".".join([*where, key]))
 
         told = self._resolved(self.leaf).remarks
-        tables = {number: {**table, **settings.get(number, {})} for number, table in self.raw["class"].items()}
+        tables: Keys = {number: {**table, **settings.get(number, {})} for number, table in tables_of(self.raw).items()}
         self.raw = {**self.raw, "class": tables}
         self.rate_bps = rate_bps or self.rate_bps
         try:
@@ -118,26 +121,27 @@ class Changing:
             if problem.place == place:
                 raise
             raise Problem(place, ".".join([*problem.place, problem.key]), problem.message) from None
-        changed = []
-        for one in tree.described["classes"]:
+        changed: list[run.Class] = []
+        for one in tree.classes:
             keys = settings.get(one["id"], {}).keys()
             # `tc class change` is told all numbers of a class.
             numbers = one.keys() - {"id", "parent", QUEUE} if keys - {QUEUE} else set()
             if keys:
                 wanted = {"id", *numbers, *(keys & {QUEUE})}
-                changed.append({key: value for key, value in one.items() if key in wanted})
+                # A part of a class that has its id is a class.
+                changed.append(cast(run.Class, {key: value for key, value in one.items() if key in wanted}))
             if QUEUE in keys:
                 key = f"link.{self.link}.class.{one['id']}.{QUEUE}"
-                changed[-1][QUEUE] = self.follow(key, settings[one["id"]][QUEUE], place)
+                changed[-1][QUEUE] = self.follow(key, str(settings[one["id"]][QUEUE]), place)
         return changed, [f"{place[0]}: {remark}" for remark in tree.remarks if remark not in told]
 
     def _resolved(self, leaf: Callable[[str, Place, str], str]) -> Tree:
-        return _tree(("link", self.link), self.raw["qdisc"], self.raw, self.rate_bps, self.hosts, leaf)
+        return _tree(("link", self.link), str(self.raw["qdisc"]), self.raw, self.rate_bps, self.hosts, leaf)
 
 
-def changeable(link: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def changeable(link: run.Link) -> dict[str, tuple[str, ...]]:
     """What may change of the classes of a link of a run's description, by number."""
-    qdiscs = {"": link["qdisc"]} | {one["id"]: one.get(QUEUE, "") for one in link["classes"]}
+    qdiscs = {"": link["qdisc"]} | {one["id"]: one.get(QUEUE) or "" for one in link["classes"]}
     valid: dict[str, tuple[str, ...]] = {}
     for number, qdisc in qdiscs.items():
         if number:
@@ -194,7 +198,7 @@ class _Building:
 def resolve(
     place: Place,
     qdisc: str,
-    raw: Mapping[str, Any],
+    raw: Keys,
     rate_bps: int,
     hosts: Mapping[str, int],
     leaf: Callable[[str, Place, str], str],
@@ -216,7 +220,7 @@ def resolve(
 def _tree(
     place: Place,
     qdisc: str,
-    raw: Mapping[str, Any],
+    raw: Keys,
     rate_bps: int,
     hosts: Mapping[str, int],
     leaf: Callable[[str, Place, str], str],
@@ -228,10 +232,10 @@ def _tree(
         if not _ID.fullmatch(number):
             remedy = "write it as tc prints it, 1 to ffff in small hexadecimal digits"
             raise Problem((*place, "class"), number, f"is no number of a class; {remedy}")
-    checked: dict[str, Class] = {
+    checked = {
         number: check(Class, tables[number], (*place, "class", number)) for number in sorted(tables, key=ordered)
     }
-    qdiscs = {"": qdisc} | {number: one.qdisc for number, one in checked.items()}
+    qdiscs: dict[str, str | None] = {"": qdisc, **{number: one.qdisc for number, one in checked.items()}}
     for number in checked:
         _check_holder(place, number, qdiscs)
     built = {
@@ -240,13 +244,20 @@ def _tree(
         if words is not None and holds_classes(words)
     }
     for build in built.values():
-        (_check_htb if build.kind == "htb" else _check_prio)(build, tables)
-    described = {
-        "qdisc": " ".join(built[""].words),
-        "classes": [_described(built, number, leaf) for number in checked],
-        "filters": [_filter(built, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
-    }
-    return Tree(described, [remark for build in built.values() for remark in _remarks(built, build, rate_bps)])
+        (_check_htb if build.kind == "htb" else _check_prio)(build, tables_of(raw))
+    return Tree(
+        " ".join(built[""].words),
+        [_described(built, number, leaf) for number in checked],
+        [_filter(built, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
+        [remark for build in built.values() for remark in _remarks(built, build, rate_bps)],
+    )
+
+
+def tables_of(raw: Keys) -> dict[str, Keys]:
+    """The classes of a link's table, by number."""
+    tables = raw.get("class")
+    named = tables if isinstance(tables, dict) else {}
+    return {number: table for number, table in named.items() if isinstance(table, dict)}
 
 
 def _check_holder(place: Place, number: str, qdiscs: Mapping[str, str | None]) -> None:
@@ -277,13 +288,13 @@ def _building(place: Place, outer: str, qdisc: str, checked: Mapping[str, Class]
     return build
 
 
-def _list(place: Place, filters: object) -> list[Any]:
+def _list(place: Place, filters: Value) -> list[Value]:
     if not isinstance(filters, list):
         raise Problem(place, "filter", f"is not a list of tables; write [[{'.'.join(place)}.filter]]")
     return filters
 
 
-def _check_htb(build: _Building, tables: Mapping[str, Any]) -> None:
+def _check_htb(build: _Building, tables: Mapping[str, Keys]) -> None:
     classes = build.classes
     for number, one in classes.items():
         place = build.of(number)
@@ -329,7 +340,7 @@ def _check_above(build: _Building, number: str) -> None:
         raise Problem(build.of(number), "parent", text)
 
 
-def _check_prio(build: _Building, tables: Mapping[str, Any]) -> None:
+def _check_prio(build: _Building, tables: Mapping[str, Keys]) -> None:
     bands = [build.number(f"{band:x}") for band in range(1, int(build.words[2]) + 1)]
     for number in build.classes:
         table = tables[number]
@@ -348,31 +359,39 @@ def _check_prio(build: _Building, tables: Mapping[str, Any]) -> None:
         raise Problem(build.queue, "qdisc", text)
 
 
-def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str, Place, str], str]) -> dict[str, Any]:
+def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str, Place, str], str]) -> run.Class:
     build = built[holder(number)]
     one = build.classes[number]
-    found: dict[str, Any] = {"id": number}
+    found: run.Class = {"id": number}
     if number in built:
         found["qdisc"] = " ".join(built[number].words)
     elif one.qdisc is not None:
         found["qdisc"] = leaf(one.qdisc, build.of(number), "qdisc")
     if build.kind == "htb":
-        found |= one.model_dump(by_alias=True, exclude={"qdisc"}, exclude_none=True)
-        found.setdefault("ceil_bps", found["rate_bps"])
-        least, most = _QUANTUM
-        found.setdefault("quantum_bytes", min(max(found["rate_bps"] // 8 // build.r2q, least), most))
+        numbers = one.model_dump(by_alias=True)
+        if one.parent is not None:
+            found["parent"] = one.parent
+        rate, (least, most) = numbers["rate_bps"], _QUANTUM
+        found["rate_bps"], found["ceil_bps"] = rate, numbers["ceil_bps"] or rate
+        found["burst_bytes"], found["cburst_bytes"] = numbers["burst_bytes"], numbers["cburst_bytes"]
+        found["prio"] = one.prio
+        found["quantum_bytes"] = numbers["quantum_bytes"] or min(max(rate // 8 // build.r2q, least), most)
     return found
 
 
-def _filter(built: Mapping[str, _Building], number: int, table: object, hosts: Mapping[str, int]) -> dict[str, Any]:
+def _filter(built: Mapping[str, _Building], number: int, table: Value, hosts: Mapping[str, int]) -> run.Filter:
     place = (f"[[{'.'.join(built[''].place)}.filter]] no. {number}",)
-    one: Filter = check(Filter, table, place)
+    one = check(Filter, table, place)
     classes = {other: found for build in built.values() for other, found in build.classes.items()}
     leaves = [other for other, found in classes.items() if found.qdisc is not None]
     if one.class_ not in leaves:
         what = "is no class of this link" if one.class_ not in classes else "has others below it and no queue"
         raise Problem(place, "class", f"= {show(one.class_)} {what}; {suggest(one.class_, leaves)}")
-    found: dict[str, Any] = {"class": one.class_} | one.model_dump(exclude={"class_", "host"}, exclude_none=True)
+    found: run.Filter = {"class": one.class_}
+    if one.dscp is not None:
+        found["dscp"] = one.model_dump(include={"dscp"})["dscp"]
+    if one.ecn is not None:
+        found["ecn"] = one.ecn
     if one.host is not None:
         if one.host not in hosts:
             raise Problem(place, "host", f"= {show(one.host)} is neither a host nor a flow; {suggest(one.host, hosts)}")

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from l4slab import _core
+from l4slab.base import run
 from l4slab.base.code import Kind, is_code
 from l4slab.base.errors import InputError, suggest
-from l4slab.base.run import Run as Description
 from l4slab.base.units import RATE, TIME
+from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds, classes, traces
+from l4slab.experimentfile.file import Document
 from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import (
     AT_FLOW_KEYS,
@@ -35,6 +37,8 @@ from l4slab.experimentfile.wording import Place, Problem, check, numbered, show,
 # In netem: more than any flow, so that nothing waits for the one before it; but with a rate nothing overtakes.
 IN_ORDER = "rate 20tbit"
 
+Made = TypeVar("Made")
+
 
 @dataclass
 class Resolver:
@@ -54,7 +58,7 @@ class Resolver:
     def __post_init__(self) -> None:
         self.outside = Outside(self.file.parent)
 
-    def resolve(self, document: Mapping[str, Any], top: Mapping[str, Any], origin: Mapping[Place, str]) -> Description:
+    def resolve(self, document: Document, top: Keys, origin: Mapping[Place, str]) -> run.Run:
         """The description of the run that `document` describes, with the experiment's own seed.
 
         `origin` tells which part of a sweep has set a key, (section, name, key) -> text, for messages.
@@ -67,27 +71,36 @@ class Resolver:
                 self.unknown[name] = InputError(problem.sentence(origin), file=self.file)
         return description
 
-    def _once(self, kind: str, name: str, raw: object, make: Callable[[], Any]) -> Any:
+    def _once(self, kind: str, name: str, raw: object, make: Callable[[], Made]) -> Made:
         key = (kind, name, json.dumps(raw, default=str))
         if key not in self._seen:
             self._seen[key] = make()
-        return self._seen[key]
+        made: Made = self._seen[key]
+        return made
 
-    def _link(self, name: str, raw: dict[str, Any], hosts: Mapping[str, int], duration_ns: int) -> dict[str, Any]:
+    def _link(self, name: str, raw: Keys, hosts: Mapping[str, int], duration_ns: int) -> run.Link:
         place, folder = ("link", name), self.file.parent
-        link: Link = check(Link, raw, place)
-        apart = {"rate_trace", "trace_repeat", "classes", "filters"}
-        described = {"name": name} | link.model_dump(by_alias=True, exclude=apart)
+        link = check(Link, raw, place)
+        numbers = link.model_dump(by_alias=True, include={"rate", "burst"})
+        trace = None
         if link.rate_trace is not None:
             read = partial(traces.rate_trace, link.rate_trace, folder, repeat=link.trace_repeat)
             trace = _trace(read, place, "rate_trace", link.rate_trace)
-            described |= {"rate_bps": traces.mean_bps(trace, duration_ns), "rate_trace": trace}
+        rate_bps: int = numbers["rate_bps"] if trace is None else traces.mean_bps(trace, duration_ns)
         leaf = partial(_qdisc, outside=self.outside)
-        tree = classes.resolve(place, link.qdisc, raw, described["rate_bps"], hosts, leaf)
-        if tree is None:
-            return described | {"qdisc": _qdisc(link.qdisc, place, "qdisc", self.outside)}
-        self.remarks |= dict.fromkeys(tree.remarks)
-        return described | tree.described
+        tree = classes.resolve(place, link.qdisc, raw, rate_bps, hosts, leaf)
+        described: run.Link = {
+            "name": name,
+            "rate_bps": rate_bps,
+            "burst_bytes": numbers["burst_bytes"],
+            "qdisc": _qdisc(link.qdisc, place, "qdisc", self.outside) if tree is None else tree.qdisc,
+        }
+        if trace is not None:
+            described["rate_trace"] = trace
+        if tree is not None:
+            described["classes"], described["filters"] = tree.classes, tree.filters
+            self.remarks |= dict.fromkeys(tree.remarks)
+        return described
 
     def _remark(self, key: str, text: str, before: str = "") -> None:
         def look() -> None:
@@ -99,8 +112,8 @@ class Resolver:
 
         self._once("remark", key, text, look)
 
-    def _resolve(self, document: Mapping[str, Any], raw_top: Mapping[str, Any]) -> Description:
-        top = self._once("top", "", raw_top, partial(_top, raw_top))
+    def _resolve(self, document: Document, raw_top: Keys) -> run.Run:
+        top, per_flow = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
         named = _named_hosts(document["flow"])
         hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
@@ -115,15 +128,21 @@ class Resolver:
         }
         names = list(links)
         for name, raw in document["link"].items():
-            for key, one in ((f"link.{name}", raw), *((f"link.{name}.class.{n}", c) for n, c in _classes(raw))):
-                if "qdisc" in one and not classes.holds_classes(one["qdisc"]):
-                    self._remark(f"{key}.qdisc", one["qdisc"])
+            of_classes = ((f"link.{name}.class.{n}", table) for n, table in classes.tables_of(raw).items())
+            for key, one in ((f"link.{name}", raw), *of_classes):
+                qdisc = one.get("qdisc")
+                if isinstance(qdisc, str) and not classes.holds_classes(qdisc):
+                    self._remark(f"{key}.qdisc", qdisc)
         flows = {
             name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, self.outside))
             for name, raw in document["flow"].items()
         }
         for name, raw in document["flow"].items():
-            flows[name] = flows[name] | {key: hosts[raw[key]] for key in _HOST_KEYS if key in raw}
+            flow = flows[name] = flows[name].copy()
+            if "host" in raw:
+                flow["host"] = hosts[str(raw["host"])]
+            if "peer_host" in raw:
+                flow["peer_host"] = hosts[str(raw["peer_host"])]
         end = f"is not before the end of the run, duration = {show(raw_top['duration'])}"
         for name, flow in flows.items():
             if flow["start_ns"] >= duration_ns:
@@ -134,8 +153,8 @@ class Resolver:
                 raise Problem(("flow", name), "rtt", f"{text}; lengthen the duration = {show(raw_top['duration'])}")
             if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
                 # A program is ended then, a flow is as if it went on.
-                flows[name] = flow | {"stop_ns": duration_ns if flow["kind"] == "program" else None}
-        impairs: dict[str, Any] = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
+                flow["stop_ns"] = duration_ns if flow["kind"] == "program" else None
+        impairs = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
         timed = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
@@ -151,31 +170,38 @@ class Resolver:
             for name, raw in document["link"].items()
             if "classes" in links[name]
         }
-        changes = []
+        changes: list[run.Change] = []
         # A class changes from what it has become until then.
         for time, place, raw in sorted(timed, key=lambda one: one[0]):
-            found, told = _changes(raw, place, links, flows, document["impair"], queues, trees)
-            changes += [{"time_ns": time} | change for change in found]
+            found, told = _changes(time, raw, place, links, flows, document["impair"], queues, trees)
+            changes += found
             self.remarks |= dict.fromkeys(told)
             for key, value in raw.items():
-                if key.endswith((".qdisc", ".netem")):
+                if key.endswith((".qdisc", ".netem")) and isinstance(value, str):
                     self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
         for name, raw in document["flow"].items():
             if raw.get("on") is not None:
                 changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
-        description: Description = top | {
+        description: run.Run = {
+            "duration_ns": duration_ns,
+            "warmup_ns": top["warmup_ns"],
+            "sample_ns": top["sample_ns"],
+            "seed": top["seed"],
+            "start_jitter_ns": top["start_jitter_ns"],
             "links": list(links.values()),
             "flows": list(flows.values()),
             "at": sorted(changes, key=lambda change: change["time_ns"]),
             "rewrites": [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)],
         }
+        if per_flow:
+            description["per_flow"] = True
         if named:
             description["hosts"] = named
         if impairs:
             description["impairs"] = list(impairs.values())
             for name, raw in document["impair"].items():
-                if "netem" in raw:
-                    self._remark(f"impair.{name}.netem", raw["netem"], "netem ")
+                if isinstance(netem := raw.get("netem"), str):
+                    self._remark(f"impair.{name}.netem", netem, "netem ")
         if (memory := bounds.memory_bytes(description)) > bounds.MEMORY_BYTES:
             most = f"{bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
             text = f"a run may need {memory / 2**30:.1f} GiB of memory, and {most}"
@@ -184,10 +210,10 @@ class Resolver:
         return description
 
 
-def _top(raw: Mapping[str, Any]) -> dict[str, Any]:
-    top: Top = check(Top, raw, ())
-    described = top.model_dump(by_alias=True, include=set(TOP_FACTORS))
-    return described | ({"per_flow": True} if top.per_flow else {})
+def _top(raw: Keys) -> tuple[dict[str, int], bool]:
+    """The numbers of a run, and whether each flow of a group is counted."""
+    top = check(Top, raw, ())
+    return top.model_dump(by_alias=True, include=set(TOP_FACTORS)), top.per_flow
 
 
 def _qdisc(text: str, place: Place, key: str, outside: Outside) -> str:
@@ -206,13 +232,13 @@ def _qdisc(text: str, place: Place, key: str, outside: Outside) -> str:
 class _Queues:
     """The queues of a run while it runs, by their keys in [[at]]; None: the core alone does not know it."""
 
-    def __init__(self, outside: Outside, links: Iterable[Mapping[str, Any]], impairs: Iterable[Mapping[str, Any]]):
+    def __init__(self, outside: Outside, links: Iterable[run.Link], impairs: Iterable[run.Impair]):
         self._outside = outside
         self._in_force: dict[str, _core.ChangingQdisc | None] = {}
         for link in links:
             self._begin(f"link.{link['name']}.qdisc", link["qdisc"])
             for one in link.get("classes", ()):
-                self._begin(f"link.{link['name']}.class.{one['id']}.qdisc", one.get("qdisc", ""))
+                self._begin(f"link.{link['name']}.class.{one['id']}.qdisc", one.get("qdisc") or "")
         for impair in impairs:
             self._begin(f"impair.{impair['name']}.netem", f"netem {impair['netem']}")
 
@@ -237,31 +263,25 @@ class _Queues:
             raise Problem(place, key, f"= {show(text)}: {error}") from None
 
 
-def _classes(raw: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    found: dict[str, dict[str, Any]] = raw.get("class", {})
-    return found.items()
-
-
-def _trace(read: Callable[[], dict[str, Any]], place: Place, key: str, name: str) -> dict[str, Any]:
+def _trace(read: Callable[[], Made], place: Place, key: str, name: str) -> Made:
     try:
         return read()
     except ValueError as error:
         raise Problem(place, key, f"= {show(name)} {error}") from None
 
 
-def _flow(name: str, raw: dict[str, Any], links: list[str], outside: Outside) -> dict[str, Any]:
+def _flow(name: str, raw: Keys, links: list[str], outside: Outside) -> run.Flow:
     place = ("flow", name)
     checked = check(flow_model(raw, name), raw, place)
-    flow: dict[str, Any] = checked.described(outside)
+    flow = checked.described(outside)
     if checked.delay_trace is not None:
         read = partial(traces.delay_trace, checked.delay_trace, outside.folder, repeat=checked.trace_repeat)
         flow["delay_trace"] = _trace(read, place, "delay_trace", checked.delay_trace)
-    if flow["path"] is None:
+    if checked.path is None:
         flow["path"] = links
     if not flow["path"]:
         raise Problem(place, "path", f"= [] names no link; name at least one of {', '.join(links)}")
-    for key in ("path", "reverse_path"):
-        names = flow.get(key, [])
+    for key, names in (("path", flow["path"]), ("reverse_path", flow.get("reverse_path", []))):
         for position, link in enumerate(names):
             if link not in links:
                 raise Problem(place, key, f"= {show(names)} names no link {show(link)}; {suggest(link, links)}")
@@ -273,7 +293,7 @@ def _flow(name: str, raw: dict[str, Any], links: list[str], outside: Outside) ->
 _HOST_KEYS = ("host", "peer_host")
 
 
-def _named_hosts(flows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _named_hosts(flows: Mapping[str, Keys]) -> list[str]:
     """The names of hosts, in the order of the file."""
     found: dict[str, None] = {}
     for name, raw in flows.items():
@@ -288,17 +308,18 @@ def _named_hosts(flows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _changes(
-    raw: Mapping[str, Any],
+    time_ns: int,
+    raw: Keys,
     place: Place,
-    links: Mapping[str, Mapping[str, Any]],
-    flows: Mapping[str, Mapping[str, Any]],
-    impairs: Mapping[str, Mapping[str, Any]],
+    links: Mapping[str, run.Link],
+    flows: Mapping[str, run.Flow],
+    impairs: Mapping[str, Keys],
     queues: _Queues,
     trees: Mapping[str, classes.Changing],
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[run.Change], list[str]]:
     """The changes of one [[at]], one for each link, flow and impairment, and remarks."""
-    settings: dict[tuple[str, str], dict[str, Any]] = {}
-    of_classes: dict[str, dict[str, dict[str, Any]]] = {}
+    settings: dict[tuple[str, str], Keys] = {}
+    of_classes: dict[str, dict[str, Keys]] = {}
     for key, value in raw.items():
         match key.split("."):
             case ["time"]:
@@ -340,26 +361,28 @@ def _changes(
                 raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
     if not settings:
         raise Problem(place, "", f'changes nothing; add a key such as "link.{next(iter(links))}.rate" = "5Mbit"')
-    found, told = [], []
+    found: list[run.Change] = []
+    told: list[str] = []
     for (section, name), changed in settings.items():
         if section == "impair":
             key = f"impair.{name}.netem"
             _netem(changed["netem"], place, key, in_order=bool(impairs[name].get("in_order")))
             words = queues.change(key, f"netem {changed['netem']}", place)
-            found.append({"impair": name, "netem": words.removeprefix("netem").strip()})
+            found.append({"time_ns": time_ns, "impair": name, "netem": words.removeprefix("netem").strip()})
         elif section == "link":
-            change = _link_change(name, changed, place, queues)
+            change = _link_change(time_ns, name, changed, place, queues)
             if name in trees:
-                changed_classes, remarks = trees[name].change(place, of_classes.get(name, {}), change["rate_bps"])
-                change |= {"classes": changed_classes} if changed_classes else {}
+                changed_classes, remarks = trees[name].change(place, of_classes.get(name, {}), change.get("rate_bps"))
+                if changed_classes:
+                    change["classes"] = changed_classes
                 told += remarks
             found.append(change)
         else:
-            found.append(_flow_change(name, changed, place))
+            found.append(_flow_change(time_ns, name, changed, place))
     return found, told
 
 
-def _of_link(link: Mapping[str, Any]) -> list[str]:
+def _of_link(link: run.Link) -> list[str]:
     """The keys that may change of a link."""
     name = f"link.{link['name']}"
     if "classes" not in link:
@@ -368,7 +391,7 @@ def _of_link(link: Mapping[str, Any]) -> list[str]:
     return [f"{name}.rate", *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid)]
 
 
-def _of_a_tree(name: str, link: Mapping[str, Any]) -> str:
+def _of_a_tree(name: str, link: run.Link) -> str:
     """What can change of a link with classes."""
     number, settings = max(classes.changeable(link).items(), key=lambda one: len(one[1]))
     *most, last = settings
@@ -376,7 +399,7 @@ def _of_a_tree(name: str, link: Mapping[str, Any]) -> str:
     return f'its rate can, and of its classes {what}, such as "link.{name}.class.{number}.{last}"'
 
 
-def _check_class_key(place: Place, key: str, value: object, link: Mapping[str, Any]) -> None:
+def _check_class_key(place: Place, key: str, value: object, link: run.Link) -> None:
     """Whether this may change of a class of a link."""
     _, name, _, number, setting = key.split(".")
     if "classes" not in link:
@@ -400,23 +423,24 @@ def _check_class_key(place: Place, key: str, value: object, link: Mapping[str, A
         raise Problem(place, key, text)
 
 
-def _changeable(flow: Mapping[str, Any]) -> list[str]:
+def _changeable(flow: run.Flow) -> list[str]:
     """What may change of a flow: the rate, of one that sends at a rate whatever happens, and not how many programs."""
     if flow["kind"] == "program":
         return ["rtt"]
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 
-def _link_change(link: str, settings: Mapping[str, Any], place: Place, queues: _Queues) -> dict[str, Any]:
-    change: dict[str, Any] = {"link": link, "rate_bps": None, "qdisc": None}
+def _link_change(time_ns: int, link: str, settings: Keys, place: Place, queues: _Queues) -> run.Change:
+    change: run.Change = {"time_ns": time_ns, "link": link, "rate_bps": None, "qdisc": None}
     if "rate" in settings:
         checked = check(Link, {"rate": settings["rate"], "qdisc": ""}, (f"{place[0]}: link", link))
         change["rate_bps"] = RATE.parse(checked.rate)
     if "qdisc" in settings:
         key = f"link.{link}.qdisc"
-        if not isinstance(settings["qdisc"], str):
-            raise Problem(place, key, f'= {show(settings["qdisc"])} is not text; write it such as "pie"')
-        change["qdisc"] = queues.change(key, settings["qdisc"], place)
+        qdisc = settings["qdisc"]
+        if not isinstance(qdisc, str):
+            raise Problem(place, key, f'= {show(qdisc)} is not text; write it such as "pie"')
+        change["qdisc"] = queues.change(key, qdisc, place)
     return change
 
 
@@ -425,8 +449,8 @@ _MOST_TURNS = 10_000
 
 
 def _on_and_off(
-    name: str, raw: Mapping[str, Any], flow: Mapping[str, Any], duration_ns: int, others: list[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+    name: str, raw: Keys, flow: run.Flow, duration_ns: int, others: list[run.Change]
+) -> Iterator[run.Change]:
     """Changes of the number of flows: none while it is off."""
     if any(change.get("flow") == name and "count" in change for change in others):
         text = f"= {show(raw['on'])} stands beside a [[at]] with flow.{name}.count; remove one of them"
@@ -443,18 +467,30 @@ def _on_and_off(
         count = flow["count"] - count
 
 
-def _flow_change(flow: str, settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    checked: FlowChange = check(FlowChange, settings, (f"{place[0]}: flow", flow))
-    return {"flow": flow} | checked.model_dump(by_alias=True, exclude_none=True)
+def _flow_change(time_ns: int, flow: str, settings: Keys, place: Place) -> run.Change:
+    checked = check(FlowChange, settings, (f"{place[0]}: flow", flow))
+    numbers = checked.model_dump(by_alias=True)
+    change: run.Change = {"time_ns": time_ns, "flow": flow}
+    if checked.rtt is not None:
+        change["rtt_ns"] = numbers["rtt_ns"]
+    if checked.count is not None:
+        change["count"] = checked.count
+    if checked.rate is not None:
+        change["rate_bps"] = numbers["rate_bps"]
+    return change
 
 
-def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[str, Any]:
-    rewrite: Rewrite = check(Rewrite, raw, place)
+_SIDES: dict[str, run.Side] = {"before": "before", "after": "after"}
+
+
+def _rewrite(place: Place, raw: Keys, flows: Mapping[str, run.Flow]) -> run.Rewrite:
+    rewrite = check(Rewrite, raw, place)
     if rewrite.flow not in flows:
         raise Problem(place, "flow", f"= {show(rewrite.flow)} is not a flow; {suggest(rewrite.flow, flows)}")
     path = flows[rewrite.flow]["path"]
     where, colon, link = rewrite.where.partition(":")
-    if not colon or where not in ("before", "after"):
+    side = _SIDES.get(where)
+    if not colon or side is None:
         text = f'= {show(rewrite.where)} is not a place; write "before:{path[0]}" or "after:{path[0]}"'
         raise Problem(place, "where", text)
     if link not in path:
@@ -462,20 +498,22 @@ def _rewrite(place: Place, raw: dict[str, Any], flows: dict[str, Any]) -> dict[s
         raise Problem(place, "where", text)
     if rewrite.from_ == rewrite.to:
         raise Problem(place, "to", f"= {show(rewrite.to)} is the same as from; give another codepoint")
-    return {"flow": rewrite.flow, "where": where, "link": link, "from": rewrite.from_, "to": rewrite.to}
+    return {"flow": rewrite.flow, "where": side, "link": link, "from": rewrite.from_, "to": rewrite.to}
 
 
-def _impair(name: str, raw: dict[str, Any], links: list[str]) -> dict[str, Any]:
-    impair: Impair = check(Impair, raw, ("impair", name))
+def _impair(name: str, raw: Keys, links: list[str]) -> run.Impair:
+    impair = check(Impair, raw, ("impair", name))
     if impair.before not in links:
         text = f"= {show(impair.before)} is not a link; {suggest(impair.before, links)}"
         raise Problem(("impair", name), "before", text)
     netem = _netem(impair.netem, ("impair", name), "netem", in_order=impair.in_order)
     if impair.in_order and "rate" not in netem.split():
         netem = _netem(f"{impair.netem} {IN_ORDER}", ("impair", name), "netem", in_order=True)
-    seldom = {"ack_thinning", "ack_wait"} if impair.ack_thinning is None else set()
-    described = impair.model_dump(by_alias=True, exclude={"in_order", *seldom})
-    return described | {"name": name, "netem": netem}
+    described: run.Impair = {"name": name, "before": impair.before, "direction": impair.direction, "netem": netem}
+    if impair.ack_thinning is not None:
+        described["ack_thinning"] = impair.ack_thinning
+        described["ack_wait_ns"] = impair.model_dump(by_alias=True, include={"ack_wait"})["ack_wait_ns"]
+    return described
 
 
 def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:

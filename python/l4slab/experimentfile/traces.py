@@ -6,9 +6,9 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from l4slab.base.errors import suggest
+from l4slab.base.run import DelayTrace, RateTrace
 from l4slab.experimentfile.wording import show
 
 _TIME = {"time_s": 10**9, "time_ms": 10**6, "time_us": 10**3}
@@ -20,7 +20,7 @@ _MOST_MS = 100 * 366 * 86_400_000
 FULL_FRAME = 1514  # what an opportunity carries: 1500 B of IP
 
 
-def rate_trace(name: str, folder: Path, *, repeat: bool) -> dict[str, Any]:
+def rate_trace(name: str, folder: Path, *, repeat: bool) -> RateTrace:
     """A link's rates as a run's description has them: `steps` of (ns, bit/s), or `opportunities` of (ns, packets).
 
     Raises ValueError that continues `rate_trace = name`.
@@ -32,7 +32,7 @@ def rate_trace(name: str, folder: Path, *, repeat: bool) -> dict[str, Any]:
         if not any(rate for _, rate in steps):
             raise ValueError("has no rate above 0; a link without any carries nothing, so remove the flow instead")
         _bounded(steps, lines)
-        return {"file": Path(name).name, "steps": steps} | _repeated(steps, repeat=repeat)
+        return {"file": Path(name).name, "steps": steps, "repeat_ns": _repeated(steps, repeat=repeat)}
     if not repeat:
         raise ValueError(
             "is in Mahimahi's format, which begins again at its end; leave repeat out, or write it as CSV with "
@@ -58,23 +58,23 @@ def rate_trace(name: str, folder: Path, *, repeat: bool) -> dict[str, Any]:
     return {"file": Path(name).name, "opportunities": of_ns, "repeat_ns": last * 10**6}
 
 
-def delay_trace(name: str, folder: Path, *, repeat: bool) -> dict[str, Any]:
+def delay_trace(name: str, folder: Path, *, repeat: bool) -> DelayTrace:
     """What a path adds to round trips, as a run's description has them: `steps` of (ns, ns).
 
     Raises ValueError that continues `delay_trace = name`.
     """
     lines = _lines(name, folder)
     steps = _steps(lines, _RTT, "delay_trace")
-    return {"file": Path(name).name, "steps": steps} | _repeated(steps, repeat=repeat)
+    return {"file": Path(name).name, "steps": steps, "repeat_ns": _repeated(steps, repeat=repeat)}
 
 
-def mean_bps(trace: Mapping[str, Any], duration_ns: int) -> int:
+def mean_bps(trace: RateTrace, duration_ns: int) -> int:
     """What a link's trace carries on average: in one round, or in a run where it does not begin again."""
-    end = int(trace["repeat_ns"] or duration_ns)
+    end = trace["repeat_ns"] or duration_ns
     return max(round(_Carried(trace).round(end) * 1e9 / end), 1)
 
 
-def bins(trace: Mapping[str, Any], duration_ns: int, bin_ns: int) -> list[tuple[float, float]]:
+def bins(trace: RateTrace, duration_ns: int, bin_ns: int) -> list[tuple[float, float]]:
     """The mean rate of a link's trace in each bin of a run: (begin in s, Mb/s)."""
     edges = [*range(0, duration_ns, bin_ns), duration_ns]
     carried = _Carried(trace)
@@ -88,7 +88,7 @@ def bins(trace: Mapping[str, Any], duration_ns: int, bin_ns: int) -> list[tuple[
 class _Carried:
     """What a trace carries up to a time."""
 
-    def __init__(self, trace: Mapping[str, Any]):
+    def __init__(self, trace: RateTrace):
         self.repeat_ns: int | None = trace["repeat_ns"]
         at_once = trace.get("opportunities")
         self.steps = [(at, n * FULL_FRAME * 8, 0) for at, n in at_once] if at_once else []
@@ -197,15 +197,15 @@ def _bounded(steps: list[list[int]], lines: list[tuple[int, str]]) -> None:
             raise _wrong(number, line, "is a rate above 10 Tbit/s", "look at its unit")
 
 
-def _repeated(steps: list[list[int]], *, repeat: bool) -> dict[str, Any]:
-    """Begins again at the time of the last step; one step holds."""
+def _repeated(steps: list[list[int]], *, repeat: bool) -> int | None:
+    """When it begins again: at the time of the last step. One step holds."""
     if repeat and len(steps) > 1:
         if not any(value for _, value in steps[:-1]):
             raise ValueError("has only its last value above 0, where it begins again; add a row that ends it")
-        return {"repeat_ns": steps[-1][0]}
+        return steps[-1][0]
     if not steps[-1][1]:
         raise ValueError("ends with 0 and does not begin again; write repeat = true, or a last value above 0")
-    return {"repeat_ns": None}
+    return None
 
 
 def _wrong(number: int, text: str, what: str, remedy: str) -> ValueError:
@@ -213,7 +213,7 @@ def _wrong(number: int, text: str, what: str, remedy: str) -> ValueError:
     return ValueError(f"has a mistake in line {number}: {shown} {what}; {remedy}")
 
 
-def rounds(trace: Mapping[str, Any], duration_ns: int) -> Iterator[tuple[int, int]]:
+def rounds(trace: RateTrace | DelayTrace, duration_ns: int) -> Iterator[tuple[int, int]]:
     """The steps of a whole run: (ns, value)."""
     period = trace["repeat_ns"]
     begin = 0

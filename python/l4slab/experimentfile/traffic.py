@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypedDict, cast
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from l4slab import _core
+from l4slab.base import run
 from l4slab.base.errors import suggest
 from l4slab.base.units import SIZE, TIME
 from l4slab.base.values import Keys
@@ -73,6 +74,14 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 _SELDOM = ("rto_min_ns", "mtu_bytes", "env")
 
 
+class LookedUp(TypedDict, total=False):
+    """What a description says of a flow that depends on other files and on the core."""
+
+    cc: str
+    options: dict[str, str]
+    files: dict[str, str]
+
+
 class AnyFlow(Table):
     """What every flow has."""
 
@@ -102,14 +111,20 @@ class AnyFlow(Table):
             return None
         return "stop", f"= {show(raw['stop'])} is not after start = {show(raw.get('start', '0s'))}; stop it later"
 
-    def described(self, outside: Outside) -> dict[str, Any]:
+    def described(self, outside: Outside) -> run.Flow:
         """The flow as engines take it; without `path`, all links, and without what its file adds to the delay and the
         numbers of its hosts. `outside` gets what it names. Raises Problem.
         """
-        del outside
         elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host"}
         found = self.model_dump(by_alias=True, exclude=elsewhere)
-        return {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
+        found = {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
+        # The serialization aliases of a kind's model are the keys of the core's type of this kind.
+        return cast(run.Flow, {**found, **self.looked_up(outside)})
+
+    def looked_up(self, outside: Outside) -> LookedUp:
+        """What a description says of a flow that its table alone does not. Raises Problem."""
+        del outside
+        return {}
 
     def written(self) -> dict[str, object]:
         written = super().written()
@@ -134,8 +149,8 @@ class Tcp(AnyFlow):
     )
     options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
 
-    def described(self, outside: Outside) -> dict[str, Any]:
-        """With the options in their canonical form, unless somebody else than the core knows them."""
+    def looked_up(self, outside: Outside) -> LookedUp:
+        """The options in their canonical form, unless somebody else than the core knows them."""
         place = ("flow", self.name)
         valid = [controller["name"] for controller in _core.controllers()]
         written = {name: _option_text(value) for name, value in self.options.items()}
@@ -144,19 +159,19 @@ class Tcp(AnyFlow):
         except ValueError as error:
             raise Problem(place, "cc", f"= {show(self.cc)}: {error}") from None
         if code is not None:
-            return super().described(outside) | {"cc": code, "options": written}
+            return {"cc": code, "options": written}
         if self.cc not in valid:
             text = f"= {show(self.cc)} is not a congestion control; {suggest(self.cc, valid)}"
             unknown = Problem(place, "cc", text)
             if not outside.note("controller", self.cc, unknown):
                 raise unknown
             # A kernel knows the options of its modules.
-            return super().described(outside) | {"options": written}
+            return {"options": written}
         try:
             options = _core.canonical_controller(self.cc, written)
         except ValueError as error:
             raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
-        return super().described(outside) | {"options": options}
+        return {"options": options}
 
 
 class Flow(Tcp):
@@ -248,12 +263,13 @@ class ProgramFlow(AnyFlow):
             return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
         return super().mistake(raw)
 
-    def described(self, outside: Outside) -> dict[str, Any]:
-        """With the contents of the programs and of the files that commands and variables name, as far as they are
+    def looked_up(self, outside: Outside) -> LookedUp:
+        """The contents of the programs and of the files that commands and variables name, as far as they are
         there.
         """
+        del outside
         values = map(_option_text, self.env.values())
-        return super().described(outside) | {"files": contents_of([self.server, self.client], values)}
+        return {"files": contents_of([self.server, self.client], values)}
 
 
 def contents_of(commands: Iterable[str], values: Iterable[str] = ()) -> dict[str, str]:
@@ -281,7 +297,7 @@ KINDS: dict[str, type[AnyFlow]] = {
 }
 
 
-def flow_model(table: Mapping[str, Any], name: str) -> type[AnyFlow]:
+def flow_model(table: Keys, name: str) -> type[AnyFlow]:
     """The model for a flow's `kind`. Raises Problem."""
     kind = table.get("kind", "tcp")
     if not isinstance(kind, str) or kind not in KINDS:
