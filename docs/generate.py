@@ -81,7 +81,7 @@ def python_types(whole: Schema) -> str:
         return kind if name in one["required"] else f"NotRequired[{kind}]"
 
     lines = ['"""A run\'s description, as engines take it.', "", BY, '"""', ""]
-    lines += ["from __future__ import annotations", "", "from typing import Literal, NotRequired, TypedDict"]
+    lines += ["from __future__ import annotations", "", "from typing import Literal, NotRequired, TypedDict, final"]
     for name, one in definitions(whole):
         about = one.get("description", "")
         if "properties" not in one:
@@ -90,7 +90,8 @@ def python_types(whole: Schema) -> str:
             pairs = ", ".join(f'"{one_key}": {key(one, one_key)}' for one_key in one["properties"])
             lines += ["", *comment(about, "# "), f'{name} = TypedDict("{name}", {{{pairs}}})']
         else:
-            lines += ["", f"class {name}(TypedDict):"]
+            # Final, so that `"key" in flow` says which kinds of flow it may be.
+            lines += ["", "@final", f"class {name}(TypedDict):"]
             text = comment(f'"""{about}', "    ")
             lines += (
                 [*text[:-1], *([f'{text[0]}"""'] if len(text) == 1 else [text[-1], '    """']), ""] if about else []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
 from l4slab import _core
+from l4slab.base.run import Flow
+from l4slab.base.run import Run as Description
 from l4slab.engines.contract import Recording, Work
 from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import bounds
@@ -102,7 +103,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     return Estimate(seconds, tables, captures, max(bounds.memory_bytes(run.description) for run in runs))
 
 
-def _tried(runs: Sequence[Run]) -> Iterator[tuple[Mapping[str, Any], float]]:
+def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:
     """Descriptions that stand for all runs, and for how many each: at least one of every set of senders, as few runs of
     one that ignores losses may cost more than all others.
     """
@@ -133,19 +134,22 @@ def _longer(recording: Recording, longer: float) -> float:
     return longer + float(2 * max(growth, 0) * (longer**2 - longer) / max(sent, 1))
 
 
-def _samples(description: Mapping[str, Any]) -> float:
+def _samples(description: Description) -> float:
     return float(description["duration_ns"] / description["sample_ns"])
 
 
-def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
+def _shortened(description: Description) -> Description:
     """The first seconds of a run, with all flows from the start and without changes."""
     per_ns = bounds.packets(description) / description["duration_ns"]
     enough_ns = min(
         max(_SHORTEST_NS, _PACKETS / per_ns), _MOST_PACKETS / per_ns, _MOST_SAMPLES * description["sample_ns"]
     )
     duration = max(min(description["duration_ns"], int(enough_ns)), 1)
-    flows = [_known(flow) | {"start_ns": 0, "stop_ns": None} for flow in description["flows"]]
-    return dict(description) | {
+    flows = [_known(flow) for flow in description["flows"]]
+    for flow in flows:
+        flow["start_ns"], flow["stop_ns"] = 0, None
+    return {
+        **description,
         "duration_ns": duration,
         "sample_ns": min(description["sample_ns"], max(duration // _SAMPLES, 1)),
         "warmup_ns": 0,
@@ -155,13 +159,28 @@ def _shortened(description: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _known(flow: Mapping[str, Any]) -> dict[str, Any]:
-    """What the simulator does not know, a program or a controller of a kernel, is taken for CUBIC."""
+def _known(flow: Flow) -> Flow:
+    """A copy. What the simulator does not know, a program or a controller of a kernel, is taken for CUBIC."""
     if flow["kind"] != "program" and flow.get("cc") in {None, *(one["name"] for one in _core.controllers())}:
-        return dict(flow)
-    kept = ("name", "count", "rtt_ns", "path", "reverse_path", "dscp")
-    cubic = {"kind": "tcp", "cc": "cubic", "options": _core.canonical_controller("cubic", {})}
-    return {key: flow[key] for key in kept} | cubic
+        return flow.copy()
+    return {
+        "kind": "tcp",
+        "name": flow["name"],
+        "count": flow["count"],
+        "rtt_ns": flow["rtt_ns"],
+        "path": flow["path"],
+        "reverse_path": flow.get("reverse_path", []),
+        "dscp": flow["dscp"],
+        "cc": "cubic",
+        "options": _core.canonical_controller("cubic", {}),
+        "start_ns": flow["start_ns"],
+        "stop_ns": flow["stop_ns"],
+        "bytes": None,
+        "ecn": None,
+        "peer_ecn": None,
+        "pace_bps": None,
+        "receive_window_bytes": None,
+    }
 
 
 def _stored(frame: pl.DataFrame) -> int:

@@ -6,15 +6,16 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run
 from l4slab.cli import options, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    pass
 
 
 @click.command()
@@ -59,7 +60,7 @@ def live(file: Path | None, where: str | None, port: int | None, browse: bool | 
     return 0
 
 
-def _run(file: Path, where: str | None) -> Mapping[str, Any]:
+def _run(file: Path, where: str | None) -> Run:
     """The description of the first run that is chosen."""
     from l4slab.api import campaign
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run
 
 # What the server tells the page; the built page has an empty object there.
 _FACTS = re.compile(r'(<script id="server" type="application/json">)\s*\{\}\s*(</script>)')
@@ -19,15 +19,25 @@ _FACTS = re.compile(r'(<script id="server" type="application/json">)\s*\{\}\s*(<
 _MODULE = re.compile("[\"'`]H4sI")
 
 
+class Facts(TypedDict, total=False):
+    """What the page is told: the WebSocket's address, the engines of its server, why it has not got others, and the
+    description of the run that it begins with.
+    """
+
+    socket: str
+    engines: list[str]
+    why_not: dict[str, str]
+    run: Run
+
+
 def built() -> Path | None:
     """Where the page is, which `./dev.sh page` builds from web/ and a wheel contains; None where it is not."""
     file = Path(str(files("l4slab.live"))) / "page" / "live.html"
     return file if file.is_file() else None
 
 
-def document(facts: Mapping[str, Any] | None = None, file: Path | None = None) -> str:
-    """The page, with what it is told: `socket`, the WebSocket's address, `engines`, those of its server, `why_not`, why
-    it has not got others, and `run`, the description of the run that it begins with.
+def document(facts: Facts | None = None, file: Path | None = None) -> str:
+    """The page, with what it is told.
 
     `file` is another build than the package's. Raises InputError where no page is built.
     """
@@ -49,7 +59,7 @@ def simulates(document: str) -> bool:
     return _MODULE.search(document) is not None
 
 
-def fragment(description: Mapping[str, Any]) -> str:
+def fragment(description: Run) -> str:
     """What follows the page's address so that it begins with this run (a resolved description): "#run=…"."""
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "#run=" + base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")

@@ -119,7 +119,7 @@ class Server:
         lacking = {name: engine.lacking() for name, engine in self.engines.items()}
         why_not = {name: sentence for name, sentence in lacking.items() if sentence is not None}
         engines = [name for name in self.engines if name not in why_not]
-        facts = {"socket": f"ws://{host}/socket?token={self.token}", "engines": engines, "why_not": why_not}
+        facts: page.Facts = {"socket": f"ws://{host}/socket?token={self.token}", "engines": engines, "why_not": why_not}
         text = page.document(facts, self.file)
         return _response(connection, 200, "text/html", text, {"Content-Security-Policy": _policy(text, host)})
 

@@ -6,13 +6,14 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import HASH, Code, Kind, find, modules_beside, read
-from l4slab.base.run import Run as Description
+from l4slab.base.run import Change, Class, Flow, Link, Run
 from l4slab.experimentfile import show
+from l4slab.experimentfile.classes import qdiscs_of
 from l4slab.experimentfile.outside import Use
 from l4slab.experimentfile.wording import Problem
 from l4slab.own import processes
@@ -20,6 +21,9 @@ from l4slab.own import processes
 _known: dict[tuple[str, str], Code] = {}
 _declared: dict[tuple[str, str], str] = {}
 _lock = threading.Lock()
+
+# What has a queue.
+Queued = TypeVar("Queued", Link, Change, Class)
 
 
 def declare(code: Code) -> str:
@@ -36,7 +40,7 @@ def declare(code: Code) -> str:
         return str(ecn)
 
 
-def completed(description: Description, uses: Iterable[Use]) -> Description:
+def completed(description: Run, uses: Iterable[Use]) -> Run:
     """A run's description in which every parameter of its own code is written out. Raises Problem."""
     queues: dict[str, str] = {}
     for use in uses:
@@ -50,12 +54,10 @@ def completed(description: Description, uses: Iterable[Use]) -> Description:
         return description
     links, at = _with_queues(description, queues)
     flows = [_with_options(flow) for flow in description["flows"]]
-    return cast(Description, {**description, "links": links, "at": at, "flows": flows})
+    return {**description, "links": links, "at": at, "flows": flows}
 
 
-def _with_queues(
-    description: Mapping[str, Any], canonical: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _with_queues(description: Run, canonical: Mapping[str, str]) -> tuple[list[Link], list[Change]]:
     """Links and changes. Like any queue's, a change of the same kind keeps what its options do not name."""
     in_force: dict[tuple[str, str], _core.ChangingQdisc | None] = {}
 
@@ -74,26 +76,40 @@ def _with_queues(
         except ValueError as error:
             raise Problem((f"link {show(place[0])}",), "qdisc", f"= {show(text)}: {error}") from None
 
-    def each(table: Mapping[str, Any], link: str, what: Callable[[tuple[str, str], str], str]) -> dict[str, Any]:
-        found = dict(table)
-        if found.get("qdisc") is not None:
-            found["qdisc"] = what((link, str(found.get("id", ""))), found["qdisc"])
-        if "classes" in found:
-            found["classes"] = [each(one, link, what) for one in found["classes"]]
+    def each(table: Queued, link: str, what: Callable[[tuple[str, str], str], str], number: str = "") -> Queued:
+        found = table.copy()
+        if (qdisc := found.get("qdisc")) is not None:
+            found["qdisc"] = what((link, number), qdisc)
         return found
 
-    links = [each(link, link["name"], begin) for link in description["links"]]
-    at = [each(one, one["link"], change) if one.get("link") else one for one in description["at"]]
+    def classes(link: str, of: list[Class], what: Callable[[tuple[str, str], str], str]) -> list[Class]:
+        return [each(one, link, what, one["id"]) for one in of]
+
+    links, at = [], []
+    for table in description["links"]:
+        found = each(table, table["name"], begin)
+        if "classes" in found:
+            found["classes"] = classes(found["name"], found["classes"], begin)
+        links.append(found)
+    for one in description["at"]:
+        name = one.get("link")
+        changed = each(one, name, change) if name else one
+        if name and "classes" in changed:
+            changed["classes"] = classes(name, changed["classes"], change)
+        at.append(changed)
     return links, at
 
 
-def _with_options(flow: Mapping[str, Any]) -> Mapping[str, Any]:
-    if HASH not in (flow.get("cc") or ""):
+def _with_options(flow: Flow) -> Flow:
+    """The flow; one with a controller of its own has all options."""
+    if flow["kind"] not in ("tcp", "web", "video") or HASH not in flow["cc"]:
         return flow
+    found = flow.copy()
     try:
-        return {**flow, "options": _core.canonical_controller(flow["cc"], flow["options"])}
+        found["options"] = _core.canonical_controller(flow["cc"], flow["options"])
     except ValueError as error:
         raise Problem(("flow", flow["name"]), "options", f"= {show(flow['options'])}: {error}") from None
+    return found
 
 
 def _check_gauges(name: str, declaration: str) -> None:
@@ -107,10 +123,10 @@ def _check_gauges(name: str, declaration: str) -> None:
             )
 
 
-def _ask(*asked: Any, names: list[str]) -> Any:
+def _ask(what: str, *asked: object, names: list[str]) -> Any:
     """The worker's answer. Raises ValueError."""
     try:
-        how, answer = processes.ask(*asked, names=names)
+        how, answer = processes.ask(what, *asked, names=names)
     except processes.WorkerError as error:
         raise ValueError(str(error)) from None
     if how != "done":
@@ -118,23 +134,23 @@ def _ask(*asked: Any, names: list[str]) -> Any:
     return answer
 
 
-def used(description: Mapping[str, Any]) -> list[Code]:
+def used(description: Run) -> list[Code]:
     """What a run has of it."""
     return [_known[key] for key in dict.fromkeys(_keys(description)) if key in _known]
 
 
-def _keys(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    queues = [*description["links"], *description["at"]]
-    queues += [one for table in queues for one in table.get("classes", ())]
-    both = (("controller", description["flows"], "cc"), ("queue", queues, "qdisc"))
-    for kind, tables, key in both:
-        for table in tables:
-            word, *_ = (table.get(key) or "").split(maxsplit=1) or [""]
-            if HASH in word:
-                yield kind, word
+def _keys(description: Run) -> Iterator[tuple[str, str]]:
+    for flow in description["flows"]:
+        if HASH in (controller := str(flow.get("cc") or "")):
+            yield "controller", controller
+    tables: list[Link | Change] = [*description["links"], *description["at"]]
+    for table in tables:
+        for qdisc in qdiscs_of(table):
+            if HASH in (name := qdisc.split(maxsplit=1)[0]):
+                yield "queue", name
 
 
-def refused(description: Mapping[str, Any]) -> str | None:
+def refused(description: Run) -> str | None:
     """The name of something in the run that only the simulator has."""
     return next((reference.partition(HASH)[0] for _, reference in _keys(description)), None)
 
@@ -174,7 +190,7 @@ def _has(both: list[tuple[Kind, str]]) -> str:
     return f"it has {names}" if names else "write class Mine(Controller) or class Mine(Queue), from l4slab.own"
 
 
-def contents(descriptions: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
+def contents(descriptions: Iterable[Run]) -> dict[str, bytes]:
     """The files of these runs, by their names beside the experiment file."""
     found: dict[str, bytes] = {}
     for description in descriptions:

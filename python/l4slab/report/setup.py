@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from l4slab.base.run import Class, DelayTrace, Filter, Flow, Link, RateTrace, Run
 
 
-def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+def settings(told: Run) -> list[tuple[str, str]]:
     """What a run's description says, as (setting, value)."""
     rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
     rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
@@ -22,12 +21,12 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         where = f"{rewrite['where']} {rewrite['link']}"
         rows.append((f"rewrite on {rewrite['flow']}", f"{rewrite['from']} to {rewrite['to']}, {where}"))
     for change in told["at"]:
-        changed = [_rate(change["rate_bps"])] if change.get("rate_bps") else []
-        changed += [change["qdisc"]] if change.get("qdisc") else []
-        changed += [f"RTT {_time(change['rtt_ns'])}"] if "rtt_ns" in change else []
-        changed += [f"{change['count']} flows"] if "count" in change else []
-        changed += [change["netem"]] if change.get("netem") else []
-        what = change.get("link") or change.get("flow") or change["impair"]
+        changed = [_rate(rate)] if (rate := change.get("rate_bps")) else []
+        changed += [qdisc] if (qdisc := change.get("qdisc")) else []
+        changed += [f"RTT {_time(rtt)}"] if (rtt := change.get("rtt_ns")) is not None else []
+        changed += [f"{count} flows"] if (count := change.get("count")) is not None else []
+        changed += [netem] if (netem := change.get("netem")) else []
+        what = change.get("link") or change.get("flow") or change.get("impair")
         parts = [f"{what}: {', '.join(changed)}"] if changed else []
         parts += [f"{what}, class {one['id']}: {_class(one)}" for one in change.get("classes", ())]
         rows += [(f"at {_time(change['time_ns'])}", part) for part in parts]
@@ -39,74 +38,73 @@ def settings(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _rate_of(link: Mapping[str, Any]) -> list[str]:
-    if "rate_trace" not in link:
+def _rate_of(link: Link) -> list[str]:
+    if (trace := link.get("rate_trace")) is None:
         return [_rate(link["rate_bps"])]
-    return [f"{_trace(link['rate_trace'])}, {_rate(link['rate_bps'])} on average"]
+    return [f"{_trace(trace)}, {_rate(link['rate_bps'])} on average"]
 
 
-def _class(one: Mapping[str, Any]) -> str:
+def _class(one: Class) -> str:
     parts = [f"below class {one['parent']}"] if "parent" in one else []
     if "rate_bps" in one:
         parts += [_rate(one["rate_bps"]), f"up to {_rate(one['ceil_bps'])}", f"prio {one['prio']}"]
         parts += [f"burst {one['burst_bytes']} B", f"cburst {one['cburst_bytes']} B"]
-    if "qdisc" in one:
+    if (qdisc := one.get("qdisc")) is not None:
         parts += [f"quantum {one['quantum_bytes']} B"] if "quantum_bytes" in one else []
-        parts += [one["qdisc"]]
+        parts += [qdisc]
     return ", ".join(parts)
 
 
-def _fits(one: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+def _fits(one: Filter, told: Run) -> str:
     parts = [f"DSCP {one['dscp']}"] if "dscp" in one else []
-    parts += [one["ecn"]] if "ecn" in one else []
-    parts += [_host(one["host"], told)] if "host" in one else []
+    parts += [ecn] if (ecn := one.get("ecn")) is not None else []
+    parts += [_host(host, told)] if (host := one.get("host")) is not None else []
     return ", ".join(parts)
 
 
-def _host(number: int, told: Mapping[str, Any]) -> str:
+def _host(number: int, told: Run) -> str:
     named = number - len(told["flows"])
     return f"host {told['hosts'][named]}" if named >= 0 else f"the host of flow {told['flows'][number]['name']}"
 
 
-def _trace(trace: Mapping[str, Any]) -> str:
+def _trace(trace: RateTrace | DelayTrace) -> str:
     return f"{trace['file']} ({'again every ' + _time(trace['repeat_ns']) if trace['repeat_ns'] else 'once'})"
 
 
-def _flow(flow: dict[str, Any], told: Mapping[str, Any]) -> str:
+def _flow(flow: Flow, told: Run) -> str:
     parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
-    parts += [flow.get("cc") or flow["kind"]]
+    parts += [str(flow.get("cc") or flow["kind"])]
     if "rate_bps" in flow:
         parts += [_rate(flow["rate_bps"])]
     if "packet_bytes" in flow:
         parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]
-    if "delay_trace" in flow:
-        parts += [f"and what {_trace(flow['delay_trace'])} adds"]
-    if "rto_min_ns" in flow:
-        parts += [f"RTO at least {_time(flow['rto_min_ns'])}"]
-    if "mtu_bytes" in flow:
-        parts += [f"MTU {flow['mtu_bytes']} B"]
+    if (trace := flow.get("delay_trace")) is not None:
+        parts += [f"and what {_trace(trace)} adds"]
+    if "options" in flow:
+        parts += [f"RTO at least {_time(rto)}"] if (rto := flow.get("rto_min_ns")) is not None else []
+        parts += [f"MTU {flow['mtu_bytes']} B"] if "mtu_bytes" in flow else []
     if "ecn" in flow:
         parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
-    if flow.get("peer_ecn"):
-        parts += [f"peer ECN {flow['peer_ecn']}"]
+    if "peer_ecn" in flow:
+        parts += [f"peer ECN {flow['peer_ecn']}"] if flow["peer_ecn"] else []
     if flow["start_ns"]:
         parts += [f"from {_time(flow['start_ns'])}"]
     if flow["stop_ns"]:
         parts += [f"until {_time(flow['stop_ns'])}"]
-    if flow.get("bytes"):
-        parts += [f"{flow['bytes']} B"]
-    if flow.get("pace_bps"):
-        parts += [f"paced at {_rate(flow['pace_bps'])}"]
-    if flow.get("receive_window_bytes"):
-        parts += [f"receive window {flow['receive_window_bytes']} B"]
-    parts += [f"{key} {value}" for key, value in flow.get("options", {}).items()]
-    parts += [f"{name}={value}" for name, value in flow.get("env", {}).items()]
+    if "bytes" in flow:
+        parts += [f"{flow['bytes']} B"] if flow["bytes"] else []
+    if "pace_bps" in flow:
+        parts += [f"paced at {_rate(flow['pace_bps'])}"] if flow["pace_bps"] else []
+    if "receive_window_bytes" in flow:
+        parts += [f"receive window {flow['receive_window_bytes']} B"] if flow["receive_window_bytes"] else []
+    parts += [f"{key} {value}" for key, value in flow["options"].items()] if "options" in flow else []
+    parts += [f"{name}={value}" for name, value in flow.get("env", {}).items()] if flow["kind"] == "program" else []
     parts += [f"over {' '.join(flow['path'])}"]
-    parts += [f"from {_host(flow['host'], told)}"] if "host" in flow else []
-    parts += [f"to {_host(flow['peer_host'], told)}"] if "peer_host" in flow else []
-    if flow.get("reverse_path"):
-        parts += [f"ACKs over {' '.join(flow['reverse_path'])}"]
+    parts += [f"from {_host(host, told)}"] if (host := flow.get("host")) is not None else []
+    parts += [f"to {_host(host, told)}"] if (host := flow.get("peer_host")) is not None else []
+    if reverse := flow.get("reverse_path"):
+        parts += [f"ACKs over {' '.join(reverse)}"]
     return ", ".join(parts).replace("×,", "×")
 
 

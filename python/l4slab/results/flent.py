@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from l4slab import experimentfile, sweep
+from l4slab.base.run import Flow, Run
 from l4slab.experimentfile.traffic import KINDS, ProgramFlow, Tcp
 
 # Simulated time has no date; flent's files need one.
@@ -66,13 +67,13 @@ class _Kind:
 
 
 def _document(
-    run: Mapping[str, Any],
+    run: Run,
     flows: pl.DataFrame,
     members: pl.DataFrame,
     series: pl.DataFrame,
     title: str,
     name: str,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     times = series["time_s"].unique().sort().to_list()
     warmup_s, end_s = run["warmup_ns"] * 1e-9, run["duration_ns"] * 1e-9
     results: dict[str, list[float | None]] = {}
@@ -157,15 +158,15 @@ def _document(
 _DIRECTIONS = ("upload", "download")
 
 
-def _protocol(flow: Mapping[str, Any]) -> str:
+def _protocol(flow: Flow) -> str:
     """TCP, UDP, or Program, of which nobody but itself knows what it sends. With `cc`, it says that it is TCP."""
     model = KINDS[flow["kind"]]
-    if issubclass(model, ProgramFlow) and flow["cc"] is None:
+    if flow["kind"] == "program" and flow["cc"] is None:
         return "Program"
     return "TCP" if issubclass(model, Tcp | ProgramFlow) else "UDP"
 
 
-def _direction(flow: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+def _direction(flow: Flow, first: Flow) -> str:
     """Senders are flent's host, but for programs whose server sends, and for what crosses the way back of the first
     flow and not its way there.
     """

@@ -266,7 +266,7 @@ def disk_sentence(error: OSError) -> str:
     return f"the run's files cannot be written{where}: {error.strerror or error}; free some space or set TMPDIR"
 
 
-def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
+def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     """Raises ValueError with what the laboratory cannot do, by name."""
     if (own := files.refused(run)) is not None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
@@ -286,12 +286,12 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
             _refuse_tcp(spec, name, controls)
-            if spec.get("mtu_bytes", _LEAST_MTU) < _LEAST_MTU:
+            if (spec.get("mtu_bytes") or _LEAST_MTU) < _LEAST_MTU:
                 raise ValueError(
                     f'{name}: the kernel\'s TCP has segments of at least 36 B; write mtu = "{_LEAST_MTU}B", or use the '
                     "sim engine"
                 )
-            if spec.get("mtu_bytes", 0) > lab.MTU_FRAME - 14:
+            if (spec.get("mtu_bytes") or 0) > lab.MTU_FRAME - 14:
                 raise ValueError(
                     f'{name}: the linux engine has links of 1500 B; write mtu = "1500B", or use the sim engine'
                 )
@@ -304,9 +304,9 @@ def refuse(run: Mapping[str, Any], kernel: kernels.Kernel | None) -> None:
             _refuse_sorting(link, run["flows"])
     _refuse_thinning(run)
     queues = [(link["name"], qdisc) for link in run["links"] for qdisc in qdiscs_of(link) if not holds_classes(qdisc)]
-    queues += [(change["link"], qdisc) for change in run["at"] for qdisc in qdiscs_of(change)]
+    queues += [(str(change.get("link")), qdisc) for change in run["at"] for qdisc in qdiscs_of(change)]
     for name, qdisc in queues:
-        words = str(qdisc).split()
+        words = qdisc.split()
         if words[0] in qdiscs:
             continue
         entry = lab.queue(words[0])

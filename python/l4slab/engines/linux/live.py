@@ -13,10 +13,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from l4slab import _core
 from l4slab.base.errors import one_line
+from l4slab.base.run import Run
 from l4slab.engines.contract import EngineError
 from l4slab.engines.linux import engine, kernels, lab, recording
 from l4slab.engines.linux.clock import Clock, ClockError
@@ -105,7 +106,7 @@ class LinuxLive:
         raise ValueError(f"there is no request {json.dumps(request['do'])}")
 
 
-def described(run: Mapping[str, Any]) -> dict[str, Any]:
+def described(run: Mapping[str, Any]) -> Run:
     """A run's description with what may be left out. Raises ValueError where it cannot be run on the kernel."""
     for spec in run["flows"]:
         if spec.get("kind") == "program":
@@ -128,8 +129,10 @@ def described(run: Mapping[str, Any]) -> dict[str, Any]:
     for one in (*links, *flows):
         if "rate_trace" in one or "delay_trace" in one:
             raise ValueError(f'"{one["name"]}" has a trace, and a live run on the kernel has none; use another engine')
-    engine.refuse(found, kernels.installed())
-    return found
+    # The core has read it, and every key that may be left out is filled in.
+    whole = cast(Run, found)
+    engine.refuse(whole, kernels.installed())
+    return whole
 
 
 _RUN: dict[str, Any] = {
