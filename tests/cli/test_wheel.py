@@ -73,7 +73,7 @@ def kernel_wheel() -> Path:
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A clean environment with the wheel, and variables that lead to no cargo."""
-    folder = tmp_path_factory.mktemp("clean")
+    folder = tmp_path_factory.mktemp("a clean machine")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     kept = [part for part in os.environ["PATH"].split(os.pathsep) if not (Path(part) / "cargo").exists()]
     outside = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}

@@ -53,7 +53,7 @@ class Machine:
             *("setpriv", "--pdeathsig", "KILL", "--"),
             str(self.kernel),
             f"mem={_MEMORY}",
-            *("root=/dev/root", "rootfstype=hostfs", f"rootflags={self.root}", "ro"),
+            *("root=/dev/root", "rootfstype=hostfs", f'rootflags="{self.root}"', "ro"),
             f"init=/lab/{self.helper}/init.sh",
             # Programs may have sockets of IPv6; nobody sends any.
             "ipv6.disable_ipv6=1",
