@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,11 @@ NAME = kernels.PACKAGE.replace("-", "_")
 # Kernel and laboratory are linked statically, and the user land has its own C library: this is the oldest tag that is
 # still in use, not the oldest Linux.
 TAG = "py3-none-manylinux_2_17_x86_64"
-LICENCE = "GPL-2.0-only AND GPL-2.0-or-later AND LGPL-2.1-or-later AND BSD-3-Clause AND Zlib AND (MIT OR Apache-2.0)"
-COMMON = Path("/usr/share/common-licenses")
+LICENCE = (
+    "GPL-2.0-only AND GPL-2.0-or-later AND LGPL-2.1-or-later AND BSD-3-Clause AND Zlib AND (MIT OR Apache-2.0) "
+    "AND GPL-3.0-or-later WITH GCC-exception-3.1"
+)
+COMMON, DOCS = Path("/usr/share/common-licenses"), Path("/usr/share/doc")
 _MOST_BYTES = 20_000_000
 _INTERPRETER = 3  # PT_INTERP
 
@@ -60,12 +63,13 @@ def make(out: Path) -> tuple[Path, Path]:
     number = re.match(r"[0-9.]*[0-9]", str(known["version"]))
     version = f"{kernels.RECIPE}.{number[0] if number else 0}"
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or (cache / "source/Makefile").stat().st_mtime)
-    libc = tools.c_library()
-    if not libc:
+    linked = tools.linked()
+    if not linked:
         raise InputError("this machine does not say which C library it links with; make the package on Debian")
+    linked |= _table(known.pop("linked", linked))
     of_root = tools.stamp(cache / "root.json")
     sources = {f"linux {source['version']}": source["files"], **_table(of_root.pop("sources"))}
-    for name in sorted({libc, str(known.pop("libc", libc))}):
+    for name in linked.values():
         sources.setdefault(name, {})
     facts = {
         "kernel.json": known | {"package": version, "fingerprint": kernels.fingerprint()},
@@ -73,7 +77,7 @@ def make(out: Path) -> tuple[Path, Path]:
         "sources.json": sources,
     }
     texts: Files = {name: (f"{json.dumps(table, indent=1)}\n".encode(), False) for name, table in facts.items()}
-    licences = _licences(cache)
+    licences = _licences(cache, linked)
     metadata = _metadata(version, sorted(licences))
 
     package: Files = {"__init__.py": (_here("l4slab_linux/__init__.py"), False), **texts}
@@ -125,7 +129,7 @@ def _silent(what: str, part: float | None) -> None:
     """Progress that nobody watches."""
 
 
-def _table(found: Any) -> dict[str, dict[str, str]]:
+def _table(found: Any) -> dict[str, Any]:
     return dict(found)
 
 
@@ -142,7 +146,7 @@ def _tree(folder: Path, to: str, leave: str | None = None) -> Files:
     return found
 
 
-def _licences(cache: Path) -> Files:
+def _licences(cache: Path, linked: Iterable[str]) -> Files:
     """The texts, of the kernel, of the user land by Debian package with what these refer to, and of l4slab."""
     kernel = cache / "source"
     own = next(folder for folder in (HERE / "licenses", HERE.parent.parent) if (folder / "LICENSE-MIT").is_file())
@@ -152,11 +156,18 @@ def _licences(cache: Path) -> Files:
         "Linux-syscall-note": kernel / "LICENSES/exceptions/Linux-syscall-note",
         **{name: own / name for name in ("LICENSE-MIT", "LICENSE-APACHE")},
         **{f"debian/{path.name}": path for path in (cache / "copyright").iterdir()},
+        **{f"debian/{package}": DOCS / package / "copyright" for package in linked},
     }
-    texts = {name: path.read_bytes() for name, path in files.items()}
-    for name in sorted(set(re.findall(rb"common-licenses/([A-Za-z0-9.-]*\w)", b"".join(texts.values())))):
-        texts[f"common/{name.decode()}"] = (COMMON / name.decode()).read_bytes()
+    texts = {name: _text(path) for name, path in files.items()}
+    for name in sorted(set(re.findall(rb"common-licenses/([A-Za-z0-9.-]*\w)", b"\n".join(texts.values())))):
+        texts[f"common/{name.decode()}"] = _text(COMMON / name.decode())
     return {name: (text, False) for name, text in texts.items()}
+
+
+def _text(path: Path) -> bytes:
+    if not path.is_file():
+        raise InputError(f"{path} is missing, and nothing is passed on without its licence; install its package")
+    return path.read_bytes()
 
 
 def _metadata(version: str, licences: list[str]) -> bytes:

@@ -41,7 +41,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builder: ModuleType) 
     licences.mkdir()
     (licences / "GPL-2").write_text("the text of the GPL")
     monkeypatch.setattr(builder, "COMMON", licences)
-    monkeypatch.setattr(builder.tools, "c_library", lambda: "glibc 2.36-9")
+    (tmp_path / "doc" / "libc6-dev").mkdir(parents=True)
+    (tmp_path / "doc" / "libc6-dev" / "copyright").write_text("see /usr/share/common-licenses/LGPL-2.1.")
+    (licences / "LGPL-2.1").write_text("the text of the LGPL")
+    monkeypatch.setattr(builder, "DOCS", tmp_path / "doc")
+    monkeypatch.setattr(builder.tools, "linked", lambda: {"libc6-dev": "glibc 2.36-9"})
     of_packages = {
         "packages": user_land.PACKAGES,
         "layout": user_land._LAYOUT,
@@ -49,7 +53,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builder: ModuleType) 
         "sources": {"iproute2 7.3.0-1": {"iproute2_7.3.0-1.dsc": "ab"}},
     }
     of_source = {"package": "linux-source-7.2", "version": "7.2.1-1", "files": {"linux_7.2.1-1.dsc": "cd"}}
-    of_kernel = {"version": "7.2.1", "controls": ["reno"], "inputs": compiling.recipe(), "libc": "glibc 2.35-1"}
+    of_kernel = {"version": "7.2.1", "controls": ["reno"], "inputs": compiling.recipe()}
     files: dict[str, str | bytes] = {
         "linux": STATIC,
         "kernel.json": json.dumps(of_kernel),
@@ -116,12 +120,13 @@ def test_every_part_has_its_licence_and_its_source(builder: ModuleType, cache: P
     made = zipfile.ZipFile(wheel)
     licences = {name.partition("/licenses/")[2] for name in made.namelist() if "/licenses/" in name}
     of_kernel = {"COPYING", "GPL-2.0", "Linux-syscall-note"}
-    assert licences == of_kernel | {"LICENSE-MIT", "LICENSE-APACHE", "debian/iproute2", "common/GPL-2"}
+    assert licences == of_kernel | {"LICENSE-MIT", "LICENSE-APACHE"} | {
+        "debian/iproute2", "debian/libc6-dev", "common/GPL-2", "common/LGPL-2.1",
+    }  # fmt: skip
     metadata = made.read(f"{archive.name.removesuffix('.tar.gz')}.dist-info/METADATA").decode()
     assert {line[14:] for line in metadata.splitlines() if line.startswith("License-File: ")} == licences
     sources = json.loads(made.read("l4slab_linux/sources.json"))
-    # The C libraries of the kernel and of the laboratory's program, which need not be built on one day.
-    assert sorted(sources) == ["glibc 2.35-1", "glibc 2.36-9", "iproute2 7.3.0-1", "linux 7.2.1-1"]
+    assert sorted(sources) == ["glibc 2.36-9", "iproute2 7.3.0-1", "linux 7.2.1-1"]
     assert sources["linux 7.2.1-1"] == {"linux_7.2.1-1.dsc": "cd"}
     with tarfile.open(archive) as packed:
         names = {name.partition("/")[2] for name in packed.getnames()}
@@ -155,6 +160,12 @@ def test_what_is_no_package_is_told(
     header[32], header[54], header[56], header[64] = 64, 56, 1, 3  # one program header: an interpreter
     (cache / "linux").write_bytes(header)
     with pytest.raises(InputError, match="linux is not linked statically"):
+        builder.make(tmp_path / "dist")
+    with_another = {"libgcc-13-dev": "gcc-13 13.2.0-1"}  # the kernel, and the program that is linked now
+    (cache / "kernel.json").write_text(
+        json.dumps({"version": "7.2.1", "controls": [], "inputs": compiling.recipe(), "linked": with_another})
+    )
+    with pytest.raises(InputError, match=r"libgcc-13-dev/copyright is missing, and nothing is passed on without"):
         builder.make(tmp_path / "dist")
     (cache / "source.json").write_text('{"version": "7.2.1-1"}')
     with pytest.raises(InputError, match="does not say which source"):

@@ -51,6 +51,11 @@ def killed() -> Path:
     return folder
 
 
+def test_a_package_may_be_in_a_folder_with_spaces(temporary: Path) -> None:
+    booted = machine.Machine(temporary / "linux", Path("/my project/root"), "lab", temporary, 1)
+    assert 'rootflags="/my project/root"' in booted.command()
+
+
 def test_a_run_folder_is_gone_afterwards(temporary: Path) -> None:
     with machine.run_folder() as folder:
         assert folder.parent == temporary

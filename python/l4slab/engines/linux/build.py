@@ -36,8 +36,8 @@ from l4slab.engines.linux.tools import (
     TOOLS,
     BuildError,
     Progress,
-    c_library,
     do,
+    linked,
     missing,
     stamp,
     write_stamp,
@@ -156,7 +156,7 @@ def _build(folder: Path, progress: Progress, kernel: Path | None, jobs: int, wan
         source = archive.source(folder, apt, progress)
         compiling.patch(source)
         _keep(
-            compiling.compile_kernel(source, jobs, progress), DEFAULT, {"inputs": inputs, "libc": c_library()}, progress
+            compiling.compile_kernel(source, jobs, progress), DEFAULT, {"inputs": inputs, "linked": linked()}, progress
         )
     made = installed()
     if made is None:

@@ -83,14 +83,19 @@ def do(command: list[str], cwd: Path | None = None, environment: dict[str, str] 
     return done.stdout
 
 
-def c_library() -> str:
-    """The C library that is linked into programs here, by Debian's source package and its version; empty where this is
-    no Debian.
+def linked() -> dict[str, str]:
+    """The Debian packages with the libraries that are linked into every program here, and the source and version of
+    each; empty where this is no Debian.
     """
+    found = {}
     try:
-        return do(["dpkg-query", "--show", "--showformat=${source:Package} ${source:Version}", "libc6-dev"])
+        for library in ("libc.a", "libgcc.a"):
+            path = os.path.realpath(do(["gcc", f"-print-file-name={library}"]).strip())
+            package = do(["dpkg-query", "--search", path]).partition(":")[0]
+            found[package] = do(["dpkg-query", "--show", "--showformat=${source:Package} ${source:Version}", package])
     except BuildError:
-        return ""
+        return {}
+    return found
 
 
 class Failed(BuildError):
