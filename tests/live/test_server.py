@@ -233,8 +233,8 @@ def test_a_server_that_ends_leaves_no_process(page: Path, folder: Path, ending: 
         # Who runs the tests may ignore a terminal that goes, as nohup does.
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "import sys; from pathlib import Path; from l4slab.live.server import Server, serve; "
-        "from l4slab.live.sessions import Engine; "
-        "serve(Server({'native': Engine('engines:Odd')}, Path(sys.argv[1])), 0, lambda a: print(a, flush=True))"
+        "from l4slab.engines.contract import Live; "
+        "serve(Server({'native': Live('engines:Odd')}, Path(sys.argv[1])), 0, lambda a: print(a, flush=True))"
     )
     server = subprocess.Popen([sys.executable, "-c", code, str(page)], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
