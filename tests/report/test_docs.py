@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from l4slab import experimentfile
+from l4slab import cli, experimentfile
 from l4slab.base import metrics
 from l4slab.cli import parameters
 from l4slab.experimentfile import classes, tables, traffic
@@ -12,7 +12,8 @@ from l4slab.plot import figures
 from l4slab.results import bars, claims, published
 from l4slab.sweep import expand
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 MODELS = [
     *(tables.Top, tables.Link, tables.At, tables.Impair, tables.Rewrite, tables.Skip),
     *traffic.KINDS.values(),
@@ -64,3 +65,23 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     file = tmp_path / "example.toml"
     file.write_text(example)
     assert len(expand(experimentfile.load(file), "sim").runs) == 20
+
+
+def test_readme_and_tutorial_show_the_first_experiment_and_what_it_prints(tmp_path: Path, capsys) -> None:
+    text = (ROOT / "examples" / "first.toml").read_text("utf-8")
+    tutorial = (DOCS / "tutorial.md").read_text("utf-8")
+    file = tmp_path / "first.toml"
+
+    def printed(content: str) -> str:
+        file.write_text(content)
+        assert cli.main(["run", str(file), "--out", str(tmp_path / "results")]) == 0
+        return capsys.readouterr().out
+
+    table = printed(text).split("\n\n")[0].strip()
+    for page in (tutorial, (ROOT / "README.md").read_text("utf-8")):
+        assert f"```toml\n{text}```" in page
+        assert f"```\n{table}\n```" in page
+    blocks = tutorial.split("```")[1::2]
+    claim = next(block.removeprefix("toml") for block in blocks if "[[claim]]" in block)
+    verdict = next(block.strip() for block in blocks if "holds" in block)
+    assert verdict in printed(f"{text}\n{claim}")
