@@ -67,7 +67,8 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     assert len(expand(experimentfile.load(file), "sim").runs) == 20
 
 
-def test_readme_and_tutorial_show_the_first_experiment_and_what_it_prints(tmp_path: Path, capsys) -> None:
+def test_readme_and_tutorial_show_the_first_experiment_and_what_it_prints(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     text = (ROOT / "examples" / "first.toml").read_text("utf-8")
     tutorial = (DOCS / "tutorial.md").read_text("utf-8")
     file = tmp_path / "first.toml"
