@@ -31,9 +31,9 @@ _OF_A_CLAIM = ("id", "kind", "expect", "source", "sql")
 # No study searches.
 _BESIDE_THE_CLAIMS = ("title", "about", "published", "figure", "table", "cause", "bar", "search")
 _HEADINGS = {
-    "statement": "its statements: found here",
-    "disputed": "what it disputes: refuted",
-    "found": "further findings: hold",
+    "statement": "statements reproduced",
+    "disputed": "disputed statements refuted",
+    "found": "own findings that hold",
 }
 
 

@@ -104,7 +104,7 @@ def test_exit_status_counts_what_was_not_expected(
         ("select true", 'recorded = "fails"', 1, "1 of 2 verdicts differ from the recorded ones: said (reproduced)"),
         ("select null", 'recorded = "undecided"', 0, "every verdict is the recorded one"),
         ("select true", 'expect = false\nrecorded = "holds"', 0, "every verdict is the recorded one"),
-        ("select false", "", 1, "0 of 1 statements of the study found here; 1 not"),
+        ("select false", "", 1, "0 of 1 statements of the study reproduced; 1 not"),
     ],
 )
 def test_exit_status_follows_the_recorded_verdict(
@@ -137,9 +137,9 @@ def test_three_lists_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFix
     told = capsys.readouterr().out
     found = claims.tally(pl.read_parquet(tmp_path / "out" / "claims.parquet"))
     assert [counted.text for counted in found] == [
-        "1 of 3 statements of the study found here; 1 not; 1 undecided",
+        "1 of 3 statements of the study reproduced; 1 not; 1 undecided",
         "1 of 2 disputed statements refuted; 1 not",
-        "1 of 1 further findings hold",
+        "1 of 1 own findings hold",
         "1 of 1 claims hold",
     ]
     assert all(f"{counted.text}\n" in told for counted in found[:-1])

@@ -94,7 +94,7 @@ def test_the_study_is_all_there(study_page: str) -> None:
     for part in [
         "Does DualPI2 offer a fast lane?",
         "Which of the two camps",
-        "22 of 22 statements of the study found here",
+        "22 of 22 statements of the study reproduced",
         "2 of 2 disputed statements refuted",
         "l4slab reproduce fast-lane",
         "The control to B: the tweaked flow",

@@ -37,7 +37,10 @@ from l4slab.engines import registry
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(_core.version(), prog_name="l4slab", message="%(prog)s %(version)s")
 def cli() -> None:
-    """What L4S does to a network, and a network to L4S, before anyone deploys it."""
+    """Show how L4S and today's traffic share a bottleneck, before anyone deploys it.
+
+    An experiment is a TOML file: write one with init, run it with run.
+    """
 
 
 for _command in (
@@ -77,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"l4slab: {error}", file=sys.stderr)
         return error.status
     except (KeyboardInterrupt, click.Abort):
-        print("l4slab: interrupted; finished runs are kept, and the same command does the rest", file=sys.stderr)
+        print("l4slab: interrupted; finished runs are kept, and the same command resumes", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 1

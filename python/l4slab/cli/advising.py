@@ -25,19 +25,19 @@ def _rivals(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 @click.command()
-@click.option("--rate", required=True, metavar="RATE", help="Of the bottleneck, such as 20Mbit.")
-@click.option("--rtt", required=True, metavar="TIME", help="Round trip without queues, such as 30ms.")
-@click.option("--qdisc", required=True, metavar="TC", help='Its queue, as you would give it to tc: "codel ecn".')
+@click.option("--rate", required=True, metavar="RATE", help="Rate of the bottleneck, such as 20Mbit.")
+@click.option("--rtt", required=True, metavar="TIME", help="Round-trip time without queues, such as 30ms.")
+@click.option("--qdisc", required=True, metavar="TC", help='Queue of the bottleneck, as for tc: "codel ecn".')
 @click.option(
-    "--rival", default="cubic", show_default=True, metavar="CC", shell_complete=_rivals, help="Beside Prague."
+    "--rival", default="cubic", show_default=True, metavar="CC", shell_complete=_rivals, help="Controller of the rival."
 )
-@click.option("--flows", default="1", show_default=True, metavar="N|P+R", help="So many of each, or Prague + rivals.")
+@click.option("--flows", default="1", show_default=True, metavar="N|P+R", help="Flows of each, or Prague+rivals.")
 @click.option("--buffer", type=float, metavar="BDP", help="The queue's limit in bandwidth-delay products.")
 @click.option(
-    "--rival-ecn", type=click.Choice(["off", "classic", "accecn"]), help="ECN of the rival; default: what it asks for."
+    "--rival-ecn", type=click.Choice(["off", "classic", "accecn"]), help="ECN of the rival; default: its own choice."
 )
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of Prague.")
-@click.option("--duration", metavar="TIME", help="Of a run; default: a minute, less above 3 Gbit/s.")
+@click.option("--duration", metavar="TIME", help="Time of a run; default: a minute, less above 3 Gbit/s.")
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/advise-CASE.")
 @options.workers
 @options.as_json
@@ -55,10 +55,10 @@ def advise(
     workers: int | None,
     as_json: bool,
 ) -> int:
-    """Whom Prague hurts at a bottleneck of yours, and how sure that is.
+    """Predict who gets less with Prague at a bottleneck, and how certain that is.
 
-    Simulates Prague beside a rival there, the same a little otherwise, and the same with CUBIC in Prague's place.
-    Harm is a result, not an error.
+    Simulates Prague against a rival, slight variations of this, and the same with CUBIC in Prague's place. Harm is a
+    result, not an error.
     """
     from l4slab.tools import advice
 
@@ -108,4 +108,4 @@ def _table(found: Advice) -> None:
     for heading, (name, weight) in quantities.items():
         cells = [terminal.cell(getattr(camp, name)) for camp in camps]
         columns.append(Column(heading, cells, right=True, stays=True, weight=weight))
-    terminal.show("Simulated, means over trials; delay: time in the queue", columns, more="; --json has all")
+    terminal.show("Simulated, means over trials; delay: queueing delay", columns, more="; --json has all")

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=options.comparison_names)
 @click.option("--out", metavar="DIR", help="Folder for the results.")
-@click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: what the files say.")
-@click.option("--kernel", metavar="A", help="Compare this kernel (l4slab linux list) with another one instead.")
+@click.option("--trials", type=int, metavar="N", help="Trials on each engine; default: those of the files.")
+@click.option("--kernel", metavar="A", help="Compare this kernel (l4slab linux list) with another instead.")
 @click.option("--against", metavar="B", help="The other kernel; default: the default one.")
 @click.option(
     "--random", "count", type=click.IntRange(1), metavar="N", help="Judge N scenarios drawn at random instead."
 )
-@click.option("--seed", type=click.IntRange(0), metavar="S", help="With --random: which scenarios; default: 1.")
+@click.option("--seed", type=click.IntRange(0), metavar="S", help="With --random: seed of the scenarios; default: 1.")
 @click.option(
     "--engine",
     metavar="E",
     shell_complete=options.engine_names,
-    help=f"What stands for the kernel, such as {KERNEL}:NAME; default: {KERNEL}.",
+    help=f"The engine to compare with, such as {KERNEL}:NAME; default: {KERNEL}.",
 )
-@click.option("--reduce/--no-reduce", default=True, help="With --random: make a small file of each that differs.")
+@click.option("--reduce/--no-reduce", default=True, help="With --random: reduce each that differs to a small file.")
 @options.workers
 @verdicts.with_outputs
 @options.dry_run
@@ -57,21 +57,22 @@ def agree(
     outputs: Outputs,
     dry_run: bool,
 ) -> int:
-    """Compare simulator and kernel on the same experiments; finished runs in DIR are not repeated.
+    """Compare simulator and kernel on the same experiments.
 
-    NAME is a packaged comparison ("l4slab list comparisons"); without any, all of them. With --kernel, two kernels are
-    compared, and a cell that has changed makes the exit status 1. With --random, FILE has a table [search].
+    NAME is a packaged comparison ("l4slab list comparisons"); without NAME and FILE, all of them run. Finished runs in
+    DIR are not repeated. With --kernel, two kernels are compared, and a changed cell makes the exit status 1. With
+    --random, FILE has a table [search].
     """
     from l4slab.cli import summary
     from l4slab.tools import agreement
 
     if count is not None:
         if trials is not None or kernel is not None or against is not None:
-            raise click.UsageError("--random goes without --trials, --kernel and --against; leave them out")
+            raise click.UsageError("--random excludes --trials, --kernel and --against; leave them out")
         seed, engine = 1 if seed is None else seed, engine or KERNEL
         return _random(names, count, seed, engine, out, workers, reduce, outputs, dry_run)
     if seed is not None or not reduce:
-        raise click.UsageError("--seed and --no-reduce go with --random N; add it")
+        raise click.UsageError("--seed and --no-reduce need --random N; add it")
 
     files = agreement.find(names)
     if kernel is not None or against is not None:
@@ -128,7 +129,7 @@ def _random(
             Column("trials", [row["trials"] for row in rows], True, 3, stays=True),
             Column("verdict", [one.verdict for one in shown], weight=9, stays=True),
         ]
-        terminal.show("Not equivalent, by the quantity that is furthest apart", columns, more="; random.html has all")
+        terminal.show("Not equivalent, with the largest difference of each", columns, more="; random.html has all")
         if len(wrong) > len(shown):
             terminal.say(f"... {len(wrong) - len(shown)} more in random.html")
     for one in found.of("failed")[:10]:
@@ -171,9 +172,9 @@ def _two_kernels(
         terminal.err().print(f"{len(result.missing)} cells have not run on both kernels", markup=False)
     if result.trials < changes.ENOUGH_TRIALS:
         few, enough = (f"{result.shows_from(count):.0f}" for count in (result.trials, changes.ENOUGH_TRIALS))
-        text = f"With {result.trials} trials a change shows from {few} standard deviations on"
+        text = f"With {result.trials} trials a change shows if it is at least {few} standard deviations"
         terminal.err().print(
-            f"{text}; give --trials {changes.ENOUGH_TRIALS} to find those from {enough} on.", markup=False
+            f"{text}; give --trials {changes.ENOUGH_TRIALS} to find changes of at least {enough}.", markup=False
         )
     status = 0 if result.same else 1
     terminal.say(f"\nReport: {result.folder / 'kernels.html'}")
@@ -240,7 +241,7 @@ def _show_beyond(rows: list[dict[str, Any]]) -> None:
         Column("cause", [row["cause"] or NOT_EXPLAINED for row in shown], weight=2, folds=True),
     ]
     terminal.say("")
-    terminal.show("Cells beyond", columns, more="; agreement.html has all")
+    terminal.show("Cells beyond their bar", columns, more="; agreement.html has all")
     if len(rows) > len(shown):
         terminal.say(f"... {len(rows) - len(shown)} more in agreement.html")
 

@@ -31,16 +31,16 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.command()
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
-@click.option("--server", metavar="COMMAND", help="Judge a program: its server, as in an experiment file.")
-@click.option("--client", metavar="COMMAND", help="Its client, which goes on for as long as it is let.")
-@click.option("--sender", type=click.Choice(["client", "server"]), help="Which of them sends; default: the client.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Of the program's environment.")
+@click.option("--server", metavar="COMMAND", help="Judge a program: command of its server.")
+@click.option("--client", metavar="COMMAND", help="Command of its client, which sends until it is stopped.")
+@click.option("--sender", type=click.Choice(["client", "server"]), help="The end that sends; default: the client.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable of the program.")
 @click.option("--item", "only", multiple=True, metavar="ID", help="Only this requirement; may be repeated.")
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
 @options.engine
 @options.workers
-@click.option("--quick", is_flag=True, help="What takes about a minute of processor time; the card names the rest.")
-@click.option("--baseline", metavar="CARD", help="A card.json; the exit status is 1 where a verdict got worse.")
+@click.option("--quick", is_flag=True, help="One minute of processor time; the card names what is left out.")
+@click.option("--baseline", metavar="CARD", help="A card.json; a verdict that is worse makes the exit status 1.")
 @click.option("--badge", metavar="FILE", help="Write a badge, as JSON for the endpoint of shields.io.")
 @verdicts.with_outputs
 @options.dry_run
@@ -63,10 +63,10 @@ def check(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Judge a congestion control by what RFCs ask of it: a card of verdicts, each with the run behind it.
+    """Test a congestion control against the requirements of RFCs: a card of verdicts.
 
-    CC is named as in an experiment file's cc; with --server and --client, it is what TCP of this program has. A
-    requirement that is failed is a result, not an error, unless it passed in the --baseline.
+    CC is a name as in an experiment file's cc. With --server and --client, it is the congestion control of the
+    program's TCP. A failed requirement is a result, not an error, unless it passed in the --baseline.
     """
     from l4slab.campaign.remote import is_url
     from l4slab.tools import check as checking
@@ -122,9 +122,9 @@ def _program(
         ("env", env or None, "server"),
     ):
         if value is not None:
-            raise InputError(f"--{name} stands without --{other}; give both commands of the program")
+            raise InputError(f"--{name} needs --{other}; give both commands of the program")
     if cc is None:
-        raise InputError("what is to be judged? Give CC, a congestion control, or --server and --client of a program")
+        raise InputError("CC is missing; give a congestion control, or --server and --client of a program")
     return None
 
 

@@ -14,16 +14,16 @@ from l4slab.cli.terminal import Column
 @click.command()
 @click.argument("folder", metavar="DIR")
 @click.option(
-    "--open", "browse", is_flag=True, help="Show it in the browser until Ctrl-C, from a server on this machine."
+    "--open", "browse", is_flag=True, help="Show the report in the browser, served on this machine until Ctrl-C."
 )
 @click.option(
     "--figures",
     type=click.Choice(["png", "pdf", "svg"]),
     metavar="png|pdf|svg",
-    help="Write its figures into DIR/figures.",
+    help="Also write its figures to DIR/figures.",
 )
 def report(folder: str, browse: bool, figures: str | None) -> int:
-    """Write DIR/report.html again from the results in DIR."""
+    """Write tables and DIR/report.html again from the runs in DIR."""
     from l4slab.api import campaign
     from l4slab.campaign import remote
 
@@ -47,7 +47,7 @@ def report(folder: str, browse: bool, figures: str | None) -> int:
 @click.argument("folder", metavar="DIR")
 @options.as_json
 def status(folder: str, as_json: bool) -> int:
-    """How much of the campaign in DIR is done."""
+    """Show how much of the campaign in DIR is done."""
     from l4slab.api import campaign
 
     state = campaign.status(folder)

@@ -20,8 +20,8 @@ Entry = dict[str, Any]
 # Written out here, because the models of `l4slab.experimentfile.traffic` take long to import.
 _TRAFFIC = {
     "tcp": "TCP connections that send as much as they can, or a number of bytes",
-    "web": "requests over connections of their own, with sizes of a bounded Pareto distribution",
-    "video": "connections that send a frame at a time, with a viewer's messages upstream",
+    "web": "requests, each over its own connection, with sizes from a bounded Pareto distribution",
+    "video": "connections that send frames, optionally with a viewer's messages upstream",
     "cbr": "unresponsive UDP at a constant rate, with any ECN codepoint",
     "udp-prague": "bulk senders of UDP Prague",
     "program": "programs of this machine, client and server, on the engine linux",
@@ -30,17 +30,17 @@ _TRAFFIC = {
 
 @click.command("list")
 @click.argument("what", required=False, metavar=f"[{'|'.join(_KINDS)}|NAME]", shell_complete=options.listed_names)
-@click.option("--markdown", is_flag=True, help="Queues and controllers with all that is known, as Markdown.")
+@click.option("--markdown", is_flag=True, help="Queues and controllers with all parameters, as Markdown.")
 @options.as_json
 def list_(what: str | None, markdown: bool, as_json: bool) -> int:
-    """What experiments can use: queues, congestion controls, kinds of traffic, studies, comparisons with the kernel.
+    """List queues, congestion controls, kinds of traffic, studies and comparisons.
 
-    With a NAME, everything about that one: parameters with defaults and ranges, the columns it adds to the results. A
-    file with code of one's own (mine.py, mine.py:Mine, ./libmine.so) is a NAME, too.
+    With a NAME, show its parameters with defaults and ranges, and the columns that it adds to the results. NAME may be
+    a file with custom code (mine.py, mine.py:Mine, ./libmine.so).
     """
     if markdown:
         if what is not None or as_json:
-            raise click.UsageError("--markdown goes without NAME and --json, as it is about everything; leave them out")
+            raise click.UsageError("--markdown excludes NAME and --json; leave them out")
         click.echo(parameters.markdown(), nl=False)
         return 0
     own = what is not None and is_code(what)

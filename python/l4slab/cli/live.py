@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", required=False, metavar="[FILE]", type=click.Path(path_type=Path))
 @options.where
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Of this machine; default: a free one.")
-@click.option("--open/--no-open", "browse", default=None, help="Show it in the browser; default: where there is one.")
-@click.option("--out", metavar="FILE.html", type=click.Path(path_type=Path), help="Write the page, for any web server.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port of this machine; default: a free one.")
+@click.option("--open/--no-open", "browse", default=None, help="Open it in the browser; default: if there is a screen.")
+@click.option(
+    "--out", metavar="FILE.html", type=click.Path(path_type=Path), help="Write the page as one file for any web server."
+)
 def live(file: Path | None, where: str | None, port: int | None, browse: bool | None, out: Path | None) -> int:
-    """A page on which everything can be changed while it runs; it begins with the first run of FILE.
+    """Serve a page on which everything can be changed while it runs.
 
-    It is served on this machine only until Ctrl-C. With --out it is one file that needs no server, and simulates in the
-    browser.
+    The page starts with the first run of FILE. It is served on this machine only, until Ctrl-C. With --out it is one
+    file that needs no server and simulates in the browser.
     """
     from l4slab.live import page
 

@@ -14,7 +14,7 @@ from l4slab.engines.linux import kernels
 
 @click.group()
 def linux() -> None:
-    """The real kernels that --engine linux runs on."""
+    """Build and list the kernels for --engine linux."""
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -22,14 +22,14 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @linux.command()
 @click.option("--kernel", metavar="PATH", type=click.Path(path_type=Path), help="Use this kernel (ARCH=um).")
-@click.option("--source", metavar="DIR", type=_FOLDER, help="A kernel beside the default one, of this source.")
+@click.option("--source", metavar="DIR", type=_FOLDER, help="Build another kernel, from this source.")
 @click.option(
     "--patch",
     "patches",
     metavar="FILE",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A kernel beside the default one, with this patch (of git diff); any number of them.",
+    help="Build another kernel, with this patch (of git diff); may be repeated.",
 )
 @click.option(
     "--module",
@@ -37,9 +37,9 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="DIR",
     multiple=True,
     type=_FOLDER,
-    help="A kernel beside the default one, with the tcp_*.c and sch_*.c of this folder; any number of them.",
+    help="Build another kernel, with the tcp_*.c and sch_*.c of this folder; may be repeated.",
 )
-@click.option("--name", metavar="NAME", help="What that kernel is called; default: as what it is made from.")
+@click.option("--name", metavar="NAME", help="Name of the other kernel; default: that of its source.")
 @click.option("--jobs", type=int, metavar="N", help="Compilations at once; default: one per core.")
 def build(
     kernel: Path | None,
@@ -49,10 +49,9 @@ def build(
     name: str | None,
     jobs: int | None,
 ) -> int:
-    """Fetch sources and build the kernel; what is there already is not done again.
+    """Fetch sources and build the kernel; finished steps are not repeated.
 
-    With --source, --patch or --module it is a kernel beside the default one, for --engine linux:NAME and l4slab agree
-    --kernel NAME.
+    With --source, --patch or --module it builds another kernel, for --engine linux:NAME and l4slab agree --kernel NAME.
     """
     from l4slab.base.progress import working
     from l4slab.engines.linux import build as laboratory
@@ -61,7 +60,7 @@ def build(
     if kernel is not None and given:
         raise click.UsageError("--kernel is a kernel that is built already; leave out --source, --patch and --module")
     if name is not None and not given:
-        raise click.UsageError("--name is for a kernel beside the default one; give --source, --patch or --module, too")
+        raise click.UsageError("--name is for another kernel; give --source, --patch or --module too")
     wanted = None
     if given:
         called = kernels.checked_name(name or given[0].absolute().stem)
@@ -77,7 +76,7 @@ def build(
 @linux.command("list")
 @options.as_json
 def list_kernels(as_json: bool) -> int:
-    """The kernels that are built: their names, versions, congestion controls, and what they are made from."""
+    """List the kernels that are built, with version, congestion controls and source."""
     found = [kernel for kernel in (kernels.installed(), *kernels.named()) if kernel is not None]
     if as_json:
         terminal.as_json(
@@ -101,7 +100,7 @@ def list_kernels(as_json: bool) -> int:
 @click.command()
 @options.as_json
 def doctor(as_json: bool) -> int:
-    """Look whether this machine can run experiments."""
+    """Show what this machine can run, and what is missing."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -34,12 +34,12 @@ _LANGUAGES = {
 @click.option("--c", is_flag=True, help="A library in C.")
 @click.option("--rust", is_flag=True, help="A library in Rust.")
 def new(what: str, name: str, **chosen: bool) -> int:
-    """Write a controller or a queue of one's own that works as it stands, with an experiment and a test of its law.
+    """Write a custom controller or queue that works, with an experiment and a test.
 
-    They come into a new folder NAME.
+    The files are in a new folder NAME.
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise InputError("is no name for code; write small letters, digits and _, such as mine", key=name)
+        raise InputError("is no name for code; use small letters, digits and _, such as mine", key=name)
     languages = [language for language in _LANGUAGES if chosen[language]] or ["python"]
     if len(languages) > 1:
         raise click.UsageError(f"{' and '.join(f'--{one}' for one in languages)} exclude each other; give one of them")

@@ -65,13 +65,13 @@ engine = click.option(
     show_default=True,
     metavar="|".join(ENGINES),
     shell_complete=engine_names,
-    help="What runs it.",
+    help="Engine that executes the runs.",
 )
-where = click.option("--where", metavar="SQL", help="Only these runs, such as \"aqm = 'DualPI2' and trial = 1\".")
-dask = click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that computes the runs.")
-dry_run = click.option("--dry-run", is_flag=True, help="Check the files; say what would run, how long and how large.")
-workers = click.option("--workers", type=int, metavar="N", help="Runs computed at once; default: one per core.")
+where = click.option("--where", metavar="SQL", help="Select runs, such as \"aqm = 'DualPI2' and trial = 1\".")
+dask = click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the runs.")
+dry_run = click.option("--dry-run", is_flag=True, help="Check the files; print what would run, its time and its size.")
+workers = click.option("--workers", type=int, metavar="N", help="Runs at a time; default: one per core.")
 captures = click.option(
-    "--captures/--no-captures", default=True, help="Write the packet captures that the files ask for."
+    "--captures/--no-captures", default=True, help="Write the packet captures that the files request."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for scripts.")

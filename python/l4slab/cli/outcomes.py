@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @verdicts.with_outputs
 @options.as_json
 def compare(before: str, after: str, fail_on: str | None, outputs: Outputs, as_json: bool) -> int:
-    """What changed from the results in the first DIR to those in the second.
+    """Show what changed from the results in the first DIR to those in the second.
 
-    A quantity has moved where the ranges over the trials do not overlap. The exit status is 1 where a claim that came
-    out as expected no longer does, or where a quantity changed beyond its limit in --fail-on and beyond chance.
+    A quantity has moved if the ranges over the trials do not overlap. The exit status is 1 if a claim came out as
+    expected in the first DIR and not in the second, or if a quantity changed beyond its --fail-on and beyond chance.
     """
     from l4slab.results import differences, regressions
 
@@ -74,7 +74,7 @@ def _document(found: Differences, judged: list[Judged]) -> dict[str, Any]:
 
 def _show(found: Differences, judged: list[Judged], status: int) -> None:
     _show_changes("Moved beyond the spread of the trials", found.moved)
-    _show_changes("Different, with too few trials to tell from noise", found.different)
+    _show_changes("Different, with too few trials to distinguish from noise", found.different)
     if found.verdicts:
         columns = [
             Column("before", [verdict.before or "not there" for verdict in found.verdicts], stays=True, weight=9),
@@ -99,7 +99,7 @@ def _show(found: Differences, judged: list[Judged], status: int) -> None:
         )
     if few := found.compared - found.same - found.judged:
         terminal.say(
-            f"{few} quantities differ and have too few trials to tell that from noise; four in each folder are enough."
+            f"{few} quantities differ, with too few trials to distinguish this from noise; four per folder are enough."
         )
     if not found.compared:
         terminal.say("The folders have no cell in common: nothing to compare.")
@@ -232,21 +232,21 @@ def _show_changes(title: str, changes: list[Change]) -> None:
 @click.command()
 @click.argument("folder", metavar="DIR")
 @click.option("--csv", is_flag=True, help="Tables as CSV (the default).")
-@click.option("--json", is_flag=True, help="Tables as JSON, a list of rows each.")
+@click.option("--json", is_flag=True, help="Tables as JSON, each a list of rows.")
 @click.option("--flent", is_flag=True, help="Runs as data files of flent, for flent-gui.")
 @click.option("--qlog", is_flag=True, help="Captured TCP connections as qlog, for qvis.")
-@click.option("--run", metavar="RUN", help="Only this run; its first digits suffice. With --qlog.")
-@click.option("--flow", metavar="NAME", help="Only this flow. With --qlog.")
-@click.option("--to", metavar="DIR", type=click.Path(path_type=Path), help="Where to; default: DIR/export/FORMAT.")
+@click.option("--run", metavar="RUN", help="With --qlog: only this run; its first digits suffice.")
+@click.option("--flow", metavar="NAME", help="With --qlog: only this flow.")
+@click.option("--to", metavar="DIR", type=click.Path(path_type=Path), help="Target folder; default: DIR/export/FORMAT.")
 def export(folder: str, run: str | None, flow: str | None, to: Path | None, **chosen: bool) -> int:
-    """Write the results in DIR for other programs, in each of the formats asked for; prints the files' names."""
+    """Write the results in DIR for other programs, and print the names of the files."""
     from l4slab.results.export import FORMS
     from l4slab.results.export import export as write
 
     _refuse_url(folder, "export")
     forms = [form for form in FORMS if chosen[form]] or ["csv"]
     if forms != ["qlog"] and (run, flow) != (None, None):
-        raise click.UsageError("--run and --flow choose among connections; give --qlog with them, and no other format")
+        raise click.UsageError("--run and --flow select connections; give --qlog with them, and no other format")
     for form in forms:
         for path in write(folder, form, to, run, flow):
             click.echo(path)

@@ -16,7 +16,7 @@ from l4slab.engines.registry import get_engine
 
 @dataclass(frozen=True)
 class _How:
-    """How runs are computed and told, as the options of both commands say."""
+    """How runs are executed and reported: the options of both commands."""
 
     engine: str
     workers: int | None
@@ -50,10 +50,10 @@ def _how(command: Callable[..., int]) -> Callable[..., int]:
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option("--out", metavar="DIR", help="Folder or URL (s3://bucket/name); default of one file: results/NAME.")
+@click.option("--out", metavar="DIR", help="Folder or URL (s3://bucket/name); default for one file: results/NAME.")
 @_how
 def run(files: tuple[Path, ...], out: str | None, how: _How) -> int:
-    """Run experiment files; finished runs in DIR are not repeated."""
+    """Run experiment files. After an interruption the same command resumes."""
     if out is None and len(files) == 1:
         out = options.results_folder(files[0].stem, how.engine)
     if out is None and not how.dry_run:
@@ -64,10 +64,10 @@ def run(files: tuple[Path, ...], out: str | None, how: _How) -> int:
 @click.command()
 @click.argument("name", metavar="STUDY", shell_complete=options.study_names)
 @click.option("--out", metavar="DIR", help="Folder or URL; default: results/STUDY, or results/STUDY-linux.")
-@click.option("--full", is_flag=True, help="All runs of a study that by default does a part of them.")
+@click.option("--full", is_flag=True, help="All runs of a study, if its default is a part of them.")
 @_how
 def reproduce(name: str, out: str | None, full: bool, how: _How) -> int:
-    """Run a published study and check every statement it makes."""
+    """Run a published study and check its statements."""
     from l4slab.base.packaged import study
 
     return _run(f"reproduce {name}", study(name), out or options.results_folder(name, how.engine), how, subset=not full)

@@ -23,7 +23,7 @@ _LISTED = 5
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--budget", type=int, default=200, show_default=True, metavar="N", help="Points that are tried.")
+@click.option("--budget", type=int, default=200, show_default=True, metavar="N", help="Number of points.")
 @click.option("--out", metavar="DIR", help="Folder; default: results/search-NAME.")
 @click.option(
     "--optimiser",
@@ -31,13 +31,13 @@ _LISTED = 5
     show_default=True,
     metavar="|".join(_OPTIMISERS),
     shell_complete=lambda _context, _parameter, begun: [name for name in _OPTIMISERS if name.startswith(begun)],
-    help="What proposes points.",
+    help="Method that proposes points.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Of the optimiser.")
-@click.option("--cases", type=int, default=1, show_default=True, metavar="N", help="Counterexamples that are wanted.")
-@click.option("--kernel/--no-kernel", default=None, help="Let the kernel judge them; default: if it is built.")
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Seed of the optimiser.")
+@click.option("--cases", type=int, default=1, show_default=True, metavar="N", help="Number of counterexamples.")
+@click.option("--kernel/--no-kernel", default=None, help="Let the kernel judge; default: if it is built.")
 @click.option(
-    "--reduce", "at_most", type=int, default=200, show_default=True, metavar="N", help="Scenarios a reduction may try."
+    "--reduce", "at_most", type=int, default=200, show_default=True, metavar="N", help="Most scenarios of a reduction."
 )
 @options.engine
 @options.workers
@@ -59,10 +59,10 @@ def search(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Look in a space of scenarios for harm; hand back the worst as a small experiment file.
+    """Search a space of scenarios for harm, and write the worst as a small file.
 
-    FILE has a table [search] with ranges and an objective. What was tried is kept in DIR, and the same command goes on
-    where it was. Exit status 0: harm or none; 1: a run failed, or the kernel does not show what was found.
+    FILE has a table [search] with ranges and an objective. Points that were tried are kept in DIR, and the same command
+    resumes. Exit status 0: harm or none; 1: a run failed, or the kernel does not show the harm.
     """
     from l4slab.tools import search as searching
 
@@ -99,7 +99,7 @@ def _estimate(file: Path, budget: int, engine: str, as_json: bool) -> int:
     names = ", ".join(space.names)
     terminal.say(f"{space.experiment.name}: {len(space.parameters)} parameters ({names})")
     terminal.say(f"Harm: {objective.text}")
-    terminal.say(f"{budget} points, {total} runs, {of_all}; what is found takes more.")
+    terminal.say(f"{budget} points, {total} runs, {of_all}; each counterexample takes more.")
     return 0
 
 
@@ -117,7 +117,7 @@ def _show(found: Found, as_json: bool) -> int:
     )[:_LISTED]
     if worst:
         _show_points("The worst points" if found.harmful else "The points nearest to it", worst)
-    terminal.say(f"{len(found.points)} points were tried, {found.harmful} of them are harm.")
+    terminal.say(f"{len(found.points)} points were tried; {found.harmful} of them show harm.")
     if valueless:
         terminal.say(
             f"Points without a value: {len(valueless)}; the first, no. {valueless[0].number}: {valueless[0].why}"
@@ -127,11 +127,11 @@ def _show(found: Found, as_json: bool) -> int:
     for case in found.confirmed:
         _show_case(case, found)
     if not found.harmful:
-        terminal.say("Nothing was found.")
+        terminal.say("The search found no harm.")
     elif not found.cases:
-        terminal.say("No counterexample was asked for.")
+        terminal.say("No counterexample was requested (--cases 0).")
     elif not found.confirmed:
-        terminal.say("Nothing was found: fresh seeds show no harm in any of the worst points.")
+        terminal.say("The search found no harm: fresh seeds show none in any of the worst points.")
     return status
 
 
@@ -162,16 +162,16 @@ def _show_case(case: Case, found: Found) -> None:
     elif not get_engine(found.engine).is_reference:
         terminal.say("  kernel: not asked")
     if case.whole_kernel is not None and case.kernel is not None and case.whole_kernel.verdict != case.kernel.verdict:
-        terminal.say(f"  kernel, before it was reduced ({case.whole}): {_verdict(case.whole_kernel)}")
+        terminal.say(f"  kernel, before the reduction ({case.whole}): {_verdict(case.whole_kernel)}")
     if case.verdict.report:
         terminal.say(f"  report: {case.verdict.report}")
     if case.is_fault:
-        terminal.say("  The kernel does not show it: a fault of l4slab. Please report it with this file.")
+        terminal.say("  The kernel does not show the harm: a fault of l4slab. Please report it with this file.")
 
 
 def _verdict(verdict: Verdict) -> str:
     spread = "" if verdict.spread is None else f", spread {terminal.cell(verdict.spread)}"
     value = "" if verdict.mean is None else f" ({terminal.cell(verdict.mean)}{spread})"
-    words = {"holds": "harm", "fails": "no harm", "none": "cannot say"}
+    words = {"holds": "harm", "fails": "no harm", "none": "undecided"}
     why = f": {verdict.why}" if verdict.why else ""
     return f"{words[verdict.verdict]}{value}{why}"

@@ -14,7 +14,7 @@ from l4slab.cli import terminal
 @click.command()
 @click.argument("name", default="experiment", metavar="[NAME]")
 def init(name: str) -> int:
-    """Write NAME.toml, a commented experiment that runs as it stands; default: experiment.toml."""
+    """Write NAME.toml (default: experiment.toml), a commented experiment that runs."""
     if Path(name).is_dir() or not Path(name).name:
         raise InputError("is a folder; give the name of a file, such as: l4slab init mine", file=name)
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
@@ -27,18 +27,18 @@ def init(name: str) -> int:
 
 @click.command()
 @click.argument("kind", metavar="KIND")
-@click.option("--seed", default=1, show_default=True, help="Of all numbers in it.")
-@click.option("--duration", default="60s", show_default=True, help="After which it begins again.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the random numbers.")
+@click.option("--duration", default="60s", show_default=True, help="Length; the trace repeats after it.")
 @click.option(
     "--scale",
     default=0.0,
-    help="Mbit/s: of lte the most, of wifi while it sends, of docsis the mean; of leo the height in km.",
+    help="lte: largest Mbit/s; wifi: Mbit/s while sending; docsis: mean Mbit/s; leo: height in km.",
 )
-@click.option("--out", metavar="FILE", help="Default: KIND.csv.")
+@click.option("--out", metavar="FILE", help="File to write; default: KIND.csv.")
 def trace(kind: str, seed: int, duration: str, scale: float, out: str | None) -> int:
-    """Write a trace made from a published model: lte, wifi, leo or docsis.
+    """Write a trace from a published model: lte, wifi, leo or docsis.
 
-    The file says what it is and what it is not. rate_trace of a link takes it, and delay_trace of a flow that of leo.
+    The file names its source and what it leaves out. Use it as rate_trace of a link (leo: as delay_trace of a flow).
     """
     from l4slab.base.units import TIME
     from l4slab.tools import generators

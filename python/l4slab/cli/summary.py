@@ -64,7 +64,7 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
         if expected.warning is not None:
             terminal.say(expected.warning)
     else:
-        terminal.say("No run is to be done.")
+        terminal.say("All runs are done already.")
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

@@ -83,9 +83,9 @@ def _evidence(name: str, value: Any) -> tuple[str, str]:
 # The name of each list, and what stands above those of its claims that came out otherwise.
 _LISTS: dict[Kind, tuple[str, str]] = {
     "requirement": ("Requirements", "Not met or not measured"),
-    "statement": ("What the study says", "Said by the study, and not found here"),
+    "statement": ("What the study says", "Said by the study, and not reproduced"),
     "disputed": ("What the study disputes", "Disputed by the study, and not refuted here"),
-    "found": ("Found here besides", "Found before, and not found in these results"),
+    "found": ("Our own findings", "Own findings that do not hold in these results"),
     "claim": ("Claims", "Claims that do not hold"),
 }
 

@@ -45,9 +45,9 @@ Kind = Literal["requirement", "statement", "disputed", "found", "claim"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _COUNTED: dict[Kind, str] = {
     "requirement": "{} of {} requirements met",
-    "statement": "{} of {} statements of the study found here",
+    "statement": "{} of {} statements of the study reproduced",
     "disputed": "{} of {} disputed statements refuted",
-    "found": "{} of {} further findings hold",
+    "found": "{} of {} own findings hold",
     "claim": "{} of {} claims hold",
 }
 
