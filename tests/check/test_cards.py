@@ -65,7 +65,7 @@ def test_the_page_has_these_cards(page: ModuleType, cards: dict[str, Any]) -> No
 
 
 def test_the_page_says_where_each_requirement_is_asked(page: ModuleType) -> None:
-    text = page.PAGE.read_text("utf-8").partition("## What is asked")[2].partition("## What it is not")[0]
+    text = page.PAGE.read_text("utf-8").partition("## The requirements, and")[2].partition("## What it is not")[0]
     asked = items(check.suite("reno"), pl.DataFrame(schema=metrics.CLAIMS), {})
     for title, part in zip(re.findall(r"^### (.*?)(?:, .*)?$", text, re.M), text.split("\n### ")[1:], strict=True):
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| ")]
