@@ -1,9 +1,9 @@
 """Measures how far `l4slab advise` is from laboratories, and writes what it knows of them.
 
     .venv/bin/python docs/advise.py          the table of docs/atlas.md, from laboratories.csv
-    .venv/bin/python docs/advise.py run      that file, too: 15 minutes of processor time; goes on where it stopped
+    .venv/bin/python docs/advise.py run      that file too: 15 minutes of processor time; resumes where it stopped
 
-`advise` has its intervals from that file, python/l4slab/tools/advice/laboratories.csv.
+`advise` takes its intervals from that file, python/l4slab/tools/advice/laboratories.csv.
 A test runs some of its rows again.
 """
 
@@ -23,7 +23,7 @@ from l4slab.tools.advice.case import Case
 from l4slab.tools.advice.distance import LEVELS, TABLE, Coverage, Distance, coverage
 
 DOCS = Path(__file__).resolve().parent
-PAGE, FILE = DOCS / "atlas.md", DOCS.parent / "python" / "l4slab" / "advice" / TABLE
+PAGE, FILE = DOCS / "atlas.md", DOCS.parent / "python" / "l4slab" / "tools" / "advice" / TABLE
 CACHE = DOCS.parent / "results" / "advise-laboratories.json"
 BEGIN, END = "<!-- written by docs/advise.py -->\n", "<!-- end -->\n"
 HEAD = """\
@@ -84,11 +84,11 @@ def run() -> None:
 def text() -> str:
     """The tables of the page as Markdown."""
     parts = [
-        "How often the published shares lie in the intervals that all *other* laboratories give:",
+        "Part of the published shares that are in the intervals from all *other* laboratories:",
         _table(_coverage_rows(coverage())),
-        "The same with each campaign left out by itself, though others of its laboratory are known:",
+        "The same with only the campaign itself left out:",
         _table(_coverage_rows(coverage(by="study"))),
-        "What the distances are made of, in points of share (1 point: 0.01 of the link):",
+        "Components of the distances, in points of share (1 point: 0.01 of the link):",
         _table(list(_made_of())),
     ]
     return "\n\n".join(parts) + "\n"

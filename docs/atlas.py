@@ -201,9 +201,9 @@ def text() -> str:
     for aqm, found in _by_queue(PAIRS).items():
         parts.append(
             f"### {aqm}\n\n"
-            f"Of {_told(found)}\n\n"
+            f"One flow each, {_told(found)}\n\n"
             f"![Prague's share in {aqm}, by rate, RTT and rival]({_file(PAIRS, aqm)})\n\n"
-            f"By number of flows: of {_told(crowds[aqm])}\n\n"
+            f"Several flows, {_told(crowds[aqm])}\n\n"
             f"![Prague's share per flow in {aqm}, by rate, number of flows, RTT and rival]"
             f"({_file(CROWDS, aqm)})\n"
         )
@@ -227,7 +227,8 @@ def _by_flows() -> str:
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return (
         "### By number of flows\n\n"
-        f"In how many of {number} places the rival is hurt / Prague is hurt, by flows of Prague + rivals:\n\n{lines}\n"
+        f"Number of places, of {number}, in which the rival is hurt / Prague is hurt. The columns are the numbers of "
+        f"flows, Prague's + rivals:\n\n{lines}\n"
     )
 
 
@@ -237,11 +238,10 @@ def _told(found: Sequence[Cell]) -> str:
         cell for cell in found if cell.delay_ms > max(2 * cell.delay_beside_cubic_ms, cell.delay_beside_cubic_ms + 5)
     ]
     return (
-        f"{len(found)} places, the rival loses more than a fifth of its rate in {_count(found, 'rival_hurt')} (and has "
-        f"less than a tenth of an equal rate in {_count(found, 'rival_starved')}), Prague has more than a fifth less "
-        f"than CUBIC in its place in {_count(found, 'prague_hurt')} (less than a tenth of an equal rate in "
-        f"{_count(found, 'prague_starved')}). The rival's 99th percentile of delay is more than twice as long, and by "
-        f"5 ms or more, in {len(waits)}."
+        f"{len(found)} places: the rival is hurt in {_count(found, 'rival_hurt')} and gets less than a tenth of an equal "
+        f"rate in {_count(found, 'rival_starved')}. Prague is hurt in {_count(found, 'prague_hurt')} and gets less than "
+        f"a tenth of an equal rate in {_count(found, 'prague_starved')}. In {len(waits)} the rival's 99th percentile of "
+        f"delay more than doubles and grows by more than 5 ms."
     )
 
 
