@@ -237,11 +237,11 @@ def _told(found: Sequence[Cell]) -> str:
     waits = [
         cell for cell in found if cell.delay_ms > max(2 * cell.delay_beside_cubic_ms, cell.delay_beside_cubic_ms + 5)
     ]
+    hurt, starved = ([_count(found, f"{who}_{harm}") for who in ("rival", "prague")] for harm in ("hurt", "starved"))
     return (
-        f"{len(found)} places: the rival is hurt in {_count(found, 'rival_hurt')} and gets less than a tenth of an equal "
-        f"rate in {_count(found, 'rival_starved')}. Prague is hurt in {_count(found, 'prague_hurt')} and gets less than "
-        f"a tenth of an equal rate in {_count(found, 'prague_starved')}. In {len(waits)} the rival's 99th percentile of "
-        f"delay more than doubles and grows by more than 5 ms."
+        f"{len(found)} places: the rival is hurt in {hurt[0]} and gets less than a tenth of an equal rate in "
+        f"{starved[0]}. Prague is hurt in {hurt[1]} and gets less than a tenth of an equal rate in {starved[1]}. "
+        f"In {len(waits)} the rival's 99th percentile of delay more than doubles and grows by more than 5 ms."
     )
 
 
