@@ -156,7 +156,8 @@ BOTH = {
 def mark() -> str:
     """Changes with those runs of the study that the page has of the kernel, not with its claims and figures."""
     files = [file for file in study("dualpi2-linux") if file.stem in _ON_THE_KERNEL]
-    runs = [{key: experimentfile.load(file).document.get(key) for key in _RUNS} for file in files]
+    experiments = [experimentfile.load(file) for file in files]
+    runs = [{key: {**one.top, **one.document}.get(key) for key in _RUNS} for one in experiments]
     return hashlib.sha256(json.dumps(runs, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -41,8 +41,11 @@ def mark(name: str) -> str:
     """Changes with the runs and the claims of a study."""
     content = []
     for file in study(name):
-        document = {
-            key: value for key, value in experimentfile.load(file).document.items() if key not in _BESIDE_THE_CLAIMS
+        experiment = experimentfile.load(file)
+        document: dict[str, Any] = {
+            key: value
+            for key, value in {**experiment.top, **experiment.document}.items()
+            if key not in _BESIDE_THE_CLAIMS
         }
         document["claim"] = [{key: claim.get(key) for key in _OF_A_CLAIM} for claim in document["claim"]]
         content.append((file.name, document))

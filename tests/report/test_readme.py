@@ -62,6 +62,7 @@ def test_a_mark_changes_with_claims_and_runs_alone(readme: ModuleType, tmp_path:
     assert marked(A=text["A.toml"].replace("max(share) <= 0.5", "max(share) <= 0.6")) != as_it_is
     assert marked(A=text["A.toml"].replace("seed", "seed ") + "") == as_it_is
     assert marked(A=text["A.toml"].replace("40Mbit", "41Mbit")) != as_it_is
+    assert marked(A=text["A.toml"].replace('duration = "', 'duration = "1')) != as_it_is
 
 
 def test_verdicts_are_recorded_in_the_files_of_the_study(readme: ModuleType, tmp_path: Path, monkeypatch) -> None:
