@@ -141,6 +141,16 @@ def test_a_failed_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "a reason" in (tmp_path / "ci" / "x.md").read_text("utf-8")
 
 
+def test_a_command_that_breaks_off_is_an_error(tmp_path: Path) -> None:
+    run(tmp_path, FILE)
+    for part in ("flows", "links"):
+        (tmp_path / "out" / f"{part}.parquet").write_text("broken")
+    out = str(tmp_path / "out")
+    assert main(["compare", out, out, "--junit", str(tmp_path / "x.xml"), "--summary", str(tmp_path / "x.md")]) == 1
+    assert cases(tmp_path / "x.xml") == {"l4slab compare": "error"}
+    assert "flows.parquet cannot be read" in (tmp_path / "x.md").read_text("utf-8")
+
+
 def test_a_card_has_a_case_per_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     items = ["codepoint", "feedback-lacking", "replaceable"]

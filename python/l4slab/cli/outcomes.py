@@ -186,9 +186,10 @@ def _judged(one: Judged) -> Verdict:
     measured = f"{terminal.cell(change.mean_before)} → {_after(one)}{percent}"
     measured += f", p = {_p(one)}" if change.after else ""
     excess = None
-    if change.after and change.mean_before and limit.is_relative and limit.amount:
-        part = change.mean_after / change.mean_before - 1
-        excess = (limit.sign * part if limit.sign else abs(part)) / limit.amount - 1
+    accepted = limit.amount * (abs(change.mean_before) if limit.is_relative else 1)
+    if change.after and accepted:
+        difference = change.mean_after - change.mean_before
+        excess = (limit.sign * difference if limit.sign else abs(difference)) / accepted - 1
     status: verdicts.Status = "fail" if one.fails else "pass" if one.is_decidable else "undecided"
     name = f"{one.cell}, {change.place}: {limit}"
     says = "No change beyond the limit that is beyond chance"

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import click
 
-from l4slab.base.errors import InputError
+from l4slab.base.errors import InputError, L4slabError
 from l4slab.cli import options
 
 # A failed run is an error. A verdict that is undecided or skipped never makes the exit status 1.
@@ -101,7 +101,15 @@ def with_outputs(command: Callable[..., int]) -> Callable[..., int]:
     def with_files(junit: str | None, summary: str | None, **given: Any) -> int:
         if given.get("dry_run") and (junit, summary) != (None, None):
             raise click.UsageError("--dry-run gives no verdicts; leave --junit and --summary out")
-        return command(outputs=Outputs(writable(junit=junit), writable(summary=summary)), **given)
+        outputs = Outputs(writable(junit=junit), writable(summary=summary))
+        try:
+            return command(outputs=outputs, **given)
+        except L4slabError as error:
+            if error.status == 1:
+                name, reason = click.get_current_context().command_path, str(error)
+                broken = Verdict(name, "the command ends", "error", measured=reason)
+                outputs.write(lambda: Outcome(name, reason, [broken]))
+            raise
 
     return with_files
 
