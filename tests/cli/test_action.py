@@ -121,6 +121,32 @@ def test_a_planted_regression_is_found_and_the_unchanged_controller_passes(contr
     assert "| failed | share-of-prague |" in (tmp_path / "summary.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("given", "package"),
+    [
+        ({}, "l4slab[plot]"),
+        ({"version": "0.2.0"}, "l4slab[plot]==0.2.0"),
+        ({"engine": "linux", "version": "0.2.0"}, "l4slab[plot,linux]==0.2.0"),
+        ({"patch": "x.patch"}, "l4slab[plot,linux]"),
+        ({"source": "./here", "engine": "linux"}, "./here"),
+    ],
+)
+def test_what_is_installed(given: Mapping[str, str], package: str, tmp_path: Path) -> None:
+    """With a python3 that writes its words into a file, and makes an environment whose python does the same."""
+    python = tmp_path / "python3"
+    writes, makes = f'echo "$@" >> {tmp_path}/said', 'mkdir -p "$3/bin"; cp "$0" "$3/bin/python"'
+    python.write_text(f'#!/bin/sh\n{writes}\n[ "$2" != venv ] || {{ {makes}; }}\n')
+    python.chmod(0o755)
+    inputs = {name: one["default"] for name, one in ACTION["inputs"].items()} | dict(given)
+    (step,) = (one for one in ACTION["runs"]["steps"] if one["name"] == "Install")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)}
+    environment |= {"GITHUB_PATH": str(tmp_path / "path")}
+    environment |= {name: filled(value, inputs) for name, value in step["env"].items()}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environment, check=True)
+    assert (tmp_path / "said").read_text("utf-8").splitlines()[1] == f"-m pip install --quiet {package}"
+    assert (tmp_path / "path").read_text("utf-8") == f"{tmp_path}/l4slab/bin\n"
+
+
 @pytest.mark.parametrize("workflow", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_gives_the_action_what_it_takes(workflow: Path) -> None:
     given = inputs_of(workflow)
