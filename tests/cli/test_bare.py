@@ -37,6 +37,7 @@ for name in ("fork", "sched_getaffinity", "sysconf", "O_DIRECTORY", "getuid"):
 del signal.SIGHUP
 platform.system = lambda: "Windows"
 """
+LIMITS = ("compare", "out", "out", "--fail-on", "goodput_mbps -5%")
 WITHOUT_EXTRAS = """
 import sys
 class Missing:
@@ -86,7 +87,7 @@ def test_the_core_alone_gives_tables_verdicts_and_a_page(l4slab, tmp_path: Path)
     page = (tmp_path / "out/report.html").read_text()
     assert "l4slab[plot]" in page
     assert 'class="drawn"' in page, "the page itself draws the case"
-    for command in (("status", "out"), ("export", "out", "--csv"), ("report", "out"), ("doctor",)):
+    for command in (("status", "out"), ("export", "out", "--csv"), ("report", "out"), ("doctor",), LIMITS):
         done = l4slab(WITHOUT_EXTRAS, *command)
         assert "Traceback" not in done.stderr, done.stderr
     done = l4slab(WITHOUT_EXTRAS, "report", "out", "--figures", "svg")
