@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from l4slab.api import campaign
 from l4slab.api.experiment import to_toml
+from l4slab.base.units import RATE
 from l4slab.campaign.estimate import longest, too_long
 from l4slab.cli import main
 from l4slab.engines.registry import get_engine
@@ -120,6 +121,73 @@ TOO_LARGE = {
     ),
 }
 FILE = 'duration = "5s"\n[link.b]\nrate = "10Mbit"\nqdisc = "pfifo"\n[[flow]]\nname = "t"\ncc = "cubic"\nrtt = "20ms"\n'
+
+
+FILTERED = FILE.replace(
+    'qdisc = "pfifo"\n', 'qdisc = "htb default 1"\n[link.b.class.1]\nrate = "5Mbit"\nqdisc = "fq"\n'
+)
+IMPAIRED = FILE + '[impair.w]\nnetem = "delay 1ms"\nbefore = "b"\n'
+# Of each key that changes or decides something while it runs: the file, what is added, and what the sentence says.
+ELSEWHERE = {
+    "at: time": (FILE, '[[at]]\ntime = "200h"\n"link.b.rate" = "1Mbit"', 'time = "200h" must be at most 168h'),
+    "at: rate": (FILE, '[[at]]\ntime = "1s"\n"link.b.rate" = "1e9Gbit"', 'link.b.rate = "1e9Gbit" must be at most'),
+    "at: qdisc": (FILE, '[[at]]\ntime = "1s"\n"link.b.qdisc" = "pfifo limit 99999999999"', "at most 4294967295"),
+    "at: rtt": (FILE, '[[at]]\ntime = "1s"\n"flow.t.rtt" = "200h"', 'flow.t.rtt = "200h" must be at most 168h'),
+    "at: rtt of TCP": (FILE, '[[at]]\ntime = "1s"\n"flow.t.rtt" = "0ms"', 'flow.t.rtt = "0ms" must be more than 0'),
+    "at: rtt and run": (FILE, '[[at]]\ntime = "1s"\n"flow.t.rtt" = "5s"', 'flow.t.rtt = "5s" is not shorter than'),
+    "at: count": (FILE, '[[at]]\ntime = "1s"\n"flow.t.count" = 100001', "flow.t.count = 100001 must be at most"),
+    "at: counts": (FILE, '[[at]]\ntime = "1s"\n"flow.t.count" = 70000', "count brings more than 60000 flows"),
+    "on and off": (
+        FILE,
+        '[[flow]]\nname = "o"\ncc = "reno"\nrtt = "9ms"\ncount = 40000\non = "1s"\noff = "1s"',
+        'flow "o": on brings more than 60000 flows',
+    ),
+    "at: netem": (IMPAIRED, '[[at]]\ntime = "1s"\n"impair.w.netem" = "loss 101%"', "from 0% to 100%"),
+    "at: empty netem": (IMPAIRED, '[[at]]\ntime = "1s"\n"impair.w.netem" = ""', 'impair.w.netem = "" changes nothing'),
+    "rewrite: to": (
+        FILE,
+        '[[rewrite]]\nflow = "t"\nwhere = "before:b"\nfrom = "ect0"\nto = "x"',
+        '[[rewrite]] no. 1: to = "x" is none of "not-ect", "ect0", "ect1", "ce", "drop"',
+    ),
+    "link: burst": (FILE.replace("[[flow]]", 'burst = "5GB"\n[[flow]]'), "", 'burst = "5GB" must be at most'),
+    "class: burst": (FILTERED.replace('"fq"', '"fq"\nburst = "5GB"'), "", 'class.1.burst = "5GB" must be at most'),
+    "class: cburst": (FILTERED.replace('"fq"', '"fq"\ncburst = "5GB"'), "", 'class.1.cburst = "5GB" must be at most'),
+    "class: quantum": (FILTERED.replace('"fq"', '"fq"\nquantum = "5GB"'), "", 'class.1.quantum = "5GB" must be'),
+    "class: rate": (FILTERED.replace('"5Mbit"', '"2000Gbit"'), "", 'class.1.rate = "2000Gbit" must be at most'),
+    "at: class": (FILTERED, '[[at]]\ntime = "1s"\n"link.b.class.1.burst" = "5GB"', 'burst = "5GB" must be at most'),
+    "filter": (FILTERED.replace("[[flow]]", '[[link.b.filter]]\ndscp = 64\nclass = "1"\n[[flow]]'), "", "0 to 63"),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_what_changes_has_the_bounds_of_the_tables(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, added, says = ELSEWHERE[case]
+    (tmp_path / "x.toml").write_text(f"{file}\n{added}\n")
+    assert main(["run", str(tmp_path / "x.toml"), "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("l4slab: ")
+    assert told.count("\n") == 1
+    assert says in told
+
+
+NUMBERS = [
+    "١٠Mbit",
+    "1٠Mbit",
+    "１０Mbit",
+    f"{'9' * 5000}Mbit",
+    "1e99999999Mbit",
+    "1e-99999999Mbit",
+    "²Mbit",
+    "1e400Mbit",
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_number_has_few_digits_of_ours(number: str) -> None:
+    with pytest.raises(ValueError, match=r"digits|is not a rate|too large"):
+        RATE.parse(number)
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)

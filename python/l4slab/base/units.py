@@ -13,7 +13,9 @@ from functools import cache
 
 from l4slab.base.errors import suggest
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.].*?)?\s*")
+_QUANTITY = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\d\s.].*?)?\s*")
+# An exact number with a longer exponent, or more digits, takes seconds and gigabytes.
+_LONG = re.compile(r"[0-9.]{400}|[eE][+-]?0*[1-9][0-9]{3}")
 _LARGEST = 2**63 - 1  # what Parquet and the core hold
 
 
@@ -36,7 +38,8 @@ class Dimension:
             raise ValueError(f'is not a {self.name}; write it with its unit, such as "{self.example}"')
         match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
         if match is None and isinstance(text, str):
-            raise ValueError(f'is not a {self.name}; write a number and a unit, such as "{self.example}"')
+            digits = ", with the digits 0 to 9" if re.search(r"(?![0-9])\d", text) else ""
+            raise ValueError(f'is not a {self.name}; write a number and a unit{digits}, such as "{self.example}"')
         if match is None or not match[2]:
             units = ", ".join(self._plain_units())
             raise ValueError(f'has no unit; write it out, such as "{self.example}" (units: {units})')
@@ -46,6 +49,8 @@ class Dimension:
             factor = {name.lower(): value for name, value in self.units.items()}.get(unit.lower())
         if factor is None:
             raise ValueError(self._wrong_unit(number, unit))
+        if _LONG.search(number):
+            raise ValueError(f'has too many digits for a {self.name}; write it such as "{self.example}"')
         value = round(Fraction(number) * factor)
         if abs(value) > _LARGEST:
             raise ValueError(f"is too large for a {self.name}")

@@ -13,7 +13,10 @@ from typing import Any
 RATE_BPS = 10**12
 TIME_NS = 168 * 3600 * 10**9
 SIZE_BYTES = 10**15
+BURST_BYTES = 2**32 - 1  # as in tc
 COUNT = 100_000
+# Of all flows together that come while it runs, as in the core.
+LATER = 60_000
 TRIALS = 100_000
 # Of a campaign's file, combinations times trials; each takes some 4 kB before it runs.
 RUNS = 250_000

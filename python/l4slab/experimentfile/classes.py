@@ -14,7 +14,7 @@ from l4slab.base import run
 from l4slab.base.errors import suggest
 from l4slab.base.units import RATE
 from l4slab.base.values import Keys, Value
-from l4slab.experimentfile.tables import Codepoint, Rate, Size
+from l4slab.experimentfile.tables import Burst, Codepoint, Rate
 from l4slab.experimentfile.traffic import Dscp
 from l4slab.experimentfile.wording import Place, Problem, Table, check, show
 
@@ -37,10 +37,10 @@ class Class(Table):
     qdisc: str | None = Field(default=None, examples=['"fq_codel"'])
     rate: Rate | None = Field(default=None, examples=['"5Mbit"'], serialization_alias="rate_bps")
     ceil: Rate | None = Field(default=None, examples=['"20Mbit"'], serialization_alias="ceil_bps")
-    burst: Size = Field(default=DEFAULT_BURST, serialization_alias="burst_bytes")
-    cburst: Size = Field(default=DEFAULT_BURST, serialization_alias="cburst_bytes")
+    burst: Burst = Field(default=DEFAULT_BURST, serialization_alias="burst_bytes")
+    cburst: Burst = Field(default=DEFAULT_BURST, serialization_alias="cburst_bytes")
     prio: int = Field(default=0, ge=0, le=7, examples=["1"])
-    quantum: Size | None = Field(default=None, examples=['"3028B"'], serialization_alias="quantum_bytes")
+    quantum: Burst | None = Field(default=None, examples=['"3028B"'], serialization_alias="quantum_bytes")
 
 
 class Filter(Table):

@@ -31,8 +31,8 @@ from l4slab.experimentfile.tables import (
     Top,
 )
 from l4slab.experimentfile.tc import remedy, without_units
-from l4slab.experimentfile.traffic import flow_model
-from l4slab.experimentfile.wording import Place, Problem, check, numbered, show, told
+from l4slab.experimentfile.traffic import KINDS, flow_model
+from l4slab.experimentfile.wording import Place, Problem, check, check_written, numbered, show, told
 
 # In netem: more than any flow, so that nothing waits for the one before it; but with a rate nothing overtakes.
 IN_ORDER = "rate 20tbit"
@@ -173,7 +173,7 @@ class Resolver:
         changes: list[run.Change] = []
         # A class changes from what it has become until then.
         for time, place, raw in sorted(timed, key=lambda one: one[0]):
-            found, told = _changes(time, raw, place, links, flows, document["impair"], queues, trees)
+            found, told = _changes(time, raw, place, links, flows, document["impair"], queues, trees, duration_ns)
             changes += found
             self.remarks |= dict.fromkeys(told)
             for key, value in raw.items():
@@ -182,6 +182,7 @@ class Resolver:
         for name, raw in document["flow"].items():
             if raw.get("on") is not None:
                 changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
+        _check_later(changes, document["flow"])
         description: run.Run = {
             "duration_ns": duration_ns,
             "warmup_ns": top["warmup_ns"],
@@ -316,6 +317,7 @@ def _changes(
     impairs: Mapping[str, Keys],
     queues: _Queues,
     trees: Mapping[str, classes.Changing],
+    duration_ns: int,
 ) -> tuple[list[run.Change], list[str]]:
     """The changes of one [[at]], one for each link, flow and impairment, and remarks."""
     settings: dict[tuple[str, str], Keys] = {}
@@ -378,7 +380,7 @@ def _changes(
                 told += remarks
             found.append(change)
         else:
-            found.append(_flow_change(time_ns, name, changed, place))
+            found.append(_flow_change(time_ns, flows[name], changed, place, duration_ns))
     return found, told
 
 
@@ -444,6 +446,18 @@ def _link_change(time_ns: int, link: str, settings: Keys, place: Place, queues: 
     return change
 
 
+def _check_later(changes: Iterable[run.Change], raw: Mapping[str, Keys]) -> None:
+    """Whether not too many flows come while it runs. Raises Problem."""
+    total = 0
+    for change in changes:
+        total += change.get("count") or 0
+        if total > bounds.LATER:
+            name = change.get("flow") or ""
+            key = "on" if raw[name].get("on") is not None else "count"
+            text = f"brings more than {bounds.LATER} flows while it runs; lower its count, or let it change less often"
+            raise Problem(("flow", name), key, text)
+
+
 # Of one flow; each is an entry of `at`.
 _MOST_TURNS = 10_000
 
@@ -467,11 +481,16 @@ def _on_and_off(
         count = flow["count"] - count
 
 
-def _flow_change(time_ns: int, flow: str, settings: Keys, place: Place) -> run.Change:
-    checked = check(FlowChange, settings, (f"{place[0]}: flow", flow))
+def _flow_change(time_ns: int, flow: run.Flow, settings: Keys, place: Place, duration_ns: int) -> run.Change:
+    where = (f"{place[0]}: flow", flow["name"])
+    check_written(KINDS[flow["kind"]], settings, where)
+    checked = check(FlowChange, settings, where)
     numbers = checked.model_dump(by_alias=True)
-    change: run.Change = {"time_ns": time_ns, "flow": flow}
+    change: run.Change = {"time_ns": time_ns, "flow": flow["name"]}
     if checked.rtt is not None:
+        if flow["kind"] != "cbr" and numbers["rtt_ns"] >= duration_ns:
+            text = f"= {show(settings['rtt'])} is not shorter than the run; lengthen the duration"
+            raise Problem(where, "rtt", text)
         change["rtt_ns"] = numbers["rtt_ns"]
     if checked.count is not None:
         change["count"] = checked.count
@@ -519,6 +538,8 @@ def _impair(name: str, raw: Keys, links: list[str]) -> run.Impair:
 def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:
     if not isinstance(text, str):
         raise Problem(place, key, f'= {show(text)} is not text; write it such as "delay 2ms"')
+    if place[0] != "impair" and not text.strip():
+        raise Problem(place, key, f'= {show(text)} changes nothing; write it such as "delay 2ms"')
     if text.split()[:1] == ["netem"]:
         problem = f'= {show(text)} needs no word netem; write "{text.split(maxsplit=1)[-1]}"'
         raise Problem(place, key, problem)

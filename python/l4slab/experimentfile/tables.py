@@ -56,6 +56,7 @@ class _Often(Quantity):
 
 Rate = Annotated[str, Quantity(RATE)]  # bit/s
 Size = Annotated[str, Quantity(SIZE)]  # bytes
+Burst = Annotated[str, Quantity(SIZE, most=bounds.BURST_BYTES)]
 Duration = Annotated[str, Quantity(TIME)]  # ns
 TimeOrZero = Annotated[str, Quantity(TIME, least=0)]
 Interval = Annotated[str, _Often(FREQUENCY)]
@@ -103,7 +104,7 @@ class Link(Table):
     rate_trace: str | None = Field(default=None, examples=['"lte.csv"'])
     trace_repeat: bool = Field(default=True, examples=["false"])
     qdisc: str = Field(examples=['"dualpi2"'])
-    burst: Size = Field(default="1600B", serialization_alias="burst_bytes")
+    burst: Burst = Field(default="1600B", serialization_alias="burst_bytes")
     # Of a qdisc that holds classes (module `classes`), by number, and in the order in which they are tried.
     classes: dict[str, Any] = Field(default={}, validation_alias="class")
     filters: list[Any] = Field(default=[], validation_alias="filter")
@@ -158,7 +159,7 @@ class Rewrite(Table):
     flow: str = Field(examples=['"tweaked"'])
     where: str = Field(examples=['"before:bottleneck"'])
     from_: Codepoint = Field(validation_alias="from", examples=['"ect0"'])
-    to: Codepoint | Literal["drop"] = Field(examples=['"ect1"'])
+    to: Literal[Codepoint, "drop"] = Field(examples=['"ect1"'])
 
 
 class Skip(Table):
