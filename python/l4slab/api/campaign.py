@@ -16,7 +16,7 @@ from rich.console import Console
 from l4slab import sweep
 from l4slab.api.experiment import Described, listed, load
 from l4slab.api.results import Results, no_results, require_results
-from l4slab.base import metrics
+from l4slab.base import metrics, paths
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.hints import unmatched
 from l4slab.base.progress import Reporter, Silent, reporting, working
@@ -63,6 +63,7 @@ def plan(
     combinations that they take long.
     Raises InputError.
     """
+    paths.require_folder()
     plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most, console)
     if where is not None and not any(plan.todo for plan in plans) and all(plan.is_whole for plan in plans):
         raise _none_chosen(where, plans)
@@ -307,6 +308,7 @@ class Status:
 def status(out: Path | str) -> Status:
     """How much of a campaign is done; also while another process works on it. Raises InputError."""
     with _glance(out) as store:
+        store.check_kinds()
         require_results(store.folder, out)
         return Status(_progress(store, store.finished()), store.size())
 
@@ -331,7 +333,7 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
     Raises InputError where `out` is not a results folder.
     """
     if not remote.is_url(out):
-        require_results(Path(out), out)
+        require_results(paths.usable(out), out)
     elif figures is not None:
         raise InputError(
             "is a URL; figures are written into a folder of this machine, so fetch the results first", file=out
@@ -355,7 +357,8 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
         if figures is not None:
             from l4slab.report import save_figures
 
-            save_figures(store.folder, figures, {plan.experiment.name: plan for plan in plans})
+            with store.writing():
+                save_figures(store.folder, figures, {plan.experiment.name: plan for plan in plans})
         return store.report
 
 

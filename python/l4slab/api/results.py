@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 
 from l4slab import experimentfile
-from l4slab.base import frames, metrics
+from l4slab.base import frames, metrics, paths
 from l4slab.base.errors import InputError
 from l4slab.campaign import remote
 from l4slab.campaign.store import with_engine
@@ -204,7 +204,7 @@ def open(place: Path | str) -> Results:  # noqa: A001  (said as l4slab.open)
     Raises InputError where there are none, StoreError where the URL cannot be reached.
     """
     copy = None
-    folder = Path(place)
+    folder = Path(place) if remote.is_url(place) else paths.usable(place)
     if remote.is_url(place):
         copy = tempfile.TemporaryDirectory(prefix="l4slab-")
         folder = Path(copy.name)
@@ -217,6 +217,8 @@ def open(place: Path | str) -> Results:  # noqa: A001  (said as l4slab.open)
 
 def require_results(folder: Path, place: Path | str) -> None:
     """Raises InputError where a folder, which the user calls `place`, has no results."""
+    if (folder / "experiments").is_file():
+        raise InputError("is a file, and l4slab keeps a folder there; move it away", file=folder / "experiments")
     if not (folder / "experiments").is_dir():
         raise no_results(place)
 

@@ -29,8 +29,8 @@ class StoreError(L4slabError):
 
 
 def one_line(text: str) -> str:
-    """`text` with every run of white space made one space."""
-    return " ".join(text.split())
+    """`text` with every run of white space made one space, and what a terminal would obey as an escape."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(text.split()))
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:

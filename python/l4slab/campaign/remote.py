@@ -42,6 +42,8 @@ class _Location:
 
     def __init__(self, url: str):
         self.url = url.rstrip("/")
+        if url.startswith("://"):
+            raise InputError(f"--out {url} is not a location: it has no protocol; write it such as s3://bucket/name")
         try:
             from fsspec.core import url_to_fs
         except ImportError:

@@ -24,7 +24,6 @@ object store in steps. What fits is used: Arrow streams, Parquet's row groups an
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
@@ -41,7 +40,7 @@ from typing import IO, Any, Self
 
 import polars as pl
 
-from l4slab.base import frames, metrics, system
+from l4slab.base import frames, metrics, paths, system
 from l4slab.base.errors import InputError, StoreError
 from l4slab.campaign.executors import captures_of
 from l4slab.engines.contract import Recording
@@ -66,7 +65,9 @@ SIGN = ".l4slab"
 TABLES_OF = ".tables"
 _TABLES = (*metrics.TABLES, "claims", "published")
 _PAGES = ("report.html", "live.html")
-_WRITTEN = ("parts", "experiments", "captures", "lab", "runs", *_PAGES, *(f"{name}.parquet" for name in _TABLES))
+_FOLDERS = ("parts", "experiments", "captures", "lab", "runs")
+_FILES = (*_PAGES, *(f"{name}.parquet" for name in _TABLES))
+_WRITTEN = (*_FOLDERS, *_FILES)
 
 
 class _Part:
@@ -110,7 +111,7 @@ class Store:
     """
 
     def __init__(self, folder: Path | str):
-        self.folder = Path(folder)
+        self.folder = paths.usable(folder)
         self.place = str(folder)  # as the user calls it
         self.parts = self.fresh = self.folder / "parts"
         self._pending: dict[str, Recording] = {}
@@ -121,6 +122,7 @@ class Store:
             raise InputError("is a file; give --out a folder", file=self.folder)
         if (file := next((one for one in self.folder.parents if one.is_file()), None)) is not None:
             raise InputError(f"cannot be a folder, as {file} is a file; give --out another", file=self.folder)
+        self.check_kinds()
         if not (self.folder / SIGN).exists():
             refuse_foreign((path.name for path in self.folder.glob("*")), self.place)
         with self._disk():
@@ -144,19 +146,21 @@ class Store:
         if self._lock is not None:
             self._lock.close()
 
+    def check_kinds(self) -> None:
+        """Raises InputError where a file stands for one of the folders in it, or a folder for one of the files."""
+        for name in _FOLDERS:
+            if (path := self.folder / name).is_file():
+                raise InputError("is a file, and l4slab keeps a folder there; move it away", file=path)
+        for name in (*_FILES, SIGN, TABLES_OF):
+            if (path := self.folder / name).is_dir():
+                raise InputError("is a folder, and l4slab keeps a file there; move it away", file=path)
+
     @contextmanager
     def _disk(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreError(
-                    f"{self.folder}: the disk is full; finished runs are kept: "
-                    "free some space and give the same command again"
-                ) from None
-            raise StoreError(
-                f"{self.folder}: {error.strerror or error}; check the folder and give the same command again"
-            ) from None
+            raise paths.told(error, self.folder) from None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -244,15 +248,27 @@ class Store:
         """Write what was added as one part. Returns when it is on the disk."""
         if not self._pending:
             return
-        tables = {name: [getattr(recording, name) for recording in self._pending.values()] for name in ORDER}
-        rows = {name: [_packed(frame) for frame in column] for name, column in tables.items()}
-        schemas = {name: _union(frame.schema for frame in column) for name, column in tables.items()}
         with self._disk():
-            number = 1 + max((int(name.split("-")[1]) for name in self.part_names()), default=0)
-            part = pl.DataFrame({"run": list(self._pending), **rows}, _PART_SCHEMA)
-            self._write_part(0, number, part.lazy(), schemas)
+            try:
+                self._write_runs(self._pending)
+            except OSError:
+                # Where one part has no room, some of the runs may have.
+                for run in list(self._pending) if len(self._pending) > 1 else ():
+                    with suppress(OSError):
+                        self._write_runs({run: self._pending[run]})
+                        del self._pending[run]
+                raise
             self._pending.clear()
             self._merge()
+
+    def _write_runs(self, runs: Mapping[str, Recording]) -> None:
+        """Write a part that has these runs."""
+        tables = {name: [getattr(recording, name) for recording in runs.values()] for name in ORDER}
+        rows = {name: [_packed(frame) for frame in column] for name, column in tables.items()}
+        schemas = {name: _union(frame.schema for frame in column) for name, column in tables.items()}
+        number = 1 + max((int(name.split("-")[1]) for name in self.part_names()), default=0)
+        part = pl.DataFrame({"run": list(runs), **rows}, _PART_SCHEMA)
+        self._write_part(0, number, part.lazy(), schemas)
 
     def _write_part(self, level: int, number: int, rows: pl.LazyFrame, schemas: Mapping[str, pl.Schema]) -> None:
         name = f"{level}-{number:08d}-{uuid.uuid4().hex[:12]}.parquet"

@@ -10,13 +10,13 @@ import os
 import signal
 import sys
 import warnings
-from contextlib import suppress
 
 import click
 
 from l4slab import _core
 from l4slab.base import system
 from l4slab.base.errors import L4slabError, one_line
+from l4slab.base.paths import require_folder
 from l4slab.cli import (
     advising,
     agreeing,
@@ -30,6 +30,7 @@ from l4slab.cli import (
     running,
     searching,
     start,
+    terminal,
 )
 from l4slab.engines import registry
 
@@ -41,6 +42,7 @@ def cli() -> None:
 
     An experiment is a TOML file: write one with init, run it with run.
     """
+    require_folder()
 
 
 for _command in (
@@ -103,10 +105,16 @@ def entry() -> None:
     # A library's warning is for us, not for users; -W and PYTHONWARNINGS bring them back.
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
+    terminal.guard()
     status = main()
     registry.stop()
-    with suppress(BrokenPipeError):
+    try:
         sys.stdout.flush()
-        sys.stderr.flush()
+    except BrokenPipeError:
+        pass
+    except L4slabError as error:
+        print(f"l4slab: {error}", file=sys.stderr)
+        status = error.status
+    sys.stderr.flush()
     # Not sys.exit: after an error or Ctrl-C it would wait for simulations that nobody wants any more.
     os._exit(status)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from l4slab.base.paths import usable
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
@@ -161,7 +162,7 @@ def _two_kernels(
         return 0
     if out is None or is_url(out):
         raise click.UsageError("--out is missing or no folder; give one for the results, such as --out kernels")
-    result = two.agree(files, names, Path(out), workers, trials, console=terminal.err())
+    result = two.agree(files, names, usable(out), workers, trials, console=terminal.err())
     outputs.write(lambda: kernels_outcome(result, names))
     changed = list(result.worst().iter_rows(named=True))
     if changed:

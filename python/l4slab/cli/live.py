@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from l4slab.base.errors import InputError
+from l4slab.base.paths import usable
 from l4slab.base.run import Run
 from l4slab.cli import options, terminal
 
@@ -74,7 +75,7 @@ def _run(file: Path, where: str | None) -> Run:
 
 def _write(out: Path, text: str) -> None:
     try:
-        out.write_text(text, encoding="utf-8")
+        usable(out).write_text(text, encoding="utf-8")
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.paths import usable
 from l4slab.cli import terminal
 
 
@@ -15,7 +16,7 @@ from l4slab.cli import terminal
 @click.argument("name", default="experiment", metavar="[NAME]")
 def init(name: str) -> int:
     """Write NAME.toml (default: experiment.toml), a commented experiment that runs."""
-    if Path(name).is_dir() or not Path(name).name:
+    if usable(name).is_dir() or not Path(name).name:
         raise InputError("is a folder; give the name of a file, such as: l4slab init mine", file=name)
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
     text = (files("l4slab.cli") / "template.toml").read_text(encoding="utf-8")
@@ -55,7 +56,7 @@ def trace(kind: str, seed: int, duration: str, scale: float, out: str | None) ->
         raise InputError(
             f"= {scale:g} is not between 0 and {_LARGEST_SCALE:g}; leave it out for the source's", key="--scale"
         )
-    file = Path(out or f"{kind}.csv")
+    file = usable(out or f"{kind}.csv")
     _write_new(file, generators.written(kind, seed, seconds, scale))
     key = "delay_trace" if generators.GENERATORS[kind].is_delay else "rate_trace"
     terminal.say(f'{file} is written; an experiment beside it takes it as {key} = "{file.name}"')

@@ -7,8 +7,11 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from l4slab.base.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +20,59 @@ ROWS_SHOWN = 40
 # A column of sentences is folded into lines, not shorter than this.
 _LINE = 32
 _GAP = 2
+
+
+class OutputError(InputError):
+    """The standard output takes nothing."""
+
+
+class _Stream:
+    """The standard output or error output. The first raises OutputError where it cannot be written, the second is
+    then given up: progress that nobody sees stops no run.
+    """
+
+    def __init__(self, stream: IO[str] | None, required: bool):
+        self._stream, self._required = stream, required
+
+    def write(self, text: str) -> int:
+        self._attempt("write", text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._attempt("flush")
+
+    def _attempt(self, method: str, *given: str) -> None:
+        try:
+            if self._stream is not None:
+                getattr(self._stream, method)(*given)
+            elif self._required and given:
+                raise OutputError("the output is closed; leave it open, or redirect it: > /dev/null")
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._stream = None
+            if self._required:
+                raise OutputError(
+                    f"the output cannot be written ({error.strerror}); send it elsewhere: finished runs are kept"
+                ) from None
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        if self._stream is None:
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+
+def guard() -> None:
+    """Make what goes wrong with the standard output a sentence, and have it take every character."""
+    for name, required in (("stdout", True), ("stderr", False)):
+        stream = getattr(sys, name)
+        with suppress(AttributeError):
+            # A terminal without a character shows its escape.
+            stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, _Stream(stream, required))
 
 
 @dataclass(frozen=True)
@@ -69,12 +125,13 @@ def say(text: str) -> None:
 
 def as_json(value: Any) -> None:
     """What a script reads: one JSON document on the standard output."""
-    print(json_of(value))
+    plain = (sys.stdout.encoding or "utf-8").lower().replace("-", "") != "utf8"
+    print(json_of(value, plain))
 
 
-def json_of(value: Any) -> str:
-    """One JSON document, NaN as null."""
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+def json_of(value: Any, plain: bool = False) -> str:
+    """One JSON document, NaN as null; with `plain`, of ASCII characters."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=plain, allow_nan=False, default=str)
 
 
 def _plain(value: Any) -> Any:

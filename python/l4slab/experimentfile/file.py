@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
+from l4slab.base import paths
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.packaged import studies
 from l4slab.base.values import Keys, Value
@@ -35,7 +36,7 @@ _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
 # Names are parts of dotted keys and of {placeholders}.
-_RESERVED = set('.*{}":')
+_RESERVED = '.*{}":/'
 
 
 class Document(TypedDict):
@@ -124,7 +125,7 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
     by those who evaluate them.
     Raises InputError.
     """
-    file = Path(path)
+    file = paths.usable(path)
     try:
         source = file.read_bytes()
     except FileNotFoundError:
@@ -139,6 +140,9 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
 
 def parse(source: bytes, file: Path, trials: int | None = None) -> Experiment:
     """As `load`, from the text of a file."""
+    wrong = paths.name_mistake(file.stem) or ("that begins with a point; rename it" if file.stem[0] == "." else None)
+    if wrong is not None:
+        raise InputError(f"has a name {wrong}", file=file)
     document = _read(source, file)
     if trials is not None and document.get("trials", 1) != trials:
         source = _with_trials(source, trials)
@@ -244,6 +248,7 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
         check_written(flow_model(table, name), table, ("flow", name))
     changes = [_flat(table, numbered("at", number)) for number, table in enumerate(lists["at"], start=1)]
     for name, table in impairs.items():
+        _name_ok(name, ("impair", name))
         check_written(Impair, table, ("impair", name))
     document = Document(
         link=links,
@@ -322,6 +327,8 @@ def _checked(document: Document, model: type[AnyTable]) -> list[AnyTable]:
     found = [check(model, table, numbered(section, number)) for number, table in numbers]
     seen: set[str] = set()
     for name in [dict(one)["id"] for one in found if "id" in model.model_fields]:
+        if wrong := paths.name_mistake(name):
+            raise Problem((section,), "id", f"= {show(name)} is a name {wrong}")
         if name in seen:
             raise Problem((), section, f'id = "{name}" is used twice; give each its own id')
         seen.add(name)
@@ -329,8 +336,8 @@ def _checked(document: Document, model: type[AnyTable]) -> list[AnyTable]:
 
 
 def _name_ok(name: str, place: Place) -> None:
-    if not name.strip() or _RESERVED & set(name):
-        raise Problem(place, "", 'has a name with a character of . * { } " : or none; use letters, digits, _ and -')
+    if wrong := paths.name_mistake(name, _RESERVED):
+        raise Problem(place, "", f"has a name {wrong}")
 
 
 def _flows_by_name(flows: list[Value]) -> dict[str, Keys]:

@@ -13,6 +13,7 @@ from l4slab import _core
 from l4slab.base import run
 from l4slab.base.code import Kind, is_code
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.paths import name_mistake
 from l4slab.base.units import RATE, TIME
 from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds, classes, traces
@@ -304,6 +305,8 @@ def _named_hosts(flows: Mapping[str, Keys]) -> list[str]:
                 # In a filter, a flow's name stands for the host that sends it.
                 raise Problem(("flow", name), key, f"= {show(host)} is the name of a flow; give the host another one")
             if isinstance(host, str):
+                if wrong := name_mistake(host, "/"):
+                    raise Problem(("flow", name), key, f"= {show(host)} is a name {wrong}")
                 found[host] = None
     return list(found)
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from l4slab.base import metrics
 from l4slab.base.errors import InputError, StoreError
+from l4slab.base.paths import usable
 from l4slab.results.claims import as_expected
 
 CHANCE = 0.05
@@ -143,7 +144,7 @@ def compare(before: Path | str, after: Path | str) -> Differences:
 
 def read(folder: Path | str, table: str) -> pl.DataFrame:
     """A table of a results folder. Raises InputError and StoreError."""
-    path = Path(folder) / f"{table}.parquet"
+    path = usable(folder) / f"{table}.parquet"
     if not path.is_file():
         raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
     try:

@@ -19,6 +19,7 @@ import polars as pl
 
 from l4slab.base import frames
 from l4slab.base.errors import InputError, StoreError
+from l4slab.base.paths import usable
 from l4slab.results import flent, qlog
 
 Form = Literal["csv", "json", "flent", "qlog"]
@@ -34,14 +35,14 @@ def export(
 
     Raises InputError where it is no results folder, StoreError where a file cannot be written.
     """
-    source = Path(folder)
+    source = usable(folder)
     if not (source / "flows.parquet").is_file():
         raise InputError(
             'has no tables to export; give a DIR that "l4slab run --out DIR" has finished, or finish it with: '
             f"l4slab report {folder}",
             file=folder,
         )
-    target = source / "export" / form if to is None else Path(to)
+    target = source / "export" / form if to is None else usable(to)
     try:
         target.mkdir(parents=True, exist_ok=True)
         if form == "flent":

@@ -20,10 +20,11 @@ from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import Kind
 from l4slab.base.errors import InputError
+from l4slab.base.paths import name_mistake
 from l4slab.base.run import Run as Description
 from l4slab.engines.registry import get_engine
 from l4slab.experimentfile import Experiment, Level, Resolver, bounds
-from l4slab.experimentfile.wording import told
+from l4slab.experimentfile.wording import show, told
 from l4slab.own import files
 from l4slab.sweep.combination import Combination, fill_in, levels_of, set_levels, targets_of, typed
 from l4slab.sweep.expressions import UnknownNameError, Where, evaluate, sql_reason
@@ -304,6 +305,8 @@ def check_factor_names(experiment: Experiment) -> None:
     """Raises InputError where a factor has the name of a column of the results."""
     taken = {name.lower() for name in metrics.all_columns()}
     for name in levels_of(experiment):
+        if wrong := name_mistake(name):
+            raise InputError(f"has the factor {show(name)}, a name {wrong}", file=experiment.file, key="sweep")
         if name.lower() in taken:
             raise InputError(
                 "is the name of a result column or of another factor; choose another name",

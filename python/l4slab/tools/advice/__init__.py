@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
+from l4slab.base.paths import usable
 from l4slab.tools.advice import atlas, regimes, runs, words
 from l4slab.tools.advice.atlas import HURT, STARVED
 from l4slab.tools.advice.case import KINDS, Case, case
@@ -76,7 +77,7 @@ def judge(
         len({one.study for one in similar}),
         known,
         atlas.around(asked),
-        None if out is None else Path(out),
+        None if out is None else usable(out),
         report,
     )
     if out is not None:

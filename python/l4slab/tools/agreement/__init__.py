@@ -17,6 +17,7 @@ from l4slab.api import campaign
 from l4slab.base import metrics
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import comparisons
+from l4slab.base.paths import usable
 from l4slab.campaign.remote import is_url
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.results.bars import agree_of
@@ -119,7 +120,7 @@ def agree(
     """
     if is_url(out):
         raise InputError(f"--out {out} is not a folder; give one of this machine")
-    folder = Path(out)
+    folder = usable(out)
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file; give --out a folder", file=folder)
     plans = plan(files, trials, engine)

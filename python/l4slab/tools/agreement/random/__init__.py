@@ -26,6 +26,7 @@ from l4slab.api.campaign import Interrupted
 from l4slab.api.experiment import to_toml
 from l4slab.base import system
 from l4slab.base.errors import InputError
+from l4slab.base.paths import usable
 from l4slab.base.progress import reporting
 from l4slab.base.values import Keys
 from l4slab.campaign.executors import Failure
@@ -163,7 +164,7 @@ def agree(
     """
     if is_url(out):
         raise InputError(f"--out {out} is not a folder; give one of this machine")
-    folder = Path(out)
+    folder = usable(out)
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file; give --out a folder", file=folder)
     if workers is not None and workers < 1:
