@@ -17,6 +17,7 @@ from l4slab import sweep
 from l4slab.api.experiment import Described, listed, load
 from l4slab.api.results import Results, no_results, require_results
 from l4slab.base import metrics, paths
+from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.hints import unmatched
 from l4slab.base.progress import Reporter, Silent, reporting, working
@@ -153,6 +154,7 @@ def _expand(
     return plans
 
 
+@checked("out", "engine", "workers", "dask", "console", "trials", "where", "subset", "captures")
 def run(
     files: Described | Sequence[Described],
     out: Path | str | None = None,
@@ -173,7 +175,12 @@ def run(
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    plans = plan(listed(files), engine, trials, where, subset, captures, console=console)
+    described = listed(files)
+    if not described:
+        raise InputError("no experiment is given; give a file, an l4slab.Experiment or a dict like a file")
+    if isinstance(out, str) and not out.strip():
+        raise InputError("out is empty; give a folder or a URL, or leave it out")
+    plans = plan(described, engine, trials, where, subset, captures, console=console)
     pool = executors.dask(dask) if dask else executors.local(workers, engine)
     if out is None:
         results = _run_in_memory(plans, pool, console)

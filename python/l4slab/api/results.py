@@ -16,6 +16,7 @@ import polars as pl
 
 from l4slab import experimentfile
 from l4slab.base import frames, metrics, paths
+from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError
 from l4slab.campaign import remote
 from l4slab.campaign.store import with_engine
@@ -115,6 +116,7 @@ class Results:
             return self._experiments
         return [experimentfile.load(file) for file in sorted((self.folder / "experiments").glob("*.toml"))]
 
+    @checked("query", "columns")
     def sql(self, query: str, columns: Sequence[str] = ()) -> pl.DataFrame:
         """One SELECT, in DuckDB's SQL, over these tables, of all experiments.
 
@@ -198,6 +200,7 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+@checked("place")
 def open(place: Path | str) -> Results:  # noqa: A001  (said as l4slab.open)
     """The results that are in a folder, or at a URL that fsspec knows; nothing is written there.
 

@@ -43,8 +43,11 @@ class Table(BaseModel):
     section: ClassVar[str] = ""  # of models whose tables are the whole of a [[section]]
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    def __init__(self, /, **values: Any):
+    def __init__(self, /, *unnamed: Any, **values: Any):
         """From Python. Raises InputError."""
+        if unnamed:
+            kind, key = type(self).__name__, next(iter(type(self).model_fields))
+            raise InputError(f"{kind} takes its keys by name; write such as l4slab.{kind}({key}=...)")
         raw = {_key(type(self), name): value for name, value in values.items()}
         try:
             self.__pydantic_validator__.validate_python(raw, self_instance=self, context=_INCOMPLETE)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from l4slab import plot, sweep
+from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import Experiment, capacity
@@ -41,6 +42,7 @@ class Plots:
     def __init__(self, results: Results):
         self._results = results
 
+    @checked("where", "cases")
     def overview(self, where: str | None = None, *, cases: int | None = None) -> Drawing | None:
         """Who gets which rate, who waits how long, what is marked or lost; at most the first `cases` cases."""
         flows = self._rows("flows", where)
@@ -52,6 +54,7 @@ class Plots:
             capacities=[capacity.means(self._described(case)) for case in found],
         )
 
+    @checked("where", "trial")
     def time_series(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """Rates and round-trip times over time, of at most four cases beside each other.
 
@@ -70,6 +73,7 @@ class Plots:
             capacity=pl.concat(of_paths) if of_paths else None,
         )
 
+    @checked("where", "quantity")
     def delays(self, where: str | None = None, quantity: str = "sojourn_ms") -> Drawing | None:
         """The distribution and the tail of each flow's queue delay, of at most four cases, all trials together.
 
@@ -79,11 +83,13 @@ class Plots:
         histograms = _with_panels(self._rows("histograms", where), cases)
         return plot.delays(histograms, quantity=quantity, flows=self._senders(where))
 
+    @checked("where", "trial")
     def marking(self, where: str | None = None, *, trial: int | None = None) -> Drawing | None:
         """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
         cases = self._few(where, 1)
         return plot.inside(self._rows("series", where), warmup_s=self._warmup_s(cases), trial=trial)
 
+    @checked("figure")
     def figure(self, figure: figures.Figure) -> Drawing | None:
         """What a `[[figure]]` of an experiment draws: `l4slab.Figure(id="x", kind="heatmap", sql="select ...")`."""
         columns = figures.COLUMNS[figure.kind]

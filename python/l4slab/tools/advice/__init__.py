@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
+from l4slab.base.arguments import checked
 from l4slab.base.paths import usable
 from l4slab.tools.advice import atlas, regimes, runs, words
 from l4slab.tools.advice.atlas import HURT, STARVED
@@ -29,6 +30,9 @@ _SURE, _PROBABLE = 0.9, 0.75
 VERDICTS = ("hurt", "probably hurt", "undecided", "probably not hurt", "not hurt")
 
 
+@checked(
+    "rate", "rtt", "qdisc", "rival", "flows", "buffer", "rival_ecn", "options", "duration", "out", "workers", "console"
+)
 def advise(
     rate: str,
     rtt: str,
