@@ -16,7 +16,7 @@ from rich.console import Console
 from l4slab import sweep
 from l4slab.api.experiment import Described, listed, load
 from l4slab.api.results import Results, no_results, require_results
-from l4slab.base import metrics, paths
+from l4slab.base import damage, metrics, paths
 from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.hints import unmatched
@@ -256,7 +256,23 @@ def _run_in_store(
 
 
 def _finish(store: Store, plans: list[Plan], console: Console | None) -> list[str]:
-    """Tables, claims and report of everything the folder holds."""
+    """Tables, claims and report of everything the folder holds. Raises InputError where a part is damaged."""
+    try:
+        return _finished(store, plans, console)
+    except L4slabError:
+        raise
+    except Exception:
+        # A fault of ours stays one.
+        if parts := store.damaged():
+            remedy = f"remove it, and run its experiment files again with --out {store.place}"
+            raise InputError(f"is damaged and cannot be read; {remedy}", file=store.parts / parts[0]) from None
+        if damage.damaged(store.folder) is None:
+            raise
+    store.forget_tables()
+    return _finished(store, plans, console)
+
+
+def _finished(store: Store, plans: list[Plan], console: Console | None) -> list[str]:
     from l4slab.report import write_report
 
     with working(console or Console(quiet=True)) as told:

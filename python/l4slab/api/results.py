@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -15,7 +16,7 @@ import duckdb
 import polars as pl
 
 from l4slab import experimentfile
-from l4slab.base import frames, metrics, paths
+from l4slab.base import damage, frames, metrics, paths
 from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError
 from l4slab.campaign import remote
@@ -51,7 +52,8 @@ class Results:
     def _table(self, name: str) -> pl.DataFrame:
         if self.folder is None:
             return self.tables[name]
-        rows = pl.read_parquet(self.folder / f"{name}.parquet")
+        with self._whole():
+            rows = pl.read_parquet(self.folder / f"{name}.parquet")
         return with_engine(rows, self.folder) if name in metrics.TABLES else rows
 
     @cached_property
@@ -122,9 +124,12 @@ class Results:
 
         Raises InputError, also where the query does not give these columns.
         """
-        with claims.connect_to(
-            {name: self._source(name) for name in (*metrics.TABLES, "claims", "published")}
-        ) as connection:
+        with self._whole():
+            return self._selected(query, columns)
+
+    def _selected(self, query: str, columns: Sequence[str]) -> pl.DataFrame:
+        sources = {name: self._source(name) for name in (*metrics.TABLES, "claims", "published")}
+        with claims.connect_to(sources) as connection:
             for name in metrics.TABLES:
                 connection.execute(f"create temp view {name} as from all_{name}")
             for name in ("claims", "published"):
@@ -132,7 +137,12 @@ class Results:
             try:
                 return frames.fetch(claims.select(connection, query, self.folder or Path("results"), "", columns))
             except duckdb.Error as error:
+                if self.folder is not None and damage.damaged(self.folder) is not None:
+                    raise
                 raise InputError(f"sql = {show(query)} cannot be evaluated: {sql_reason(error)}") from None
+
+    def _whole(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.folder is None else damage.told(self.folder, self.folder)
 
     def _source(self, name: str) -> pl.DataFrame | Path:
         # What is read already is not read again, and of large tables only the columns that a query needs.

@@ -40,7 +40,7 @@ from typing import IO, Any, Self
 
 import polars as pl
 
-from l4slab.base import frames, metrics, paths, system
+from l4slab.base import damage, frames, metrics, paths, system
 from l4slab.base.errors import InputError, StoreError
 from l4slab.campaign.executors import captures_of
 from l4slab.engines.contract import Recording
@@ -160,6 +160,8 @@ class Store:
         try:
             yield
         except OSError as error:
+            if error.errno is None:  # of a library that cannot read a damaged file
+                raise
             raise paths.told(error, self.folder) from None
 
     @contextmanager
@@ -206,21 +208,21 @@ class Store:
         try:
             for name in sorted(self.part_names(), key=_age, reverse=True):
                 with suppress(pl.exceptions.PolarsError):
-                    found.append(_Part(name, self._open(name)))
+                    part = _Part(name, self._open(name))
+                    # Whoever has the runs can read the part.
+                    found += [part] if part.groups else []
         except FileNotFoundError:
             # Whoever writes has merged them meanwhile.
             return self._parts()
         return found
 
     def damaged(self) -> list[str]:
-        """The names of parts that are no Parquet files any more, such as truncated ones."""
-        found = []
-        for name in self.part_names():
-            try:
-                pl.read_parquet_schema(self._open(name))
-            except pl.exceptions.PolarsError:
-                found.append(name)
-        return found
+        """The names of parts that cannot be read any more, such as truncated ones."""
+        return [name for name in self.part_names() if not damage.is_readable(self._open(name))]
+
+    def forget_tables(self) -> None:
+        """Have `consolidate` write all tables again."""
+        (self.folder / TABLES_OF).unlink(missing_ok=True)
 
     def _places(self) -> dict[str, tuple[_Part, int]]:
         """The part and the row group of every finished run."""

@@ -16,8 +16,8 @@ from typing import Any
 
 import polars as pl
 
-from l4slab.base import metrics
-from l4slab.base.errors import InputError, StoreError
+from l4slab.base import damage, metrics
+from l4slab.base.errors import InputError
 from l4slab.base.paths import usable
 from l4slab.results.claims import as_expected
 
@@ -147,13 +147,11 @@ def read(folder: Path | str, table: str) -> pl.DataFrame:
     path = usable(folder) / f"{table}.parquet"
     if not path.is_file():
         raise InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=folder)
-    try:
+    with damage.told(Path(folder), folder):
         found = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError):
-        found = pl.DataFrame()
     needed = {"claims": {"id", "verdict", "kind"}}.get(table, {"trial", *PLACES.get(table, ())})
     if not needed <= set(found.columns):
-        raise StoreError(f"{path} cannot be read; write it again with: l4slab report {folder}")
+        raise InputError(f"has not the columns of this l4slab; write it again with: l4slab report {folder}", file=path)
     return found
 
 

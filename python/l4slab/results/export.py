@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 import polars as pl
 
-from l4slab.base import frames
+from l4slab.base import damage, frames
 from l4slab.base.errors import InputError, StoreError
 from l4slab.base.paths import usable
 from l4slab.results import flent, qlog
@@ -45,12 +45,13 @@ def export(
     target = source / "export" / form if to is None else usable(to)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        if form == "flent":
-            return list(flent.export(source, target))
-        if form == "qlog":
-            return list(qlog.export(source, target, run, flow))
-        write = _csv if form == "csv" else _json
-        return [write(path, target / f"{path.stem}.{form}") for path in sorted(source.glob("*.parquet"))]
+        with damage.told(source, folder):
+            if form == "flent":
+                return list(flent.export(source, target))
+            if form == "qlog":
+                return list(qlog.export(source, target, run, flow))
+            write = _csv if form == "csv" else _json
+            return [write(path, target / f"{path.stem}.{form}") for path in sorted(source.glob("*.parquet"))]
     except FileExistsError:
         raise InputError(f"--to {target} is a file; give a folder") from None
     except NotADirectoryError:
