@@ -136,6 +136,42 @@ class Folder:
         ]
         return pl.scan_parquet(path).filter(*wanted).collect()
 
+    @cached_property
+    def overflows(self) -> pl.DataFrame:
+        """What was dropped for lack of room: the labels of a run, `lost_at` ("link.NAME" or "impair.NAME"),
+        `lost_packets`, and of them `dropped_packets` in the measured interval, NULL where only this is known.
+        """
+        # These are columns of the tables, so no factor has such a name.
+        keys = ["experiment", "trial", *self.factors, "lost_at"]
+        found = self._overflowed(self.links.lazy(), keys)
+        whole, losses = (self.folder / f"{table}.parquet" for table in ("series", "losses"))
+        if whole.is_file():
+            measured = found.rename({"lost_packets": "dropped_packets"})
+            both = self._overflowed(pl.scan_parquet(whole), keys).join(
+                measured, on=keys, how="full", coalesce=True, nulls_equal=True
+            )
+            is_known = pl.col("lost_packets").is_not_null()
+            found = both.with_columns(
+                pl.coalesce("lost_packets", "dropped_packets"),
+                dropped_packets=pl.when(is_known).then(pl.col("dropped_packets").fill_null(0)),
+            )
+        else:
+            found = found.with_columns(dropped_packets=pl.lit(None, pl.Int64))
+        if losses.is_file():
+            of_netem = pl.col("lost_at").str.starts_with("impair.") & (pl.col("lost_by") == "overflow")
+            rows = pl.scan_parquet(losses).filter(of_netem).group_by(keys)
+            found = pl.concat([found, rows.agg(pl.col("lost_packets").sum()).collect()], how="diagonal_relaxed")
+        return found.sort(keys, nulls_last=True)
+
+    def _overflowed(self, rows: pl.LazyFrame, keys: list[str]) -> pl.DataFrame:
+        """What the links of these rows dropped for lack of room."""
+        name = "dropped_overflow_packets"
+        count = pl.col(name) if name in rows.collect_schema() else pl.lit(None, pl.Int64)
+        of_queue = rows.with_columns(lost_packets=count, lost_at=pl.lit("link.") + pl.col("link")).filter(
+            pl.col("queue") == "all", pl.col("lost_packets") > 0
+        )
+        return of_queue.group_by(keys).agg(pl.col("lost_packets").sum().round().cast(pl.Int64)).collect()
+
     def tables(self) -> dict[str, pl.DataFrame | Path]:
         """The result tables for queries."""
         files = {name: self.folder / f"{name}.parquet" for name in metrics.TABLES}

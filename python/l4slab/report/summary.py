@@ -35,7 +35,28 @@ def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
         flows = [row | {"share": None} for row in flows]
     links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), ["link"], _LINK_MEANS)
     told = [(_name(row), _flow(row, paths.get(row["flow"], []))) for row in flows]
-    return told + [(row["link"], _link(row, rates.get(row["link"]))) for row in links]
+    told += [(row["link"], _link(row, rates.get(row["link"]))) for row in links]
+    return told + overflows(folder, case)
+
+
+def overflows(folder: Folder, case: Case | None = None) -> list[tuple[str, str]]:
+    """A sentence for each queue that dropped packets for lack of room, in a case or in all of them."""
+    rows = folder.overflows if case is None else folder.overflows.filter(case.rows())
+    runs = folder.flows if case is None else folder.flows.filter(case.rows())
+    total = runs.select("experiment", "run").n_unique()
+    told = []
+    for (place,), of_place in rows.group_by("lost_at", maintain_order=True):
+        kind, _, name = str(place).partition(".")
+        packets, measured = int(of_place["lost_packets"].sum()), of_place["dropped_packets"]
+        in_warmup = 0 if measured.has_nulls() else packets - int(measured.sum())
+        text = "its queue dropped" if kind == "link" else "the limit of its netem lost"
+        text += f" {number(packets)} packet{'s' * (packets != 1)} for lack of room"
+        if total > 1:
+            text += f", in {len(of_place)} of {total} runs"
+        if in_warmup > 0:
+            text += f", {'all' if in_warmup == packets else number(in_warmup)} of them in the warm-up"
+        told.append((name, f"{text}."))
+    return told
 
 
 def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
@@ -61,7 +82,7 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
             _range(rows, "unfinished", "{} transfers were incomplete at the end", max, "most"),
         ]
         told.append((name, "; ".join(filter(None, parts)) + "."))
-    return told
+    return told + overflows(folder)
 
 
 def _range(
