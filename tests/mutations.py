@@ -3,8 +3,8 @@
     python tests/mutations.py [--count 20000] [--seed 1] [--workers 2] [--run]
 
 Each file is an experiment of the repository with one to three changes of keys, values, types, units or tables. A worker
-process gives it to `l4slab run --dry-run`; with --run, cheap experiments also run for real, report included. Every
-finding names a number; --only NUMBER prints that file and tries it again.
+process gives it to `l4slab run --dry-run`; with --run, cheap experiments also run for real, report included. Findings
+and counts are printed as they come. Every finding names a number; --only NUMBER prints that file and tries it again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +36,7 @@ MEMORY_BYTES = 2 << 30
 # Address space is larger than what is used, most of all by the stacks of threads.
 _ADDRESSES_BYTES = 6 << 30
 _SILENT_S = 240.0
+_COUNTS_EVERY = 500
 # A run that is tried for real; what it would cost is known before.
 _CHEAP_PACKETS = 300_000
 _CHEAP_ROWS = 20_000
@@ -247,9 +249,27 @@ def _work(seed: int, numbers: range, run: bool) -> None:
                 os._exit(1)
 
 
-def _watch(seed: int, numbers: range, run: bool) -> list[tuple[int, str]]:
-    """The outcomes of these files, from processes that may die."""
-    outcomes: list[tuple[int, str]] = []
+class _Outcomes:
+    """What came of each file, told as it comes."""
+
+    def __init__(self, count: int):
+        self._count = count
+        self._lock = Lock()
+        self.counts: Counter[str] = Counter()
+        self.findings: list[tuple[int, str]] = []
+
+    def add(self, number: int, outcome: str) -> None:
+        with self._lock:
+            if " " in outcome:
+                self.findings.append((number, outcome))
+                print(number, outcome, file=sys.stderr, flush=True)
+            self.counts["finding" if " " in outcome else outcome] += 1
+            if (ended := self.counts.total()) % _COUNTS_EVERY == 0:
+                print(f"{ended} of {self._count}: {dict(self.counts)}", file=sys.stderr, flush=True)
+
+
+def _watch(seed: int, numbers: range, run: bool, outcomes: _Outcomes) -> None:
+    """Try these files, in processes that may die."""
     rest = numbers
     while rest:
         command = [
@@ -278,23 +298,19 @@ def _watch(seed: int, numbers: range, run: bool) -> list[tuple[int, str]]:
                 found = json.loads(line)
                 at, ended = found["number"], "outcome" in found
                 if ended:
-                    outcomes.append((at, found["outcome"]))
-                    if " " in found["outcome"]:
-                        print(at, found["outcome"], file=sys.stderr, flush=True)
+                    outcomes.add(at, found["outcome"])
         status = process.wait()
         if not ended:
-            outcomes.append((at, f"{wrong}: exit status {status}"))
+            outcomes.add(at, f"{wrong}: exit status {status}")
         rest = range(at + rest.step, rest.stop, rest.step)
-    return outcomes
 
 
 def mutate(seed: int, count: int, workers: int = 2, run: bool = False) -> tuple[Counter[str], list[str]]:
     """How many files were refused, valid and run, and the findings."""
+    outcomes = _Outcomes(count)
     with ThreadPoolExecutor(workers) as pool:
-        parts = pool.map(lambda first: _watch(seed, range(first, count, workers), run), range(workers))
-        outcomes = [one for part in parts for one in part]
-    findings = [f"{number}: {outcome}" for number, outcome in sorted(outcomes) if " " in outcome]
-    return Counter(outcome for _, outcome in outcomes if " " not in outcome), findings
+        list(pool.map(lambda first: _watch(seed, range(first, count, workers), run, outcomes), range(workers)))
+    return outcomes.counts, [f"{number}: {outcome}" for number, outcome in sorted(outcomes.findings)]
 
 
 def main() -> int:
