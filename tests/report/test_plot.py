@@ -1,6 +1,7 @@
 """Figures show what is in the tables."""
 
 import re
+import warnings
 
 import polars as pl
 import pytest
@@ -212,6 +213,15 @@ def test_published_means_stand_in_the_time_series(page) -> None:
     assert marks == [[41.5]]
     assert "published" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert not [line for line in figure.axes[1].lines if line.get_marker() == "D"]
+
+
+def test_a_published_mean_far_above_is_inside_its_panel(page) -> None:
+    published = pl.DataFrame({"flow": ["cubic"], "column": ["rate_mbps"], "published": [4000.0]})
+    figure = plot.time_series(of(page, "A"), warmup_s=20, published=published)
+    assert figure.axes[0].get_ylim()[1] > 4000
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a layout without room
+        plot.to_svg(figure)
 
 
 def test_the_overview_has_a_row_per_flow(page) -> None:

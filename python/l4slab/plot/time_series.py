@@ -67,7 +67,7 @@ def time_series(
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 1.15 + 1.55 * len(panels)))
         grid = figure.subplots(len(panels), len(cases), sharex="col", sharey="row", squeeze=False)
-        marked = False
+        means: dict[str, list[float]] = {column: [] for column, _ in panels}
         of_paths: list[Line2D] = []
         for axes, case in zip(grid.T, cases, strict=True):
             drawn = median_trial(case, warmup_s) if trial is None else trial
@@ -76,7 +76,8 @@ def time_series(
                 _panel(axis, case, look, column, drawn, warmup_s)
                 if capacity is not None and column in _RATES:
                     of_paths += _capacity(axis, capacity, case)
-                marked |= _mark_means(axis, published, look, column, warmup_s, float(case["time_s"].max() or 0))  # type: ignore[arg-type]
+                end_s = float(case["time_s"].max() or 0)  # type: ignore[arg-type]
+                means[column] += _mark_means(axis, published, look, column, warmup_s, end_s)
                 if column == _SCORE and case[_SCORE].count():
                     axis.axhspan(*_TRANSITION, color=INK, alpha=0.12, linewidth=0, zorder=0)
                 elif column == _SCORE:  # a case without a detector beside one that has it
@@ -100,8 +101,14 @@ def time_series(
                     most = max(float(np.max(line.get_ydata())) for line in of_paths)
                     low, high = axis.get_ylim()
                     axis.set_ylim(low, max(high, 1.05 * min(most, _ROOM * high)))
+                # A mark above the panel would take the room of all panels.
+                low, high = axis.get_ylim()
+                axis.set_ylim(low, max(high, 1.05 * max(means[column], default=0.0)))
         known = {text: line for axis in grid[0] for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-        legend(figure, [known[name] for name in look if name in known] + of_paths[:1] + [published_handle()] * marked)
+        legend(
+            figure,
+            [known[name] for name in look if name in known] + of_paths[:1] + [published_handle()] * any(means.values()),
+        )
     return figure
 
 
@@ -161,14 +168,14 @@ _MEANS = {"rate_mbps": "rate_mbps", "goodput_mbps": "goodput_mbps", "srtt_ms": "
 
 def _mark_means(
     axis: Axes, published: pl.DataFrame | None, look: Mapping[str, Look], column: str, warmup_s: float, end_s: float
-) -> bool:
-    """Mark the published means of this panel; whether there is one."""
+) -> list[float]:
+    """Mark the published means of this panel, and give them."""
     if published is None or column not in _MEANS:
-        return False
+        return []
     means = published.filter(
         pl.col("column") == _MEANS[column], pl.col("flow").is_in(list(look)), pl.col("published").is_not_null()
     )
     for flow, value in means.select("flow", "published").iter_rows():
         axis.hlines(value, warmup_s, end_s, color=look[flow].colour, linewidth=0.8, linestyle=(0, (1, 3)), zorder=3.2)
         mark_published(axis, [(warmup_s + end_s) / 2], [value])
-    return len(means) > 0
+    return means["published"].to_list()
