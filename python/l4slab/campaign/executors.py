@@ -22,6 +22,8 @@ from l4slab.sweep import Run
 
 # Runs handed out per worker: enough that none waits, few enough that little is lost when one dies.
 _AHEAD = 2
+# Threads of one process.
+_MOST_WORKERS = 1000
 # How often a cluster is asked for its workers, and how long it may be without any.
 _LOOK_S = 2.0
 _NO_WORKERS_S = 60.0
@@ -225,8 +227,8 @@ def local(workers: int | None, engine: str) -> AbstractContextManager[Pool]:
     """Threads of this process: by default one per core, as the core releases the GIL, and one where runs in real time
     would disturb each other. Raises InputError.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers} is not possible; give 1 or more")
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise InputError(f"--workers {workers} is not possible; give 1 or more, at most {_MOST_WORKERS}")
     return _threads(workers or (system.cores() if get_engine(engine).virtual_time else 1))
 
 

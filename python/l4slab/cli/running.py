@@ -42,7 +42,7 @@ def _how(command: Callable[..., int]) -> Callable[..., int]:
     @wraps(command)
     def with_options(**given: Any) -> int:
         how = _How(**{name: given.pop(name) for name in _How.__dataclass_fields__})
-        options.refuse_empty(out=given["out"], where=how.where)
+        options.refuse_empty(out=given["out"], where=how.where, dask=how.dask)
         return command(how=how, **given)
 
     return with_options

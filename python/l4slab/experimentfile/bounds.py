@@ -21,6 +21,8 @@ TRIALS = 100_000
 # Of a campaign's file, combinations times trials; each takes some 4 kB before it runs.
 RUNS = 250_000
 MEMORY_BYTES = 2**30
+# Of an experiment file.
+FILE_BYTES = 2**24
 
 # Measured; a packet is a queued one, a TCP segment also is in the sender's scoreboard.
 _PACKET_BYTES = 80

@@ -13,6 +13,7 @@ from l4slab.base import paths
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.packaged import studies
 from l4slab.base.values import Keys, Value
+from l4slab.experimentfile import bounds
 from l4slab.experimentfile.misplaced import instead
 from l4slab.experimentfile.tables import Captured, Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import flow_model
@@ -127,7 +128,8 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
     """
     file = paths.usable(path)
     try:
-        source = file.read_bytes()
+        with file.open("rb") as opened:
+            source = opened.read(bounds.FILE_BYTES + 1)
     except FileNotFoundError:
         raise InputError(f"there is no such file; {_instead_of(file)}", file=file) from None
     except IsADirectoryError:
@@ -135,6 +137,10 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be read ({reason}); check its permissions", file=file) from None
+    if len(source) > bounds.FILE_BYTES:
+        raise InputError(
+            f"has more than {bounds.FILE_BYTES >> 20} MiB, so it is no experiment file; give one", file=file
+        )
     return parse(source, file, trials)
 
 
