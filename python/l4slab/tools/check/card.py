@@ -21,8 +21,8 @@ Verdict = Literal["pass", "fails", "not applicable", "not measured"]
 LEVELS = ("MUST", "SHOULD", "")
 # The documents, in the order of the card.
 PARTS = {
-    "RFC 9331": "RFC 9331, section 4: what an L4S sender has to do",
-    "RFC 9743": "RFC 9743: what a new congestion control is judged by",
+    "RFC 9331": "RFC 9331, section 4: requirements on an L4S sender",
+    "RFC 9743": "RFC 9743: criteria for a new congestion control",
     "draft-ietf-ccwg-bbr-06": "draft-ietf-ccwg-bbr-06, appendix A: test cases of BBR",
 }
 _BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
