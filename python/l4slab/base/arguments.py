@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from l4slab.base.errors import InputError
 
@@ -32,15 +33,20 @@ def checked(*names: str) -> Callable[[Callable[_Given, _Result]], Callable[_Give
         @wraps(function)
         def call(*args: _Given.args, **keywords: _Given.kwargs) -> _Result:
             given = inspect.signature(function).bind(*args, **keywords).arguments
-            hints = get_type_hints(function)
             for name in names:
                 if name in given:
-                    _check(name, given[name], hints[name])
+                    _check(name, given[name], _hint(function, name))
             return function(*args, **keywords)
 
         return call
 
     return decorate
+
+
+def _hint(function: Callable[..., Any], name: str) -> Any:
+    """The type of one argument: others may have names that only the type checker knows."""
+    annotation = inspect.signature(function).parameters[name].annotation
+    return eval(annotation, vars(sys.modules[function.__module__]))  # noqa: S307  (our own source)
 
 
 def _check(name: str, value: Any, hint: Any) -> None:
