@@ -31,6 +31,8 @@ struct Scenario {
     prague: u32,
     /// Of one CBR source, or none.
     cbr_mbit: u64,
+    /// A media flow with this controller, at the rate of the link.
+    media: Option<&'static str>,
 }
 
 const SCENARIOS: &[Scenario] = &[
@@ -45,6 +47,7 @@ const SCENARIOS: &[Scenario] = &[
         cubic: 0,
         prague: 0,
         cbr_mbit: 900,
+        media: None,
     },
     Scenario {
         name: "pfifo-1",
@@ -57,6 +60,7 @@ const SCENARIOS: &[Scenario] = &[
         cubic: 1,
         prague: 0,
         cbr_mbit: 0,
+        media: None,
     },
     Scenario {
         name: "dualpi2-2",
@@ -69,6 +73,7 @@ const SCENARIOS: &[Scenario] = &[
         cubic: 1,
         prague: 1,
         cbr_mbit: 0,
+        media: None,
     },
     Scenario {
         name: "dualpi2-20",
@@ -81,6 +86,7 @@ const SCENARIOS: &[Scenario] = &[
         cubic: 10,
         prague: 10,
         cbr_mbit: 0,
+        media: None,
     },
     Scenario {
         name: "dualpi2-10000",
@@ -94,6 +100,20 @@ const SCENARIOS: &[Scenario] = &[
         cubic: 5000,
         prague: 5000,
         cbr_mbit: 0,
+        media: None,
+    },
+    Scenario {
+        name: "media",
+        what: "a call at a fixed 90 %, dualpi2, 100 Mbit/s",
+        seconds: 60.0,
+        short_seconds: 5.0,
+        rate_mbit: 100,
+        qdisc: "dualpi2",
+        rtt_ms: 20,
+        cubic: 0,
+        prague: 0,
+        cbr_mbit: 0,
+        media: Some("none"),
     },
 ];
 
@@ -114,6 +134,13 @@ impl Scenario {
             flows.push(serde_json::json!({
                 "name": "cbr", "kind": "cbr", "rate_bps": self.cbr_mbit * 1_000_000,
                 "rtt_ns": self.rtt_ms * 1_000_000, "path": ["bottleneck"],
+            }));
+        }
+        if let Some(cc) = self.media {
+            flows.push(serde_json::json!({
+                "name": "media", "kind": "media", "cc": cc, "path": ["bottleneck"],
+                "rate_bps": self.rate_mbit * 900_000, "interval_ns": 20_000_000,
+                "rtt_ns": self.rtt_ms * 1_000_000,
             }));
         }
         let run = serde_json::json!({

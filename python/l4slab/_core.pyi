@@ -37,6 +37,9 @@ def controllers() -> list[dict[str, Any]]:
     its role), needs_ecn, out_of_tree, and scalable_with (options, with their value).
     """
 
+def media_controllers() -> list[dict[str, Any]]:
+    """The same of media controllers; also ecn, the codepoint that their packets carry by default."""
+
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
 
@@ -63,6 +66,9 @@ def canonical_tree(text: str) -> str:
 
 def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:
     """A controller's options with every default. Raises ValueError with one sentence."""
+
+def canonical_media(name: str, options: dict[str, str]) -> dict[str, str]:
+    """The same of a media controller."""
 
 class Ack:
     """What one ACK told. Counts are segments. Good until the call returns: the next ACK is told by the same object."""

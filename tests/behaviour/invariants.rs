@@ -2,6 +2,7 @@
 //! bits from the same seed, capacity, monotone time. PROPTEST_CASES sets their number.
 
 use l4slab_core::aqm::registry;
+use l4slab_core::cc::media::registry as media_controllers;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::live::Live;
 use l4slab_core::rng::Rng;
@@ -115,6 +116,23 @@ fn udp_prague(links: usize) -> impl Strategy<Value = Value> {
     )
 }
 
+/// Frames over RTP, by any media controller.
+fn media(links: usize) -> impl Strategy<Value = Value> {
+    let which = (0..media_controllers::listing().len(), any::<bool>(), any::<bool>());
+    let sizes = (20_u64..20_000, 3_u64..60, 200_u32..2000);
+    (path(links, false), path(links, true), which, sizes, (1_u64..80, 1_u32..3, any::<bool>()))
+        .prop_map(|(path, back, (cc, audio, twcc), (kbps, ms, size), (rtt, count, stops))| {
+            json!({
+                "kind": "media", "path": path, "reverse_path": back, "rtt_ns": rtt * 1_000_000,
+                "cc": media_controllers::listing()[cc].info.name, "count": count,
+                "rate_bps": kbps * 1000, "interval_ns": ms * 1_000_000, "packet_bytes": size,
+                "encoder": "lognormal", "spread": 0.3, "keyframe_interval_ns": 300_000_000,
+                "audio_bps": audio.then_some(20_000), "stop_ns": stops.then_some(900_000_000),
+                "feedback": if twcc { "twcc" } else { "ccfb" }, "ecn": "ect1",
+            })
+        })
+}
+
 /// Web requests, or a video with movements.
 fn application(links: usize) -> impl Strategy<Value = Value> {
     let size = (1_u64..3000, 1_u64..50_000);
@@ -156,6 +174,7 @@ fn scenario_of(links: usize, queue: BoxedStrategy<String>) -> impl Strategy<Valu
         4 => tcp(links).boxed(),
         2 => cbr(links).boxed(),
         1 => udp_prague(links).boxed(),
+        1 => media(links).boxed(),
         1 => application(links).boxed(),
     ];
     let change =

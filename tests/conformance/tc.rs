@@ -2,7 +2,9 @@
 //! were compared with `tc` of iproute2 7.3.
 
 use l4slab_core::aqm::registry::{self, QdiscConfig};
+use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
+use l4slab_core::params::Refused;
 use l4slab_core::rng::Rng;
 use proptest::prelude::*;
 
@@ -505,32 +507,46 @@ fn the_ranges_of_the_table_hold() {
     }
 }
 
-#[test]
-fn the_ranges_of_options_hold() {
+/// Random values of each option read back, and values beyond are refused.
+fn ranges_hold<C: PartialEq + std::fmt::Debug>(
+    parse: impl Fn(&[(&str, &str)]) -> Result<C, Refused>,
+    canonical: impl Fn(&C) -> Vec<(&'static str, String)>,
+    samples: impl Fn(&mut Rng) -> Vec<(String, Vec<String>)>,
+) {
     let mut rng = Rng::stream(1, "options", 0);
-    for entry in controllers::listing() {
-        let name = entry.info.name;
-        let parse = |words: &str| {
-            let (option, value) = words.split_once(' ').expect("an option has a value");
-            controllers::parse(name, &[(option, value)])
-        };
-        for _ in 0..50 {
-            for (with, beyond) in controllers::samples(name, &mut rng) {
-                match parse(&with) {
-                    Ok(config) => {
-                        let printed = config.canonical();
-                        let given: Vec<_> = printed.iter().map(|(k, v)| (*k, v.as_str())).collect();
-                        let again = controllers::parse(name, &given);
-                        assert_eq!(again, Ok(config), "{name} {with}");
-                    }
-                    Err(e) => assert!(!e.to_string().contains("refused; it takes"), "{with}: {e}"),
+    let read = |words: &str| {
+        let (option, value) = words.split_once(' ').expect("an option has a value");
+        parse(&[(option, value)])
+    };
+    for _ in 0..50 {
+        for (with, beyond) in samples(&mut rng) {
+            match read(&with) {
+                Ok(config) => {
+                    let printed = canonical(&config);
+                    let given: Vec<_> = printed.iter().map(|(k, v)| (*k, v.as_str())).collect();
+                    assert_eq!(parse(&given), Ok(config), "{with}");
                 }
-                for words in beyond {
-                    let sentence = parse(&words).expect_err(&words).to_string();
-                    assert!(sentence.contains("it takes "), "{sentence}");
-                }
+                Err(e) => assert!(!e.to_string().contains("refused; it takes"), "{with}: {e}"),
+            }
+            for words in beyond {
+                let sentence = read(&words).expect_err(&words).to_string();
+                assert!(sentence.contains("it takes "), "{sentence}");
             }
         }
+    }
+}
+
+#[test]
+fn the_ranges_of_options_hold() {
+    for entry in controllers::listing() {
+        let name = entry.info.name;
+        let parse = |given: &[(&str, &str)]| controllers::parse(name, given);
+        ranges_hold(parse, |config| config.canonical(), |rng| controllers::samples(name, rng));
+    }
+    for entry in media::listing() {
+        let name = entry.info.name;
+        let parse = |given: &[(&str, &str)]| media::parse(name, given);
+        ranges_hold(parse, |config| config.canonical(), |rng| media::samples(name, rng));
     }
 }
 

@@ -15,6 +15,10 @@ FLOWS |= {
     "prague with fallback": 'cc = "prague"\noptions = { fallback = "detect" }',
     "bbr3 with marks": 'cc = "bbr3"\noptions = { ecn_low = "ect1" }',
     "udp-prague": 'kind = "udp-prague"',
+    **{
+        f"media {entry['name']}": f'kind = "media"\ncc = "{entry["name"]}"\nrate_max = "5Mbit"'
+        for entry in _core.media_controllers()
+    },
     "cbr": 'kind = "cbr"\nrate = "1Mbit"',
 }
 QUEUES = [f"{entry['name']} {entry['required']}".strip() for entry in _core.qdiscs()]

@@ -10,6 +10,7 @@ mod coupling;
 mod docsis;
 mod jitter;
 mod lab;
+mod media;
 mod overload;
 mod pie_family;
 mod prague;

@@ -92,10 +92,10 @@ MODELS = {
     "Link": Link,
     "Impair": Impair,
     "Rewrite": Rewrite,
-    **{kind: model for kind, model in KINDS.items() if kind != "program"},
+    **{kind: model for kind, model in KINDS.items() if kind not in ("program", "media")},
 }
-# The page has no programs. What it has otherwise: its seed is that of a trial, names are those of the tables, `kind`
-# tells whose the other keys are, and a file's first lines describe the experiment.
+# The page has no programs and no calls. What it has otherwise: its seed is that of a trial, names are those of the
+# tables, `kind` tells whose the other keys are, and a file's first lines describe the experiment.
 APART = {
     "Top": set(keys_of(Top)) - set(TOP_FACTORS) - {"per_flow"} | {"seed"},
     **{kind: {"name", "kind"} for kind in KINDS},

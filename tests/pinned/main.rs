@@ -117,12 +117,15 @@ fn others() -> Vec<(&'static str, Lab)> {
                        "control_interval_ns": ns(0.03)});
     let web = json!({"kind": "web", "interval_ns": ns(0.02), "size_max_bytes": 1_000_000});
     let udp = later(json!({"kind": "udp-prague", "cc": null}));
+    let call = later(json!({"kind": "media", "rate_bps": 2_500_000, "interval_ns": ns(1.0 / 30.0),
+                            "encoder": "lognormal", "spread": 0.15, "audio_bps": 32_000}));
     let back = json!({"path": ["b"], "reverse_path": ["back"]});
     vec![
         ("web", both(one(30.0, "dualpi2")).tcp("web", "cubic", 20.0, web)),
         ("video", both(one(30.0, "fq_codel")).tcp("video", "prague", 20.0, video)),
         ("cbr", both(one(30.0, "dualpi2")).cbr("cbr", 8.0, "ect1", later(json!({"batch": 3})))),
         ("overload", both(one(30.0, "dualpi2")).cbr("cbr", 40.0, "ect1", later(json!({})))),
+        ("media", both(one(30.0, "fq_codel")).tcp("call", "none", 20.0, call)),
         ("udp-prague", both(one(30.0, "dualpi2")).tcp("udp", "", 10.0, udp)),
         (
             "loss and jitter",

@@ -11,6 +11,7 @@ pub mod cubic;
 pub mod cubic_sce;
 pub mod dctcp;
 pub mod dctcp_sce;
+pub mod media;
 pub mod own;
 pub mod prague;
 pub mod registry;

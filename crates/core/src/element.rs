@@ -12,7 +12,7 @@
 //! elements, in the order in which these let go of them. So nothing depends on where windows begin and end.
 
 use crate::packet::Packet;
-use crate::probe::{SenderState, Totals, Transfer};
+use crate::probe::{Experience, SenderState, Totals, Transfer};
 use crate::sack::SackStore;
 use crate::time::{Span, Time};
 
@@ -160,6 +160,10 @@ pub trait Flow: Send {
     }
     /// Hands over, each once, what was transferred in full.
     fn take_transfers(&mut self, _into: &mut Vec<Transfer>) {}
+    /// What became of frames in the measured interval, if the run is over at `now`.
+    fn experience(&self, _now: Time) -> Option<Experience> {
+        None
+    }
     /// What was begun at `since` or later and has not been transferred.
     fn unfinished(&self, _since: Time) -> u64 {
         0

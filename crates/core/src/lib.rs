@@ -7,11 +7,12 @@
 //! * [`scenario`] is what a run is; [`sim`] wires its elements, lets them run over windows of time, and
 //!   returns a [`sim::Recording`]. [`element`] is what an element is, and how a packet travels.
 //! * [`live`] lets somebody watch and change a run while it goes on.
-//! * [`traffic`] are the elements at the ends of paths: TCP in bulk, CBR, UDP Prague, web, video.
+//! * [`traffic`] are the elements at the ends of paths: TCP in bulk, CBR, UDP Prague, web, video,
+//!   media over RTP.
 //! * [`net`] are those between them: a [`net::link::Link`] is a queue and a token bucket, a
 //!   [`net::impair::Impair`] a netem.
-//! * [`transport`] is TCP; [`cc`] is the interface of a congestion control, one file per controller
-//!   below it.
+//! * [`transport`] is TCP, and RTP's feedback; [`cc`] is the interface of a congestion control, one file per controller
+//!   below it; [`cc::media`] is that of a media controller.
 //! * [`aqm`] is the interface of a queue discipline, one file per queue below it, and how a link serves
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.

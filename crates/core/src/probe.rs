@@ -42,13 +42,13 @@ pub struct Transfer {
     /// Number of the flow group.
     pub group: u16,
     pub kind: TransferKind,
-    /// The first SYN; a frame: when it was written; an input: when it was made.
+    /// The first SYN; a frame: when it was written or captured; an input: when it was made.
     pub start: Time,
     pub bytes: Option<u64>,
     /// From `start` to the last byte; an input: to the first byte of the frame that shows it.
     pub completion: Span,
     /// Without the handshake: from the request on (of a flow: from when the sender may send); an input:
-    /// without the wait for the next frame.
+    /// without the wait for the next frame; a frame over RTP: from when its last packet left.
     pub response: Option<Span>,
     /// What it would be on an idle path, and, when the run is over, how long that takes.
     pub idle: Option<Idle>,
@@ -92,12 +92,55 @@ impl Idle {
     }
 }
 
+/// What became of the frames of media in the measured interval.
+#[derive(Clone, Debug, Default)]
+pub struct Experience {
+    /// Captured frames whose outcome is known, and those that came after their deadline or not at all.
+    pub frames: u64,
+    pub late: u64,
+    pub lost: u64,
+    pub freezes: u64,
+    pub frozen: Span,
+    /// What the encoder made, bytes.
+    pub media_bytes: u64,
+    /// Sum of the differences between what the encoder made in successive seconds, and of what it made in the
+    /// later of these, bytes.
+    pub rate_changes: u64,
+    pub change_seconds_bytes: u64,
+    /// Ethernet frames of reports, bytes.
+    pub feedback_bytes: u64,
+}
+
+impl Experience {
+    /// How much the encoder's rate changes from one second to the next, in percent of its mean over the frames.
+    pub fn change_pct(&self) -> Option<f64> {
+        let bytes = self.change_seconds_bytes;
+        (bytes > 0).then(|| 100.0 * self.rate_changes as f64 / bytes as f64)
+    }
+}
+
+impl std::ops::AddAssign for Experience {
+    fn add_assign(&mut self, other: Experience) {
+        self.frames += other.frames;
+        self.late += other.late;
+        self.lost += other.lost;
+        self.freezes += other.freezes;
+        self.frozen += other.frozen;
+        self.media_bytes += other.media_bytes;
+        self.rate_changes += other.rate_changes;
+        self.change_seconds_bytes += other.change_seconds_bytes;
+        self.feedback_bytes += other.feedback_bytes;
+    }
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum TransferKind {
     /// A flow with an end.
     Flow,
     Request,
     Frame,
+    /// A frame over RTP.
+    MediaFrame,
     Input,
 }
 
@@ -107,7 +150,7 @@ impl TransferKind {
         match self {
             TransferKind::Flow => "flow",
             TransferKind::Request => "request",
-            TransferKind::Frame => "frame",
+            TransferKind::Frame | TransferKind::MediaFrame => "frame",
             TransferKind::Input => "input",
         }
     }

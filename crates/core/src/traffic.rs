@@ -1,6 +1,7 @@
 //! What flows are made by: one file for each kind, with its description, its elements and its law.
 
 pub mod cbr;
+pub mod media;
 pub mod poisson;
 pub mod tcp;
 pub mod udp_prague;
@@ -31,6 +32,8 @@ pub struct Place<'a> {
     /// Nothing new is sent before `start`, or from `stop` on.
     pub start: Time,
     pub stop: Time,
+    /// When the warm-up is over.
+    pub measured_from: Time,
     pub dscp: u8,
 }
 
@@ -47,6 +50,7 @@ impl Place<'_> {
             stride: 1,
             start: Time::ZERO,
             stop: Time::NEVER,
+            measured_from: Time::ZERO,
             dscp: 0,
         }
     }
@@ -112,6 +116,7 @@ pub fn read(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Traffic>, Sc
     match kind {
         "tcp" => spec::<tcp::Spec>(keys),
         "cbr" => spec::<cbr::Spec>(keys),
+        "media" => spec::<media::Spec>(keys),
         "udp-prague" => spec::<udp_prague::Spec>(keys),
         "web" => spec::<web::Spec>(keys),
         "video" => spec::<video::Spec>(keys),

@@ -1,9 +1,10 @@
 //! TCP as Linux 7.2 does it, without the parts that a simulation of bulk data never reaches:
-//! receive window limits, urgent data, TIME-WAIT.
+//! receive window limits, urgent data, TIME-WAIT. [`rtp`] is the feedback of media.
 
 pub mod ecn;
 mod handshake;
 pub mod receiver;
+pub mod rtp;
 pub mod rtt;
 pub mod scoreboard;
 mod send_queue;

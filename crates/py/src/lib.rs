@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use l4slab_core::aqm::registry::{self as qdiscs, QdiscConfig};
 use l4slab_core::aqm::tree;
+use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
 use l4slab_core::live;
@@ -173,6 +174,12 @@ fn controllers_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &controllers::listing())
 }
 
+/// The same of media controllers.
+#[pyfunction]
+fn media_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &media::listing())
+}
+
 /// The tc string with every parameter spelt out. A ValueError says what tc would refuse.
 #[pyfunction]
 fn canonical_qdisc(text: &str) -> PyResult<String> {
@@ -233,6 +240,21 @@ fn canonical_controller<'py>(
     Ok(d)
 }
 
+/// The same of a media controller.
+#[pyfunction]
+fn canonical_media<'py>(
+    py: Python<'py>,
+    name: &str,
+    options: std::collections::BTreeMap<String, String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let given: Vec<_> = options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let d = PyDict::new(py);
+    for (k, v) in media::parse(name, &given).map_err(refused)?.canonical() {
+        d.set_item(k, v)?;
+    }
+    Ok(d)
+}
+
 /// A run that is watched and changed while it goes on (see `live.rs` of the core).
 #[pyclass]
 #[derive(Default)]
@@ -276,11 +298,13 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
+    m.add("media_controllers", wrap_pyfunction!(media_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_media, m)?)?;
     own::add(m)?;
     m.add_class::<ChangingQdisc>()?;
     m.add_class::<steps::Steps>()?;

@@ -50,6 +50,21 @@ FLOWS: Schema = {
     "completion_ms_p99": _FLOAT,
     "slowdown_p50": _FLOAT,  # completion time over that on an idle path
     "slowdown_p99": _FLOAT,
+    "frames": _INT,  # of media: captured in the measured interval, and their outcome is known
+    "frame_ms_mean": _FLOAT,  # from a frame's capture to its last byte
+    "frame_ms_p50": _FLOAT,
+    "frame_ms_p95": _FLOAT,
+    "frame_ms_p99": _FLOAT,
+    "frame_ms_max": _FLOAT,
+    "sender_queue_ms_p50": _FLOAT,  # of this, until the frame's last packet left the sender
+    "sender_queue_ms_p99": _FLOAT,
+    "late_pct": _FLOAT,  # of `frames`, that came after the flow's deadline
+    "lost_frames_pct": _FLOAT,  # and that miss a packet
+    "freezes": _INT,
+    "freeze_s": _FLOAT,  # how long these were together
+    "media_mbps": _FLOAT,  # what the encoders made
+    "media_change_pct": _FLOAT,  # by which that changes from one second to the next
+    "feedback_kbps": _FLOAT,  # Ethernet frames of the receivers' reports
 }
 
 # A row per run and single flow, where the file asks for them.
@@ -120,7 +135,8 @@ TRANSFERS: Schema = {
 # (flow is NULL). The edges are the same in all runs, so that distributions add up: 1.024 us apart, and above 131 us a
 # 64th to a 128th of the value.
 HISTOGRAMS: Schema = {
-    "quantity": _TEXT,  # whose percentiles `flows` and `links` have: rtt_ms | sojourn_ms | completion_ms | view_ms
+    # Whose percentiles `flows` and `links` have: rtt_ms | sojourn_ms | completion_ms | view_ms | frame_ms.
+    "quantity": _TEXT,
     "flow": _TEXT,
     "link": _TEXT,
     "queue": _TEXT,

@@ -97,6 +97,9 @@ Filter = TypedDict(
     {"class": str, "dscp": NotRequired[int | None], "ecn": NotRequired[Ecn | None], "host": NotRequired[int | None]},
 )
 
+# The format of reports.
+Format = Literal["ccfb"] | Literal["twcc"]
+
 
 @final
 class Impair(TypedDict):
@@ -112,6 +115,57 @@ class Impair(TypedDict):
     name: str
     # In `tc`'s words, without "netem" itself.
     netem: str
+
+
+# How frames differ in size.
+Model = Literal["uniform", "lognormal"] | Literal["even"]
+
+
+@final
+class MediaFlow(TypedDict):
+    """A call, one way."""
+
+    # Rate of audio beside the frames: payload.
+    audio_bps: int | None
+    # The media controller, with its options.
+    cc: str
+    count: int
+    # Frames that take longer are late.
+    deadline_ns: int
+    delay_trace: NotRequired[DelayTrace | None]
+    dscp: int
+    # By default what the controller wants.
+    ecn: Ecn | None
+    encoder: Model
+    feedback: Format
+    # Time between reports; by default what the controller wants.
+    feedback_interval_ns: int | None
+    host: NotRequired[int | None]
+    # Time between frames.
+    interval_ns: int
+    # Time between key frames, and how large they are over the others.
+    keyframe_interval_ns: int | None
+    keyframe_ratio: float
+    kind: Literal["media"]
+    name: str
+    options: dict[str, str]
+    # Ethernet frame of a full packet.
+    packet_bytes: int
+    path: list[str]
+    peer_host: NotRequired[int | None]
+    # The encoder's highest rate: of media, without headers.
+    rate_bps: int
+    # Its lowest rate, and the one that it begins with.
+    rate_min_bps: int | None
+    rate_start_bps: int | None
+    # From a new target to the first frame of that size; by default one interval.
+    reaction_ns: int | None
+    reverse_path: NotRequired[list[str]]
+    rtt_ns: int
+    # Standard deviation of the frames' sizes over their mean.
+    spread: float
+    start_ns: int
+    stop_ns: int | None
 
 
 @final
@@ -295,7 +349,7 @@ class WebFlow(TypedDict):
     stop_ns: int | None
 
 
-Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | UdpPragueFlow | ProgramFlow
+Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | ProgramFlow
 
 
 @final

@@ -161,7 +161,8 @@ def _shortened(description: Description) -> Description:
 
 def _known(flow: Flow) -> Flow:
     """A copy. What the simulator does not know, a program or a controller of a kernel, is taken for CUBIC."""
-    if flow["kind"] != "program" and flow.get("cc") in {None, *(one["name"] for one in _core.controllers())}:
+    known = {None, *(one["name"] for one in _core.controllers())}
+    if flow["kind"] == "media" or (flow["kind"] != "program" and flow.get("cc") in known):
         return flow.copy()
     return {
         "kind": "tcp",

@@ -15,13 +15,14 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, terminal
 
-_KINDS = ("qdiscs", "controllers", "traffic", "studies", "comparisons")
+_KINDS = ("qdiscs", "controllers", "media-controllers", "traffic", "studies", "comparisons")
 Entry = dict[str, Any]
 # Written out here, because the models of `l4slab.experimentfile.traffic` take long to import.
 _TRAFFIC = {
     "tcp": "TCP connections that send as much as they can, or a number of bytes",
     "web": "requests, each over its own connection, with sizes from a bounded Pareto distribution",
     "video": "connections that send frames, optionally with a viewer's messages upstream",
+    "media": "calls, games and remote desktops: frames over RTP",
     "cbr": "unresponsive UDP at a constant rate, with any ECN codepoint",
     "udp-prague": "bulk senders of UDP Prague",
     "program": "programs of this machine, client and server, on the engine linux",
@@ -80,6 +81,7 @@ def _everything(what: str | None) -> dict[str, list[Entry]]:
     return {
         "qdiscs": [*_core.qdiscs(), *_core.trees()],
         "controllers": _core.controllers(),
+        "media-controllers": _core.media_controllers(),
         "traffic": _traffic(what),
         "studies": [
             {"name": name, "files": {file.stem: str(file) for file in files}} for name, files in studies().items()
@@ -142,7 +144,9 @@ def _summary(kind: str, entry: Entry, alone: bool) -> str:
         return str(entry["summary"])
     if kind == "comparisons":
         return about(entry["file"]).title
-    return str(entry["summary"]) + ("" if entry["in_linux"] or not alone else " (no Linux kernel has it)")
+    return str(entry["summary"]) + (
+        "" if entry["in_linux"] or kind == "media-controllers" or not alone else " (no Linux kernel has it)"
+    )
 
 
 def _details(kind: str, entry: Entry) -> Iterator[tuple[str, str]]:

@@ -30,10 +30,13 @@ def comparison_names(_context: click.Context, _parameter: click.Parameter, incom
 
 def listed_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes what `l4slab list` takes."""
-    kinds = [CompletionItem(name) for name in ("qdiscs", "controllers", "traffic", "studies", "comparisons")]
+    kinds = [
+        CompletionItem(name)
+        for name in ("qdiscs", "controllers", "media-controllers", "traffic", "studies", "comparisons")
+    ]
     described = [
         CompletionItem(entry["name"], help=entry["summary"])
-        for entry in (*_core.qdiscs(), *_core.trees(), *_core.controllers())
+        for entry in (*_core.qdiscs(), *_core.trees(), *_core.controllers(), *_core.media_controllers())
     ]
     named = [CompletionItem(name) for name in (*studies(), *comparisons())]
     return [item for item in (*kinds, *described, *named) if item.value.startswith(incomplete)]

@@ -34,20 +34,24 @@ def markdown() -> str:
         *(line for entry in [*_core.qdiscs(), *_core.trees()] for line in _section(entry, "keyword")),
         "",
         "## Controllers",
-        *(line for entry in _core.controllers() for line in _section(entry, "option")),
+        *(line for entry in _core.controllers() for line in _section(entry, "option", kernel=True)),
+        "",
+        "## Media controllers",
+        "",
+        'Of flows with `kind = "media"`, on the engine `sim`.',
+        *(line for entry in _core.media_controllers() for line in _section(entry | {"in_linux": True}, "option")),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _section(entry: Mapping[str, Any], what: str) -> Iterator[str]:
+def _section(entry: Mapping[str, Any], what: str, kernel: bool = False) -> Iterator[str]:
     yield from ("", f"### `{entry['name']}`", "")
     yield f"{entry['summary']}." + ("" if entry["in_linux"] else " No Linux kernel has it: engine `sim` only.")
     if entry["required"]:
         yield from ("", f"Required, for example: `{entry['required']}`.")
     if "ecn" in entry:
-        yield from ("", f"Asks for ECN: `{entry['ecn']}`.")
+        yield from ("", f"{'Asks for ECN' if kernel else 'Sends'}: `{entry['ecn']}`.")
     if entry["parameters"]:
-        kernel = what == "option"
         yield from ("", f"| {what} | meaning | takes | default | source |" + (" kernel |" if kernel else ""))
         yield "|---|---|---|---|---|" + ("---|" if kernel else "")
         for parameter in entry["parameters"]:

@@ -34,6 +34,14 @@ _TRANSFERS = {
     "completion_ms_p99": ("done p99\nms", 8),
     "unfinished": ("unfin-\nished", 6),
 }
+# And of media.
+_FRAMES = {
+    "frame_ms_p50": ("frame p50\nms", 8),
+    "frame_ms_p99": ("frame p99\nms", 9),
+    "late_pct": ("late\n%", 8),
+    "lost_frames_pct": ("frames\nlost %", 6),
+    "freezes": ("freezes\n", 9),
+}
 
 
 def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
@@ -246,9 +254,10 @@ def _means(results: Results) -> tuple[pl.DataFrame, list[str]]:
 
 
 def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
-    """What is told of flows: of transfers only where there are some, complete or not."""
+    """What is told of flows: of transfers only where there are some, complete or not, and of frames likewise."""
     told = [name for name in ("transfers", "unfinished") if name in flows.columns and flows[name].sum()]
-    return _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
+    columns = _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
+    return columns | (_FRAMES if "frames" in flows.columns and flows["frames"].count() else {})
 
 
 def _shared(results: Results, cases: pl.DataFrame) -> list[bool]:

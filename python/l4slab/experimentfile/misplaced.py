@@ -7,7 +7,7 @@ _LOSS = 'loss is an [impair.NAME] such as netem = "loss 1%", before = "bottlenec
 _LIMIT = 'its limit stands in qdisc, such as "pfifo limit 100"'
 _LINK = "a [link.NAME] has it"
 _FLOW = "a [[flow]] has it"
-_RATE = 'a TCP flow takes what it gets; pace = "5Mbit" caps it, and kind = "cbr" sends at a rate'
+_RATE = 'a TCP flow takes what it gets; pace = "5Mbit" caps it, and kind = "cbr" sends at a rate; media have rate_max'
 _WINDOW = "the congestion control sets it; l4slab list CC shows its options"
 _CC = 'write it as cc = "cubic"'
 

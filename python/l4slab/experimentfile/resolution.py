@@ -432,6 +432,8 @@ def _changeable(flow: run.Flow) -> list[str]:
     """What may change of a flow: the rate, of one that sends at a rate whatever happens, and not how many programs."""
     if flow["kind"] == "program":
         return ["rtt"]
+    if flow["kind"] == "media":
+        return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS]
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 
@@ -499,6 +501,8 @@ def _flow_change(time_ns: int, flow: run.Flow, settings: Keys, place: Place, dur
         change["count"] = checked.count
     if checked.rate is not None:
         change["rate_bps"] = numbers["rate_bps"]
+    if checked.rate_max is not None:
+        change["rate_bps"] = numbers["rate_max_bps"]
     return change
 
 

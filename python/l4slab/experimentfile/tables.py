@@ -131,6 +131,7 @@ class FlowChange(Table):
     rtt: TimeOrZero | None = Field(default=None, examples=['"20ms"'], serialization_alias="rtt_ns")
     count: int | None = Field(default=None, ge=0, le=bounds.COUNT, examples=["2"])
     rate: Rate | None = Field(default=None, serialization_alias="rate_bps")
+    rate_max: Rate | None = Field(default=None, serialization_alias="rate_max_bps")  # of media
 
 
 class Impair(Table):

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from l4slab import _core
 from l4slab.base import run
 from l4slab.base.errors import suggest
-from l4slab.base.units import SIZE, TIME
+from l4slab.base.units import RATE, SIZE, TIME
 from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds
 from l4slab.experimentfile.outside import Outside
@@ -79,6 +79,8 @@ class LookedUp(TypedDict, total=False):
 
     cc: str
     options: dict[str, str]
+    rate_min_bps: int | None
+    rate_start_bps: int | None
     files: dict[str, str]
 
 
@@ -232,6 +234,60 @@ class UdpPragueFlow(AnyFlow):
     pace: Rate | None = Field(default=None, serialization_alias="pace_bps")
 
 
+class MediaFlow(AnyFlow):
+    """`count` senders of frames over RTP; `packet` is the Ethernet frame of a full packet."""
+
+    kind: Literal["media"] = "media"
+    cc: str = Field(examples=['"none"'])
+    rtt: Duration = Field(examples=['"30ms"'], serialization_alias="rtt_ns")
+    rate_max: Rate = Field(examples=['"2500kbit"'], serialization_alias="rate_bps")
+    rate_min: Rate = Field(default="150kbit", serialization_alias="rate_min_bps")
+    rate_start: Rate = Field(default="1Mbit", serialization_alias="rate_start_bps")
+    frames: Interval = Field(default="30/s", serialization_alias="interval_ns")
+    encoder: Literal["even", "uniform", "lognormal"] = "even"
+    frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
+    reaction: TimeOrZero | None = Field(default=None, examples=['"100ms"'], serialization_alias="reaction_ns")
+    keyframe_interval: Duration | None = Field(
+        default=None, examples=['"2s"'], serialization_alias="keyframe_interval_ns"
+    )
+    keyframe_ratio: float = Field(default=5, ge=1, le=1000, examples=["5"])
+    packet: Annotated[str, Quantity(SIZE, least=164, most=9014)] = Field(
+        default="1264B", serialization_alias="packet_bytes"
+    )
+    ecn: Literal["not-ect", "ect0", "ect1"] | None = None
+    feedback: Literal["ccfb", "twcc"] = "ccfb"
+    feedback_interval: Duration | None = Field(
+        default=None, examples=['"100ms"'], serialization_alias="feedback_interval_ns"
+    )
+    deadline: Duration = Field(default="100ms", serialization_alias="deadline_ns")
+    audio: Rate | None = Field(default=None, examples=['"20kbit"'], serialization_alias="audio_bps")
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+    options: Mapping[str, Option] = Field(default={}, examples=['{ pacing = "1.5" }'])
+
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        if "rate_min" in raw and RATE.parse(self.rate_min) > RATE.parse(self.rate_max):
+            return "rate_min", f"= {show(raw['rate_min'])} is above rate_max = {show(raw['rate_max'])}; make it smaller"
+        return super().mistake(raw)
+
+    def looked_up(self, outside: Outside) -> LookedUp:
+        """The options in their canonical form, and rates only of what adapts, within those of the encoder."""
+        del outside
+        place = ("flow", self.name)
+        valid = [controller["name"] for controller in _core.media_controllers()]
+        if self.cc not in valid:
+            text = f"= {show(self.cc)} is not a congestion control for media; {suggest(self.cc, valid)}"
+            raise Problem(place, "cc", text)
+        try:
+            options = _core.canonical_media(
+                self.cc, {name: _option_text(value) for name, value in self.options.items()}
+            )
+        except ValueError as error:
+            raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
+        least, first, most = (RATE.parse(rate) for rate in (self.rate_min, self.rate_start, self.rate_max))
+        rates = (None, None) if self.cc == "none" else (min(least, most), min(first, most))
+        return {"options": options, "rate_min_bps": rates[0], "rate_start_bps": rates[1]}
+
+
 class ProgramFlow(AnyFlow):
     """`count` processes `client` and their `server`, programs of this machine, on the engine linux."""
 
@@ -293,7 +349,7 @@ def _contents_of(path: Path, _size: int, _time_ns: int) -> str:
 # The registry: a kind of traffic is a model and its line here.
 KINDS: dict[str, type[AnyFlow]] = {
     model.model_fields["kind"].default: model
-    for model in (Flow, WebFlow, VideoFlow, CbrFlow, UdpPragueFlow, ProgramFlow)
+    for model in (Flow, WebFlow, VideoFlow, MediaFlow, CbrFlow, UdpPragueFlow, ProgramFlow)
 }
 
 

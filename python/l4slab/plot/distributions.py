@@ -13,6 +13,7 @@ NAMES = {
     "sojourn_ms": ("queue delay (ms)", "packets", "waited longer"),
     "rtt_ms": ("TCP RTT (ms)", "samples", "were longer"),
     "completion_ms": ("completion time (ms)", "transfers", "took longer"),
+    "frame_ms": ("latency of a frame (ms)", "frames", "took longer"),
     "view_ms": ("delay of a view (ms)", "inputs", "took longer"),
 }
 # What is shorter stands at the left end, as far as a plot can tell.

@@ -35,8 +35,9 @@ def overview(
     `flows` is the result table; a case is a value for each of some of its columns (default: each experiment), and
     `labels` name them. Of the trials, the mean; a thin line is their range (of the rate). A dashed line stands at the
     capacity (Mb/s) of each flow's path, where `capacities` has it for the case. The delay is the mean (marker) up to
-    P99 (end of the line), on a log axis where delays differ much. Of completion times it is the median up to P99, and
-    a text says how many transfers were unfinished. Flows without a delay have none drawn. None without data.
+    P99 (end of the line), on a log axis where delays differ much. Of completion times and of frames it is the median up
+    to P99, and a text says how many transfers were unfinished. Flows without a delay have none drawn. None without
+    data.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
     labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
@@ -48,6 +49,8 @@ def overview(
     times = {"queue delay (ms)": ("sojourn_ms_mean", "sojourn_ms_p99")}
     if any(name in flows.columns and flows[name].sum() for name in ("transfers", "unfinished")):
         times["completion (ms)"] = ("completion_ms_p50", "completion_ms_p99")
+    if "frame_ms_p50" in flows.columns and flows["frame_ms_p50"].count():
+        times["frame latency (ms)"] = ("frame_ms_p50", "frame_ms_p99")
     ticks: list[tuple[float, str]] = []
     y = 0.0
     with styled():

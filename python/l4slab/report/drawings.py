@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DELAYS = (
     ("sojourn_ms", "queue-delay", "How long the packets of each flow waited in queues"),
     ("completion_ms", "completion", "How long the transfers of each flow took"),
+    ("frame_ms", "frames", "How long the frames of each flow took, from the camera to the last byte"),
 )
 # Cases drawn at most, and side by side; every run can be opened beyond these.
 MAX_CASES = 12

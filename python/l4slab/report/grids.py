@@ -27,7 +27,8 @@ _KEYS = {"flows": ["flow", "cc"], "links": ["link", "queue"]}
 _SHOWN = {
     "flows": {
         "rate_mbps", "share", "rtt_ms_mean", "sojourn_ms_mean", "sojourn_ms_p99", "ce_pct", "drop_pct", "retransmits",
-        "completion_ms_p50", "completion_ms_p99", "unfinished",
+        "completion_ms_p50", "completion_ms_p99", "unfinished", "frame_ms_p50", "frame_ms_p99", "late_pct",
+        "lost_frames_pct", "freezes",
     },
     "links": {
         "rate_mbps", "utilisation", "sojourn_ms_mean", "sojourn_ms_p99", "sojourn_ms_max", "ce_pct", "drop_pct",

@@ -77,11 +77,11 @@ def _flow(flow: Flow, told: Run) -> str:
     if "rate_bps" in flow:
         parts += [_rate(flow["rate_bps"])]
     if "packet_bytes" in flow:
-        parts += [f"packets of {'up to ' if flow['kind'] == 'udp-prague' else ''}{flow['packet_bytes']} B"]
+        parts += [f"packets of {'up to ' if flow['kind'] in ('udp-prague', 'media') else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]
     if (trace := flow.get("delay_trace")) is not None:
         parts += [f"and what {_trace(trace)} adds"]
-    if "options" in flow:
+    if "peer_ecn" in flow:
         parts += [f"RTO at least {_time(rto)}"] if (rto := flow.get("rto_min_ns")) is not None else []
         parts += [f"MTU {flow['mtu_bytes']} B"] if "mtu_bytes" in flow else []
     if "ecn" in flow:

@@ -18,7 +18,8 @@ from l4slab.report.results import Case, Folder
 
 _MEANS = (
     "count", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct", "transfers",
-    "completion_ms_p50", "completion_ms_p99", "unfinished",
+    "completion_ms_p50", "completion_ms_p99", "unfinished", "frames", "frame_ms_p50", "frame_ms_p99", "late_pct",
+    "lost_frames_pct", "freezes", "freeze_s",
 )  # fmt: skip
 # Capacities that are told one after another.
 _MAX_STEPS = 6
@@ -80,6 +81,11 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
             _range(rows, "completion_ms_p50", "half of its transfers took less than {} ms", max, "longest"),
             _range(rows, "completion_ms_p99", "99 % of them less than {} ms", max, "longest"),
             _range(rows, "unfinished", "{} transfers were incomplete at the end", max, "most"),
+            _range(rows, "frame_ms_p50", "half of its frames took less than {} ms", max, "longest"),
+            _range(rows, "frame_ms_p99", "99 % of them less than {} ms", max, "longest"),
+            _range(rows, "late_pct", "{} % of its frames were late", max, "most"),
+            _range(rows, "lost_frames_pct", "{} % of its frames were lost", max, "most"),
+            _range(rows, "freezes", "it froze {} times", max, "most"),
         ]
         told.append((name, "; ".join(filter(None, parts)) + "."))
     return told + overflows(folder)
@@ -131,7 +137,28 @@ def _flow(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
         told.append(
             f"{trials}{number(unfinished)} transfer{'s were' if unfinished > 1 else ' was'} incomplete at the end"
         )
+    if row["frames"]:
+        told += frames(row)
     return "; ".join(told) + "."
+
+
+def frames(row: Mapping[str, Any]) -> list[str]:
+    """How the frames of media went, and how often the picture froze."""
+    per_trial = " per trial" * (row["trial"] > 1)
+    told = []
+    if row["frame_ms_p50"] is not None:
+        half, most = number(row["frame_ms_p50"], "ms"), number(row["frame_ms_p99"], "ms")
+        frames = number(round(row["frames"]))
+        told.append(f"half of its {frames} frames{per_trial} took less than {half} ms, 99 % less than {most} ms")
+    late, lost = (row[name] for name in ("late_pct", "lost_frames_pct"))
+    bad = [f"{number(value)} % {what}" for value, what in ((late, "came late"), (lost, "were lost")) if value]
+    told.append(" and ".join(bad) or "no frame was late or lost")
+    if freezes := row["freezes"]:
+        often = "once" if freezes == 1 else f"{number(freezes)} times"
+        told.append(f"it froze {often}{per_trial}, for {number(row['freeze_s'], 's')} s in all")
+    else:
+        told.append("it never froze")
+    return told
 
 
 def _of(row: Mapping[str, Any], capacities: Sequence[float]) -> str:

@@ -114,6 +114,11 @@ export interface Filter {
 }
 
 /**
+ * The format of reports.
+ */
+export type Format = "ccfb" | "twcc";
+
+/**
  * netem before a link: for the data packets that cross it (forward), for the ACKs of flows that cross it (reverse),
  * or for both, each with a netem of its own.
  */
@@ -130,6 +135,82 @@ export interface Impair {
    * In `tc`'s words, without "netem" itself.
    */
   netem: string;
+}
+
+/**
+ * How frames differ in size.
+ */
+export type Model = "uniform" | "lognormal" | "even";
+
+/**
+ * A call, one way.
+ */
+export interface MediaFlow {
+  /**
+   * Rate of audio beside the frames: payload.
+   */
+  audio_bps: number | null;
+  /**
+   * The media controller, with its options.
+   */
+  cc: string;
+  count: number;
+  /**
+   * Frames that take longer are late.
+   */
+  deadline_ns: number;
+  delay_trace?: DelayTrace | null;
+  dscp: number;
+  /**
+   * By default what the controller wants.
+   */
+  ecn: Ecn | null;
+  encoder: Model;
+  feedback: Format;
+  /**
+   * Time between reports; by default what the controller wants.
+   */
+  feedback_interval_ns: number | null;
+  host?: number | null;
+  /**
+   * Time between frames.
+   */
+  interval_ns: number;
+  /**
+   * Time between key frames, and how large they are over the others.
+   */
+  keyframe_interval_ns: number | null;
+  keyframe_ratio: number;
+  kind: "media";
+  name: string;
+  options: Record<string, string>;
+  /**
+   * Ethernet frame of a full packet.
+   */
+  packet_bytes: number;
+  path: string[];
+  peer_host?: number | null;
+  /**
+   * The encoder's highest rate: of media, without headers.
+   */
+  rate_bps: number;
+  /**
+   * Its lowest rate, and the one that it begins with.
+   */
+  rate_min_bps: number | null;
+  rate_start_bps: number | null;
+  /**
+   * From a new target to the first frame of that size; by default one interval.
+   */
+  reaction_ns: number | null;
+  reverse_path?: string[];
+  rtt_ns: number;
+  /**
+   * Standard deviation of the frames' sizes over their mean.
+   */
+  spread: number;
+  start_ns: number;
+  stop_ns: number | null;
 }
 
 /**
@@ -344,7 +425,7 @@ export interface WebFlow {
   stop_ns: number | null;
 }
 
-export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | UdpPragueFlow | ProgramFlow;
+export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | ProgramFlow;
 
 /**
  * A run. Times are nanoseconds, rates bits per second, sizes bytes. Only keys with `skip_serializing_if` may be

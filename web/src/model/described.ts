@@ -48,8 +48,13 @@ export function described(json: string): Resolved | undefined {
   }));
   const names = links.map(({ name }) => name);
   const isHere = ({ name, kind }: Json): boolean => {
-    if (kind !== "program") return true;
-    problems.push(`flow ${name}: programs run with l4slab run --engine linux and not on a page; it is left out`);
+    const elsewhere: Record<string, string> = {
+      program: "programs run with l4slab run --engine linux",
+      media: "calls run with l4slab run",
+    };
+    const where = elsewhere[String(kind)];
+    if (where === undefined) return true;
+    problems.push(`flow ${name}: ${where} and not on a page; it is left out`);
     return false;
   };
   const flows = raw.flows.filter(isHere).map((flow) => {

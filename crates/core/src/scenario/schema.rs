@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::{Keys, Run};
-use crate::traffic::{cbr, tcp, udp_prague, video, web};
+use crate::traffic::{cbr, media, tcp, udp_prague, video, web};
 
 /// The schema of descriptions as they are written: a key that is always there is required.
 pub fn run() -> Value {
@@ -30,6 +30,7 @@ impl JsonSchema for Flow {
             kind::<web::Spec>(all, "WebFlow", "web"),
             kind::<video::Spec>(all, "VideoFlow", "video"),
             kind::<cbr::Spec>(all, "CbrFlow", "cbr"),
+            kind::<media::Spec>(all, "MediaFlow", "media"),
             kind::<udp_prague::Spec>(all, "UdpPragueFlow", "udp-prague"),
             kind::<Program>(all, "ProgramFlow", "program"),
         ];

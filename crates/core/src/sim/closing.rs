@@ -8,7 +8,7 @@ use crate::distribution::Distribution;
 use crate::element::common_mode;
 use crate::net::link::{Link, QueueReport};
 use crate::net::tap::Tap;
-use crate::probe::{Transfer, TransferKind};
+use crate::probe::{Experience, Transfer, TransferKind};
 use crate::time::Time;
 
 /// What has been recorded so far, if the run is over at `end`; of the series, what has not been taken.
@@ -16,12 +16,11 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
     let transfers = transfers(sim);
     let series = std::mem::take(&mut sim.series);
     let sim = &*sim;
-    let seconds = end.since(sim.warmup).as_secs_f64();
     let of_groups = sim.groups.iter().map(|g| times(sim, &g.accounts, &transfers));
     let of_groups: Vec<Times> = of_groups.collect();
     let rows = sim.groups.iter().zip(&of_groups);
     let mut flows: Vec<FlowRow> =
-        rows.map(|(g, times)| flow_row(sim, g, &g.accounts, times, seconds)).collect();
+        rows.map(|(g, times)| flow_row(sim, g, &g.accounts, times, end)).collect();
     let total: f64 = flows.iter().map(|f| f.goodput_mbps).sum();
     let share = |goodput_mbps: f64| (total > 0.0).then(|| goodput_mbps / total);
     let bulk = sim.groups.iter().filter(|g| g.is_bulk).flat_map(|g| sim.goodputs(&g.accounts));
@@ -34,7 +33,7 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
         for (member, account) in (1..).zip(&g.accounts) {
             let accounts = std::slice::from_ref(account);
             let times = times(sim, accounts, &transfers);
-            let row = flow_row(sim, g, accounts, &times, seconds);
+            let row = flow_row(sim, g, accounts, &times, end);
             members.push(MemberRow {
                 member,
                 row: FlowRow { share: share(row.goodput_mbps), jain_run, ..row },
@@ -55,6 +54,7 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
             ("sojourn_ms", &times.sojourn),
             ("completion_ms", &times.completion),
             ("view_ms", &times.view),
+            ("frame_ms", &times.frame),
         ];
         histograms.extend(quantities.map(of_flow));
     }
@@ -158,6 +158,9 @@ struct Times {
     sojourn: Distribution,
     completion: Distribution,
     view: Distribution,
+    /// Of frames over RTP, and of these the time until their last packet left.
+    frame: Distribution,
+    sender_queue: Distribution,
     /// In ascending order.
     slowdowns: Vec<f64>,
 }
@@ -179,6 +182,10 @@ fn times<T: Tap>(
     let counts = |t: &Transfer| t.kind == TransferKind::Flow || t.start >= sim.warmup;
     for (_, t) in transfers.iter().filter(|(account, t)| accounts.contains(account) && counts(t)) {
         match t.kind {
+            TransferKind::MediaFrame => {
+                all.frame.record(t.completion);
+                all.sender_queue.record(t.completion - t.response.unwrap_or_default());
+            }
             TransferKind::Input => all.view.record(t.response.unwrap_or(t.completion)),
             _ => all.completion.record(t.completion),
         }
@@ -219,8 +226,9 @@ fn flow_row<T: Tap>(
     g: &Group,
     accounts: &[usize],
     times: &Times,
-    seconds: f64,
+    end: Time,
 ) -> FlowRow {
+    let seconds = end.since(sim.warmup).as_secs_f64();
     let counted = sim.counted_together(accounts);
     let mut base = Counted::default();
     accounts.iter().for_each(|account| base += sim.accounts[*account].base);
@@ -228,8 +236,14 @@ fn flow_row<T: Tap>(
     let mut outcomes = Outcomes::default();
     accounts.iter().for_each(|account| outcomes += sim.outcomes(*account));
     let received = counted.totals.received_bytes - base.totals.received_bytes;
-    let Times { srtt, sojourn, completion, view, slowdowns } = times;
+    let Times { srtt, sojourn, completion, view, frame, sender_queue, slowdowns } = times;
     let flows = || sim.slots_of(accounts).map(|slot| &slot.flow);
+    let experience = flows().filter_map(|f| f.experience(end)).reduce(|mut all, one| {
+        all += one;
+        all
+    });
+    let media = experience.as_ref();
+    let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
     FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
@@ -264,6 +278,21 @@ fn flow_row<T: Tap>(
         unfinished: flows().map(|f| f.unfinished(sim.warmup)).sum(),
         view_ms_p50: view.quantile_ms(0.5),
         view_ms_p99: view.quantile_ms(0.99),
+        frames: media.map(|m| m.frames),
+        frame_ms_mean: frame.mean_ms(),
+        frame_ms_p50: frame.quantile_ms(0.5),
+        frame_ms_p95: frame.quantile_ms(0.95),
+        frame_ms_p99: frame.quantile_ms(0.99),
+        frame_ms_max: frame.max_ms(),
+        sender_queue_ms_p50: sender_queue.quantile_ms(0.5),
+        sender_queue_ms_p99: sender_queue.quantile_ms(0.99),
+        late_pct: media.and_then(|m| percent(m.late, m.frames)),
+        lost_frames_pct: media.and_then(|m| percent(m.lost, m.frames)),
+        freezes: media.map(|m| m.freezes),
+        freeze_s: media.map(|m| m.frozen.as_secs_f64()),
+        media_mbps: media.map(|m| mbps(m.media_bytes)),
+        media_change_pct: media.and_then(Experience::change_pct),
+        feedback_kbps: media.map(|m| 1e3 * mbps(m.feedback_bytes)),
         ecn_mode: flows().filter_map(|f| f.ecn_mode()).fold(None, common_mode),
     }
 }

@@ -68,6 +68,26 @@ pub struct FlowRow {
     /// From an input to the first byte of what it changes, without the wait for the next frame.
     pub view_ms_p50: Option<f64>,
     pub view_ms_p99: Option<f64>,
+    /// Of media: frames captured whose outcome is known, the time from their capture to the last byte, and the
+    /// part of it until their last packet left.
+    pub frames: Option<u64>,
+    pub frame_ms_mean: Option<f64>,
+    pub frame_ms_p50: Option<f64>,
+    pub frame_ms_p95: Option<f64>,
+    pub frame_ms_p99: Option<f64>,
+    pub frame_ms_max: Option<f64>,
+    pub sender_queue_ms_p50: Option<f64>,
+    pub sender_queue_ms_p99: Option<f64>,
+    /// Of `frames`: those that came after the deadline, and those that miss a packet.
+    pub late_pct: Option<f64>,
+    pub lost_frames_pct: Option<f64>,
+    pub freezes: Option<u64>,
+    pub freeze_s: Option<f64>,
+    /// What the encoders made, and the mean change from one second to the next, in percent of that.
+    pub media_mbps: Option<f64>,
+    pub media_change_pct: Option<f64>,
+    /// Ethernet frames of reports.
+    pub feedback_kbps: Option<f64>,
     /// How ECN negotiation ended: off, classic, accecn, or mixed if not all flows of the group ended
     /// alike (a lost SYN is repeated without ECN); of a UDP flow nothing.
     pub ecn_mode: Option<&'static str>,

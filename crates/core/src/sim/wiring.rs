@@ -258,6 +258,7 @@ impl<T: Tap> Simulation<T> {
             stride,
             start,
             stop,
+            measured_from: self.warmup,
             dscp: g.dscp,
         };
         let mut flow = g.traffic.build(&place);

@@ -171,6 +171,7 @@ impl Web {
         let bytes = self.sizes.quantile(self.rng.unit());
         let number = (self.places.len() as u32 + 1) * self.stride + self.number;
         let place = Place {
+            measured_from: Time::ZERO,
             seed: self.seed,
             name: "",
             group: self.group,

@@ -278,6 +278,11 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
         name = f'flow "{spec["name"]}"'
         if spec["kind"] == "program":
             programs.refuse(spec, name, controls)
+        elif spec["kind"] == "media":
+            raise ValueError(
+                f'{name}: the linux engine has no kind = "media"; use a program, such as wrtc with kind = "program", '
+                "or the sim engine"
+            )
         elif spec["kind"] not in ("tcp", "cbr"):
             raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use the sim engine')
         if spec["count"] > lab.MAX_COUNT:

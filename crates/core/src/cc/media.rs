@@ -1,0 +1,114 @@
+//! The interface of a congestion control for media.
+//!
+//! A controller learns from feedback reports what became of each packet. It answers with the rate that the
+//! encoder should aim at, the rate at which packets leave, and, where it wants one, a window. Packets,
+//! feedback, loss detection and pacing belong to `transport` and `traffic`.
+
+pub mod fixed;
+pub mod registry;
+
+use crate::ecn::Ecn;
+use crate::params::Described;
+use crate::probe::Gauges;
+use crate::time::{Span, Time};
+
+/// A congestion control for media.
+pub trait MediaController: Send {
+    /// A report has arrived that tells something new.
+    fn on_report(&mut self, report: &Report);
+    /// The encoder is about to make a frame; [`Self::target_bps`] is what it hears.
+    fn on_frame(&mut self, _frame: &FrameState) {}
+    /// Bits of media per second that the encoder should produce.
+    fn target_bps(&self) -> f64;
+    /// Bits of RTP packets per second that leave while frames wait.
+    fn pacing_bps(&self) -> f64;
+    /// Bytes of RTP packets that may be in flight.
+    fn window(&self) -> u64 {
+        u64::MAX
+    }
+    /// Packets that are due within this time leave together.
+    fn burst(&self) -> Span {
+        Span::ZERO
+    }
+    /// The encoder's highest rate is another one from now on.
+    fn set_max(&mut self, bps: f64);
+    /// The algorithm's inner state, for time series.
+    fn probe(&self, _out: &mut dyn Gauges) {}
+}
+
+/// The options of a media controller, and how to make the controller from them.
+pub trait MediaOptions: Described {
+    /// What its packets carry where the flow does not say.
+    const ECN: Ecn = Ecn::NotEct;
+    /// When the receiver reports where the flow does not say.
+    const REPORTS: Reports = Reports::SCREAM;
+
+    /// `ecn`: what its packets carry.
+    fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController>;
+}
+
+/// What the encoder can do, bits of media per second.
+#[derive(Copy, Clone, Debug)]
+pub struct Rates {
+    pub min: f64,
+    pub start: f64,
+    pub max: f64,
+}
+
+/// When a receiver reports.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Reports {
+    /// After so many packets, and at the last packet of a frame, if at all.
+    pub packets: Option<u32>,
+    /// So long after the report before, once something has come.
+    pub interval: Span,
+}
+
+impl Reports {
+    /// After 16 packets, at the end of a frame, and at the latest after 40 ms (draft-johansson-ccwg-scream-bis).
+    pub const SCREAM: Reports = Reports { packets: Some(16), interval: Span::from_millis(40) };
+
+    pub const fn every(interval: Span) -> Reports {
+        Reports { packets: None, interval }
+    }
+}
+
+/// What a report tells.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    pub now: Time,
+    /// Packets whose fate is new, in the order in which they were sent.
+    pub packets: &'a [Fate],
+    /// Of the newest packet that has arrived, without the time for which the receiver held the report.
+    pub rtt: Span,
+    /// Of the same packet, from the sender to the receiver.
+    pub one_way: Span,
+    /// Bytes by which the newest packet that has arrived moved on; those lost before it are among them.
+    pub acked: u64,
+    /// Bytes sent after that packet, and the most that these were since the report before.
+    pub in_flight: u64,
+    pub max_in_flight: u64,
+}
+
+/// What became of a packet.
+#[derive(Copy, Clone, Debug)]
+pub struct Fate {
+    pub sent: Time,
+    /// When it came; `None`: it was lost.
+    pub arrived: Option<Time>,
+    /// RTP packet, bytes.
+    pub size: u32,
+    pub ce: bool,
+}
+
+/// The moment before a frame.
+#[derive(Copy, Clone, Debug)]
+pub struct FrameState {
+    pub now: Time,
+    /// Time between frames.
+    pub interval: Span,
+    /// How long the oldest frame has waited that has not left in full.
+    pub queue_age: Span,
+    /// Bytes of the frame before.
+    pub last_bytes: u64,
+}

@@ -1,0 +1,100 @@
+//! The media controllers by name. To add one: write its file, add its line to [`media_controllers!`].
+
+use serde::Serialize;
+
+use super::{MediaController, MediaOptions, Rates, Reports, fixed};
+use crate::ecn::Ecn;
+use crate::params::{self, Described, Gauge, Info, Refused};
+use crate::rng::Rng;
+
+media_controllers! {
+    None(fixed::Options),
+}
+
+/// An entry of `l4slab list controllers`.
+#[derive(Clone, Debug, Serialize)]
+pub struct MediaInfo {
+    #[serde(flatten)]
+    pub info: Info,
+    /// What its packets carry where the flow does not say.
+    pub ecn: Ecn,
+}
+
+/// Finds a media controller and reads its options.
+///
+/// # Errors
+/// One sentence that names the controller, the option, the value and the fix.
+pub fn parse(name: &str, options: &[(&str, &str)]) -> Result<MediaConfig, Refused> {
+    parse_named(name, options).unwrap_or_else(|| {
+        let names = listing().into_iter().map(|entry| entry.info.name);
+        let hint = params::hint(name, names, "the media controllers are");
+        Err(Refused::UnknownName { what: "media controller", name: name.to_owned(), hint })
+    })
+}
+
+/// Makes the enum of configurations and what goes through all of them.
+macro_rules! media_controllers {
+    ($($variant:ident($options:ty)),* $(,)?) => {
+        /// The options of any media controller.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum MediaConfig {
+            $($variant($options),)*
+        }
+
+        impl MediaConfig {
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(MediaConfig::$variant(_) => <$options>::NAME,)*
+                }
+            }
+            /// Name and value of every option.
+            pub fn canonical(&self) -> Vec<(&'static str, String)> {
+                match self {
+                    $(MediaConfig::$variant(options) => params::write_options(options),)*
+                }
+            }
+            pub fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
+                match self {
+                    $(MediaConfig::$variant(options) => options.build(rates, ecn),)*
+                }
+            }
+            /// The columns of the time series that it adds.
+            pub fn gauges(&self) -> Vec<Gauge> {
+                match self {
+                    $(MediaConfig::$variant(options) => options.gauges(),)*
+                }
+            }
+            pub fn ecn(&self) -> Ecn {
+                match self {
+                    $(MediaConfig::$variant(_) => <$options>::ECN,)*
+                }
+            }
+            pub fn reports(&self) -> Reports {
+                match self {
+                    $(MediaConfig::$variant(_) => <$options>::REPORTS,)*
+                }
+            }
+        }
+
+        /// All media controllers with their options.
+        pub fn listing() -> Vec<MediaInfo> {
+            vec![$(MediaInfo { info: Info::of::<$options>(), ecn: <$options>::ECN }),*]
+        }
+
+        /// For each option of a media controller: words with a random value of it, and words that are refused.
+        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
+            $(if name == <$options>::NAME {
+                return params::samples::<$options>(rng);
+            })*
+            Vec::new()
+        }
+
+        fn parse_named(name: &str, options: &[(&str, &str)]) -> Option<Result<MediaConfig, Refused>> {
+            $(if name == <$options>::NAME {
+                return Some(params::read_options(options).map(MediaConfig::$variant));
+            })*
+            None
+        }
+    };
+}
+use media_controllers;

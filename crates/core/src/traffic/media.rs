@@ -1,0 +1,466 @@
+//! Calls, games and remote desktops: frames over RTP, at a rate that a media controller asks of the encoder.
+//!
+//! The encoder makes a frame at even intervals. Its packets leave at the controller's pacing rate, as far as
+//! its window allows, and wait in a media queue otherwise. The receiver reports what has come. Nothing is
+//! repeated: a frame that misses a packet is lost.
+
+mod encoder;
+mod frames;
+
+use std::collections::BTreeMap;
+
+use encoder::{Encoder, KeyFrames, Model};
+use frames::Frames;
+use serde::Deserialize;
+
+use super::cbr::Copies;
+use super::{Place, Traffic, WireKind};
+use crate::cc::media::registry::{self, MediaConfig};
+use crate::cc::media::{FrameState, MediaController, Rates, Reports};
+use crate::ecn::Ecn;
+use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
+use crate::error::ScenarioError;
+use crate::packet::{EcnBytes, Flags, Packet, TcpBits};
+use crate::params::{Gauge, gauge};
+use crate::probe::{Experience, SenderState, Totals, Transfer};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::transport::rtp::{BELOW_RTP, Format, History, OVERHEAD, RTP, Reporter};
+
+/// 1200 bytes of media.
+const FRAME_LEN: u32 = 1200 + OVERHEAD;
+const SMALLEST_FRAME_LEN: u32 = 100 + OVERHEAD;
+/// A window that no report opens lets one packet go after two round trips, and not before this.
+const SILENCE: Span = Span::from_millis(200);
+/// Audio packets are so long (Opus).
+const AUDIO: Span = Span::from_millis(20);
+/// Number in the window field of audio packets, which reports do not cover.
+const IS_AUDIO: u16 = 1;
+
+/// What every media flow tells of itself.
+const GAUGES: &[Gauge] = &[
+    gauge("target_mbps", "Mb/s", "rate that the congestion control asks of the encoder"),
+    gauge("media_queue_ms", "ms", "how long the oldest frame has waited at the sender"),
+];
+
+/// A call, one way.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(try_from = "Keys")]
+#[cfg_attr(feature = "schema", schemars(with = "Keys"))]
+pub struct Spec {
+    keys: Keys,
+    config: MediaConfig,
+}
+
+/// A media flow as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    /// The media controller, with its options.
+    cc: String,
+    #[serde(default)]
+    options: BTreeMap<String, String>,
+    /// The encoder's highest rate: of media, without headers.
+    rate_bps: u64,
+    /// Its lowest rate, and the one that it begins with.
+    rate_min_bps: Option<u64>,
+    rate_start_bps: Option<u64>,
+    /// Time between frames.
+    interval_ns: u64,
+    #[serde(default)]
+    encoder: Model,
+    /// Standard deviation of the frames' sizes over their mean.
+    #[serde(default)]
+    spread: f64,
+    /// From a new target to the first frame of that size; by default one interval.
+    reaction_ns: Option<u64>,
+    /// Time between key frames, and how large they are over the others.
+    keyframe_interval_ns: Option<u64>,
+    #[serde(default = "keyframe_ratio")]
+    keyframe_ratio: f64,
+    /// Ethernet frame of a full packet.
+    #[serde(default = "full_frame")]
+    packet_bytes: u32,
+    /// By default what the controller wants.
+    ecn: Option<Ecn>,
+    #[serde(default)]
+    feedback: Format,
+    /// Time between reports; by default what the controller wants.
+    feedback_interval_ns: Option<u64>,
+    /// Frames that take longer are late.
+    #[serde(default = "deadline")]
+    deadline_ns: u64,
+    /// Rate of audio beside the frames: payload.
+    audio_bps: Option<u64>,
+}
+
+fn full_frame() -> u32 {
+    FRAME_LEN
+}
+fn keyframe_ratio() -> f64 {
+    5.0
+}
+fn deadline() -> u64 {
+    100_000_000
+}
+
+impl TryFrom<Keys> for Spec {
+    type Error = ScenarioError;
+    fn try_from(keys: Keys) -> Result<Spec, ScenarioError> {
+        let given: Vec<_> = keys.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let config = registry::parse(&keys.cc, &given).map_err(|e| ScenarioError(e.to_string()))?;
+        Ok(Spec { keys, config })
+    }
+}
+
+impl Spec {
+    fn rates(&self) -> Rates {
+        let max = self.keys.rate_bps;
+        let min = self.keys.rate_min_bps.unwrap_or(150_000).min(max);
+        let start = self.keys.rate_start_bps.unwrap_or(1_000_000).clamp(min, max);
+        Rates { min: min as f64, start: start as f64, max: max as f64 }
+    }
+}
+
+impl Traffic for Spec {
+    fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
+        let keys = &self.keys;
+        if keys.rate_bps == 0 || keys.audio_bps == Some(0) {
+            return wrong("media need a rate above 0");
+        }
+        if keys.interval_ns == 0 {
+            return wrong("frames come one after the other: interval must be above 0");
+        }
+        if keys.rate_min_bps > Some(keys.rate_bps) {
+            return wrong("the lowest rate of the encoder must not be above the highest");
+        }
+        if !(0.0..=10.0).contains(&keys.spread) || !(1.0..=1000.0).contains(&keys.keyframe_ratio) {
+            return wrong("spread must be between 0 and 10, and keyframe_ratio between 1 and 1000");
+        }
+        if !(SMALLEST_FRAME_LEN..=9014).contains(&keys.packet_bytes) {
+            return Err(ScenarioError(format!(
+                "packet must be between {SMALLEST_FRAME_LEN}B and 9014B"
+            )));
+        }
+        Ok(())
+    }
+    fn sender_name(&self) -> &str {
+        &self.keys.cc
+    }
+    fn wire(&self) -> Option<WireKind> {
+        Some(WireKind::Udp)
+    }
+    fn has_rate(&self) -> bool {
+        true
+    }
+    fn gauges(&self) -> Vec<Gauge> {
+        [GAUGES.to_vec(), self.config.gauges()].concat()
+    }
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let keys = &self.keys;
+        let codepoint = keys.ecn.unwrap_or_else(|| self.config.ecn());
+        let rule = match keys.feedback_interval_ns {
+            Some(interval) => Reports::every(Span(interval)),
+            None => self.config.reports(),
+        };
+        let interval = Span(keys.interval_ns);
+        let ratio = keys.keyframe_ratio;
+        let key = keys.keyframe_interval_ns.map(|ns| KeyFrames { interval: Span(ns), ratio });
+        let reaction = keys.reaction_ns.map_or(interval, Span);
+        let rng = Rng::stream(place.seed, &format!("media frames {}", place.name), place.index);
+        let packet = |len: u32, is_audio: bool| {
+            let mut p = Packet::new(place.number, place.group, Flags::UDP, len, codepoint);
+            p.payload = (len - BELOW_RTP) as u16;
+            p.dscp = place.dscp;
+            p.window = if is_audio { IS_AUDIO } else { 0 };
+            p
+        };
+        let audio = keys.audio_bps.map(|bps| {
+            let media = (bps as f64 / 8.0 * AUDIO.as_secs_f64()).round() as u32;
+            Audio { packet: packet((media + OVERHEAD).min(9014), true), next: place.start }
+        });
+        let sender = Sender {
+            cc: self.config.build(self.rates(), codepoint),
+            encoder: Encoder::new(keys.encoder, interval, keys.spread, reaction, key, rng),
+            packet: packet(keys.packet_bytes, false),
+            interval,
+            next_frame: place.start,
+            last_bytes: 0,
+            stop: place.stop,
+            due: Time::NEVER,
+            paced_until: place.start,
+            blocked_since: None,
+            audio,
+            srtt: Span::ZERO,
+        };
+        let receiver = Receiver {
+            reporter: Reporter::new(
+                place.number,
+                place.group,
+                keys.feedback,
+                rule,
+                place.measured_from,
+            ),
+            received_bytes: 0,
+            newest: None,
+            copies: Copies::default(),
+        };
+        let stream = Stream {
+            history: History::new(keys.feedback),
+            frames: Frames::new(place.group.number, Span(keys.deadline_ns), place.measured_from),
+        };
+        Box::new(Media { sender, receiver, stream })
+    }
+}
+
+/// A sender and its receiver, and what is on its way between them. Each side reads of the other's only what
+/// has reached it in a packet.
+struct Media {
+    sender: Sender,
+    receiver: Receiver,
+    stream: Stream,
+}
+
+struct Stream {
+    history: History,
+    frames: Frames,
+}
+
+struct Sender {
+    cc: Box<dyn MediaController>,
+    encoder: Encoder,
+    /// A full packet.
+    packet: Packet,
+    interval: Span,
+    next_frame: Time,
+    last_bytes: u64,
+    stop: Time,
+    /// When packets are to leave next; the last packet fills the pacing rate until then.
+    due: Time,
+    paced_until: Time,
+    /// Since when the window is full.
+    blocked_since: Option<Time>,
+    audio: Option<Audio>,
+    srtt: Span,
+}
+
+struct Audio {
+    packet: Packet,
+    next: Time,
+}
+
+struct Receiver {
+    reporter: Reporter,
+    received_bytes: u64,
+    /// Number of the newest packet of a frame.
+    newest: Option<u32>,
+    copies: Copies,
+}
+
+impl Sender {
+    fn next_audio(&self) -> Time {
+        self.audio.as_ref().map_or(Time::NEVER, |audio| audio.next)
+    }
+    fn silence(&self) -> Span {
+        SILENCE.max(self.srtt * 2)
+    }
+
+    /// The encoder captures a frame.
+    fn capture(&mut self, now: Time, stream: &mut Stream) {
+        self.next_frame = now + self.interval;
+        if now >= self.stop {
+            self.next_frame = Time::NEVER;
+            return;
+        }
+        let queue_age = stream.frames.waiting_since().map_or(Span::ZERO, |since| now.since(since));
+        let (interval, last_bytes) = (self.interval, self.last_bytes);
+        self.cc.on_frame(&FrameState { now, interval, queue_age, last_bytes });
+        let bytes = self.encoder.frame(now, self.cc.target_bps());
+        self.last_bytes = bytes;
+        let packets = bytes.div_ceil(u64::from(self.packet.payload) - u64::from(RTP)) as u32;
+        stream.frames.capture(now, bytes, packets);
+    }
+
+    /// Sends what is due and what the window allows; with `probes`, one packet more.
+    fn send(&mut self, now: Time, stream: &mut Stream, out: &mut Outbox, mut probes: bool) {
+        let (window, burst) = (self.cc.window(), self.cc.burst());
+        let ns_per_byte = 8e9 / self.cc.pacing_bps();
+        // Time that has passed while nothing waited is not made up for.
+        self.paced_until = self.paced_until.max(now.saturating_sub(burst));
+        self.due = Time::NEVER;
+        let mut is_blocked = false;
+        while let Some((number, left)) = stream.frames.waiting() {
+            if self.paced_until > now {
+                self.due = self.paced_until.max(now + burst);
+                break;
+            }
+            let full = u64::from(self.packet.payload) - u64::from(RTP);
+            let media = left.min(full);
+            let size = media as u32 + RTP;
+            let in_flight = stream.history.in_flight();
+            if in_flight + u64::from(size) > window && in_flight > 0 && !probes {
+                is_blocked = true;
+                break;
+            }
+            probes = false;
+            let mut p = self.packet;
+            p.payload = size as u16;
+            p.frame_len = (size + BELOW_RTP) as u16;
+            p.seq = stream.history.next();
+            p.stamp = now;
+            // The frame's number travels where an AccECN option has a counter, the marker as the push bit.
+            p.ecn_bytes = EcnBytes { ect0: number, ..EcnBytes::default() };
+            if media == left {
+                p.bits = TcpBits::PSH;
+            }
+            stream.history.on_sent(now, size, p.ecn.get());
+            stream.frames.on_sent(now, media, p.seq);
+            out.push(p);
+            self.paced_until += Span((f64::from(size) * ns_per_byte) as u64);
+        }
+        self.blocked_since = is_blocked.then(|| self.blocked_since.unwrap_or(now));
+        if let Some(since) = self.blocked_since {
+            self.due = since + self.silence();
+        }
+    }
+
+    fn send_audio(&mut self, now: Time, out: &mut Outbox) {
+        let Some(audio) = &mut self.audio else { return };
+        if now >= self.stop {
+            audio.next = Time::NEVER;
+            return;
+        }
+        audio.packet.stamp = now;
+        out.push(audio.packet);
+        audio.packet.seq = audio.packet.seq.wrapping_add(1);
+        audio.next = now + AUDIO;
+    }
+}
+
+struct Sending<'a>(&'a mut Sender, &'a mut Stream);
+
+impl End for Sending<'_> {
+    #[inline]
+    fn deadline(&self) -> Time {
+        self.0.due.min(self.0.next_frame).min(self.0.next_audio())
+    }
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        let Sending(sender, stream) = self;
+        if sender.next_audio() <= now {
+            sender.send_audio(now, out);
+            return;
+        }
+        if sender.next_frame <= now {
+            sender.capture(now, stream);
+        } else if sender.blocked_since.is_some_and(|since| since + sender.silence() <= now) {
+            sender.blocked_since = None;
+            sender.send(now, stream, out, true);
+            return;
+        }
+        sender.send(now, stream, out, false);
+    }
+    /// A report.
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        let Sending(sender, stream) = self;
+        if let Some(report) = stream.history.on_report(now, pkt, sender.srtt) {
+            // RFC 6298, gain 1/8.
+            let rtt = report.rtt;
+            sender.srtt = match sender.srtt {
+                Span::ZERO => rtt,
+                srtt => Span((srtt.0 * 7 + rtt.0) / 8),
+            };
+            sender.cc.on_report(&report);
+            sender.blocked_since = None;
+        }
+        if stream.history.is_bleached() {
+            sender.packet.ecn = Ecn::NotEct.into();
+        }
+        sender.send(now, stream, out, false);
+    }
+}
+
+struct Receiving<'a>(&'a mut Receiver, &'a mut Stream);
+
+impl End for Receiving<'_> {
+    fn deadline(&self) -> Time {
+        self.0.reporter.deadline()
+    }
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        let report = self.0.reporter.report(now);
+        out.push(report);
+    }
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        let Receiving(receiver, stream) = self;
+        if pkt.window == IS_AUDIO {
+            receiver.received_bytes += u64::from(pkt.payload);
+            return;
+        }
+        if !receiver.copies.is_new(pkt) {
+            return;
+        }
+        receiver.received_bytes += u64::from(pkt.payload);
+        let is_newer = receiver.newest.is_none_or(|n| (pkt.seq.wrapping_sub(n) as i32) > 0);
+        receiver.newest = if is_newer { Some(pkt.seq) } else { receiver.newest };
+        stream.history.on_arrival(now, pkt);
+        stream.frames.on_packet(now, pkt.ecn_bytes.ect0);
+        if let Some(report) = receiver.reporter.on_packet(now, pkt.seq, pkt.bits.has(TcpBits::PSH))
+        {
+            out.push(report);
+        }
+    }
+}
+
+impl Flow for Media {
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        let mut end = Sending(&mut self.sender, &mut self.stream);
+        element::run(&mut end, arrivals, until, out)
+    }
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
+        element::run(&mut Receiving(&mut self.receiver, &mut self.stream), arrivals, until, out)
+    }
+    fn starts(&self) -> (Time, Time) {
+        (self.sender.next_frame, Time::NEVER)
+    }
+    fn stop(&mut self, now: Time) {
+        self.sender.stop = now;
+    }
+    fn set_rate(&mut self, _now: Time, bps: u64) {
+        self.sender.cc.set_max(bps as f64);
+    }
+    fn totals(&self) -> Totals {
+        Totals { received_bytes: self.receiver.received_bytes, retransmitted: 0 }
+    }
+    fn senders(&self, each: &mut dyn FnMut(SenderState)) {
+        let Sender { cc, srtt, packet, .. } = &self.sender;
+        if self.sender.next_frame == Time::NEVER || *srtt == Span::ZERO {
+            return;
+        }
+        let window = match cc.window() {
+            u64::MAX => self.stream.history.in_flight(),
+            window => window,
+        };
+        each(SenderState {
+            cwnd: (window / u64::from(packet.payload)) as u32,
+            srtt: *srtt,
+            controller: Some(&|out| {
+                out.gauge("target_mbps", cc.target_bps() * 1e-6);
+                let last = self.sender.next_frame.saturating_sub(self.sender.interval);
+                let since = self.stream.frames.waiting_since();
+                let age = since.map_or(Span::ZERO, |since| last.since(since));
+                out.gauge("media_queue_ms", age.as_millis_f64());
+                cc.probe(out);
+            }),
+        });
+    }
+    fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
+        self.stream.frames.take_done(into);
+    }
+    fn experience(&self, now: Time) -> Option<Experience> {
+        let mut all = self.stream.frames.experience(now, self.sender.stop, self.receiver.newest);
+        all.feedback_bytes = self.receiver.reporter.reported_bytes;
+        Some(all)
+    }
+}

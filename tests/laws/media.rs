@@ -1,0 +1,108 @@
+//! Frames over RTP on whole paths: latency, late and lost frames, freezes, feedback.
+
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, agrees, between, bps, lab, ns};
+
+/// A media flow through all links that exist so far.
+pub fn media(l: Lab, name: &str, cc: &str, mbps: f64, rtt_ms: f64, extra: Value) -> Lab {
+    let mut keys = json!({"kind": "media", "rate_bps": bps(mbps), "interval_ns": ns(0.02)});
+    for (key, value) in extra.as_object().expect("an object") {
+        keys[key] = value.clone();
+    }
+    l.tcp(name, cc, rtt_ms, keys)
+}
+
+/// The two packets of a frame leave 1222 B / (1.5 * rate) apart; an idle link passes a packet on at once.
+#[test]
+fn latency_on_an_idle_link_is_pacing_and_path() {
+    // 2400 bytes of media every 20 ms.
+    let l = lab(5.0, 1.0).bare_link("b", 10.0, "pfifo limit 100");
+    let r = media(l, "call", "none", 0.96, 30.0, json!({})).run();
+    let row = r.flow("call");
+    let pacing = 1222.0 * 8.0 / (1.5 * 0.96e6) * 1e3;
+    let latency = 15.0 + pacing;
+    for column in [row.frame_ms_p50, row.frame_ms_p99, row.frame_ms_max] {
+        agrees("frame latency", column.unwrap(), latency, 1e-3 / latency);
+    }
+    agrees("sender's queue", row.sender_queue_ms_p99.unwrap(), pacing, 1e-3);
+    assert_eq!((row.frames, row.freezes), (Some(199), Some(0)));
+    assert_eq!((row.late_pct, row.lost_frames_pct), (Some(0.0), Some(0.0)));
+    agrees("rate of the encoder", row.media_mbps.unwrap(), 0.96, 0.006);
+    // A report per frame: 64 packets in 8 + 8 + 128 + 4 bytes, with 56 of headers.
+    agrees("feedback", row.feedback_kbps.unwrap(), 204.0 * 8.0 * 50.0 / 1e3, 0.001);
+    assert_eq!(row.media_change_pct, Some(0.0));
+    agrees("RTT", row.rtt_ms_p50.unwrap(), 30.0, 0.05);
+}
+
+/// What the link does not carry for a second waits and comes late: one freeze of a second, at most one frame
+/// and the time in which the queue empties.
+#[test]
+fn an_outage_is_one_freeze() {
+    let mut l = lab(10.0, 1.0).bare_link("b", 10.0, "pfifo limit 1000");
+    let steps = json!([[0, 10_000_000], [ns(4.0), 0], [ns(5.0), 10_000_000]]);
+    l.0["links"][0]["rate_trace"] = json!({"file": "outage", "steps": steps});
+    let r = media(l, "call", "none", 0.96, 30.0, json!({})).run();
+    let row = r.flow("call");
+    assert_eq!((row.freezes, row.lost_frames_pct), (Some(1), Some(0.0)));
+    between("frozen", row.freeze_s.unwrap(), 0.99, 1.04);
+    // All frames of the outage but the last four, and those after it that wait for the queue to empty (0.1 s).
+    let late = row.late_pct.unwrap() / 100.0 * row.frames.unwrap() as f64;
+    between("late frames", late, 46.0, 54.0);
+}
+
+/// Each packet is lost with 10 %: a frame of two packets survives with 0.81.
+#[test]
+fn a_frame_that_misses_a_packet_is_lost() {
+    let l = lab(60.0, 0.0).link("b", 10.0, "pfifo limit 100").impair("b", "forward", "loss 10%");
+    let r = media(l, "call", "none", 0.96, 30.0, json!({})).run();
+    let row = r.flow("call");
+    between("lost frames", row.lost_frames_pct.unwrap(), 17.0, 21.0);
+    assert_eq!(row.late_pct, Some(0.0));
+}
+
+/// Feedback that crosses a full link comes late and does not change what the viewer sees.
+#[test]
+fn feedback_crosses_the_way_back() {
+    let both = |back: Value| {
+        let l = lab(10.0, 2.0).link("b", 10.0, "pfifo limit 100");
+        let l = media(l, "call", "none", 0.96, 30.0, back).link("up", 1.0, "pfifo limit 50");
+        l.tcp("upload", "cubic", 20.0, json!({"path": ["up"]})).run()
+    };
+    let (free, full) = (both(json!({})), both(json!({"reverse_path": ["up"]})));
+    let rtt = |r: &crate::lab::Result| r.flow("call").rtt_ms_p50.unwrap();
+    agrees("without", rtt(&free), 30.0, 0.1);
+    between("behind the upload", rtt(&full), 200.0, 700.0);
+    assert_eq!(free.flow("call").frame_ms_p99, full.flow("call").frame_ms_p99);
+}
+
+/// 20 kb/s of audio are packets of 50 B every 20 ms.
+#[test]
+fn audio_goes_beside_the_frames() {
+    let l = lab(10.0, 0.0).link("b", 10.0, "pfifo limit 100");
+    let r = media(l, "call", "none", 0.96, 30.0, json!({"audio_bps": 20_000})).run();
+    let row = r.flow("call");
+    agrees("packets", row.sent_packets as f64, 10.0 * (100.0 + 50.0), 0.01);
+    agrees("rate", row.rate_mbps, (2.0 * 1264.0 + 114.0) * 8.0 * 50.0 * 1e-6, 0.01);
+}
+
+/// The rate changes while it runs, from the next frame but one on.
+#[test]
+fn the_highest_rate_can_change() {
+    let l = lab(10.0, 0.0).link("b", 10.0, "pfifo limit 100");
+    let mut l = media(l, "call", "none", 0.96, 30.0, json!({}));
+    l.0["at"] = json!([{"time_ns": ns(5.0), "flow": "call", "rate_bps": 1_920_000}]);
+    let row = l.run().flow("call").clone();
+    agrees("rate of the encoder", row.media_mbps.unwrap(), 1.5 * 0.96, 0.01);
+}
+
+/// Marks are told by RFC 8888 only, and a path that loses the codepoint ends ECT.
+#[test]
+fn a_path_that_bleaches_ends_ect() {
+    let bleach =
+        json!([{"flow": "call", "where": "before", "link": "b", "from": "ect1", "to": "not-ect"}]);
+    let l = lab(10.0, 2.0).link("b", 1.0, "dualpi2");
+    let flow = |l| media(l, "call", "none", 1.2, 30.0, json!({"ecn": "ect1"})).run();
+    assert!(flow(l.clone()).flow("call").ce_pct.unwrap() > 50.0);
+    assert_eq!(flow(l.with("rewrites", bleach)).flow("call").ce_pct, Some(0.0));
+}
