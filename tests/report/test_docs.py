@@ -1,8 +1,12 @@
 """The reference documents name every key and every column."""
 
+import json
 import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
 from l4slab import cli, experimentfile
 from l4slab.base import metrics
@@ -14,6 +18,7 @@ from l4slab.sweep import expand
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PACKAGE = Path(experimentfile.__file__).parents[1]
 MODELS = [
     *(tables.Top, tables.Link, tables.At, tables.Impair, tables.Rewrite, tables.Skip),
     *traffic.KINDS.values(),
@@ -86,3 +91,59 @@ def test_readme_and_tutorial_show_the_first_experiment_and_what_it_prints(tmp_pa
     claim = next(block.removeprefix("toml") for block in blocks if "[[claim]]" in block)
     verdict = next(block.strip() for block in blocks if "holds" in block)
     assert verdict in printed(f"{text}\n{claim}")
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft7Validator:
+    schema = json.loads((files("l4slab.experimentfile") / "experiment.schema.json").read_text("utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
+
+
+def test_the_schema_takes_every_file_that_ships(validator: jsonschema.Draft7Validator) -> None:
+    paths = [*PACKAGE.rglob("*.toml"), *(PACKAGE.parents[1] / "examples").rglob("*.toml")]
+    paths = [path for path in paths if path.name != "Cargo.toml" and path.parent.name != "templates"]
+    assert len(paths) > 100
+    # The schema knows no queue that only a kernel of one's own has.
+    paths = [path for path in paths if path.name != "step.toml"]
+    wrong = {
+        path.name: error.message for path in paths for error in validator.iter_errors(tomllib.loads(path.read_text()))
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('rate  = "100Mbit"', 'rate  = "100Mbps"'),
+        ('rate  = "100Mbit"', "rate  = 100"),
+        ('qdisc = "dualpi2 target 15ms"', 'qdisc = "dualpi3"'),
+        ("warmup ", "warmpu "),
+        ('cc   = "prague"', 'cc   = "prague"\nserver = "iperf3 -s"'),
+        ('ecn  = "classic"', 'ecn  = "clasic"'),
+        ("trials   = 5", "trials   = 0"),
+        ('name = "l4s"', 'kind = "webb"\nname = "l4s"'),
+        ("[[claim]]\nid ", "[[claim]]\nname "),
+    ],
+)
+def test_the_schema_refuses_mistakes(validator: jsonschema.Draft7Validator, right: str, wrong: str) -> None:
+    text = next(
+        block for block in re.findall(r"```toml\n(.*?)```", (DOCS / "experiment-file.md").read_text(), re.DOTALL)
+    )
+    assert validator.is_valid(tomllib.loads(text))
+    assert right in text
+    assert not validator.is_valid(tomllib.loads(text.replace(right, wrong, 1)))
+
+
+def test_every_key_of_the_schema_has_a_description(validator: jsonschema.Draft7Validator) -> None:
+    def undescribed(one: dict, place: str) -> list[str]:
+        found = []
+        for key, value in one.get("properties", {}).items():
+            if "description" not in value and value.get("type") not in ("array", "object"):
+                found.append(f"{place}.{key}")
+            found += undescribed(value, f"{place}.{key}")
+        for inner in (one.get("items"), one.get("additionalProperties"), *one.get("anyOf", ())):
+            found += undescribed(inner, place) if isinstance(inner, dict) else []
+        return found
+
+    assert undescribed(validator.schema, "") == []

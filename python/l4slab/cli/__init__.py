@@ -28,6 +28,7 @@ from l4slab.cli import (
     new,
     outcomes,
     running,
+    schema,
     searching,
     start,
     terminal,
@@ -47,6 +48,7 @@ def cli() -> None:
 
 for _command in (
     start.init,
+    schema.schema,
     start.trace,
     new.new,
     running.run,

@@ -9,19 +9,23 @@ import click
 
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.paths import usable
-from l4slab.cli import terminal
+from l4slab.cli import schema, terminal
 
 
 @click.command()
 @click.argument("name", default="experiment", metavar="[NAME]")
 def init(name: str) -> int:
-    """Write NAME.toml (default: experiment.toml), a commented experiment that runs."""
+    """Write NAME.toml (default: experiment.toml), a commented experiment that runs.
+
+    Also write l4slab.schema.json beside it, with which an editor completes and checks keys (l4slab schema).
+    """
     if usable(name).is_dir() or not Path(name).name:
         raise InputError("is a folder; give the name of a file, such as: l4slab init mine", file=name)
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
     text = (files("l4slab.cli") / "template.toml").read_text(encoding="utf-8")
     text = text.replace("FILE", str(file)).replace("results/NAME", f"results/{file.stem}")
-    _write_new(file, text)
+    _write_new(file, f"#:schema {schema.NAME}\n{text}")
+    _write(file.with_name(schema.NAME), schema.text(), "w")
     terminal.say(f"{file} is written; run it with: l4slab run {file}")
     return 0
 
@@ -68,8 +72,12 @@ _LARGEST_SCALE = 100_000.0
 
 
 def _write_new(file: Path, text: str) -> None:
+    _write(file, text, "x")
+
+
+def _write(file: Path, text: str, mode: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as opened:
+        with file.open(mode, encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
         raise InputError(

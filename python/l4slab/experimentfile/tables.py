@@ -5,10 +5,12 @@ A field's `serialization_alias` is its name in a run's description.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetCoreSchemaHandler
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME, Dimension
@@ -45,6 +47,13 @@ class Quantity:
         return core_schema.no_info_before_validator_function(
             checked_by(self.parse), handler(source), serialization=described
         )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        units = "|".join(map(re.escape, self.dimension.units))
+        if self.dimension.any_case:
+            # The patterns of JSON Schema have no flags.
+            units = re.sub("[a-zA-Z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", units)
+        return {"type": "string", "pattern": rf"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*({units})\s*$"}
 
 
 class _Often(Quantity):
@@ -122,7 +131,7 @@ class Link(Table):
 class At(Table):
     """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
 
-    time: TimeOrZero = Field(examples=['"20s"'])
+    time: TimeOrZero = Field(examples=['"20s"'], description="When the change happens")
 
 
 class FlowChange(Table):
@@ -141,8 +150,12 @@ class Impair(Table):
     before: str = Field(examples=['"bottleneck"'])
     direction: Literal["forward", "reverse", "both"] = "forward"
     in_order: bool = Field(default=False, examples=["true"])
-    ack_thinning: int | None = Field(default=None, ge=2, le=1000, examples=["4"])
-    ack_wait: Duration = Field(default="2ms", serialization_alias="ack_wait_ns")
+    ack_thinning: int | None = Field(
+        default=None, ge=2, le=1000, examples=["4"], description="Forward every Nth pure ACK"
+    )
+    ack_wait: Duration = Field(
+        default="2ms", serialization_alias="ack_wait_ns", description="Forward an ACK after this time in any case"
+    )
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if not self.netem and self.ack_thinning is None:
@@ -167,5 +180,5 @@ class Skip(Table):
     """Combinations of a sweep that are left out."""
 
     section = "skip"
-    when: str = Field(examples=["\"aqm = 'FIFO'\""])
-    why: str = ""
+    when: str = Field(examples=["\"aqm = 'FIFO'\""], description="SQL condition over the factors")
+    why: str = Field(default="", description="The reason, for the report")

@@ -49,8 +49,11 @@ class Cause(Table):
     """Why cells are beyond a bar: an SQL condition over the rows of `agreement.parquet`, and a sentence."""
 
     section = "cause"
-    when: str = Field(examples=["\"quantity = 'share' and rtt_ms = 5\""])
-    why: str = Field(min_length=1, examples=['"..."'])
+    when: str = Field(
+        examples=["\"quantity = 'share' and rtt_ms = 5\""],
+        description="SQL condition over the rows of agreement.parquet",
+    )
+    why: str = Field(min_length=1, examples=['"..."'], description="Why these cells are beyond a bar")
 
 
 # Of every file that says nothing else, by quantity.

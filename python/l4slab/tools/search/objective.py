@@ -27,10 +27,13 @@ SURE = 2
 class Objective(Table):
     """The table `[search.objective]`."""
 
-    sql: str = Field(examples=["\"select min(share) from flows where cc = 'cubic' group by trial\""])
-    goal: Literal["minimise", "maximise"] = Field(examples=['"minimise"'])
-    harm: float = Field(allow_inf_nan=False, examples=["0.1"])
-    says: str = ""
+    sql: str = Field(
+        examples=["\"select min(share) from flows where cc = 'cubic' group by trial\""],
+        description="One SELECT, whose first column is a number per trial",
+    )
+    goal: Literal["minimise", "maximise"] = Field(examples=['"minimise"'], description="Which end is the worst")
+    harm: float = Field(allow_inf_nan=False, examples=["0.1"], description="A number beyond this is a harm")
+    says: str = Field(default="", description="The harm in words")
 
     @classmethod
     def of(cls, experiment: Experiment) -> Objective:
