@@ -36,7 +36,7 @@ HEADINGS = {
 }  # fmt: skip
 KIND_TABLES = {
     "tcp": ("are TCP", '"tcp" send'), "web": ("are TCP", "Web"), "video": ("are TCP", "Video"), "cbr": ("CBR",),
-    "udp-prague": ("UDP Prague",), "program": ("Programs",),
+    "media": ("Media",), "udp-prague": ("UDP Prague",), "program": ("Programs",),
 }  # fmt: skip
 
 Schema = dict[str, Any]
@@ -114,7 +114,8 @@ def table(model: type[Table], section: str, kind: str = "") -> Schema:
             names = [*(qdisc["name"] for qdisc in _core.qdiscs()), *CLASSFUL]
             one = {"anyOf": [{"enum": names}, {"pattern": rf"^({'|'.join(names)})\s"}, {"pattern": OWN}]}
         if key == "cc":
-            names = [controller["name"] for controller in _core.controllers()]
+            listed = _core.media_controllers() if kind == "media" else _core.controllers()
+            names = [controller["name"] for controller in listed]
             one = {"anyOf": [{"enum": names}, {"type": "string"}]}
         if "pattern" in one:
             one["pattern"] += f"|{FILLED_IN['pattern']}"
