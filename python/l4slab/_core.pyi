@@ -2,7 +2,76 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
+
+class Module(TypedDict):
+    """A parameter of a kernel's module, and its numbers by the option's words."""
+
+    parameter: str
+    values: list[tuple[str, str]]
+
+class Parameter(TypedDict):
+    keyword: str
+    value: str
+    takes: str
+    default: str
+    source: str
+    help: str
+    in_linux: bool
+    module: Module | None
+
+class Preset(TypedDict):
+    keyword: str
+    value: str
+    sets: list[tuple[str, str]]
+
+class Gauge(TypedDict):
+    name: str
+    unit: str
+    help: str
+
+class Described(TypedDict):
+    """A queue or a controller: `required` is an example of what must be written."""
+
+    name: str
+    summary: str
+    in_linux: bool
+    parameters: list[Parameter]
+    required: str
+    presets: list[Preset]
+    gauges: list[Gauge]
+    not_modelled: list[tuple[str, str]]
+
+class Qdisc(Described):
+    """How it separates flows, also with some words; which packets it marks, and how `tc` counts overflow."""
+
+    separation: str
+    separation_with: list[tuple[str, str]]
+    marking: str | dict[str, list[str]]
+    overflow: str | dict[str, str]
+
+class Controller(Described):
+    """`look`: its place among those of its role; `scalable_with`: options, with their value."""
+
+    ecn: str
+    role: str
+    look: int
+    needs_ecn: bool
+    out_of_tree: bool
+    scalable_with: list[tuple[str, str]]
+
+class Own(Described):
+    """Of the user's own; a controller asks for `ecn`."""
+
+    ecn: NotRequired[str]
+
+class Facts(TypedDict):
+    """What a queue's words say: its parameters, and of a queue of the core's how it separates flows and marks."""
+
+    name: str
+    parameters: dict[str, str]
+    separation: str | None
+    marks: bool | None
 
 def simulate(run_json: str, captures: Path | None = None, title: str = "") -> dict[str, Any]:
     """Run a resolved description: {"flows": [rows], "members": [rows], "links": [rows],
@@ -26,13 +95,13 @@ def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes:
     start, and the rate.
     """
 
-def qdiscs() -> list[dict[str, Any]]:
+def qdiscs() -> list[Qdisc]:
     """Queue disciplines: name, summary, in_linux, required, gauges (name, unit, help), not_modelled (keyword, reason)
     and parameters (keyword, value, takes, default, source, help, in_linux, module); also how it separates flows
     (separation, separation_with), which packets it marks (marking) and how `tc` counts overflow (overflow).
     """
 
-def controllers() -> list[dict[str, Any]]:
+def controllers() -> list[Controller]:
     """The same of congestion controls; also ecn, presets (keyword, value, sets), role, look (its place among those of
     its role), needs_ecn, out_of_tree, and scalable_with (options, with their value).
     """
@@ -43,7 +112,7 @@ def media_controllers() -> list[dict[str, Any]]:
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
 
-def qdisc_facts(text: str) -> dict[str, Any]:
+def qdisc_facts(text: str) -> Facts:
     """The same as a structure: `name`, `parameters` (the words after each keyword), `separation` ("single", "coupled",
     "dual", "per-flow", "approximate", "shaper") and `marks` (whether it sets CE); the last two are None of a queue of
     the user's own. Raises ValueError with one sentence.
@@ -58,7 +127,7 @@ class ChangingQdisc:
         same kind what is named, as `tc qdisc change` takes it. Raises ValueError with one sentence.
         """
 
-def trees() -> list[dict[str, Any]]:
+def trees() -> list[Described]:
     """Queues that hold classes, as `qdiscs` has the others."""
 
 def canonical_tree(text: str) -> str:
@@ -167,7 +236,7 @@ def declare_own(kind: str, reference: str, declaration: str) -> None:
     Raises ValueError.
     """
 
-def own_info(kind: str, reference: str) -> dict[str, Any] | None:
+def own_info(kind: str, reference: str) -> Own | None:
     """What is declared, as an entry of `controllers()`."""
 
 def load_class(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, terminal
 
 _KINDS = ("qdiscs", "controllers", "media-controllers", "traffic", "studies", "comparisons")
-Entry = dict[str, Any]
+Entry = Mapping[str, Any]
 # Written out here, because the models of `l4slab.experimentfile.traffic` take long to import.
 _TRAFFIC = {
     "tcp": "TCP connections that send as much as they can, or a number of bytes",
@@ -63,7 +63,7 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
     return 0
 
 
-def _of_file(what: str) -> dict[str, list[Entry]]:
+def _of_file(what: str) -> Mapping[str, Sequence[Entry]]:
     from l4slab.own import files
 
     try:
@@ -77,7 +77,7 @@ def _known(what: str, names: list[str]) -> str:
     return remedy if remedy.startswith("did") else f'"l4slab list" shows the names, or give {", ".join(_KINDS)}'
 
 
-def _everything(what: str | None) -> dict[str, list[Entry]]:
+def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:
     return {
         "qdiscs": [*_core.qdiscs(), *_core.trees()],
         "controllers": _core.controllers(),
@@ -90,7 +90,7 @@ def _everything(what: str | None) -> dict[str, list[Entry]]:
     }
 
 
-def _traffic(what: str | None) -> list[Entry]:
+def _traffic(what: str | None) -> Sequence[Entry]:
     """The kinds of a [[flow]]; with the keys of each where traffic is what is asked for."""
     if what not in ("traffic", *_TRAFFIC):
         return [{"name": name, "summary": summary} for name, summary in _TRAFFIC.items()]
@@ -116,7 +116,7 @@ def _default(value: object) -> str:
     return "optional" if value is None else f"default {json.dumps(value)}"
 
 
-def _show(kind: str, entries: list[Entry], in_full: bool, alone: bool) -> None:
+def _show(kind: str, entries: Sequence[Entry], in_full: bool, alone: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from l4slab import _core
 
 COMMAND = "l4slab list --markdown > docs/parameters.md"
 
 
-def described(parameter: Mapping[str, Any]) -> tuple[str, str]:
+def described(parameter: _core.Parameter) -> tuple[str, str]:
     """A keyword with what follows it, and what that means."""
     words = f"{parameter['keyword']} {parameter['value']}".strip()
     takes = f": {parameter['takes']}" if parameter["takes"] else ""
@@ -44,13 +43,13 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(entry: Mapping[str, Any], what: str, kernel: bool = False) -> Iterator[str]:
+def _section(entry: _core.Described, what: str, kernel: bool = False) -> Iterator[str]:
     yield from ("", f"### `{entry['name']}`", "")
     yield f"{entry['summary']}." + ("" if entry["in_linux"] else " No Linux kernel has it: engine `sim` only.")
     if entry["required"]:
         yield from ("", f"Required, for example: `{entry['required']}`.")
-    if "ecn" in entry:
-        yield from ("", f"{'Asks for ECN' if kernel else 'Sends'}: `{entry['ecn']}`.")
+    if (ecn := entry.get("ecn")) is not None:
+        yield from ("", f"{'Asks for ECN' if kernel else 'Sends'}: `{ecn}`.")
     if entry["parameters"]:
         yield from ("", f"| {what} | meaning | takes | default | source |" + (" kernel |" if kernel else ""))
         yield "|---|---|---|---|---|" + ("---|" if kernel else "")
@@ -66,7 +65,7 @@ def _section(entry: Mapping[str, Any], what: str, kernel: bool = False) -> Itera
         yield from (f"| `{gauge['name']}` | {gauge['unit']} | {gauge['help']} |" for gauge in entry["gauges"])
 
 
-def _row(parameter: Mapping[str, Any], kernel: bool) -> str:
+def _row(parameter: _core.Parameter, kernel: bool) -> str:
     words = f"{parameter['keyword']} {parameter['value']}".strip()
     meaning = parameter["help"] + ("" if parameter["in_linux"] else " (not in Linux)")
     default = parameter["default"]

@@ -155,10 +155,11 @@ def refused(description: Run) -> str | None:
     return next((reference.partition(HASH)[0] for _, reference in _keys(description)), None)
 
 
-def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
+def listed(path: Path) -> dict[str, list[_core.Own]]:
     """What a file has, as entries of `l4slab list`: "qdiscs" and "controllers". Raises ValueError with one sentence."""
     file, _, thing = path.name.partition(":")
-    folder, entries = path.parent, {"queue": list[dict[str, Any]](), "controller": list[dict[str, Any]]()}
+    folder = path.parent
+    entries: dict[Kind, list[_core.Own]] = {"queue": [], "controller": []}
     content = read(file, folder)
     if not file.endswith(".py"):
         both: list[tuple[Kind, str]] = [("controller", file), ("queue", file)]
@@ -178,8 +179,10 @@ def listed(path: Path) -> dict[str, list[dict[str, Any]]]:
             except ValueError as error:
                 wrong.append(str(error))
                 continue
-            entry = _core.own_info(kind, reference) or {}
-            entries[kind].append(entry | ({"ecn": _declared[kind, reference]} if kind == "controller" else {}))
+            if (entry := _core.own_info(kind, reference)) is not None:
+                if kind == "controller":
+                    entry["ecn"] = _declared[kind, reference]
+                entries[kind].append(entry)
     if not any(entries.values()):
         raise ValueError(wrong[0] if wrong else f"{path} has no such controller or queue; {_has(both)}")
     return {"qdiscs": entries["queue"], "controllers": entries["controller"]}

@@ -7,16 +7,17 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
 from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
+from l4slab.base.run import Flow, Link, TcpFlow
 from l4slab.base.run import Run as Description
 from l4slab.engines.contract import (
     Captures,
@@ -228,7 +229,7 @@ def _folder(run: Description, captured: bool) -> Iterator[Path]:
         yield folder
 
 
-def _limit_s(run: Mapping[str, Any]) -> float:
+def _limit_s(run: Description) -> float:
     if (given := os.environ.get("L4SLAB_LINUX_TIMEOUT")) is not None:
         return float(given)
     gbit: float = sum(link["rate_bps"] for link in run["links"]) * 1e-9
@@ -301,8 +302,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
                     f'{name}: the linux engine has links of 1500 B; write mtu = "1500B", or use the sim engine'
                 )
     for link in run["links"]:
-        if "rate_trace" in link:
-            _refuse_trace(link)
+        _refuse_trace(link)
         if any("dscp" in one for one in link.get("filters", ())) or any(
             qdisc.split()[0] in _BY_DSCP for qdisc in qdiscs_of(link)
         ):
@@ -335,23 +335,25 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
 _BY_DSCP, _LEAST_MTU = ("prio", "pfifo_fast"), 88
 
 
-def _refuse_sorting(link: Mapping[str, Any], flows: Iterable[Mapping[str, Any]]) -> None:
+def _refuse_sorting(link: Link, flows: Iterable[Flow]) -> None:
     for flow in flows:
-        if flow["kind"] == "program" and link["name"] in (*flow["path"], *flow["reverse_path"]):
+        if flow["kind"] == "program" and link["name"] in (*flow["path"], *flow.get("reverse_path", ())):
             raise ValueError(
                 f'link "{link["name"]}" sorts packets by DSCP, and which one the program of flow "{flow["name"]}" sets '
                 "is not known before; use htb with filters by ecn and host"
             )
 
 
-def _refuse_thinning(run: Mapping[str, Any]) -> None:
+def _refuse_thinning(run: Description) -> None:
     for impair in run.get("impairs", ()):
         if "ack_thinning" in impair:
             raise ValueError(f'impair "{impair["name"]}": no part of the kernel thins ACKs; use the sim engine')
 
 
-def _refuse_trace(link: Mapping[str, Any]) -> None:
-    name, trace = f'link "{link["name"]}"', link["rate_trace"]
+def _refuse_trace(link: Link) -> None:
+    name, trace = f'link "{link["name"]}"', link.get("rate_trace")
+    if trace is None:
+        return
     if "opportunities" in trace:
         raise ValueError(
             f"{name}: rate_trace = {trace['file']} has opportunities, and HTB has rates; write it as CSV with "
@@ -369,7 +371,7 @@ def _refuse_trace(link: Mapping[str, Any]) -> None:
 _ALWAYS_ECN = {entry["name"]: entry["ecn"] for entry in _core.controllers() if entry["needs_ecn"]}
 
 
-def _refuse_tcp(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
+def _refuse_tcp(spec: TcpFlow, name: str, controls: tuple[str, ...] | None) -> None:
     cc = spec["cc"]
     if not flows.controller(cc)["in_linux"]:
         raise LackingError(f"no Linux kernel has {cc}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from l4slab import _core
+from l4slab.base.run import Flow as Spec
+from l4slab.base.run import ProgramFlow, TcpFlow
 
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
@@ -17,7 +17,7 @@ class Flow:
     """A flow group and where its ends are."""
 
     number: int
-    spec: Mapping[str, Any]
+    spec: Spec
     members: int = 0  # how many flows it has in the whole run
     hosts: tuple[str, str] = ("", "")  # addresses of its hosts, the sending one first, in the queues of links
     only: int | None = None  # one of them, from 0; None: all
@@ -52,14 +52,24 @@ class Flow:
         return self.source, self.destination
 
     @property
+    def tcp(self) -> TcpFlow | None:
+        """What the run says of connections of TCP."""
+        return self.spec if self.spec["kind"] == "tcp" else None
+
+    @property
+    def program(self) -> ProgramFlow | None:
+        """What the run says of programs."""
+        return self.spec if self.spec["kind"] == "program" else None
+
+    @property
     def is_tcp(self) -> bool:
         """Whether it has ACKs."""
-        return bool(self.spec["kind"] == "tcp")
+        return self.tcp is not None
 
     @property
     def is_program(self) -> bool:
         """Whether its ends are the user's own programs."""
-        return bool(self.spec["kind"] == "program")
+        return self.program is not None
 
     @property
     def tos(self) -> int:
@@ -70,20 +80,20 @@ class Flow:
     @property
     def ecn(self) -> str:
         """What the sender asks for, or the codepoint of a CBR source; empty: what the kernel's default is."""
-        if self.is_program:
-            cc = self.spec["cc"]
-            return str(self.spec["ecn"] or (default_ecn(cc) if cc else ""))
-        return str(self.spec["ecn"] or (default_ecn(self.spec["cc"]) if self.is_tcp else "not-ect"))
+        ecn = str(self.spec.get("ecn") or "")
+        if (program := self.program) is not None:
+            return ecn or (default_ecn(program["cc"]) if program["cc"] else "")
+        return ecn or (default_ecn(self.tcp["cc"]) if self.tcp is not None else "not-ect")
 
     @property
     def peer_ecn(self) -> str:
         """What the receiver supports."""
-        return str(self.spec.get("peer_ecn") or self.ecn)
+        return (self.tcp["peer_ecn"] if self.tcp is not None else None) or self.ecn
 
     @property
     def reverse_path(self) -> list[str]:
         """The links that the ACKs, or what a program answers, cross."""
-        return self.spec["reverse_path"] if self.is_tcp or self.is_program else []
+        return self.spec.get("reverse_path", []) if self.is_tcp or self.is_program else []
 
 
 def default_ecn(cc: str) -> str:
@@ -92,10 +102,16 @@ def default_ecn(cc: str) -> str:
 
 
 @cache
-def controller(name: str) -> dict[str, Any]:
+def controller(name: str) -> _core.Controller:
     """What the core says of a congestion control; one that only a kernel has is like Reno there."""
     known = {entry["name"]: entry for entry in _core.controllers()}
-    return known.get(name) or {"name": name, "in_linux": True, "ecn": known["reno"]["ecn"], "parameters": None}
+    return known.get(name) or {**known["reno"], "name": name, "in_linux": True, "parameters": []}
+
+
+@cache
+def is_known(name: str) -> bool:
+    """Whether the core has this congestion control."""
+    return any(entry["name"] == name for entry in _core.controllers())
 
 
 def expected_ecn_mode(cc: str, ecn: str, peer_ecn: str) -> str:

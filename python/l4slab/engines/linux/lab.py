@@ -19,16 +19,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TypeVar
 
 from l4slab import _core
+from l4slab.base.run import Change, Class, Filter, Impair, Link, Rewrite, Run
+from l4slab.base.run import Flow as Spec
 from l4slab.base.units import TIME
 from l4slab.engines.linux import programs
-from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller
+from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, is_known
 from l4slab.engines.linux.rng import Stream
 from l4slab.experimentfile import traces
 from l4slab.experimentfile.classes import holder
 from l4slab.experimentfile.resolution import IN_ORDER
+
+# What has a queue.
+Queued = TypeVar("Queued", Link, Change, Class)
 
 # sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
 TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
@@ -59,18 +64,23 @@ _TCP = [
 
 
 @cache
-def queue(name: str) -> dict[str, Any] | None:
+def queue(name: str) -> _core.Qdisc | None:
     """What the core says of a queue; None of one that only a kernel has."""
     return next((entry for entry in _core.qdiscs() if entry["name"] == name), None)
 
 
-def _with_its_defaults(run: Mapping[str, Any]) -> dict[str, Any]:
-    def short(table: Mapping[str, Any]) -> dict[str, Any]:
-        own = {"qdisc": _without_defaults(table["qdisc"])} if table.get("qdisc") is not None else {}
-        inside = {"classes": [short(one) for one in table["classes"]]} if "classes" in table else {}
-        return {**table, **own, **inside}
+def _with_its_defaults(run: Run) -> Run:
+    def short(table: Queued) -> Queued:
+        found = table.copy()
+        if (qdisc := found.get("qdisc")) is not None:
+            found["qdisc"] = _without_defaults(qdisc)
+        return found
 
-    return {**run, "links": [short(link) for link in run["links"]], "at": [short(change) for change in run["at"]]}
+    links, at = [short(link) for link in run["links"]], [short(change) for change in run["at"]]
+    for table in (*links, *at):
+        if "classes" in table:
+            table["classes"] = [short(one) for one in table["classes"]]
+    return {**run, "links": links, "at": at}
 
 
 @cache
@@ -113,7 +123,7 @@ class _Edge:
 class Lab:
     """What is set up for a run: commands per namespace, and the plan of what happens then."""
 
-    run: Mapping[str, Any]
+    run: Run
     flows: list[Flow] = field(default_factory=list)
     namespaces: list[str] = field(default_factory=list)
     edges: dict[tuple[str, str], _Edge] = field(default_factory=dict)
@@ -134,17 +144,16 @@ class Lab:
         """Those of impairments, of data and of ACKs, that something passes."""
         return [name for name in self.namespaces if name[0] in "ij"]
 
-    def impair_of(self, namespace: str) -> Mapping[str, Any]:
+    def impair_of(self, namespace: str) -> Impair:
         """What the run says of the impairment in this namespace."""
-        found: Mapping[str, Any] = self.run["impairs"][int(namespace[1:]) - 1]
-        return found
+        return self.run["impairs"][int(namespace[1:]) - 1]
 
     def link_namespace(self, link: int) -> str:
         """Where the queue of the link with this index is; its device is called `out`."""
         return f"k{link + 1}"
 
 
-def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_defaults: bool = False) -> Lab:
+def build(run: Run, pcap: bool = False, live: bool = False, own_defaults: bool = False) -> Lab:
     """The laboratory of `run`, a resolved description. `live`: while it runs it is told what comes next, and the end.
 
     `own_defaults`: for a kernel of one's own. What is at its default is left out, as that kernel may have another one.
@@ -153,7 +162,7 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_de
         run = _with_its_defaults(run)
     lab = Lab(run, own_defaults=own_defaults)
     lab.varied = {spec["name"] for spec in run["flows"] if live} | {
-        change["flow"] for change in run["at"] if change.get("rtt_ns") is not None
+        str(change.get("flow")) for change in run["at"] if change.get("rtt_ns") is not None
     }
     links = [link["name"] for link in run["links"]]
     impairs = list(run.get("impairs", ()))
@@ -180,35 +189,39 @@ def build(run: Mapping[str, Any], pcap: bool = False, live: bool = False, own_de
     return lab
 
 
-def unrolled(run: Mapping[str, Any]) -> dict[str, Any]:
+def unrolled(run: Run) -> Run:
     """A run whose traces are changes by [[at]]."""
-    links, flows, changes = [], [], []
-    for link in run["links"]:
-        if (trace := link.get("rate_trace")) is not None:
-            steps = list(traces.rounds(trace, run["duration_ns"]))
-            link = {key: value for key, value in link.items() if key != "rate_trace"} | {"rate_bps": steps[0][1]}
+    links = [link.copy() for link in run["links"]]
+    flows = [flow.copy() for flow in run["flows"]]
+    changes: list[Change] = []
+    for link in links:
+        if (rates := link.get("rate_trace")) is not None:
+            steps = list(traces.rounds(rates, run["duration_ns"]))
+            del link["rate_trace"]
+            link["rate_bps"] = steps[0][1]
             changes += [
                 {"time_ns": at, "link": link["name"], "rate_bps": rate, "qdisc": None} for at, rate in steps[1:]
             ]
-        links.append(link)
     changed = list(run["at"])
-    for flow in run["flows"]:
-        if (trace := flow.get("delay_trace")) is not None:
+    for flow in flows:
+        if (delays := flow.get("delay_trace")) is not None:
             mine = [change for change in changed if change.get("flow") == flow["name"] and "rtt_ns" in change]
             changed = [change for change in changed if change not in mine]
-            others = [{key: value for key, value in change.items() if key != "rtt_ns"} for change in mine]
+            bases = [(0, flow["rtt_ns"]), *((change["time_ns"], change["rtt_ns"] or 0) for change in mine)]
+            others = [change.copy() for change in mine]
+            for change in others:
+                del change["rtt_ns"]
             changes += [change for change in others if change.keys() - {"time_ns", "flow"}]
-            steps = list(traces.rounds(trace, run["duration_ns"]))
-            bases = [(0, flow["rtt_ns"]), *((change["time_ns"], change["rtt_ns"]) for change in mine)]
+            steps = list(traces.rounds(delays, run["duration_ns"]))
             times = sorted({at for at, _ in (*steps, *bases)})
             rtts = [(at, _latest(bases, at) + _latest(steps, at)) for at in times]
-            flow = {key: value for key, value in flow.items() if key != "delay_trace"} | {"rtt_ns": rtts[0][1]}
+            del flow["delay_trace"]
+            flow["rtt_ns"] = rtts[0][1]
             changes += [
                 {"time_ns": at, "flow": flow["name"], "rtt_ns": rtt}
                 for (_, before), (at, rtt) in pairwise(rtts)
                 if rtt != before
             ]
-        flows.append(flow)
     at = sorted([*changed, *changes], key=lambda change: change["time_ns"])
     return {**run, "links": links, "flows": flows, "at": at}
 
@@ -233,7 +246,7 @@ def forward(lab: Lab, flow: Flow) -> list[str]:
     return [*nodes, flow.server]
 
 
-def _reverse(flow: Flow, links: list[str], impairs: list[Mapping[str, Any]]) -> list[str]:
+def _reverse(flow: Flow, links: list[str], impairs: list[Impair]) -> list[str]:
     nodes = [flow.server]
     for number, impair in enumerate(impairs, start=1):
         crosses = impair["before"] in flow.spec["path"] or impair["before"] in flow.reverse_path
@@ -266,7 +279,7 @@ def _delays(lab: Lab, flow: Flow, rtt_ns: int) -> Iterable[tuple[str, _Edge, str
             yield here, edge, f"dev {edge.device} root netem delay {delay}ns{order} limit {NETEM_LIMIT}"
 
 
-def _shaper(link: Mapping[str, Any]) -> list[str]:
+def _shaper(link: Link) -> list[str]:
     return [
         "qdisc replace dev out root handle 1: htb default 1",
         f"class replace dev out parent 1: classid 1:1 {_htb(link['rate_bps'], link['burst_bytes'])}",
@@ -274,15 +287,15 @@ def _shaper(link: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
+def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
     """Classes below the queue under test, those above first, their queues, and the filters in their order. What is
     inside the queue of a class comes after this queue.
     """
     classes = {one["id"]: one for one in link.get("classes", ())}
     handles = handles_of(link)
 
-    def depth(one: Mapping[str, Any]) -> int:
-        return 1 + depth(classes[one["parent"]]) if "parent" in one else 0
+    def depth(one: Class) -> int:
+        return 1 + depth(classes[parent]) if (parent := one.get("parent")) is not None else 0
 
     for _, inside in groupby(sorted(classes.values(), key=_nesting), _nesting):
         level = list(inside)
@@ -297,21 +310,21 @@ def _tree(link: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
                     f"{one['qdisc']}"
                 )
     preference = 0
-    for one in link.get("filters", ()):
-        for match in _matches(one, flows):
+    for rule in link.get("filters", ()):
+        for match in _matches(rule, flows):
             preference += 1
             yield (
-                f"filter add dev out parent {handles[holder(one['class'])]}: protocol ip pref {preference} "
-                f"flower {match} classid {classid(handles, one['class'])}"
+                f"filter add dev out parent {handles[holder(rule['class'])]}: protocol ip pref {preference} "
+                f"flower {match} classid {classid(handles, rule['class'])}"
             )
 
 
-def _nesting(one: Mapping[str, Any]) -> int:
+def _nesting(one: Class) -> int:
     """How many queues of classes a class is in."""
-    return str(one["id"]).count(":")
+    return one["id"].count(":")
 
 
-def handles_of(link: Mapping[str, Any]) -> dict[str, str]:
+def handles_of(link: Link) -> dict[str, str]:
     """The handle of the queue of each class, and of the link's own."""
     own = {one["id"]: f"f{number:03x}" for number, one in enumerate(link.get("classes", ())) if "qdisc" in one}
     return {"": str(HANDLE), **own}
@@ -322,9 +335,9 @@ def classid(handles: Mapping[str, str], number: str) -> str:
     return f"{handles[holder(number)]}:{number.rpartition(':')[2]}"
 
 
-def _class(handles: Mapping[str, str], of: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+def _class(handles: Mapping[str, str], of: Class, one: Class) -> str:
     """What `tc class` is told of a class of htb, `of`, that has the numbers of `one`."""
-    parent = classid(handles, of["parent"]) if "parent" in of else f"{handles[holder(of['id'])]}:"
+    parent = classid(handles, above) if (above := of.get("parent")) is not None else f"{handles[holder(of['id'])]}:"
     return (
         f"dev out parent {parent} classid {classid(handles, one['id'])} "
         f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
@@ -332,25 +345,25 @@ def _class(handles: Mapping[str, str], of: Mapping[str, Any], one: Mapping[str, 
     )
 
 
-def _matches(one: Mapping[str, Any], flows: Sequence[Flow]) -> Iterable[str]:
+def _matches(one: Filter, flows: Sequence[Flow]) -> Iterable[str]:
     """What flower is told of a filter: of a host, that it sends, and that it receives."""
-    value = one.get("dscp", 0) << 2 | CODEPOINTS[one.get("ecn", "not-ect")]
+    value = (one.get("dscp") or 0) << 2 | CODEPOINTS[one.get("ecn") or "not-ect"]
     mask = ("dscp" in one) * 0xFC | ("ecn" in one) * 0x3
     fields = f"ip_tos 0x{value:x}/0x{mask:x}" if mask else ""
-    if "host" not in one:
+    if (number := one.get("host")) is None:
         yield fields
         return
-    host = _address_of(one["host"], flows)
+    host = _address_of(number, flows)
     yield f"src_ip {host} {fields}".strip()
     yield f"dst_ip {host} {fields}".strip()
 
 
-def _hosts(number: int, spec: Mapping[str, Any]) -> tuple[str, str]:
-    own = Flow(number, spec).ends
-    sender, receiver = (
-        _named_host(spec[key]) if key in spec else address
-        for key, address in zip(("host", "peer_host"), own, strict=True)
-    )
+def _hosts(number: int, spec: Spec) -> tuple[str, str]:
+    sender, receiver = Flow(number, spec).ends
+    if (host := spec.get("host")) is not None:
+        sender = _named_host(host)
+    if (host := spec.get("peer_host")) is not None:
+        receiver = _named_host(host)
     return sender, receiver
 
 
@@ -407,9 +420,7 @@ def _htb(rate_bps: int, burst_bytes: int) -> str:
     )
 
 
-def composed_rewrites(
-    flow: str, rewrites: Iterable[Mapping[str, Any]], places: list[tuple[str, str]]
-) -> dict[str, str]:
+def composed_rewrites(flow: str, rewrites: Iterable[Rewrite], places: list[tuple[str, str]]) -> dict[str, str]:
     """What becomes of each codepoint at successive places (side, link): of each, the first rule that fits counts."""
     changed = {}
     rules = [rule for rule in rewrites if rule["flow"] == flow]
@@ -461,13 +472,14 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     if lab.has_programs:
         plan += programs.host()
     for flow in lab.flows:
-        plan += (programs.plan if flow.is_program else ends)(flow, lives(run, flow.spec))
+        spans = lives(run, flow.spec)
+        plan += ends(flow, spans) if flow.program is None else programs.plan(flow, flow.program, spans)
     for change in run["at"]:
         plan += orders(lab, change)
     lab.plan = plan
 
 
-def lives(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[tuple[int, int]]:
+def lives(run: Run, spec: Spec) -> list[tuple[int, int]]:
     """When each connection of a group begins and ends, in ns, with the same jitter as in the simulator: those that it
     has from the start, and those that come when its count is raised. When it is lowered, the last that came end.
     """
@@ -477,12 +489,13 @@ def lives(run: Mapping[str, Any], spec: Mapping[str, Any]) -> list[tuple[int, in
     found = [(start, stop) for start in starts]
     active = list(range(len(found)))
     for change in run["at"]:
-        if change.get("flow") != spec["name"] or change.get("count") is None:
+        count = change.get("count")
+        if change.get("flow") != spec["name"] or count is None:
             continue
-        while len(active) > change.get("count"):
+        while len(active) > count:
             last = active.pop()
             found[last] = (found[last][0], min(found[last][1], change["time_ns"]))
-        while len(active) < change.get("count"):
+        while len(active) < count:
             active.append(len(found))
             found.append((change["time_ns"], NEVER))
     return found
@@ -496,11 +509,12 @@ def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterab
             f"{flow.number} {index} {FIRST_PORT + index} {flow.client} {flow.source} {flow.server} {flow.destination} "
             f"{start} {stop}"
         )
-        if not flow.is_tcp:
+        if spec["kind"] == "cbr":
             yield f"udp {words} {spec['rate_bps']} {flow.tos} {spec['packet_bytes']} {spec['batch']}"
+        if spec["kind"] != "tcp":
             continue
         # The kernel paces payload; rates in the file are of frames.
-        mtu = spec.get("mtu_bytes", MTU_FRAME - 14)
+        mtu = spec.get("mtu_bytes") or MTU_FRAME - 14
         headers = TCP_IP_HEADERS + (ACCECN_OPTION if flow.ecn == flow.peer_ecn == "accecn" else 0)
         pace = (spec["pace_bps"] or 0) * (mtu - headers) // (mtu + 14) // 8
         size = NEVER if spec["bytes"] is None else spec["bytes"]
@@ -509,26 +523,26 @@ def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterab
         yield f"tcp {words} {pace} {size} {flow.tos} {spec['cc']} {spec['cc'] if own else 'cubic'}"
 
 
-def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
+def orders(lab: Lab, change: Change) -> Iterable[str]:
     """What the plan says of a change while it runs, but for the number of flows (`lives`)."""
     when = f"at {change['time_ns']}"
     rate = change.get("rate_bps")
     if change.get("flow") is not None:
-        flow = next(flow for flow in lab.flows if flow.spec["name"] == change["flow"])
-        if change.get("rtt_ns") is not None:
-            for ns, _, command in _delays(lab, flow, change["rtt_ns"]):
+        flow = next(flow for flow in lab.flows if flow.spec["name"] == change.get("flow"))
+        if (rtt_ns := change.get("rtt_ns")) is not None:
+            for ns, _, command in _delays(lab, flow, rtt_ns):
                 yield f"{when} do {ns} tc qdisc change {command}"
         if rate is not None:
             yield f"{when} rate {flow.number} {rate}"
         return
     if change.get("impair") is not None:
-        number = next(n for n, one in enumerate(lab.run["impairs"], 1) if one["name"] == change["impair"])
+        number = next(n for n, one in enumerate(lab.run["impairs"], 1) if one["name"] == change.get("impair"))
         for (here, _), edge in lab.edges.items():
             if here in (f"i{number}", f"j{number}"):
-                yield f"{when} do {here} tc qdisc change dev {edge.device} root netem {change['netem']}"
+                yield f"{when} do {here} tc qdisc change dev {edge.device} root netem {change.get('netem')}"
         return
     names = [link["name"] for link in lab.run["links"]]
-    number = names.index(change["link"])
+    number = names.index(str(change.get("link")))
     ns = lab.link_namespace(number)
     if ns not in lab.routes:
         return
@@ -537,14 +551,14 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
         yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
     classes = {one["id"]: one for one in lab.run["links"][number].get("classes", ())}
     handles = handles_of(lab.run["links"][number])
-    queues = [("1:1", change["qdisc"])] if change["qdisc"] is not None else []
+    queues = [("1:1", qdisc)] if (qdisc := change.get("qdisc")) is not None else []
     first = {"1:1": lab.run["links"][number]["qdisc"]}
-    first |= {classid(handles, one["id"]): one["qdisc"] for one in classes.values() if "qdisc" in one}
+    first |= {classid(handles, one["id"]): one.get("qdisc") or "" for one in classes.values()}
     for one in change.get("classes", ()):
         if "rate_bps" in one:
             yield f"{when} do {ns} tc class change {_class(handles, classes[one['id']], one)}"
-        if "qdisc" in one:
-            queues.append((classid(handles, one["id"]), one["qdisc"]))
+        if (qdisc := one.get("qdisc")) is not None:
+            queues.append((classid(handles, one["id"]), qdisc))
     for parent, qdisc in queues:
         before, kind = lab.kinds.get((ns, parent), first[parent].split()[0]), qdisc.split()[0]
         lab.kinds[ns, parent] = kind
@@ -557,7 +571,7 @@ def orders(lab: Lab, change: Mapping[str, Any]) -> Iterable[str]:
         yield f"{when} do {ns} tc qdisc replace dev out parent {parent} handle {lab.handles[ns]:x}: {qdisc}"
 
 
-def module_parameters(run: Mapping[str, Any], own_defaults: bool = False) -> dict[str, str]:
+def module_parameters(run: Run, own_defaults: bool = False) -> dict[str, str]:
     """Options of congestion controls as parameters of the kernel's modules: `module/parameter` and value.
 
     Raises ValueError for options that the kernel does not have, and where flows want different ones.
@@ -578,7 +592,7 @@ def module_parameters(run: Mapping[str, Any], own_defaults: bool = False) -> dic
                 f'flows "{other}" and "{spec["name"]}" give {cc} different options; '
                 "a kernel has one set of options per congestion control, so use the sim engine"
             )
-        if controller(cc)["parameters"] is None:
+        if not is_known(cc):
             wanted |= {f"tcp_{cc}/{option}": value for option, value in options.items()}
             continue
         for known in controller(cc)["parameters"]:
@@ -643,9 +657,10 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
         ip.append(f"addr add {flow.source if name == flow.client else flow.destination}/32 dev lo")
         ecn = flow.ecn if name == flow.client else flow.peer_ecn
         lines += [*_TCP, f"echo {TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
-        lines += programs.settings(flow.spec, TCP_ECN.get(ecn)) if flow.is_program else []
-        if name == flow.client and "rto_min_ns" in flow.spec:
-            lines.append(f"echo {flow.spec['rto_min_ns'] // 1000} >/proc/sys/net/ipv4/tcp_rto_min_us")
+        lines += programs.settings(flow.program, TCP_ECN.get(ecn)) if flow.program is not None else []
+        rto_ns = flow.tcp.get("rto_min_ns") if flow.tcp is not None else None
+        if name == flow.client and rto_ns is not None:
+            lines.append(f"echo {rto_ns // 1000} >/proc/sys/net/ipv4/tcp_rto_min_us")
     ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
     for edge in out:
         ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")

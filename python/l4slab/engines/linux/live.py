@@ -13,16 +13,17 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from l4slab import _core
 from l4slab.base.errors import one_line
-from l4slab.base.run import Run
+from l4slab.base.run import Change, Run
+from l4slab.base.values import Keys, Row
 from l4slab.engines.contract import EngineError
 from l4slab.engines.linux import engine, kernels, lab, recording
 from l4slab.engines.linux.clock import Clock, ClockError
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
-from l4slab.engines.linux.recording.live import Growing, Recorder
+from l4slab.engines.linux.recording.live import Growing, Recorder, Sampled, Watch
 
 _LONGEST_ADVANCE_NS = 100_000_000_000
 # A machine that says nothing for so long, while it has this much to do, hangs.
@@ -36,6 +37,21 @@ _MOST_CAPTURED_BYTES = 2 << 30
 _LEAST_FREE_BYTES = 200 << 20
 
 
+class Answer(TypedDict, total=False):
+    """To a request: what it asks for, or why it is refused."""
+
+    ok: Mapping[str, object]
+    refused: str
+
+
+class Report(TypedDict):
+    """The rows of the tables `flows` and `links`, as if the run were over."""
+
+    now_ns: int
+    flows: list[Row]
+    links: list[Row]
+
+
 class LinuxLive:
     """Answers requests, one at a time. The kernel dies with the thread that asked for it."""
 
@@ -45,7 +61,7 @@ class LinuxLive:
 
     def ask(self, text: str) -> str:
         """The response to a request, both JSON."""
-        answer: dict[str, Any]
+        answer: Answer
         with self._one:
             try:
                 answer = {"ok": self._answer(json.loads(text))}
@@ -73,7 +89,7 @@ class LinuxLive:
         if session is not None:
             session.close()
 
-    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, object]:
         match request["do"]:
             case "start":
                 run = described(request["run"])
@@ -86,7 +102,7 @@ class LinuxLive:
             case "batch":
                 run = described(request["run"])
                 with _Session(run, request.get("watch", {})) as session:
-                    return session.advance(run["duration_ns"]) | session.report()
+                    return {**session.advance(run["duration_ns"]), **session.report()}
             case "vocabulary":
                 return {"qdiscs": _core.qdiscs(), "controllers": _core.controllers(), "version": _core.version()}
         if self._session is None:
@@ -135,18 +151,18 @@ def described(run: Mapping[str, Any]) -> Run:
     return whole
 
 
-_RUN: dict[str, Any] = {
+_RUN: Keys = {
     "warmup_ns": 0, "sample_ns": 100_000_000, "start_jitter_ns": 0, "per_flow": False, "rewrites": [], "impairs": [],
 }  # fmt: skip
 _LINK = {"burst_bytes": 1600}
-_FLOW: dict[str, Any] = {
+_FLOW: Keys = {
     "kind": "tcp", "count": 1, "dscp": 0, "start_ns": 0, "stop_ns": None, "reverse_path": [], "ecn": None,
 }  # fmt: skip
-_TCP: dict[str, Any] = {
+_TCP: Keys = {
     "peer_ecn": None, "bytes": None, "pace_bps": None, "receive_window_bytes": None, "options": {},
 }  # fmt: skip
-_CBR: dict[str, Any] = {"packet_bytes": 1514, "batch": 1}
-_CHANGE: dict[str, Any] = {
+_CBR: Keys = {"packet_bytes": 1514, "batch": 1}
+_CHANGE: Keys = {
     "link": None, "flow": None, "rate_bps": None, "qdisc": None, "rtt_ns": None, "count": None,
 }  # fmt: skip
 
@@ -154,10 +170,10 @@ _CHANGE: dict[str, Any] = {
 class _Session:
     """A laboratory that goes on, in a kernel of its own. Its methods raise MachineError where that ends by itself."""
 
-    def __init__(self, run: Mapping[str, Any], watch: Mapping[str, Any]):
+    def __init__(self, run: Run, watch: Watch):
         self.now_ns = 0
         self._planned = sorted(run["at"], key=lambda change: change["time_ns"])
-        self._run: dict[str, Any] = {**run, "at": []}
+        self._run: Run = {**run, "at": []}
         self._queues = {link["name"]: _core.ChangingQdisc(link["qdisc"]) for link in run["links"]}
         self._asked = 0
         self._is_over = False
@@ -177,7 +193,7 @@ class _Session:
         engine.write(self._lab, self._folder)
         # Of each group the flows that have not been told to stop, in the order in which they began.
         self._active = {flow.spec["name"]: list(range(flow.members)) for flow in self._lab.flows}
-        self._rates = {flow.spec["name"]: flow.spec.get("rate_bps") for flow in self._lab.flows}
+        self._rates = {spec["name"]: spec["rate_bps"] for spec in self._run["flows"] if spec["kind"] == "cbr"}
         self._answers = Growing(self._folder / "answers")
         self._stack.callback(self._answers.close)
         self._clock = Clock(self._folder / "clock")
@@ -211,7 +227,7 @@ class _Session:
         """From another thread: what goes on ends with MachineError."""
         self._is_over = True
 
-    def advance(self, until_ns: int) -> dict[str, Any]:
+    def advance(self, until_ns: int) -> Sampled:
         """Go on until then, and give what has happened since this was last asked."""
         if self.recorder.bytes > _MOST_CAPTURED_BYTES:
             raise ValueError(
@@ -230,47 +246,51 @@ class _Session:
     def change(self, change: Mapping[str, Any]) -> int:
         """Change something now; when that was, ns. Raises ValueError where it cannot be."""
         full = {**_CHANGE, **change, "time_ns": self.now_ns}
-        described({**self._run, "at": [full]})
-        self._apply(full)
+        (whole,) = described({**self._run, "at": [full]})["at"]
+        self._apply(whole)
         return self.now_ns
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """The rows of the tables `flows` and `links`, as if the run were over."""
         if self.now_ns <= self._run["warmup_ns"]:
             raise ValueError("there is nothing to report before the warm-up is over")
         self._ask([f"sample {self.now_ns}"], self.now_ns, self.recorder.sample_ns)
-        run = {**self._run, "duration_ns": self.now_ns}
+        run: Run = {**self._run, "duration_ns": self.now_ns}
         observed = recording.read(replace(self._lab, run=run), self._folder, is_over=False)
         flows, links = recording.rows(observed)
         return {"now_ns": self.now_ns, "flows": flows, "links": links}
 
-    def _apply(self, change: dict[str, Any]) -> None:
-        if change["qdisc"] is not None:
-            change = {**change, "qdisc": self._queues[change["link"]].change(change["qdisc"])}
+    def _apply(self, change: Change) -> None:
+        link, flow, qdisc = change.get("link"), change.get("flow"), change.get("qdisc")
+        if qdisc is not None and link is not None:
+            change = {**change, "qdisc": self._queues[link].change(qdisc)}
         orders = [*lab.orders(self._lab, change), *self._counted(change)]
         if "refused" in self._ask(orders, self.now_ns, self.recorder.sample_ns):
             raise ValueError(f"the kernel refused it: {self._machine.last_error()}")
         self._run["at"].append(change)
-        if change["qdisc"] is not None:
+        if qdisc is not None:
             self.recorder.columns = _series_columns(self._run)
-        if change["flow"] is not None and change["rate_bps"] is not None:
-            self._rates[change["flow"]] = change["rate_bps"]
+        if flow is not None and (rate_bps := change.get("rate_bps")) is not None:
+            self._rates[flow] = rate_bps
 
-    def _counted(self, change: Mapping[str, Any]) -> Iterator[str]:
+    def _counted(self, change: Change) -> Iterator[str]:
         """What makes a group have as many flows as the change says."""
-        if change["flow"] is None or change["count"] is None:
+        name, count = change.get("flow"), change.get("count")
+        if name is None or count is None:
             return
-        place = next(i for i, flow in enumerate(self._lab.flows) if flow.spec["name"] == change["flow"])
-        flow, active = self._lab.flows[place], self._active[change["flow"]]
-        more = change["count"] - len(active)
+        place = next(i for i, flow in enumerate(self._lab.flows) if flow.spec["name"] == name)
+        flow, active = self._lab.flows[place], self._active[name]
+        more = count - len(active)
         if flow.members + more > lab.MAX_COUNT:
-            raise ValueError(f'flow "{change["flow"]}" has begun {flow.members} times; start the run again')
+            raise ValueError(f'flow "{name}" has begun {flow.members} times; start the run again')
         for _ in range(-more):
             yield f"stop {self.now_ns} {flow.number} {active.pop()}"
         if more > 0:
             active += range(flow.members, flow.members + more)
-            now = replace(flow, spec={**flow.spec, "rate_bps": self._rates[change["flow"]]})
-            yield from lab.ends(now, [(self.now_ns, lab.NEVER)] * more, flow.members)
+            spec = flow.spec.copy()
+            if spec["kind"] == "cbr":
+                spec["rate_bps"] = self._rates[name]
+            yield from lab.ends(replace(flow, spec=spec), [(self.now_ns, lab.NEVER)] * more, flow.members)
             self._lab.flows[place] = replace(flow, members=flow.members + more)
 
     def _go_on(self, until_ns: int) -> None:
@@ -312,5 +332,5 @@ class _Session:
             raise self._machine.failure(self._process.poll()) from None
 
 
-def _series_columns(run: Mapping[str, Any]) -> list[str]:
+def _series_columns(run: Run) -> list[str]:
     return list(recording.columns(run)["series"])

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from l4slab.base.errors import suggest
+from l4slab.base.run import ProgramFlow, Run, Sending
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.machine import Machine
 from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER
@@ -37,23 +37,23 @@ _STANDS_S = 120.0
 _STANDS_S_PER_GBIT = 400.0
 
 
-def refuse(spec: Mapping[str, Any], name: str, controls: tuple[str, ...] | None) -> None:
+def refuse(spec: ProgramFlow, name: str, controls: tuple[str, ...] | None) -> None:
     """Raises ValueError with one sentence where the programs are not there, or the kernel has not got `cc`."""
-    for role in ("server", "client"):
-        first = shlex.split(spec[role])[0]
+    for role, command in (("server", spec["server"]), ("client", spec["client"])):
+        first = shlex.split(command)[0]
         if shutil.which(first) is not None:
             continue
         if Path(first).is_file():
-            raise ValueError(f'{name}: {role} = "{spec[role]}": {first} is no program; make it executable')
+            raise ValueError(f'{name}: {role} = "{command}": {first} is no program; make it executable')
         where = "there is no such file" if "/" in first else "no program of this name is in PATH"
-        raise ValueError(f'{name}: {role} = "{spec[role]}": {where}; install {first}, or give its path')
+        raise ValueError(f'{name}: {role} = "{command}": {where}; install {first}, or give its path')
     if controls is not None and spec["cc"] is not None and spec["cc"] not in controls:
         raise ValueError(
             f'{name}: this kernel has no congestion control "{spec["cc"]}"; {suggest(spec["cc"], controls)}'
         )
 
 
-def settings(spec: Mapping[str, Any], tcp_ecn: int | None) -> Iterator[str]:
+def settings(spec: ProgramFlow, tcp_ecn: int | None) -> Iterator[str]:
     """Shell commands for the namespaces of its hosts; `tcp_ecn`: what TCP asks for, None: as the kernel has it."""
     yield from _SETTINGS
     if spec["cc"] is not None:
@@ -85,27 +85,27 @@ def host() -> Iterator[str]:
     yield f"directory {_word(str(Path.cwd()))}"
 
 
-def plan(flow: Flow, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """What the plan says of a flow: `programs.h` reads it."""
-    spec = flow.spec
+def plan(flow: Flow, spec: ProgramFlow, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """What the plan says of a flow, whose description is `spec`: `programs.h` reads it."""
     at_server, at_client = (flow.server, flow.client) if spec["sender"] == "client" else (flow.client, flow.server)
     address = flow.destination if spec["sender"] == "client" else flow.source
     yield f"host {at_client}"
-    yield _line(flow, "server", 1, at_server, 0, NEVER, address)
-    yield from _settings(flow, 1, address)
+    yield _line(flow, spec, "server", 1, at_server, 0, NEVER, address)
+    yield from _settings(spec, 1, address)
     for number, (start, stop) in enumerate(spans, start=1):
-        yield _line(flow, "client", number, at_client, start, stop, address)
-        yield from _settings(flow, number, address)
+        yield _line(flow, spec, "client", number, at_client, start, stop, address)
+        yield from _settings(spec, number, address)
 
 
-def _settings(flow: Flow, number: int, address: str) -> Iterator[str]:
+def _settings(spec: ProgramFlow, number: int, address: str) -> Iterator[str]:
     """Of its environment, what the file says."""
-    for name, value in flow.spec.get("env", {}).items():
+    for name, value in spec.get("env", {}).items():
         yield f"setting {_word(f'{name}={_filled(value, number, address)}')}"
 
 
-def _line(flow: Flow, role: str, number: int, namespace: str, start: int, stop: int, address: str) -> str:
-    spec = flow.spec
+def _line(
+    flow: Flow, spec: ProgramFlow, role: Sending, number: int, namespace: str, start: int, stop: int, address: str
+) -> str:
     words = shlex.split(spec[role])
     # Links stay: a program may ask by which name it was called.
     words[0] = str(Path.cwd() / (shutil.which(words[0]) or words[0]))
@@ -126,7 +126,7 @@ def _word(text: str) -> str:
     return quote(text, safe="/:=,.+@{}[]()")
 
 
-def watch(run: Mapping[str, Any], flows: Iterable[Flow], booted: Machine) -> Callable[[], str | None]:
+def watch(run: Run, flows: Iterable[Flow], booted: Machine) -> Callable[[], str | None]:
     """For `Machine.boot`: why to stop, where the programs compute and no time goes by."""
     gbit = sum(link["rate_bps"] for link in run["links"]) * 1e-9
     allowed_s = _STANDS_S + _STANDS_S_PER_GBIT * gbit * run["sample_ns"] * 1e-9

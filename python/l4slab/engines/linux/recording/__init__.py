@@ -8,15 +8,17 @@ every connection at each sample, `tc.N.json` what `tc -s` said of the link's que
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from l4slab import _core
 from l4slab.base import metrics
+from l4slab.base.run import Flow, Run
+from l4slab.base.values import Row
 from l4slab.engines.contract import Recording
+from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.recording import programs
 from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.fates import losses
@@ -60,7 +62,7 @@ _SERIES: metrics.Schema = {
 def tables(observed: Observed) -> Recording:
     """The result tables."""
     flows, links = rows(observed)
-    found = {
+    found: dict[str, Sequence[Mapping[str, object]]] = {
         "flows": flows,
         "members": member_rows(observed),
         "links": links,
@@ -72,12 +74,12 @@ def tables(observed: Observed) -> Recording:
     return Recording(**{name: _frame(found[name], schema) for name, schema in columns(observed.run).items()})
 
 
-def rows(observed: Observed) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def rows(observed: Observed) -> tuple[list[Row], list[Row]]:
     """Those of the tables `flows` and `links`."""
     return flow_rows(observed), [row for link in observed.links for row in link_rows(observed, link)]
 
 
-def columns(run: Mapping[str, Any]) -> dict[str, pl.Schema]:
+def columns(run: Run) -> dict[str, pl.Schema]:
     """The columns of the tables of a run. Of the gauges that the simulator has, those that the kernel does not tell are
     empty.
     """
@@ -87,34 +89,36 @@ def columns(run: Mapping[str, Any]) -> dict[str, pl.Schema]:
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}
 
 
-def _programs_of(run: Mapping[str, Any]) -> set[str]:
+def _programs_of(run: Run) -> set[str]:
     return {flow["name"] for flow in run["flows"] if flow["kind"] == "program"}
 
 
-def _of_the_core(run: Mapping[str, Any]) -> dict[str, Any]:
+def _of_the_core(run: Run) -> Run:
     """Without what it does not know: programs, and what only a kernel has."""
     controllers, qdiscs = (
         {one["name"] for one in known} for known in (_core.controllers(), [*_core.qdiscs(), *_core.trees()])
     )
-    flows = [flow for flow in run["flows"] if flow["kind"] != "program" and flow.get("cc") in {None, *controllers}]
+    flows: list[Flow] = [
+        flow for flow in run["flows"] if flow["kind"] != "program" and flow.get("cc") in {None, *controllers}
+    ]
     names = {flow["name"] for flow in flows}
-    of_flows = {
-        key: [one for one in run[key] if one.get("flow") in {None, *names}] for key in ("at", "rewrites") if key in run
-    }
-    of_flows["at"] = [one | _known_queue(one, qdiscs) for one in of_flows["at"]]
-    return {**run, "flows": flows, **of_flows, "links": [link | _known_queue(link, qdiscs) for link in run["links"]]}
+    links = [_known_queue(link, qdiscs) for link in run["links"]]
+    at = [_known_queue(one, qdiscs) for one in run["at"] if one.get("flow") in {None, *names}]
+    for table in (*links, *at):
+        if "classes" in table:
+            table["classes"] = [_known_queue(one, qdiscs) for one in table["classes"]]
+    rewrites = [one for one in run["rewrites"] if one["flow"] in names]
+    return {**run, "flows": flows, "at": at, "rewrites": rewrites, "links": links}
 
 
-def _known_queue(table: Mapping[str, Any], qdiscs: set[str]) -> dict[str, Any]:
-    qdisc = table.get("qdisc")
-    known: dict[str, Any] = {"qdisc": _NO_GAUGES} if qdisc is not None and qdisc.split()[0] not in qdiscs else {}
-    if "classes" in table:
-        known["classes"] = [one | _known_queue(one, qdiscs) for one in table["classes"]]
-    return known
+def _known_queue(table: labs.Queued, qdiscs: set[str]) -> labs.Queued:
+    found = table.copy()
+    if (qdisc := found.get("qdisc")) is not None and qdisc.split()[0] not in qdiscs:
+        found["qdisc"] = _NO_GAUGES
+    return found
 
 
-def _frame(rows: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
-    rows = list(rows)
+def _frame(rows: Sequence[Mapping[str, object]], schema: pl.Schema) -> pl.DataFrame:
     return pl.DataFrame(
         [pl.Series(name, [row.get(name) for row in rows], dtype=dtype, strict=False) for name, dtype in schema.items()]
     )

@@ -16,6 +16,7 @@ from l4slab.engines.linux.recording.observed import (
     ESTABLISHED,
     CheckError,
     Observed,
+    count_of,
     queue_under_test,
 )
 
@@ -83,18 +84,19 @@ def _check_queues(observed: Observed) -> None:
         sent = float(link.packets["len"][link.left].astype(np.int64).sum()) * 8
         if sent > capacity * 1.001 + 8 * (link.spec["burst_bytes"] + 2 * labs.MTU_FRAME) * (1 + len(link.changes)):
             raise CheckError(f"link {link.name} sent {sent / capacity:.1%} of its rate: its shaper did not hold")
-        marks = seen.get("ecn-mark", seen.get("ecn_mark"))
+        marks = count_of(seen, "ecn-mark", "ecn_mark")
         if marks is not None and not any(change["qdisc"] for change in link.changes):
             captured = int(link.marked.sum())
             # dualpi2 counts a packet twice that both its coupling and its step mark, and CoDel one that both its law
             # and ce_threshold do, whose marks it counts apart.
-            apart = int(seen.get("ce_mark", 0))
-            twice = int(seen.get("step-mark", min(int(marks), apart)))
+            apart = count_of(seen, "ce_mark") or 0
+            at_step = count_of(seen, "step-mark")
+            twice = min(marks, apart) if at_step is None else at_step
             # A queue counts a packet that came with CE when it would have marked it.
             twice += int((link.left & (link.packets["ecn_in"] == CE)).sum())
             # Some queues mark what arrives: what waits at the end may be marked.
             waiting = int((~link.left & ~link.dropped).sum())
-            marks = int(marks) + apart
+            marks += apart
             if not captured - _SLACK <= marks <= captured + twice + waiting + _SLACK:
                 raise CheckError(f"the queue of link {link.name} counts {marks} CE marks and its captures {captured}")
 
@@ -153,7 +155,7 @@ def _check_ecn(observed: Observed) -> None:
     for flow in observed.lab.flows:
         samples = observed.of_flow(flow)
         modes = {ECN_MODES[int(mode)] for mode in samples["ecn_mode"][samples["state"] == ESTABLISHED]} - {"pending"}
-        wanted = expected_ecn_mode(flow.spec["cc"], flow.ecn, flow.peer_ecn) if flow.is_tcp else ""
+        wanted = expected_ecn_mode(flow.tcp["cc"], flow.ecn, flow.peer_ecn) if flow.tcp is not None else ""
         # A lost SYN is repeated without ECN: that is TCP, not the laboratory.
         if flow.is_tcp and modes and wanted not in modes and not lost:
             found = " and ".join(sorted(modes))
@@ -167,10 +169,10 @@ def _check_bottleneck(observed: Observed) -> None:
     (The receiver's window is TCP's own: after many losses what waits behind a hole may fill it.)
     """
     for flow in observed.lab.flows:
-        spec = flow.spec
-        runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
-        if not flow.is_tcp or not flow.members or spec["bytes"] is not None or spec["pace_bps"] is not None:
+        spec = flow.tcp
+        if spec is None or not flow.members or spec["bytes"] is not None or spec["pace_bps"] is not None:
             continue
+        runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
         samples = observed.of_flow(flow)
         held = float(samples["sndbuf_ms"].max()) * 1e6 if len(samples) else 0.0
         if held > _HELD * runs_ns:

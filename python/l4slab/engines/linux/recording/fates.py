@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from l4slab.base.values import Row
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.recording.observed import CE, FIFOS, PAYLOAD, Array, Impairment, Link, Observed, in_window
@@ -92,9 +92,9 @@ def fates_of(observed: Observed, flow: Flow) -> Fates:
     return found
 
 
-def losses(observed: Observed) -> list[dict[str, Any]]:
+def losses(observed: Observed) -> list[Row]:
     """A row per flow group, place and reason, then what belongs to none."""
-    rows = [
+    rows: list[Row] = [
         {"flow": flow.spec["name"], "lost_at": place, "lost_by": reason, "lost_packets": packets}
         for flow in observed.lab.flows
         for (place, reason), packets in fates_of(observed, flow).lost.items()
@@ -106,10 +106,11 @@ def losses(observed: Observed) -> list[dict[str, Any]]:
         gone = element.dropped & (element.packets["kind"] != PAYLOAD) & in_window(observed, element.packets["in_ns"])
         for reason in _reasons(element)[gone]:
             others[place, reason] += 1
-    return rows + [
+    rows += [
         {"flow": None, "lost_at": place, "lost_by": reason, "lost_packets": packets}
         for (place, reason), packets in others.items()
     ]
+    return rows
 
 
 def _elements(observed: Observed, flow: Flow) -> Iterable[Link | Impairment]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from l4slab import _core
+from l4slab.base.values import Row
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording import programs
@@ -27,6 +27,7 @@ from l4slab.engines.linux.recording.observed import (
     distribution,
     percent,
 )
+from l4slab.engines.linux.recording.programs import Transfer
 
 
 def active(samples: Array) -> Array:
@@ -43,12 +44,12 @@ def _gained(observed: Observed, samples: Array, column: str) -> int:
     return int(end - begin)
 
 
-def flow_rows(observed: Observed) -> list[dict[str, Any]]:
+def flow_rows(observed: Observed) -> list[Row]:
     """A row per flow group."""
     return _compared(observed, [_flow_row(observed, flow) for flow in observed.lab.flows])
 
 
-def member_rows(observed: Observed) -> list[dict[str, Any]]:
+def member_rows(observed: Observed) -> list[Row]:
     """A row per single flow, where the run asks for them."""
     if not observed.run.get("per_flow"):
         return []
@@ -56,12 +57,14 @@ def member_rows(observed: Observed) -> list[dict[str, Any]]:
     return _compared(observed, [_flow_row(observed, one) | {"member": (one.only or 0) + 1} for one in singles])
 
 
-def _compared(observed: Observed, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _compared(observed: Observed, rows: list[Row]) -> list[Row]:
     """With what compares a row with the others; together they are all flows of the run."""
-    total = sum(row["goodput_mbps"] for row in rows)
-    bulk = [flow for flow in observed.lab.flows if flow.is_tcp and flow.spec["bytes"] is None]
+    goodputs = [float(row["goodput_mbps"] or 0) for row in rows]
+    total = sum(goodputs)
+    bulk = [flow for flow in observed.lab.flows if flow.tcp is not None and flow.tcp["bytes"] is None]
     of_run = jain([goodput for flow in bulk for goodput in _goodputs(observed, flow)])
-    return [row | {"share": row["goodput_mbps"] / total if total > 0 else None, "jain_run": of_run} for row in rows]
+    shares = [goodput / total if total > 0 else None for goodput in goodputs]
+    return [{**row, "share": share, "jain_run": of_run} for row, share in zip(rows, shares, strict=True)]
 
 
 def jain(goodputs: Sequence[float]) -> float | None:
@@ -79,15 +82,15 @@ def _goodputs(observed: Observed, flow: Flow) -> list[float]:
     return [float(found.get(labs.FIRST_PORT + (one.only or 0), 0)) for one in flow.singles()]
 
 
-def _flow_row(observed: Observed, flow: Flow) -> dict[str, Any]:
+def _flow_row(observed: Observed, flow: Flow) -> Row:
     run, spec = observed.run, flow.spec
     seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
     delivered = measured_of(observed, flow)
     fates = fates_of(observed, flow).row()
     frames = int(delivered["len"].cast(pl.Int64).sum())
-    row: dict[str, Any] = {
+    row: Row = {
         "flow": spec["name"],
-        "cc": spec.get("cc") or spec["kind"],
+        "cc": str(spec.get("cc") or spec["kind"]),
         "count": spec["count"] if flow.is_program else len(flow.singles()),
         "goodput_mbps": int(delivered["fresh"].sum()) * 8e-6 / seconds,
         "rate_mbps": frames * 8e-6 / seconds,
@@ -124,8 +127,8 @@ def _idle_ms(observed: Observed, flow: Flow, start: int, end: int) -> float:
     begins = [start, *(time for link in path for time, _ in link.rates if start < time <= end)]
     slowest = (min((link.rate_at(time), link.spec["burst_bytes"]) for link in path) for time in begins)
     rate, burst = max(slowest, key=lambda found: found[0])
-    mtu = flow.spec.get("mtu_bytes", 1500)
-    return _core.idle_completion_ms(flow.spec["bytes"], flow.spec["rtt_ns"], rate, burst, mtu)
+    size, mtu = (flow.tcp["bytes"], flow.tcp.get("mtu_bytes")) if flow.tcp is not None else (None, None)
+    return _core.idle_completion_ms(size or 0, flow.spec["rtt_ns"], rate, burst, mtu or 1500)
 
 
 def completed_of(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
@@ -201,14 +204,14 @@ def payload_of(link: Link, flow: Flow) -> Array:
     return result if flow.only is None else result & (link.packets["conn"] == labs.FIRST_PORT + flow.only)
 
 
-def transfers(observed: Observed) -> list[dict[str, Any]]:
+def transfers(observed: Observed) -> list[Transfer]:
     """A row per completed transfer, in the order of their starts."""
-    rows = [
+    rows: list[Transfer] = [
         {
             "flow": flow.spec["name"],
             "kind": "flow",
             "start_s": start * 1e-9,
-            "size_bytes": flow.spec["bytes"],
+            "size_bytes": flow.tcp["bytes"] if flow.tcp is not None else None,
             "completion_ms": (end - start) * 1e-6,
             "ideal_ms": (ideal := _idle_ms(observed, flow, start, end)),
             "slowdown": (end - start) * 1e-6 / ideal,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
+from l4slab.base.values import Row
 from l4slab.engines.linux.recording.flows import completed_of, measured_of, srtts_of
 from l4slab.engines.linux.recording.observed import Array, Observed
 from l4slab.engines.linux.recording.queues import queues_of, sent_of
@@ -13,9 +14,17 @@ from l4slab.engines.linux.recording.queues import queues_of, sent_of
 _NOTHING = np.empty(0, np.int64)
 
 
-def histograms(observed: Observed) -> list[dict[str, Any]]:
+class Bin(TypedDict):
+    """How many values lie in a bin."""
+
+    low_ms: float
+    high_ms: float
+    count: int
+
+
+def histograms(observed: Observed) -> list[Row]:
     """A row per distribution and bin: of the flows, then of the queues."""
-    rows = []
+    rows: list[Row] = []
     for flow in observed.lab.flows:
         times = [end - start for start, end in completed_of(observed, flow)]
         found = {
@@ -24,15 +33,20 @@ def histograms(observed: Observed) -> list[dict[str, Any]]:
             "completion_ms": np.array(times, np.int64),
         }
         name = flow.spec["name"]
-        rows += [{"quantity": quantity, "flow": name} | one for quantity, ns in found.items() for one in bins(ns)]
+        for quantity, ns in found.items():
+            rows += [{"quantity": quantity, "flow": name, **_row(one)} for one in bins(ns)]
     for link in observed.links:
         for queue, which in queues_of(observed, link).items():
             of_queue = {"quantity": "sojourn_ms", "link": link.name, "queue": queue}
-            rows += [of_queue | one for one in bins(link.sojourn_ns[sent_of(observed, link, which)])]
+            rows += [{**of_queue, **_row(one)} for one in bins(link.sojourn_ns[sent_of(observed, link, which)])]
     return rows
 
 
-def bins(ns: Array) -> list[dict[str, Any]]:
+def _row(found: Bin) -> Row:
+    return {"low_ms": found["low_ms"], "high_ms": found["high_ms"], "count": found["count"]}
+
+
+def bins(ns: Array) -> list[Bin]:
     """How many times lie in each bin that is not empty, as the simulator's core has them (`metrics.HISTOGRAMS`)."""
     units = ns >> 10
     # frexp gives the number of binary digits.

@@ -7,18 +7,20 @@ connection and with the same ECN field, has left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 import numpy as np
 
+from l4slab.base.run import Change, Run
+from l4slab.base.run import Link as Spec
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.recording.flows import active, transfers
-from l4slab.engines.linux.recording.histograms import bins
-from l4slab.engines.linux.recording.observed import NEVER, PACKET, PAYLOAD, SAMPLE, Array, Link, Observed
+from l4slab.engines.linux.recording.histograms import Bin, bins
+from l4slab.engines.linux.recording.observed import NEVER, PACKET, PAYLOAD, SAMPLE, Array, Link, Observed, Output
 from l4slab.engines.linux.recording.queues import queues_of, sent_of
 from l4slab.engines.linux.recording.reading import parse_tc
 from l4slab.engines.linux.recording.series import series
@@ -67,6 +69,40 @@ class _Seen(Link):
         return self.lost_ns
 
 
+# A message's values, by column.
+Columns = dict[str, list[object]]
+
+
+class Watch(TypedDict, total=False):
+    """What a page wants to see."""
+
+    sample_ns: int
+    members: bool
+    histograms: bool
+    packets: bool
+
+
+class Histogram(TypedDict):
+    """Times in a queue since the end of the warm-up; a bin is low and high edge, ms, and count."""
+
+    quantity: str
+    flow: str | None
+    link: str
+    queue: str
+    bins: list[list[float]]
+
+
+class Sampled(TypedDict):
+    """What has happened since the last time."""
+
+    now_ns: int
+    series: Columns
+    members: Columns
+    transfers: Columns
+    histograms: list[Histogram]
+    packets: dict[str, list[object] | bool]
+
+
 class _Tap:
     """A link's packets: those that wait, and those of late."""
 
@@ -79,7 +115,7 @@ class _Tap:
         self.left = np.empty(0, PACKET)
         self.lost = np.empty(0, PACKET)
         self.lost_ns = np.empty(0, np.uint64)
-        self.tc: list[tuple[int, list[dict[str, Any]]]] = []
+        self.tc: list[tuple[int, Output]] = []
         self.bytes = 0
         # Since it was last asked.
         self.new = (self.left, self.left, self.lost, self.lost_ns)
@@ -107,7 +143,7 @@ class _Tap:
         self.lost, self.lost_ns = self.lost[later], self.lost_ns[later]
         self.tc = [one for one in self.tc if one[0] >= until_ns]
 
-    def seen(self, spec: Mapping[str, Any], changes: list[Mapping[str, Any]], until_ns: int) -> _Seen:
+    def seen(self, spec: Spec, changes: list[Change], until_ns: int) -> _Seen:
         packets = np.concatenate([self.left, self.waiting, self.lost])
         lost_ns = np.zeros(len(packets), np.uint64)
         lost_ns[len(packets) - len(self.lost) :] = self.lost_ns
@@ -142,7 +178,7 @@ class _Bins:
         self.rows: list[list[float]] = []
         self._places: dict[float, int] = {}
 
-    def add(self, more: list[dict[str, Any]]) -> None:
+    def add(self, more: list[Bin]) -> None:
         # A bin of 1.024 us times n is written shorter so, and is the same number.
         unknown = [one for one in more if one["low_ms"] not in self._places]
         if unknown:
@@ -157,7 +193,7 @@ class _Bins:
 class Recorder:
     """Gives samples of a laboratory that goes on, as docs/live.md describes them."""
 
-    def __init__(self, lab: Lab, folder: Path, watch: Mapping[str, Any], columns: list[str]):
+    def __init__(self, lab: Lab, folder: Path, watch: Watch, columns: list[str]):
         self._lab = lab
         self._taps = {
             number: _Tap(folder, number)
@@ -192,7 +228,7 @@ class Recorder:
         """How much has been captured."""
         return sum(tap.bytes for tap in self._taps.values())
 
-    def set_watch(self, watch: Mapping[str, Any], now_ns: int) -> None:
+    def set_watch(self, watch: Watch, now_ns: int) -> None:
         """What is shown from now on. A step of the series that has begun before is left out."""
         sample_ns, told = self.sample_ns, self.watch.get("packets")
         self.watch = watch
@@ -206,7 +242,7 @@ class Recorder:
             # Of what came before, nothing is told any more.
             self._known_from[number] = int(tap.waiting["number"].max()) + 1 if len(tap.waiting) else 0
 
-    def take(self, now_ns: int) -> dict[str, Any]:
+    def take(self, now_ns: int) -> Sampled:
         """What has happened since the last time, until now."""
         ticks = [int(line) for line in self._ticks.rest().split()]
         for tap in self._taps.values():
@@ -216,7 +252,7 @@ class Recorder:
         until_ns = max(self._shown_ns, now_ns // self.sample_ns * self.sample_ns)
         observed = self._observed(until_ns, events)
         rows = series(observed, self._shown_ns)
-        found = {
+        found: Sampled = {
             "now_ns": now_ns,
             "series": {name: [row.get(name) for row in rows] for name in self.columns},
             "members": self._members(observed) if self.watch.get("members") else _columns([], _MEMBERS),
@@ -233,8 +269,13 @@ class Recorder:
 
     def _observed(self, until_ns: int, events: list[list[str]]) -> Observed:
         """The time since the series was last given, as if it were a run."""
-        run = {**self._lab.run, "sample_ns": self.sample_ns, "duration_ns": until_ns}
-        run["warmup_ns"] = max(self._shown_ns + 1, self._lab.run["warmup_ns"])
+        warmup_ns = max(self._shown_ns + 1, self._lab.run["warmup_ns"])
+        run: Run = {
+            **self._lab.run,
+            "sample_ns": self.sample_ns,
+            "duration_ns": until_ns,
+            "warmup_ns": warmup_ns,
+        }
         links: list[Link] = []
         for number, spec in enumerate(run["links"]):
             changes = [change for change in run["at"] if change.get("link") == spec["name"]]
@@ -246,7 +287,7 @@ class Recorder:
         lab = Lab(run, self._lab.flows, self._lab.namespaces, self._lab.edges, self._lab.routes)
         return Observed(lab, links, self._tcp, [], events)
 
-    def _members(self, observed: Observed) -> dict[str, list[Any]]:
+    def _members(self, observed: Observed) -> Columns:
         """Each flow of each group that sends."""
         width, after, until = self.sample_ns, self._shown_ns, observed.run["duration_ns"]
         seconds = width * 1e-9
@@ -276,7 +317,7 @@ class Recorder:
         rows.sort(key=lambda row: row[:3])
         return dict(zip(_MEMBERS, map(list, zip(*rows, strict=True)), strict=True)) if rows else _columns([], _MEMBERS)
 
-    def _histograms(self, observed: Observed) -> list[dict[str, Any]]:
+    def _histograms(self, observed: Observed) -> list[Histogram]:
         """Times in the queues, since the end of the warm-up."""
         if observed.run["warmup_ns"] <= observed.run["duration_ns"]:
             for link in observed.links:
@@ -296,11 +337,11 @@ class Recorder:
             for (link, queue), counted in self._counted.items()
         ]
 
-    def _packets(self) -> dict[str, Any]:
+    def _packets(self) -> dict[str, list[object] | bool]:
         """A row per arrival, departure and drop, in the order of time for each link."""
         if not self.watch.get("packets"):
             return {**_columns([], _PACKETS), "unknown": [], "cut": False}
-        columns: dict[str, list[Any]] = {name: [] for name in _PACKETS}
+        columns: Columns = {name: [] for name in _PACKETS}
         names = ["", *(flow.spec["name"] for flow in self._lab.flows)]
         unknown = [0] * len(self._lab.run["links"])
         is_cut = False
@@ -329,7 +370,7 @@ class Recorder:
             unknown[number] = int((tap.waiting["number"] < self._known_from[number]).sum())
         if is_cut:
             self._forget_arrivals()
-        return {**columns, "unknown": unknown, "cut": is_cut}
+        return {**columns, "unknown": [*unknown], "cut": is_cut}
 
 
 _MEMBERS = ("time_s", "flow", "member", "goodput_mbps", "cwnd_packets", "srtt_ms")
@@ -347,5 +388,5 @@ _TRANSFERS = (
 _PACKETS = ("link", "time_ns", "what", "id", "flow", "member", "ecn", "bytes")
 
 
-def _columns(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Mapping[str, object]], names: tuple[str, ...]) -> Columns:
     return {name: [row.get(name) for row in rows] for name in names}

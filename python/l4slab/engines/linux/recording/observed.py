@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from l4slab.base.run import Change, Class, Run
+from l4slab.base.run import Link as Spec
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.lab import Lab, classid, handles_of, is_of_host
 from l4slab.experimentfile.classes import holder, holds_classes
@@ -47,9 +49,30 @@ class CheckError(Exception):
     """The laboratory did not do what was asked; one sentence."""
 
 
-def queue_under_test(output: list[dict[str, Any]]) -> dict[str, Any]:
+class Told(TypedDict, total=False):
+    """What `tc -s -j qdisc show` says of a qdisc, as far as it is read by name; counters are besides."""
+
+    kind: str
+    handle: str
+    parent: str
+    qlen: int
+    prob: float
+    credit: int
+    options: dict[str, float]
+
+
+Output = list[Told]
+
+
+def count_of(told: Told, *names: str) -> int | None:
+    """The first of these counters that it has; None where it has none."""
+    counters: Mapping[str, object] = told
+    return next((found for name in names if isinstance(found := counters.get(name), int)), None)
+
+
+def queue_under_test(output: Output) -> Told:
     """The qdisc below the shaper in one output of `tc -s -j qdisc show`."""
-    return next((entry for entry in output if entry.get("parent") == "1:1"), {})
+    return next((entry for entry in output if entry.get("parent") == "1:1"), Told())
 
 
 @dataclass
@@ -58,9 +81,9 @@ class Link:
 
     name: str
     packets: Array
-    tc: list[tuple[int, list[dict[str, Any]]]]
-    spec: Mapping[str, Any]
-    changes: list[Mapping[str, Any]]
+    tc: list[tuple[int, Output]]
+    spec: Spec
+    changes: list[Change]
     duration_ns: int
     flows: Sequence[Flow] = ()
 
@@ -123,7 +146,8 @@ class Link:
     def qdiscs(self) -> list[tuple[Span, list[str]]]:
         """When each qdisc was in force, and its words, in order of time."""
         words = [(0, self.spec["qdisc"])]
-        words += [(change["time_ns"], change["qdisc"]) for change in self.changes if change["qdisc"] is not None]
+        changed = [(change["time_ns"], change.get("qdisc")) for change in self.changes]
+        words += [(time, qdisc) for time, qdisc in changed if qdisc is not None]
         ends = [*(time for time, _ in words[1:]), FOR_EVER]
         return [((begin, end), str(text).split()) for (begin, text), end in zip(words, ends, strict=True)]
 
@@ -147,9 +171,9 @@ class Link:
         return found
 
     @property
-    def classes(self) -> list[Mapping[str, Any]]:
+    def classes(self) -> list[Class]:
         """Those with a queue that holds no further classes."""
-        return [one for one in self.spec.get("classes", ()) if "qdisc" in one and not holds_classes(one["qdisc"])]
+        return [one for one in self.spec.get("classes", ()) if (qdisc := one.get("qdisc")) and not holds_classes(qdisc)]
 
     def _leaves(self) -> dict[str, Array]:
         """By class, which packets it got: the first filter that fits decides."""
@@ -159,7 +183,9 @@ class Link:
         dscp = np.where(self.packets["kind"] & BACKWARD, 0, np.array([0, *dscps])[flow])
         # A router takes a packet's priority from two bits of its DSCP (`ip_tos2prio`).
         priority = np.array([0, 2, 6, 4])[dscp >> 1 & 3]
-        qdiscs = {"": self.spec["qdisc"]} | {one["id"]: one["qdisc"] for one in self.spec["classes"] if "qdisc" in one}
+        qdiscs = {"": self.spec["qdisc"]} | {
+            one["id"]: qdisc for one in self.spec["classes"] if (qdisc := one.get("qdisc")) is not None
+        }
         # A class stands before those in its queue.
         held = {outer: words.split() for outer, words in qdiscs.items() if holds_classes(words)}
         came = {"": np.ones(len(flow), bool)}
@@ -168,17 +194,17 @@ class Link:
                 band = np.full(len(flow), int(words[2], 16))
             else:
                 band = np.array([int(band) + 1 for band in words[4:]])[priority]
-            for one in reversed(self.spec["filters"]):
-                if holder(one["class"]) != outer:
+            for rule in reversed(self.spec["filters"]):
+                if holder(rule["class"]) != outer:
                     continue
                 fits = np.ones(len(flow), bool)
-                if "dscp" in one:
-                    fits &= dscp == one["dscp"]
-                if "ecn" in one:
-                    fits &= ecn == CODEPOINTS[one["ecn"]]
-                if "host" in one:
-                    fits &= np.array([False, *is_of_host(one["host"], self.flows)])[flow]
-                band[fits] = int(one["class"].rpartition(":")[2], 16)
+                if "dscp" in rule:
+                    fits &= dscp == rule["dscp"]
+                if (codepoint := rule.get("ecn")) is not None:
+                    fits &= ecn == CODEPOINTS[codepoint]
+                if (host := rule.get("host")) is not None:
+                    fits &= np.array([False, *is_of_host(host, self.flows)])[flow]
+                band[fits] = int(rule["class"].rpartition(":")[2], 16)
             own = [number for number in qdiscs if number and holder(number) == outer]
             came |= {number: came[outer] & (band == int(number.rpartition(":")[2], 16)) for number in own}
         return {one["id"]: came[one["id"]] for one in self.classes}
@@ -258,7 +284,7 @@ class Link:
         for span, words in self.qdiscs:
             found |= self.came_in(span) & (words[0] in LATE_DROPS)
         for one in self.classes:
-            found |= self.bands[one["id"]] & (one["qdisc"].split()[0] in LATE_DROPS)
+            found |= self.bands[one["id"]] & ((one.get("qdisc") or "").split()[0] in LATE_DROPS)
         return found
 
     def limit(self, queue: str) -> int | None:
@@ -268,7 +294,7 @@ class Link:
             used = [
                 one for one in self.classes if queue == one["id"] or (queue == "all" and self.bands[one["id"]].any())
             ]
-            words = [one["qdisc"].split() for one in used]
+            words = [(one.get("qdisc") or "").split() for one in used]
         limits = [int(of[of.index("limit") + 1]) for of in words if of[0] in PACKET_LIMITS and "limit" in of]
         if len(limits) < len(words):
             return None
@@ -330,7 +356,7 @@ class Observed:
     said: dict[str, str] = field(default_factory=dict)  # the last line of each output of a program, by file
 
     @property
-    def run(self) -> Mapping[str, Any]:
+    def run(self) -> Run:
         """The run's description."""
         return self.lab.run
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import polars as pl
 
 from l4slab.base import metrics
+from l4slab.base.values import Row
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording.observed import PAYLOAD, Array, CheckError, Observed, distribution, in_window
 
@@ -53,7 +54,7 @@ def _check_processes(observed: Observed, flow: Flow) -> None:
 
 def _check_sent(observed: Observed, flow: Flow) -> None:
     """Where no client was started, nobody was to send."""
-    first, sender = observed.path(flow)[0], flow.spec["sender"]
+    first, sender = observed.path(flow)[0], flow.program["sender"] if flow.program is not None else "client"
     sent = (first.packets["flow"] == flow.number) & (first.packets["kind"] == PAYLOAD)
     clients = [event for event in _events(observed, flow) if event[4:6] == ["client", "start"]]
     if sent.any() or not clients:
@@ -89,7 +90,19 @@ def ended_of(observed: Observed, flow: Flow) -> list[tuple[int, int]]:
     ]
 
 
-def transfers(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> list[dict[str, Any]]:
+class Transfer(TypedDict):
+    """A row of the table `transfers`."""
+
+    flow: str
+    kind: str
+    start_s: float
+    size_bytes: int | None
+    completion_ms: float
+    ideal_ms: NotRequired[float]
+    slowdown: NotRequired[float]
+
+
+def transfers(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> list[Transfer]:
     """A row per client that has ended by itself; `delivered`: every packet of the flow that left its last link."""
     times = ended_of(observed, flow)
     size = int(delivered["fresh"].sum()) if len(times) == flow.spec["count"] == 1 else None
@@ -105,7 +118,7 @@ def transfers(observed: Observed, flow: Flow, delivered: pl.DataFrame) -> list[d
     ]
 
 
-def of_flow(observed: Observed, flow: Flow) -> dict[str, Any]:
+def of_flow(observed: Observed, flow: Flow) -> Row:
     """The columns of the table `flows`, besides those that every flow has."""
     first = observed.path(flow)[0]
     sent = first.packets[(first.packets["flow"] == flow.number) & (first.packets["kind"] == PAYLOAD)]
@@ -115,16 +128,16 @@ def of_flow(observed: Observed, flow: Flow) -> dict[str, Any]:
     connections = _connections(observed, flow)
     handshakes = np.array([int(one[7]) - int(one[0]) for one in connections if int(one[7])], np.int64)
     times = np.array([end - start for start, end in ended_of(observed, flow)], np.int64)
-    row: dict[str, Any] = {
+    row: Row = {
         "retransmits": int((again & in_time).sum()),
         "transfers": len(times),
         "connections": len(connections),
     }
-    for name, codepoint in _CODEPOINTS.items():
-        row[name] = int((sent["ecn_in"][in_time] == codepoint).sum())
+    counts = {name: int((sent["ecn_in"][in_time] == codepoint).sum()) for name, codepoint in _CODEPOINTS.items()}
+    row |= counts
     # What the ends of a protocol tell each other of ECN, nobody else can see; that they use none, can be seen.
-    uses_ecn = row["ect0_packets"] + row["ect1_packets"] > 0
-    row["ecn_mode"] = "off" if row["not_ect_packets"] and not uses_ecn else None
+    uses_ecn = counts["ect0_packets"] + counts["ect1_packets"] > 0
+    row["ecn_mode"] = "off" if counts["not_ect_packets"] and not uses_ecn else None
     for name, values in (("handshake_ms", handshakes), ("completion_ms", times)):
         found = distribution(values, name, 1e-6)
         row |= {key: value for key, value in found.items() if not key.endswith("mean")}

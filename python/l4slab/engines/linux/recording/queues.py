@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
 from l4slab import _core
+from l4slab.base.values import Row
 from l4slab.engines.linux.recording.observed import (
     FIFOS,
     Array,
     Link,
     Observed,
     Span,
+    Told,
+    count_of,
     distribution,
     in_window,
     percent,
@@ -26,7 +28,7 @@ OVERFLOWS: dict[str, str] = {
 }
 
 
-def gains(states: Iterable[tuple[int, Mapping[str, Any]]], key: str | Mapping[str, str]) -> dict[int, int | None]:
+def gains(states: Iterable[tuple[int, Told]], key: str | Mapping[str, str]) -> dict[int, int | None]:
     """By time of the sample, how much a counter of `tc` grew since the one before; `key`: its name, or that by qdisc.
 
     None where the qdisc has no such counter. A new qdisc has a new handle and counts from zero; what the old one
@@ -37,9 +39,9 @@ def gains(states: Iterable[tuple[int, Mapping[str, Any]]], key: str | Mapping[st
     for time, state in states:
         if known != (known := (state.get("kind"), state.get("handle"))):
             before = 0
-        now = state.get(key if isinstance(key, str) else key.get(state.get("kind", ""), ""))
-        found[int(time)] = None if now is None else int(now) - before
-        before = int(now or 0)
+        now = count_of(state, key if isinstance(key, str) else key.get(state.get("kind", ""), ""))
+        found[int(time)] = None if now is None else now - before
+        before = now or 0
     return found
 
 
@@ -56,7 +58,7 @@ def sent_of(observed: Observed, link: Link, which: Array) -> Array:
     return result
 
 
-def link_rows(observed: Observed, link: Link) -> list[dict[str, Any]]:
+def link_rows(observed: Observed, link: Link) -> list[Row]:
     """A row per queue of a link: all together, and those inside."""
     run = observed.run
     rows = []
@@ -69,7 +71,7 @@ def link_rows(observed: Observed, link: Link) -> list[dict[str, Any]]:
     return rows
 
 
-def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: list[Span]) -> dict[str, Any]:
+def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: list[Span]) -> Row:
     """A queue over the parts of the measured interval in which it was there."""
     packets = link.packets
     seconds = sum(end - begin for begin, end in spans) * 1e-9

@@ -11,7 +11,16 @@ import numpy as np
 
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.programs import FOLDER
-from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, Array, CheckError, Impairment, Link, Observed
+from l4slab.engines.linux.recording.observed import (
+    PACKET,
+    SAMPLE,
+    Array,
+    CheckError,
+    Impairment,
+    Link,
+    Observed,
+    Output,
+)
 
 _LAST_BYTES = 4096
 
@@ -101,7 +110,7 @@ def _array(path: Path, dtype: np.dtype[Any]) -> Array:
     return np.fromfile(path, dtype)
 
 
-def parse_tc(text: str) -> list[list[dict[str, Any]]]:
+def parse_tc(text: str) -> list[Output]:
     """The arrays that `tc -j -batch` has written one after the other."""
     decoder = json.JSONDecoder()
     found, at = [], 0

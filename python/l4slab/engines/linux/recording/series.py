@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
+from l4slab.base.values import Cell, Row
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
-from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, queue_under_test
+from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, Told, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
+# Of a flow or a queue: a value per step, or the same for all of them.
+Columns = dict[str, list[float | None] | list[int] | list[float] | list[bool] | Cell]
 
-def series(observed: Observed, after_ns: int = 0) -> list[dict[str, Any]]:
+
+def series(observed: Observed, after_ns: int = 0) -> list[Row]:
     """A row per step and flow, and per step and queue, in order of time; only those after this end of a step.
 
     What was observed in the step before them need not be complete.
@@ -26,12 +27,12 @@ def series(observed: Observed, after_ns: int = 0) -> list[dict[str, Any]]:
         return []
     columns = [_flow_series(observed, flow, steps) for flow in observed.lab.flows]
     columns += [column for link in observed.links for column in _link_series(observed, link, steps)]
-    rows = []
+    rows: list[Row] = []
     for index, time in enumerate(steps):
         if time <= after_ns:
             continue
         for column in columns:
-            row = {name: values[index] if isinstance(values, list) else values for name, values in column.items()}
+            row: Row = {name: values[index] if isinstance(values, list) else values for name, values in column.items()}
             row["time_s"] = float(time) * 1e-9
             if row.pop("is_there", True):
                 rows.append(row)
@@ -52,10 +53,10 @@ def _means(times: Array, ns: Array, steps: Array) -> list[float | None]:
     return [float(s / n) * 1e-6 if n else None for s, n in zip(sums, numbers, strict=True)]
 
 
-def _flow_series(observed: Observed, flow: Flow, steps: Array) -> dict[str, Any]:
+def _flow_series(observed: Observed, flow: Flow, steps: Array) -> Columns:
     seconds = observed.run["sample_ns"] * 1e-9
     times, frames, queued, marked = _delivered(observed.path(flow), flow)
-    row: dict[str, Any] = {
+    row: Columns = {
         "flow": flow.spec["name"],
         "rate_mbps": (_binned(times, frames, steps) * 8e-6 / seconds).tolist(),
         "delivered_packets": _binned(times, None, steps).tolist(),
@@ -99,7 +100,7 @@ def _delivered(path: list[Link], flow: Flow) -> tuple[Array, Array, Array, Array
     return times, frames.astype(np.float64), queued, marked
 
 
-def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str, Any]]:
+def _link_series(observed: Observed, link: Link, steps: Array) -> list[Columns]:
     everything = np.ones(len(link.packets), bool)
     outputs = {time: queue_under_test(output) for time, output in link.tc}
     states = [outputs.get(int(time), {}) for time in steps]
@@ -122,7 +123,7 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[dict[str,
     return [whole | {name: [found.get(name) for found in each] for name in _PROBABILITIES}, *rows[1:]]
 
 
-def _overflows(link: Link, states: list[dict[str, Any]], steps: Array) -> list[float | None]:
+def _overflows(link: Link, states: list[Told], steps: Array) -> list[float | None]:
     """Drops of full queues within each step, as far as `tc` tells them apart."""
     gained = gains(zip(steps, states, strict=True), OVERFLOWS)
     counted = [
@@ -135,7 +136,7 @@ def _overflows(link: Link, states: list[dict[str, Any]], steps: Array) -> list[f
 _PROBABILITIES = ("p_prime", "p_c", "p_l_coupled", "p_l_native", "p_l", "credit_bytes")
 
 
-def _probabilities(state: Mapping[str, Any], step_marks: int | None, low_packets: float) -> dict[str, float]:
+def _probabilities(state: Told, step_marks: int | None, low_packets: float) -> dict[str, float]:
     """A controller's probabilities from what `tc` says of it; see `docs/results.md`."""
     prob = state.get("prob")
     if prob is None or step_marks is None:
@@ -147,7 +148,7 @@ def _probabilities(state: Mapping[str, Any], step_marks: int | None, low_packets
     return dict(zip(_PROBABILITIES, map(float, values), strict=True))
 
 
-def _queue_series(observed: Observed, link: Link, queue: str, which: Array, steps: Array) -> dict[str, Any]:
+def _queue_series(observed: Observed, link: Link, queue: str, which: Array, steps: Array) -> Columns:
     seconds = observed.run["sample_ns"] * 1e-9
     sent = which & link.left
     times = link.packets["out_ns"][sent]
@@ -171,5 +172,5 @@ def _queue_series(observed: Observed, link: Link, queue: str, which: Array, step
     }
 
 
-def _number(value: Any) -> float | None:
+def _number(value: float | None) -> float | None:
     return None if value is None else float(value)
