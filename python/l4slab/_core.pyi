@@ -53,7 +53,7 @@ class Qdisc(Described):
 class Controller(Described):
     """`look`: its place among those of its role; `scalable_with`: options, with their value."""
 
-    ecn: str
+    ecn: Literal["off", "classic", "accecn", "sce"]
     role: str
     look: int
     needs_ecn: bool
@@ -73,9 +73,12 @@ class Facts(TypedDict):
     separation: str | None
     marks: bool | None
 
-def simulate(run_json: str, captures: Path | None = None, title: str = "") -> dict[str, Any]:
-    """Run a resolved description: {"flows": [rows], "members": [rows], "links": [rows],
-    "series": {column: values}, "transfers": {column: values}, "histograms": {column: values}}.
+# Rows, or values by column.
+_Cell = str | int | float | bool | None
+Tables = dict[str, list[dict[str, _Cell]] | dict[str, list[_Cell]]]
+
+def simulate(run_json: str, captures: Path | None = None, title: str = "") -> Tables:
+    """Run a resolved description.
 
     With a folder `captures`, packets are written down there, in files that call the run `title`.
     Releases the GIL. Raises ValueError with one sentence, and OSError where captures cannot be written.

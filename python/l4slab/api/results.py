@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
@@ -179,8 +179,10 @@ class Results:
 
         shown = [f"<p>{escape(self._summary())}</p>"]
         if len(self.claims):
-            listed = self.claims.with_columns(claims.as_expected().alias("as expected")).head(_SHOWN_CLAIMS)
-            rows = "".join(map(_claim_row, listed.iter_rows(named=True)))
+            listed = self.claims.with_columns(
+                claims.as_expected().alias("expected"), claims.as_recorded().alias("as_recorded")
+            ).head(_SHOWN_CLAIMS)
+            rows = "".join(map(_claim_row, metrics.rows_of(listed, claims.JudgedRow)))
             head = "".join(f'<th style="text-align:left">{name}</th>' for name in ("", "", "says", "evidence"))
             shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
             if (more := len(self.claims) - _SHOWN_CLAIMS) > 0:
@@ -192,12 +194,12 @@ class Results:
         return "\n".join(shown)
 
 
-def _claim_row(claim: Mapping[str, Any]) -> str:
+def _claim_row(claim: claims.JudgedRow) -> str:
     evidence = json.loads(claim["evidence"])
     numbers = ", ".join(f"{name} = {_short(value)}" for name, value in evidence.items())
     decided = claim["verdict"] in ("holds", "fails")
     verdict = claims.shown_verdict(claim["kind"], claim["verdict"])
-    mark = "✓" if claim["as expected"] else "✗" if decided else "?"
+    mark = "✓" if claim["expected"] else "✗" if decided else "?"
     cells = (f"{mark} {verdict}", claim["kind"], claim["says"] or claim["id"], numbers)
     return (
         "<tr>"
@@ -206,7 +208,7 @@ def _claim_row(claim: Mapping[str, Any]) -> str:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

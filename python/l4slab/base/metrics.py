@@ -6,11 +6,14 @@ An engine may give more columns than these; they pass through. A column that it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar, cast
 
 import polars as pl
 
+from l4slab.base.values import Row
+
 Schema = dict[str, pl.DataType]
+OfRow = TypeVar("OfRow")
 
 _TEXT, _INT, _FLOAT = pl.String(), pl.Int64(), pl.Float64()
 
@@ -253,7 +256,7 @@ def all_columns() -> set[str]:
 
 
 def table_of(
-    name: str, data: Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mapping[str, pl.DataType] | None = None
+    name: str, data: Sequence[Row] | Mapping[str, Sequence[object]], columns: Mapping[str, pl.DataType] | None = None
 ) -> pl.DataFrame:
     """Rows or columns from an engine as the table `name`: every contract column or those that the engine declares, then
     others.
@@ -273,8 +276,16 @@ def table_of(
     return pl.DataFrame(out)
 
 
-def _keys(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+def _keys(rows: Sequence[Row]) -> Iterable[str]:
     return dict.fromkeys(key for row in rows for key in row)
+
+
+def rows_of(frame: pl.DataFrame, kind: type[OfRow]) -> list[OfRow]:
+    """The rows as `kind`, a TypedDict with some of the columns. Raises KeyError where a column is missing."""
+    if missing := kind.__annotations__.keys() - set(frame.columns):
+        raise KeyError(f"the table has no {', '.join(sorted(missing))}")
+    # polars says of a row only that it is a dict; that it has these columns was just looked at.
+    return cast("list[OfRow]", frame.rows(named=True))
 
 
 def is_numeric(levels: Iterable[object]) -> bool:

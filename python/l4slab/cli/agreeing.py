@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from l4slab.sweep import Run
-    from l4slab.tools.agreement.changes import Comparison
-    from l4slab.tools.agreement.compare import Agreement
+    from l4slab.tools.agreement.changes import ChangedRow, Comparison
+    from l4slab.tools.agreement.compare import Agreement, BarRow
+    from l4slab.tools.agreement.page import Beyond
     from l4slab.tools.agreement.random.scenarios import Found
 
 
@@ -150,6 +151,7 @@ def _two_kernels(
     outputs: Outputs,
     dry_run: bool,
 ) -> int:
+    from l4slab.base import metrics
     from l4slab.campaign.remote import is_url
     from l4slab.cli import summary
     from l4slab.tools.agreement import changes
@@ -164,7 +166,7 @@ def _two_kernels(
         raise click.UsageError("--out is missing or no folder; give one for the results, such as --out kernels")
     result = two.agree(files, names, usable(out), workers, trials, console=terminal.err())
     outputs.write(lambda: kernels_outcome(result, names))
-    changed = list(result.worst().iter_rows(named=True))
+    changed = metrics.rows_of(result.worst(), changes.ChangedRow)
     if changed:
         _show_changed(changed, names, result)
     for run, reason in result.failures[:10]:
@@ -183,7 +185,7 @@ def _two_kernels(
     return status
 
 
-def _show_changed(changed: Sequence[Mapping[str, Any]], names: tuple[str, str], result: Comparison) -> None:
+def _show_changed(changed: Sequence[ChangedRow], names: tuple[str, str], result: Comparison) -> None:
     from l4slab.tools.agreement import kernels_page
 
     rows = [kernels_page.shown(row, result) for row in changed[: terminal.ROWS_SHOWN]]
@@ -230,7 +232,7 @@ def _show_agreement(result: Agreement) -> int:
     return status
 
 
-def _show_beyond(rows: list[dict[str, Any]]) -> None:
+def _show_beyond(rows: list[Beyond]) -> None:
     from l4slab.tools.agreement.page import NOT_EXPLAINED
 
     shown = rows[: terminal.ROWS_SHOWN]
@@ -252,7 +254,9 @@ def _show_beyond(rows: list[dict[str, Any]]) -> None:
 
 def agreement_outcome(result: Agreement) -> Outcome:
     """A verdict per bar, failed run and cell that an engine has not run."""
+    from l4slab.base import metrics
     from l4slab.tools.agreement import page
+    from l4slab.tools.agreement.compare import BarRow
 
     statuses: dict[bool | None, verdicts.Status] = {True: "pass", False: "fail", None: "undecided"}
     found = [
@@ -265,7 +269,7 @@ def agreement_outcome(result: Agreement) -> Outcome:
             expected=shown["wanted"],
             excess=_beyond(row),
         )
-        for row, shown in zip(result.bars.iter_rows(named=True), page.bars(result.bars), strict=True)
+        for row, shown in zip(metrics.rows_of(result.bars, BarRow), page.bars(result.bars), strict=True)
     ]
     if not result.bars["met"].drop_nulls().len():
         found.append(Verdict("bars", "there is a bar to meet", "fail", measured="no bar has a cell to judge"))
@@ -289,11 +293,13 @@ def agreement_outcome(result: Agreement) -> Outcome:
 
 def kernels_outcome(result: Comparison, names: tuple[str, str]) -> Outcome:
     """A verdict per cell, failed run and cell that a kernel has not run."""
+    from l4slab.base import metrics
     from l4slab.tools.agreement import kernels_page, page
+    from l4slab.tools.agreement.changes import ChangedRow
 
     changed = {
         shown["cell"]: (row, shown)
-        for row in result.worst().iter_rows(named=True)
+        for row in metrics.rows_of(result.worst(), ChangedRow)
         for shown in [kernels_page.shown(row, result)]
     }
     found = []
@@ -336,11 +342,11 @@ def random_outcome(found: Found) -> Outcome:
     return Outcome("l4slab agree --random", found.summary(), told, report=str(found.folder / "random.html"))
 
 
-def _beyond(bar: Mapping[str, Any]) -> float | None:
+def _beyond(bar: BarRow) -> float | None:
     """How far a bar is missed, as a part of it."""
     if bar["measured"] is None or not bar["wanted"]:
         return None
-    off = float(bar["measured"] / bar["wanted"]) - 1
+    off = bar["measured"] / bar["wanted"] - 1
     return -off if "at least" in bar["bar"].partition(", over")[0] else off
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from l4slab.api.results import Results
+    from l4slab.results.claims import JudgedRow
     from l4slab.sweep import Plan
 
 # Combinations of a file that a dry run looks at: a few seconds.
@@ -75,7 +76,7 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
         terminal.say("All runs are done already.")
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(plan: Plan) -> dict[str, object]:
     return {
         "experiment": plan.experiment.name,
         "title": plan.experiment.title,
@@ -145,9 +146,11 @@ def _counted(claims: pl.DataFrame) -> list[str]:
 
 def outcome(results: Results, command: str) -> Outcome:
     """What CI is told: a verdict per claim and failed run."""
-    from l4slab.results.claims import as_expected, as_recorded
+    from l4slab.base import metrics
+    from l4slab.results.claims import JudgedRow, as_expected, as_recorded
 
-    rows = results.claims.with_columns(expected=as_expected(), as_recorded=as_recorded()).to_dicts()
+    judged = results.claims.with_columns(expected=as_expected(), as_recorded=as_recorded())
+    rows = metrics.rows_of(judged, JudgedRow)
     verdicts = [_verdict(row) for row in rows]
     verdicts += [
         Verdict(str(run), "the run ends", "error", run.experiment, measured=reason) for run, reason in results.failures
@@ -163,7 +166,7 @@ def outcome(results: Results, command: str) -> Outcome:
     return Outcome(command, line, verdicts, _worst(results), tables, results.report)
 
 
-def _verdict(claim: dict[str, Any]) -> Verdict:
+def _verdict(claim: JudgedRow) -> Verdict:
     from l4slab.results.claims import shown_verdict
 
     wanted = "fails" if claim["kind"] == "disputed" else "holds"
@@ -215,7 +218,7 @@ def _against_the_record(claims: pl.DataFrame) -> list[str]:
     return [f"{len(named)} of {len(claims)} verdicts differ from the recorded ones: {', '.join(named[:5])}{more}"]
 
 
-def _results(results: Results) -> dict[str, Any]:
+def _results(results: Results) -> dict[str, object]:
     from l4slab.results.claims import tally
 
     means, _ = _means(results)
@@ -300,9 +303,11 @@ def _show_flows(results: Results) -> None:
 
 
 def _show_claims(claims: pl.DataFrame) -> None:
-    from l4slab.results.claims import as_expected, as_recorded, shown_verdict
+    from l4slab.base import metrics
+    from l4slab.results.claims import JudgedRow, as_expected, as_recorded, shown_verdict
 
-    rows = claims.with_columns(expected=as_expected(), as_recorded=as_recorded()).to_dicts()
+    judged = claims.with_columns(expected=as_expected(), as_recorded=as_recorded())
+    rows = metrics.rows_of(judged, JudgedRow)
     kinds = [row["kind"] for row in rows]
     columns = [
         Column("verdict", [shown_verdict(row["kind"], row["verdict"]) for row in rows], weight=9, stays=True),
@@ -316,7 +321,7 @@ def _show_claims(claims: pl.DataFrame) -> None:
     terminal.show("Claims", columns, styles)
 
 
-def _says(claim: dict[str, Any]) -> str:
+def _says(claim: JudgedRow) -> str:
     """The statement; of one that did not come out as expected, the evidence and what may be wrong with its query."""
     from l4slab.results.claims import HINT
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from l4slab import _core
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.run import EcnSupport, Run
 from l4slab.gym.scenarios import Scenario, Scenarios, nanoseconds
 from l4slab.gym.steps import HIGH, LOW, Told, moved, seen
 
@@ -78,7 +79,7 @@ class ControllerEnv(gymnasium.Env[Array, Array]):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self._run: _core.Steps | None = None
 
-    def _hold(self, description: dict[str, Any]) -> None:
+    def _hold(self, description: Run) -> None:
         flows = {flow["name"]: flow for flow in description["flows"]}
         name = self._flow if self._flow is not None else next(iter(flows)) if len(flows) == 1 else None
         if name not in flows:
@@ -88,9 +89,10 @@ class ControllerEnv(gymnasium.Env[Array, Array]):
         flow = flows[name]
         if flow["kind"] != "tcp" or flow["count"] != 1 or flow["bytes"] is not None:
             raise InputError(f'flow "{name}" must be a single TCP flow without end: kind = "tcp", count = 1, no bytes')
-        asked = next((one["ecn"] for one in _core.controllers() if one["name"] == flow["cc"]), "off")
+        asked: EcnSupport = next((one["ecn"] for one in _core.controllers() if one["name"] == flow["cc"]), "off")
         # Of the controller's own wishes, only that for ECT(1) is another than what a host does by itself.
-        flow |= {"cc": _HELD.get(asked, _HELD_NOT_ECT), "options": {}, "ecn": flow["ecn"] or asked}
+        flow["cc"], flow["options"] = _HELD.get(asked, _HELD_NOT_ECT), {}
+        flow["ecn"] = flow["ecn"] or asked
         self._of = name
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from l4slab import _core
 from l4slab.base import units
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.run import Link, Run
 from l4slab.gym.scenarios import Scenario, Scenarios, nanoseconds
 
 Array = NDArray[np.float32]
@@ -85,7 +86,7 @@ class QueueEnv(gymnasium.Env[Array, Array]):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (len(self._ranges),), np.float32)
         self._run: _core.Steps | None = None
 
-    def _check(self, description: dict[str, Any]) -> None:
+    def _check(self, description: Run) -> None:
         names = [link["name"] for link in description["links"]]
         self._of = name = self._of or (names[0] if len(names) == 1 else "")
         if name not in names:
@@ -108,7 +109,7 @@ class QueueEnv(gymnasium.Env[Array, Array]):
                 words += [keyword, value]
         return " ".join(words)
 
-    def _inside(self, description: dict[str, Any]) -> list[str]:
+    def _inside(self, description: Run) -> list[str]:
         names = [name for name, *_ in _core.Steps(json.dumps(description)).queues(self._of)]
         return names[1:] or names
 
@@ -145,9 +146,8 @@ class QueueEnv(gymnasium.Env[Array, Array]):
         return np.array(numbers, np.float32), float(self._reward(step)), False, truncated, info
 
 
-def _of_link(description: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(link for link in description["links"] if link["name"] == name)
-    return found
+def _of_link(description: Run, name: str) -> Link:
+    return next(link for link in description["links"] if link["name"] == name)
 
 
 def _state(arrived: int, sent: int, marked: int, dropped: int, _: int, sojourn_ns: int, waiting: int) -> QueueState:

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from numpy.random import Generator
 
 from l4slab import sweep
 from l4slab.api import experiment as experiments
-from l4slab.api.experiment import Experiment
+from l4slab.api.experiment import Described
 from l4slab.base import units
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run
 from l4slab.engines.registry import DEFAULT
 
-Scenario = Experiment | Path | str | dict[str, Any]
+Scenario = Described
 
 
 class Scenarios:
     """All combinations of an experiment's levels; each episode draws one, and a seed."""
 
-    def __init__(self, experiment: Scenario, edit: Callable[[dict[str, Any]], None]):
+    def __init__(self, experiment: Scenario, edit: Callable[[Run], None]):
         plan = sweep.expand(experiments.load(experiment, {}), DEFAULT)
         found = {}
         for run in plan.runs:
-            description = copy.deepcopy(dict(run.description))
+            description = copy.deepcopy(run.description)
             edit(description)
             # Trials differ in their seed alone, which the episode draws.
             description["seed"] = 0
             found[repr(description)] = description
         self.descriptions = list(found.values())
 
-    def draw(self, random: Generator) -> dict[str, Any]:
+    def draw(self, random: Generator) -> Run:
         """The description of an episode."""
         description = self.descriptions[int(random.integers(len(self.descriptions)))]
-        return description | {"seed": int(random.integers(2**63))}
+        return {**description, "seed": int(random.integers(2**63))}
 
 
 def nanoseconds(key: str, text: str) -> int:

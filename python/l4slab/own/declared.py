@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from l4slab.base.errors import one_line, suggest
+from l4slab.base.values import Keys
 from l4slab.own import Controller, Gauge, Parameter, Queue
 from l4slab.own.wrong import sentence
 
@@ -34,7 +35,7 @@ class Refused(ValueError):
 class Declared:
     """A class as the core takes it."""
 
-    declaration: dict[str, Any]
+    declaration: Keys
     methods: list[str]
     ecn: str
     governs_window: bool
@@ -86,11 +87,11 @@ def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
     declared = {key: attributes[key] for key in dict.fromkeys(order) if key in attributes}
     parameters = {key: value for key, value in declared.items() if isinstance(value, Parameter)}
     gauges = {key: value for key, value in declared.items() if isinstance(value, Gauge)}
-    declaration = {
+    declaration: Keys = {
         "name": called,
         "summary": one_line((inspect.getdoc(one) or "").partition("\n\n")[0]).rstrip("."),
         "parameters": [_parameter(called, key, value) for key, value in parameters.items()],
-        "bands": _bands(called, getattr(one, "bands", ())),
+        "bands": [*_bands(called, getattr(one, "bands", ()))],
         "gauges": [{"name": key, "unit": value.unit, "help": one_line(value.help)} for key, value in gauges.items()],
     }
     ecn = getattr(one, "ecn", "off")
@@ -139,7 +140,7 @@ def _signature(base: type, method: str) -> str:
     return f"def {method}({names})"
 
 
-def _parameter(called: str, keyword: str, parameter: Parameter) -> dict[str, Any]:
+def _parameter(called: str, keyword: str, parameter: Parameter) -> Keys:
     for bound in (parameter.least, parameter.most):
         if bound is not None and not isinstance(bound, int | float):
             raise Refused(f"{called}: the range of {keyword} has {bound!r}, which is no number; write one")

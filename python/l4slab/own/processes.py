@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from l4slab import _core
 from l4slab.base.code import Code
 from l4slab.base.errors import L4slabError, one_line
 from l4slab.own.worker import ENDLESS, HELD_S
@@ -123,7 +124,7 @@ def ask(what: str, *asked: Any, names: Sequence[str]) -> tuple[str, Any]:
         raise
 
 
-def simulate(run_json: str, folder: Path | None, title: str, own: Sequence[Code]) -> dict[str, Any]:
+def simulate(run_json: str, folder: Path | None, title: str, own: Sequence[Code]) -> _core.Tables:
     """As `_core.simulate`, of a run with these controllers and queues, in this thread's worker.
 
     Raises ValueError with one sentence, OSError where captures cannot be written, WorkerError where it breaks off.
@@ -136,5 +137,5 @@ def simulate(run_json: str, folder: Path | None, title: str, own: Sequence[Code]
         raise WorkerError(f"{answer}; please report this with the experiment file")
     if how == "refused":
         raise ValueError(answer)
-    found: dict[str, Any] = answer
+    found: _core.Tables = answer
     return found

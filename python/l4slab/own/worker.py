@@ -96,7 +96,7 @@ def _run(
     folder: Path | None,
     title: str,
     own: Sequence[tuple[str, str, str, bytes, dict[str, bytes]]],
-) -> dict[str, Any]:
+) -> _core.Tables:
     # Loaded anew for each run, so that nothing that a module or a library remembers goes from one to the next.
     for one in own:
         _describe(*one)

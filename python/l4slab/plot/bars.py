@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.axes import Axes
 
+from l4slab.base.values import Row
 from l4slab.plot.style import WIDTH_IN, Figure, named
 
 _GAP = 0.8  # between groups, in widths of a bar
@@ -26,7 +27,7 @@ class Panel:
     rows: pl.DataFrame
     places: dict[tuple[str, str], float]
 
-    def at(self, row: dict[str, object]) -> float:
+    def at(self, row: Row) -> float:
         """Where the bar of this row stands."""
         return self.places[str(row["group"]), str(row["bar"])]
 

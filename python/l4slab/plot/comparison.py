@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 
+from l4slab.base.values import Cell
 from l4slab.plot.roles import Look, looks
 from l4slab.plot.style import GRID, WIDTH_IN, Figure, legend, mark_published, published_handle, styled
 
@@ -22,7 +23,7 @@ _AXIS_OF = {"goodput_mbps": "goodput (Mb/s)", "sojourn_ms_mean": "queue delay (m
 def comparison(
     flows: pl.DataFrame,
     *,
-    cases: Sequence[Mapping[str, object]] | None = None,
+    cases: Sequence[Mapping[str, Cell]] | None = None,
     labels: Sequence[str] | None = None,
     names: Sequence[str] | Mapping[str, str | None] | None = None,
     published: pl.DataFrame | None = None,
@@ -77,7 +78,7 @@ def comparison(
     return figure
 
 
-def _of_case(flows: pl.DataFrame, case: Mapping[str, object]) -> pl.DataFrame:
+def _of_case(flows: pl.DataFrame, case: Mapping[str, Cell]) -> pl.DataFrame:
     return flows.filter(*(pl.col(name).eq_missing(pl.lit(value)) for name, value in case.items()))
 
 
@@ -99,14 +100,14 @@ def _mark(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
     )
 
 
-def _any_published(published: pl.DataFrame, case: Mapping[str, object]) -> bool:
+def _any_published(published: pl.DataFrame, case: Mapping[str, Cell]) -> bool:
     return (
         set(case) == {"experiment"}
         and published.filter(pl.col("experiment") == case["experiment"], pl.col("flow").is_not_null()).height > 0
     )
 
 
-def _published(published: pl.DataFrame | None, case: Mapping[str, object], flow: str, column: str) -> float | None:
+def _published(published: pl.DataFrame | None, case: Mapping[str, Cell], flow: str, column: str) -> float | None:
     if published is None or set(case) != {"experiment"}:
         return None
     found = published.filter(

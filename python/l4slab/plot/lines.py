@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
@@ -62,7 +61,7 @@ def lines(
         axes = figure.subplots(rows, columns, sharex=True, sharey=columns > 1, squeeze=False)
         for axis in axes.flat:
             axis.set_visible(False)
-        handles: dict[str, Any] = {}
+        handles: dict[str, Artist] = {}
         for (group, panel), (row, column) in places.items():
             axis = axes[row, column]
             axis.set_visible(True)
@@ -105,9 +104,9 @@ def _places(data: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     return {place: divmod(number, columns) for number, place in enumerate(found)}
 
 
-def _panel(axis: Axes, rows: pl.DataFrame, look: dict[str, Look], *, steps: bool) -> dict[str, Any]:
+def _panel(axis: Axes, rows: pl.DataFrame, look: dict[str, Look], *, steps: bool) -> dict[str, Artist]:
     """Draw the panel's lines; what the legend needs of them, by name."""
-    handles: dict[str, Any] = {}
+    handles: dict[str, Artist] = {}
     for part, style in look.items():
         mine = rows.filter(pl.col("part") == part).sort("x", maintain_order=True)
         drawn = mine.drop_nulls("y")

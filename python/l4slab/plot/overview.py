@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from l4slab.base.numbers import NO_DELAY_MS
+from l4slab.base.values import Cell
 from l4slab.plot.roles import INK, Look, looks
 from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, Figure, legend, plain_log, styled
 
@@ -26,7 +27,7 @@ _BEHIND: Any = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6}
 def overview(
     flows: pl.DataFrame,
     *,
-    cases: Sequence[Mapping[str, object]] | None = None,
+    cases: Sequence[Mapping[str, Cell]] | None = None,
     labels: Sequence[str] | None = None,
     capacities: Sequence[Mapping[str, float]] | None = None,
 ) -> Figure | None:
@@ -83,7 +84,7 @@ def overview(
     return figure
 
 
-def _of_case(table: pl.DataFrame, case: Mapping[str, object]) -> pl.DataFrame:
+def _of_case(table: pl.DataFrame, case: Mapping[str, Cell]) -> pl.DataFrame:
     return table.filter(*(pl.col(name).eq_missing(pl.lit(value)) for name, value in case.items()))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from l4slab import _core
 
@@ -20,6 +20,13 @@ Dash = tuple[float, ...]  # on, off, on, off, … in widths of the line; empty: 
 SOLID: Dash = ()
 DOTS: Dash = (1.2, 0.8)
 INK = "#000000"  # the colour of text: on a page it follows the text there (`style.to_page`)
+
+
+class OnThePage(TypedDict):
+    """Colour and dashes (pixels) of a line that the page's script draws; None is the colour of the page's text."""
+
+    colour: str | None
+    dash: list[float]
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Look:
         return {"color": self.colour, "linestyle": (0, self.dash) if self.dash else "-"}
 
     @property
-    def on_the_page(self) -> dict[str, Any]:
+    def on_the_page(self) -> OnThePage:
         """Colour and dashes (pixels) of a line that the page's script draws; None is the colour of the page's text."""
         colour = None if self.colour == INK else self.colour
         return {"colour": colour, "dash": [round(1.5 * part, 1) for part in self.dash]}

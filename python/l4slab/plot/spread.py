@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from l4slab.base.values import Row
 from l4slab.plot.bars import lay_out, parts_of
 from l4slab.plot.roles import looks
 from l4slab.plot.style import GRID, Figure, legend, mark_published, named, plain_log, published_handle, styled
@@ -84,10 +85,10 @@ def _said_by_the_tick(bar_and_parts: tuple[tuple[Any, ...], list[str]]) -> bool:
     return [re.sub(r"\W+", " ", part) for part in parts] == [re.sub(r"\W+", " ", str(bar))]
 
 
-def _offset(row: dict[str, Any], beside: dict[tuple[Any, ...], list[str]]) -> float:
+def _offset(row: Row, beside: dict[tuple[Any, ...], list[str]]) -> float:
     """How far from the middle of its bar's place a part stands, in widths of a part."""
     parts = beside[tuple(row[name] for name in _PLACE)]
-    return parts.index(row["part"]) - (len(parts) - 1) / 2
+    return parts.index(str(row["part"])) - (len(parts) - 1) / 2
 
 
 def _mark(axis: Axes, rows: pl.DataFrame, x: np.ndarray, low_end: float, high_end: float) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import duckdb
 import polars as pl
@@ -23,7 +23,7 @@ from pydantic import Field
 from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.hints import in_words, unmatched, unquoted
-from l4slab.base.values import Keys
+from l4slab.base.values import Keys, Value
 from l4slab.experimentfile import Experiment, Table, show
 from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
 
@@ -50,6 +50,27 @@ _COUNTED: dict[Kind, str] = {
     "found": "{} of {} own findings hold",
     "claim": "{} of {} claims hold",
 }
+
+
+class ClaimRow(TypedDict):
+    """A row of the table of claims."""
+
+    experiment: str
+    id: str
+    says: str
+    source: str
+    kind: Kind
+    beside: str | None
+    recorded: str | None
+    verdict: str
+    evidence: str
+
+
+class JudgedRow(ClaimRow):
+    """With whether the verdict is that of its list, and the one that the file expects."""
+
+    expected: bool
+    as_recorded: bool
 
 
 class Claim(Table):
@@ -311,7 +332,7 @@ def _names(experiments: Iterable[Experiment]) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(texts)) for name, texts in names.items()}
 
 
-def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, dict[str, Any]]:
+def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, Keys]:
     try:
         cursor = connection.execute(claim.sql)
         names = [column[0] for column in cursor.description or []]
@@ -330,10 +351,10 @@ def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, 
         case bool(holds):
             return ("holds" if holds else "fails"), evidence
         case other:
-            return "error", evidence | {"error": f"the first column is {other!r}, neither true nor false"}
+            return "error", {**evidence, "error": f"the first column is {other!r}, neither true nor false"}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Value:
     """A value of a result row as JSON has it."""
     if isinstance(value, Decimal):
         return float(value)

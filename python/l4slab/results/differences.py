@@ -19,6 +19,7 @@ import polars as pl
 from l4slab.base import damage, metrics
 from l4slab.base.errors import InputError
 from l4slab.base.paths import usable
+from l4slab.base.values import Cell
 from l4slab.results.claims import as_expected
 
 CHANCE = 0.05
@@ -36,7 +37,7 @@ class Change:
     """A quantity of a cell that differs; `chance` is that of `moved` by chance alone."""
 
     experiment: str
-    factors: dict[str, Any]
+    factors: dict[str, Cell]
     place: str  # the flow, or link and queue
     quantity: str
     before: tuple[float, ...]  # a value per trial

@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import polars as pl
 
 from l4slab import experimentfile, sweep
+from l4slab.base import metrics
 from l4slab.base.run import Flow, Run
+from l4slab.base.values import Cell, Row
 from l4slab.experimentfile.traffic import KINDS, ProgramFlow, Tcp
 
 # Simulated time has no date; flent's files need one.
@@ -66,6 +68,25 @@ class _Kind:
     goodputs: list[tuple[float, float | None]] = field(default_factory=list)
 
 
+class FlowRow(TypedDict):
+    """What is read of a row of the table `flows`."""
+
+    flow: str
+    cc: str
+    count: int
+    goodput_mbps: float
+    jain: float | None
+
+
+class SeriesRow(TypedDict):
+    """What is read of a row of the table `series`."""
+
+    time_s: float
+    goodput_mbps: float | None
+    srtt_ms: float | None
+    cwnd_packets: float | None
+
+
 def _document(
     run: Run,
     flows: pl.DataFrame,
@@ -78,28 +99,30 @@ def _document(
     warmup_s, end_s = run["warmup_ns"] * 1e-9, run["duration_ns"] * 1e-9
     results: dict[str, list[float | None]] = {}
     raw: dict[str, list[dict[str, float]]] = {}
-    about: dict[str, dict[str, Any]] = {}
+    about: dict[str, Row] = {}
+    means: dict[str, float | None] = {}
 
     def over_all(value: float) -> list[float | None]:
         return [value if time > warmup_s else None for time in times]
 
-    def add(key: str, values: list[float | None], mean: float | None, **more: Any) -> None:
+    def add(key: str, values: list[float | None], mean: float | None, **more: Cell) -> None:
         results[key] = values
+        means[key] = mean
         about[key] = {"UNITS": _MBPS, "MEAN_VALUE": mean, **more}
 
     described = {flow["name"]: flow for flow in run["flows"]}
     both = {_direction(flow, run["flows"][0]) for flow in run["flows"] if _protocol(flow) == "TCP"} >= {*_DIRECTIONS}
     kinds: dict[str, _Kind] = {}
-    for flow in flows.iter_rows(named=True):
+    for flow in metrics.rows_of(flows, FlowRow):
         spec_of = described[flow["flow"]]
         protocol, direction = _protocol(spec_of), _direction(spec_of, run["flows"][0])
         label = f"{protocol} {direction}"
         # The separators of the tests that `_test` chooses.
         separator = " " if protocol == "UDP" else " BE::" if both and protocol == "TCP" else "::"
         kind = kinds.setdefault(label, _Kind(label, separator))
-        rows = {row["time_s"]: row for row in series.filter(pl.col("flow") == flow["flow"]).iter_rows(named=True)}
+        rows = {row["time_s"]: row for row in metrics.rows_of(series.filter(flow=flow["flow"]), SeriesRow)}
         values = [rows[time]["goodput_mbps"] if time in rows else None for time in times]
-        of = {"CONG_CONTROL": flow["cc"], "FLOW": flow["flow"], "COUNT": flow["count"]}
+        of: Row = {"CONG_CONTROL": flow["cc"], "FLOW": flow["flow"], "COUNT": flow["count"]}
         kind.series.append(values)
         kind.goodputs.append((flow["goodput_mbps"], _squares(flow)))
         singles = members.filter(pl.col("flow") == flow["flow"])
@@ -129,7 +152,7 @@ def _document(
         add(f"{kind.name} fairness", over_all(fairness) if fairness else [None] * len(times), fairness, UNITS="Idx")
     if both:
         totals = zip(*(results[f"TCP {direction} sum"] for direction in _DIRECTIONS), strict=True)
-        mean = math.fsum(about[f"TCP {direction} sum"]["MEAN_VALUE"] for direction in _DIRECTIONS)
+        mean = math.fsum(means[f"TCP {direction} sum"] or 0.0 for direction in _DIRECTIONS)
         add("TCP totals", [math.fsum(value or 0.0 for value in column) for column in totals], mean)
     step = times[1] - times[0] if len(times) > 1 else times[0] if times else 1.0
     length = times[-1] if times else 0.0
@@ -184,14 +207,14 @@ def _test(kinds: Mapping[str, _Kind], both: bool) -> str:
     return "tcp_nup" if "TCP upload" in kinds or "UDP upload" not in kinds else "udp_flood_var_up"
 
 
-def _squares(flow: Mapping[str, Any]) -> float | None:
+def _squares(flow: FlowRow) -> float | None:
     """The sum of the squares of its flows' goodputs, which Jain's index tells; None where that is not known."""
     if flow["count"] <= 1 or not flow["goodput_mbps"]:
         return float(flow["goodput_mbps"]) ** 2
     return None if flow["jain"] is None else float(flow["goodput_mbps"]) ** 2 / (flow["count"] * flow["jain"])
 
 
-def _raw(time: float, row: Mapping[str, Any]) -> dict[str, float]:
+def _raw(time: float, row: SeriesRow) -> dict[str, float]:
     values = {"val": row["goodput_mbps"], "tcp_rtt": row["srtt_ms"], "tcp_cwnd": row["cwnd_packets"]}
     return {"t": _moment(time)} | {name: value for name, value in values.items() if value is not None}
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import duckdb
 import polars as pl
@@ -23,12 +23,28 @@ from pydantic import Field
 
 from l4slab.base import metrics
 from l4slab.base.errors import InputError, suggest
-from l4slab.base.values import Keys
+from l4slab.base.values import Keys, Row
 from l4slab.experimentfile import Experiment, Table, references, show
 from l4slab.results.claims import connect_empty, connect_to, require_numbers, select, show_experiment
 from l4slab.sweep import Plan
 
 _ROWS = ("quantity", "published", "measured")
+
+
+class PublishedRow(TypedDict):
+    """What is read of the table of published figures by name."""
+
+    experiment: str
+    quantity: str
+    unit: str | None
+    published: float | None
+    measured: float | None
+    measured_min: float | None
+    measured_max: float | None
+    distance: float | None
+    tolerance: float | None
+    within: bool | None
+    source: str
 
 
 class Published(Table):
@@ -99,7 +115,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
 
     `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)
@@ -108,10 +124,8 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
     return pl.DataFrame(rows, schema=metrics.PUBLISHED)
 
 
-def _compare(
-    connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published
-) -> Iterator[dict[str, Any]]:
-    common = {
+def _compare(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> Iterator[Row]:
+    common: Row = {
         "experiment": experiment.name,
         "id": figure.id,
         "flow": figure.flow,
@@ -123,7 +137,7 @@ def _compare(
         values = [_number(row[0]) for row in connection.execute(_sql(figure)).fetchall()]
         found = [value for value in values if value is not None]
         measured = math.fsum(found) / len(found) if found else None
-        spread = {"measured_min": min(found, default=None), "measured_max": max(found, default=None)}
+        spread: Row = {"measured_min": min(found, default=None), "measured_max": max(found, default=None)}
         unit = figure.unit or metrics.unit_of(figure.column or "")
         yield common | spread | _row(figure.quantity or figure.id, unit, figure.value, measured, figure.tolerance)
     else:
@@ -139,9 +153,7 @@ def _compare(
             )
 
 
-def _row(
-    quantity: str, unit: str, published: float | None, measured: float | None, tolerance: float | None
-) -> dict[str, Any]:
+def _row(quantity: str, unit: str, published: float | None, measured: float | None, tolerance: float | None) -> Row:
     distance = None if published is None or measured is None else measured - published
     return {
         "quantity": quantity,

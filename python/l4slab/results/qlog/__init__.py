@@ -7,14 +7,16 @@ each packet at its instant, and from the time series, which has window and smoot
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import polars as pl
 
+from l4slab.base import metrics
 from l4slab.base.errors import InputError, StoreError, suggest
+from l4slab.base.values import Keys
 from l4slab.engines.contract import file_name
 from l4slab.results.qlog.connection import VERSION, Connection, Sample
 from l4slab.results.qlog.frames import SYN, segments
@@ -41,32 +43,45 @@ def export(folder: Path, target: Path, run: str | None = None, flow: str | None 
         if flow not in names:
             raise InputError(f"--flow {flow}: {suggest(flow, names)}", file=folder)
         flows = flows.filter(flow=flow)
-    captured = [
-        row for row in flows.unique(["run", "flow"], maintain_order=True).iter_rows(named=True) if _has(folder, row)
-    ]
+    factors = flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
+    once = flows.unique(["run", "flow"], maintain_order=True)
+    levels = once.select(factors).iter_rows(named=True)
+    captured = [pair for pair in zip(metrics.rows_of(once, FlowRow), levels, strict=True) if _has(folder, pair[0])]
     if not captured:
         raise InputError(
             'has no captures of TCP there; write captures = "first trial" at the top of the experiment file, and run '
             "it again with the same command",
             file=folder,
         )
-    factors = flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
     series = pl.scan_parquet(folder / "series.parquet")
-    for row in captured:
+    for row, levels_of in captured:
         table = series.filter(run=row["run"], flow=row["flow"]).select("time_s", "cwnd_packets", "srtt_ms").collect()
         # A group's are means, which are nobody's.
         samples = list(_samples(table)) if row["count"] == 1 else []
-        yield from _write(_capture(folder, row), target, row, factors, samples)
+        at = [f"{name} = {level}" for name, level in levels_of.items() if level is not None]
+        yield from _write(_capture(folder, row), target, row, at, samples)
 
 
-def _capture(folder: Path, row: Mapping[str, Any]) -> Path:
+class FlowRow(TypedDict):
+    """What is read of a row of the table `flows`."""
+
+    experiment: str
+    run: str
+    trial: int
+    flow: str
+    cc: str
+    count: int
+    ecn_mode: str | None
+
+
+def _capture(folder: Path, row: FlowRow) -> Path:
     """The capture of a flow at its sender's host, as either engine calls it."""
     stem = folder / "captures" / str(row["run"]) / f"{file_name(row['flow'])}-client"
     packed = stem.with_name(f"{stem.name}.pcapng.gz")
     return packed if packed.is_file() else stem.with_name(f"{stem.name}.pcap")
 
 
-def _has(folder: Path, row: Mapping[str, Any]) -> bool:
+def _has(folder: Path, row: FlowRow) -> bool:
     path = _capture(folder, row)
     with _told(path):
         return path.is_file() and next(segments(path), None) is not None
@@ -87,9 +102,7 @@ def _samples(series: pl.DataFrame) -> Iterator[Sample]:
         yield Sample(round(time_s * 1e9), cwnd, srtt)
 
 
-def _write(
-    capture: Path, target: Path, row: Mapping[str, Any], factors: list[str], samples: list[Sample]
-) -> Iterator[Path]:
+def _write(capture: Path, target: Path, row: FlowRow, levels: list[str], samples: list[Sample]) -> Iterator[Path]:
     connections: dict[tuple[int, int], Connection] = {}
     with _told(capture):
         for segment in segments(capture):
@@ -100,15 +113,14 @@ def _write(
                     continue
                 member = ports[0] - _CLIENT_PORT + (ports[1] - _SERVER_PORT) * _CLIENT_PORTS + 1
                 path = target / f"{row['experiment']}-{row['run']}-{file_name(row['flow'])}-{member}.sqlog"
-                header = _header(row, factors, member, bool(samples))
+                header = _header(row, levels, member, bool(samples))
                 found = connections[ports] = Connection(path, header, samples, segment)
             found.see(segment)
     for connection in connections.values():
         yield connection.close()
 
 
-def _header(row: Mapping[str, Any], factors: list[str], member: int, sampled: bool) -> dict[str, Any]:
-    levels = [f"{name} = {row[name]}" for name in factors if row[name] is not None]
+def _header(row: FlowRow, levels: list[str], member: int, sampled: bool) -> Keys:
     of = f", {member} of {row['count']}" if row["count"] > 1 else ""
     title = ", ".join([row["experiment"], *levels, f"trial {row['trial']}", f"flow {row['flow']}{of}"])
     more = " congestion_window and smoothed_rtt are samples of the sender." if sampled else ""

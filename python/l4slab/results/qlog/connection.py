@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from l4slab.base.values import Keys
 from l4slab.results.qlog.feedback import Feedback
 from l4slab.results.qlog.frames import ACK, CWR, FIN, SYN, Segment
 from l4slab.results.qlog.options import read_options
@@ -36,7 +37,7 @@ class Sample(NamedTuple):
 class Connection:
     """A connection and the file that tells of it."""
 
-    def __init__(self, path: Path, header: Mapping[str, Any], samples: Iterable[Sample], syn: Segment) -> None:
+    def __init__(self, path: Path, header: Keys, samples: Iterable[Sample], syn: Segment) -> None:
         self._path = path
         self._lines = [RECORD + json.dumps(header, ensure_ascii=False, separators=(",", ":"))]
         self._samples = iter(samples)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from l4slab import _core
 from l4slab.base import units
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.values import Keys
 from l4slab.experimentfile import classes
 from l4slab.experimentfile.tc import remedy
 
@@ -125,26 +126,28 @@ class Case:
         flows = f"{self.prague} prague + {self.rivals} {self.rival}"
         return f"{rate_text(self.rate)}, {time_text(self.rtt)}, {self.queue}, {flows}"
 
-    def with_prague(self, trials: int) -> dict[str, Any]:
+    def with_prague(self, trials: int) -> Keys:
         """The experiment file of the case."""
         return self._document("Prague beside its rival", self.queue, self._prague(), trials)
 
-    def without_prague(self, trials: int) -> dict[str, Any]:
+    def without_prague(self, trials: int) -> Keys:
         """The same with CUBIC in Prague's place: what the rival has where nobody deploys L4S."""
         ecn = self.rival_ecn if self.rival == "cubic" else None
-        cubic = self._flow("cubic", "cubic", self.prague) | ({"ecn": ecn} if ecn else {})
+        cubic = self._flow("cubic", "cubic", self.prague)
+        if ecn:
+            cubic["ecn"] = ecn
         return self._document("CUBIC in Prague's place", self.queue, cubic, trials)
 
-    def neighbours(self, trials: int) -> dict[str, Any]:
+    def neighbours(self, trials: int) -> Keys:
         """The case as someone else would set it up, one thing otherwise at a time."""
         document = self._document("The same, one thing otherwise at a time", self.queue, self._prague(), trials)
         document["sweep"] = {"neighbour": [{"level": name, **changes} for name, changes in self._changes().items()]}
         document["impair"] = {"hosts": {"netem": _IDLE_HOSTS, "before": "bottleneck", "direction": "reverse"}}
         return document
 
-    def _changes(self) -> dict[str, dict[str, Any]]:
+    def _changes(self) -> dict[str, Keys]:
         """Of the experiment file, by what a neighbour is called."""
-        changes: dict[str, dict[str, Any]] = {
+        changes: dict[str, Keys] = {
             "RTT 0.8 as long": {"flow.*.rtt": _seconds(0.8 * self.rtt)},
             "RTT 1.25 as long": {"flow.*.rtt": _seconds(1.25 * self.rtt)},
             "rival starts first": {"flow.prague.start": _seconds(self._head_start())},
@@ -171,8 +174,10 @@ class Case:
         """Long enough for slow start, and a small part of the run."""
         return min(max(30 * self.rtt, 1.0), 0.1 * self.duration_s)
 
-    def _document(self, title: str, qdisc: str, first: Mapping[str, Any], trials: int) -> dict[str, Any]:
-        second = self._flow("rival", self.rival, self.rivals) | ({"ecn": self.rival_ecn} if self.rival_ecn else {})
+    def _document(self, title: str, qdisc: str, first: Keys, trials: int) -> Keys:
+        second = self._flow("rival", self.rival, self.rivals)
+        if self.rival_ecn:
+            second["ecn"] = self.rival_ecn
         return {
             "title": f"{title}: {self}",
             "duration": _seconds(self.duration_s),
@@ -182,12 +187,13 @@ class Case:
             "flow": [dict(first), second],
         }
 
-    def _flow(self, name: str, cc: str, count: int) -> dict[str, Any]:
-        return {"name": name, "cc": cc, "rtt": _seconds(self.rtt)} | ({"count": count} if count > 1 else {})
+    def _flow(self, name: str, cc: str, count: int) -> Keys:
+        flow: Keys = {"name": name, "cc": cc, "rtt": _seconds(self.rtt)}
+        return {**flow, "count": count} if count > 1 else flow
 
-    def _prague(self) -> dict[str, Any]:
-        options = {"options": dict(self.options)} if self.options else {}
-        return self._flow("prague", "prague", self.prague) | options
+    def _prague(self) -> Keys:
+        flow = self._flow("prague", "prague", self.prague)
+        return {**flow, "options": dict(self.options)} if self.options else flow
 
 
 _IDLE_HOSTS = "delay 0ms limit 60000"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import polars as pl
 
@@ -39,6 +40,28 @@ COLUMNS: metrics.Schema = {
     "p": pl.Float64(),  # of Welch's test, two-sided; NULL where only one kernel has it
     "changed": pl.Boolean(),
 }
+
+
+class KernelRow(TypedDict):
+    """A row of `kernels.parquet`, but for the levels of the factors."""
+
+    flow: str | None
+    link: str | None
+    queue: str | None
+    quantity: str
+    kernel: float | None
+    kernel_sd: float | None
+    against: float | None
+    against_sd: float | None
+    difference: float | None
+    p: float | None
+    changed: bool
+
+
+class ChangedRow(KernelRow):
+    """The surest change of a cell, and how many changes that has."""
+
+    changes: int
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import duckdb
 import polars as pl
 
 from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError
+from l4slab.base.values import Row
 from l4slab.campaign.store import label_frame
 from l4slab.experimentfile import Experiment, show
 from l4slab.results.bars import Bar, Cause, agree_of
@@ -36,6 +38,39 @@ _COUNTS = ("ce_pct", "drop_pct")
 _BAR_ON = {"ce_pct": "flow", "drop_pct": "flow", "sojourn_ms_mean": "link", "sojourn_ms_p50": "link"} | {
     "sojourn_ms_p99": "link"
 }
+
+
+class AgreementRow(TypedDict):
+    """A row of `agreement.parquet`, but for the levels of the factors."""
+
+    experiment: str
+    flow: str | None
+    link: str | None
+    queue: str | None
+    quantity: str
+    kernel: float | None
+    kernel_min: float | None
+    kernel_max: float | None
+    simulator: float | None
+    simulator_min: float | None
+    simulator_max: float | None
+    difference: float | None
+    apart: bool
+    within: bool | None
+    cause: str | None
+
+
+class BarRow(TypedDict):
+    """A row of `bars.parquet`."""
+
+    set: str
+    quantity: str
+    bar: str
+    wanted: float
+    measured: float | None
+    by_chance: float | None
+    cells: int
+    met: bool | None
 
 
 @dataclass(frozen=True)
@@ -230,13 +265,13 @@ def judge(rows: pl.DataFrame, chance: pl.DataFrame, experiments: Sequence[Experi
     return pl.DataFrame(found, schema=metrics.BARS)
 
 
-def _one_bar(rows: pl.DataFrame, quantity: str, bar: Bar) -> list[dict[str, object]]:
+def _one_bar(rows: pl.DataFrame, quantity: str, bar: Bar) -> list[Row]:
     cells = by_cell(rows.filter(pl.col("quantity") == quantity))
     count = len(cells)
     off = cells["largest"]
     enough = count >= bar.at_least
 
-    def row(words: str, wanted: float, measured: object, met: bool) -> dict[str, object]:
+    def row(words: str, wanted: float, measured: object, met: bool) -> Row:
         value = float(measured) if isinstance(measured, int | float) else None
         text = words if enough or not count else f"{words}, over at least {bar.at_least} cells"
         return {

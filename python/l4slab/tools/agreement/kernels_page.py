@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from l4slab import _core
+from l4slab.base import metrics
 from l4slab.base.numbers import number
 from l4slab.experimentfile import Experiment
 from l4slab.report import environment, text_of
 from l4slab.report.results import replace
 from l4slab.report.tables import heading
-from l4slab.tools.agreement.page import label, place
+from l4slab.tools.agreement.changes import ChangedRow, KernelRow
+from l4slab.tools.agreement.page import label, missing, place
 
 if TYPE_CHECKING:
     from l4slab.tools.agreement.changes import Comparison
@@ -23,7 +25,7 @@ def write(
     result: Comparison, names: tuple[str, str], made_from: Sequence[str], experiments: Sequence[Experiment]
 ) -> None:
     """The page. `names`: the kernel and the one against which it is held; `made_from`: of each, in the same order."""
-    changed = list(result.worst().iter_rows(named=True))
+    changed = metrics.rows_of(result.worst(), ChangedRow)
     page = (
         environment()
         .get_template("kernels.html.j2")
@@ -36,7 +38,7 @@ def write(
             made_from=dict(zip(names, made_from, strict=True)),
             changed=[shown(row, result) for row in changed],
             cells=_cells(result),
-            missing=[label(row, result.missing) | {"engine": row["engine"]} for row in _rows(result.missing)],
+            missing=missing(result.missing),
             failures=[(str(run), run.engine, reason) for run, reason in result.failures],
             trials=_trials(result.rows),
             files=[(e.file.name, e.source.decode("utf-8-sig")) for e in experiments],
@@ -46,41 +48,36 @@ def write(
     replace(result.folder / "kernels.html", lambda path: path.write_text(page, encoding="utf-8"))
 
 
-def shown(row: Mapping[str, Any], result: Comparison) -> dict[str, str]:
+def shown(row: ChangedRow, result: Comparison) -> dict[str, str]:
     """The surest change of a cell, as text."""
     return {
         "cell": label({**row, "engine": None}, result.cells.drop("changed"))["cell"],
         "quantity": heading(row["quantity"]),
         "place": place(row),
-        "against": _value(row, "against"),
-        "kernel": _value(row, "kernel"),
+        "against": _value(row["against"], row["against_sd"]),
+        "kernel": _value(row["kernel"], row["kernel_sd"]),
         "changes": str(row["changes"]),
         "part": _part(row),
     }
 
 
-def _value(row: Mapping[str, Any], side: str) -> str:
-    spread = row[f"{side}_sd"]
-    return number(row[side]) + (f" ± {number(spread)}" if spread else "")
+def _value(mean: float | None, spread: float | None) -> str:
+    return number(mean) + (f" ± {number(spread)}" if spread else "")
 
 
-def _part(row: Mapping[str, Any]) -> str:
+def _part(row: KernelRow) -> str:
     """By how much, of the value against which it is held."""
     if not row["against"] or row["difference"] is None:
         return ""
     return f"{100 * row['difference'] / row['against']:+.1f} %"
 
 
-def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    return list(frame.iter_rows(named=True))
-
-
-def _cells(result: Comparison) -> list[dict[str, Any]]:
+def _cells(result: Comparison) -> list[dict[str, object]]:
     """Every cell with its quantities, and those that have changed first."""
     cell = list(result.cells.columns[:-1])
     order = pl.col("changed").not_(), pl.col("p").fill_null(0)
-    found = []
-    for row in _rows(result.cells):
+    found: list[dict[str, object]] = []
+    for row in result.cells.iter_rows(named=True):
         same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(row[name])) for name in cell)
         rows = result.rows.filter(same).sort(order, maintain_order=True)
         found.append(
@@ -91,13 +88,13 @@ def _cells(result: Comparison) -> list[dict[str, Any]]:
                     {
                         "quantity": heading(one["quantity"]),
                         "place": place(one),
-                        "against": _value(one, "against"),
-                        "kernel": _value(one, "kernel"),
+                        "against": _value(one["against"], one["against_sd"]),
+                        "kernel": _value(one["kernel"], one["kernel_sd"]),
                         "part": _part(one),
                         "p": "" if one["p"] is None else f"{one['p']:.2g}",
                         "changed": one["changed"],
                     }
-                    for one in _rows(rows)
+                    for one in metrics.rows_of(rows, KernelRow)
                 ],
             }
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import polars as pl
 
@@ -17,6 +17,8 @@ from l4slab.report.results import replace
 from l4slab.report.tables import heading
 from l4slab.results.bars import Bar, agree_of
 from l4slab.tools.agreement import compare
+from l4slab.tools.agreement.changes import KernelRow
+from l4slab.tools.agreement.compare import AgreementRow, BarRow
 
 if TYPE_CHECKING:
     from l4slab.tools.agreement.compare import Agreement
@@ -48,7 +50,7 @@ def write(result: Agreement, experiments: Sequence[Experiment]) -> None:
             beyond=beyond(result.rows),
             not_explained=NOT_EXPLAINED,
             cells=cells(result.rows),
-            missing=[label(row, result.missing) | {"engine": row["engine"]} for row in _rows(result.missing)],
+            missing=missing(result.missing),
             failures=[(str(run), run.engine, reason) for run, reason in result.failures],
             notes=result.notes,
             trials=_trials(result.rows),
@@ -59,21 +61,22 @@ def write(result: Agreement, experiments: Sequence[Experiment]) -> None:
     replace(result.folder / "agreement.html", lambda path: path.write_text(page, encoding="utf-8"))
 
 
-def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    return list(frame.iter_rows(named=True))
-
-
 def _common(experiments: Sequence[Experiment]) -> dict[str, Bar]:
     """The bars that all experiments have, for the figure."""
     first, *others = [agree_of(experiment).bars for experiment in experiments]
     return {name: bar for name, bar in first.items() if all(other.get(name) == bar for other in others)}
 
 
-def label(row: Mapping[str, Any], frame: pl.DataFrame) -> dict[str, str]:
+def missing(cells: pl.DataFrame) -> list[dict[str, str]]:
+    """The cells that an engine has not run."""
+    return [label(row, cells) | {"engine": str(row["engine"])} for row in cells.iter_rows(named=True)]
+
+
+def label(row: Mapping[str, object], frame: pl.DataFrame) -> dict[str, str]:
     """How a cell is called: its experiment, its levels, and both."""
     factors = [n for n in frame.columns if n not in metrics.AGREEMENT and n != "engine" and row[n] is not None]
     levels = ", ".join(f"{name} {_level(row[name])}" for name in factors)
-    name = row["experiment"]
+    name = str(row["experiment"])
     return {"experiment": name, "levels": levels, "cell": f"{name}: {levels}" if levels else name}
 
 
@@ -81,14 +84,50 @@ def _level(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def place(row: Mapping[str, Any]) -> str:
+def place(row: AgreementRow | KernelRow) -> str:
     """The flow or queue that a row is about."""
     if row["flow"] is not None:
         return f"flow {row['flow']}"
     return f"link {row['link']}" if row["queue"] == "all" else f"link {row['link']}, queue {row['queue']}"
 
 
-def bars(table: pl.DataFrame) -> list[dict[str, Any]]:
+class Pair(TypedDict):
+    """What kernel and simulator have of a quantity."""
+
+    kernel: str
+    simulator: str
+    within: bool | None
+
+
+class ShownBar(TypedDict):
+    """A bar as text."""
+
+    set: str
+    quantity: str
+    bar: str
+    wanted: str
+    measured: str
+    by_chance: str
+    cells: int
+    met: bool | None
+
+
+class Beyond(TypedDict):
+    """A cell that is beyond a bar, as text."""
+
+    cell: str
+    quantity: str
+    place: str
+    kernel: str
+    kernel_range: str
+    simulator: str
+    simulator_range: str
+    difference: str
+    apart: bool
+    cause: str | None
+
+
+def bars(table: pl.DataFrame) -> list[ShownBar]:
     """The bars as text."""
     return [
         {
@@ -101,46 +140,45 @@ def bars(table: pl.DataFrame) -> list[dict[str, Any]]:
             "cells": row["cells"],
             "met": row["met"],
         }
-        for row in _rows(table)
+        for row in metrics.rows_of(table, BarRow)
     ]
 
 
-def beyond(rows: pl.DataFrame) -> list[dict[str, Any]]:
+def beyond(rows: pl.DataFrame) -> list[Beyond]:
     """The cells that are beyond a bar, the worst place of each, with the cause."""
     return [
-        label(row, rows)
-        | {
+        {
+            "cell": label(row, rows)["cell"],
             "quantity": heading(row["quantity"]),
             "place": place(row),
             "kernel": number(row["kernel"]),
-            "kernel_range": _range(row, "kernel"),
+            "kernel_range": _range(row["kernel_min"], row["kernel_max"]),
             "simulator": number(row["simulator"]),
-            "simulator_range": _range(row, "simulator"),
+            "simulator_range": _range(row["simulator_min"], row["simulator_max"]),
             "difference": number(row["difference"]),
             "apart": row["apart"],
             "cause": row["cause"],
         }
-        for row in _rows(compare.beyond(rows))
+        for row in metrics.rows_of(compare.beyond(rows), AgreementRow)
     ]
 
 
-def _range(row: Mapping[str, Any], engine: str) -> str:
-    low, high = row[f"{engine}_min"], row[f"{engine}_max"]
+def _range(low: float | None, high: float | None) -> str:
     if low is None or number(low) == number(high):
         return ""
     return f"{number(low)}\u2013{number(high)}"
 
 
-def cells(rows: pl.DataFrame) -> dict[str, Any]:
+def cells(rows: pl.DataFrame) -> dict[str, object]:
     """Every cell with the quantities that count in a bar: kernel and simulator, of the place that is furthest off."""
     counted = rows.filter(pl.col("within").is_not_null())
     quantities = list(counted["quantity"].unique(maintain_order=True))
     key = [name for name in rows.columns if name == "experiment" or name not in metrics.AGREEMENT]
     worst = counted.sort(pl.col("difference").abs().fill_null(float("inf")), descending=True, maintain_order=True)
     worst = worst.unique([*key, "quantity"], keep="first", maintain_order=True)
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in _rows(worst):
-        cell = found.setdefault(tuple(row[name] for name in key), {})
+    found: dict[tuple[object, ...], dict[str, Pair]] = {}
+    for place, row in zip(worst.select(key).rows(), metrics.rows_of(worst, AgreementRow), strict=True):
+        cell = found.setdefault(place, {})
         cell[row["quantity"]] = {
             "kernel": number(row["kernel"]),
             "simulator": number(row["simulator"]),
@@ -148,8 +186,8 @@ def cells(rows: pl.DataFrame) -> dict[str, Any]:
         }
     order = rows.select(key).unique(maintain_order=True)
     shown = [
-        label(row, order) | {"values": [found.get(tuple(row.values()), {}).get(name) for name in quantities]}
-        for row in _rows(order)
+        {**label(row, order), "values": [found.get(tuple(row.values()), {}).get(name) for name in quantities]}
+        for row in order.iter_rows(named=True)
     ]
     return {"columns": [heading(name) for name in quantities], "rows": shown}
 

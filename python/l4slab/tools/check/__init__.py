@@ -79,9 +79,10 @@ def judge(
         failed.setdefault(run.experiment, f"a run failed: {reason}")
     for name, reason in _ended(results.transfers).items():
         failed.setdefault(name, reason)
+    options = asked.tested.get("options")
     return Card(
         asked.cc,
-        dict(asked.tested.get("options", {})),
+        {name: str(value) for name, value in options.items()} if isinstance(options, dict) else {},
         engine,
         items(asked, results.claims, failed),
         [f"{run}: {reason}" for run, reason in results.failures],

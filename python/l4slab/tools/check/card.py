@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from l4slab.base import metrics
 from l4slab.base.errors import one_line
-from l4slab.results.claims import HINT, REASONS, Claim
+from l4slab.base.values import Keys, Value
+from l4slab.results.claims import HINT, REASONS, Claim, ClaimRow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,13 +50,13 @@ class Item:
     experiment: str
     verdict: Verdict
     quantity: str = ""
-    measured: Any = None
+    measured: Value = None
     relation: str = ""
-    bound: Any = None
+    bound: Value = None
     worst_at: str = ""
     why: str = ""
     run: str | None = None
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Keys = field(default_factory=dict)
 
 
 def items(asked: Suite, verdicts: pl.DataFrame, failed: Mapping[str, str]) -> list[Item]:
@@ -62,7 +64,7 @@ def items(asked: Suite, verdicts: pl.DataFrame, failed: Mapping[str, str]) -> li
 
     `verdicts` is as `metrics.CLAIMS`; `failed` says of which experiments a run failed, and why.
     """
-    found = {(row["experiment"], row["id"]): row for row in verdicts.iter_rows(named=True)}
+    found = {(row["experiment"], row["id"]): row for row in metrics.rows_of(verdicts, ClaimRow)}
     made = [
         _item(experiment, claim, found.get((experiment, claim.id)), failed.get(experiment), asked.lacking)
         for experiment, claim in asked.claims
@@ -71,9 +73,7 @@ def items(asked: Suite, verdicts: pl.DataFrame, failed: Mapping[str, str]) -> li
     return sorted(made, key=lambda item: (parts.index(item.part), _natural(item.section)))
 
 
-def _item(
-    experiment: str, claim: Claim, row: Mapping[str, Any] | None, failed: str | None, lacking: Mapping[str, str]
-) -> Item:
+def _item(experiment: str, claim: Claim, row: ClaimRow | None, failed: str | None, lacking: Mapping[str, str]) -> Item:
     part, _, rest = claim.source.partition(", ")
     source, _, bound_source = rest.partition(_BOUND)
     named = re.match(r"(?:section|appendix) ([\w.]+)", source)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from l4slab.base.values import Keys
 from l4slab.experimentfile import keys_of
 from l4slab.experimentfile.traffic import ProgramFlow
 
@@ -13,7 +14,7 @@ _FOR_EVER = "1h"  # it is ended with the run
 _KERNELS_DEFAULT = "cubic"
 _KEYS = frozenset(keys_of(ProgramFlow))
 # A table of an experiment, and what its keys of a flow begin with: nothing, or "flow.NAME." in a level of a sweep.
-Place = tuple[dict[str, Any], str]
+Place = tuple[Keys, str]
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class Program:
         """What a card says that it is of."""
         return self.client + (f" with {cc}" if cc else "")
 
-    def flow(self, cc: str | None) -> dict[str, Any]:
+    def flow(self, cc: str | None) -> Keys:
         """The keys of a flow, but for name and path."""
-        keys: dict[str, Any] = {"kind": "program", "server": self.server, "client": self.client, "sender": self.sender}
+        keys: Keys = {"kind": "program", "server": self.server, "client": self.client, "sender": self.sender}
         if self.env:
             keys["env"] = dict(self.env)
-        return keys | {"stop": _FOR_EVER, "cc": cc or _KERNELS_DEFAULT}
+        return {**keys, "stop": _FOR_EVER, "cc": cc or _KERNELS_DEFAULT}
 
 
 def put_in(document: dict[str, Any], places: Iterable[Place], program: Program, cc: str | None) -> str | None:
@@ -54,7 +55,7 @@ def put_in(document: dict[str, Any], places: Iterable[Place], program: Program, 
     return None
 
 
-def _reason(flow: Mapping[str, Any]) -> str | None:
+def _reason(flow: Keys) -> str | None:
     if flow.get("kind", "tcp") != "tcp":
         return "it asks for transfers of given sizes, and a program sends what it will"
     other = [key for key in flow if key not in _KEYS]

@@ -14,6 +14,7 @@ from l4slab.base.code import is_code
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import requirements
 from l4slab.base.progress import duration_text
+from l4slab.base.values import Keys
 from l4slab.campaign.estimate import estimate
 from l4slab.engines.contract import LackingError
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
@@ -31,7 +32,7 @@ class Suite:
     """Experiments for one congestion control, the claims that they make, and why some will not be measured."""
 
     cc: str  # as it is told, of a program its name
-    tested: Mapping[str, Any]  # keys of a flow with it
+    tested: Keys  # keys of a flow with it
     experiments: list[Experiment]
     claims: list[tuple[str, Claim]]  # with the experiment's name, in the order of the files
     lacking: dict[str, str] = field(default_factory=dict)  # by experiment
@@ -138,7 +139,7 @@ def quick(asked: Suite, engine: str, seconds: float = 60.0) -> Suite:
     return replace(asked, experiments=kept, lacking=lacking)
 
 
-def _check(tested: Mapping[str, Any]) -> None:
+def _check(tested: Keys) -> None:
     """Raises InputError unless a flow may be so."""
     try:
         sweep.expand(load(_alone(tested), {}), KERNEL if "client" in tested else DEFAULT)
@@ -146,13 +147,13 @@ def _check(tested: Mapping[str, Any]) -> None:
         raise InputError(error.message.removeprefix('flow "tested": ')) from None
 
 
-def _controller(cc: str, options: Mapping[str, str]) -> dict[str, Any]:
-    return {"cc": cc} | ({"options": dict(options)} if options else {})
+def _controller(cc: str, options: Mapping[str, str]) -> Keys:
+    return {"cc": cc, "options": dict(options)} if options else {"cc": cc}
 
 
-def _alone(tested: Mapping[str, Any]) -> dict[str, Any]:
+def _alone(tested: Keys) -> Keys:
     """An experiment of nothing but the congestion control."""
-    flow = {"name": "tested", **tested, "rtt": "10ms"}
+    flow: Keys = {"name": "tested", **tested, "rtt": "10ms"}
     return {"duration": "1s", "link": {"bottleneck": {"rate": "1Mbit", "qdisc": "pfifo"}}, "flow": [flow]}
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from l4slab import _core
 from l4slab.base.numbers import number
+from l4slab.base.values import Keys
 from l4slab.engines.registry import get_engine
 from l4slab.report import environment, text_of
 from l4slab.report.results import replace
 from l4slab.report.tables import heading
 from l4slab.tools.agreement.random.judge import Row
 from l4slab.tools.agreement.random.scenarios import VERDICTS
+from l4slab.tools.search.documents import tables
 
 if TYPE_CHECKING:
     from l4slab.tools.agreement.random.scenarios import Found, Judged
@@ -46,7 +48,7 @@ def write(found: Found) -> None:
     replace(found.folder / "random.html", lambda path: path.write_text(page, encoding="utf-8"))
 
 
-def scenario(judged: Judged) -> dict[str, Any]:
+def scenario(judged: Judged) -> dict[str, object]:
     """A scenario that is not equivalent: what it is, and the quantities that are not."""
     wrong: Sequence[Row] = [row for row in judged.rows if row.verdict != "equivalent"]
     return {
@@ -57,11 +59,12 @@ def scenario(judged: Judged) -> dict[str, Any]:
     }
 
 
-def words(document: Mapping[str, Any]) -> str:
+def words(document: Keys) -> str:
     """Links and flows of an experiment in a line."""
-    links = "; ".join(f"{link.get('rate', '')} {link['qdisc']}".strip() for link in document["link"].values())
+    links = "; ".join(f"{one.get('rate', '')} {one['qdisc']}".strip() for one in tables(document, "link").values())
     flows = ", ".join(
-        f"{flow.get('count', 1)} {flow.get('cc', flow.get('kind'))} {flow['rtt']}" for flow in document["flow"]
+        f"{flow.get('count', 1)} {flow.get('cc', flow.get('kind'))} {flow['rtt']}"
+        for flow in tables(document, "flow").values()
     )
     return f"{links}: {flows}"
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
-
-import polars as pl
 
 from l4slab.base.errors import StoreError
 from l4slab.campaign.executors import Failure, compute
@@ -95,12 +92,8 @@ def values_of(recording: Recording) -> dict[Place, Value]:
     """The quantities that are judged."""
     found = {}
     for table, quantities in MARGINS.items():
-        for row in _rows(getattr(recording, table)):
+        for row in getattr(recording, table).iter_rows(named=True):
             keys = {name: row.get(name) if name in _KEYS[table] else None for name in ("flow", "link", "queue")}
             for quantity in quantities:
                 found[Place(**keys, quantity=quantity)] = Value(row.get(quantity), row.get(_PACKETS[table]))
     return found
-
-
-def _rows(frame: pl.DataFrame) -> Iterable[dict[str, Any]]:
-    return frame.iter_rows(named=True)
