@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 from click.shell_completion import CompletionItem
 
 from l4slab import _core
 from l4slab.base.errors import InputError
+from l4slab.base.values import Keys
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
@@ -286,14 +287,14 @@ def _excess(item: Item) -> float | None:
     return {"≤": beyond, "=": abs(beyond)}.get(item.relation, -beyond)
 
 
-def document(card: Card) -> dict[str, Any]:
+def document(card: Card) -> Keys:
     """The card for scripts."""
     return {
         "l4slab": _core.version(),
         "cc": card.cc,
         "options": dict(card.options),
         "engine": card.engine,
-        "counts": card.counts(),
+        "counts": dict(card.counts()),
         "bottom_line": bottom_line(card.items),
         "items": [vars(item) for item in card.items],
         "failures": list(card.failures),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from l4slab.base.errors import InputError
+from l4slab.base.values import Keys, Value
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
@@ -55,8 +56,8 @@ def _refuse_url(folder: str, command: str) -> None:
         )
 
 
-def _document(found: Differences, judged: list[Judged]) -> dict[str, Any]:
-    def changes(of_them: list[Change]) -> list[dict[str, Any]]:
+def _document(found: Differences, judged: list[Judged]) -> Keys:
+    def changes(of_them: list[Change]) -> list[Value]:
         return [
             asdict(change)
             | {"mean_before": change.mean_before, "mean_after": change.mean_after, "relative": change.relative}

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from l4slab.base.values import Keys
 from l4slab.cli import terminal
 from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Status, Table, Verdict
@@ -76,15 +77,15 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
         terminal.say("All runs are done already.")
 
 
-def _plan(plan: Plan) -> dict[str, object]:
+def _plan(plan: Plan) -> Keys:
     return {
         "experiment": plan.experiment.name,
         "title": plan.experiment.title,
         "runs": len(plan.runs) if plan.is_whole else None,
         "combinations": plan.combinations,
         "trials": plan.experiment.trials,
-        "factors": plan.factors if not plan.experiment.is_study else {},
-        "notes": plan.notes(),
+        "factors": {name: [*levels] for name, levels in plan.factors.items()} if not plan.experiment.is_study else {},
+        "notes": [*plan.notes()],
     }
 
 
@@ -218,7 +219,7 @@ def _against_the_record(claims: pl.DataFrame) -> list[str]:
     return [f"{len(named)} of {len(claims)} verdicts differ from the recorded ones: {', '.join(named[:5])}{more}"]
 
 
-def _results(results: Results) -> dict[str, object]:
+def _results(results: Results) -> Keys:
     from l4slab.results.claims import tally
 
     means, _ = _means(results)
@@ -228,11 +229,11 @@ def _results(results: Results) -> dict[str, object]:
         "report": results.report,
         "runs": results.flows["run"].n_unique(),
         "failures": [{"run": str(run), "id": run.id, "reason": reason} for run, reason in results.failures],
-        "notes": results.notes,
-        "flows": means.to_dicts(),
-        "claims": claims,
+        "notes": [*results.notes],
+        "flows": [*means.to_dicts()],
+        "claims": [*claims],
         "counts": [asdict(one) for one in tally(results.claims)],
-        "published": results.published.to_dicts(),
+        "published": [*results.published.to_dicts()],
     }
 
 

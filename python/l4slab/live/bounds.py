@@ -7,8 +7,7 @@ trips of nanoseconds) ends at the memory and the time that a session has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from l4slab.base.values import Keys
 
 MESSAGE_BYTES = 1 << 20
 ANSWER_BYTES = 64 << 20
@@ -29,10 +28,10 @@ class Bounds:
     """Of one session, because how far an advance goes depends on where the run is."""
 
     def __init__(self) -> None:
-        self._now_ns = 0
-        self._sample_ns = 0
+        self._now_ns = 0.0
+        self._sample_ns = 0.0
 
-    def refusal(self, request: Mapping[str, Any]) -> str | None:
+    def refusal(self, request: Keys) -> str | None:
         """Why the request (see `l4slab.live`) is refused; None where it is not. Of a request that is not understood
         the engine says what is wrong.
         """
@@ -59,7 +58,7 @@ class Bounds:
         return None
 
 
-def _run(run: Mapping[str, Any]) -> str | None:
+def _run(run: Keys) -> str | None:
     links, flows = _tables(run.get("links")), _tables(run.get("flows"))
     changes = _tables(run.get("at"))
     if len(links) > LINKS:
@@ -73,7 +72,7 @@ def _run(run: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _change(table: Mapping[str, Any]) -> str | None:
+def _change(table: Keys) -> str | None:
     """Of anything with a rate or a count."""
     for key in ("rate_bps", "pace_bps"):
         if (rate_bps := _number(table.get(key))) > RATE_BPS:
@@ -99,14 +98,14 @@ def _too_many_samples(span_ns: float, sample_ns: float) -> str | None:
     )
 
 
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _table(value: object) -> Keys:
+    return value if isinstance(value, dict) else {}
 
 
-def _tables(value: object) -> list[Mapping[str, Any]]:
+def _tables(value: object) -> list[Keys]:
     return [_table(one) for one in value] if isinstance(value, list) else []
 
 
-def _number(value: object) -> Any:
+def _number(value: object) -> float:
     """Within what a float can be: JSON has whole numbers of any length."""
     return min(value, _LARGEST) if isinstance(value, int | float) and not isinstance(value, bool) else 0

@@ -10,11 +10,11 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from l4slab.base.errors import one_line
+from l4slab.base.values import Keys
 from l4slab.engines.contract import Live
 from l4slab.engines.registry import ENGINES, engine_class
 from l4slab.live import bounds
@@ -49,7 +49,7 @@ class Session:
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None  # what the process writes on its standard error output
 
-    async def ask(self, request: Mapping[str, Any]) -> str:
+    async def ask(self, request: Keys) -> str:
         """The answer as JSON on one line; a session is asked one thing at a time."""
         if (sentence := self._why_not or self._bounds.refusal(request)) is not None:
             return refused(sentence)

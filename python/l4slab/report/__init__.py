@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import jinja2
 from markupsafe import Markup
@@ -23,6 +23,47 @@ from l4slab.sweep import Plan
 # Figures are unfolded up to this height of the page; the others show their caption.
 _UNFOLDED_PX = 4000
 _WIDTH_PX = 1000  # of the figures, on a large screen
+
+
+class Element(TypedDict):
+    """A figure of the page."""
+
+    id: str
+    svg: Markup
+    caption: str
+    summary: str
+    source: str
+    open: bool
+
+
+class Later(TypedDict):
+    """A case that the page draws when it is unfolded: its place among these, and the caption."""
+
+    number: int
+    caption: str
+
+
+class ShownCase(TypedDict):
+    """A case in words and figures."""
+
+    label: str
+    words: list[tuple[str, str]]
+    figures: list[Element]
+    folded: Later | None
+    open: bool
+
+
+class Experiment(TypedDict):
+    """An experiment with its cases; of a study that chooses figures, only what it is about."""
+
+    name: str
+    title: str
+    about: str
+    file: str
+    runs: int
+    cases: list[ShownCase]
+    omitted: int
+    open: bool
 
 
 def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None, told: Told = silent) -> Path:
@@ -84,7 +125,7 @@ def render(folder: Folder, told: Told = silent) -> str:
         "references": tables.references(folder),
         "run_tables": grids.of_the_study(folder),
         "experiments": experiments,
-        "grids": [grid | {"text": _script_safe(grid["text"])} for grid in results],
+        "grids": [{**grid, "text": _script_safe(grid["text"])} for grid in results],
     }
     return (
         environment()
@@ -116,7 +157,7 @@ def _live(path: Path) -> bool:
     return True
 
 
-def _contents(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _contents(parts: Mapping[str, object]) -> list[tuple[str, str]]:
     """The sections that the page has, as (id, name)."""
     sections = [
         ("what-happened", "What happened", parts["is_own"]),
@@ -132,13 +173,13 @@ def _contents(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(id_, name) for id_, name, there in sections if there]
 
 
-def _experiment(folder: Folder, experiment: str, shown: _Shown) -> dict[str, Any]:
+def _experiment(folder: Folder, experiment: str, shown: _Shown) -> Experiment:
     """An experiment with its cases in words and figures; of a study that chooses figures, only what it is about."""
     is_own = folder.is_own
     of_it = [case for case in folder.cases if case.experiment == experiment]
     drawn = of_it[: max(drawings.MAX_CASES - shown.cases, 0)] if is_own or not drawings.are_chosen(folder) else []
     shown.cases += len(drawn)
-    cases: list[dict[str, Any]] = []
+    cases: list[ShownCase] = []
     for case in drawn:
         # What is folded costs nothing until it is wanted: the page draws it then.
         is_open = shown.has_room and (not cases or not is_own)
@@ -169,22 +210,22 @@ class _Shown:
 
     def __init__(self) -> None:
         self.number, self.cases, self._left_px = 0, 0, float(_UNFOLDED_PX)
-        self.folded: list[dict[str, Any]] = []
+        self.folded: list[drawings.Folded] = []
 
     @property
     def has_room(self) -> bool:
         """Whether what comes next is unfolded. The page itself draws what is folded, so that needs no matplotlib."""
         return plot.AVAILABLE and (self._left_px > 0 or not self.number)
 
-    def later(self, folder: Folder, case: Case) -> dict[str, Any]:
+    def later(self, folder: Folder, case: Case) -> Later:
         """Of a case that the page draws when it is unfolded: its place among these, and the caption."""
         self.folded.append(drawings.of_folded(folder, case))
         return {"number": len(self.folded) - 1, "caption": drawings.note_of_folded(folder, case, self.folded[-1])}
 
-    def all(self, drawn: Iterable[Drawn]) -> list[dict[str, Any]]:
+    def all(self, drawn: Iterable[Drawn]) -> list[Element]:
         return [self.one(figure) for figure in drawn]
 
-    def one(self, drawn: Drawn) -> dict[str, Any]:
+    def one(self, drawn: Drawn) -> Element:
         self.number += 1
         self._left_px -= drawn.aspect * _WIDTH_PX
         return {

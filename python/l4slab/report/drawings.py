@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import polars as pl
 from markupsafe import Markup
@@ -17,6 +17,7 @@ from l4slab import plot
 from l4slab.experimentfile import capacity
 from l4slab.plot import figures as study_figures
 from l4slab.plot.distributions import NAMES, points
+from l4slab.plot.roles import OnThePage
 from l4slab.report.results import Case, Folder, replace
 
 if TYPE_CHECKING:
@@ -153,7 +154,41 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
         yield Drawn(f"{stem}-inside", inside, f"Inside the queue: marking probabilities, {which}{shaded}.")
 
 
-def of_folded(folder: Folder, case: Case) -> dict[str, Any]:
+class Curve(OnThePage):
+    """A line of a distribution."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+
+
+class Delays(TypedDict):
+    """A distribution and its tail."""
+
+    label: str
+    titles: list[str]
+    lines: list[Curve]
+
+
+class Marked(TypedDict):
+    """A published figure in a panel."""
+
+    panel: str
+    name: str
+    value: float
+
+
+class Folded(TypedDict):
+    """What the page draws of a case when it is unfolded: its runs, the one in full, and the distributions."""
+
+    runs: list[str]
+    drawn: str
+    shown: Sequence[str]
+    delays: list[Delays]
+    published: list[Marked]
+
+
+def of_folded(folder: Folder, case: Case) -> Folded:
     """What the page draws of a case when it is unfolded: which runs, one of them in full, and the distributions.
 
     The same as `of_case`. The lines over time are those that the page has of each run (`runs`).
@@ -163,11 +198,11 @@ def of_folded(folder: Folder, case: Case) -> dict[str, Any]:
     senders = folder.senders_of(case)
     looks = plot.looks(senders)
     histograms = folder.rows_of("histograms", case)
-    delays = []
+    delays: list[Delays] = []
     for quantity, _, _ in _DELAYS:
         label, counted, beyond = NAMES[quantity]
         lines = [
-            {"name": name, "x": _rounded(x), "y": _rounded(y)} | looks[name].on_the_page
+            Curve(name=name, x=_rounded(x), y=_rounded(y), **looks[name].on_the_page)
             for name, found in points(histograms, quantity, list(senders)).items()
             for x, y in [zip(*found, strict=True)]
         ]
@@ -192,7 +227,7 @@ def _rounded(values: Sequence[float]) -> list[float]:
     return [float(f"{value:.4g}") for value in values]
 
 
-def note_of_folded(folder: Folder, case: Case, chosen: Mapping[str, Any]) -> str:
+def note_of_folded(folder: Folder, case: Case, chosen: Folded) -> str:
     """The caption of what `of_folded` tells."""
     warmup_s, several = folder.described(case)["warmup_ns"] / 1e9, len(chosen["runs"])
     which = f" Over time: the median of {several} trials, the others faint." if several > 1 else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import polars as pl
 
@@ -38,16 +38,71 @@ _SHOWN = {
 _PLACES = ("group", "row", "column", "run")
 
 
-def results(folder: Folder) -> list[dict[str, Any]]:
+class Grid(TypedDict):
+    """A result table: its text, or the address of a file with it."""
+
+    name: str
+    rows: int
+    text: str | None
+    file: str | None
+
+
+class Column(TypedDict):
+    """Of a table: its values, or levels and which one each row has."""
+
+    id: str
+    title: str
+    shown: bool
+    key: bool
+    values: NotRequired[list[float | None]]
+    levels: NotRequired[list[str | None]]
+    codes: NotRequired[list[int]]
+
+
+class OfRun(TypedDict):
+    """A run in a cell, with the numbers to show of it."""
+
+    values: list[tuple[str, str]]
+    run: str
+
+
+class OfRow(TypedDict):
+    """The cells of a row."""
+
+    name: str
+    cells: list[list[OfRun]]
+
+
+class Group(TypedDict):
+    """A grid of cells."""
+
+    name: str
+    columns: list[str]
+    rows: list[OfRow]
+
+
+class OfStudy(TypedDict):
+    """A table whose cells are runs."""
+
+    id: str
+    title: str
+    about: str
+    source: str
+    groups: list[Group]
+    runs: int
+
+
+def results(folder: Folder) -> list[Grid]:
     """`flows` and `links`: their number of rows, and the table as text or the address of a file with it."""
     place = folder.folder / "runs"
-    found, written = [], set()
+    found: list[Grid] = []
+    written = set()
     for name in _KEYS:
         frame: pl.DataFrame = getattr(folder, name)
         if frame.is_empty():
             continue
         text = json.dumps(_table(folder, name, frame), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        made: dict[str, Any] = {"name": name, "rows": len(frame), "text": text, "file": None}
+        made: Grid = {"name": name, "rows": len(frame), "text": text, "file": None}
         if len(text) > MAX_EMBEDDED_BYTES:
             script = f'l4slab.table("{name}",{text})\n'
             file = f"{name}-{hashlib.sha256(script.encode()).hexdigest()[:12]}.js"
@@ -55,14 +110,14 @@ def results(folder: Folder) -> list[dict[str, Any]]:
             if not (place / file).is_file():
                 place.mkdir(exist_ok=True)
                 replace(place / file, lambda path, script=script: path.write_text(script, encoding="utf-8"))
-            made |= {"text": None, "file": f"runs/{file}"}
+            made["text"], made["file"] = None, f"runs/{file}"
         found.append(made)
     for old in [path for name in _KEYS for path in place.glob(f"{name}-*.js") if path.name not in written]:
         old.unlink()
     return found
 
 
-def _table(folder: Folder, name: str, frame: pl.DataFrame) -> dict[str, Any]:
+def _table(folder: Folder, name: str, frame: pl.DataFrame) -> dict[str, object]:
     keys = ["experiment", *folder.factors, "trial", "engine", *_KEYS[name], "run"]
     # A column without any other value than one says nothing about a row.
     quantities = [column for column in frame.columns if column not in keys and frame[column].count()]
@@ -72,12 +127,12 @@ def _table(folder: Folder, name: str, frame: pl.DataFrame) -> dict[str, Any]:
             frame[column],
             short.get(column, column),
             column != "run" and (column == _KEYS[name][0] or _differs(frame[column])),
+            key=True,
         )
-        | {"key": True}
         for column in keys
     ]
     columns += [
-        _column(frame[column], tables.heading(column), column in _SHOWN[name]) | {"key": False} for column in quantities
+        _column(frame[column], tables.heading(column), column in _SHOWN[name], key=False) for column in quantities
     ]
     return {"rows": len(frame), "columns": columns}
 
@@ -86,34 +141,44 @@ def _differs(column: pl.Series) -> bool:
     return column.n_unique() > 1
 
 
-def _column(values: pl.Series, title: str, shown: bool) -> dict[str, Any]:
-    column: dict[str, Any] = {"id": values.name, "title": title, "shown": shown}
+def _column(values: pl.Series, title: str, shown: bool, *, key: bool) -> Column:
+    column: Column = {"id": values.name, "title": title, "shown": shown, "key": key}
     if values.dtype.is_float():
         rounded = values.fill_nan(None).round_sig_figs(6)
-        return column | {"values": [int(v) if v is not None and v.is_integer() else v for v in rounded]}
+        column["values"] = [int(v) if v is not None and v.is_integer() else v for v in rounded]
+        return column
     if values.dtype.is_integer():
-        return column | {"values": values.to_list()}
+        column["values"] = values.to_list()
+        return column
     levels = values.cast(pl.String).unique(maintain_order=True)
     codes = {level: number for number, level in enumerate(levels)}
-    return column | {"levels": levels.to_list(), "codes": [codes[value] for value in values.cast(pl.String)]}
+    column["levels"], column["codes"] = levels.to_list(), [codes[value] for value in values.cast(pl.String)]
+    return column
 
 
-def of_the_study(folder: Folder) -> list[dict[str, Any]]:
+def of_the_study(folder: Folder) -> list[OfStudy]:
     """Every `[[table]]` of the folder's files, a row of the query being a run with the numbers to show of it.
 
     The query has the columns `row`, `column` and `run`. With a column `group`, each of its values has a table of its
     own. All other columns stand in the cell, under their name.
     """
-    shown = []
+    shown: list[OfStudy] = []
     with connect_to(folder.tables()) as connection:
         for file in folder.files:
             show_experiment(connection, file)
             for table in file.tables(RunTable):
                 cells = frames.fetch(connection.sql(table.sql)).filter(pl.col("run").is_not_null())
                 if not cells.is_empty():
-                    about = {"id": table.id, "title": table.title or table.id, "about": table.about}
-                    groups = list(_groups(_as_text(cells)))
-                    shown.append(about | {"source": table.source, "groups": groups, "runs": cells["run"].n_unique()})
+                    shown.append(
+                        {
+                            "id": table.id,
+                            "title": table.title or table.id,
+                            "about": table.about,
+                            "source": table.source,
+                            "groups": list(_groups(_as_text(cells))),
+                            "runs": cells["run"].n_unique(),
+                        }
+                    )
     return shown
 
 
@@ -123,14 +188,14 @@ def _as_text(cells: pl.DataFrame) -> pl.DataFrame:
     return cells.with_columns(pl.col(name).cast(pl.String).fill_null("") for name in _PLACES)
 
 
-def _groups(cells: pl.DataFrame) -> Iterator[dict[str, Any]]:
+def _groups(cells: pl.DataFrame) -> Iterator[Group]:
     """A grid of cells for each group: runs with their numbers."""
     columns = list(cells["column"].unique(maintain_order=True))
     numbers = [name for name in cells.columns if name not in _PLACES]
     for (group,), part in cells.group_by("group", maintain_order=True):
-        rows = []
+        rows: list[OfRow] = []
         for (row,), mine in part.group_by("row", maintain_order=True):
-            found: dict[str, list[dict[str, Any]]] = {column: [] for column in columns}
+            found: dict[str, list[OfRun]] = {column: [] for column in columns}
             for cell in mine.iter_rows(named=True):
                 values = [
                     (tables.heading(name), tables.shown(cell[name], name)) for name in numbers if cell[name] is not None

@@ -15,6 +15,7 @@ from l4slab import experimentfile, sweep
 from l4slab.base import metrics
 from l4slab.base.packaged import studies
 from l4slab.base.run import Run as Description
+from l4slab.base.values import Cell
 from l4slab.engines.registry import DEFAULT, option
 from l4slab.experimentfile import Experiment
 from l4slab.sweep import Plan
@@ -24,7 +25,7 @@ from l4slab.sweep import Plan
 class Case:
     """An experiment at one level of every factor."""
 
-    levels: Mapping[str, Any]  # of the columns `experiment` and every factor
+    levels: Mapping[str, Cell]  # of the columns `experiment` and every factor
 
     @property
     def experiment(self) -> str:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
 from polars import selectors as cs
@@ -29,6 +29,7 @@ from l4slab.base.progress import Told, silent
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import capacity
 from l4slab.plot import roles
+from l4slab.plot.roles import OnThePage
 from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
 from l4slab.sweep import canonical_json
@@ -42,7 +43,7 @@ _FLOW_PANELS = (
     ("cwnd_packets", "congestion window", "packets"),
 )
 _LINK_PANELS = (("sojourn_ms", "queue delay", "ms"), ("backlog_packets", "backlog", "packets"))
-_CAPACITY_DASH = [6, 3]
+_CAPACITY_DASH: list[float] = [6, 3]
 _PROBABILITIES = (("p_c", "Classic"), ("p_l_coupled", "coupled L4S"), ("p_l_native", "native L4S"))
 _SERIES = {
     "run",
@@ -52,6 +53,39 @@ _SERIES = {
     "queue",
     *(column for column, *_ in (*_FLOW_PANELS, *_LINK_PANELS, *_PROBABILITIES)),
 }
+
+
+class Curve(OnThePage):
+    """A line of a panel: a value per time."""
+
+    name: str
+    y: list[float | None]
+
+
+class Panel(TypedDict):
+    """Lines over the time of a run."""
+
+    title: str
+    unit: str
+    lines: list[Curve]
+
+
+class Measured(TypedDict):
+    """Quantities of flows or queues: a column per head."""
+
+    heads: list[str]
+    rows: list[list[str]]
+
+
+class Shown(TypedDict):
+    """A run as the page opens it."""
+
+    setup: list[tuple[str, str]]
+    description: str | None
+    warmup_s: float
+    measured: list[Measured]
+    time: list[float]
+    panels: list[Panel]
 
 
 def embedded(folder: Folder) -> dict[str, str] | None:
@@ -144,20 +178,22 @@ def _run(
     measured: Mapping[str, Mapping[Any, pl.DataFrame]],
     run: str,
     series: pl.DataFrame | None,
-) -> dict[str, Any]:
+) -> Shown:
     of_run = {name: parts.get((run,)) for name, parts in measured.items()}
     flows = of_run["flows"]
     senders = {} if flows is None else dict(flows.select("flow", "cc").drop_nulls("flow").iter_rows())
+    time, panels = ([], []) if series is None else _curves(series, senders, _capacities(description))
     return {
         "setup": [] if description is None else setup.settings(description),
         "description": None if description is None else canonical_json(description),
         "warmup_s": 0 if description is None else description["warmup_ns"] / 1e9,
         "measured": [_numbers(rows, name) for name, rows in of_run.items() if rows is not None],
-        **({"time": [], "panels": []} if series is None else _curves(series, senders, _capacities(description))),
+        "time": time,
+        "panels": panels,
     }
 
 
-def _numbers(rows: pl.DataFrame, table: str) -> dict[str, Any]:
+def _numbers(rows: pl.DataFrame, table: str) -> Measured:
     """Every quantity of a run's flows or queues: a row per quantity, a column per flow or queue."""
     if table == "flows":
         heads = [f"{flow} ({cc})" if cc else flow for flow, cc in rows.select("flow", "cc").iter_rows()]
@@ -184,8 +220,8 @@ def _capacities(description: Description | None) -> dict[str, capacity.Steps]:
 
 def _curves(
     series: pl.DataFrame, senders: Mapping[str, str | None], capacities: Mapping[str, capacity.Steps]
-) -> dict[str, Any]:
-    """Panels of a title, a unit and lines over one time axis; a sample is of the time before it."""
+) -> tuple[list[float], list[Panel]]:
+    """Times, and panels of a title, a unit and lines over one time axis; a sample is of the time before it."""
     series = series.with_columns(cs.float().exclude("time_s").fill_nan(None).round_sig_figs(4))
     times = series.select(pl.col("time_s").unique().sort())
     flows = _parts(series.filter(pl.col("flow").is_not_null()), ["flow"], times)
@@ -195,7 +231,7 @@ def _curves(
         _panel(title, unit, {name: _line(part, column) for (name,), part in flows.items()}, senders)
         for column, title, unit in _FLOW_PANELS
     ]
-    over_time = {
+    over_time: dict[str, list[float | None]] = {
         name: [capacity.at(steps, max(time - 1e-9, 0.0)) for time in times["time_s"]]
         for name, steps in capacities.items()
     }
@@ -214,10 +250,7 @@ def _curves(
         for column, name in _PROBABILITIES
     }
     panels.append(_panel("marking probability", "%", probabilities))
-    return {
-        "time": [round(time, 4) for time in times["time_s"]],
-        "panels": [panel for panel in panels if panel["lines"]],
-    }
+    return [round(time, 4) for time in times["time_s"]], [panel for panel in panels if panel["lines"]]
 
 
 def _parts(rows: pl.DataFrame, keys: list[str], times: pl.DataFrame) -> dict[Any, pl.DataFrame]:
@@ -231,13 +264,13 @@ def _parts(rows: pl.DataFrame, keys: list[str], times: pl.DataFrame) -> dict[Any
 
 def _panel(
     title: str, unit: str, lines: Mapping[str, list[float | None]], senders: Mapping[str, str | None] | None = None
-) -> dict[str, Any]:
+) -> Panel:
     """A panel with lines that look as in the figures; a line without a value is left out."""
     looks = plot.looks(senders or list(lines))
     return {
         "title": title,
         "unit": unit,
-        "lines": [{"name": name, "y": y} | looks[name].on_the_page for name, y in lines.items() if y],
+        "lines": [Curve(name=name, y=y, **looks[name].on_the_page) for name, y in lines.items() if y],
     }
 
 

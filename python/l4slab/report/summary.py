@@ -6,12 +6,13 @@ A number is the mean over the trials of a case.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import polars as pl
 
 from l4slab.base import metrics
 from l4slab.base.numbers import NO_DELAY_MS, number
+from l4slab.base.values import Cell
 from l4slab.experimentfile import capacity
 from l4slab.report.drawings import MAX_CASES
 from l4slab.report.results import Case, Folder
@@ -26,17 +27,27 @@ _MAX_STEPS = 6
 _LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_max", "drop_pct")
 
 
+@dataclass(frozen=True)
+class Mean:
+    """What a flow or link has in a case: means over its trials."""
+
+    name: str
+    cc: str | None
+    case: tuple[Cell, ...]  # experiment and levels
+    trials: int
+    of: Mapping[str, float | None]
+
+
 def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
     """A sentence for each flow and link of a case, as (name, what it says about it)."""
     described = folder.described(case)
     rates = {link: [rate for _, rate in steps] for link, steps in capacity.of_links(described).items()}
     paths = {flow: [rate for _, rate in steps] for flow, steps in capacity.of_flows(described).items()}
-    flows = _means(folder.flows.filter(case.rows()), ["flow", "cc"], _MEANS)
-    if not capacity.is_shared(described):
-        flows = [row | {"share": None} for row in flows]
-    links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), ["link"], _LINK_MEANS)
-    told = [(_name(row), _flow(row, paths.get(row["flow"], []))) for row in flows]
-    told += [(row["link"], _link(row, rates.get(row["link"]))) for row in links]
+    flows = _means(folder.flows.filter(case.rows()), [], ["flow", "cc"], _MEANS)
+    shared = capacity.is_shared(described)
+    links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), [], ["link"], _LINK_MEANS)
+    told = [(_name(row), _flow(row, paths.get(row.name, []), shared=shared)) for row in flows]
+    told += [(row.name, _link(row.of, rates.get(row.name))) for row in links]
     return told + overflows(folder, case)
 
 
@@ -66,16 +77,16 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
         return []
     levels = ["experiment", *folder.factors]
     labels = {tuple(case.levels.values()): case.label(folder) for case in folder.cases}
-    frame = _means(folder.flows, [*levels, "flow"], _MEANS)
+    means = _means(folder.flows, levels, ["flow"], _MEANS)
     shared = all(capacity.is_shared(folder.described(case)) for case in folder.cases[:MAX_CASES])
     told = []
     for name in folder.flow_names:
-        rows = [row | {"at": labels[tuple(row[key] for key in levels)]} for row in frame if row["flow"] == name]
+        rows = [(row.of, labels[row.case]) for row in means if row.name == name]
         parts = [
             _range(rows, "rate_mbps", "got {} Mb/s"),
             _range(rows, "share", "a share of {}", min, "least") if shared else "",
             _range(rows, "sojourn_ms_p99", "99 % of its packets waited less than {} ms", max, "longest")
-            or "no queueing delay" * any(row["sojourn_ms_p99"] is not None for row in rows),
+            or "no queueing delay" * any(of["sojourn_ms_p99"] is not None for of, _ in rows),
             _range(rows, "ce_pct", "{} % were marked"),
             _range(rows, "drop_pct", "{} % were lost"),
             _range(rows, "completion_ms_p50", "half of its transfers took less than {} ms", max, "longest"),
@@ -92,103 +103,117 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
 
 
 def _range(
-    rows: Sequence[Mapping[str, Any]], column: str, words: str, extreme: Callable[..., Any] = max, its_name: str = ""
+    rows: Sequence[tuple[Mapping[str, float | None], str]],
+    column: str,
+    words: str,
+    extreme: Callable[..., tuple[float, str]] = max,
+    its_name: str = "",
 ) -> str:
     """The least and the most over the cases, and where the `extreme` one is; "" where it is zero everywhere."""
-    found = [row for row in rows if row[column] is not None]
-    values = [row[column] for row in found]
+    found = [(value, at) for of, at in rows if (value := of[column]) is not None]
+    values = [value for value, _ in found]
     unit = metrics.unit_of(column)
     low, high = number(min(values, default=0.0), unit), number(max(values, default=0.0), unit)
     if high == "0":
         return ""
     if low == high:
         return words.format(high)
-    at = extreme(found, key=lambda row: row[column])["at"]
+    _, at = extreme(found, key=lambda pair: pair[0])
     return words.format(f"{low} to {high}") + (f" ({its_name} at {at})" if its_name else "")
 
 
-def _means(rows: pl.DataFrame, keys: list[str], columns: Sequence[str]) -> list[dict[str, Any]]:
+def _means(rows: pl.DataFrame, case: list[str], own: list[str], columns: Sequence[str]) -> list[Mean]:
+    """By case and name (`own`: its column and, of flows, that of the controller)."""
     there = [name for name in columns if name in rows.columns]
-    means = rows.group_by(keys, maintain_order=True).agg(pl.col(there).mean(), pl.col("trial").n_unique())
-    return [dict.fromkeys(columns) | row for row in means.rows(named=True)]
+    means = rows.group_by([*case, *own], maintain_order=True).agg(pl.col(there).mean(), pl.col("trial").n_unique())
+    cases = means.select(case).rows() if case else [()] * len(means)
+    controllers = means["cc"] if "cc" in own else [None] * len(means)
+    numbers = means.select(there).rows(named=True)
+    return [
+        Mean(name, cc, at, trials, {**dict.fromkeys(columns), **of})
+        for name, cc, at, trials, of in zip(means[own[0]], controllers, cases, means["trial"], numbers, strict=True)
+    ]
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['flow']} ({row['cc']})" if row["cc"] and row["cc"] != row["flow"] else row["flow"]
+def _name(row: Mean) -> str:
+    return f"{row.name} ({row.cc})" if row.cc and row.cc != row.name else row.name
 
 
-def _flow(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
-    together = f" together by its {row['count']:g} flows" if (row["count"] or 1) > 1 else ""
+def _flow(row: Mean, capacities: Sequence[float], *, shared: bool) -> str:
+    of = row.of
+    together = f" together by its {of['count']:g} flows" if (of["count"] or 1) > 1 else ""
     told = []
-    if row["rate_mbps"] is not None:
-        told.append(f"got {number(row['rate_mbps'])} Mb/s{together}{_of(row, capacities)}")
-    if (waits := _waits(row, "of its packets")) is not None:
+    if of["rate_mbps"] is not None:
+        told.append(f"got {number(of['rate_mbps'])} Mb/s{together}{_of(of['share'] if shared else None, capacities)}")
+    if (waits := _waits(of, "of its packets")) is not None:
         told.append(waits)
-    if row["ce_pct"] is not None:
-        told.append(_marked(row))
-    if row["transfers"] and row["completion_ms_p50"] is not None:
-        per_trial = " per trial" * (row["trial"] > 1)
+    if of["ce_pct"] is not None:
+        told.append(_marked(of))
+    if of["transfers"] and of["completion_ms_p50"] is not None:
+        per_trial = " per trial" * (row.trials > 1)
         told.append(
-            f"half of its {number(round(row['transfers']))} transfers{per_trial} took less than "
-            f"{number(row['completion_ms_p50'])} ms, 99 % less than {number(row['completion_ms_p99'])} ms"
+            f"half of its {number(round(of['transfers']))} transfers{per_trial} took less than "
+            f"{number(of['completion_ms_p50'])} ms, 99 % less than {number(of['completion_ms_p99'])} ms"
         )
-    if unfinished := round((row["unfinished"] or 0) * row["trial"]):
-        trials = f"in {row['trial']} trials " if row["trial"] > 1 else ""
+    if unfinished := round((of["unfinished"] or 0) * row.trials):
+        trials = f"in {row.trials} trials " if row.trials > 1 else ""
         told.append(
             f"{trials}{number(unfinished)} transfer{'s were' if unfinished > 1 else ' was'} incomplete at the end"
         )
-    if row["frames"]:
+    if of["frames"]:
         told += frames(row)
     return "; ".join(told) + "."
 
 
-def frames(row: Mapping[str, Any]) -> list[str]:
+def frames(row: Mean) -> list[str]:
     """How the frames of media went, and how often the picture froze."""
-    per_trial = " per trial" * (row["trial"] > 1)
+    per_trial = " per trial" * (row.trials > 1)
+    of = row.of
     told = []
-    if row["frame_ms_p50"] is not None:
-        half, most = number(row["frame_ms_p50"], "ms"), number(row["frame_ms_p99"], "ms")
-        frames = number(round(row["frames"]))
+    if of["frame_ms_p50"] is not None:
+        half, most = number(of["frame_ms_p50"], "ms"), number(of["frame_ms_p99"], "ms")
+        frames = number(round(of["frames"] or 0))
         told.append(f"half of its {frames} frames{per_trial} took less than {half} ms, 99 % less than {most} ms")
-    late, lost = (row[name] for name in ("late_pct", "lost_frames_pct"))
+    late, lost = (of[name] for name in ("late_pct", "lost_frames_pct"))
     bad = [f"{number(value)} % {what}" for value, what in ((late, "came late"), (lost, "were lost")) if value]
     told.append(" and ".join(bad) or "no frame was late or lost")
-    if freezes := row["freezes"]:
+    if freezes := of["freezes"]:
         often = "once" if freezes == 1 else f"{number(freezes)} times"
-        told.append(f"it froze {often}{per_trial}, for {number(row['freeze_s'], 's')} s in all")
+        told.append(f"it froze {often}{per_trial}, for {number(of['freeze_s'], 's')} s in all")
     else:
         told.append("it never froze")
     return told
 
 
-def _of(row: Mapping[str, Any], capacities: Sequence[float]) -> str:
+def _of(of_all: float | None, capacities: Sequence[float]) -> str:
     """Of which capacity, and which share of all goodput."""
-    share = f"a share of {row['share']:.2f}" if row["share"] is not None else ""
+    share = f"a share of {of_all:.2f}" if of_all is not None else ""
     if not capacities:
         return f" ({share})" * bool(share)
     low, high = number(min(capacities)), number(max(capacities))
     return f" of {low if low == high else f'{low} to {high}'}" + f" ({share})" * bool(share)
 
 
-def _waits(row: Mapping[str, Any], whose: str) -> str | None:
-    if row["sojourn_ms_p50"] is None:
+def _waits(row: Mapping[str, float | None], whose: str) -> str | None:
+    half, most_ms = row["sojourn_ms_p50"], row["sojourn_ms_p99"]
+    if half is None or most_ms is None:
         return None
-    if row["sojourn_ms_p99"] < NO_DELAY_MS:
+    if most_ms < NO_DELAY_MS:
         return "no queueing delay"
-    most = f"99 % {{}}less than {number(row['sojourn_ms_p99'], 'ms')} ms"
-    if row["sojourn_ms_p50"] < NO_DELAY_MS:
+    most = f"99 % {{}}less than {number(most_ms, 'ms')} ms"
+    if half < NO_DELAY_MS:
         return f"half {whose} had no queueing delay, {most.format('waited ')}"
-    return f"half {whose} waited less than {number(row['sojourn_ms_p50'], 'ms')} ms, {most.format('')}"
+    return f"half {whose} waited less than {number(half, 'ms')} ms, {most.format('')}"
 
 
-def _marked(row: Mapping[str, Any]) -> str:
+def _marked(row: Mapping[str, float | None]) -> str:
     marked = "none were marked" if not row["ce_pct"] else f"{number(row['ce_pct'])} % were marked"
     sce = f", {number(row['sce_pct'])} % got an SCE mark" if row["sce_pct"] else ""
     lost = "none lost" if not row["drop_pct"] else f"{number(row['drop_pct'])} % lost"
     return f"{marked}{sce}, {lost}"
 
 
-def _link(row: Mapping[str, Any], rates: Sequence[float] | None) -> str:
+def _link(row: Mapping[str, float | None], rates: Sequence[float] | None) -> str:
     told = [f"was used to {number(100 * row['utilisation'])} %"] if row["utilisation"] is not None else []
     if rates and len(set(rates)) > 1:
         told.append(f"its capacity {_went(rates)} Mb/s")

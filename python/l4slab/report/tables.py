@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import TypedDict
 
 import polars as pl
 
 from l4slab.base import metrics
 from l4slab.base.numbers import number, plain, written
+from l4slab.base.values import Value
 from l4slab.report.results import Folder
-from l4slab.results.claims import REASONS, Claim, Kind, as_expected, as_recorded, shown_verdict, tally
-from l4slab.results.published import Published
+from l4slab.results.claims import REASONS, Claim, ClaimRow, Kind, as_expected, as_recorded, shown_verdict, tally
+from l4slab.results.published import Published, PublishedRow
 
 _VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
 # Of a ratio, two digits are what the spread of trials leaves.
@@ -25,7 +26,7 @@ def given(value: float | None) -> str:
     return "" if value is None else plain(value)
 
 
-def shown(value: Any, column: str = "") -> str:
+def shown(value: float | str | None, column: str = "") -> str:
     """A value of a result table's column as text, "" for None."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return number(value, metrics.unit_of(column))
@@ -40,7 +41,73 @@ def heading(column: str) -> str:
     return f"{name} ({unit})" if unit and unit not in words else name
 
 
-def verdicts(folder: Folder) -> list[dict[str, Any]]:
+class ExpectedRow(ClaimRow):
+    """With whether the verdict is that of its list, and the one that the file records."""
+
+    as_expected: bool
+    as_recorded: bool
+
+
+class Verdict(ExpectedRow):
+    """A claim as the page shows it: evidence as text, `shown` the verdict's word, `findings` what was found besides."""
+
+    told: list[tuple[str, str]]
+    shown: str
+    mark: str
+    sql: str
+    findings: list[Verdict]
+
+
+class Counted(TypedDict):
+    """A list of claims with its count in words, and what is not as expected."""
+
+    kind: Kind
+    name: str
+    but: str
+    figure: str
+    count: str
+    claims: list[Verdict]
+    unexpected: list[Verdict]
+    by_source: list[tuple[str, int, int]]
+
+
+class Compared(TypedDict):
+    """A published figure as text; `at`: the distance on a scale, in percent of it."""
+
+    experiment: str
+    quantity: str
+    published: str
+    measured: str
+    spread: str
+    distance: str
+    tolerance: str
+    within: bool | None
+    at: float | None
+    source: str
+
+
+class OfUnit(TypedDict):
+    """How many figures have a unit, and the median of their distances."""
+
+    unit: str
+    count: int
+    median: str
+
+
+class Reference(TypedDict):
+    """The figures of a reference file, with the distances summed up."""
+
+    quantity: str
+    source: str
+    reference: str
+    rows: list[Compared]
+    compared: int
+    judged: int
+    within: int
+    by_unit: list[OfUnit]
+
+
+def verdicts(folder: Folder) -> list[Verdict]:
     """A row per claim: its list, verdict, whether that is the one of its list, evidence, query, findings beside it."""
     sql = {(e.name, claim.id): claim.sql.strip() for e in folder.files for claim in e.tables(Claim)}
     study = folder.study.name if folder.study else ""
@@ -49,17 +116,18 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     ordered = folder.claims.with_columns(as_expected=as_expected(), as_recorded=as_recorded()).sort(
         without_verdict, pl.col("experiment") != study, maintain_order=True
     )
-    rows = []
-    for claim in ordered.iter_rows(named=True):
+    rows: list[Verdict] = []
+    for claim in metrics.rows_of(ordered, ExpectedRow):
         evidence = json.loads(claim["evidence"] or "{}")
         reasons = {name: evidence.pop(name) for name in REASONS if name in evidence}
         reason = next((name for name, value in reasons.items() if value is not None), None)
         if reason is not None:
             evidence = {"because": reasons[reason]}
         rows.append(
-            claim
-            | {
-                "evidence": [_evidence(name, value) for name, value in evidence.items()],
+            {
+                **claim,
+                "findings": [],
+                "told": [_evidence(name, value) for name, value in evidence.items()],
                 "shown": shown_verdict(claim["kind"], claim["verdict"]) if reason is None else reason.replace("_", " "),
                 "mark": _VERDICT_MARKS.get(claim["verdict"], ""),
                 "sql": sql.get((claim["experiment"], claim["id"]), ""),
@@ -71,7 +139,7 @@ def verdicts(folder: Folder) -> list[dict[str, Any]]:
     return rows
 
 
-def _evidence(name: str, value: Any) -> tuple[str, str]:
+def _evidence(name: str, value: Value) -> tuple[str, str]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return name.replace("_", " "), "none" if value is None else str(value)
     unit = metrics.unit_of(name)
@@ -90,9 +158,9 @@ _LISTS: dict[Kind, tuple[str, str]] = {
 }
 
 
-def lists(folder: Folder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def lists(folder: Folder, rows: list[Verdict]) -> list[Counted]:
     """The lists of claims, of the rows of `verdicts`: each with its count in words, and what is not as expected."""
-    found = []
+    found: list[Counted] = []
     for counted in tally(folder.claims):
         claims = [row for row in rows if row["kind"] == counted.kind]
         name, but = _LISTS[counted.kind]
@@ -112,7 +180,7 @@ def lists(folder: Folder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _by_source(claims: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+def _by_source(claims: list[Verdict]) -> list[tuple[str, int, int]]:
     """Each source with how many of its claims came out as expected, and how many there are."""
     sources = sorted({row["source"] for row in claims})
     return [
@@ -122,14 +190,15 @@ def _by_source(claims: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     ]
 
 
-def agreement(folder: Folder) -> list[dict[str, Any]]:
+def agreement(folder: Folder) -> list[Compared]:
     """A row per published figure that stands in an experiment file."""
-    return [_agreement(row) for row in folder.published.filter(pl.col("reference").is_null()).iter_rows(named=True)]
+    rows = folder.published.filter(pl.col("reference").is_null())
+    return [_agreement(row) for row in metrics.rows_of(rows, PublishedRow)]
 
 
-def references(folder: Folder) -> list[dict[str, Any]]:
+def references(folder: Folder) -> list[Reference]:
     """A table per reference file query, with the distances summed up."""
-    found = []
+    found: list[Reference] = []
     rows = folder.published.filter(pl.col("reference").is_not_null())
     for (experiment, name), group in rows.group_by("experiment", "id", maintain_order=True):
         figure = next((f for f in folder.file(str(experiment)).tables(Published) if f.id == name), None)
@@ -140,7 +209,7 @@ def references(folder: Folder) -> list[dict[str, Any]]:
                 "quantity": (figure.quantity if figure else "") or name,
                 "source": group["source"][0],
                 "reference": group["reference"][0],
-                "rows": [_agreement(row) for row in group.iter_rows(named=True)],
+                "rows": [_agreement(row) for row in metrics.rows_of(group, PublishedRow)],
                 "compared": len(compared),
                 "judged": len(judged),
                 "within": int(judged["within"].sum()) if len(judged) else 0,
@@ -153,7 +222,7 @@ def references(folder: Folder) -> list[dict[str, Any]]:
     return found
 
 
-def _agreement(row: dict[str, Any]) -> dict[str, Any]:
+def _agreement(row: PublishedRow) -> Compared:
     """One figure as text; `at` is the distance in tolerances, for the small scale beside it."""
     low, high = row["measured_min"], row["measured_max"]
     distance, tolerance = row["distance"], row["tolerance"]

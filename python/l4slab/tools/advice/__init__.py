@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import polars as pl
 from rich.console import Console
 
 from l4slab.base.arguments import checked
 from l4slab.base.paths import usable
+from l4slab.base.values import Keys
 from l4slab.tools.advice import atlas, regimes, runs, words
 from l4slab.tools.advice.atlas import HURT, STARVED
 from l4slab.tools.advice.case import KINDS, Case, case
@@ -133,7 +133,7 @@ def _below(asked: Case, expected: Forecast, share: float, *, prague: bool) -> fl
     return min(max(probability, 0.01), 0.99)
 
 
-def document(advice: Advice) -> dict[str, Any]:
+def document(advice: Advice) -> Keys:
     """For scripts."""
     asked = advice.case
     return {
@@ -148,11 +148,11 @@ def document(advice: Advice) -> dict[str, Any]:
         "duration_s": asked.duration_s,
         "fair_share": asked.fair_share,
         "share": advice.share,
-        "says": words.sentences(advice),
+        "says": [*words.sentences(advice)],
         "intervals": [{"level": level, "low": low, "high": high} for level, low, high in advice.intervals],
         "camps": [vars(camp) for camp in (advice.prague, advice.rival)],
-        "trials": advice.trials,
-        "neighbours": advice.neighbours,
+        "trials": [*advice.trials],
+        "neighbours": dict(advice.neighbours),
         "published": {"shares": advice.published, "campaigns": advice.campaigns},
         "regimes": [regime.says for regime in advice.regimes],
         "around": [vars(cell) for cell in advice.around],

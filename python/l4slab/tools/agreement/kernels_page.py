@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import polars as pl
 
@@ -72,11 +72,31 @@ def _part(row: KernelRow) -> str:
     return f"{100 * row['difference'] / row['against']:+.1f} %"
 
 
-def _cells(result: Comparison) -> list[dict[str, object]]:
+class Quantity(TypedDict):
+    """A quantity of a cell on both kernels, as text."""
+
+    quantity: str
+    place: str
+    against: str
+    kernel: str
+    part: str
+    p: str
+    changed: bool
+
+
+class Cell(TypedDict):
+    """A cell with its quantities, and how many of them have changed."""
+
+    cell: str
+    changes: int
+    rows: list[Quantity]
+
+
+def _cells(result: Comparison) -> list[Cell]:
     """Every cell with its quantities, and those that have changed first."""
     cell = list(result.cells.columns[:-1])
     order = pl.col("changed").not_(), pl.col("p").fill_null(0)
-    found: list[dict[str, object]] = []
+    found: list[Cell] = []
     for row in result.cells.iter_rows(named=True):
         same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(row[name])) for name in cell)
         rows = result.rows.filter(same).sort(order, maintain_order=True)
