@@ -61,7 +61,7 @@ class Controller(Described):
     scalable_with: list[tuple[str, str]]
 
 class Own(Described):
-    """Of the user's own; a controller asks for `ecn`."""
+    """Of the user's own, where a controller asks for `ecn`, or a media controller, whose packets carry it."""
 
     ecn: NotRequired[str]
 
@@ -109,7 +109,7 @@ def controllers() -> list[Controller]:
     its role), needs_ecn, out_of_tree, and scalable_with (options, with their value).
     """
 
-def media_controllers() -> list[dict[str, Any]]:
+def media_controllers() -> list[Own]:
     """The same of media controllers; also ecn, the codepoint that their packets carry by default."""
 
 def canonical_qdisc(text: str) -> str:
