@@ -45,7 +45,7 @@ def export(folder: Path, target: Path, run: str | None = None, flow: str | None 
         flows = flows.filter(flow=flow)
     factors = flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
     once = flows.unique(["run", "flow"], maintain_order=True)
-    levels = once.select(factors).iter_rows(named=True)
+    levels = [{name: row[name] for name in factors} for row in once.iter_rows(named=True)]
     captured = [pair for pair in zip(metrics.rows_of(once, FlowRow), levels, strict=True) if _has(folder, pair[0])]
     if not captured:
         raise InputError(
