@@ -126,6 +126,16 @@ def test_the_highest_rate_may_change(tmp_path: Path) -> None:
     assert run.description["at"] == [{"time_ns": 5_000_000_000, "flow": "call", "rate_bps": 500_000}]
 
 
+def test_only_what_adapts_has_other_rates(tmp_path: Path) -> None:
+    def rates(text: str) -> list[int | None]:
+        flow = expand(experimentfile.load(written(tmp_path, text)), "sim").runs[0].description["flows"][0]
+        return [flow["rate_min_bps"], flow["rate_start_bps"], flow["rate_bps"]]
+
+    assert rates(FILE) == [None, None, 1_000_000]
+    adapts = FILE.replace('cc = "none"', 'cc = "scream"\nrate_start = "2Mbit"')
+    assert rates(adapts) == [150_000, 1_000_000, 1_000_000]
+
+
 def test_the_engine_linux_refuses_and_says_what_to_use(tmp_path: Path) -> None:
     run = expand(experimentfile.load(written(tmp_path)), "linux").runs[0]
     with pytest.raises(ValueError, match='no kind = "media"; use a program'):

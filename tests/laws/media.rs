@@ -106,3 +106,65 @@ fn a_path_that_bleaches_ends_ect() {
     assert!(flow(l.clone()).flow("call").ce_pct.unwrap() > 50.0);
     assert_eq!(flow(l.with("rewrites", bleach)).flow("call").ce_pct, Some(0.0));
 }
+
+/// Ericsson's trace of SCReAM through DualPI2: 50 Mb/s, 25 ms, even frames at 50 a second, RTP packets of 1200 B
+/// (EricssonResearch/scream, `trace-dualpi-50Mbps-25ms-l4s`).
+fn trace(options: Value) -> Lab {
+    let mut all = json!({"mss": "1200", "initial_window": "12500"});
+    for (key, value) in options.as_object().expect("an object") {
+        all[key] = value.clone();
+    }
+    let keys = json!({"options": all, "packet_bytes": 1242, "rate_start_bps": 1_000_000});
+    let l = lab(20.0, 5.0).link("b", 50.0, "dualpi2");
+    media(l, "call", "scream", 100.0, 25.0, keys)
+}
+
+/// Its figures from 5 s on: 38.4 Mb/s of RTP, one-way delays of 1.3 ms (median) and 2.7 ms (99 %) above the least,
+/// 5.8 % of marks, no loss, frames of 16.5 ms from the first to the last byte. Its code had gains of 1/32 for alpha.
+/// The draft paces a frame at 1.5 times its rate, which fills the link at 33 Mb/s; more makes a queue in each frame.
+#[test]
+fn scream_in_dualpi2_is_ericssons_trace() {
+    let r = trace(json!({"alpha_up": "0.03125", "alpha_down": "0.03125"})).run();
+    let row = r.flow("call");
+    agrees("rate of RTP", row.rate_mbps * 1200.0 / 1242.0, 38.4, 0.1);
+    between("queue, median", row.sojourn_ms_p50.unwrap(), 0.0, 2.0);
+    between("queue, 99 %", row.sojourn_ms_p99.unwrap(), 0.0, 4.5);
+    between("CE", row.ce_pct.unwrap(), 2.0, 12.0);
+    assert_eq!((row.lost_packets, row.late_pct), (0, Some(0.0)));
+    between("frames", row.frame_ms_p50.unwrap() - 12.5, 14.0, 19.0);
+    assert_eq!(row.cc, "scream");
+}
+
+/// From 12.5 kB the window grows by a segment and 2 % per round trip, as far as the media fill it (82 %).
+#[test]
+fn scream_ramps_up_by_a_segment_and_2_percent() {
+    let r = trace(json!({})).with("sample_ns", ns(0.025)).run();
+    let window = r.flow_series("call", "ref_wnd_bytes");
+    let at =
+        |t: f64| window.iter().find(|(s, _)| (s - t).abs() < 1e-6).expect("a sample").1 / 1200.0;
+    for from in [0.5, 0.75, 1.0] {
+        let law = at(from) + 10.0 * 0.82 * (1.0 + 0.02 * at(from + 0.125));
+        agrees("window, segments", at(from + 0.25), law, 0.05);
+    }
+}
+
+/// Without marks the queue stays between a half and the whole of the target of 60 ms.
+#[test]
+fn scream_without_marks_keeps_a_short_queue() {
+    let l = lab(60.0, 10.0).link("b", 20.0, "pfifo limit 2000");
+    let r = media(l, "call", "scream", 40.0, 40.0, json!({"ecn": "not-ect"})).run();
+    let (row, queue) = (r.flow("call"), r.queue("b", "all"));
+    between("mean queue", queue.sojourn_ms_mean.unwrap(), 0.0, 60.0);
+    between("queue, 99 %", queue.sojourn_ms_p99.unwrap(), 0.0, 120.0);
+    between("utilisation", queue.utilisation, 0.75, 1.0);
+    assert_eq!(row.lost_packets, 0);
+}
+
+/// Next to CUBIC, which fills that queue for a second, it goes on at its lowest rate.
+#[test]
+fn scream_goes_on_beside_cubic() {
+    let l = lab(60.0, 10.0).link("b", 20.0, "pfifo limit 2000");
+    let l = media(l, "call", "scream", 40.0, 40.0, json!({"ecn": "not-ect"}));
+    let r = l.tcp("upload", "cubic", 40.0, json!({})).run();
+    between("rate", r.flow("call").media_mbps.unwrap(), 0.15, 10.0);
+}

@@ -125,6 +125,7 @@ fn others() -> Vec<(&'static str, Lab)> {
         ("video", both(one(30.0, "fq_codel")).tcp("video", "prague", 20.0, video)),
         ("cbr", both(one(30.0, "dualpi2")).cbr("cbr", 8.0, "ect1", later(json!({"batch": 3})))),
         ("overload", both(one(30.0, "dualpi2")).cbr("cbr", 40.0, "ect1", later(json!({})))),
+        ("scream", both(one(30.0, "dualpi2")).tcp("call", "scream", 20.0, call.clone())),
         ("media", both(one(30.0, "fq_codel")).tcp("call", "none", 20.0, call)),
         ("udp-prague", both(one(30.0, "dualpi2")).tcp("udp", "", 10.0, udp)),
         (

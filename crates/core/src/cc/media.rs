@@ -6,6 +6,7 @@
 
 pub mod fixed;
 pub mod registry;
+pub mod scream;
 
 use crate::ecn::Ecn;
 use crate::params::Described;

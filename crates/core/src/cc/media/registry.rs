@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::{MediaController, MediaOptions, Rates, Reports, fixed};
+use super::{MediaController, MediaOptions, Rates, Reports, fixed, scream};
 use crate::ecn::Ecn;
 use crate::params::{self, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
 
 media_controllers! {
     None(fixed::Options),
+    Scream(scream::Options),
 }
 
 /// An entry of `l4slab list controllers`.
