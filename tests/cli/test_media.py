@@ -10,7 +10,7 @@ import pytest
 from l4slab import experimentfile
 from l4slab.cli import main
 from l4slab.engines.linux.engine import LinuxEngine
-from l4slab.report.summary import frames, of_case
+from l4slab.report.summary import Mean, frames, of_case
 from l4slab.sweep import expand
 
 FILE = """
@@ -96,8 +96,15 @@ def test_the_overview_says_how_the_call_went(results: Path) -> None:
 
 @pytest.mark.parametrize(("freezes", "words"), [(1, "it froze once, for 1.02 s"), (3, "it froze 3 times, for 1.02 s")])
 def test_freezes_are_told(freezes: int, words: str) -> None:
-    row = {"frames": 900, "frame_ms_p50": None, "late_pct": 0, "lost_frames_pct": 0, "trial": 1}
-    assert words in "; ".join(frames(row | {"freezes": freezes, "freeze_s": 1.02}))
+    of = {
+        "frames": 900,
+        "frame_ms_p50": None,
+        "late_pct": 0,
+        "lost_frames_pct": 0,
+        "freezes": freezes,
+        "freeze_s": 1.02,
+    }
+    assert words in "; ".join(frames(Mean("call", "none", (), 1, of)))
 
 
 @pytest.mark.parametrize(
