@@ -102,7 +102,7 @@ def test_one_trial_judges_nothing(results: Path, capsys: pytest.CaptureFixture[s
     assert (found.judged, found.moved) == (0, [])
     assert len(found.different) > 10
     main(["compare", str(results / "before"), str(results / "once")])
-    assert "too few trials to tell that from noise" in capsys.readouterr().out
+    assert "too few trials to distinguish from noise" in capsys.readouterr().out
 
 
 def test_csv_and_json_have_the_rows_of_the_tables(results: Path, tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def test_a_command_that_breaks_off_is_an_error(tmp_path: Path) -> None:
     for part in ("flows", "links"):
         (tmp_path / "out" / f"{part}.parquet").write_text("broken")
     out = str(tmp_path / "out")
-    assert main(["compare", out, out, "--junit", str(tmp_path / "x.xml"), "--summary", str(tmp_path / "x.md")]) == 1
+    assert main(["compare", out, out, "--junit", str(tmp_path / "x.xml"), "--summary", str(tmp_path / "x.md")]) == 2
     assert cases(tmp_path / "x.xml") == {"l4slab compare": "error"}
-    assert "flows.parquet cannot be read" in (tmp_path / "x.md").read_text("utf-8")
+    assert "flows.parquet: is damaged" in (tmp_path / "x.md").read_text("utf-8")
 
 
 def test_a_card_has_a_case_per_requirement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,13 +185,13 @@ def test_without_a_folder_a_note_says_so(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mixed.toml"]
 
 
-def test_captures_that_cannot_be_written_fail_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_the_way_of_captures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / ".l4slab").touch()
     (out / "captures").write_text("in the way")
-    assert main(["run", str(write(tmp_path)), "--out", str(out)]) == 1
-    assert "the captures cannot be written" in capsys.readouterr().err
+    assert main(["run", str(write(tmp_path)), "--out", str(out)]) == 2
+    assert "captures: is a file, and l4slab keeps a folder there" in capsys.readouterr().err
     (out / "captures").unlink()
     assert main(["run", str(write(tmp_path)), "--out", str(out)]) == 0
 

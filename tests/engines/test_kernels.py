@@ -189,7 +189,7 @@ def test_a_patch_may_change_prague(cache: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--name", "x"], "--name is for a kernel beside the default one"),
+        (["--name", "x"], "--name is for another kernel"),
         (["--kernel", "/bin/true", "--source", "."], "--kernel is a kernel that is built already"),
         (["--source", ".", "--name", "../x"], "is no name of a kernel"),
         (["--patch", "/nowhere"], "does not exist"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -105,9 +106,10 @@ def with_outputs(command: Callable[..., int]) -> Callable[..., int]:
         try:
             return command(outputs=outputs, **given)
         except L4slabError as error:
-            if error.status == 1:
-                name, reason = click.get_current_context().command_path, str(error)
-                broken = Verdict(name, "the command ends", "error", measured=reason)
+            name, reason = click.get_current_context().command_path, str(error)
+            broken = Verdict(name, "the command ends", "error", measured=reason)
+            # Where these files cannot be written either, the first reason is the one to tell.
+            with suppress(L4slabError):
                 outputs.write(lambda: Outcome(name, reason, [broken]))
             raise
 

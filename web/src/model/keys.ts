@@ -151,7 +151,7 @@ export const TOP: readonly Key[] = [
 export const LINK: readonly Key[] = [
   { key: "rate", field: "rate_bps", type: rate, example: "100Mbit" },
   { key: "qdisc", field: "qdisc", type: TEXT, example: "dualpi2" },
-  { key: "burst", field: "burst_bytes", type: size, default: "1600B", example: "1600B" },
+  { key: "burst", field: "burst_bytes", type: quantity(SIZE, 1, 2 ** 32 - 1), default: "1600B", example: "1600B" },
 ];
 
 const NOT_HELD_OF_FLOWS = {

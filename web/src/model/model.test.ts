@@ -72,7 +72,7 @@ const run: fc.Arbitrary<Run> = fc
             name: fc.constant(one),
             rate_bps: whole(1),
             qdisc: fc.string({ unit: "grapheme" }),
-            burst_bytes: whole(1),
+            burst_bytes: whole(1, 2 ** 32 - 1),
           }),
         ),
       ),
