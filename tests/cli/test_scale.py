@@ -95,7 +95,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     counted(sweep, "expand")
     counted(store._Part, "__init__")
-    counted(store._Part, "rows")
+    counted(store._Part, "tables")
     counted(sweep, "canonical_json")
     return found
 
@@ -114,7 +114,7 @@ def test_a_campaign_of_thousands_of_runs(
     assert capsys.readouterr().out.splitlines()[2].split() == ["x", "1990", "2000", "10"]
     assert counts["expand"] == 0, "the ids are kept"
     assert counts["__init__"] == parts
-    assert counts["rows"] == 0, "no rows but the ids"
+    assert counts["tables"] == 0, "no rows but the ids"
 
     counts.clear()
     assert main(["run", str(file), "--dry-run", "--out", str(out)]) == 0

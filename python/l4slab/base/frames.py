@@ -6,11 +6,11 @@ as polars. These do not.
 
 from __future__ import annotations
 
+import io
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 # What a query needs of a file that is larger than the memory is read by groups of so many rows.
 _ROWS = 100_000
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 class _Stream:
@@ -55,6 +54,34 @@ def batches(path: Path, columns: Iterable[str] | None = None) -> Iterator[pl.Dat
         yield pl.DataFrame(schema=rows.collect_schema())
 
 
+def footer(file: IO[bytes]) -> io.BytesIO:
+    """The end of a Parquet file: a file that has its schema and metadata, and is none where that one is none."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 8, 0))
+    length = int.from_bytes(file.read(8)[:4], "little") + 8
+    file.seek(max(size - length, 0))
+    return io.BytesIO(b"PAR1" + file.read())
+
+
+class _Writer(io.RawIOBase):
+    """Keeps the error of the disk, of which polars does not tell everything."""
+
+    def __init__(self, file: IO[bytes]):
+        super().__init__()
+        self._file = file
+        self.error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+
 def lazy(schema: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
     """Frames of one schema, which are asked for one after the other and once."""
     return register_io_source(lambda *_: iter(frames), schema=schema)
@@ -65,11 +92,16 @@ def write(rows: pl.LazyFrame, file: IO[bytes], group: int = _ROWS, metadata: Map
 
     Raises OSError where the disk does not take it.
     """
+    writer = _Writer(file)
     try:
         rows.sink_parquet(
-            file, compression="zstd", row_group_size=group, maintain_order=True, metadata=dict(metadata or {})
+            cast(IO[bytes], writer),
+            compression="zstd",
+            row_group_size=group,
+            maintain_order=True,
+            metadata=dict(metadata or {}),
         )
-    except pl.exceptions.ComputeError as error:
-        if (found := _OS_ERROR.search(str(error))) is None:
-            raise
-        raise OSError(int(found[1]), os.strerror(int(found[1]))) from None
+    except pl.exceptions.PolarsError:
+        if writer.error is not None:
+            raise writer.error from None
+        raise

@@ -58,6 +58,8 @@ _MERGE = 32
 _LEVELS = 2
 # Level, number, and a word that no other part has.
 PART = "[0-9]-" + 8 * "[0-9]" + "-*.parquet"
+# In the metadata of a part: the runs of its rows.
+_RUNS = "runs"
 _PART_SCHEMA = pl.Schema({"run": pl.String(), **dict.fromkeys(ORDER, pl.Binary())})
 # Held by the process that writes, and the sign that the folder is ours.
 SIGN = ".l4slab"
@@ -75,16 +77,20 @@ class _Part:
 
     def __init__(self, name: str, file: Path | IO[bytes]):
         self.name = name
-        self._metadata = pl.read_parquet_metadata(file)
-        self.rows = pl.scan_parquet(file)
-        if self.rows.collect_schema() != _PART_SCHEMA:
+        # Of a part at a URL, only the end is fetched: whoever looks there asks which runs it has, and for no row.
+        self._is_here = isinstance(file, Path)
+        end = file if isinstance(file, Path) else frames.footer(file)
+        self._metadata = pl.read_parquet_metadata(end)
+        self.rows = pl.scan_parquet(end)
+        if self.rows.collect_schema() != _PART_SCHEMA or _RUNS not in self._metadata:
             raise pl.exceptions.SchemaError(f"{name} is no part")
         self._cached: tuple[int, str, dict[str, bytes]] | None = None
 
     @cached_property
     def groups(self) -> list[list[str]]:
         """The runs of each `_CHUNK` rows."""
-        runs = self.rows.select("run").collect()["run"].to_list()
+        named: list[str] = json.loads(self._metadata[_RUNS])
+        runs = self.rows.select("run").collect()["run"].to_list() if self._is_here else named
         return [runs[at : at + _CHUNK] for at in range(0, len(runs), _CHUNK)]
 
     def schema(self, table: str) -> pl.Schema:
@@ -270,11 +276,14 @@ class Store:
         schemas = {name: _union(frame.schema for frame in column) for name, column in tables.items()}
         number = 1 + max((int(name.split("-")[1]) for name in self.part_names()), default=0)
         part = pl.DataFrame({"run": list(runs), **rows}, _PART_SCHEMA)
-        self._write_part(0, number, part.lazy(), schemas)
+        self._write_part(0, number, list(runs), part.lazy(), schemas)
 
-    def _write_part(self, level: int, number: int, rows: pl.LazyFrame, schemas: Mapping[str, pl.Schema]) -> None:
+    def _write_part(
+        self, level: int, number: int, runs: Sequence[str], rows: pl.LazyFrame, schemas: Mapping[str, pl.Schema]
+    ) -> None:
         name = f"{level}-{number:08d}-{uuid.uuid4().hex[:12]}.parquet"
         metadata = {table: _packed(pl.DataFrame(schema=schema)).hex() for table, schema in schemas.items()}
+        metadata[_RUNS] = json.dumps(list(runs))
         _replace(self.fresh / name, partial(frames.write, rows, group=_CHUNK, metadata=metadata))
         self._send(name)
 
@@ -289,7 +298,7 @@ class Store:
             if len(parts) < _MERGE:
                 continue
             schemas = {table: _union(part.schema(table) for part in parts) for table in ORDER}
-            self._write_part(level + 1, int(_age(parts[0].name).split("-")[0]), _merged(parts), schemas)
+            self._write_part(level + 1, int(_age(parts[0].name).split("-")[0]), *_merged(parts), schemas)
             for part in parts:
                 self._remove_part(part.name)
 
@@ -433,14 +442,14 @@ def _schema(table: str, schemas: Sequence[pl.Schema]) -> pl.Schema:
     return pl.Schema(found | {name: others[name] for name in sorted(others) if name not in found})
 
 
-def _merged(parts: Sequence[_Part]) -> pl.LazyFrame:
-    """The rows of parts; of a run that is in several, that of the first."""
-    seen: set[str] = set()
+def _merged(parts: Sequence[_Part]) -> tuple[list[str], pl.LazyFrame]:
+    """The runs of parts, and their rows; of a run that is in several, that of the first."""
+    seen: dict[str, None] = {}
     kept = []
     for part in parts:
         kept.append(part.rows.filter(~pl.col("run").is_in(list(seen))))
-        seen.update(*part.groups)
-    return pl.concat(kept)
+        seen |= dict.fromkeys(run for group in part.groups for run in group)
+    return list(seen), pl.concat(kept)
 
 
 def _with_run(run: str, rows: pl.DataFrame) -> pl.DataFrame:
