@@ -27,6 +27,7 @@ REQUIRED = {
     "requests": "20/s",
     "server": "true",
     "client": "true {server}",
+    "rate_max": "1Mbit",
 }
 # Values of keys that have no default from which a value follows.
 VALUES: dict[str, Any] = {
@@ -36,6 +37,7 @@ VALUES: dict[str, Any] = {
     "delay_trace": "d.csv", "rate_trace": "r.csv", "controls": "50/s", "netem": "delay 1ms", "ack_thinning": 4,
     "ack_wait": "1ms", "direction": "reverse", "in_order": True, "per_flow": True, "title": "x", "on": "100ms",
     "off": "100ms", "trace_repeat": False, "dscp": "ef", "start": "10ms", "count": 2, "trials": 2, "warmup": "100ms",
+    "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
 }  # fmt: skip
 # What a key needs beside it.
 WITH = {
@@ -52,6 +54,8 @@ def document(kind: str = "tcp") -> dict[str, Any]:
     flow |= {
         key: REQUIRED[key] for key, field in KINDS[kind].model_fields.items() if field.is_required() and key != "name"
     }
+    if kind == "media":
+        flow["cc"] = "none"
     return {"duration": "500ms", "link": {"b": {"rate": "2Mbit", "qdisc": "dualpi2"}}, "flow": [flow]}
 
 
@@ -81,13 +85,13 @@ def test_every_key_goes_the_whole_way(
             (field.default for name, field in model.model_fields.items() if one in (name, field.validation_alias)), None
         )
         if one is not None and one not in table and one not in ("class", "filter"):
-            table[one] = "ect1" if (kind, one) == ("cbr", "ecn") else VALUES.get(one, default)
+            table[one] = "ect1" if one == "ecn" and kind in ("cbr", "media") else VALUES.get(one, default)
     if "rate_trace" in table:
         del table["rate"]
     if section == "impair" and "ack_thinning" not in table:
         table.setdefault("netem", "delay 1ms")
     if key == "options":
-        table["options"] = {"beta": "0.5"} if table.get("cc") == "none" else {}
+        table["options"] = {"pacing": "1.5"} if kind == "media" else {}
     (tmp_path / "d.csv").write_text("time_s,rtt_ms\n0,10\n0.1,12\n0.2,10\n")
     (tmp_path / "r.csv").write_text("time_s,rate_mbps\n0,2\n0.1,1\n0.2,2\n")
     file = tmp_path / "x.toml"

@@ -265,7 +265,11 @@ def figures_of(file: Path) -> dict[str, list[dict[str, Any]]]:
     for table, keys in names.items():
         frame = getattr(results, table)
         frame = frame.filter(trial=frame["trial"].max())
-        columns = [name for name in frame.columns if frame[name].count() and name not in ("experiment", "run", "trial")]
+        columns = [
+            name
+            for name in frame.columns
+            if frame[name].count() and name not in ("experiment", "run", "engine", "trial")
+        ]
         rows = json.loads(frame.select(columns).write_json())
         tables[table] = [
             {"name": ", ".join(row[key] for key in keys), **{k: v for k, v in row.items() if k not in keys}}
