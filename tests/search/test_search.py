@@ -116,8 +116,8 @@ def test_without_the_fault_there_is_nothing_to_find(
     file = written(tmp_path, text)
     assert main(["search", str(file), "--budget", str(budget), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
-    assert f"{budget} points were tried, 0 of them are harm." in said
-    assert "Nothing was found." in said
+    assert f"{budget} points were tried; 0 of them show harm." in said
+    assert "The search found no harm." in said
     assert not list((tmp_path / "out").glob("counterexample*"))
 
 
