@@ -23,7 +23,7 @@ use l4slab_core::units::Rate;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyDict, PyList};
 use serde::Serialize;
 
 fn refused(e: impl std::fmt::Display) -> PyErr {
@@ -232,12 +232,8 @@ fn canonical_controller<'py>(
     name: &str,
     options: std::collections::BTreeMap<String, String>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let given: Vec<_> = options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let d = PyDict::new(py);
-    for (k, v) in controllers::parse(name, &given).map_err(refused)?.canonical() {
-        d.set_item(k, v)?;
-    }
-    Ok(d)
+    let parsed = controllers::parse(name, &as_given(&options)).map_err(refused)?;
+    parsed.canonical().into_py_dict(py)
 }
 
 /// The same of a media controller.
@@ -247,12 +243,13 @@ fn canonical_media<'py>(
     name: &str,
     options: std::collections::BTreeMap<String, String>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let given: Vec<_> = options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let d = PyDict::new(py);
-    for (k, v) in media::parse(name, &given).map_err(refused)?.canonical() {
-        d.set_item(k, v)?;
-    }
-    Ok(d)
+    let parsed = media::parse(name, &as_given(&options)).map_err(refused)?;
+    parsed.canonical().into_py_dict(py)
+}
+
+/// Options as the core reads them.
+fn as_given(options: &std::collections::BTreeMap<String, String>) -> Vec<(&str, &str)> {
+    options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 /// A run that is watched and changed while it goes on (see `live.rs` of the core).
