@@ -89,8 +89,11 @@ class _Part:
     @cached_property
     def groups(self) -> list[list[str]]:
         """The runs of each `_CHUNK` rows."""
-        named: list[str] = json.loads(self._metadata[_RUNS])
-        runs = self.rows.select("run").collect()["run"].to_list() if self._is_here else named
+        runs: list[str]
+        if self._is_here:
+            runs = self.rows.select("run").collect()["run"].to_list()
+        else:
+            runs = json.loads(self._metadata[_RUNS])
         return [runs[at : at + _CHUNK] for at in range(0, len(runs), _CHUNK)]
 
     def schema(self, table: str) -> pl.Schema:

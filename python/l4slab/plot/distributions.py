@@ -16,7 +16,7 @@ NAMES = {
     "frame_ms": ("latency of a frame (ms)", "frames", "took longer"),
     "view_ms": ("delay of a view (ms)", "inputs", "took longer"),
 }
-# What is shorter stands at the left end, as far as a plot can tell.
+# Shorter delays are drawn at the left end of the axis.
 _MIN_MS = NO_DELAY_MS
 # Points of a line to a decade of the axis.
 _POINTS = 100
