@@ -63,6 +63,18 @@ page() {
     (cd web && npm run --silent build)
 }
 
+# Checks the workflows, where Go can install the checker into .venv.
+check_workflows() {
+    if [ ! -x .venv/bin/actionlint ]; then
+        command -v go >/dev/null && GOPATH=$PWD/.venv/go GOBIN=$PWD/.venv/bin GOFLAGS=-modcacherw \
+            go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 2>/dev/null || {
+            echo "dev.sh: the workflows are not checked: Go is missing, or could not install actionlint" >&2
+            return 0
+        }
+    fi
+    .venv/bin/actionlint .github/workflows/*.yml examples/ci/*/*.yml
+}
+
 # Neither language fills two cores: pip installs while the core is compiled, and the package is tested while Rust's
 # tests are compiled and run.
 run_tests() {
@@ -148,6 +160,7 @@ lint)
     .venv/bin/ruff format --check
     .venv/bin/ruff check
     .venv/bin/mypy
+    check_workflows
     page_tools
     (cd web && npm run --silent check)
     ;;
