@@ -121,6 +121,14 @@ def test_a_planted_regression_is_found_and_the_unchanged_controller_passes(contr
     assert "| failed | share-of-prague |" in (tmp_path / "summary.md").read_text("utf-8")
 
 
+def test_a_first_run_has_nothing_to_compare_with(tmp_path: Path) -> None:
+    ended = run(tmp_path, {"base": "results-of-main"})
+    assert list(ended) == ["Comparison"]
+    assert ended["Comparison"].returncode == 0
+    assert ended["Comparison"].stdout.startswith("::warning::")
+    assert "results-of-main does not exist" in ended["Comparison"].stdout
+
+
 @pytest.mark.parametrize(
     ("given", "package"),
     [
