@@ -16,16 +16,17 @@ def sentences(found: Advice) -> list[str]:
     lowest, highest = found.interval(0.9)
     told = [
         f"{case}: {KINDS[case.kind]}.",
-        f"Prague's share of the goodput: {found.share:.2f}, in a laboratory {low:.2f} to {high:.2f} with 80 % and "
-        f"{lowest:.2f} to {highest:.2f} with 90 % probability; equal rates would be {case.fair_share:.2f}.",
+        f"Prague's share of the goodput: {found.share:.2f}; equal rates would be {case.fair_share:.2f}. "
+        f"A laboratory would measure {low:.2f} to {high:.2f} with 80 % probability, and {lowest:.2f} to {highest:.2f} "
+        "with 90 %.",
         *(_of_camp(camp, found) for camp in (found.rival, found.prague)),
         _runs(found),
         *([_around(found)] if found.around else []),
-        *(f"The interval is wider for what has no table: {regime.says}." for regime in found.regimes),
+        *(f"The interval is wider, as no published table covers this: {regime.says}." for regime in found.regimes),
     ]
     if case.duration is None and case.duration_s < 60:
         told.append(
-            f"Runs are of {case.duration_s:g} s, not of a minute, as there are many packets; --duration says otherwise."
+            f"Runs take {case.duration_s:g} s instead of a minute, because of the many packets; --duration changes it."
         )
     return told
 
@@ -34,20 +35,20 @@ def _of_camp(camp: Camp, found: Advice) -> str:
     who, instead = f"The rival, {camp.cc}", "with CUBIC in Prague's place"
     if camp is found.prague:
         who, instead = "Prague", "CUBIC would get here"
-    parts = [f"{percent(camp.hurt)} chance of at least 20 % less goodput than {instead}"]
+    chances = [f"{percent(camp.hurt)} chance of at least 20 % less goodput than {instead}"]
+    if camp.starved >= _WORTH_TELLING:
+        chances.append(f"{percent(camp.starved)} chance of less than a tenth of an equal rate")
+    simulated = []
     if camp.without_rate_mbps > 0:
         change = round(100 * (camp.rate_mbps / camp.without_rate_mbps - 1))
-        parts.append(
-            f"simulated: {abs(change)} % {'less' if change < 0 else 'more'}" if change else "simulated: the same"
-        )
-    if camp.starved >= _WORTH_TELLING:
-        parts.append(f"{percent(camp.starved)} chance of less than a tenth of an equal rate")
+        simulated.append(f"{abs(change)} % {'less' if change < 0 else 'more'} goodput" if change else "equal goodput")
     if camp.delay_ms_p99 > max(2 * camp.without_delay_ms_p99, camp.without_delay_ms_p99 + 5):
-        parts.append(
-            f"its packets wait longer, {camp.delay_ms_p99:.4g} ms instead of {camp.without_delay_ms_p99:.4g} ms "
-            "(99th percentile, as simulated)"
+        simulated.append(
+            f"a 99th percentile of queueing delay of {camp.delay_ms_p99:.4g} ms instead of "
+            f"{camp.without_delay_ms_p99:.4g} ms"
         )
-    return f"{who}: {camp.verdict}; {'; '.join(parts)}."
+    text = f"{who}: {camp.verdict}; {', '.join(chances)}."
+    return f"{text} Simulated: {', '.join(simulated)}." if simulated else text
 
 
 def _runs(found: Advice) -> str:
@@ -55,9 +56,9 @@ def _runs(found: Advice) -> str:
     low = min(found.neighbours, key=lambda name: found.neighbours[name])
     high = max(found.neighbours, key=lambda name: found.neighbours[name])
     return (
-        f"Trials: {min(shares):.2f} to {max(shares):.2f}. Neighbours: {found.neighbours[low]:.2f} ({low}) to "
-        f"{found.neighbours[high]:.2f} ({high}). Laboratories have published {found.published} shares of such queues "
-        f"({found.campaigns} campaigns)."
+        f"Simulated shares: {min(shares):.2f} to {max(shares):.2f} over the trials, and {found.neighbours[low]:.2f} "
+        f"({low}) to {found.neighbours[high]:.2f} ({high}) with small changes. The intervals rest on {found.published} "
+        f"published shares of such queues ({found.campaigns} campaigns)."
     )
 
 
