@@ -355,7 +355,7 @@ export class App {
       await navigator.clipboard.writeText(location.href);
       this.top.note("copied");
     } catch {
-      this.top.note("the browser does not let it; copy the address above the page");
+      this.top.note("the browser does not allow it; copy the address from its address bar");
     }
   }
 

@@ -19,7 +19,7 @@ export class Engines {
     if (!found)
       return `view.engine = "${name}" is no engine; valid are ${this.available.map((one) => one.name).join(", ")}`;
     if (found.why_not !== undefined)
-      return `the engine ${name} is not here: ${found.why_not} (${this.name} is used instead)`;
+      return `the engine ${name} is not available: ${found.why_not} (${this.name} is used instead)`;
     this.name = found.name;
     return null;
   }

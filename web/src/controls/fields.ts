@@ -23,7 +23,7 @@ export function labelled({ id, label, anew, help }: Told): HTMLLabelElement {
     anew &&
     h(
       "span",
-      { className: "anew", title: "changing this starts the run anew" },
+      { className: "anew", title: "changing this restarts the run" },
       "↻",
       h("span", { className: "unseen" }, " (starts the run anew)"),
     );
@@ -146,7 +146,7 @@ export function keyField(key: Key, told: Told, put: (value: unknown) => void): F
   const usual = key.default === null || key.default === undefined ? "" : key.default;
   const read = (typed: string) => {
     const text = typed === "" ? key.default : typed;
-    if (text === undefined) throw new Wrong(`is needed; write it such as ${key.example}`);
+    if (text === undefined) throw new Wrong(`is required; write for example ${key.example}`);
     put(text === null ? null : key.type.read(text));
   };
   if (values.length > 1 && values.includes(key.example)) {

@@ -39,7 +39,7 @@ export function figures(report: () => Promise<Report>): Figures {
       if (!root.open) root.showModal();
       try {
         const { now_ns, flows, links } = await report();
-        note.textContent = `After ${now_ns / 1e9} s: what l4slab run of the experiment file, saved at this instant, gives.`;
+        note.textContent = `After ${now_ns / 1e9} s. If you save the experiment file now, l4slab run gives the same results.`;
         tables.replaceChildren(
           table({ title: "flows", names: ["flow"], rows: flows }),
           table({ title: "links", names: ["link", "queue"], rows: links }),

@@ -16,7 +16,7 @@ export interface FlowActions {
 }
 
 export const CAMPS: Record<Camp, { title: string; about: string }> = {
-  l4s: { title: "L4S", about: "many small marks, many small steps: a short queue" },
+  l4s: { title: "L4S", about: "reduces a little at each of many marks: needs a short queue" },
   classic: { title: "Classic", about: "halves or so at a drop or mark: needs a long queue" },
 };
 
@@ -42,7 +42,7 @@ export function campPanel(camp: Camp, flows: readonly FlowSpec[], actions: FlowA
     add.value = "";
     if (wanted) actions.add(wanted, camp);
   });
-  const empty = flows.length === 0 && h("p", { className: "help" }, "Nobody. Add a group of flows.");
+  const empty = flows.length === 0 && h("p", { className: "help" }, "No flows yet. Add a group.");
   return {
     root: h(
       "section",
@@ -146,7 +146,7 @@ function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
       type: "button",
       id: `${id}-remove`,
       className: "quiet",
-      title: "Remove this group (starts the run anew)",
+      title: "Remove this group (restarts the run)",
       ariaLabel: `Remove ${name}`,
     },
     "×",
@@ -212,10 +212,10 @@ function optionsField(
 ): Field<Record<string, string>> {
   const made = text({
     ...told,
-    placeholder: "such as fallback correct",
+    placeholder: "for example fallback correct",
     put(words) {
       const parts = words.split(/[\s=,]+/).filter(Boolean);
-      if (parts.length % 2 !== 0) throw new Wrong("is not pairs of a name and a value; write such as fallback correct");
+      if (parts.length % 2 !== 0) throw new Wrong("must be pairs of a name and a value, for example fallback correct");
       put(Object.fromEntries(Array.from({ length: parts.length / 2 }, (_, i) => [parts[2 * i], parts[2 * i + 1]])));
     },
   });

@@ -121,7 +121,7 @@ function qdiscField(id: string, vocabulary: () => Vocabulary | null, put: (qdisc
     root: h(
       "div",
       { className: "field queue" },
-      labelled({ id, label: "Queue", help: "what one gives to tc qdisc replace … root" }),
+      labelled({ id, label: "Queue", help: "as for tc qdisc replace … root" }),
       keys,
       input,
       list,

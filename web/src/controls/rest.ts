@@ -26,7 +26,7 @@ export function restPanel(anew: (edit: (run: Run) => Run) => void): RestPanel {
     anew: true,
     put(written) {
       if (!/^\d+$/.test(written) || BigInt(written) >= 2n ** 63n)
-        throw new Wrong("is not a whole number; write such as 2");
+        throw new Wrong("is not a whole number; write for example 2");
       anew((run) => ({ ...run, seed: trialSeed(BigInt(written)) }));
     },
   });

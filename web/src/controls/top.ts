@@ -52,7 +52,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
       disabled: Boolean(why_not),
     });
     radio.addEventListener("change", () => actions.engine(name));
-    const why = why_not ? h("small", { className: "why" }, `not here: ${why_not}`) : null;
+    const why = why_not ? h("small", { className: "why" }, `not available: ${why_not}`) : null;
     return [name, radio, h("label", { htmlFor: radio.id }, radio, h("b", {}, name), ` ${ENGINES[name]}`, why)] as const;
   });
   const chosen = h("summary", { id: "engine" });
@@ -79,17 +79,12 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
   const save = button(
     "save",
     "Save",
-    "A .toml that l4slab run reproduces, with what was changed while it ran",
+    "A .toml file for l4slab run, with the changes made during the run",
     actions.save,
   );
   save.append(h("span", { className: "only-wide" }, " as experiment file"));
-  const all = button(
-    "show-figures",
-    "Figures",
-    "Every figure of the run so far, of each flow and queue",
-    actions.figures,
-  );
-  const copy = button("copy-link", "Copy link", "The address with everything as it is set now", actions.copyLink);
+  const all = button("show-figures", "Figures", "All results of the run so far, per flow and queue", actions.figures);
+  const copy = button("copy-link", "Copy link", "The address of this page with all current settings", actions.copyLink);
   return {
     root: h(
       "header",
@@ -106,7 +101,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
       source,
     ),
     set(preset, isChanged, engine) {
-      own.textContent = preset ? `${preset.title}, changed` : "A set-up of your own";
+      own.textContent = preset ? `${preset.title}, changed` : "Your own set-up";
       presets.value = isChanged ? "" : (preset?.id ?? "");
       // What a preset shows need not be seen any more once something is changed.
       look.textContent = isChanged

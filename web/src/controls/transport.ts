@@ -27,7 +27,7 @@ const STEPS = ["packet", "100us", "1ms", "10ms", "100ms", "1s", "10s"];
 export function speedOf(text: string): number {
   const match = /^\s*(\d+\.?\d*|\.\d+)\s*[x×]?\s*$/.exec(text);
   const speed = Number(match?.[1]);
-  if (!match) throw new Wrong("is not a speed; write a number such as 0.5 or 10x");
+  if (!match) throw new Wrong("is not a speed; write for example 0.5 or 10x");
   if (speed < 0.01 || speed > 100) throw new Wrong("must be from 0.01 to 100");
   return speed;
 }
@@ -39,7 +39,7 @@ export function transport(actions: TransportActions): Transport {
     made.addEventListener("click", act);
     return made;
   };
-  const play = button("play", "Pause", "Pause or go on (space)", () => actions.play(!running));
+  const play = button("play", "Pause", "Pause or resume (space)", () => actions.play(!running));
   const wide = choice({
     id: "step-size",
     label: "by",
@@ -52,8 +52,8 @@ export function transport(actions: TransportActions): Transport {
     const by = wide.root.querySelector("select")?.value ?? "packet";
     return by === "packet" ? by : parse(by, TIME) / 1e9;
   };
-  const step = button("step", "Step", "Pause and go on by one step (→ on the page)", () => actions.step(stepSize()));
-  const restart = button("restart", "Restart", "Begin at 0 s, as everything is set now", actions.restart);
+  const step = button("step", "Step", "Pause and advance by one step (→ on the page)", () => actions.step(stepSize()));
+  const restart = button("restart", "Restart", "Begin at 0 s with the current settings", actions.restart);
   const speed = slider({
     id: "speed",
     label: "Speed",
@@ -88,6 +88,6 @@ export function transport(actions: TransportActions): Transport {
 }
 
 const MODES: Record<Mode, string> = {
-  live: "Time goes on, and what is changed takes effect from now on",
-  instant: "Each change runs the whole time again at once; the former curves stay as a ghost",
+  live: "Time keeps running, and each change takes effect at once",
+  instant: "Each change simulates the whole time again; the previous curves stay as a ghost",
 };

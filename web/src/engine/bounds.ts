@@ -16,8 +16,8 @@ export function refusal(request: Request): string | null {
   const change = "change" in request ? request.change : null;
   const tables: Asked[] = run ? [...run.links, ...run.flows, ...run.at] : change ? [change] : [];
   const rate = Math.max(0, ...tables.map((one) => Math.max(one.rate_bps ?? 0, one.pace_bps ?? 0)));
-  if (rate > RATE_BPS) return `a rate of ${rate / 1e9} Gbit/s is asked for, and here it may be at most 100 Gbit/s`;
+  if (rate > RATE_BPS) return `the rate is ${rate / 1e9} Gbit/s, and this page allows at most 100 Gbit/s`;
   const flows = run?.flows.reduce((sum, flow) => sum + flow.count, 0) ?? 0;
   const count = Math.max(flows, ...tables.map((one) => one.count ?? 0));
-  return count > FLOWS ? `${count} flows are asked for, and here there may be at most ${FLOWS}` : null;
+  return count > FLOWS ? `the run has ${count} flows, and this page allows at most ${FLOWS}` : null;
 }

@@ -35,7 +35,7 @@ export async function openEngine(name: EngineName): Promise<Engine> {
 function whyNot(name: EngineName): string | null {
   if (name === "wasm") {
     if (packed === null) return "this page was built without the simulator in it; see ./dev.sh page";
-    if (typeof WebAssembly === "undefined") return "this browser runs no WebAssembly";
+    if (typeof WebAssembly === "undefined") return "this browser has no WebAssembly";
     return null;
   }
   const { engines = [], why_not = {} } = serverFacts();

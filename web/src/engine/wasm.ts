@@ -52,8 +52,6 @@ export class WasmEngine implements Engine {
   private replace(words: string): void {
     this.worker?.terminate();
     this.worker = this.fresh();
-    this.waiting.refuseAll(
-      `the simulator stopped at a fault of its own and begins anew: ${words.replace(/\s+/g, " ")}`,
-    );
+    this.waiting.refuseAll(`the simulator failed and restarts: ${words.replace(/\s+/g, " ")}`);
   }
 }

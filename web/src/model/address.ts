@@ -68,8 +68,8 @@ function pairsOf(hash: string): [(readonly [string, string])[], string[]] {
 
 function remedy(part: string): string {
   return nearest(part, ["run", "duration"])
-    ? `write a value, such as ${part}=…`
-    : "write such as link.bottleneck.rate=100Mbit";
+    ? `write a value, for example ${part}=…`
+    : "write for example link.bottleneck.rate=100Mbit";
 }
 
 /** A space is +; what addresses and people can read stays. */

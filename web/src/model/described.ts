@@ -26,11 +26,11 @@ export function described(json: string): Resolved | undefined {
         .flatMap((one) => Object.values(one))
         .find(({ field }) => field === key);
       if (known) {
-        problems.push(`${place}${key} is not held by this page; ${known.instead}`);
+        problems.push(`${place}${key} is not supported on this page; ${known.instead}`);
         continue;
       }
       problems.push(
-        `${place}${key} = ${JSON.stringify(table[key])} is unknown to this page and left out; use the page of the same version`,
+        `${place}${key} = ${JSON.stringify(table[key])} is unknown to this page, which leaves it out; use the page of the same version`,
       );
     }
     return Object.fromEntries(
@@ -67,7 +67,7 @@ export function described(json: string): Resolved | undefined {
   const impairs = isTables(raw.impairs) ? raw.impairs : [];
   const changes = (isTables(raw.at) ? raw.at : []).filter(({ impair }) => typeof impair !== "string");
   if (isTables(raw.at) && changes.length < raw.at.length)
-    problems.push("changes of an impair are not held by this page; they are left out");
+    problems.push("this page does not support changes of an impair and leaves them out");
   const run = {
     ...top,
     seed: typeof raw.seed === "bigint" ? raw.seed : trialSeed(1n),

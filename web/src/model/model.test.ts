@@ -201,7 +201,7 @@ describe("an address", () => {
     ["flow.l4s.stat=1s", 'flow.l4s.stat = "1s" is not a key here; did you mean "start"?'],
     ["flow.l4s.cwnd=10", 'flow.l4s.cwnd = "10" is not a key here; '],
     ["lnk.bottleneck.rate=1Mbit", 'lnk.bottleneck.rate = "1Mbit" is not a key; did you mean "link"?'],
-    ["link.rate=1Mbit", 'link.rate = "1Mbit" is not complete; write it such as link.bottleneck.rate=100Mbit'],
+    ["link.rate=1Mbit", 'link.rate = "1Mbit" is not complete; write for example link.bottleneck.rate=100Mbit'],
     ["nonsense", '"nonsense" in the address is not key=value; '],
     ["flow.l4s.path=up", 'flow.l4s.path = "up" names link "up" wrongly or twice; the only valid one is "bottleneck"'],
     ["at.1.time=2s&at.1.flow.l4s.rate=5Mbit", 'at.1.flow.l4s.rate = "5Mbit" cannot change while it runs; '],

@@ -37,7 +37,7 @@ export const PRESETS: readonly Preset[] = [
     id: "start",
     group: "Start here",
     title: "One queue for all, then two",
-    look: "At first both flows stand in one FIFO, and both wait some 40 ms. After 5 s the router gets DualPI2: Prague (L4S) makes a small step at each of many marks and waits less than 1 ms; CUBIC (Classic) goes on in large steps, which take a queue of some 15 ms.",
+    look: "At first both flows share one FIFO and wait about 40 ms. After 5 s the router gets DualPI2. Prague (L4S) reduces a little at each of many marks and waits less than 1 ms. CUBIC (Classic) still reduces a lot at once, which needs a queue of about 15 ms.",
     source: "examples/picture.toml, with the change after 5 s",
     address: `
       link.bottleneck.rate=50Mbit  link.bottleneck.qdisc=pfifo+limit+200
@@ -49,7 +49,7 @@ export const PRESETS: readonly Preset[] = [
     id: "fast-lane-A",
     group: "Is the L queue a fast lane?",
     title: "A: marked ECT(1), and answers marks",
-    look: "After 10 s a second CUBIC flow claims to be L4S. It gets less, not more: the L queue is marked for senders that answer gently, and CUBIC halves.",
+    look: "After 10 s a second CUBIC flow claims to be L4S. It gets less, not more: the L queue marks often, for senders that reduce a little at each mark, and CUBIC reduces a lot.",
     source: `${OBJECTION}, experiment A`,
     study: { file: "fast-lane/A", levels: {} },
     address: `${FAST_LANE}
@@ -59,7 +59,7 @@ export const PRESETS: readonly Preset[] = [
     id: "fast-lane-B",
     group: "Is the L queue a fast lane?",
     title: "B: marked ECT(1), ignores marks",
-    look: "Now its marks are hidden from it, so it answers nothing and takes its 40 Mb/s. Compare C: the same greed without ECT(1).",
+    look: "Now the second flow does not see its marks, so it never slows down and takes its 40 Mb/s. Compare with C: the same flow without ECT(1).",
     source: `${OBJECTION}, experiment B`,
     study: { file: "fast-lane/B", levels: {} },
     address: `${FAST_LANE}
@@ -69,8 +69,8 @@ export const PRESETS: readonly Preset[] = [
   preset({
     id: "fast-lane-C",
     group: "Is the L queue a fast lane?",
-    title: "C: the control: Classic, ignores marks",
-    look: "In the Classic queue the flow that answers nothing takes the same 40 Mb/s: the greed does it, not the label.",
+    title: "C (control): Classic, ignores marks",
+    look: "In the Classic queue the flow that ignores marks takes the same 40 Mb/s. So ignoring marks is the cause, not the label.",
     source: `${OBJECTION}, control experiment C`,
     study: { file: "fast-lane/C", levels: {} },
     address: `${FAST_LANE}
@@ -79,7 +79,7 @@ export const PRESETS: readonly Preset[] = [
   preset({
     id: "fast-lane-D",
     group: "Is the L queue a fast lane?",
-    title: "D: the control: Classic, answers marks",
+    title: "D (control): Classic, answers marks",
     look: "Two plain CUBIC flows, one of them paced to at most 40 Mb/s, share the link as usual.",
     source: `${OBJECTION}, control experiment D`,
     study: { file: "fast-lane/D", levels: {} },
@@ -89,7 +89,7 @@ export const PRESETS: readonly Preset[] = [
     id: "overload",
     group: "Unresponsive traffic",
     title: "DualPI2: 144 Mb/s of ECT(1) UDP into 100 Mb/s",
-    look: "Nobody can slow this UDP flow down. The L queue, in which its label puts it, waits as long as a Classic one otherwise does, some 15 ms, because DualPI2 now drops there, too. Whoever answers marks or drops, in either queue, is left with next to nothing.",
+    look: "Nothing slows this UDP flow down. Its label puts it into the L queue, where packets now wait about 15 ms, as in a Classic queue, because DualPI2 drops there too. Flows that answer marks or drops get next to nothing in either queue.",
     source: `${OVERLOADED}, figure 1`,
     study: { file: "overload/loads", levels: { aqm: "DualPI2", udp: "ECT", load_mbps: 140 } },
     address: `${BYSTANDERS}  flow.ect.cc=prague  flow.ect.ecn=accecn
@@ -100,7 +100,7 @@ export const PRESETS: readonly Preset[] = [
     id: "overload-codel",
     group: "Unresponsive traffic",
     title: "CoDel: 144 Mb/s of ECT(0) UDP into 100 Mb/s",
-    look: "CoDel marks what says that it knows ECN and drops the rest. The flood fills the buffer of 10 240 packets, some 0.9 s, and everybody else starves.",
+    look: "CoDel marks packets of senders with ECN and drops others. The UDP flow fills the buffer of 10 240 packets, about 0.9 s, and all other flows starve.",
     source: `${OVERLOADED}, figures 1 to 4`,
     study: { file: "overload/loads", levels: { aqm: "CoDel", udp: "ECT", load_mbps: 140 } },
     address: `${BYSTANDERS}  flow.ect.cc=cubic  flow.ect.ecn=classic
@@ -111,7 +111,7 @@ export const PRESETS: readonly Preset[] = [
     id: "codel-cycle",
     group: "Unresponsive traffic",
     title: "CoDel's cycle of 100 s",
-    look: "CoDel drops a little more often each time, until after some 100 s the queue is empty; then it forgets what it has learned and starts over.",
+    look: "CoDel drops a little more often each time. After about 100 s the queue is empty. Then CoDel forgets its drop rate and starts over.",
     source: `${OVERLOADED}, figure 5`,
     study: { file: "overload/codel-cycle", levels: {} },
     address: `duration=240s  ${BYSTANDERS}  flow.ect.cc=cubic  flow.ect.ecn=classic
@@ -123,7 +123,7 @@ export const PRESETS: readonly Preset[] = [
     id: "partial-deployment",
     group: "Deployment",
     title: "Prague meets CUBIC in a queue with classic ECN",
-    look: "One queue marks both alike. Prague takes a mark for a small hint, CUBIC for a third of its window: CUBIC is left with a small part. Choose dualpi2, or fq_codel, and both have their share.",
+    look: "One queue marks both flows alike. At a mark Prague reduces a little and CUBIC by a third of its window, so CUBIC is left with a small part. With dualpi2 or fq_codel both get their share.",
     source: "NYU, L4S in Practice (2024): CoDel with a threshold of 5 ms, 2 BDP, 100 Mb/s, 10 ms",
     study: {
       file: "deployment/single",
@@ -142,7 +142,7 @@ export const PRESETS: readonly Preset[] = [
     id: "low-rate",
     group: "Low rates",
     title: "Linux's DualPI2 at 8 Mb/s",
-    look: "A packet takes 1.5 ms to send, longer than DualPI2's step of 1 ms: whatever waits behind one packet is marked, and within some seconds Prague is left with about a quarter of the link.",
+    look: "A packet takes 1.5 ms to send, longer than DualPI2's step of 1 ms. So every L4S packet that waits behind one packet is marked, and within seconds Prague is left with about a quarter of the link.",
     source: "sch_dualpi2 of Linux 7.2, min_qlen_step 0",
     address: `${LOW_RATE}  link.bottleneck.qdisc=dualpi2`,
   }),
@@ -150,7 +150,7 @@ export const PRESETS: readonly Preset[] = [
     id: "low-rate-step",
     group: "Low rates",
     title: "The same with min_qlen_step 2",
-    look: "The step leaves alone what finds fewer than two packets in the L queue, as the module of L4STeam did: Prague has its half back.",
+    look: "The step spares packets that find fewer than two others in the L queue, as in the module of L4STeam. Prague has its half back.",
     source: "sch_dualpi2 of Linux 7.2, min_qlen_step 2",
     address: `${LOW_RATE}  link.bottleneck.qdisc=dualpi2+min_qlen_step+2`,
   }),
@@ -158,7 +158,7 @@ export const PRESETS: readonly Preset[] = [
     id: "dualq",
     group: "2015",
     title: "The DualQ demonstration",
-    look: "DCTCP and CUBIC, a long flow and 100 web requests a second each, over 40 Mb/s: the low-latency requests come back in a fraction of the time.",
+    look: "DCTCP and CUBIC share 40 Mb/s, each with a long flow and 100 web requests per second. The low-latency requests complete in a fraction of the time.",
     source: "De Schepper, Tsang, Bondarenko, Briscoe, DualQ Coupled AQM (2015), dynamic test scenarios",
     study: { file: "dualq/web", levels: { aqm: "Curvy RED", sender: "DCTCP", long: "1 + 1", load: 100 } },
     address: `

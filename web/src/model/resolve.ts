@@ -44,7 +44,7 @@ class Resolver {
     const keys = [...TOP.map((one) => one.key), ...SEEDS];
     if (keys.includes(dotted)) this.top.set(dotted, value);
     else if (tables)
-      this.wrong(dotted, value, `is not complete; write it such as ${section}.${EXAMPLE[section] ?? "1.time"}`);
+      this.wrong(dotted, value, `is not complete; write for example ${section}.${EXAMPLE[section] ?? "1.time"}`);
     else this.wrong(dotted, value, `is not a key; ${suggest(section, [...keys, ...SECTIONS])}`);
   }
 
@@ -192,7 +192,7 @@ class Resolver {
       this.wrong(
         `${place}.stop`,
         values.get("stop") ?? "",
-        `is not after start = "${values.get("start") ?? "0s"}"; it goes on to the end instead`,
+        `is not after start = "${values.get("start") ?? "0s"}"; the flow runs to the end instead`,
       );
       read.stop_ns = null;
     }
@@ -249,7 +249,7 @@ class Resolver {
         this.wrong(
           `${place}.${dotted}`,
           value,
-          `is not a key here; write such as ${place}.link.${links[0]}.rate=5Mbit`,
+          `is not a key here; write for example ${place}.link.${links[0]}.rate=5Mbit`,
         );
       else if (!names.includes(name))
         this.wrong(`${place}.${dotted}`, value, `names no ${section} "${name}"; ${suggest(name, names)}`);

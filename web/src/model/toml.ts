@@ -22,7 +22,7 @@ export function toToml(run: Run, { title, about }: Told): string {
     ...top.filter(({ key }) => !SEEDS.includes(key)).map(line),
     ...(from
       ? [`seed = ${from.seed}`]
-      : [`# The run had the seed ${run.seed}, which no file gives: the same set-up, other random numbers.`]),
+      : [`# No file can give the run's seed ${run.seed}: same set-up, other random numbers.`]),
     ...(from && from.trial > 1 ? [`trials = ${from.trial}  # the run is the last of them`] : []),
   ];
   for (const table of tables(entries)) {

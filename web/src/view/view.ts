@@ -74,7 +74,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
   ];
   const drawn: Drawn[] = [headline, picture, ...curves, distribution, completion];
   const pressWindow = picture.panel.choice(
-    "how much time the curves hold",
+    "time that the curves show",
     [
       ["5", "5 s"],
       ["20", "20 s"],

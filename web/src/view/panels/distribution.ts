@@ -34,7 +34,7 @@ export class Distribution implements Drawn {
       ccdf: new Chart(places.ccdf, { x, y: { log: true, least: 1e-5, most: 1, label: "" } }),
     };
     this.panel.choice(
-      "which distribution",
+      "kind of distribution",
       [
         ["cdf", "CDF"],
         ["ccdf", "CCDF"],

@@ -68,23 +68,18 @@ export class Headline implements Drawn {
     into: HTMLElement,
   ) {
     const root = element("section", "headline");
-    root.setAttribute("aria-label", "the window in numbers");
+    root.setAttribute("aria-label", "numbers over the time shown");
     into.append(root);
     this.share = new Card(
       root,
       "share",
       "Share of the goodput",
-      "of each camp, or of each group where all are of one, over the window that the curves show",
+      "per side (L4S, Classic), or per group if all flows are on one side, over the time that the curves show",
     );
-    this.delay = new Card(
-      root,
-      "delay",
-      "Queueing delay, 99 of 100 below",
-      "of the packets that left within the window",
-    );
+    this.delay = new Card(root, "delay", "Queueing delay, 99th percentile", "of packets that left in the time shown");
     this.signals = new Card(root, "marks", "CE marks", "packets that left the last link with CE");
     this.drops = new Card(root, "drops", "Drops", "packets that a queue dropped");
-    this.use = new Card(root, "use", "Use of the link", "of what the link could have sent");
+    this.use = new Card(root, "use", "Utilisation", "of the link's capacity");
     root.append(this.note);
   }
 

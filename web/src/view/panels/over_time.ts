@@ -70,7 +70,7 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
     refresh();
   };
   curves.panel.choice(
-    "what is drawn",
+    "what to draw",
     [
       ["flow", "each flow"],
       ["camp", "camps"],
@@ -151,7 +151,7 @@ export function utilisationPanel(scene: Scene, into: HTMLElement): Curves {
     { key: ofQueue(scene.link, "all", "utilisation_pct"), look: INK, label: "of the link", unit: " %", ghost: true },
   ];
   const y = { to: 100, most: 105 };
-  return new Curves(scene, into, "utilisation", "Use of the link", "%", y, "coarse", found);
+  return new Curves(scene, into, "utilisation", "Utilisation", "%", y, "coarse", found);
 }
 
 interface Law {
@@ -172,8 +172,8 @@ const LAWS: Law[] = [
 ];
 // Where there is no probability, how far the law has gone.
 const COUNTS: Law[] = [
-  { gauge: "count", label: "signals of this episode", look: INK },
-  { gauge: "cobalt_count", label: "signals of this episode", look: INK },
+  { gauge: "count", label: "signals in this episode", look: INK },
+  { gauge: "cobalt_count", label: "signals in this episode", look: INK },
 ];
 
 export function lawPanel(scene: Scene, into: HTMLElement): Curves {
@@ -195,8 +195,8 @@ export function lawPanel(scene: Scene, into: HTMLElement): Curves {
   const why = (): string | null => {
     if (scene.store.fine.rows < 2 || found().length) return null;
     const name = qdiscOf(scene).split(/\s+/)[0] ?? "";
-    if (/^[pb]fifo/.test(name)) return `${name} has no law: it takes every packet until it is full, and drops then.`;
-    return `${name} tells no probability: it marks or drops by the delay or length of its queues.`;
+    if (/^[pb]fifo/.test(name)) return `${name} has no AQM: it accepts every packet until it is full, then it drops.`;
+    return `${name} reports no probability: it marks or drops by the delay or length of its queues.`;
   };
   const text = (value: number) => {
     const factor = probabilities().length ? 100 : 1;
@@ -204,7 +204,7 @@ export function lawPanel(scene: Scene, into: HTMLElement): Curves {
   };
   // Of two probabilities one is often the square of the other: a logarithmic axis shows both.
   const y = { text, log: () => probabilities().length > 0, from: 1e-3, least: 1e-5 };
-  const curves = new Curves(scene, into, "law", "The queue's law", "", y, "coarse", found, why);
+  const curves = new Curves(scene, into, "law", "The queue's controller", "", y, "coarse", found, why);
   const arrange = curves.arrange.bind(curves);
   curves.arrange = () => {
     arrange();

@@ -114,7 +114,7 @@ export class Picture implements Drawn {
       return `${low} packets wait in L, ${other} in C; one link serves both`;
     }
     if (hasFlowQueues(this.qdisc)) return `${word} gives each flow a queue of its own and serves them in turn`;
-    return "one queue: everyone waits behind everyone";
+    return "one queue: all flows wait behind each other";
   }
 
   private fit(): void {
@@ -483,7 +483,7 @@ export class Picture implements Drawn {
     to.fillText(labelsAbove ? rate : `link, ${rate}`, right - 2, axis + (labelsAbove ? 30 : 16), right - gate);
     const unknown = this.watching && this.lanes.unknown ? `${this.lanes.unknown} unknown` : "";
     if (labelsAbove) return;
-    to.fillText(this.watching ? unknown : "packets not told apart", right - 2, axis + 30, right - gate);
+    to.fillText(this.watching ? unknown : "flows not distinguished", right - 2, axis + 30, right - gate);
   }
 
   refresh(): void {}
