@@ -4,7 +4,9 @@
 //! per round trip, the window averaged over time); then whole connections, in a queue that a large
 //! unresponsive load holds at a constant p'.
 
-use l4slab_core::cc::{Ack, Congestion, CongestionControl, Feedback, Window, registry};
+use l4slab_core::cc::{
+    Ack, AckFlight, AckRtt, AckState, AckUsage, Congestion, Totals, Window, registry,
+};
 use l4slab_core::math;
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
@@ -30,11 +32,11 @@ fn mean_window(
     signals: Signals,
     acks: u32,
 ) -> f64 {
-    let mut cc = registry::parse(cc, options).unwrap().build();
+    let mut cc = registry::parse(cc, options).unwrap().build(Rng::stream(1, "laws", 0));
     let mut w = Window::new(1448, 52);
     w.ssthresh = w.cwnd;
     let srtt8 = rtt_us * 8;
-    let hello = Ack { srtt8, ..Ack::default() };
+    let hello = Ack { rtt: AckRtt { srtt8, ..AckRtt::default() }, ..Ack::default() };
     assert!(cc.on_established(true, &hello, &mut w).is_none());
     let mut rng = Rng::stream(1, "signals", 0);
     let (mut n, mut marks, mut debt) = (0_u32, 0_u32, 0.0);
@@ -56,15 +58,14 @@ fn mean_window(
         marks += u32::from(ce);
         let at = Time(now as u64);
         let outstanding = w.cwnd;
-        cc.on_feedback(&Feedback {
-            delivered: n,
-            delivered_ce: marks,
-            snd_una: n,
-            snd_nxt: n + outstanding,
-        });
+        let totals =
+            Totals { delivered: n, delivered_ce: marks, snd_una: n, snd_nxt: n + outstanding };
+        if let Some(signals) = cc.signals() {
+            signals.on_feedback(&totals);
+        }
         if ce && n > blind_until {
             cc.on_congestion(Congestion::Ecn, at, &mut w);
-            if !cc.governs_window() {
+            if !cc.constants().governs_window {
                 w.cwnd = w.ssthresh;
                 w.cwnd_count = 0; // as Linux does on entering CWR
             }
@@ -74,16 +75,11 @@ fn mean_window(
             now: at,
             acked: 1,
             ce: u32::from(ce),
-            delivered: n,
-            delivered_ce: marks,
-            rtt_us: Some(rtt_us),
-            srtt8,
-            min_rtt_us: rtt_us,
-            snd_una: n,
-            snd_nxt: n + outstanding,
-            in_flight: outstanding,
-            cwnd_limited: true,
-            may_grow: true,
+            totals,
+            rtt: AckRtt { newest_us: Some(rtt_us), srtt8, min_us: rtt_us },
+            flight: AckFlight { now: outstanding, ..AckFlight::default() },
+            usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+            state: AckState { may_grow: true, ..AckState::default() },
             ..Ack::default()
         };
         cc.on_ack(&ack, &mut w);

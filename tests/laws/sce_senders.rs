@@ -1,7 +1,7 @@
 //! laws.md 1: the rates of SCE senders; and in the SCE queues what the marks are for, a short queue
 //! and a used link.
 
-use l4slab_core::cc::{Ack, CongestionControl, Window, registry};
+use l4slab_core::cc::{Ack, AckRtt, AckState, AckUsage, Window, registry};
 use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const SENDERS: [&str; 3] = ["reno-sce", "cubic-sce", "dctcp-sce"];
 /// The mean window on an ACK clock, one ACK per segment, each of which tells of a mark with
 /// probability p: every one of them, or at regular distances.
 fn mean_window(cc: &str, p: f64, random: bool) -> f64 {
-    let mut cc = registry::parse(cc, &[]).unwrap().build();
+    let mut cc = registry::parse(cc, &[]).unwrap().build(Rng::stream(1, "laws", 0));
     let mut w = Window::new(1448, 52);
     w.ssthresh = w.cwnd;
     let mut rng = Rng::stream(1, "marks", 0);
@@ -29,10 +29,9 @@ fn mean_window(cc: &str, p: f64, random: bool) -> f64 {
             now: Time(now as u64),
             acked: 1,
             esce,
-            rtt_us: Some(20_000),
-            srtt8: 160_000,
-            cwnd_limited: true,
-            may_grow: true,
+            rtt: AckRtt { newest_us: Some(20_000), srtt8: 160_000, ..AckRtt::default() },
+            usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+            state: AckState { may_grow: true, ..AckState::default() },
             ..Ack::default()
         };
         cc.on_ack(&ack, &mut w);

@@ -113,26 +113,21 @@ pub struct TcpHeader {
     pub is_pure: bool,
 }
 
-/// A queue discipline.
+/// A queue discipline. The first three methods are what every queue has; [`ReadsHosts`], [`ReadsSacks`] and [`Classes`]
+/// are for those that need more than [`Pkt`] says.
 pub trait Aqm<P: Pkt>: Send {
-    /// Takes the packet, or tells `cx.drop(pkt, why)`.
+    /// Takes the packet, or gives it to `cx.drop(pkt, why)`.
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>);
     /// The next packet to send. May drop or mark on the way. `None` if nothing is left; a queue
-    /// that holds packets back gives `None` too, and `next_timer` then says when to ask again.
+    /// that holds packets back returns `None` too, and `next_timer` then says when to ask again.
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P>;
     fn backlog(&self) -> Backlog;
+
     /// When `on_timer` wants to be called next; `dequeue` is tried after it.
     fn next_timer(&self) -> Time {
         Time::NEVER
     }
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {}
-    /// Names of the queues inside that are reported apart, e.g. `["L", "C"]`; the position is the
-    /// number given to [`QueueCx::band`]. Empty for a single queue.
-    fn bands(&self) -> &'static [&'static str] {
-        &[]
-    }
-    /// The law's inner state, for time series.
-    fn probe(&self, _out: &mut dyn Gauges) {}
     /// Continues with other parameters of its kind, and keeps its packets but for what Linux drops (`tc qdisc change`).
     ///
     /// # Errors
@@ -140,16 +135,25 @@ pub trait Aqm<P: Pkt>: Send {
     fn change(&mut self, _to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         Err(Vec::new())
     }
-    /// Goes on with other numbers of a class, or another queue in it; said only to what holds this class.
-    fn change_class(&mut self, _to: &ClassSpec, _link: LinkInfo, _cx: &mut QueueCx<P>) {}
-    /// Flows share hosts as told here. Said before the first packet comes, to queues that ask whose packets are.
-    fn know_hosts(&mut self, _hosts: &Hosts) {}
-    /// It wants to be told the SACK blocks of packets.
-    fn reads_sacks(&self) -> bool {
-        false
+    /// Names of the queues inside that are reported apart, e.g. `["L", "C"]`; the position is the
+    /// number given to [`QueueCx::band`]. Empty for a single queue.
+    fn bands(&self) -> &'static [&'static str] {
+        &[]
     }
-    /// What the packet that carries this slot has, before it arrives.
-    fn learn_sack(&mut self, _slot: SackSlot, _blocks: Blocks) {}
+    /// The queue's inner state, for time series.
+    fn probe(&self, _out: &mut dyn Gauges) {}
+    /// Itself, if it asks which flows share a host.
+    fn hosts(&mut self) -> Option<&mut dyn ReadsHosts> {
+        None
+    }
+    /// Itself, if it reads SACK blocks.
+    fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
+        None
+    }
+    /// Itself, if it has classes.
+    fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
+        None
+    }
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call
     /// per window instead of several per packet.
     fn run(&mut self, service: &mut Service<P>, window: &mut Interval<P>)
@@ -157,6 +161,31 @@ pub trait Aqm<P: Pkt>: Send {
         P: Carried,
     {
         service::run::<P, Self, false>(self, service, window);
+    }
+}
+
+/// A queue that is fair between hosts.
+pub trait ReadsHosts {
+    /// Which flows share a host; said before the first packet comes.
+    fn know_hosts(&mut self, hosts: &Hosts);
+}
+
+/// A queue that filters ACKs.
+pub trait ReadsSacks {
+    /// What the packet that carries this slot has, before it arrives.
+    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks);
+}
+
+/// A queue whose classes have queues of their own.
+pub trait Classes<P: Pkt> {
+    /// Continues with other numbers of a class, or another queue in it.
+    fn change_class(&mut self, to: &ClassSpec, link: LinkInfo, cx: &mut QueueCx<P>);
+}
+
+/// Tells a queue which flows share a host, if it asks.
+pub fn set_hosts<P: Pkt>(queue: &mut dyn Aqm<P>, hosts: &Hosts) {
+    if let Some(queue) = queue.hosts() {
+        queue.know_hosts(hosts);
     }
 }
 

@@ -27,65 +27,26 @@ use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// A congestion control.
+/// A congestion control. The first two methods are what every controller has; [`Signals`] is for those that
+/// need what TCP sees before it interprets it.
 pub trait CongestionControl: Send {
-    /// Every ACK, before TCP decides whether it means congestion (Linux `in_ack_event`).
-    fn on_feedback(&mut self, _feedback: &Feedback) {}
     /// Every ACK that tells something new. Controllers that leave recovery to TCP must not grow the
-    /// window unless `ack.may_grow`.
+    /// window unless `ack.state.may_grow`.
     fn on_ack(&mut self, ack: &Ack, w: &mut Window);
     /// Once per round trip with congestion. Sets `w.ssthresh`, towards which TCP then brings the
-    /// window, unless the controller [governs the window](Self::governs_window) itself.
+    /// window, unless the controller [governs the window](Constants::governs_window) itself.
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window);
-    /// A segment was found lost. Told only to those who [judge flights](Self::judges_flights)
-    /// (`skb_marked_lost` of BBRv3's tree).
-    fn on_lost(&mut self, _lost: &LostSegment, _at: Time, _w: &Window) {}
-    /// The retransmission timer expired, also where that is no congestion of its own; `lost_total` segments
-    /// have been found lost so far (Linux `set_state` with `TCP_CA_Loss`).
-    fn on_timeout(&mut self, _lost_total: u64, _w: &Window) {}
-    /// Recovery or reduction is over.
-    fn on_recovered(&mut self, _w: &mut Window) {}
-    /// The reduction was not justified; `prior_cwnd` was the window before it.
-    fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
-        w.cwnd = w.cwnd.max(prior_cwnd);
+
+    /// What does not change as long as the connection has this controller.
+    fn constants(&self) -> Constants {
+        Constants::default()
     }
-    /// True: the window during recovery is the controller's too (Linux `cong_control`).
-    fn governs_window(&self) -> bool {
-        false
+    /// How its segments are paced; asked after every ACK and before every burst.
+    fn pace(&self) -> Pace {
+        Pace::default()
     }
-    /// True: a loss is told even if the window is already coming down because of ECN.
-    fn answers_loss_while_reducing(&self) -> bool {
-        self.governs_window()
-    }
-    /// Bytes of payload per second, if the controller paces itself; TCP then enforces it.
-    fn pacing_rate(&self) -> Option<u64> {
-        None
-    }
-    /// Segments sent back to back when paced; `None`: TCP's rule.
-    fn burst(&self) -> Option<u32> {
-        None
-    }
-    /// The least that TCP's rule for bursts may give (Linux `min_tso_segs`).
-    fn min_burst(&self) -> u32 {
-        2
-    }
-    /// True: what is in flight now says nothing about the path's rate, because the controller held
-    /// itself back.
-    fn holds_back(&self) -> bool {
-        false
-    }
-    /// True: rate samples tell what was lost and marked since a segment left, and each loss is told.
-    fn judges_flights(&self) -> bool {
-        false
-    }
-    /// Random numbers of its own; called once, before the connection starts.
-    fn seed(&mut self, _rng: Rng) {}
-    /// What to ask of the peer if the experiment file does not say.
-    fn ecn(&self) -> EcnWish {
-        EcnWish::NotEct
-    }
-    /// The handshake is over and `granted` tells whether the wish of [`Self::ecn`] was fulfilled.
-    /// Returns the controller to go on with, if it gives way to another.
+    /// The handshake is over, and `granted` says whether [`Constants::ecn`] was fulfilled.
+    /// Returns the controller that takes over, if this one gives way to another.
     fn on_established(
         &mut self,
         _granted: bool,
@@ -94,8 +55,85 @@ pub trait CongestionControl: Send {
     ) -> Option<Box<dyn CongestionControl>> {
         None
     }
-    /// The law's inner state, for time series.
+    /// Recovery or reduction is over.
+    fn on_recovered(&mut self, _w: &mut Window) {}
+    /// The reduction was not justified; `prior_cwnd` was the window before it.
+    fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
+        w.cwnd = w.cwnd.max(prior_cwnd);
+    }
+    /// Itself, if it reads TCP's signals before they are interpreted.
+    fn signals(&mut self) -> Option<&mut dyn Signals> {
+        None
+    }
+    /// The controller's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
+}
+
+/// What TCP sees before it decides what it means; few controllers need it.
+pub trait Signals {
+    /// Every ACK, before TCP decides whether it means congestion (Linux `in_ack_event`).
+    fn on_feedback(&mut self, _totals: &Totals) {}
+    /// A segment was found lost. Only with [`Constants::judges_flights`] (`skb_marked_lost` of BBRv3's tree).
+    fn on_lost(&mut self, _lost: &LostSegment, _at: Time, _w: &Window) {}
+    /// The retransmission timer expired, also where that is no congestion of its own; `lost_total` segments
+    /// have been found lost so far (Linux `set_state` with `TCP_CA_Loss`).
+    fn on_timeout(&mut self, _lost_total: u64, _w: &Window) {}
+}
+
+/// What a controller is, once and for all.
+#[derive(Copy, Clone, Debug)]
+pub struct Constants {
+    /// What to ask of the peer if the experiment file does not say.
+    pub ecn: EcnWish,
+    /// The window during recovery is the controller's too (Linux `cong_control`).
+    pub governs_window: bool,
+    /// A loss counts as congestion even if the window is already coming down because of ECN.
+    pub answers_loss_while_reducing: bool,
+    /// Rate samples tell what was lost and marked since a segment left, and [`Signals::on_lost`] is called.
+    pub judges_flights: bool,
+}
+
+impl Constants {
+    /// Of a controller that governs its window.
+    pub fn governing(ecn: EcnWish) -> Constants {
+        let (governs_window, answers_loss_while_reducing) = (true, true);
+        Constants { ecn, governs_window, answers_loss_while_reducing, judges_flights: false }
+    }
+}
+
+impl Default for Constants {
+    fn default() -> Constants {
+        Constants {
+            ecn: EcnWish::NotEct,
+            governs_window: false,
+            answers_loss_while_reducing: false,
+            judges_flights: false,
+        }
+    }
+}
+
+/// How a controller wants its segments paced.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Pace {
+    /// Bytes of payload per second, which TCP enforces; `None`: TCP's rule.
+    pub rate: Option<u64>,
+    pub burst: Burst,
+    /// What is in flight now says nothing about the path's rate, because the controller held itself back.
+    pub holds_back: bool,
+}
+
+/// Segments sent back to back when paced.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Burst {
+    Exactly(u32),
+    /// TCP's rule, but no less (Linux `min_tso_segs`).
+    AtLeast(u32),
+}
+
+impl Default for Burst {
+    fn default() -> Burst {
+        Burst::AtLeast(2)
+    }
 }
 
 /// What a controller is to the others on its path.
@@ -124,7 +162,8 @@ pub trait Controller: Described {
     /// Options, with their value, that make it scalable.
     const SCALABLE_WITH: &'static [(&'static str, &'static str)] = &[];
 
-    fn build(&self) -> Self::Made;
+    /// The controller of one connection, which draws from `rng` if it is random.
+    fn build(&self, rng: Rng) -> Self::Made;
 }
 
 /// Codepoint and feedback that a controller wants (Linux flags `TCP_CONG_NEEDS_ECN` and
@@ -237,7 +276,7 @@ impl Window {
 
 /// The connection's counters, in segments, when an ACK has been read.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Feedback {
+pub struct Totals {
     pub delivered: u32,
     pub delivered_ce: u32,
     pub snd_una: u32,
@@ -254,47 +293,73 @@ pub struct Ack {
     pub ce: u32,
     /// The receiver has seen SCE marks on them.
     pub esce: bool,
-    /// Totals of the connection.
-    pub delivered: u32,
-    pub delivered_ce: u32,
+    pub totals: Totals,
+    pub rtt: AckRtt,
+    pub flight: AckFlight,
+    pub state: AckState,
+    pub usage: AckUsage,
+    pub pacing: AckPacing,
+    pub rate: RateSample,
+}
+
+#[derive(Copy, Clone, Debug, Default)]
+pub struct AckRtt {
     /// RTT of the newest segment acknowledged, µs.
-    pub rtt_us: Option<u32>,
+    pub newest_us: Option<u32>,
     /// Smoothed RTT in eighths of a microsecond; zero before the first sample.
     pub srtt8: u32,
-    pub min_rtt_us: u32,
-    pub snd_una: u32,
-    pub snd_nxt: u32,
-    pub in_flight: u32,
-    /// In flight before this ACK.
-    pub prior_in_flight: u32,
-    /// Segments newly found lost, and all so far.
+    pub min_us: u32,
+}
+
+/// Segments in flight, and those that are lost.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct AckFlight {
+    pub now: u32,
+    /// Before this ACK.
+    pub before: u32,
+    /// Newly found lost, and all so far.
     pub lost: u32,
     pub lost_total: u64,
-    /// Fast recovery goes on; lost segments are being sent again (fast recovery or timeout).
+}
+
+/// What TCP is doing.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct AckState {
+    /// No loss, reordering or mark is being dealt with.
+    pub open: bool,
+    /// Fast recovery goes on.
     pub recovering: bool,
+    /// Lost segments are being sent again (fast recovery or timeout).
     pub repairing: bool,
-    /// The pacing clock: when the next segment may leave.
-    pub next_departure: Time,
+    /// TCP is bringing the window down itself (CWR, Recovery).
+    pub reducing: bool,
+    /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.
+    pub may_grow: bool,
+}
+
+/// How much of the window the sender uses.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct AckUsage {
     /// The window, not the application or pacing, held the sender back in the last round trip.
     pub cwnd_limited: bool,
     /// The same without slow start's allowance for half-used windows (Linux's flag itself).
     pub window_used_up: bool,
-    /// No loss, reordering or mark is being dealt with.
-    pub open: bool,
-    /// TCP is neither recovering nor reducing, and the ACK acknowledges new data in order.
-    pub may_grow: bool,
-    /// TCP is bringing the window down itself (CWR, Recovery).
-    pub reducing: bool,
+}
+
+/// TCP's pacing clock.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct AckPacing {
+    /// When the next segment may leave.
+    pub next_departure: Time,
     /// Segments leave at the pacing rate rather than when ACKs arrive.
-    pub paced: bool,
+    pub is_on: bool,
     /// The pacing rate that TCP uses, bytes of payload per second.
-    pub pacing_rate: u64,
-    pub rate: RateSample,
+    pub rate: u64,
 }
 
 impl Ack {
     pub fn srtt(&self) -> Span {
-        Span::from_micros(u64::from(self.srtt8 >> 3))
+        Span::from_micros(u64::from(self.rtt.srtt8 >> 3))
     }
 }
 

@@ -19,7 +19,10 @@ use std::path::Path;
 
 use l4slab_core::aqm::own::QDISCS;
 use l4slab_core::cc::own::{self as controllers, CONTROLLERS, check_window};
-use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, LostSegment, Window};
+use l4slab_core::cc::{
+    Ack, Burst, Congestion, CongestionControl, Constants, EcnWish, LostSegment, Pace, Signals,
+    Window,
+};
 use l4slab_core::own::fail;
 use l4slab_core::params::Gauge;
 use l4slab_core::params::declared::{
@@ -110,13 +113,16 @@ struct ControllerMaker {
 }
 
 impl controllers::Maker for ControllerMaker {
-    fn make(&self, options: &Values) -> Box<dyn CongestionControl> {
+    fn make(&self, options: &Values, mut rng: Rng) -> Box<dyn CongestionControl> {
+        let name = self.table.name;
+        let object = self.api.create(&numbers(options), rng.u64());
+        let object =
+            object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL")));
         Box::new(Controller {
             api: self.api.clone(),
             table: self.table,
             ecn: self.ecn,
-            options: numbers(options),
-            object: None,
+            object,
             answer: l4slab::Window::default(),
         })
     }
@@ -127,9 +133,7 @@ struct Controller {
     api: Api<l4slab::ControllerTable>,
     table: &'static Table,
     ecn: EcnWish,
-    options: Vec<f64>,
-    /// There from when it is seeded.
-    object: Option<Object>,
+    object: Object,
     /// The last answer.
     answer: l4slab::Window,
 }
@@ -142,53 +146,54 @@ impl Controller {
         w: &mut Window,
         call: impl FnOnce(&Api<l4slab::ControllerTable>, &Object, &mut l4slab::Window),
     ) {
-        let Some(object) = &self.object else { return };
         let answer = &mut self.answer;
         (answer.cwnd, answer.ssthresh) = (w.cwnd, w.ssthresh);
         (answer.mss, answer.header) = (w.mss, w.header);
-        call(&self.api, object, answer);
+        call(&self.api, &self.object, answer);
         (w.cwnd, w.ssthresh) = (answer.cwnd, answer.ssthresh);
         check_window(self.table.name, w);
     }
 }
 
-impl CongestionControl for Controller {
-    fn seed(&mut self, mut rng: Rng) {
-        let object = self.api.create(&self.options, rng.u64());
-        let name = self.table.name;
-        self.object =
-            Some(object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL"))));
+impl Signals for Controller {
+    fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &Window) {
+        let &LostSegment { tx_in_flight, lost, app_limited } = lost;
+        let lost = l4slab::Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
+        self.api.on_lost(&self.object, &lost);
     }
+}
+
+impl CongestionControl for Controller {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         let ack = l4slab::Ack {
             now_ns: ack.now.0,
-            next_departure_ns: ack.next_departure.0,
-            pacing_rate: ack.pacing_rate,
+            next_departure_ns: ack.pacing.next_departure.0,
+            pacing_rate: ack.pacing.rate,
             rate_interval_ns: ack.rate.interval.0,
-            lost_total: ack.lost_total,
+            lost_total: ack.flight.lost_total,
             acked: ack.acked,
             ce: ack.ce,
-            delivered: ack.delivered,
-            delivered_ce: ack.delivered_ce,
-            rtt_us: ack.rtt_us.unwrap_or(0),
-            srtt_us: ack.srtt8 >> 3,
-            min_rtt_us: ack.min_rtt_us,
-            in_flight: ack.in_flight,
-            prior_in_flight: ack.prior_in_flight,
-            lost: ack.lost,
+            delivered: ack.totals.delivered,
+            delivered_ce: ack.totals.delivered_ce,
+            rtt_us: ack.rtt.newest_us.unwrap_or(0),
+            srtt_us: ack.rtt.srtt8 >> 3,
+            min_rtt_us: ack.rtt.min_us,
+            in_flight: ack.flight.now,
+            prior_in_flight: ack.flight.before,
+            lost: ack.flight.lost,
             rate_delivered: ack.rate.delivered,
             rate_prior_delivered: ack.rate.prior_delivered,
             rate_tx_in_flight: ack.rate.tx_in_flight,
             rate_lost: ack.rate.lost,
             rate_delivered_ce: ack.rate.delivered_ce,
             rate_app_limited: ack.rate.app_limited,
-            may_grow: ack.may_grow,
-            cwnd_limited: ack.cwnd_limited,
-            reducing: ack.reducing,
-            recovering: ack.recovering,
-            repairing: ack.repairing,
-            open: ack.open,
-            paced: ack.paced,
+            may_grow: ack.state.may_grow,
+            cwnd_limited: ack.usage.cwnd_limited,
+            reducing: ack.state.reducing,
+            recovering: ack.state.recovering,
+            repairing: ack.state.repairing,
+            open: ack.state.open,
+            paced: ack.pacing.is_on,
         };
         self.call(w, |api, object, answer| api.on_ack(object, &ack, answer));
     }
@@ -216,31 +221,29 @@ impl CongestionControl for Controller {
         self.call(w, |api, object, answer| api.on_established(object, granted, answer));
         None
     }
-    fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &Window) {
-        let Some(object) = &self.object else { return };
-        let &LostSegment { tx_in_flight, lost, app_limited } = lost;
-        let lost = l4slab::Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
-        self.api.on_lost(object, &lost);
+    fn constants(&self) -> Constants {
+        let governs = self.api.governs_window();
+        Constants {
+            ecn: self.ecn,
+            governs_window: governs,
+            answers_loss_while_reducing: governs,
+            judges_flights: self.api.hears_losses(),
+        }
     }
-    fn judges_flights(&self) -> bool {
-        self.api.hears_losses()
+    fn pace(&self) -> Pace {
+        let l4slab::Window { pacing_rate, burst, .. } = self.answer;
+        Pace {
+            rate: (pacing_rate > 0).then_some(pacing_rate),
+            burst: if burst > 0 { Burst::Exactly(burst) } else { Burst::default() },
+            holds_back: false,
+        }
     }
-    fn governs_window(&self) -> bool {
-        self.api.governs_window()
-    }
-    fn pacing_rate(&self) -> Option<u64> {
-        (self.answer.pacing_rate > 0).then_some(self.answer.pacing_rate)
-    }
-    fn burst(&self) -> Option<u32> {
-        (self.answer.burst > 0).then_some(self.answer.burst)
-    }
-    fn ecn(&self) -> EcnWish {
-        self.ecn
+    fn signals(&mut self) -> Option<&mut dyn Signals> {
+        Some(self)
     }
     fn probe(&self, out: &mut dyn Gauges) {
-        let Some(object) = &self.object else { return };
         let mut values = vec![f64::NAN; self.table.gauges.len()];
-        self.api.probe(object, &mut values);
+        self.api.probe(&self.object, &mut values);
         tell(&self.table.gauges, &values, out);
     }
 }

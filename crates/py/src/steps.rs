@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use l4slab_core::aqm::tree::Queue as LinkQueue;
 use l4slab_core::cc::own::{CONTROLLERS, MOST_WINDOW};
-use l4slab_core::cc::{Ack, Congestion, CongestionControl, EcnWish, Window};
+use l4slab_core::cc::{Ack, Congestion, CongestionControl, Constants, EcnWish, Pace, Window};
 use l4slab_core::params::declared::{Declaration, Table, Values};
+use l4slab_core::rng::Rng;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 use l4slab_core::time::{Span, Time};
@@ -42,7 +43,7 @@ thread_local! {
 struct Maker(EcnWish);
 
 impl l4slab_core::cc::own::Maker for Maker {
-    fn make(&self, _: &Values) -> Box<dyn CongestionControl> {
+    fn make(&self, _: &Values, _: Rng) -> Box<dyn CongestionControl> {
         Box::new(Held { hand: MAKING.with_borrow(Arc::clone), pacing_rate: None, ecn: self.0 })
     }
 }
@@ -61,19 +62,16 @@ impl CongestionControl for Held {
         hand.mss = w.mss;
         w.cwnd = hand.cwnd;
         let bytes = u64::from(w.cwnd) * u64::from(w.mss);
-        self.pacing_rate = (bytes * 8_000_000).checked_div(u64::from(ack.srtt8));
+        self.pacing_rate = (bytes * 8_000_000).checked_div(u64::from(ack.rtt.srtt8));
     }
     fn on_congestion(&mut self, _: Congestion, _: Time, w: &mut Window) {
         w.cwnd = lock(&self.hand).cwnd;
     }
-    fn governs_window(&self) -> bool {
-        true
+    fn constants(&self) -> Constants {
+        Constants::governing(self.ecn)
     }
-    fn pacing_rate(&self) -> Option<u64> {
-        self.pacing_rate
-    }
-    fn ecn(&self) -> EcnWish {
-        self.ecn
+    fn pace(&self) -> Pace {
+        Pace { rate: self.pacing_rate, ..Pace::default() }
     }
 }
 
@@ -133,8 +131,17 @@ impl Steps {
         lock(&self.hand).cwnd = cwnd.clamp(1, MOST_WINDOW);
         let now = self.advance(step_ns);
         let Hand { mss, ack: a, .. } = &*lock(&self.hand);
-        let (srtt_us, in_flight) = (a.srtt8 >> 3, a.in_flight);
-        (now, *mss, a.delivered, a.delivered_ce, a.lost_total, srtt_us, a.min_rtt_us, in_flight)
+        let (srtt_us, in_flight) = (a.rtt.srtt8 >> 3, a.flight.now);
+        (
+            now,
+            *mss,
+            a.totals.delivered,
+            a.totals.delivered_ce,
+            a.flight.lost_total,
+            srtt_us,
+            a.rtt.min_us,
+            in_flight,
+        )
     }
 
     /// The queues of a link since this was last asked: first all of it, then those inside.

@@ -40,7 +40,8 @@ use super::flow_hash::FlowHash;
 use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation, in_order,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, ReadsHosts,
+    ReadsSacks, Separation, in_order,
 };
 use crate::packet::SackSlot;
 use crate::sack::Blocks;
@@ -250,6 +251,18 @@ impl<P: Pkt> Cake<P> {
     }
 }
 
+impl<P: Pkt> ReadsSacks for Cake<P> {
+    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks) {
+        self.sacks.learn(slot, blocks);
+    }
+}
+
+impl<P: Pkt> ReadsHosts for Cake<P> {
+    fn know_hosts(&mut self, hosts: &Hosts) {
+        self.hosts = hosts.clone();
+    }
+}
+
 impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
         let now = cx.now;
@@ -356,14 +369,11 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     fn bands(&self) -> &'static [&'static str] {
         self.config.diffserv.bands()
     }
-    fn reads_sacks(&self) -> bool {
-        self.config.ack_filter != AckFilter::Off
+    fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
+        (self.config.ack_filter != AckFilter::Off).then_some(self)
     }
-    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks) {
-        self.sacks.learn(slot, blocks);
-    }
-    fn know_hosts(&mut self, hosts: &Hosts) {
-        self.hosts = hosts.clone();
+    fn hosts(&mut self) -> Option<&mut dyn ReadsHosts> {
+        Some(self)
     }
 
     /// The delays of `tc -s`, of the tin where they are longest; COBALT's state in the flow where it

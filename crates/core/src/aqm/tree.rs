@@ -22,7 +22,10 @@ use self::htb::Htb;
 use super::hosts::Hosts;
 use super::priorities::{PRIOMAP, PRIORITIES, priority};
 use super::registry::{self, QdiscConfig};
-use super::{Aqm, Backlog, Dropped, LinkInfo, Pkt, QueueCx, purge};
+use super::{
+    Aqm, Backlog, Classes, Dropped, LinkInfo, Pkt, QueueCx, ReadsHosts, ReadsSacks, purge,
+    set_hosts,
+};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
 use crate::own;
@@ -588,6 +591,38 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     fn bands(&self) -> &'static [&'static str] {
         self.names
     }
+    fn hosts(&mut self) -> Option<&mut dyn ReadsHosts> {
+        Some(self)
+    }
+    fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
+        let reads = self.leaves.iter_mut().any(|leaf| leaf.aqm.sacks().is_some());
+        reads.then_some(self)
+    }
+    fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
+        Some(self)
+    }
+}
+
+impl<P: Pkt> ReadsHosts for Tree<P> {
+    fn know_hosts(&mut self, hosts: &Hosts) {
+        for leaf in &mut self.leaves {
+            set_hosts(&mut *leaf.aqm, hosts);
+        }
+        self.hosts = hosts.clone();
+    }
+}
+
+impl<P: Pkt> ReadsSacks for Tree<P> {
+    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks) {
+        for leaf in &mut self.leaves {
+            if let Some(queue) = leaf.aqm.sacks() {
+                queue.learn_sack(slot, blocks);
+            }
+        }
+    }
+}
+
+impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
     fn change_class(&mut self, to: &ClassSpec, link: LinkInfo, cx: &mut QueueCx<P>) {
         let (outer, inner) = to.clone().split();
         if let (Some(htb), None) = (&mut self.htb, &outer)
@@ -602,7 +637,11 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         let link = below(self.htb.as_ref().map(|htb| htb.ceil(number)), link);
         let (leaf, drops) = (&mut self.leaves[number], &mut self.drops);
         if outer.is_some() {
-            call(leaf, drops, cx, |aqm, cx| aqm.change_class(&inner, link, cx));
+            call(leaf, drops, cx, |aqm, cx| {
+                if let Some(classes) = aqm.classes() {
+                    classes.change_class(&inner, link, cx);
+                }
+            });
         } else if let Some(qdisc) = &to.qdisc {
             let parameters = qdisc.parameters();
             let changed = call(leaf, drops, cx, |aqm, cx| aqm.change(parameters, cx));
@@ -612,7 +651,7 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
                 };
                 lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
                 leaf.aqm = qdisc.build(link);
-                leaf.aqm.know_hosts(&self.hosts);
+                set_hosts(&mut *leaf.aqm, &self.hosts);
                 for pkt in waiting {
                     call(leaf, drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
                 }
@@ -626,19 +665,5 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         {
             htb.emptied(number);
         }
-    }
-    fn reads_sacks(&self) -> bool {
-        self.leaves.iter().any(|leaf| leaf.aqm.reads_sacks())
-    }
-    fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks) {
-        for leaf in self.leaves.iter_mut().filter(|leaf| leaf.aqm.reads_sacks()) {
-            leaf.aqm.learn_sack(slot, blocks);
-        }
-    }
-    fn know_hosts(&mut self, hosts: &Hosts) {
-        for leaf in &mut self.leaves {
-            leaf.aqm.know_hosts(hosts);
-        }
-        self.hosts = hosts.clone();
     }
 }

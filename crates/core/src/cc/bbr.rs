@@ -9,7 +9,10 @@ use self::model::{
     Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN, FULL_RATE_ROUNDS,
     GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
-use super::{Ack, Congestion, CongestionControl, Controller, INITIAL_WINDOW, Role, Window};
+use super::{
+    Ack, AckFlight, Burst, Congestion, CongestionControl, Constants, Controller, EcnWish,
+    INITIAL_WINDOW, Pace, Role, Signals, Totals, Window,
+};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
@@ -58,8 +61,8 @@ impl Controller for Options {
     type Made = Bbr;
     const ROLE: Role = Role::Bbr;
     const LOOK: u8 = 0;
-    fn build(&self) -> Bbr {
-        Bbr::new()
+    fn build(&self, rng: Rng) -> Bbr {
+        Bbr::new(rng)
     }
 }
 
@@ -86,8 +89,8 @@ struct Policer {
 impl Policer {
     fn begin_interval(&mut self, ack: &Ack) {
         self.since = ack.now;
-        self.delivered = ack.delivered;
-        self.lost = ack.lost_total;
+        self.delivered = ack.totals.delivered;
+        self.lost = ack.flight.lost_total;
         self.rounds = 0;
     }
     fn reset(&mut self, ack: &Ack) {
@@ -129,9 +132,9 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    fn new() -> Bbr {
+    fn new(rng: Rng) -> Bbr {
         Bbr {
-            rng: Rng::stream(0, "bbr", 0),
+            rng: rng,
             mode: Mode::Startup,
             rate: WindowedMax::default(),
             min_rtt_us: u32::MAX,
@@ -169,6 +172,9 @@ impl Bbr {
     fn bdp(&self, rate: u32, gain: u32) -> u32 {
         model::bdp(rate, self.min_rtt_us, gain)
     }
+    fn min_burst(&self) -> u32 {
+        if self.pacing.rate < SMALL_RATE { 1 } else { 2 }
+    }
     fn burst_goal(&self, w: &Window) -> u32 {
         let bytes = (self.pacing.rate >> BURST_SHIFT).min(BURST_MAX);
         ((bytes / u64::from(w.mss)) as u32).max(self.min_burst()).min(127)
@@ -196,7 +202,7 @@ impl Bbr {
             return;
         }
         if ack.rate.prior_delivered >= self.round_end {
-            self.round_end = ack.delivered;
+            self.round_end = ack.totals.delivered;
             self.rounds += 1;
             self.round_start = true;
             self.conserves = false;
@@ -222,7 +228,7 @@ impl Bbr {
         let p = &mut self.policer;
         if !p.sampling {
             // The tokens at hand must be used up first.
-            if ack.lost == 0 {
+            if ack.flight.lost == 0 {
                 return;
             }
             p.begin_interval(ack);
@@ -233,10 +239,11 @@ impl Bbr {
             p.reset(ack);
             return;
         }
-        if p.rounds < POLICER_ROUNDS || ack.lost == 0 {
+        if p.rounds < POLICER_ROUNDS || ack.flight.lost == 0 {
             return;
         }
-        let (lost, delivered) = (ack.lost_total - p.lost, u64::from(ack.delivered - p.delivered));
+        let (lost, delivered) =
+            (ack.flight.lost_total - p.lost, u64::from(ack.totals.delivered - p.delivered));
         let ms = ack.now.0 / 1_000_000 - p.since.0 / 1_000_000;
         if delivered == 0 || (lost << GAIN_BITS) < POLICER_LOSS * delivered || ms == 0 {
             return;
@@ -272,12 +279,13 @@ impl Bbr {
         let over = if self.pacing_gain == ONE {
             full_length
         } else {
-            let in_network = self.in_network(ack.prior_in_flight, ack, w);
+            let in_network = self.in_network(ack.flight.before, ack, w);
             let rate = self.rate.get();
             if self.pacing_gain > ONE {
                 // More than the product must be out, unless the path does not hold it.
                 full_length
-                    && (ack.lost > 0 || in_network >= self.inflight(rate, self.pacing_gain, w))
+                    && (ack.flight.lost > 0
+                        || in_network >= self.inflight(rate, self.pacing_gain, w))
             } else {
                 full_length || in_network <= self.inflight(rate, ONE, w)
             }
@@ -316,7 +324,7 @@ impl Bbr {
             w.ssthresh = self.inflight(self.rate.get(), ONE, w);
         }
         if self.mode == Mode::Drain
-            && self.in_network(ack.in_flight, ack, w) <= self.inflight(self.rate.get(), ONE, w)
+            && self.in_network(ack.flight.now, ack, w) <= self.inflight(self.rate.get(), ONE, w)
         {
             self.enter_probe_bw(ack.now);
         }
@@ -324,7 +332,7 @@ impl Bbr {
 
     fn update_min_rtt(&mut self, ack: &Ack, w: &mut Window) {
         let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
-        if let Some(rtt) = ack.rtt_us
+        if let Some(rtt) = ack.rtt.newest_us
             && (rtt < self.min_rtt_us || expired)
         {
             self.min_rtt_us = rtt;
@@ -340,10 +348,10 @@ impl Bbr {
             return;
         }
         match self.probe_rtt_until {
-            None if ack.in_flight <= MIN_CWND => {
+            None if ack.flight.now <= MIN_CWND => {
                 self.probe_rtt_until = Some(ack.now + PROBE_RTT_TIME);
                 self.probe_rtt_round_done = false;
-                self.round_end = ack.delivered;
+                self.round_end = ack.totals.delivered;
             }
             None => {}
             Some(until) => {
@@ -378,19 +386,19 @@ impl Bbr {
     /// In the first round of recovery as many segments leave as arrive; afterwards the window is
     /// what it was. `None`: nothing special goes on.
     fn recover(&mut self, ack: &Ack, cwnd: &mut u32) -> Option<u32> {
-        *cwnd = cwnd.saturating_sub(ack.lost).max(1);
-        let starts = ack.recovering && !self.was_recovering;
+        *cwnd = cwnd.saturating_sub(ack.flight.lost).max(1);
+        let starts = ack.state.recovering && !self.was_recovering;
         if starts {
             self.conserves = true;
-            self.round_end = ack.delivered;
-            *cwnd = ack.in_flight + ack.acked;
-        } else if self.was_repairing && !ack.repairing {
+            self.round_end = ack.totals.delivered;
+            *cwnd = ack.flight.now + ack.acked;
+        } else if self.was_repairing && !ack.state.repairing {
             *cwnd = (*cwnd).max(self.prior_cwnd);
             self.conserves = false;
         }
-        self.was_recovering = ack.recovering;
-        self.was_repairing = ack.repairing;
-        self.conserves.then(|| (*cwnd).max(ack.in_flight + ack.acked))
+        self.was_recovering = ack.state.recovering;
+        self.was_repairing = ack.state.repairing;
+        self.conserves.then(|| (*cwnd).max(ack.flight.now + ack.acked))
     }
 
     fn set_cwnd(&mut self, ack: &Ack, w: &mut Window) {
@@ -407,7 +415,7 @@ impl Bbr {
                     let target = self.with_bursts(target, w);
                     if self.full {
                         cwnd = (cwnd + ack.acked).min(target);
-                    } else if cwnd < target || ack.delivered + SYN < INITIAL_WINDOW {
+                    } else if cwnd < target || ack.totals.delivered + SYN < INITIAL_WINDOW {
                         cwnd += ack.acked;
                     }
                     cwnd.max(MIN_CWND)
@@ -420,10 +428,30 @@ impl Bbr {
     }
 }
 
+impl Signals for Bbr {
+    /// Ends a round, in which something was lost: a policer shows by that too.
+    fn on_timeout(&mut self, lost_total: u64, w: &Window) {
+        self.was_repairing = true;
+        self.was_recovering = false;
+        self.full_rate = 0;
+        self.round_start = true;
+        let (now, delivered) = self.delivered;
+        self.look_for_policer(
+            &Ack {
+                now,
+                totals: Totals { delivered, ..Totals::default() },
+                flight: AckFlight { lost: 1, lost_total, ..AckFlight::default() },
+                ..Ack::default()
+            },
+            w,
+        );
+    }
+}
+
 impl CongestionControl for Bbr {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         if ack.acked > 0 {
-            self.delivered = (ack.now, ack.delivered);
+            self.delivered = (ack.now, ack.totals.delivered);
         }
         self.update_rate(ack, w);
         let rate = self.rate();
@@ -442,36 +470,21 @@ impl CongestionControl for Bbr {
         self.save_cwnd(w);
     }
 
-    /// Ends a round, in which something was lost: a policer shows by that too.
-    fn on_timeout(&mut self, lost_total: u64, w: &Window) {
-        self.was_repairing = true;
-        self.was_recovering = false;
-        self.full_rate = 0;
-        self.round_start = true;
-        let (now, delivered) = self.delivered;
-        self.look_for_policer(&Ack { now, delivered, lost: 1, lost_total, ..Ack::default() }, w);
-    }
-
     fn on_undo(&mut self, _prior_cwnd: u32, _w: &mut Window) {
         self.full_rate = 0;
         self.full_rounds = 0;
         self.policer = Policer::default();
     }
 
-    fn governs_window(&self) -> bool {
-        true
+    fn constants(&self) -> Constants {
+        Constants::governing(EcnWish::NotEct)
     }
-    fn pacing_rate(&self) -> Option<u64> {
-        Some(self.pacing.rate)
+    fn pace(&self) -> Pace {
+        let burst = Burst::AtLeast(self.min_burst());
+        Pace { rate: Some(self.pacing.rate), burst, holds_back: self.holds_back }
     }
-    fn min_burst(&self) -> u32 {
-        if self.pacing.rate < SMALL_RATE { 1 } else { 2 }
-    }
-    fn holds_back(&self) -> bool {
-        self.holds_back
-    }
-    fn seed(&mut self, rng: Rng) {
-        self.rng = rng;
+    fn signals(&mut self) -> Option<&mut dyn Signals> {
+        Some(self)
     }
 
     fn on_established(
@@ -480,10 +493,10 @@ impl CongestionControl for Bbr {
         ack: &Ack,
         w: &mut Window,
     ) -> Option<Box<dyn CongestionControl>> {
-        self.min_rtt_us = ack.min_rtt_us;
+        self.min_rtt_us = ack.rtt.min_us;
         self.min_rtt_at = ack.now;
         self.aggregation.since = ack.now;
-        self.pacing.start(ack.srtt8 >> 3, w);
+        self.pacing.start(ack.rtt.srtt8 >> 3, w);
         None
     }
 
@@ -498,6 +511,7 @@ impl CongestionControl for Bbr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::AckRtt;
     use crate::cc::RateSample;
     use crate::time::Span;
 
@@ -505,18 +519,21 @@ mod tests {
     /// of a fifth lost and the same rate, and that rate is taken, without an ACK that told of a loss.
     #[test]
     fn timeouts_show_a_policer() {
-        let (mut bbr, mut w) = (Bbr::new(), Window::new(1448, 52));
-        let mut ack = Ack { srtt8: 800_000, min_rtt_us: 100_000, ..Ack::default() };
+        let (mut bbr, mut w) = (Bbr::new(Rng::stream(1, "bbr", 0)), Window::new(1448, 52));
+        let mut ack = Ack {
+            rtt: AckRtt { srtt8: 800_000, min_us: 100_000, ..AckRtt::default() },
+            ..Ack::default()
+        };
         bbr.on_established(false, &ack, &mut w);
         let mut rates = Vec::new();
         for interval in 0..3 {
-            ack.lost_total = 10 * interval;
-            bbr.on_timeout(ack.lost_total, &w);
+            ack.flight.lost_total = 10 * interval;
+            bbr.on_timeout(ack.flight.lost_total, &w);
             rates.push(bbr.policer.in_use);
             for _round in 0..4 {
-                ack.rate.prior_delivered = ack.delivered;
+                ack.rate.prior_delivered = ack.totals.delivered;
                 ack.now += Span::from_millis(100);
-                ack.delivered += 10;
+                ack.totals.delivered += 10;
                 ack.acked = 10;
                 ack.rate = RateSample {
                     delivered: 10,

@@ -22,8 +22,8 @@ use super::bbr::model::{
     FULL_RATE_ROUNDS, GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
 use super::{
-    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, INITIAL_WINDOW, LostSegment,
-    Role, Window, bbr,
+    Ack, Burst, Congestion, CongestionControl, Constants, Controller, INITIAL_WINDOW, LostSegment,
+    Pace, Role, Signals, Totals, Window, bbr,
 };
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
@@ -69,8 +69,8 @@ impl Controller for Options {
     const ROLE: Role = Role::Bbr;
     const LOOK: u8 = 1;
     const SCALABLE_WITH: &'static [(&'static str, &'static str)] = &[("ecn_low", "ect1")];
-    fn build(&self) -> Bbr3 {
-        Bbr3::new(self)
+    fn build(&self, rng: Rng) -> Bbr3 {
+        Bbr3::new(self, rng)
     }
 }
 
@@ -184,11 +184,11 @@ pub struct Bbr3 {
 }
 
 impl Bbr3 {
-    fn new(options: &Options) -> Bbr3 {
+    fn new(options: &Options, rng: Rng) -> Bbr3 {
         let bounds = Bounds { bw_lo: UNSET, inflight_lo: UNSET, inflight_hi: UNSET };
         Bbr3 {
             config: Config::new(options),
-            rng: Rng::stream(0, "bbr3", 0),
+            rng: rng,
             phase: Phase::Startup,
             ack_phase: AckPhase::Other,
             phase_since: Time::ZERO,
@@ -261,7 +261,7 @@ impl Bbr3 {
         let shift = self.min_rtt_us >> BURST_RTT_SHIFT;
         let extra = if shift < 32 { BURST_EXTRA >> shift } else { 0 };
         let bytes = ((self.pacing.rate >> BURST_SHIFT) + extra).min(BURST_MAX);
-        self.burst = ((bytes / u64::from(w.mss)) as u32).max(self.min_burst());
+        self.burst = ((bytes / u64::from(w.mss)) as u32).max(2);
     }
     /// Room for what the ends hold in one piece, three bursts, and for probing at small products.
     fn with_bursts(&self, cwnd: u32) -> u32 {
@@ -307,16 +307,16 @@ impl Bbr3 {
     fn update_alpha(&mut self, ack: &Ack) {
         let short = self.config.ecn_max_rtt_us.is_none_or(|us| u64::from(self.min_rtt_us) <= us);
         self.ecn_eligible |= self.ecn_granted && short;
-        let delivered = ack.delivered - self.alpha_delivered;
+        let delivered = ack.totals.delivered - self.alpha_delivered;
         if !self.ecn_eligible || delivered == 0 {
             return;
         }
-        let marked = u64::from(ack.delivered_ce - self.alpha_delivered_ce);
+        let marked = u64::from(ack.totals.delivered_ce - self.alpha_delivered_ce);
         let ratio = ((marked << GAIN_BITS) / u64::from(delivered)) as u32;
         let gain = self.config.ecn_alpha_gain;
         self.alpha = (part(self.alpha, ONE - gain) + part(ratio, gain)).min(ONE);
-        self.alpha_delivered = ack.delivered;
-        self.alpha_delivered_ce = ack.delivered_ce;
+        self.alpha_delivered = ack.totals.delivered;
+        self.alpha_delivered_ce = ack.totals.delivered_ce;
         if !self.full {
             let high = ratio >= self.config.ecn_thresh;
             self.startup_ecn_rounds = if high { self.startup_ecn_rounds + 1 } else { 0 };
@@ -346,7 +346,7 @@ impl Bbr3 {
         if !ack.rate.app_limited || bw >= self.max_bw() {
             self.bw_hi[1] = self.bw_hi[1].max(bw);
         }
-        self.loss_in_round |= ack.lost > 0;
+        self.loss_in_round |= ack.flight.lost > 0;
         if self.loss_round_start {
             self.adapt_lower_bounds(w);
             self.loss_in_round = false;
@@ -403,12 +403,12 @@ impl Bbr3 {
         if self.full {
             return;
         }
-        if ack.lost > 0 {
+        if ack.flight.lost > 0 {
             self.loss_events += 1;
         }
         if self.loss_round_start {
             let many = self.loss_events >= FULL_LOSS_EVENTS;
-            if many && ack.recovering && self.is_too_high(&Flight::of(ack)) {
+            if many && ack.state.recovering && self.is_too_high(&Flight::of(ack)) {
                 self.end_startup();
                 return;
             }
@@ -441,7 +441,7 @@ impl Bbr3 {
             w.ssthresh = product;
             self.reset_signals();
         }
-        if self.phase == Phase::Drain && self.in_network(ack.in_flight, ack) <= product {
+        if self.phase == Phase::Drain && self.in_network(ack.flight.now, ack) <= product {
             self.start_down(ack.now);
         }
     }
@@ -450,7 +450,7 @@ impl Bbr3 {
 
     fn update_min_rtt(&mut self, ack: &Ack, w: &mut Window) {
         let expired = ack.now > self.probe_rtt_min_at + PROBE_RTT_INTERVAL;
-        if let Some(rtt) = ack.rtt_us
+        if let Some(rtt) = ack.rtt.newest_us
             && (rtt < self.probe_rtt_min_us || expired)
         {
             self.probe_rtt_min_us = rtt;
@@ -473,7 +473,7 @@ impl Bbr3 {
             return;
         }
         match self.probe_rtt_until {
-            None if ack.in_flight <= self.probe_rtt_cwnd() => {
+            None if ack.flight.now <= self.probe_rtt_cwnd() => {
                 self.probe_rtt_until = Some(ack.now + PROBE_RTT_TIME);
                 self.probe_rtt_round_done = false;
                 self.round_end = self.delivered;
@@ -586,13 +586,32 @@ impl Flight {
     }
 }
 
-impl CongestionControl for Bbr3 {
-    fn on_feedback(&mut self, feedback: &Feedback) {
-        self.delivered = feedback.delivered;
+impl Signals for Bbr3 {
+    fn on_feedback(&mut self, totals: &Totals) {
+        self.delivered = totals.delivered;
     }
 
+    fn on_lost(&mut self, lost: &LostSegment, at: Time, w: &Window) {
+        self.note_loss();
+        if !self.probe_samples || lost.tx_in_flight == 0 {
+            return;
+        }
+        let mut flight = Flight {
+            tx_in_flight: lost.tx_in_flight,
+            lost: lost.lost,
+            app_limited: lost.app_limited,
+            ..Flight::default()
+        };
+        if self.is_too_high(&flight) {
+            flight.tx_in_flight = self.flight_without_excess(lost);
+            self.answer_too_high(&flight, at, w);
+        }
+    }
+}
+
+impl CongestionControl for Bbr3 {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        if ack.recovering || !ack.repairing {
+        if ack.state.recovering || !ack.state.repairing {
             self.leave_timeout(w);
         }
         self.begin_round(ack);
@@ -615,26 +634,9 @@ impl CongestionControl for Bbr3 {
             self.bw_latest = bw;
             self.inflight_latest = ack.rate.delivered;
         }
-        self.was_repairing = ack.repairing;
+        self.was_repairing = ack.state.repairing;
         self.loss_in_cycle |= ack.rate.lost > 0;
         self.ecn_in_cycle |= ack.rate.delivered_ce > 0;
-    }
-
-    fn on_lost(&mut self, lost: &LostSegment, at: Time, w: &Window) {
-        self.note_loss();
-        if !self.probe_samples || lost.tx_in_flight == 0 {
-            return;
-        }
-        let mut flight = Flight {
-            tx_in_flight: lost.tx_in_flight,
-            lost: lost.lost,
-            app_limited: lost.app_limited,
-            ..Flight::default()
-        };
-        if self.is_too_high(&flight) {
-            flight.tx_in_flight = self.flight_without_excess(lost);
-            self.answer_too_high(&flight, at, w);
-        }
     }
 
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
@@ -679,26 +681,15 @@ impl CongestionControl for Bbr3 {
         w.cwnd = w.cwnd.max(self.prior_cwnd);
     }
 
-    fn governs_window(&self) -> bool {
-        true
+    fn constants(&self) -> Constants {
+        Constants { judges_flights: true, ..Constants::governing(self.config.ecn) }
     }
-    fn pacing_rate(&self) -> Option<u64> {
-        Some(self.pacing.rate)
+    fn pace(&self) -> Pace {
+        let burst = Burst::Exactly(self.burst);
+        Pace { rate: Some(self.pacing.rate), burst, holds_back: self.holds_back }
     }
-    fn burst(&self) -> Option<u32> {
-        Some(self.burst)
-    }
-    fn holds_back(&self) -> bool {
-        self.holds_back
-    }
-    fn judges_flights(&self) -> bool {
-        true
-    }
-    fn seed(&mut self, rng: Rng) {
-        self.rng = rng;
-    }
-    fn ecn(&self) -> EcnWish {
-        self.config.ecn
+    fn signals(&mut self) -> Option<&mut dyn Signals> {
+        Some(self)
     }
 
     fn on_established(
@@ -708,12 +699,12 @@ impl CongestionControl for Bbr3 {
         w: &mut Window,
     ) -> Option<Box<dyn CongestionControl>> {
         self.ecn_granted = granted && self.config.answers_marks;
-        self.min_rtt_us = ack.min_rtt_us;
+        self.min_rtt_us = ack.rtt.min_us;
         self.min_rtt_at = ack.now;
-        self.probe_rtt_min_us = ack.min_rtt_us;
+        self.probe_rtt_min_us = ack.rtt.min_us;
         self.probe_rtt_min_at = ack.now;
         self.aggregation.since = ack.now;
-        self.pacing.start(ack.srtt8 >> 3, w);
+        self.pacing.start(ack.rtt.srtt8 >> 3, w);
         self.set_burst(w);
         None
     }

@@ -13,6 +13,7 @@ use crate::math;
 use crate::params::kinds::{Spec, choice, count, fraction, nested, params, switch};
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
+use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 /// beta = 717/1024 = 0.7 (RFC 9438, 4.6); also for ECN.
@@ -93,7 +94,7 @@ impl Controller for Options {
     type Made = Cubic;
     const ROLE: Role = Role::Classic;
     const LOOK: u8 = 0;
-    fn build(&self) -> Cubic {
+    fn build(&self, _rng: Rng) -> Cubic {
         Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn)
     }
 }
@@ -182,7 +183,7 @@ impl Cubic {
     /// A recent start of epoch makes RTTs unrepresentative.
     #[inline(always)]
     fn sample_rtt(&mut self, ack: &Ack, w: &mut Window) {
-        let Some(rtt) = ack.rtt_us else { return };
+        let Some(rtt) = ack.rtt.newest_us else { return };
         let now = self.clock(ack.now);
         if self.epoch.as_ref().is_some_and(|e| now.since(e.start) < Span::from_secs(1)) {
             return;
@@ -280,7 +281,7 @@ impl CongestionControl for Cubic {
     #[inline(always)]
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         self.sample_rtt(ack, w);
-        if !ack.may_grow || !ack.cwnd_limited {
+        if !ack.state.may_grow || !ack.usage.cwnd_limited {
             return;
         }
         let mut acked = ack.acked;
@@ -341,11 +342,11 @@ impl HyStart {
         if self.found {
             return false;
         }
-        if !self.started || ack.snd_una > self.round_end {
+        if !self.started || ack.totals.snd_una > self.round_end {
             self.started = true;
             self.round_start = ack.now;
             self.last_ack = ack.now;
-            self.round_end = ack.snd_nxt;
+            self.round_end = ack.totals.snd_nxt;
             self.round_min_us = u32::MAX;
             self.samples = 0;
         }
@@ -354,10 +355,10 @@ impl HyStart {
         }
         if ack.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
             self.last_ack = ack.now;
-            let burst_us = (HYSTART_BURST_BYTES * 1_000_000 / ack.pacing_rate.max(1)).min(1_000);
+            let burst_us = (HYSTART_BURST_BYTES * 1_000_000 / ack.pacing.rate.max(1)).min(1_000);
             let mut threshold = u64::from(delay_min_us) + burst_us;
             // Pacing spreads a round over half an RTT by itself.
-            if !ack.paced {
+            if !ack.pacing.is_on {
                 threshold /= 2;
             }
             self.found |= ack.now.micros_since(self.round_start) > threshold;
@@ -376,6 +377,7 @@ impl HyStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::{AckRtt, AckState, AckUsage, Totals};
 
     fn cubic(given: &[(&str, &str)]) -> Cubic {
         let options: Options = crate::params::read_options(given).unwrap();
@@ -386,10 +388,9 @@ mod tests {
         Ack {
             now,
             acked,
-            rtt_us: Some(rtt_us),
-            srtt8: rtt_us * 8,
-            cwnd_limited: true,
-            may_grow: true,
+            rtt: AckRtt { newest_us: Some(rtt_us), srtt8: rtt_us * 8, ..AckRtt::default() },
+            usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+            state: AckState { may_grow: true, ..AckState::default() },
             ..Ack::default()
         }
     }
@@ -463,13 +464,19 @@ mod tests {
         let mut now = Time::ZERO;
         for i in 0..20 {
             now += Span::from_millis(3); // too far apart for an ACK train
-            let a = Ack { snd_una: i, snd_nxt: i + 20, ..ack(now, 1, 20_000) };
+            let a = Ack {
+                totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
+                ..ack(now, 1, 20_000)
+            };
             c.on_ack(&a, &mut w);
         }
         assert!(w.in_slow_start());
         for i in 20..60 {
             now += Span::from_millis(3);
-            let a = Ack { snd_una: i, snd_nxt: i + 20, ..ack(now, 1, 25_000) };
+            let a = Ack {
+                totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
+                ..ack(now, 1, 25_000)
+            };
             c.on_ack(&a, &mut w);
         }
         assert!(!w.in_slow_start());

@@ -13,10 +13,13 @@
 
 use super::cubic::{self, BETA, Common, Cubic};
 use super::sce::{self, RecentSce, leave_slow_start};
-use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, MIN_WINDOW, Role, Window};
+use super::{
+    Ack, Congestion, CongestionControl, Constants, Controller, EcnWish, MIN_WINDOW, Role, Window,
+};
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge};
 use crate::probe::Gauges;
+use crate::rng::Rng;
 use crate::time::Time;
 
 /// The factor on CE is 7/8 if SCE was seen lately.
@@ -39,7 +42,7 @@ impl Controller for Options {
     type Made = CubicSce;
     const ROLE: Role = Role::Sce;
     const LOOK: u8 = 0;
-    fn build(&self) -> CubicSce {
+    fn build(&self, _rng: Rng) -> CubicSce {
         CubicSce::new(&self.common)
     }
 }
@@ -76,7 +79,7 @@ impl CubicSce {
 
 impl CongestionControl for CubicSce {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        if self.recent.see(ack, w.cwnd) && !ack.reducing {
+        if self.recent.see(ack, w.cwnd) && !ack.state.reducing {
             self.answer(ack, w);
         }
         self.cubic.on_ack(ack, w);
@@ -95,8 +98,8 @@ impl CongestionControl for CubicSce {
         }
     }
 
-    fn ecn(&self) -> EcnWish {
-        EcnWish::Ect0Sce
+    fn constants(&self) -> Constants {
+        Constants { ecn: EcnWish::Ect0Sce, ..Constants::default() }
     }
 
     fn probe(&self, out: &mut dyn Gauges) {
@@ -109,6 +112,7 @@ impl CongestionControl for CubicSce {
 mod tests {
     use super::super::sce::vectors::{ack, rounds, window};
     use super::*;
+    use crate::cc::{AckRtt, AckState, AckUsage};
     use crate::time::Span;
 
     fn cubic_sce() -> CubicSce {
@@ -117,7 +121,11 @@ mod tests {
 
     fn at(ms: u64, acked: u32, esce: bool) -> Ack {
         let now = Time::ZERO + Span::from_millis(ms);
-        Ack { now, rtt_us: Some(100_000), srtt8: 800_000, ..ack(acked, esce) }
+        Ack {
+            now,
+            rtt: AckRtt { newest_us: Some(100_000), srtt8: 800_000, ..AckRtt::default() },
+            ..ack(acked, esce)
+        }
     }
 
     /// An epoch has begun at 100 segments; ACKs that may not grow the window show the cut alone:
@@ -128,7 +136,13 @@ mod tests {
         let mut w = window(100);
         cc.on_ack(&at(4, 1, false), &mut w);
         for _ in 0..50 {
-            cc.on_ack(&Ack { cwnd_limited: false, ..at(4, 2, true) }, &mut w);
+            cc.on_ack(
+                &Ack {
+                    usage: AckUsage { cwnd_limited: false, ..AckUsage::default() },
+                    ..at(4, 2, true)
+                },
+                &mut w,
+            );
         }
         assert_eq!((w.cwnd, w.ssthresh), (91, 45));
         assert!(cc.recent.any());
@@ -139,7 +153,10 @@ mod tests {
         let mut cc = cubic_sce();
         let mut w = Window::new(1448, 52);
         w.cwnd = 40;
-        cc.on_ack(&Ack { may_grow: false, ..at(4, 2, true) }, &mut w);
+        cc.on_ack(
+            &Ack { state: AckState { may_grow: false, ..AckState::default() }, ..at(4, 2, true) },
+            &mut w,
+        );
         assert_eq!((w.cwnd, w.ssthresh), (40, 20));
     }
 
@@ -183,7 +200,13 @@ mod tests {
         cc.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
         w.cwnd = w.ssthresh;
         cc.on_ack(&at(0, 1, false), &mut w);
-        cc.on_ack(&Ack { may_grow: false, ..at(1000, 1, true) }, &mut w);
+        cc.on_ack(
+            &Ack {
+                state: AckState { may_grow: false, ..AckState::default() },
+                ..at(1000, 1, true)
+            },
+            &mut w,
+        );
         // K = cbrt(120/0.4) = 6.69 s; 400 - 0.4 * 5.69^3 = 326.
         let e = cc.cubic.epoch.as_ref().unwrap();
         assert!((325..=327).contains(&e.origin), "{}", e.origin);
@@ -195,7 +218,10 @@ mod tests {
         let mut w = window(80);
         cc.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
         assert_eq!(w.ssthresh, 56);
-        cc.on_ack(&Ack { may_grow: false, ..at(4, 1, true) }, &mut w);
+        cc.on_ack(
+            &Ack { state: AckState { may_grow: false, ..AckState::default() }, ..at(4, 1, true) },
+            &mut w,
+        );
         cc.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
         assert_eq!(w.ssthresh, 70);
         cc.on_congestion(Congestion::Loss, Time::ZERO, &mut w);

@@ -5,11 +5,13 @@
 
 use super::reno::{self, Reno};
 use super::{
-    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, MIN_WINDOW, Role, Window,
+    Ack, Congestion, CongestionControl, Constants, Controller, EcnWish, MIN_WINDOW, Role, Signals,
+    Totals, Window,
 };
 use crate::params::kinds::{count, params};
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
+use crate::rng::Rng;
 use crate::time::Time;
 
 /// alpha = 1.
@@ -36,7 +38,7 @@ impl Controller for Options {
     const ROLE: Role = Role::Scalable;
     const LOOK: u8 = 1;
     const NEEDS_ECN: bool = true;
-    fn build(&self) -> Dctcp {
+    fn build(&self, _rng: Rng) -> Dctcp {
         Dctcp::new(self.dctcp_shift_g, self.dctcp_alpha_on_init)
     }
 }
@@ -58,13 +60,13 @@ impl Dctcp {
     }
 }
 
-impl CongestionControl for Dctcp {
-    fn on_feedback(&mut self, f: &Feedback) {
-        if f.snd_una < self.round_end {
+impl Signals for Dctcp {
+    fn on_feedback(&mut self, totals: &Totals) {
+        if totals.snd_una < self.round_end {
             return;
         }
-        let delivered = f.delivered.wrapping_sub(self.round_delivered);
-        let marked = f.delivered_ce.wrapping_sub(self.round_delivered_ce);
+        let delivered = totals.delivered.wrapping_sub(self.round_delivered);
+        let marked = totals.delivered_ce.wrapping_sub(self.round_delivered_ce);
         // What is too small to be divided goes at once, so that alpha reaches zero.
         let decay = self.alpha >> self.shift_g;
         self.alpha -= if decay == 0 { self.alpha } else { decay };
@@ -72,11 +74,13 @@ impl CongestionControl for Dctcp {
             let share = (marked << (ALPHA_BITS - self.shift_g)) / delivered.max(1);
             self.alpha = (self.alpha + share).min(ALPHA_ONE);
         }
-        self.round_end = f.snd_nxt;
-        self.round_delivered = f.delivered;
-        self.round_delivered_ce = f.delivered_ce;
+        self.round_end = totals.snd_nxt;
+        self.round_delivered = totals.delivered;
+        self.round_delivered_ce = totals.delivered_ce;
     }
+}
 
+impl CongestionControl for Dctcp {
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
         reno::grow(ack, w);
     }
@@ -91,12 +95,13 @@ impl CongestionControl for Dctcp {
         w.ssthresh = (w.cwnd - less as u32).max(MIN_WINDOW);
     }
 
-    fn answers_loss_while_reducing(&self) -> bool {
-        true
+    fn constants(&self) -> Constants {
+        let ecn = EcnWish::Ect0Runs;
+        Constants { ecn, answers_loss_while_reducing: true, ..Constants::default() }
     }
 
-    fn ecn(&self) -> EcnWish {
-        EcnWish::Ect0Runs
+    fn signals(&mut self) -> Option<&mut dyn Signals> {
+        Some(self)
     }
 
     fn on_established(
@@ -108,7 +113,7 @@ impl CongestionControl for Dctcp {
         if !granted {
             return Some(Box::new(Reno::plain()));
         }
-        self.round_end = ack.snd_nxt;
+        self.round_end = ack.totals.snd_nxt;
         None
     }
 
@@ -122,8 +127,7 @@ mod tests {
     use super::*;
 
     fn feedback(d: &mut Dctcp, delivered: u32, delivered_ce: u32) {
-        let f =
-            Feedback { delivered, delivered_ce, snd_una: d.round_end, snd_nxt: d.round_end + 1 };
+        let f = Totals { delivered, delivered_ce, snd_una: d.round_end, snd_nxt: d.round_end + 1 };
         d.on_feedback(&f);
     }
 
@@ -145,10 +149,10 @@ mod tests {
     fn alpha_waits_for_the_round_trip() {
         let mut d = Dctcp::new(4, 1024);
         d.round_end = 10;
-        let early = Feedback { delivered: 5, delivered_ce: 0, snd_una: 9, snd_nxt: 20 };
+        let early = Totals { delivered: 5, delivered_ce: 0, snd_una: 9, snd_nxt: 20 };
         d.on_feedback(&early);
         assert_eq!(d.alpha, 1024);
-        d.on_feedback(&Feedback { snd_una: 10, ..early });
+        d.on_feedback(&Totals { snd_una: 10, ..early });
         assert_eq!((d.alpha, d.round_end), (960, 20));
     }
 

@@ -9,6 +9,7 @@ use super::sce::{self, Additive, Law};
 use super::{Controller, Role};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge};
+use crate::rng::Rng;
 
 params! {
     pub struct Options {}
@@ -25,7 +26,7 @@ impl Controller for Options {
     type Made = Additive<HalfSegment>;
     const ROLE: Role = Role::Sce;
     const LOOK: u8 = 2;
-    fn build(&self) -> Additive<HalfSegment> {
+    fn build(&self, _rng: Rng) -> Additive<HalfSegment> {
         Additive::new(HalfSegment)
     }
 }

@@ -7,10 +7,11 @@ use super::{CongestionControl, Window};
 use crate::own::{Entry, Registry, fail};
 use crate::params::declared::Values;
 use crate::params::{Gauge, Refused};
+use crate::rng::Rng;
 
 /// Makes the controller of a connection.
 pub trait Maker: Send + Sync {
-    fn make(&self, options: &Values) -> Box<dyn CongestionControl>;
+    fn make(&self, options: &Values, rng: Rng) -> Box<dyn CongestionControl>;
 }
 
 /// The largest window that a controller from outside may set, segments: 120 ms at 100 Gbit/s. A law that
@@ -50,8 +51,8 @@ impl OwnController {
     pub fn gauges(&self) -> Vec<Gauge> {
         self.entry.table.gauges.clone()
     }
-    pub fn build(&self) -> Box<dyn CongestionControl> {
-        self.entry.maker().make(&self.options)
+    pub fn build(&self, rng: Rng) -> Box<dyn CongestionControl> {
+        self.entry.maker().make(&self.options, rng)
     }
 }
 

@@ -17,9 +17,12 @@ use self::classic_ecn::Detector;
 pub use self::options::Options;
 use self::options::{Config, Fraction, MTU_REFERENCE, Mode, Scaling};
 use super::reno::Reno;
-use super::{Ack, Congestion, CongestionControl, Controller, EcnWish, Role, Window};
+use super::{
+    Ack, Burst, Congestion, CongestionControl, Constants, Controller, EcnWish, Pace, Role, Window,
+};
 use crate::packet::TCP_IP_HEADERS;
 use crate::probe::Gauges;
+use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 /// Gain of the estimate: g = 1/16.
@@ -51,7 +54,7 @@ impl Controller for Options {
     const LOOK: u8 = 0;
     const NEEDS_ECN: bool = true;
     const OUT_OF_TREE: bool = true;
-    fn build(&self) -> Prague {
+    fn build(&self, _rng: Rng) -> Prague {
         Prague::new(self)
     }
 }
@@ -207,7 +210,7 @@ impl Prague {
             self.saw_ce = true;
         }
         let mut acked = u64::from(ack.acked.saturating_sub(ack.ce));
-        if acked > 0 && !self.in_loss && (ack.cwnd_limited || self.config.grows_unlimited) {
+        if acked > 0 && !self.in_loss && (ack.usage.cwnd_limited || self.config.grows_unlimited) {
             if w.in_slow_start() {
                 let before = w.cwnd;
                 acked = u64::from(w.slow_start(acked as u32));
@@ -268,7 +271,7 @@ impl Prague {
     /// A round trip has passed, and the target RTT too if RTT-independent.
     #[inline(always)]
     fn round_is_over(&self, ack: &Ack, w: &Window) -> bool {
-        ack.snd_una >= self.round_end
+        ack.totals.snd_una >= self.round_end
             && (!self.is_rtt_independent(w) || ack.now.since(self.alpha_stamp) >= self.target())
     }
 
@@ -277,10 +280,10 @@ impl Prague {
         // Without a mark ever seen there may be no AQM; alpha then stays what it was.
         if self.saw_ce {
             if let Some(detector) = &mut self.detector {
-                detector.update(ack.min_rtt_us);
+                detector.update(ack.rtt.min_us);
             }
-            let marked = u64::from(ack.delivered_ce - self.round_delivered_ce);
-            let acked = u64::from(ack.delivered - self.round_delivered).max(1);
+            let marked = u64::from(ack.totals.delivered_ce - self.round_delivered_ce);
+            let acked = u64::from(ack.totals.delivered - self.round_delivered).max(1);
             let fraction = (marked << self.config.alpha_bits) / acked;
             let alpha = self.alpha_over_g - (self.alpha_over_g >> G_SHIFT) + fraction;
             self.alpha_over_g = alpha.min(self.alpha_one() << G_SHIFT);
@@ -296,9 +299,9 @@ impl Prague {
 
     #[inline(always)]
     fn start_round(&mut self, ack: &Ack, w: &Window) {
-        self.round_end = ack.snd_nxt;
-        self.round_delivered = ack.delivered;
-        self.round_delivered_ce = ack.delivered_ce;
+        self.round_end = ack.totals.snd_nxt;
+        self.round_delivered = ack.totals.delivered;
+        self.round_delivered_ce = ack.totals.delivered_ce;
         if !w.in_slow_start() {
             self.rounds = self.rounds.saturating_add(1);
         }
@@ -351,7 +354,7 @@ impl Prague {
                 Fraction::Full => self.frac_window >> WINDOW_BITS,
                 _ => u64::from(w.cwnd),
             };
-            let window = window.max(u64::from(ack.in_flight));
+            let window = window.max(u64::from(ack.flight.now));
             rate = 8_000_000 * u64::from(w.mtu());
             if self.srtt8 > 0 {
                 rate /= u64::from(self.srtt8);
@@ -457,8 +460,8 @@ fn square(x: u64) -> u128 {
 impl CongestionControl for Prague {
     #[inline(always)]
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        self.srtt8 = ack.srtt8;
-        if let (Some(detector), Some(rtt_us)) = (&mut self.detector, ack.rtt_us) {
+        self.srtt8 = ack.rtt.srtt8;
+        if let (Some(detector), Some(rtt_us)) = (&mut self.detector, ack.rtt.newest_us) {
             detector.sample(rtt_us);
         }
         if self.config.fraction == Fraction::Carry {
@@ -504,19 +507,15 @@ impl CongestionControl for Prague {
         self.left_cwnd = w.cwnd;
     }
 
-    fn governs_window(&self) -> bool {
-        true
+    fn constants(&self) -> Constants {
+        Constants::governing(EcnWish::Ect1AccEcn)
     }
     /// TCP's pacing clock counts payload against this rate, which is meant for IP packets; segments
     /// therefore leave 3.6 % sooner than the rate says, as they do in Linux without the fq qdisc.
-    fn pacing_rate(&self) -> Option<u64> {
-        Some(self.pacing_rate)
-    }
-    fn burst(&self) -> Option<u32> {
-        Some(self.burst)
-    }
-    fn ecn(&self) -> EcnWish {
-        EcnWish::Ect1AccEcn
+    #[inline(always)]
+    fn pace(&self) -> Pace {
+        let burst = Burst::Exactly(self.burst);
+        Pace { rate: Some(self.pacing_rate), burst, holds_back: false }
     }
 
     fn on_established(
@@ -528,16 +527,16 @@ impl CongestionControl for Prague {
         if !granted {
             return Some(Box::new(Reno::plain()));
         }
-        self.srtt8 = ack.srtt8;
+        self.srtt8 = ack.rtt.srtt8;
         self.alpha_stamp = ack.now;
         self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
         self.left_cwnd = w.cwnd;
         self.mtu_max = w.mtu();
-        if ack.srtt8 > 0 {
+        if ack.rtt.srtt8 > 0 {
             if let Some(detector) = &mut self.detector {
-                detector.sample(ack.srtt8 / 8);
+                detector.sample(ack.rtt.srtt8 / 8);
             }
-            self.slow_srtt8 = u64::from(ack.srtt8) << SLOW_SRTT_SHIFT;
+            self.slow_srtt8 = u64::from(ack.rtt.srtt8) << SLOW_SRTT_SHIFT;
         }
         self.rate = self.rate_of_window(w);
         self.update_pacing(ack, w);

@@ -1,16 +1,16 @@
 //! The controllers, by the names that `net.ipv4.tcp_available_congestion_control` lists. To add one:
 //! write its file, add its line to [`controllers!`].
 
+use std::ops::{Deref, DerefMut};
+
 use serde::Serialize;
 
 use super::{
-    Ack, Congestion, CongestionControl, Controller, EcnWish, Feedback, LostSegment, Role, Window,
-    bbr, bbr3, cubic, cubic_sce, dctcp, dctcp_sce, own, prague, reno, reno_sce,
+    Ack, CongestionControl, Controller, EcnWish, Pace, Role, Signals, Window, bbr, bbr3, cubic,
+    cubic_sce, dctcp, dctcp_sce, own, prague, reno, reno_sce,
 };
 use crate::params::{self, Described, Gauge, Info, Refused};
-use crate::probe::Gauges;
 use crate::rng::Rng;
-use crate::time::Time;
 
 controllers! {
     Bbr(bbr::Options),
@@ -45,22 +45,10 @@ pub trait AckInfo {
     fn ack(&self, w: &Window) -> Ack;
 }
 
-/// What a controller has to say after an ACK.
-pub struct Answer {
-    pub holds_back: bool,
-    pub pacing_rate: Option<u64>,
-}
-
-impl Answer {
-    #[inline(always)]
-    fn to<C: CongestionControl + ?Sized>(
-        cc: &mut C,
-        info: &impl AckInfo,
-        w: &mut Window,
-    ) -> Answer {
-        cc.on_ack(&info.ack(w), w);
-        Answer { holds_back: cc.holds_back(), pacing_rate: cc.pacing_rate() }
-    }
+#[inline(always)]
+fn tell<C: CongestionControl + ?Sized>(cc: &mut C, info: &impl AckInfo, w: &mut Window) -> Pace {
+    cc.on_ack(&info.ack(w), w);
+    cc.pace()
 }
 
 /// Finds a controller and reads its options.
@@ -97,10 +85,10 @@ macro_rules! controllers {
                 }
             }
 
-            pub fn build(&self) -> Cc {
+            pub fn build(&self, rng: Rng) -> Cc {
                 match self {
-                    $(ControllerConfig::$variant(options) => Cc::$variant(options.build()),)*
-                    ControllerConfig::Own(own) => Cc::Other(own.build()),
+                    $(ControllerConfig::$variant(options) => Cc::$variant(options.build(rng)),)*
+                    ControllerConfig::Own(own) => Cc::Other(own.build(rng)),
                 }
             }
 
@@ -113,139 +101,58 @@ macro_rules! controllers {
             }
         }
 
-        /// A controller at work: those of this list are known to the compiler, which puts what they do
-        /// into the sender.
+        /// A controller at work. The compiler knows those of this list, and puts what happens per packet into
+        /// the sender: the methods of [`Cc`] itself. All others go through [`CongestionControl`].
         pub enum Cc {
             $($variant(<$options as Controller>::Made),)*
             Other(Box<dyn CongestionControl>),
         }
 
         impl Cc {
-            /// Tells the controller of an ACK.
+            /// Tells the controller of an ACK; returns how it paces from there on.
             #[inline(always)]
-            pub fn answer(&mut self, info: &impl AckInfo, w: &mut Window) -> Answer {
+            pub fn answer(&mut self, info: &impl AckInfo, w: &mut Window) -> Pace {
                 match self {
-                    $(Cc::$variant(c) => Answer::to(c, info, w),)*
-                    Cc::Other(c) => Answer::to(&mut **c, info, w),
+                    $(Cc::$variant(c) => tell(c, info, w),)*
+                    Cc::Other(c) => tell(&mut **c, info, w),
                 }
             }
         }
 
-        impl CongestionControl for Cc {
+        impl Cc {
+            /// Burst and rate, as [`CongestionControl::pace`].
             #[inline(always)]
-            fn on_feedback(&mut self, feedback: &Feedback) {
+            pub fn pace(&self) -> Pace {
                 match self {
-                    $(Cc::$variant(c) => c.on_feedback(feedback),)*
-                    Cc::Other(c) => c.on_feedback(feedback),
+                    $(Cc::$variant(c) => c.pace(),)*
+                    Cc::Other(c) => c.pace(),
                 }
             }
+            /// As [`CongestionControl::signals`].
             #[inline(always)]
-            fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
+            pub fn signals(&mut self) -> Option<&mut dyn Signals> {
                 match self {
-                    $(Cc::$variant(c) => c.on_ack(ack, w),)*
-                    Cc::Other(c) => c.on_ack(ack, w),
+                    $(Cc::$variant(c) => c.signals(),)*
+                    Cc::Other(c) => c.signals(),
                 }
             }
-            fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
+        }
+
+        impl Deref for Cc {
+            type Target = dyn CongestionControl;
+            fn deref(&self) -> &Self::Target {
                 match self {
-                    $(Cc::$variant(c) => c.on_congestion(why, at, w),)*
-                    Cc::Other(c) => c.on_congestion(why, at, w),
+                    $(Cc::$variant(c) => c,)*
+                    Cc::Other(c) => &**c,
                 }
             }
-            fn on_lost(&mut self, lost: &LostSegment, at: Time, w: &Window) {
+        }
+
+        impl DerefMut for Cc {
+            fn deref_mut(&mut self) -> &mut Self::Target {
                 match self {
-                    $(Cc::$variant(c) => c.on_lost(lost, at, w),)*
-                    Cc::Other(c) => c.on_lost(lost, at, w),
-                }
-            }
-            fn on_timeout(&mut self, lost_total: u64, w: &Window) {
-                match self {
-                    $(Cc::$variant(c) => c.on_timeout(lost_total, w),)*
-                    Cc::Other(c) => c.on_timeout(lost_total, w),
-                }
-            }
-            fn on_recovered(&mut self, w: &mut Window) {
-                match self {
-                    $(Cc::$variant(c) => c.on_recovered(w),)*
-                    Cc::Other(c) => c.on_recovered(w),
-                }
-            }
-            fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
-                match self {
-                    $(Cc::$variant(c) => c.on_undo(prior_cwnd, w),)*
-                    Cc::Other(c) => c.on_undo(prior_cwnd, w),
-                }
-            }
-            #[inline(always)]
-            fn governs_window(&self) -> bool {
-                match self {
-                    $(Cc::$variant(c) => c.governs_window(),)*
-                    Cc::Other(c) => c.governs_window(),
-                }
-            }
-            fn answers_loss_while_reducing(&self) -> bool {
-                match self {
-                    $(Cc::$variant(c) => c.answers_loss_while_reducing(),)*
-                    Cc::Other(c) => c.answers_loss_while_reducing(),
-                }
-            }
-            #[inline(always)]
-            fn pacing_rate(&self) -> Option<u64> {
-                match self {
-                    $(Cc::$variant(c) => c.pacing_rate(),)*
-                    Cc::Other(c) => c.pacing_rate(),
-                }
-            }
-            #[inline(always)]
-            fn burst(&self) -> Option<u32> {
-                match self {
-                    $(Cc::$variant(c) => c.burst(),)*
-                    Cc::Other(c) => c.burst(),
-                }
-            }
-            #[inline(always)]
-            fn min_burst(&self) -> u32 {
-                match self {
-                    $(Cc::$variant(c) => c.min_burst(),)*
-                    Cc::Other(c) => c.min_burst(),
-                }
-            }
-            #[inline(always)]
-            fn holds_back(&self) -> bool {
-                match self {
-                    $(Cc::$variant(c) => c.holds_back(),)*
-                    Cc::Other(c) => c.holds_back(),
-                }
-            }
-            fn judges_flights(&self) -> bool {
-                match self {
-                    $(Cc::$variant(c) => c.judges_flights(),)*
-                    Cc::Other(c) => c.judges_flights(),
-                }
-            }
-            fn seed(&mut self, rng: Rng) {
-                match self {
-                    $(Cc::$variant(c) => c.seed(rng),)*
-                    Cc::Other(c) => c.seed(rng),
-                }
-            }
-            #[inline(always)]
-            fn ecn(&self) -> EcnWish {
-                match self {
-                    $(Cc::$variant(c) => c.ecn(),)*
-                    Cc::Other(c) => c.ecn(),
-                }
-            }
-            fn on_established(&mut self, granted: bool, ack: &Ack, w: &mut Window) -> Option<Box<dyn CongestionControl>> {
-                match self {
-                    $(Cc::$variant(c) => c.on_established(granted, ack, w),)*
-                    Cc::Other(c) => c.on_established(granted, ack, w),
-                }
-            }
-            fn probe(&self, out: &mut dyn Gauges) {
-                match self {
-                    $(Cc::$variant(c) => c.probe(out),)*
-                    Cc::Other(c) => c.probe(out),
+                    $(Cc::$variant(c) => c,)*
+                    Cc::Other(c) => &mut **c,
                 }
             }
         }
@@ -254,7 +161,7 @@ macro_rules! controllers {
         pub fn listing() -> Vec<ControllerInfo> {
             vec![$(ControllerInfo {
                 info: Info::of::<$options>(),
-                ecn: match <$options>::default().build().ecn() {
+                ecn: match <$options>::default().build(Rng::stream(0, "listing", 0)).constants().ecn {
                     EcnWish::NotEct => "off",
                     EcnWish::Ect0Classic | EcnWish::Ect0Runs => "classic",
                     EcnWish::Ect0Sce => "sce",

@@ -4,6 +4,7 @@
 use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Role, Window};
 use crate::params::Described;
 use crate::params::kinds::{fraction, params};
+use crate::rng::Rng;
 use crate::time::Time;
 
 /// Multiplicative factor on loss.
@@ -25,7 +26,7 @@ impl Controller for Options {
     type Made = Reno;
     const ROLE: Role = Role::Classic;
     const LOOK: u8 = 2;
-    fn build(&self) -> Reno {
+    fn build(&self, _rng: Rng) -> Reno {
         Reno::new(self.beta_ecn)
     }
 }
@@ -48,7 +49,7 @@ impl Reno {
 
 /// Slow start, then one segment per window.
 pub fn grow(ack: &Ack, w: &mut Window) {
-    if !ack.may_grow || !ack.cwnd_limited {
+    if !ack.state.may_grow || !ack.usage.cwnd_limited {
         return;
     }
     let mut acked = ack.acked;
@@ -74,9 +75,15 @@ impl CongestionControl for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::{AckState, AckUsage};
 
     fn ack(acked: u32) -> Ack {
-        Ack { acked, cwnd_limited: true, may_grow: true, ..Ack::default() }
+        Ack {
+            acked,
+            usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+            state: AckState { may_grow: true, ..AckState::default() },
+            ..Ack::default()
+        }
     }
 
     #[test]
@@ -97,8 +104,14 @@ mod tests {
     fn no_growth_unless_the_window_limits() {
         let mut r = Reno::plain();
         let mut w = Window::new(1448, 52);
-        r.on_ack(&Ack { cwnd_limited: false, ..ack(10) }, &mut w);
-        r.on_ack(&Ack { may_grow: false, ..ack(10) }, &mut w);
+        r.on_ack(
+            &Ack { usage: AckUsage { cwnd_limited: false, ..AckUsage::default() }, ..ack(10) },
+            &mut w,
+        );
+        r.on_ack(
+            &Ack { state: AckState { may_grow: false, ..AckState::default() }, ..ack(10) },
+            &mut w,
+        );
         assert_eq!(w.cwnd, 10);
     }
 

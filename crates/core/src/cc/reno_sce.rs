@@ -9,6 +9,7 @@ use super::sce::{self, Additive, Law};
 use super::{Controller, Role};
 use crate::params::kinds::params;
 use crate::params::{Described, Gauge};
+use crate::rng::Rng;
 
 params! {
     pub struct Options {}
@@ -26,7 +27,7 @@ impl Controller for Options {
     type Made = Additive<HalfRoot>;
     const ROLE: Role = Role::Sce;
     const LOOK: u8 = 1;
-    fn build(&self) -> Additive<HalfRoot> {
+    fn build(&self, _rng: Rng) -> Additive<HalfRoot> {
         Additive::new(HalfRoot { root: 1 })
     }
 }

@@ -12,7 +12,7 @@
 //! halved already, and its threshold keeps falling as long as ESCE comes; here the factors that its
 //! comments name are TCP's target in CWR. Marks that arrive while TCP reduces are not answered apart.
 
-use super::{Ack, Congestion, CongestionControl, EcnWish, MIN_WINDOW, Window};
+use super::{Ack, Congestion, CongestionControl, Constants, EcnWish, MIN_WINDOW, Window};
 use crate::params::{Gauge, gauge};
 use crate::probe::Gauges;
 use crate::time::Time;
@@ -98,10 +98,10 @@ impl<L: Law> CongestionControl for Additive<L> {
             self.law.moved(w.cwnd);
         }
         let marked = self.recent.see(ack, w.cwnd);
-        if ack.reducing {
+        if ack.state.reducing {
             return;
         }
-        let grows = ack.may_grow && ack.cwnd_limited;
+        let grows = ack.state.may_grow && ack.usage.cwnd_limited;
         if marked {
             self.count -= i64::from(ack.acked) * i64::from(self.law.cut(w.cwnd));
             leave_slow_start(w);
@@ -125,8 +125,8 @@ impl<L: Law> CongestionControl for Additive<L> {
         self.count = 0;
     }
 
-    fn ecn(&self) -> EcnWish {
-        EcnWish::Ect0Sce
+    fn constants(&self) -> Constants {
+        Constants { ecn: EcnWish::Ect0Sce, ..Constants::default() }
     }
 
     fn probe(&self, out: &mut dyn Gauges) {
@@ -138,10 +138,17 @@ impl<L: Law> CongestionControl for Additive<L> {
 #[cfg(test)]
 pub(super) mod vectors {
     use super::*;
+    use crate::cc::{AckRtt, AckState, AckUsage};
     use crate::time::Span;
 
     pub fn ack(acked: u32, esce: bool) -> Ack {
-        Ack { acked, esce, cwnd_limited: true, may_grow: true, ..Ack::default() }
+        Ack {
+            acked,
+            esce,
+            usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+            state: AckState { may_grow: true, ..AckState::default() },
+            ..Ack::default()
+        }
     }
 
     pub fn window(cwnd: u32) -> Window {
@@ -162,7 +169,15 @@ pub(super) mod vectors {
             for _ in 0..acks {
                 now += rtt / u64::from(acks.max(1));
                 let rtt_us = Some(rtt.as_micros() as u32);
-                let a = Ack { now, rtt_us, srtt8: rtt.as_micros() as u32 * 8, ..ack(2, esce) };
+                let a = Ack {
+                    now,
+                    rtt: AckRtt {
+                        newest_us: rtt_us,
+                        srtt8: rtt.as_micros() as u32 * 8,
+                        ..AckRtt::default()
+                    },
+                    ..ack(2, esce)
+                };
                 cc.on_ack(&a, w);
             }
         }
@@ -174,6 +189,7 @@ pub(super) mod vectors {
 mod tests {
     use super::vectors::{ack, window};
     use super::*;
+    use crate::cc::AckState;
 
     #[derive(Clone)]
     struct One;
@@ -235,8 +251,21 @@ mod tests {
         let mut cc = Additive::new(One);
         let mut w = window(16);
         for _ in 0..20 {
-            cc.on_ack(&Ack { ce: 1, may_grow: false, ..ack(1, true) }, &mut w);
-            cc.on_ack(&Ack { reducing: true, may_grow: false, ..ack(1, true) }, &mut w);
+            cc.on_ack(
+                &Ack {
+                    ce: 1,
+                    state: AckState { may_grow: false, ..AckState::default() },
+                    ..ack(1, true)
+                },
+                &mut w,
+            );
+            cc.on_ack(
+                &Ack {
+                    state: AckState { reducing: true, may_grow: false, ..AckState::default() },
+                    ..ack(1, true)
+                },
+                &mut w,
+            );
         }
         assert_eq!((w.cwnd, w.ssthresh), (16, 8));
     }

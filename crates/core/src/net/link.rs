@@ -108,8 +108,8 @@ impl Link {
 
     /// Flows share hosts as told here.
     pub fn know_hosts(&mut self, hosts: Hosts) {
-        self.aqm.know_hosts(&hosts);
         self.hosts = hosts;
+        aqm::set_hosts(&mut *self.aqm, &self.hosts);
     }
 
     /// One more account, and how its packets cross this link.
@@ -195,7 +195,7 @@ impl Link {
 
     /// Makes the queue's bands those in force.
     fn install(&mut self) {
-        self.aqm.know_hosts(&self.hosts);
+        aqm::set_hosts(&mut *self.aqm, &self.hosts);
         let names = self.aqm.bands();
         self.present = self.sets.iter().position(|s| s.names == names).unwrap_or_else(|| {
             let first = self.service.bands.len();
@@ -251,8 +251,8 @@ impl Link {
         self.service.move_out();
         self.install();
         for pkt in waiting {
-            if self.aqm.reads_sacks() && pkt.sack.is_some() {
-                self.aqm.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+            if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack.is_some()) {
+                queue.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
             }
             self.service.move_in(&mut *self.aqm, pkt, now);
             self.give_up(now, out);
@@ -260,11 +260,13 @@ impl Link {
         self.service.timer = self.aqm.next_timer();
     }
 
-    /// `tc class change` and `tc qdisc replace` below a class: see [`Aqm::change_class`].
+    /// `tc class change` and `tc qdisc replace` below a class: see [`Classes::change_class`](aqm::Classes::change_class).
     pub fn change_class(&mut self, now: Time, to: &ClassSpec, out: &mut Outbox) {
         let link = LinkInfo { rate: self.service.bucket.rate(), now };
         let mut cx = QueueCx::new(now, &mut self.service.rng, &mut self.service.drops);
-        self.aqm.change_class(to, link, &mut cx);
+        if let Some(classes) = self.aqm.classes() {
+            classes.change_class(to, link, &mut cx);
+        }
         self.give_up(now, out);
         self.service.timer = self.aqm.next_timer();
     }
@@ -409,11 +411,11 @@ impl Node for Link {
         self.service.timer.min(self.service.next())
     }
     fn run(&mut self, inbox: &mut Inbox, now: Time, until: Time, out: &mut Outbox) {
-        if self.aqm.reads_sacks() {
+        if let Some(queue) = self.aqm.sacks() {
             let mut arrivals = inbox.arrivals();
             while let Some(pkt) = arrivals.take() {
                 if pkt.sack.is_some() {
-                    self.aqm.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+                    queue.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
                 }
             }
         }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
-use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
+use crate::cc::{EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox, PathState};
 use crate::error::ScenarioError;
@@ -103,18 +103,19 @@ impl Hosts {
         bytes: Option<u64>,
         stream: bool,
     ) -> (Sender, Receiver) {
-        let mut cc = self.controller.build();
-        cc.seed(Rng::stream(place.seed, "controller", u64::from(number)));
-        let support = self.ecn.unwrap_or_else(|| cc.ecn().support());
+        let rng = Rng::stream(place.seed, "controller", u64::from(number));
+        let cc = self.controller.build(rng);
+        let wish = cc.constants().ecn;
+        let support = self.ecn.unwrap_or_else(|| wish.support());
         let peer = self.peer_ecn.unwrap_or(support);
         // ACKs of an AccECN connection carry the codepoint of its data.
-        let ack_codepoint = match (support, cc.ecn()) {
+        let ack_codepoint = match (support, wish) {
             (EcnSupport::AccEcn, EcnWish::Ect1AccEcn) => Ecn::Ect1,
             _ => Ecn::Ect0,
         };
         // Only a peer with the same controller echoes runs. One with another setting is an ordinary host,
         // and the handshake does not tell the sender.
-        let echo = match cc.ecn() {
+        let echo = match wish {
             EcnWish::Ect0Runs if peer == support => Echo::Runs,
             _ => Echo::UntilCwr,
         };
@@ -131,7 +132,7 @@ impl Hosts {
             rto_min: self.rto_min,
             stop: place.stop,
         };
-        let handshake = if peer == support { cc.ecn().handshake_field() } else { Ecn::NotEct };
+        let handshake = if peer == support { wish.handshake_field() } else { Ecn::NotEct };
         let receiver = Receiver::new(
             number,
             place.group,

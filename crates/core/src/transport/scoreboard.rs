@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::cc::{LostSegment, RateSample};
+use crate::cc::{LostSegment, RateSample, Totals};
 use crate::packet::Stamp;
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
@@ -222,6 +222,15 @@ impl Scoreboard {
     #[inline]
     pub fn packets_out(&self) -> u32 {
         self.nxt - self.una
+    }
+    #[inline(always)]
+    pub fn totals(&self) -> Totals {
+        Totals {
+            delivered: self.delivery.segments,
+            delivered_ce: self.delivery.ce,
+            snd_una: self.una,
+            snd_nxt: self.nxt,
+        }
     }
     /// Segments believed to be in the network (RFC 6675 "pipe").
     #[inline]

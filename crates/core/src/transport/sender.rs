@@ -15,7 +15,10 @@ use super::scoreboard::Scoreboard;
 use super::send_queue::SendQueue;
 use super::stream::Stream;
 use crate::cc::registry::Cc;
-use crate::cc::{Ack, CongestionControl, EcnWish, Window};
+use crate::cc::{
+    Ack, AckFlight, AckPacing, AckRtt, AckState, AckUsage, CongestionControl, Constants, EcnWish,
+    Window,
+};
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{End, Outbox};
 use crate::packet::{Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS, TcpBits};
@@ -108,22 +111,28 @@ impl View<'_> {
     fn ack_info(&self, now: Time, win: &Window) -> Ack {
         Ack {
             now,
-            delivered: self.board.delivery.segments,
-            delivered_ce: self.board.delivery.ce,
-            srtt8: self.rtt.srtt8(),
-            min_rtt_us: self.rtt.min_us(),
-            snd_una: self.board.una,
-            snd_nxt: self.board.nxt,
-            in_flight: self.board.in_flight(),
-            lost_total: self.board.lost_total,
-            recovering: self.state == CaState::Recovery,
-            repairing: self.state.is_repairing(),
-            next_departure: self.stamp.max(now),
-            cwnd_limited: self.usage.is_limited(win),
-            window_used_up: self.usage.limited,
-            open: self.state == CaState::Open,
-            paced: self.paced,
-            pacing_rate: self.pacing_rate,
+            totals: self.board.totals(),
+            rtt: AckRtt { newest_us: None, srtt8: self.rtt.srtt8(), min_us: self.rtt.min_us() },
+            flight: AckFlight {
+                now: self.board.in_flight(),
+                lost_total: self.board.lost_total,
+                ..AckFlight::default()
+            },
+            state: AckState {
+                open: self.state == CaState::Open,
+                recovering: self.state == CaState::Recovery,
+                repairing: self.state.is_repairing(),
+                ..AckState::default()
+            },
+            usage: AckUsage {
+                cwnd_limited: self.usage.is_limited(win),
+                window_used_up: self.usage.limited,
+            },
+            pacing: AckPacing {
+                next_departure: self.stamp.max(now),
+                is_on: self.paced,
+                rate: self.pacing_rate,
+            },
             ..Ack::default()
         }
     }
@@ -136,6 +145,8 @@ pub struct Sender {
     pub(super) board: Scoreboard,
     pub(super) win: Window,
     pub(super) cc: Cc,
+    /// Of the controller.
+    pub(super) constants: Constants,
     pub(super) rtt: RttEstimator,
     pub(super) recovery: Recovery,
     // Data.
@@ -190,7 +201,8 @@ impl Sender {
     pub fn new(config: SenderConfig, cc: Cc) -> Sender {
         let mss = config.mtu - TCP_IP_HEADERS;
         let mut board = Scoreboard::default();
-        if cc.judges_flights() {
+        let constants = cc.constants();
+        if constants.judges_flights {
             board.keep_histories();
         }
         let mut template = Packet::new(config.flow, config.group, Flags::DATA, 0, Ecn::NotEct);
@@ -200,6 +212,7 @@ impl Sender {
             board,
             win: Window::new(mss, TCP_IP_HEADERS),
             cc,
+            constants,
             rtt: RttEstimator::new(config.rto_min),
             recovery: Recovery::default(),
             bytes_left: config.payload(),
@@ -254,14 +267,14 @@ impl Sender {
         &self.win
     }
     pub fn controller(&self) -> &dyn CongestionControl {
-        &self.cc
+        &*self.cc
     }
     pub fn srtt(&self) -> Span {
         self.rtt.srtt()
     }
     /// Its controller answers SCE, if the receiver tells it.
     pub fn answers_sce(&self) -> bool {
-        self.mode == EcnMode::Classic && self.cc.ecn() == EcnWish::Ect0Sce
+        self.mode == EcnMode::Classic && self.constants.ecn == EcnWish::Ect0Sce
     }
     pub fn mode(&self) -> EcnMode {
         self.mode

@@ -2,7 +2,9 @@
 
 use l4slab_core::cc;
 use l4slab_core::cc::own::{MOST_WINDOW, check_window};
-use l4slab_core::cc::{Congestion, CongestionControl, EcnWish, LostSegment};
+use l4slab_core::cc::{
+    Burst, Congestion, CongestionControl, Constants, EcnWish, LostSegment, Pace, Signals,
+};
 use l4slab_core::params::declared::{Table, Values};
 use l4slab_core::probe::Gauges;
 use l4slab_core::rng::Rng;
@@ -62,17 +64,17 @@ impl Ack {
             now_ns: ack.now.0,
             acked: ack.acked,
             ce: ack.ce,
-            delivered: ack.delivered,
-            delivered_ce: ack.delivered_ce,
-            rtt_us: ack.rtt_us,
-            srtt_us: ack.srtt8 >> 3,
-            min_rtt_us: ack.min_rtt_us,
-            in_flight: ack.in_flight,
-            prior_in_flight: ack.prior_in_flight,
-            lost: ack.lost,
-            lost_total: ack.lost_total,
-            next_departure_ns: ack.next_departure.0,
-            pacing_rate: ack.pacing_rate,
+            delivered: ack.totals.delivered,
+            delivered_ce: ack.totals.delivered_ce,
+            rtt_us: ack.rtt.newest_us,
+            srtt_us: ack.rtt.srtt8 >> 3,
+            min_rtt_us: ack.rtt.min_us,
+            in_flight: ack.flight.now,
+            prior_in_flight: ack.flight.before,
+            lost: ack.flight.lost,
+            lost_total: ack.flight.lost_total,
+            next_departure_ns: ack.pacing.next_departure.0,
+            pacing_rate: ack.pacing.rate,
             rate_delivered: ack.rate.delivered,
             rate_interval_ns: ack.rate.interval.0,
             rate_prior_delivered: ack.rate.prior_delivered,
@@ -80,13 +82,13 @@ impl Ack {
             rate_tx_in_flight: ack.rate.tx_in_flight,
             rate_lost: ack.rate.lost,
             rate_delivered_ce: ack.rate.delivered_ce,
-            may_grow: ack.may_grow,
-            cwnd_limited: ack.cwnd_limited,
-            reducing: ack.reducing,
-            recovering: ack.recovering,
-            repairing: ack.repairing,
-            open: ack.open,
-            paced: ack.paced,
+            may_grow: ack.state.may_grow,
+            cwnd_limited: ack.usage.cwnd_limited,
+            reducing: ack.state.reducing,
+            recovering: ack.state.recovering,
+            repairing: ack.state.repairing,
+            open: ack.state.open,
+            paced: ack.pacing.is_on,
         }
     }
 }
@@ -193,19 +195,34 @@ impl Maker {
 }
 
 impl cc::own::Maker for Maker {
-    fn make(&self, options: &Values) -> Box<dyn CongestionControl> {
-        Python::attach(|py| {
-            Box::new(Controller {
-                table: self.table,
-                make: self.make.clone_ref(py),
-                methods: self.methods.clone(),
-                ecn: self.ecn,
-                governs_window: self.governs_window,
-                options: options.clone(),
-                pacing_rate: None,
-                burst: None,
-                object: None,
-            }) as Box<dyn CongestionControl>
+    fn make(&self, options: &Values, mut rng: Rng) -> Box<dyn CongestionControl> {
+        let object = call(self.table.name, |py| {
+            let options = attributes(py, options)?;
+            let object = self.make.bind(py).call1((options, rng.u64()))?;
+            let optional = |name: &str| -> PyResult<Option<Py<PyAny>>> {
+                let has = self.methods.iter().any(|method| method == name);
+                has.then(|| Ok(object.getattr(name)?.unbind())).transpose()
+            };
+            Ok(Object {
+                ack: Py::new(py, Ack::default())?,
+                lost: Py::new(py, Lost::default())?,
+                window: Py::new(py, Window::default())?,
+                on_ack: object.getattr("on_ack")?.unbind(),
+                on_congestion: object.getattr("on_congestion")?.unbind(),
+                on_recovered: optional("on_recovered")?,
+                on_undo: optional("on_undo")?,
+                on_established: optional("on_established")?,
+                on_lost: optional("on_lost")?,
+                object: object.unbind(),
+            })
+        });
+        Box::new(Controller {
+            table: self.table,
+            ecn: self.ecn,
+            governs_window: self.governs_window,
+            pacing_rate: None,
+            burst: None,
+            object,
         })
     }
 }
@@ -213,16 +230,12 @@ impl cc::own::Maker for Maker {
 /// A connection's controller.
 struct Controller {
     table: &'static Table,
-    make: Py<PyAny>,
-    methods: Vec<String>,
     ecn: EcnWish,
     governs_window: bool,
-    options: Values,
     /// As the window had it last.
     pacing_rate: Option<u64>,
     burst: Option<u32>,
-    /// There from when it is seeded.
-    object: Option<Object>,
+    object: Object,
 }
 
 /// The object, its bound methods, and what they are called with.
@@ -259,7 +272,7 @@ impl Controller {
         method: impl FnOnce(Python<'_>, &Object, &Bound<'_, Window>) -> PyResult<()>,
     ) {
         let name = self.table.name;
-        let object = self.object.as_ref().expect("it is seeded before the connection starts");
+        let object = &self.object;
         let (cwnd, ssthresh, pacing_rate, burst) = call(name, |py| {
             let window = object.window.bind(py);
             {
@@ -277,30 +290,21 @@ impl Controller {
     }
 }
 
-impl CongestionControl for Controller {
-    fn seed(&mut self, mut rng: Rng) {
-        let object = call(self.table.name, |py| {
-            let options = attributes(py, &self.options)?;
-            let object = self.make.bind(py).call1((options, rng.u64()))?;
-            let optional = |name: &str| -> PyResult<Option<Py<PyAny>>> {
-                let has = self.methods.iter().any(|method| method == name);
-                has.then(|| Ok(object.getattr(name)?.unbind())).transpose()
-            };
-            Ok(Object {
-                ack: Py::new(py, Ack::default())?,
-                lost: Py::new(py, Lost::default())?,
-                window: Py::new(py, Window::default())?,
-                on_ack: object.getattr("on_ack")?.unbind(),
-                on_congestion: object.getattr("on_congestion")?.unbind(),
-                on_recovered: optional("on_recovered")?,
-                on_undo: optional("on_undo")?,
-                on_established: optional("on_established")?,
-                on_lost: optional("on_lost")?,
-                object: object.unbind(),
-            })
+impl Signals for Controller {
+    fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &cc::Window) {
+        let Object { lost: argument, on_lost: Some(method), .. } = &self.object else {
+            return;
+        };
+        let &LostSegment { tx_in_flight, lost, app_limited } = lost;
+        call(self.table.name, |py| {
+            let argument = argument.bind(py);
+            *argument.borrow_mut() = Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
+            method.bind(py).call1((argument,)).map(drop)
         });
-        self.object = Some(object);
     }
+}
+
+impl CongestionControl for Controller {
     fn on_ack(&mut self, ack: &cc::Ack, w: &mut cc::Window) {
         self.call(w, |py, object, window| {
             let argument = object.ack.bind(py);
@@ -321,7 +325,7 @@ impl CongestionControl for Controller {
         });
     }
     fn on_recovered(&mut self, w: &mut cc::Window) {
-        if self.object.as_ref().is_some_and(|object| object.on_recovered.is_some()) {
+        if self.object.on_recovered.is_some() {
             self.call(w, |py, object, window| match &object.on_recovered {
                 Some(method) => method.bind(py).call1((window,)).map(drop),
                 None => Ok(()),
@@ -329,7 +333,7 @@ impl CongestionControl for Controller {
         }
     }
     fn on_undo(&mut self, prior_cwnd: u32, w: &mut cc::Window) {
-        if self.object.as_ref().is_some_and(|object| object.on_undo.is_none()) {
+        if self.object.on_undo.is_none() {
             w.cwnd = w.cwnd.max(prior_cwnd);
             return;
         }
@@ -344,7 +348,7 @@ impl CongestionControl for Controller {
         _ack: &cc::Ack,
         w: &mut cc::Window,
     ) -> Option<Box<dyn CongestionControl>> {
-        if self.object.as_ref().is_some_and(|object| object.on_established.is_some()) {
+        if self.object.on_established.is_some() {
             self.call(w, |py, object, window| match &object.on_established {
                 Some(method) => method.bind(py).call1((granted, window)).map(drop),
                 None => Ok(()),
@@ -352,35 +356,22 @@ impl CongestionControl for Controller {
         }
         None
     }
-    fn on_lost(&mut self, lost: &LostSegment, at: Time, _w: &cc::Window) {
-        let Some(Object { lost: argument, on_lost: Some(method), .. }) = &self.object else {
-            return;
-        };
-        let &LostSegment { tx_in_flight, lost, app_limited } = lost;
-        call(self.table.name, |py| {
-            let argument = argument.bind(py);
-            *argument.borrow_mut() = Lost { now_ns: at.0, tx_in_flight, lost, app_limited };
-            method.bind(py).call1((argument,)).map(drop)
-        });
+    fn constants(&self) -> Constants {
+        Constants {
+            ecn: self.ecn,
+            governs_window: self.governs_window,
+            answers_loss_while_reducing: self.governs_window,
+            judges_flights: self.object.on_lost.is_some(),
+        }
     }
-    fn judges_flights(&self) -> bool {
-        self.methods.iter().any(|method| method == "on_lost")
+    fn pace(&self) -> Pace {
+        let burst = self.burst.map_or_else(Burst::default, Burst::Exactly);
+        Pace { rate: self.pacing_rate, burst, holds_back: false }
     }
-    fn governs_window(&self) -> bool {
-        self.governs_window
-    }
-    fn pacing_rate(&self) -> Option<u64> {
-        self.pacing_rate
-    }
-    fn burst(&self) -> Option<u32> {
-        self.burst
-    }
-    fn ecn(&self) -> EcnWish {
-        self.ecn
+    fn signals(&mut self) -> Option<&mut dyn Signals> {
+        Some(self)
     }
     fn probe(&self, out: &mut dyn Gauges) {
-        if let Some(object) = &self.object {
-            tell(self.table.name, self.table, &object.object, out);
-        }
+        tell(self.table.name, self.table, &self.object.object, out);
     }
 }

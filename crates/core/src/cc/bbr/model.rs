@@ -47,7 +47,7 @@ pub fn bdp(rate: u32, min_rtt_us: u32, gain: u32) -> u32 {
 /// What of `in_flight`, with the burst that comes next, will be in the network when the pacing clock
 /// lets it go.
 pub fn in_network(in_flight: u32, burst: u32, rate: u32, ack: &Ack) -> u32 {
-    let wait = ack.next_departure.since(ack.now).as_micros();
+    let wait = ack.pacing.next_departure.since(ack.now).as_micros();
     let delivered = (u64::from(rate) * wait) >> RATE_BITS;
     (u64::from(in_flight) + u64::from(burst)).saturating_sub(delivered) as u32
 }
@@ -72,8 +72,8 @@ impl Pacing {
         self.rate = pacing_bytes(rate, self.startup_gain, w);
     }
     pub fn set(&mut self, rate: u32, gain: u32, full: bool, ack: &Ack, w: &Window) {
-        if !self.saw_rtt && ack.srtt8 > 0 {
-            self.start(ack.srtt8 >> 3, w);
+        if !self.saw_rtt && ack.rtt.srtt8 > 0 {
+            self.start(ack.rtt.srtt8 >> 3, w);
         }
         let paced = pacing_bytes(u64::from(rate), gain, w);
         if full || paced > self.rate {

@@ -73,7 +73,7 @@ impl Bbr3 {
 
     /// By 1, 2, 4, ... segments in successive rounds of probing.
     pub(super) fn raise_inflight_hi(&mut self, ack: &Ack, w: &Window) {
-        if !ack.window_used_up || w.cwnd < self.bounds.inflight_hi {
+        if !ack.usage.window_used_up || w.cwnd < self.bounds.inflight_hi {
             return;
         }
         self.up_acks += ack.acked;
@@ -95,7 +95,7 @@ impl Bbr3 {
         if !self.full || self.adapt_upper_bounds(ack, w) {
             return;
         }
-        let inflight = self.in_network(ack.prior_in_flight, ack);
+        let inflight = self.in_network(ack.flight.before, ack);
         match self.phase {
             Phase::Cruise | Phase::Down => {
                 self.look_whether_to_probe(ack, w);
@@ -111,7 +111,7 @@ impl Bbr3 {
             }
             Phase::Up => {
                 let risky = self.probe_was_too_high && inflight >= self.bounds.inflight_hi;
-                let bounded = ack.window_used_up && w.cwnd >= self.bounds.inflight_hi;
+                let bounded = ack.usage.window_used_up && w.cwnd >= self.bounds.inflight_hi;
                 if risky {
                     self.stopped_risky_probe = true;
                 } else if bounded {
@@ -127,7 +127,7 @@ impl Bbr3 {
     }
 
     pub(super) fn look_whether_to_probe(&mut self, ack: &Ack, w: &Window) {
-        if self.ecn_eligible && self.ecn_in_cycle && !self.loss_in_cycle && ack.open {
+        if self.ecn_eligible && self.ecn_in_cycle && !self.loss_in_cycle && ack.state.open {
             let step = part(self.bounds.inflight_hi, ECN_REPROBE_GAIN);
             self.start_refill(step.max(1).ilog2());
             return;

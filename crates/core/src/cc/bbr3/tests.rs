@@ -1,5 +1,6 @@
 use super::*;
 use crate::cc::RateSample;
+use crate::cc::{AckFlight, AckPacing, AckRtt, AckState, AckUsage, Totals};
 
 /// A path of `rate` segments per ms and `rtt_us`, as one ACK per round trip tells of it.
 struct Path {
@@ -21,9 +22,13 @@ struct Round {
 const RTT_US: u32 = 4_000;
 
 fn path(options: &[(&str, &str)]) -> Path {
-    let mut cc = Bbr3::new(&crate::params::read_options(options).unwrap());
+    let mut cc =
+        Bbr3::new(&crate::params::read_options(options).unwrap(), Rng::stream(1, "bbr3", 0));
     let mut w = Window::new(1448, 52);
-    let a = Ack { min_rtt_us: RTT_US, srtt8: 8 * RTT_US, ..Ack::default() };
+    let a = Ack {
+        rtt: AckRtt { min_us: RTT_US, srtt8: 8 * RTT_US, ..AckRtt::default() },
+        ..Ack::default()
+    };
     assert!(cc.on_established(true, &a, &mut w).is_none());
     Path { cc, w, now: Time::ZERO, delivered: 0, delivered_ce: 0 }
 }
@@ -42,25 +47,12 @@ impl Path {
         self.now += Span::from_micros(u64::from(rtt_us));
         self.delivered += r.delivered;
         self.delivered_ce += r.ce;
-        let told = Feedback { delivered: self.delivered, ..Feedback::default() };
+        let told = Totals { delivered: self.delivered, ..Totals::default() };
         self.cc.on_feedback(&told);
         let a = Ack {
             now: self.now,
-            next_departure: self.now,
             acked: r.delivered,
             ce: r.ce,
-            delivered: self.delivered,
-            delivered_ce: self.delivered_ce,
-            rtt_us: Some(rtt_us),
-            srtt8: 8 * rtt_us,
-            min_rtt_us: RTT_US,
-            prior_in_flight: r.delivered,
-            in_flight: r.delivered,
-            lost: r.lost,
-            recovering: r.lost > 0,
-            repairing: r.lost > 0,
-            open: r.lost + r.ce == 0,
-            window_used_up: true,
             rate: RateSample {
                 delivered: r.delivered,
                 interval: Span::from_micros(u64::from(rtt_us)),
@@ -70,6 +62,26 @@ impl Path {
                 delivered_ce: r.ce,
                 app_limited: false,
             },
+            pacing: AckPacing { next_departure: self.now, ..AckPacing::default() },
+            totals: Totals {
+                delivered: self.delivered,
+                delivered_ce: self.delivered_ce,
+                ..Totals::default()
+            },
+            rtt: AckRtt { newest_us: Some(rtt_us), srtt8: 8 * rtt_us, min_us: RTT_US },
+            flight: AckFlight {
+                before: r.delivered,
+                now: r.delivered,
+                lost: r.lost,
+                ..AckFlight::default()
+            },
+            state: AckState {
+                recovering: r.lost > 0,
+                repairing: r.lost > 0,
+                open: r.lost + r.ce == 0,
+                ..AckState::default()
+            },
+            usage: AckUsage { window_used_up: true, ..AckUsage::default() },
             ..Ack::default()
         };
         self.cc.on_ack(&a, &mut self.w);
@@ -320,7 +332,11 @@ fn the_slope_of_probing_doubles() {
     let mut steps = Vec::new();
     for _ in 0..5 {
         let before = p.cc.bounds.inflight_hi;
-        let a = Ack { acked: p.w.cwnd, window_used_up: true, ..Ack::default() };
+        let a = Ack {
+            acked: p.w.cwnd,
+            usage: AckUsage { window_used_up: true, ..AckUsage::default() },
+            ..Ack::default()
+        };
         p.cc.round_start = true;
         p.cc.raise_inflight_hi(&a, &p.w);
         p.w.cwnd = p.cc.bounds.inflight_hi;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cc::{AckFlight, AckRtt, AckUsage, Totals};
 use crate::params::read_options;
 
 const VERSIONS: [&str; 3] = ["0.5", "0.6", "0.7"];
@@ -17,7 +18,7 @@ fn established_with(
     let mut w = Window::new(1448, 52);
     w.cwnd = cwnd;
     w.ssthresh = ssthresh;
-    let a = Ack { srtt8: rtt_us * 8, ..Ack::default() };
+    let a = Ack { rtt: AckRtt { srtt8: rtt_us * 8, ..AckRtt::default() }, ..Ack::default() };
     assert!(p.on_established(true, &a, &mut w).is_none());
     (p, w)
 }
@@ -63,13 +64,15 @@ fn random_marks(rtt_us: u32, p: f64, rounds: u32) -> f64 {
                 now,
                 acked: 1,
                 ce,
-                delivered: n,
-                delivered_ce: ce_total,
-                srtt8: rtt_us * 8,
-                snd_una: n,
-                snd_nxt: n + window,
-                cwnd_limited: true,
-                in_flight: window,
+                totals: Totals {
+                    delivered: n,
+                    delivered_ce: ce_total,
+                    snd_una: n,
+                    snd_nxt: n + window,
+                },
+                rtt: AckRtt { srtt8: rtt_us * 8, ..AckRtt::default() },
+                usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+                flight: AckFlight { now: window, ..AckFlight::default() },
                 ..Ack::default()
             };
             cc.on_ack(&a, &mut w);
@@ -102,11 +105,13 @@ fn alpha_converges_to_the_marking_fraction_at_gain_one_sixteenth() {
         now += Span::from_millis(30);
         let a = Ack {
             now,
-            delivered: n * 100,
-            delivered_ce: n * 25,
-            srtt8: 240_000,
-            snd_una: n * 100,
-            snd_nxt: n * 100,
+            totals: Totals {
+                delivered: n * 100,
+                delivered_ce: n * 25,
+                snd_una: n * 100,
+                snd_nxt: n * 100,
+            },
+            rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() },
             ..Ack::default()
         };
         p.end_round(&a, &mut w);
@@ -120,7 +125,13 @@ fn alpha_converges_to_the_marking_fraction_at_gain_one_sixteenth() {
 fn the_first_mark_halves_and_a_loss_halves() {
     let (mut p, mut w) = established(30_000, 100);
     w.ssthresh = super::super::SSTHRESH_INFINITE;
-    let a = Ack { ce: 1, acked: 1, srtt8: 240_000, snd_nxt: 50, ..Ack::default() };
+    let a = Ack {
+        ce: 1,
+        acked: 1,
+        rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() },
+        totals: Totals { snd_nxt: 50, ..Totals::default() },
+        ..Ack::default()
+    };
     p.round_end = 1000;
     p.on_ack(&a, &mut w);
     assert_eq!(p.frac_window >> WINDOW_BITS, 50);
@@ -151,7 +162,12 @@ fn one_ack_does_not_make_a_halved_window_immense() {
         p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
         p.on_recovered(&mut w);
     }
-    let a = Ack { acked: 1, srtt8: 160_000, cwnd_limited: true, ..Ack::default() };
+    let a = Ack {
+        acked: 1,
+        rtt: AckRtt { srtt8: 160_000, ..AckRtt::default() },
+        usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+        ..Ack::default()
+    };
     p.grow(1, &w);
     p.on_ack(&a, &mut w);
     let segments = p.frac_window as f64 / ONE_SEGMENT as f64;
@@ -164,8 +180,8 @@ fn without_accecn_it_gives_way_to_reno() {
     let mut p = prague(&[]);
     let mut w = Window::new(1448, 52);
     let other = p.on_established(false, &Ack::default(), &mut w).unwrap();
-    assert!(!other.governs_window());
-    assert_eq!(other.pacing_rate(), None);
+    assert!(!other.constants().governs_window);
+    assert_eq!(other.pace().rate, None);
 }
 
 #[test]
@@ -193,7 +209,13 @@ fn the_first_mark_halves_in_every_version_one_segment_per_ack() {
         let (mut p, mut w) = established_with(&[("version", version)], 30_000, 100, infinite);
         p.round_end = 1000;
         p.on_congestion(Congestion::Ecn, Time::ZERO, &mut w);
-        let marked = Ack { ce: 1, acked: 1, srtt8: 240_000, snd_nxt: 50, ..Ack::default() };
+        let marked = Ack {
+            ce: 1,
+            acked: 1,
+            rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() },
+            totals: Totals { snd_nxt: 50, ..Totals::default() },
+            ..Ack::default()
+        };
         for left in (50..100).rev() {
             p.on_ack(&marked, &mut w);
             assert_eq!((w.cwnd, w.ssthresh), (left, left), "version {version}");
@@ -210,7 +232,12 @@ fn a_carry_moves_the_window_when_a_segment_has_come_together() {
     let (mut p, mut w) = established_with(&[("version", "0.5")], 30_000, 10, 10);
     p.saw_ce = true;
     p.round_end = 1000;
-    let plain = Ack { acked: 1, srtt8: 240_000, cwnd_limited: true, ..Ack::default() };
+    let plain = Ack {
+        acked: 1,
+        rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() },
+        usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+        ..Ack::default()
+    };
     for _ in 0..9 {
         p.on_ack(&plain, &mut w);
         assert_eq!(w.cwnd, 10);
@@ -218,7 +245,7 @@ fn a_carry_moves_the_window_when_a_segment_has_come_together() {
     p.on_ack(&plain, &mut w);
     p.on_ack(&plain, &mut w); // a tenth is not exact in binary
     assert_eq!(w.cwnd, 11);
-    let idle = Ack { srtt8: 240_000, ..Ack::default() };
+    let idle = Ack { rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() }, ..Ack::default() };
     for _ in 0..5 {
         p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
     }
@@ -275,7 +302,12 @@ fn slow_start_may_ignore_losses() {
         let (mut p, mut w) = established_with(&options, 30_000, 100, 100);
         w.ssthresh = super::super::SSTHRESH_INFINITE;
         p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
-        let ten = Ack { acked: 10, srtt8: 240_000, cwnd_limited: false, ..Ack::default() };
+        let ten = Ack {
+            acked: 10,
+            rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() },
+            usage: AckUsage { cwnd_limited: false, ..AckUsage::default() },
+            ..Ack::default()
+        };
         p.on_ack(&ten, &mut w);
         assert_eq!(w.cwnd, grown, "{loss}");
         p.on_recovered(&mut w);
@@ -295,7 +327,15 @@ fn losses_count_only_in_classic_queues_if_so_asked() {
     let (mut p, mut w) = established_with(&asked, 30_000, 100, 100);
     p.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
     assert_eq!(p.frac_window >> WINDOW_BITS, 100);
-    p.on_ack(&Ack { acked: 50, srtt8: 240_000, cwnd_limited: true, ..Ack::default() }, &mut w);
+    p.on_ack(
+        &Ack {
+            acked: 50,
+            rtt: AckRtt { srtt8: 240_000, ..AckRtt::default() },
+            usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
+            ..Ack::default()
+        },
+        &mut w,
+    );
     assert!(p.frac_window > 100 << WINDOW_BITS);
     let before = p.frac_window;
     p.on_congestion(Congestion::Timeout, Time::ZERO, &mut w);

@@ -2,8 +2,8 @@
 
 use super::timers::Timer;
 use super::{Phase, Sender};
+use crate::cc::EcnWish;
 use crate::cc::registry::Cc;
-use crate::cc::{CongestionControl, EcnWish};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{ACK_FRAME, Flags, Packet};
@@ -42,7 +42,7 @@ impl Sender {
     }
 
     pub(super) fn send_syn(&mut self, now: Time, out: &mut Outbox) {
-        let (c, field) = (&self.config, self.cc.ecn().handshake_field());
+        let (c, field) = (&self.config, self.constants.ecn.handshake_field());
         out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.syn_tries));
         self.timer = Timer::Syn;
         self.timer_at = handshake::expiry(now, self.syn_tries);
@@ -58,7 +58,7 @@ impl Sender {
         // With AccECN and in DCTCP everything is ECT.
         let field = match self.mode {
             EcnMode::AccEcn => self.template.ecn.get(),
-            EcnMode::Classic => self.cc.ecn().handshake_field(),
+            EcnMode::Classic => self.constants.ecn.handshake_field(),
             EcnMode::Off => Ecn::NotEct,
         };
         let len = ACK_FRAME + self.mode.handshake_option();
@@ -69,7 +69,7 @@ impl Sender {
         third.stamp = now;
         third.tsval = self.template.tsval;
         out.push(third);
-        self.update_pacing_rate(self.cc.pacing_rate());
+        self.update_pacing_rate(self.cc.pace().rate);
         self.transmit(now, out);
     }
 
@@ -92,7 +92,7 @@ impl Sender {
     /// What both sides agreed on, and whether the controller can live with it.
     pub(super) fn settle_ecn(&mut self, now: Time, mode: EcnMode) {
         self.mode = mode;
-        let wish = self.cc.ecn();
+        let wish = self.constants.ecn;
         let granted = match wish {
             EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
             EcnWish::Ect0Classic | EcnWish::Ect0Runs | EcnWish::Ect0Sce => {
@@ -120,8 +120,9 @@ impl Sender {
         let ack = view.ack_info(now, win);
         if let Some(other) = cc.on_established(granted, &ack, win) {
             self.cc = Cc::Other(other);
+            self.constants = self.cc.constants();
         }
-        self.paced = self.cc.pacing_rate().is_some() || self.config.pace_bps.is_some();
+        self.paced = self.cc.pace().rate.is_some() || self.config.pace_bps.is_some();
         if let Some(bps) = self.config.pace_bps {
             // The cap counts frames, the pacing clock payload.
             let frame = u64::from(self.win.mtu() + ETHERNET_HEADER);

@@ -2,7 +2,7 @@
 
 use super::timers::Timer;
 use super::{Phase, Sender};
-use crate::cc::{CongestionControl, EcnWish, INITIAL_WINDOW};
+use crate::cc::{Burst, EcnWish, INITIAL_WINDOW};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, TcpBits};
@@ -75,7 +75,7 @@ impl Sender {
             let mark = self.board.delivery.segments + self.board.in_flight();
             self.board.delivery.app_limited_until = mark.max(1);
         }
-        if self.board.packets_out() == 0 && !self.cc.governs_window() {
+        if self.board.packets_out() == 0 && !self.constants.governs_window {
             self.restart_after_idle(now);
         }
         self.write_on();
@@ -130,15 +130,16 @@ impl Sender {
     /// Segments per burst: the controller's rule or Linux's (`tcp_tso_autosize`).
     #[inline]
     pub(super) fn burst(&self) -> u32 {
-        if let Some(b) = self.cc.burst() {
-            return b;
-        }
+        let least = match self.cc.pace().burst {
+            Burst::Exactly(segments) => return segments,
+            Burst::AtLeast(segments) => segments,
+        };
         let mut bytes = self.pacing_rate >> BURST_SHIFT;
         let shift = self.rtt.min_us() >> BURST_RTT_SHIFT;
         if shift < 32 {
             bytes += BURST_MAX_BYTES >> shift;
         }
-        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(self.cc.min_burst())
+        ((bytes.min(BURST_MAX_BYTES) / u64::from(self.win.mss)) as u32).max(least)
     }
 
     /// The application writes on if little of what it has written waits to be sent. Only an ACK wakes it.
@@ -393,7 +394,7 @@ impl Sender {
                 p.flags = p.flags.with(Flags::FIN);
             }
             // RFC 3168, 6.1.5: retransmissions are Not-ECT; with AccECN and in DCTCP they are not.
-            if self.mode != EcnMode::AccEcn && self.cc.ecn() != EcnWish::Ect0Runs {
+            if self.mode != EcnMode::AccEcn && self.constants.ecn != EcnWish::Ect0Runs {
                 p.ecn = Ecn::NotEct.into();
             }
             if self.board.is_pushed(seq) || n > 1 && seq + 1 == first + n {

@@ -2,7 +2,6 @@
 
 use super::timers::Timer;
 use super::{Phase, Sender};
-use crate::cc::CongestionControl;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, SYN_FRAME};
@@ -29,7 +28,7 @@ impl Sender {
             match self.phase {
                 Phase::Listen => {
                     self.phase = Phase::SynReceived;
-                    let ect_syn = self.cc.ecn().handshake_field() != Ecn::NotEct;
+                    let ect_syn = self.constants.ecn.handshake_field() != Ecn::NotEct;
                     (self.mode, self.answer) =
                         ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
@@ -45,7 +44,7 @@ impl Sender {
             if self.mode == EcnMode::AccEcn && pkt.bits == ecn::field_feedback(Ecn::Ce) {
                 self.board.delivery.ce = 1;
             }
-            self.update_pacing_rate(self.cc.pacing_rate());
+            self.update_pacing_rate(self.cc.pace().rate);
         }
         if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
             self.asked = true;
@@ -58,7 +57,7 @@ impl Sender {
     pub(super) fn send_syn_ack(&mut self, now: Time, out: &mut Outbox) {
         let field = match self.mode {
             EcnMode::Off => Ecn::NotEct,
-            EcnMode::Classic | EcnMode::AccEcn => self.cc.ecn().handshake_field(),
+            EcnMode::Classic | EcnMode::AccEcn => self.constants.ecn.handshake_field(),
         };
         let (flow, group) = (self.config.flow, self.config.group);
         let len = SYN_FRAME + self.mode.handshake_option();

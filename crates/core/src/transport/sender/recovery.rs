@@ -3,8 +3,8 @@
 
 use super::timers::{TIMEOUT_MIN, Timer};
 use super::{Sender, View};
-use crate::cc::registry::{AckInfo, Answer};
-use crate::cc::{Ack, Congestion, CongestionControl, Feedback, SSTHRESH_INFINITE, Window};
+use crate::cc::registry::AckInfo;
+use crate::cc::{Ack, AckFlight, AckRtt, AckState, Congestion, Pace, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, Stamp, TcpBits};
 use crate::sack::Blocks;
@@ -96,17 +96,20 @@ impl AckInfo for AckContext<'_> {
     #[inline(always)]
     fn ack(&self, win: &Window) -> Ack {
         let AckContext { view, now, outcome, .. } = self;
+        let general = view.ack_info(*now, win);
         Ack {
             acked: outcome.delivered,
             ce: self.marks.ce,
             esce: self.marks.esce,
-            rtt_us: outcome.rtt_newest_us,
-            may_grow: self.may_grow,
-            reducing: self.reducing,
-            prior_in_flight: self.prior_in_flight,
-            lost: (view.board.lost_total - self.prior_lost) as u32,
+            rtt: AckRtt { newest_us: outcome.rtt_newest_us, ..general.rtt },
+            flight: AckFlight {
+                before: self.prior_in_flight,
+                lost: (view.board.lost_total - self.prior_lost) as u32,
+                ..general.flight
+            },
+            state: AckState { may_grow: self.may_grow, reducing: self.reducing, ..general.state },
             rate: view.board.rate_sample(*now, outcome, view.rtt.min_us()),
-            ..view.ack_info(*now, win)
+            ..general
         }
     }
 }
@@ -206,12 +209,9 @@ impl Sender {
 
     #[inline(always)]
     fn report_feedback(&mut self) {
-        self.cc.on_feedback(&Feedback {
-            delivered: self.board.delivery.segments,
-            delivered_ce: self.board.delivery.ce,
-            snd_una: self.board.una,
-            snd_nxt: self.board.nxt,
-        });
+        if let Some(signals) = self.cc.signals() {
+            signals.on_feedback(&self.board.totals());
+        }
     }
 
     /// An ACK that a newer one has overtaken. Its SACK blocks may still be news of losses; it is no
@@ -322,7 +322,7 @@ impl Sender {
         prior_in_flight: u32,
     ) {
         let state = self.recovery.state;
-        let reducing = state.is_reducing() && !self.cc.governs_window();
+        let reducing = state.is_reducing() && !self.constants.governs_window;
         // Where reordering is common, SACKed data may grow the window too.
         let growth = if self.board.reordering > REORDERING_DEFAULT {
             progress
@@ -342,7 +342,7 @@ impl Sender {
             prior_lost,
             prior_in_flight,
         };
-        let Answer { holds_back, pacing_rate } = cc.answer(&context, win);
+        let Pace { rate, holds_back, .. } = cc.answer(&context, win);
         if holds_back {
             let mark = self.board.delivery.segments + self.board.in_flight();
             self.board.delivery.app_limited_until = mark.max(1);
@@ -351,7 +351,7 @@ impl Sender {
             let newly_lost = self.board.lost_total > prior_lost;
             self.reduce(outcome.delivered, newly_lost, outcome.una_advanced);
         }
-        self.update_pacing_rate(pacing_rate);
+        self.update_pacing_rate(rate);
     }
 
     /// Proportional rate reduction: per segment delivered, ssthresh/prior_cwnd segments may leave;
@@ -486,7 +486,11 @@ impl Sender {
 
     fn report_losses(&mut self, now: Time) {
         let Sender { board, cc, win, .. } = self;
-        board.take_lost(|lost| cc.on_lost(&lost, now, win));
+        board.take_lost(|lost| {
+            if let Some(signals) = cc.signals() {
+                signals.on_lost(&lost, now, win);
+            }
+        });
     }
 
     fn await_reordering(&mut self, now: Time, wait: Span) {
@@ -536,7 +540,7 @@ impl Sender {
                 self.recovery.prior_ssthresh = self.current_ssthresh();
             }
             self.begin_reduction(now, Congestion::Loss);
-        } else if self.cc.answers_loss_while_reducing() {
+        } else if self.constants.answers_loss_while_reducing {
             self.congestion(Congestion::Loss, now);
         }
         self.recovery.state = CaState::Recovery;
@@ -555,7 +559,7 @@ impl Sender {
     }
 
     fn end_reduction(&mut self) {
-        if self.cc.governs_window() {
+        if self.constants.governs_window {
             return;
         }
         let state = self.recovery.state;
@@ -715,7 +719,9 @@ impl Sender {
         self.recovery.probe_end = None;
         self.announce_cwr = true;
         self.recovery.frto = new_episode || self.retransmits > 0;
-        self.cc.on_timeout(self.board.lost_total, &self.win);
+        if let Some(signals) = self.cc.signals() {
+            signals.on_timeout(self.board.lost_total, &self.win);
+        }
     }
 
     pub(super) fn on_reordering_timeout(&mut self, now: Time, out: &mut Outbox) {
@@ -725,7 +731,7 @@ impl Sender {
         if self.board.in_flight() != before {
             if self.recovery.state != CaState::Recovery {
                 self.enter_recovery(now, false);
-                if !self.cc.governs_window() {
+                if !self.constants.governs_window {
                     self.reduce(1, self.board.lost_total > lost_before, false);
                 }
             }
