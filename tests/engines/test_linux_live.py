@@ -54,11 +54,12 @@ class Told:
                 packets["out_ns"][packet["number"]] = free
             self._records.append(packets)
         self._told = 0
-        for name in ("tcp.bin", "ticks.tsv", "events.tsv"):
+        (folder / "tcp.bin").write_bytes(recording.head_of(recording.SAMPLE))
+        for name in ("ticks.tsv", "events.tsv"):
             (folder / name).write_bytes(b"")
         for number in range(links):
             for name in ("packets", "arrivals"):
-                (folder / f"{name}.{number}.bin").write_bytes(b"")
+                (folder / f"{name}.{number}.bin").write_bytes(recording.head_of(recording.PACKET))
             (folder / f"tc.{number}.json").write_bytes(b"")
 
     def go_on(self, until_ns: int, sample_ns: int) -> None:

@@ -11,6 +11,9 @@ import polars as pl
 import pytest
 from l4slab.base import metrics
 from l4slab.engines.linux import lab, recording
+from l4slab.engines.linux.compiling import DATA
+from l4slab.engines.linux.recording import reading
+from l4slab.engines.linux.recording.live import Growing
 from l4slab.engines.sim import SimEngine
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
@@ -64,6 +67,10 @@ def tc(**state: Any) -> list[dict[str, Any]]:
     return [{"kind": "htb", "root": True}, {"kind": "pfifo", "parent": "1:1", "qlen": 7} | state]
 
 
+def write(path: Path, records: list[tuple[Any, ...]], dtype: np.dtype[Any]) -> None:
+    path.write_bytes(recording.head_of(dtype) + np.array(records, dtype).tobytes())
+
+
 @pytest.fixture
 def left(tmp_path: Path) -> Any:
     """Writes what a laboratory leaves, and reads it."""
@@ -83,9 +90,9 @@ def left(tmp_path: Path) -> Any:
         if outputs is None:
             outputs = [tc()] * len(ticks)
         for number, records in enumerate(packets):
-            np.array(records, recording.PACKET).tofile(folder / f"packets.{number}.bin")
+            write(folder / f"packets.{number}.bin", records, recording.PACKET)
             (folder / f"tc.{number}.json").write_text("\n".join(json.dumps(output) for output in outputs))
-        np.array(samples, recording.SAMPLE).tofile(folder / "tcp.bin")
+        write(folder / "tcp.bin", samples, recording.SAMPLE)
         (folder / "ticks.tsv").write_text("".join(f"{tick}\n" for tick in ticks))
         (folder / "events.tsv").write_text(events)
         (folder / "counters.txt").write_text(counters)
@@ -97,6 +104,21 @@ def left(tmp_path: Path) -> Any:
 
 def test_records_have_the_layout_of_the_c_structs() -> None:
     assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (40, 72)
+    source = (DATA / "lab.c").read_text()
+    assert f"#define FORMAT {recording.FORMAT_VERSION}\n" in source
+
+
+@pytest.mark.parametrize(
+    ("head", "version"),
+    [(b"", "unknown"), (b"\0" * 16, "unknown"), (recording.head_of(recording.PACKET).replace(b"\2", b"\1"), "1")],
+)
+def test_files_of_another_format_are_refused(tmp_path: Path, head: bytes, version: str) -> None:
+    (tmp_path / "packets.0.bin").write_bytes(head + bytes(80))
+    with pytest.raises(recording.CheckError, match=rf"packets\.0\.bin has format {version}, and this l4slab reads"):
+        reading._array(tmp_path / "packets.0.bin", recording.PACKET)
+    growing = Growing(tmp_path / "packets.0.bin")
+    with pytest.raises(recording.CheckError, match=rf"packets\.0\.bin has format {version}"):
+        growing.records(recording.PACKET)
 
 
 def test_arrays_of_tc_are_read_one_after_the_other() -> None:

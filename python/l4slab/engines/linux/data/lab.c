@@ -9,8 +9,8 @@
  * network namespace in which it was made, so one event loop can be all the hosts at once.
  *
  * OUTDIR gets packets.N.bin of link N and impaired.N.bin of impairments (struct packet), tcp.bin (struct tcp_sample), events.tsv, ticks.tsv,
- * tc.N.json and counters.txt; with the word "pcap" in the plan also linkN.pcap, and hostN.pcap of what passes the sender
- * of flow N, where the plan asks for it. Times are ns since the start.
+ * tc.N.json and counters.txt. A .bin file begins with a struct format. With the word "pcap" in the plan there are also linkN.pcap,
+ * and hostN.pcap of what passes the sender of flow N, where the plan asks for it. Times are ns since the start.
  *
  * With the word "live" in the plan there is no end: whenever it has come to the time that it was told, all files are
  * up to date and it waits for the next file ask.N with further lines of a plan, the last of them "until TIME SAMPLE";
@@ -61,7 +61,14 @@ typedef uint8_t u8;
 #define CHUNK (256 * 1024)
 #define NOTSENT (128 * 1024)	/* two of the largest TSO bursts wait in the socket */
 
-/* A packet that came to a link; little endian, as read by recording.py. */
+/* The head of a .bin file; little endian, as all that follows. recording/observed.py reads it, and has the same number. */
+#define FORMAT 2
+struct format {
+	char magic[8];
+	u32 version, record_size;
+};
+
+/* A packet that came to a link. */
 struct packet {
 	u64 in_ns;
 	u64 out_ns;		/* 0: it never left */
@@ -215,6 +222,36 @@ static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *tex
 	_exit(1);
 }
 
+/* Memory that was asked for. */
+static void *had(void *memory)
+{
+	if (!memory)
+		fail("out of memory");
+	return memory;
+}
+
+/* Room for so many of a size, with what was there. */
+static void *grown(void *old, size_t n, size_t size)
+{
+	return had(reallocarray(old, n, size));
+}
+
+static char *copied(const char *text)
+{
+	if (!text)
+		fail("plan: a word is missing");
+	return had(strdup(text));
+}
+
+/* The next place of a table, or the sentence that it is full. */
+static int next_place(int *n, size_t size, const char *what)
+{
+	if ((size_t)*n >= size)
+		fail("plan: more than %zu %s", size, what);
+	return (*n)++;
+}
+#define PLACES(table) (sizeof(table) / sizeof(table)[0])
+
 static u64 now_of(clockid_t clock)
 {
 	struct timespec t;
@@ -276,7 +313,7 @@ static void schedule(u64 t_ns, enum what what, void *of)
 
 	if (heap_n == heap_size) {
 		heap_size = heap_size ? 2 * heap_size : 1024;
-		heap = realloc(heap, heap_size * sizeof *heap);
+		heap = grown(heap, heap_size, sizeof *heap);
 	}
 	struct event e = { t_ns, heap_count++, what, of };
 	for (i = heap_n++; i && before(&e, &heap[(i - 1) / 2]); i = (i - 1) / 2)
@@ -320,19 +357,32 @@ static void watch(int fd, u32 what, struct handle *h)
 		fail("epoll: %s", strerror(errno));
 }
 
+static struct group *group_of(u32 flow)
+{
+	if (flow >= PLACES(groups))
+		fail("plan: flow %u; the last one is %zu", flow, PLACES(groups) - 1);
+	return &groups[flow];
+}
+
 /* ---- programs ---- */
 
 #include "programs.h"
 
 /* ---- capture: when a packet reaches a link's queue and when it leaves it ---- */
 
+static struct format format_of(u32 record_size)
+{
+	return (struct format){ "l4slab", FORMAT, record_size };
+}
+
 static void open_packets(struct packets *p, const char *name, u32 link)
 {
+	struct format head = format_of(sizeof(struct packet));
 	char path[640];
 
 	snprintf(path, sizeof path, "%s/%s.%u.bin", out_dir, name, link);
 	p->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (p->fd < 0)
+	if (p->fd < 0 || write(p->fd, &head, sizeof head) != sizeof head)
 		fail("packets cannot be written: %s", strerror(errno));
 }
 
@@ -385,9 +435,7 @@ static void arrived(struct tap *t, u64 key, const struct packet *p, u32 round)
 	} else {
 		if (t->used == t->size) {
 			t->size *= 2;
-			t->pool = realloc(t->pool, t->size * sizeof *t->pool);
-			if (!t->pool)
-				fail("out of memory for packets in flight");
+			t->pool = grown(t->pool, t->size, sizeof *t->pool);
 		}
 		i = t->used++;
 	}
@@ -407,7 +455,7 @@ static struct passed *passed_of(struct tap *t, u32 flow, u32 conn)
 		struct passed **old = t->passed;
 
 		t->passed_mask = old ? 2 * old_mask + 1 : 255;
-		t->passed = calloc(t->passed_mask + 1, sizeof *t->passed);
+		t->passed = had(calloc(t->passed_mask + 1, sizeof *t->passed));
 		for (u32 i = 0; old && i <= old_mask; i++) {
 			if (!old[i])
 				continue;
@@ -421,7 +469,7 @@ static struct passed *passed_of(struct tap *t, u32 flow, u32 conn)
 		if (t->passed[at]->key == key)
 			return t->passed[at];
 	t->n_passed++;
-	t->passed[at] = calloc(1, sizeof **t->passed);
+	t->passed[at] = had(calloc(1, sizeof **t->passed));
 	t->passed[at]->key = key;
 	return t->passed[at];
 }
@@ -448,9 +496,7 @@ static u32 add_stretch(struct passed *p, int64_t begin, int64_t end)
 	}
 	if (from == to && p->n == p->size) {
 		p->size = p->size ? 2 * p->size : 4;
-		p->stretches = realloc(p->stretches, p->size * sizeof *p->stretches);
-		if (!p->stretches)
-			fail("out of memory for what has left a link");
+		p->stretches = grown(p->stretches, p->size, sizeof *p->stretches);
 	}
 	memmove(p->stretches + from + 1, p->stretches + to, (p->n - to) * sizeof *p->stretches);
 	p->stretches[from] = whole;
@@ -505,7 +551,7 @@ static void write_pcap(struct tap *t, const u8 *frame, u64 t_ns, u32 caplen, u32
 	u32 head[4] = { t_ns / 1000000000, t_ns % 1000000000, caplen, len };
 
 	/* The second byte of the source address tells arrivals (0) from departures (1). */
-	u8 copy[256];
+	u8 copy[SNAP];
 	memcpy(copy, frame, caplen);
 	copy[7] = out;
 	fwrite(head, sizeof head, 1, t->pcap);
@@ -528,9 +574,25 @@ static void take_off_host(u8 *f)
 	f[6] = 2;
 }
 
+/* What is captured of a frame reaches to the end of what is read of it; of fragments but the first, that is no header. */
+static int has_headers(const u8 *frame, u32 captured)
+{
+	const u8 *ip = frame + ETH_HLEN;
+
+	if (captured < ETH_HLEN + 28 || captured > SNAP)
+		return 0;
+	u32 header = (ip[0] & 15) * 4, rest = captured - ETH_HLEN;
+	int is_first = !((ip[6] & 0x1f) | ip[7]);
+
+	return header >= 20 && rest >= header + (ip[9] == IPPROTO_TCP && is_first ? 20 : 8);
+}
+
 static void see(struct tap *t, struct tpacket3_hdr *h)
 {
 	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
+
+	if (!has_headers((const u8 *)h + h->tp_mac, h->tp_snaplen))
+		return;
 	take_off_host((u8 *)h + h->tp_mac);
 	const u8 *f = (const u8 *)h + h->tp_mac, *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4;
 	u64 t_ns = (u64)h->tp_sec * 1000000000 + h->tp_nsec - zero_real;
@@ -539,7 +601,7 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	struct packet p = { .in_ns = t_ns };
 	u64 key;
 
-	if ((int64_t)t_ns < 0 || h->tp_snaplen < ETH_HLEN + 28)
+	if ((int64_t)t_ns < 0)
 		return;
 	/* Senders are 10.208.x.y, receivers 10.224.x.y: x.y is the flow. The sender's port is the connection. */
 	p.flow = ip[14] << 8 | ip[15];
@@ -658,9 +720,9 @@ static void open_tap(struct tap *t)
 	if (t->is_host)
 		return;
 	t->heads_mask = (1 << 16) - 1;
-	t->heads = calloc(t->heads_mask + 1, sizeof *t->heads);
+	t->heads = had(calloc(t->heads_mask + 1, sizeof *t->heads));
 	t->size = 1 << 12;
-	t->pool = malloc(t->size * sizeof *t->pool);
+	t->pool = grown(NULL, t->size, sizeof *t->pool);
 	t->used = 1;
 	open_packets(&t->left, t->is_impair ? "impaired" : "packets", t->link);
 	if (is_live)
@@ -716,10 +778,12 @@ static void make_listener(struct group *g, const struct conn *c)
 
 	enter(c->server);
 	g->listener = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (g->listener < 0)
+		fail("flow %u cannot listen: %s", c->flow, strerror(errno));
 	setsockopt(g->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	if (!c->udp)
 		congestion_control(g->listener, c->server_cc);
-	if (g->listener < 0 || bind(g->listener, (void *)&here, sizeof here) ||
+	if (bind(g->listener, (void *)&here, sizeof here) ||
 	    (!c->udp && listen(g->listener, 65535)))
 		fail("flow %u cannot listen: %s", c->flow, strerror(errno));
 	g->listening = (struct handle){ LISTENER, g };
@@ -735,6 +799,8 @@ static void make_sender(struct conn *c)
 
 	enter(c->client);
 	c->fd = socket(AF_INET, (c->udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (c->fd < 0)
+		fail("flow %u cannot send: %s", c->flow, strerror(errno));
 	setsockopt(c->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	/* Of TCP the kernel takes the DSCP only. */
 	setsockopt(c->fd, IPPROTO_IP, IP_TOS, &c->tos, sizeof c->tos);
@@ -749,7 +815,7 @@ static void make_sender(struct conn *c)
 		if (c->rate && setsockopt(c->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &c->rate, sizeof c->rate))
 			fail("flow %u cannot be paced: %s", c->flow, strerror(errno));
 	}
-	if (c->fd < 0 || bind(c->fd, (void *)&here, sizeof here))
+	if (bind(c->fd, (void *)&here, sizeof here))
 		fail("flow %u cannot send: %s", c->flow, strerror(errno));
 	if (c->udp && connect(c->fd, (void *)&there, sizeof there))
 		fail("flow %u cannot send: %s", c->flow, strerror(errno));
@@ -759,11 +825,11 @@ static void make_sender(struct conn *c)
 /* Its sockets, and when it begins and ends. */
 static void make_ends(struct conn *c)
 {
-	struct group *g = &groups[c->flow];
+	struct group *g = group_of(c->flow);
 
 	if (c->conn == 0)
 		make_listener(g, c);
-	g->conns = realloc(g->conns, (g->n + 1) * sizeof *g->conns);
+	g->conns = grown(g->conns, g->n + 1, sizeof *g->conns);
 	g->conns[g->n++] = c;
 	make_sender(c);
 	if (c->start_ns < duration_ns)
@@ -843,12 +909,18 @@ static void accept_all(const struct group *g)
 	int fd;
 
 	while ((fd = accept4(g->listener, (void *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-		struct conn *c = g->conns[ntohs(peer.sin_port) - g->conns[0]->port];
+		int number = ntohs(peer.sin_port) - g->conns[0]->port;
+
+		size = sizeof peer;
+		if (number < 0 || number >= g->n) {
+			close(fd);
+			continue;
+		}
+		struct conn *c = g->conns[number];
 
 		c->rfd = fd;
 		c->receiver = (struct handle){ RECEIVER, c };
 		watch(fd, EPOLLIN, &c->receiver);
-		size = sizeof peer;
 	}
 }
 
@@ -967,6 +1039,8 @@ static void open_reader(struct reader *r)
 	snprintf(name, sizeof name, "tc.%u.json", r->link);
 	r->out = open_out(name);
 	r->pid = fork();
+	if (r->pid < 0)
+		fail("tc cannot be started: %s", strerror(errno));
 	if (!r->pid) {
 		dup2(ask[0], 0);
 		dup2(answer[1], 1);
@@ -986,8 +1060,10 @@ static void apply(struct change *c)
 	int status;
 
 	if (!c->command) {
-		for (int i = 0; i < groups[c->flow].n; i++)
-			set_rate(groups[c->flow].conns[i], c->t_ns, c->rate);
+		const struct group *g = group_of(c->flow);
+
+		for (int i = 0; i < g->n; i++)
+			set_rate(g->conns[i], c->t_ns, c->rate);
 		return;
 	}
 	enter(c->ns);
@@ -1031,6 +1107,11 @@ static void counters(void)
 
 /* ---- plan ---- */
 
+static struct tap *new_tap(void)
+{
+	return taps[next_place(&n_taps, PLACES(taps), "captures")] = had(calloc(1, sizeof(struct tap)));
+}
+
 static void plan_line(char *line)
 {
 	struct conn *c;
@@ -1043,7 +1124,7 @@ static void plan_line(char *line)
 	if (sscanf(line, "%15s", word) != 1 || word[0] == '#')
 		return;
 	if (!strcmp(word, "time")) {
-		if (sscanf(line, "%*s %llu %llu %llu", &a, &b, &d) != 3)
+		if (sscanf(line, "%*s %llu %llu %llu", &a, &b, &d) != 3 || !d)
 			fail("plan: %s", line);
 		duration_ns = a, warmup_ns = b, sample_ns = d;
 	} else if (!strcmp(word, "pcap")) {
@@ -1052,28 +1133,25 @@ static void plan_line(char *line)
 		is_live = 1;
 	} else if (!strcmp(word, "ns")) {
 		sscanf(line, "%*s %n", &n);
-		namespaces[n_namespaces++] = strdup(strtok(line + n, " \n"));
+		namespaces[next_place(&n_namespaces, PLACES(namespaces), "namespaces")] = copied(strtok(line + n, " \n"));
 	} else if (!strcmp(word, "link")) {
-		struct tap *t = calloc(1, sizeof *t);
-		struct reader *r = &readers[n_readers++];
+		struct tap *t = new_tap();
+		struct reader *r = &readers[next_place(&n_readers, PLACES(readers), "links")];
 
-		taps[n_taps++] = t;
 		if (sscanf(line, "%*s %u %31s %31s", &t->link, t->ns, t->dev) != 3)
 			fail("plan: %s", line);
 		r->link = t->link;
 		strcpy(r->ns, t->ns);
 		strcpy(r->dev, t->dev);
 	} else if (!strcmp(word, "impair")) {
-		struct tap *t = calloc(1, sizeof *t);
+		struct tap *t = new_tap();
 
-		taps[n_taps++] = t;
 		t->is_impair = 1;
 		if (sscanf(line, "%*s %u %31s", &t->link, t->ns) != 2)
 			fail("plan: %s", line);
 	} else if (!strcmp(word, "host")) {
-		struct tap *t = calloc(1, sizeof *t);
+		struct tap *t = new_tap();
 
-		taps[n_taps++] = t;
 		t->is_host = 1;
 		n_hosts++;
 		if (sscanf(line, "%*s %31s %u", t->ns, &t->flow) < 1)
@@ -1082,21 +1160,24 @@ static void plan_line(char *line)
 		plan_environment(line);
 	} else if (!strcmp(word, "directory")) {
 		strtok(line, " \n");
-		snprintf(directory, sizeof directory, "%s", unescaped(strtok(NULL, " \n")));
+		char *path = unescaped(strtok(NULL, " \n"));
+
+		snprintf(directory, sizeof directory, "%s", path);
+		free(path);
 	} else if (!strcmp(word, "program")) {
 		plan_program(line);
 	} else if (!strcmp(word, "setting")) {
 		plan_setting(line);
 	} else if (!strcmp(word, "at")) {
-		x = calloc(1, sizeof *x);
+		x = had(calloc(1, sizeof *x));
 		if (sscanf(line, "%*s %llu %7s %n", &a, what, &n) != 2)
 			fail("plan: %s", line);
 		x->t_ns = a;
-		if (!strcmp(what, "rate") && sscanf(line + n, "%u %llu", &x->flow, &b) == 2) {
+		if (!strcmp(what, "rate") && sscanf(line + n, "%u %llu", &x->flow, &b) == 2 && b) {
 			x->rate = b;
 		} else if (!strcmp(what, "do") && sscanf(line + n, "%31s %n", x->ns, &conn) == 1) {
 			line[strcspn(line, "\n")] = 0;
-			x->command = strdup(line + n + conn);
+			x->command = copied(line + n + conn);
 		} else {
 			fail("plan: %s", line);
 		}
@@ -1104,13 +1185,15 @@ static void plan_line(char *line)
 	} else if (!strcmp(word, "stop")) {
 		if (sscanf(line, "%*s %llu %u %u", &a, &flow, &conn) != 3)
 			fail("plan: %s", line);
+		if (conn >= (u32)group_of(flow)->n)
+			fail("plan: flow %u has no connection %u", flow, conn);
 		schedule(a, STOP, groups[flow].conns[conn]);
 	} else if (!strcmp(word, "sample")) {
 		if (sscanf(line, "%*s %llu", &a) != 1)
 			fail("plan: %s", line);
 		schedule(a, SAMPLE, NULL);
 	} else if (!strcmp(word, "until")) {
-		if (sscanf(line, "%*s %llu %llu", &a, &b) != 2)
+		if (sscanf(line, "%*s %llu %llu", &a, &b) != 2 || !b)
 			fail("plan: %s", line);
 		/* Samples are taken at whole multiples. */
 		for (u64 t = (until_ns / b + 1) * b; t <= a; t += b)
@@ -1119,14 +1202,14 @@ static void plan_line(char *line)
 	} else if (!strcmp(word, "tcp") || !strcmp(word, "udp")) {
 		int udp = word[0] == 'u';
 
-		conns = realloc(conns, (n_conns + 1) * sizeof *conns);
-		c = conns[n_conns++] = calloc(1, sizeof *c);
+		conns = grown(conns, n_conns + 1, sizeof *conns);
+		c = conns[n_conns++] = had(calloc(1, sizeof *c));
 		c->udp = udp;
 		c->rfd = c->fd = -1;
 		if (udp) {
 			if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %u %u %u", &c->flow,
 				   &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &d, &c->tos,
-				   &c->frame, &c->batch) != 13)
+				   &c->frame, &c->batch) != 13 || c->frame < 42 || c->frame - 42 > sizeof blob || !d)
 				fail("plan: %s", line);
 			c->payload = c->frame - 42;
 			e = NEVER;
@@ -1290,7 +1373,9 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		fail("usage: lab PLAN OUTDIR");
-	snprintf(out_dir, sizeof out_dir, "%s", argv[2]);
+	if (strlen(argv[2]) >= sizeof out_dir)
+		fail("the name of the folder has more than %zu bytes: %s", sizeof out_dir - 1, argv[2]);
+	strcpy(out_dir, argv[2]);
 	plan = fopen(argv[1], "r");
 	if (!plan)
 		fail("%s: %s", argv[1], strerror(errno));
@@ -1299,7 +1384,10 @@ int main(int argc, char **argv)
 	ep = epoll_create1(EPOLL_CLOEXEC);
 	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	watch(timer, EPOLLIN | EPOLLET, &tick);
+	struct format head = format_of(sizeof(struct tcp_sample));
+
 	samples = open_out("tcp.bin");
+	fwrite(&head, sizeof head, 1, samples);
 	events = open_out("events.tsv");
 	ticks = open_out("ticks.tsv");
 	for (int i = 0; i < n_readers; i++)

@@ -49,7 +49,7 @@ static u8 client_sends[65536], is_program[65536];
 /* A word of the plan: %XX is a byte, and - alone is an empty one. */
 static char *unescaped(const char *word)
 {
-	char *text = strdup(word), *to = text;
+	char *text = copied(word), *to = text;
 
 	for (const char *from = word; *from; from++) {
 		unsigned byte;
@@ -67,7 +67,7 @@ static char *unescaped(const char *word)
 
 static void plan_environment(char *line)
 {
-	environment = realloc(environment, (n_environment + 2) * sizeof *environment);
+	environment = grown(environment, n_environment + 2, sizeof *environment);
 	strtok(line, " \n");
 	environment[n_environment++] = unescaped(strtok(NULL, " \n"));
 	environment[n_environment] = NULL;
@@ -76,7 +76,7 @@ static void plan_environment(char *line)
 /* program FLOW NAME ROLE NUMBER SENDS NAMESPACE START STOP WORD... */
 static void plan_program(char *line)
 {
-	struct program *p = calloc(1, sizeof *p);
+	struct program *p = had(calloc(1, sizeof *p));
 	unsigned long long start, stop;
 	char name[1024], role[8];
 	int sends, n = 0, words = 0;
@@ -84,6 +84,7 @@ static void plan_program(char *line)
 	if (sscanf(line, "%*s %u %1023s %7s %u %d %31s %llu %llu %n", &p->flow, name, role, &p->number, &sends, p->ns,
 		   &start, &stop, &n) != 8)
 		fail("plan: %s", line);
+	group_of(p->flow);
 	p->name = unescaped(name);
 	p->role = strcmp(role, "server") ? CLIENT : SERVER;
 	p->start_ns = start;
@@ -91,19 +92,23 @@ static void plan_program(char *line)
 	is_program[p->flow] = 1;
 	client_sends[p->flow] = sends == (p->role == CLIENT);
 	for (char *word = strtok(line + n, " \n"); word; word = strtok(NULL, " \n")) {
-		p->argv = realloc(p->argv, (words + 2) * sizeof *p->argv);
+		p->argv = grown(p->argv, words + 2, sizeof *p->argv);
 		p->argv[words++] = unescaped(word);
 		p->argv[words] = NULL;
 	}
-	programs[n_programs++] = p;
+	if (!words)
+		fail("plan: a program without a command: %s", name);
+	programs[next_place(&n_programs, PLACES(programs), "programs")] = p;
 }
 
 /* setting KEY=VALUE, of the program before */
 static void plan_setting(char *line)
 {
+	if (!n_programs)
+		fail("plan: a setting before a program");
 	struct program *p = programs[n_programs - 1];
 
-	p->settings = realloc(p->settings, (p->n_settings + 1) * sizeof *p->settings);
+	p->settings = grown(p->settings, p->n_settings + 1, sizeof *p->settings);
 	strtok(line, " \n");
 	p->settings[p->n_settings++] = unescaped(strtok(NULL, " \n"));
 }
@@ -275,9 +280,9 @@ static u32 pair_of(u32 flow, u8 protocol, u16 sender, u16 receiver)
 	u32 slot, i;
 
 	if (!pairs) {
-		pairs = calloc(MOST_PAIRS, sizeof *pairs);
-		pair_heads = calloc(1 << 16, sizeof *pair_heads);
-		pair_next = calloc(MOST_PAIRS + 1, sizeof *pair_next);
+		pairs = had(calloc(MOST_PAIRS, sizeof *pairs));
+		pair_heads = had(calloc(1 << 16, sizeof *pair_heads));
+		pair_next = had(calloc(MOST_PAIRS + 1, sizeof *pair_next));
 	}
 	slot = (key * 0x9e3779b97f4a7c15ull) >> 48;
 	for (i = pair_heads[slot]; i; i = pair_next[i]) {
@@ -326,7 +331,7 @@ static struct program_frame program_frame(const u8 *ip, u32 captured, u32 flow, 
 		f.seq = (u32)l4[4] << 24 | l4[5] << 16 | l4[6] << 8 | l4[7];
 		f.opens = l4[13] & 2;
 		f.goes_on = !f.opens;
-	} else if (protocol == IPPROTO_UDP && is_first) {
+	} else if (protocol == IPPROTO_UDP && is_first && captured > f.headers) {
 		/* QUIC's long headers are those of the handshake (RFC 9000, section 17). */
 		f.opens = (l4[8] & 0xc0) == 0xc0;
 		f.goes_on = (l4[8] & 0xc0) == 0x40;

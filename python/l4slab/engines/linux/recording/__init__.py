@@ -24,12 +24,13 @@ from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.fates import losses
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
 from l4slab.engines.linux.recording.histograms import bins, histograms
-from l4slab.engines.linux.recording.observed import PACKET, SAMPLE, CheckError, Observed
+from l4slab.engines.linux.recording.observed import FORMAT_VERSION, PACKET, SAMPLE, CheckError, Observed, head_of
 from l4slab.engines.linux.recording.queues import link_rows
 from l4slab.engines.linux.recording.reading import parse_counters, parse_tc, read
 from l4slab.engines.linux.recording.series import series
 
 __all__ = [
+    "FORMAT_VERSION",
     "PACKET",
     "SAMPLE",
     "SOURCES",
@@ -38,6 +39,7 @@ __all__ = [
     "bins",
     "check",
     "columns",
+    "head_of",
     "parse_counters",
     "parse_tc",
     "read",

@@ -20,7 +20,18 @@ from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.recording.flows import active, transfers
 from l4slab.engines.linux.recording.histograms import Bin, bins
-from l4slab.engines.linux.recording.observed import NEVER, PACKET, PAYLOAD, SAMPLE, Array, Link, Observed, Output
+from l4slab.engines.linux.recording.observed import (
+    FORMAT,
+    NEVER,
+    PACKET,
+    PAYLOAD,
+    SAMPLE,
+    Array,
+    Link,
+    Observed,
+    Output,
+    check_head,
+)
 from l4slab.engines.linux.recording.queues import queues_of, sent_of
 from l4slab.engines.linux.recording.reading import parse_tc
 from l4slab.engines.linux.recording.series import series
@@ -37,6 +48,7 @@ class Growing:
     def __init__(self, path: Path):
         self._path = path
         self._file: BinaryIO | None = None
+        self._has_begun = False
 
     def rest(self) -> bytes:
         """What has been added; nothing while it is not there."""
@@ -52,7 +64,12 @@ class Growing:
             self._file.close()
 
     def records(self, dtype: np.dtype[Any]) -> Array:
-        return np.frombuffer(self.rest(), dtype)
+        """What has been added to a file of records."""
+        content = self.rest()
+        if content and not self._has_begun:
+            check_head(self._path.name, content[: FORMAT.itemsize], dtype)
+            content, self._has_begun = content[FORMAT.itemsize :], True
+        return np.frombuffer(content, dtype)
 
 
 @dataclass

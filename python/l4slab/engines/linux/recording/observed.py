@@ -22,6 +22,10 @@ PACKET.names = (
     *("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number"),
     *("fresh", "unused"),
 )
+# What each file of records begins with: `struct format` of lab.c. The version changes where a record does.
+FORMAT = np.dtype("S8,u4,u4")
+FORMAT.names = ("magic", "version", "record_size")
+FORMAT_VERSION = 2
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
@@ -47,6 +51,21 @@ Span = tuple[int, int]  # from, to (not with it), ns
 
 class CheckError(Exception):
     """The laboratory did not do what was asked; one sentence."""
+
+
+def head_of(dtype: np.dtype[Any]) -> bytes:
+    """What a file of these records begins with."""
+    return np.array((b"l4slab", FORMAT_VERSION, dtype.itemsize), FORMAT).tobytes()
+
+
+def check_head(name: str, head: bytes, dtype: np.dtype[Any]) -> None:
+    """Raises CheckError where a file is not of these records."""
+    if head != head_of(dtype):
+        is_other = len(head) == FORMAT.itemsize and head.startswith(b"l4slab\0")
+        version = np.frombuffer(head, FORMAT)["version"][0] if is_other else "unknown"
+        raise CheckError(
+            f"{name} has format {version}, and this l4slab reads format {FORMAT_VERSION}; run l4slab linux build"
+        )
 
 
 class Told(TypedDict, total=False):

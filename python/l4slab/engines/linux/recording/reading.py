@@ -12,6 +12,7 @@ import numpy as np
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.programs import FOLDER
 from l4slab.engines.linux.recording.observed import (
+    FORMAT,
     PACKET,
     SAMPLE,
     Array,
@@ -20,6 +21,7 @@ from l4slab.engines.linux.recording.observed import (
     Link,
     Observed,
     Output,
+    check_head,
 )
 
 _LAST_BYTES = 4096
@@ -89,7 +91,7 @@ def _packets(folder: Path, link: int) -> Array:
     arrivals = folder / f"arrivals.{link}.bin"
     if not arrivals.is_file():
         return packets
-    came = np.fromfile(arrivals, PACKET)
+    came = _array(arrivals, PACKET)
     return np.concatenate([packets, came[~np.isin(came["number"], packets["number"])]])
 
 
@@ -107,7 +109,9 @@ def _lines(path: Path) -> list[str]:
 def _array(path: Path, dtype: np.dtype[Any]) -> Array:
     if not path.is_file():
         raise CheckError(f"the laboratory left no {path.name}")
-    return np.fromfile(path, dtype)
+    with path.open("rb") as file:
+        check_head(path.name, file.read(FORMAT.itemsize), dtype)
+        return np.fromfile(file, dtype)
 
 
 def parse_tc(text: str) -> list[Output]:
