@@ -12,19 +12,19 @@ import l4slab
 PACKAGE = Path(l4slab.__file__).parent
 # In the order of the data. A folder depends on those before it. The last one is what `import l4slab` gives.
 FOLDERS = [
-    "_core", "base", "experimentfile", "own", "engines", "sweep", "campaign", "results", "plot", "live", "report",
-    "api", "tools", "gym", "cli", "",
+    "_core", "base", "stacks", "experimentfile", "own", "engines", "sweep", "campaign", "results", "plot", "live",
+    "report", "api", "tools", "gym", "cli", "",
 ]  # fmt: skip
 # Names beside the folders with code: the packaged files.
 DATA = ["studies", "suites"]
 
 
 def modules() -> dict[str, Path]:
-    """Every module by its name below `l4slab`; templates are code of the user's."""
+    """Every module by its name below `l4slab`; templates and recipes are code of others."""
     found = {"_core": PACKAGE / "_core.pyi"}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if "templates" not in parts:
+        if not {"templates", "recipes"} & {*parts}:
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 

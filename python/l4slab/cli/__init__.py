@@ -30,6 +30,7 @@ from l4slab.cli import (
     running,
     schema,
     searching,
+    stacks,
     start,
     terminal,
 )
@@ -63,6 +64,7 @@ for _command in (
     checking.check,
     advising.advise,
     listing.list_,
+    stacks.stacks,
     machine.linux,
     machine.doctor,
 ):

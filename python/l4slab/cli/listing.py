@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, terminal
 
-_KINDS = ("qdiscs", "controllers", "media-controllers", "traffic", "studies", "comparisons")
+_KINDS = ("qdiscs", "controllers", "media-controllers", "traffic", "stacks", "studies", "comparisons")
 Entry = Mapping[str, Any]
 # Written out here, because the models of `l4slab.experimentfile.traffic` take long to import.
 _TRAFFIC = {
@@ -34,7 +35,7 @@ _TRAFFIC = {
 @click.option("--markdown", is_flag=True, help="Queues and controllers with all parameters, as Markdown.")
 @options.as_json
 def list_(what: str | None, markdown: bool, as_json: bool) -> int:
-    """List queues, congestion controls, kinds of traffic, studies and comparisons.
+    """List queues, congestion controls, kinds of traffic, packaged stacks, studies and comparisons.
 
     With a NAME, show its parameters with defaults and ranges, and the columns that it adds to the results. NAME may be
     a file with custom code (mine.py, mine.py:Mine, ./libmine.so).
@@ -83,6 +84,7 @@ def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:
         "controllers": _core.controllers(),
         "media-controllers": _core.media_controllers(),
         "traffic": _traffic(what),
+        "stacks": _stacks(),
         "studies": [
             {"name": name, "files": {file.stem: str(file) for file in files}} for name, files in studies().items()
         ],
@@ -110,6 +112,14 @@ def _traffic(what: str | None) -> Sequence[Entry]:
         }
         for name, summary in _TRAFFIC.items()
     ]
+
+
+def _stacks() -> Sequence[Entry]:
+    """The packaged stacks, as their recipes have them."""
+    from l4slab import stacks
+
+    found = [stacks.find(name) for name in stacks.names()]
+    return [{"name": one.name, **asdict(one.recipe), "build": one.id, "is_built": one.is_built} for one in found]
 
 
 def _default(value: object) -> str:
@@ -142,6 +152,9 @@ def _summary(kind: str, entry: Entry, alone: bool) -> str:
         )
     if kind == "traffic":
         return str(entry["summary"])
+    if kind == "stacks":
+        remedy = "built" if entry["is_built"] else f"not built: l4slab stacks build {entry['name']}"
+        return f"{entry['summary']} ({entry['language']}; {remedy})"
     if kind == "comparisons":
         return about(entry["file"]).title
     return str(entry["summary"]) + (
@@ -159,6 +172,11 @@ def _details(kind: str, entry: Entry) -> Iterator[tuple[str, str]]:
         yield from entry["keys"].items()
     elif kind == "comparisons":
         yield "file", entry["file"]
+    elif kind == "stacks":
+        for key in ("version", "controllers", "ecn", "sender", "note"):
+            if text := ", ".join(entry[key]) if key == "controllers" else entry[key]:
+                yield key, text
+        yield from (("needs", f"{program}: {where}") for program, where in entry["needs"].items())
     else:
         if entry["required"]:
             yield "required", f"for example {entry['required']}"

@@ -32,7 +32,7 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
     """Completes what `l4slab list` takes."""
     kinds = [
         CompletionItem(name)
-        for name in ("qdiscs", "controllers", "media-controllers", "traffic", "studies", "comparisons")
+        for name in ("qdiscs", "controllers", "media-controllers", "traffic", "stacks", "studies", "comparisons")
     ]
     described = [
         CompletionItem(entry["name"], help=entry["summary"])

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, TypedDict, cast
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from l4slab import _core
+from l4slab import _core, stacks
 from l4slab.base import run
 from l4slab.base.errors import suggest
 from l4slab.base.units import RATE, SIZE, TIME
@@ -71,17 +71,27 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rto_min_ns", "mtu_bytes", "env")
+_SELDOM = ("rto_min_ns", "mtu_bytes", "env", "stack")
+# Later than any run ends.
+_FOR_EVER_NS = 2**62
+# What a stack says instead of the file.
+_OF_COMMANDS = ("server", "client", "sender")
 
 
 class LookedUp(TypedDict, total=False):
     """What a description says of a flow that depends on other files and on the core."""
 
-    cc: str
+    cc: str | None
     options: dict[str, str]
     rate_min_bps: int | None
     rate_start_bps: int | None
     files: dict[str, str]
+    server: str
+    client: str
+    sender: Literal["client", "server"]
+    stack: run.Stack
+    env: dict[str, str]
+    stop_ns: int
 
 
 class AnyFlow(Table):
@@ -289,43 +299,97 @@ class MediaFlow(AnyFlow):
 
 
 class ProgramFlow(AnyFlow):
-    """`count` processes `client` and their `server`, programs of this machine, on the engine linux."""
+    """`count` processes `client` and their `server` on the engine linux: programs of this machine, or a stack."""
 
     kind: Literal["program"] = "program"
-    server: str = Field(examples=['"iperf3 -s"'])
-    client: str = Field(examples=['"iperf3 -c {server} -t 30 -J"'])
+    server: str = Field(default="", examples=['"iperf3 -s"'])
+    client: str = Field(default="", examples=['"iperf3 -c {server} -t 30 -J"'])
+    stack: str | None = Field(default=None, examples=['"quinn"'], exclude=True)
     sender: Literal["client", "server"] = "client"
     rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
     cc: str | None = Field(default=None, examples=['"cubic"'])
+    bytes: Size | None = Field(default=None, exclude=True)
     ecn: Literal["accecn", "classic", "off"] | None = None
     reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
     env: Mapping[str, Option] = Field(default={}, examples=['{ QLOGDIR = "{out}" }'])
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        if self.dscp:
+            return "dscp", f"= {show(raw['dscp'])} is the program's affair; leave it out, and let the program set it"
+        for name in self.env:
+            if not _VARIABLE.fullmatch(name):
+                return "env", f"has {show(name)}, which is no name of a variable; use letters, digits and _"
+        return (self._mistake_of_commands(raw) if self.stack is None else self._mistake_of_a_stack(raw)) or (
+            super().mistake(raw)
+        )
+
+    def _mistake_of_commands(self, raw: Keys) -> tuple[str, str] | None:
         for key in ("server", "client"):
+            if key not in raw:
+                return key, f'is missing; write the command of the {key}, or stack = "quic-go" instead of both'
             try:
                 words = shlex.split(getattr(self, key))
             except ValueError as error:
                 return key, f"= {show(raw[key])} cannot be split into words ({error}); quote it as for a shell"
             if not words:
                 return key, f"= {show(raw[key])} names no program; write what you would type"
-        if self.dscp:
-            return "dscp", f"= {show(raw['dscp'])} is the program's affair; leave it out, and let the program set it"
-        for name in self.env:
-            if not _VARIABLE.fullmatch(name):
-                return "env", f"has {show(name)}, which is no name of a variable; use letters, digits and _"
+        if self.bytes is not None:
+            return "bytes", f"= {show(raw['bytes'])} is of a stack; give the program its size in the client's command"
         if SERVER not in self.client:
             remedy = f"write {SERVER}, which stands for its address, where that belongs"
             return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
-        return super().mistake(raw)
+        return None
+
+    def _mistake_of_a_stack(self, raw: Keys) -> tuple[str, str] | None:
+        for key in _OF_COMMANDS:
+            if key in raw:
+                return key, f"= {show(raw[key])} is what stack = {show(self.stack)} says itself; leave one of them out"
+        return None
 
     def looked_up(self, outside: Outside) -> LookedUp:
-        """The contents of the programs and of the files that commands and variables name, as far as they are
-        there.
+        """The contents of the programs and of the files that commands and variables name, as far as they are there; of
+        a stack, its commands.
         """
-        del outside
-        values = map(_option_text, self.env.values())
+        values = [_option_text(value) for value in self.env.values()]
+        if self.stack is not None:
+            return {**self._of_the_stack(self.stack, outside.folder), "files": contents_of([], values)}
         return {"files": contents_of([self.server, self.client], values)}
+
+    def _of_the_stack(self, name: str, folder: Path) -> LookedUp:
+        place = ("flow", self.name)
+        try:
+            stack = stacks.find(name, folder)
+        except ValueError as error:
+            raise Problem(place, "stack", f"= {show(name)} {error}") from None
+        recipe = stack.recipe
+        cc = self.cc or recipe.controllers[0]
+        if cc not in recipe.controllers:
+            text = f"= {show(self.cc)} is not a controller of {stack.name}; {suggest(cc, recipe.controllers)}"
+            raise Problem(place, "cc", text)
+        if self.ecn is not None and not recipe.kernel:
+            raise Problem(
+                place, "ecn", f"= {show(self.ecn)} is of TCP, and {stack.name} decides for itself; leave it out"
+            )
+        if self.bytes is not None and stacks.BYTES not in recipe.client:
+            text = f"= {show(self.bytes)} cannot be told to {stack.name}, which sends until it is ended; leave it out"
+            raise Problem(place, "bytes", text)
+        size = SIZE.parse(self.bytes) if self.bytes is not None else stacks.FOR_EVER
+
+        def filled(text: str) -> str:
+            return text.replace(stacks.CC, cc).replace(stacks.BYTES, str(size))
+
+        found: LookedUp = {
+            "server": filled(recipe.server),
+            "client": filled(recipe.client),
+            "sender": recipe.sender,
+            "stack": {"name": stack.name, "build": stack.id, "cc": cc},
+            "cc": cc if recipe.kernel else None,
+        }
+        if env := {**recipe.env, **{name: _option_text(value) for name, value in self.env.items()}}:
+            found["env"] = env
+        if self.bytes is None and self.stop is None:
+            found["stop_ns"] = _FOR_EVER_NS
+        return found
 
 
 def contents_of(commands: Iterable[str], values: Iterable[str] = ()) -> dict[str, str]:

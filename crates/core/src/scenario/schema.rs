@@ -66,8 +66,20 @@ struct Program {
     ecn: Option<crate::ecn::EcnSupport>,
     #[schemars(skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
+    /// Where it is a packaged stack, in whose commands `{stack}` is the folder of its build.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    stack: Option<Stack>,
     /// 16 hex digits of the contents, by the word of a command or the value of `env` that names a file.
     files: BTreeMap<String, String>,
+}
+
+/// A packaged transport stack: its name, the build with the digest of its recipe, and its controller.
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+struct Stack {
+    name: String,
+    build: String,
+    cc: String,
 }
 
 #[allow(dead_code)]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from l4slab import stacks
 from l4slab.base.errors import suggest
 from l4slab.base.run import ProgramFlow, Run, Sending
 from l4slab.engines.linux.flows import Flow
@@ -39,8 +40,14 @@ _STANDS_S_PER_GBIT = 400.0
 
 def refuse(spec: ProgramFlow, name: str, controls: tuple[str, ...] | None) -> None:
     """Raises ValueError with one sentence where the programs are not there, or the kernel has not got `cc`."""
+    if (stack := spec.get("stack")) is not None and not stacks.is_built(stack["build"]):
+        which = stack["name"] if stack["name"] in stacks.names() else "FOLDER, the folder that the file names"
+        raise ValueError(
+            f'{name}: stack = "{stack["name"]}" is not built (there is no {stacks.cache() / stack["build"]}); build it '
+            f"with: l4slab stacks build {which}"
+        )
     for role, command in (("server", spec["server"]), ("client", spec["client"])):
-        first = shlex.split(command)[0]
+        first = _built(spec, shlex.split(command)[0])
         if shutil.which(first) is not None:
             continue
         if Path(first).is_file():
@@ -100,19 +107,25 @@ def plan(flow: Flow, spec: ProgramFlow, spans: Iterable[tuple[int, int]]) -> Ite
 def _settings(spec: ProgramFlow, number: int, address: str) -> Iterator[str]:
     """Of its environment, what the file says."""
     for name, value in spec.get("env", {}).items():
-        yield f"setting {_word(f'{name}={_filled(value, number, address)}')}"
+        yield f"setting {_word(f'{name}={_filled(_built(spec, value), number, address)}')}"
 
 
 def _line(
     flow: Flow, spec: ProgramFlow, role: Sending, number: int, namespace: str, start: int, stop: int, address: str
 ) -> str:
-    words = shlex.split(spec[role])
+    words = [_built(spec, word) for word in shlex.split(spec[role])]
     # Links stay: a program may ask by which name it was called.
     words[0] = str(Path.cwd() / (shutil.which(words[0]) or words[0]))
     sends = int(spec["sender"] == role)
     filled = (_word(_filled(word, number, address)) for word in words)
     head = f"program {flow.number} {_word(spec['name'])} {role} {number} {sends} {namespace} {start} {stop}"
     return f"{head} {' '.join(filled)}"
+
+
+def _built(spec: ProgramFlow, word: str) -> str:
+    """With the folder of its stack's build, where it is one."""
+    stack = spec.get("stack")
+    return word if stack is None else word.replace(stacks.STACK, str(stacks.cache() / stack["build"]))
 
 
 def _filled(word: str, number: int, address: str) -> str:

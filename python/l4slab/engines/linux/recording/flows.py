@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from l4slab import _core
+from l4slab.base.run import Flow as Spec
 from l4slab.base.values import Row
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.flows import Flow
@@ -82,6 +83,13 @@ def _goodputs(observed: Observed, flow: Flow) -> list[float]:
     return [float(found.get(labs.FIRST_PORT + (one.only or 0), 0)) for one in flow.singles()]
 
 
+def controller_of(spec: Spec) -> str:
+    """What sends: the congestion control, of a packaged stack with its name; else the kind of flow."""
+    if spec["kind"] == "program" and (stack := spec.get("stack")) is not None:
+        return f"{stack['name']}/{stack['cc']}"
+    return str(spec.get("cc") or spec["kind"])
+
+
 def _flow_row(observed: Observed, flow: Flow) -> Row:
     run, spec = observed.run, flow.spec
     seconds = (run["duration_ns"] - run["warmup_ns"]) * 1e-9
@@ -90,7 +98,7 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
     frames = int(delivered["len"].cast(pl.Int64).sum())
     row: Row = {
         "flow": spec["name"],
-        "cc": str(spec.get("cc") or spec["kind"]),
+        "cc": controller_of(spec),
         "count": spec["count"] if flow.is_program else len(flow.singles()),
         "goodput_mbps": int(delivered["fresh"].sum()) * 8e-6 / seconds,
         "rate_mbps": frames * 8e-6 / seconds,

@@ -17,6 +17,8 @@ from l4slab.engines.linux.recording.observed import PAYLOAD, Array, CheckError, 
 COLUMNS: metrics.Schema = {
     **{name: pl.Int64() for name in ("not_ect_packets", "ect0_packets", "ect1_packets", "connections")},
     **{name: pl.Float64() for name in ("handshake_ms_p50", "handshake_ms_p99")},
+    "packet_bytes_mean": pl.Float64(),
+    "packet_bytes_max": pl.Int64(),
 }
 _CODEPOINTS = {"not_ect_packets": 0, "ect1_packets": 1, "ect0_packets": 2}
 _TCP = "tcp"
@@ -135,6 +137,9 @@ def of_flow(observed: Observed, flow: Flow) -> Row:
     }
     counts = {name: int((sent["ecn_in"][in_time] == codepoint).sum()) for name, codepoint in _CODEPOINTS.items()}
     row |= counts
+    if in_time.any():
+        sizes = sent["len"][in_time]
+        row |= {"packet_bytes_mean": float(sizes.mean()), "packet_bytes_max": int(sizes.max())}
     # What the ends of a protocol tell each other of ECN, nobody else can see; that they use none, can be seen.
     uses_ecn = counts["ect0_packets"] + counts["ect1_packets"] > 0
     row["ecn_mode"] = "off" if counts["not_ect_packets"] and not uses_ecn else None
