@@ -200,6 +200,21 @@ Rewritten = Literal["drop"] | Ecn
 
 Sending = Literal["client", "server"]
 
+# Which side of a link.
+Side = Literal["before", "after"]
+
+# Rewriting of the ECN field of a flow's data packets.
+Rewrite = TypedDict("Rewrite", {"flow": str, "from": Ecn, "link": str, "to": Rewritten, "where": Side})
+
+
+@final
+class Stack(TypedDict):
+    """A packaged transport stack: its name, the build with the digest of its recipe, and its controller."""
+
+    build: str
+    cc: str
+    name: str
+
 
 @final
 class ProgramFlow(TypedDict):
@@ -224,15 +239,10 @@ class ProgramFlow(TypedDict):
     # Which of them sends what is measured.
     sender: Sending
     server: str
+    # Where it is a packaged stack, in whose commands `{stack}` is the folder of its build.
+    stack: NotRequired[Stack | None]
     start_ns: int
     stop_ns: int | None
-
-
-# Which side of a link.
-Side = Literal["before", "after"]
-
-# Rewriting of the ECN field of a flow's data packets.
-Rewrite = TypedDict("Rewrite", {"flow": str, "from": Ecn, "link": str, "to": Rewritten, "where": Side})
 
 
 @final

@@ -251,6 +251,31 @@ export type Rewritten = "drop" | Ecn;
 export type Sending = "client" | "server";
 
 /**
+ * Which side of a link.
+ */
+export type Side = "before" | "after";
+
+/**
+ * Rewriting of the ECN field of a flow's data packets.
+ */
+export interface Rewrite {
+  flow: string;
+  from: Ecn;
+  link: string;
+  to: Rewritten;
+  where: Side;
+}
+
+/**
+ * A packaged transport stack: its name, the build with the digest of its recipe, and its controller.
+ */
+export interface Stack {
+  build: string;
+  cc: string;
+  name: string;
+}
+
+/**
  * Programs of the machine that the engine `linux` starts; the core does not run them.
  */
 export interface ProgramFlow {
@@ -277,24 +302,12 @@ export interface ProgramFlow {
    */
   sender: Sending;
   server: string;
+  /**
+   * Where it is a packaged stack, in whose commands `{stack}` is the folder of its build.
+   */
+  stack?: Stack | null;
   start_ns: number;
   stop_ns: number | null;
-}
-
-/**
- * Which side of a link.
- */
-export type Side = "before" | "after";
-
-/**
- * Rewriting of the ECN field of a flow's data packets.
- */
-export interface Rewrite {
-  flow: string;
-  from: Ecn;
-  link: string;
-  to: Rewritten;
-  where: Side;
 }
 
 /**
