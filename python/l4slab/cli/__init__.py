@@ -25,6 +25,7 @@ from l4slab.cli import (
     listing,
     live,
     machine,
+    matrix,
     new,
     outcomes,
     running,
@@ -65,6 +66,7 @@ for _command in (
     advising.advise,
     listing.list_,
     stacks.stacks,
+    matrix.matrix,
     machine.linux,
     machine.doctor,
 ):

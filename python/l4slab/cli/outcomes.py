@@ -45,7 +45,7 @@ def compare(before: str, after: str, fail_on: str | None, outputs: Outputs, as_j
     if as_json:
         terminal.as_json(_document(found, judged) | {"exit_status": status})
     else:
-        _show(found, judged, status)
+        show(found, judged, status)
     return status
 
 
@@ -73,7 +73,8 @@ def _document(found: Differences, judged: list[Judged]) -> Keys:
     }  # fmt: skip
 
 
-def _show(found: Differences, judged: list[Judged], status: int) -> None:
+def show(found: Differences, judged: list[Judged], status: int) -> None:
+    """What changed, on the terminal."""
     _show_changes("Moved beyond the spread of the trials", found.moved)
     _show_changes("Different, with too few trials to distinguish from noise", found.different)
     if found.verdicts:

@@ -7,6 +7,7 @@ from click.shell_completion import CompletionItem
 
 from l4slab.base.errors import InputError
 from l4slab.cli import terminal
+from l4slab.cli.matrix import prove
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -47,3 +48,6 @@ def build(names: tuple[str, ...], again: bool) -> int:
         what = "is built" if is_new else "was built before"
         terminal.out().print(f"{stack.name} {what}, in {stack.build}", soft_wrap=True, markup=False)
     return 1 if failed else 0
+
+
+stacks.add_command(prove)

@@ -1,0 +1,339 @@
+"""`l4slab matrix`: transport stacks and their controllers, each alone and against rivals, in several queues.
+
+The matrix is one generated experiment file. Runs, resuming, trials and tables are those of `l4slab run`, and comparing
+two versions is `l4slab compare`. A runner proves itself first: alone in a FIFO, a stack has to fill the link with full
+packets. If it does not, its cells say nothing about the stack.
+
+DIR/experiments/matrix.toml  the file; all else as `l4slab run` writes it
+DIR/cells/NAME.toml          the same for one cell
+DIR/matrix.html              the page
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from rich.console import Console
+
+from l4slab import stacks
+from l4slab.api import campaign
+from l4slab.api.experiment import Experiment, to_toml
+from l4slab.api.results import Results
+from l4slab.base.errors import InputError, suggest
+from l4slab.base.units import RATE, TIME
+from l4slab.base.values import Keys
+from l4slab.engines.registry import KERNEL
+from l4slab.stacks import Stack
+
+NAME = "matrix"
+ALONE = "alone"
+TESTED, RIVAL = "tested", "rival"
+# Of the link, what a runner has to use alone in a FIFO, and how large its mean packet is, as a part of its largest.
+FILLED, FULL = 0.9, 0.9
+_PACKET_BYTES = 1500
+_LEAST_PACKETS = 10
+
+State = Literal["measured", "runner", "not run"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stack with one of its controllers."""
+
+    stack: Stack
+    given: str  # the stack as a file names it
+    cc: str
+
+    @property
+    def level(self) -> str:
+        """How it is called."""
+        return f"{self.stack.name} {self.cc}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The rows, the queues in `tc`'s words, the rivals, and the path that all have."""
+
+    rows: Sequence[Row]
+    queues: Sequence[str]
+    against: Sequence[str]
+    rate: str = "20Mbit"
+    rtt: str = "20ms"
+    duration: str = "20s"
+    warmup: str = "5s"
+    trials: int = 1
+    seed: int = 1
+
+    @property
+    def proof(self) -> str:
+        """The queue in which a runner proves itself: a FIFO of these, or one more."""
+        return next((queue for queue in self.queues if queue.split()[:1] == ["pfifo"]), fifo(self.rate, self.rtt))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured at one row, queue and rival: means over the trials, and the range of the share."""
+
+    row: str
+    queue: str
+    against: str
+    state: State
+    why: str = ""
+    runs: Sequence[str] = ()
+    goodput_mbps: float | None = None
+    share: float | None = None
+    share_min: float | None = None
+    share_max: float | None = None
+    sojourn_ms_mean: float | None = None
+    sojourn_ms_p99: float | None = None
+    rival_sojourn_ms_mean: float | None = None
+    ce_pct: float | None = None
+    drop_pct: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return "--".join(re.sub(r"[^\w.]+", "-", text).strip("-") for text in (self.row, self.queue, self.against))
+
+    @property
+    def where(self) -> str:
+        """The condition that chooses its runs."""
+        levels = {"stack": self.row, "qdisc": self.queue, "against": self.against}
+        return " and ".join(f"{name} = '{level}'" for name, level in levels.items())
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether the runner of a row has proven itself, and by what."""
+
+    row: str
+    build: str
+    verdict: Literal["proven", "not proven", "not run"]
+    why: str
+    filled: float | None = None
+    packet_bytes_mean: float | None = None
+    packet_bytes_max: float | None = None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The proofs and the cells, and where their runs are."""
+
+    asked: Asked
+    proofs: Sequence[Proof]
+    cells: Sequence[Cell]
+    results: Results
+    failures: Sequence[str] = field(default=())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every run has ended well and every runner has proven itself."""
+        return not self.failures and all(proof.verdict == "proven" for proof in self.proofs)
+
+
+def rows(names: Sequence[str]) -> list[Row]:
+    """Rows by `STACK` (all its controllers) or `STACK:CC`; without any, of all built stacks. Raises InputError."""
+    if not names:
+        names = [name for name in stacks.names() if stacks.find(name).is_built]
+        if not names:
+            raise InputError(f"no stack is built; build some with: l4slab stacks build {' '.join(stacks.names())}")
+    found: dict[str, Row] = {}
+    for name in names:
+        given, colon, cc = name.partition(":")
+        stack = _found(given, name)
+        known = stack.recipe.controllers
+        if colon and cc not in known:
+            raise InputError(f"{cc} is not a controller of {stack.name}; {suggest(cc, known)}", key=name)
+        for one in [cc] if colon else known:
+            row = Row(stack, str(stack.folder) if "/" in given else given, one)
+            found[row.level] = row
+    return list(found.values())
+
+
+def _found(given: str, key: str) -> Stack:
+    try:
+        stack = stacks.find(given)
+    except ValueError as error:
+        raise InputError(str(error), key=key) from None
+    if not stack.is_built:
+        raise InputError(f"is not built; build it with: l4slab stacks build {given}", key=key)
+    return stack
+
+
+def fifo(rate: str, rtt: str) -> str:
+    """A FIFO of two bandwidth-delay products. Raises ValueError for a wrong rate or time."""
+    bits = RATE.parse(rate) * TIME.parse(rtt) * 1e-9
+    return f"pfifo limit {max(round(2 * bits / 8 / _PACKET_BYTES), _LEAST_PACKETS)}"
+
+
+def document(asked: Asked) -> dict[str, Any]:
+    """The experiment file."""
+    queues = list(dict.fromkeys([*asked.queues, asked.proof]))
+    rivals = list(dict.fromkeys([ALONE, *asked.against]))
+    sweep: dict[str, list[Keys]] = {
+        "stack": [
+            {"level": row.level, f"flow.{TESTED}.stack": row.given, f"flow.{TESTED}.cc": row.cc} for row in asked.rows
+        ],
+        "qdisc": [{"level": queue, "link.bottleneck.qdisc": queue} for queue in queues],
+        "against": [{"level": rival, **_rival(rival)} for rival in rivals],
+    }
+    # What was not asked for is there for the proof only.
+    skips = [
+        {"when": when, "why": "this is for the proof of the runner only"}
+        for when, is_more in (
+            (f"qdisc = '{asked.proof}' and against <> '{ALONE}'", asked.proof not in asked.queues),
+            (f"against = '{ALONE}' and qdisc <> '{asked.proof}'", ALONE not in asked.against),
+        )
+        if is_more
+    ]
+    return {
+        **_head(asked),
+        "sweep": sweep,
+        **({"skip": skips} if skips else {}),
+        "claim": [_claim(asked, row) for row in asked.rows],
+    }
+
+
+def _head(asked: Asked) -> dict[str, Any]:
+    return {
+        "title": "Transport stacks, queues and rivals",
+        "duration": asked.duration,
+        "warmup": asked.warmup,
+        "seed": asked.seed,
+        "trials": asked.trials,
+        # Without it, trials in a queue without random numbers are all the same.
+        "start_jitter": asked.rtt,
+        "link": {"bottleneck": {"rate": asked.rate}},
+        "flow": [
+            {"name": TESTED, "kind": "program", "rtt": asked.rtt},
+            {"name": RIVAL, "rtt": asked.rtt},
+        ],
+    }
+
+
+def _rival(name: str) -> Keys:
+    """The keys of a level: nobody, a congestion control of the kernel, or STACK:CC."""
+    if name == ALONE:
+        return {f"flow.{RIVAL}.cc": "cubic", f"flow.{RIVAL}.count": 0}
+    if ":" not in name:
+        return {f"flow.{RIVAL}.cc": name}
+    (row,) = rows([name])
+    return {f"flow.{RIVAL}.kind": "program", f"flow.{RIVAL}.stack": row.given, f"flow.{RIVAL}.cc": row.cc}
+
+
+def _claim(asked: Asked, row: Row) -> Keys:
+    mbps = RATE.parse(asked.rate) * 1e-6
+    return {
+        "id": _claim_id(row),
+        "says": f"alone in {asked.proof}, {row.level} fills {FILLED:.0%} of the link with full packets",
+        "sql": f"""
+select filled >= {FILLED} and packet_bytes_mean >= {FULL} * packet_bytes_max, * from (
+    select round(avg(goodput_mbps) / {mbps:g}, 3) as filled, round(avg(packet_bytes_mean)) as packet_bytes_mean,
+           max(packet_bytes_max) as packet_bytes_max
+    from flows where flow = '{TESTED}' and stack = '{row.level}' and qdisc = '{asked.proof}' and against = '{ALONE}')
+""",
+    }
+
+
+def _claim_id(row: Row) -> str:
+    return f"runner-{row.stack.name}-{row.cc}"
+
+
+def cell_document(asked: Asked, row: Row, queue: str, against: str) -> dict[str, Any]:
+    """The experiment file of one cell, whose runs are those of the matrix."""
+    found = {**_head(asked), "title": f"{row.level} in {queue}, against {against}"}
+    found["link"]["bottleneck"]["qdisc"] = queue
+    tested, rival = found["flow"]
+    tested |= {"stack": row.given, "cc": row.cc}
+    rival |= {key.rpartition(".")[2]: value for key, value in _rival(against).items()}
+    return found
+
+
+def experiment(asked: Asked) -> Experiment:
+    """The matrix as `l4slab.run` takes it. Raises InputError."""
+    return Experiment.from_toml(to_toml(document(asked)), NAME)
+
+
+def run(
+    asked: Asked,
+    out: Path | str,
+    engine: str = KERNEL,
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Matrix:
+    """Run what is not in `out` yet, and write the page. Raises InputError."""
+    results = campaign.run(experiment(asked), out, engine, workers, console=console or Console(quiet=True))
+    return matrix(asked, results)
+
+
+def matrix(asked: Asked, results: Results) -> Matrix:
+    """What these results say."""
+    failed: dict[tuple[object, ...], str] = {}
+    for one, reason in results.failures:
+        failed.setdefault(tuple(one.factors.get(name) for name in ("stack", "qdisc", "against")), reason)
+    claims = {row["id"]: row for row in results.claims.iter_rows(named=True)}
+    proofs = {row.level: _proof(asked, row, claims.get(_claim_id(row)), failed) for row in asked.rows}
+    cells = [
+        _cell(row, queue, against, results.flows, proofs[row.level], failed)
+        for queue in asked.queues
+        for row in asked.rows
+        for against in asked.against
+    ]
+    return Matrix(asked, [*proofs.values()], cells, results, [f"{one}: {why}" for one, why in results.failures])
+
+
+def _proof(asked: Asked, row: Row, claim: Mapping[str, Any] | None, failed: Mapping[tuple[object, ...], str]) -> Proof:
+    if (reason := failed.get((row.level, asked.proof, ALONE))) is not None:
+        return Proof(row.level, row.stack.id, "not run", reason)
+    evidence = {} if claim is None else json.loads(claim["evidence"])
+    filled, mean, most = (evidence.get(name) for name in ("filled", "packet_bytes_mean", "packet_bytes_max"))
+    if claim is None or None in (filled, mean, most):
+        return Proof(row.level, row.stack.id, "not run", f"it has not run alone in {asked.proof}")
+    text = f"alone it fills {filled:.0%} of the link, with packets of {mean:.0f} B on average and {most:.0f} B at most"
+    verdict: Literal["proven", "not proven"] = "proven" if claim["verdict"] == "holds" else "not proven"
+    return Proof(row.level, row.stack.id, verdict, text, filled, mean, most)
+
+
+def _cell(
+    row: Row,
+    queue: str,
+    against: str,
+    flows: pl.DataFrame,
+    proof: Proof,
+    failed: Mapping[tuple[object, ...], str],
+) -> Cell:
+    place = (row.level, queue, against)
+    of_it = flows.filter(pl.col("stack") == row.level, pl.col("qdisc") == queue, pl.col("against") == against)
+    tested, rival = of_it.filter(flow=TESTED), of_it.filter(flow=RIVAL)
+    if (reason := failed.get(place)) is not None or tested.is_empty():
+        return Cell(*place, "not run", reason or "it has not run")
+
+    def mean(name: str, frame: pl.DataFrame = tested) -> float | None:
+        found = frame[name].mean()
+        return found if isinstance(found, float) else None
+
+    def bound(name: str, largest: bool) -> float | None:
+        found = tested[name].max() if largest else tested[name].min()
+        return found if isinstance(found, float) else None
+
+    return Cell(
+        *place,
+        "measured" if proof.verdict == "proven" else "runner",
+        "" if proof.verdict == "proven" else proof.why,
+        tested.sort("trial")["run"].to_list(),
+        mean("goodput_mbps"),
+        mean("share"),
+        bound("share", largest=False),
+        bound("share", largest=True),
+        mean("sojourn_ms_mean"),
+        mean("sojourn_ms_p99"),
+        mean("sojourn_ms_mean", rival),
+        mean("ce_pct"),
+        mean("drop_pct"),
+    )

@@ -1,0 +1,227 @@
+"""The matrix of stacks: its file, and what it says of results. No kernel is booted here, but by the slow test."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from l4slab import stacks
+from l4slab.api.experiment import load
+from l4slab.api.results import Results
+from l4slab.base.errors import InputError
+from l4slab.cli import main
+from l4slab.cli import matrix as command
+from l4slab.engines.linux import kernels
+from l4slab.results import claims
+from l4slab.sweep import expand
+from l4slab.tools import matrix
+from l4slab.tools.matrix import page
+from l4slab.tools.matrix.page import Moved
+
+RECIPE = """
+summary = "echoes"
+language = "sh"
+version = "1"
+controllers = ["cubic", "reno"]
+build = ["cp transfer $OUT/"]
+server = "{stack}/transfer server"
+client = "{stack}/transfer client {server} {cc}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A stack that is built, in an otherwise empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "stack.toml").write_text(RECIPE)
+    (folder / "transfer").write_text("#!/bin/sh\n")
+    (folder / "transfer").chmod(0o755)
+    assert main(["stacks", "build", "./mine"]) == 0
+    return "./mine"
+
+
+def asked(names: list[str], **more: Any) -> matrix.Asked:
+    given: dict[str, Any] = {"queues": ["pfifo limit 67", "dualpi2"], "against": ["alone", "cubic"], "trials": 2}
+    return matrix.Asked(matrix.rows(names), **(given | more))
+
+
+def runs(one: matrix.Asked) -> list[Any]:
+    return expand(load(matrix.experiment(one), {}), "linux").runs
+
+
+def test_every_row_meets_every_queue_and_rival(mine: str) -> None:
+    found = runs(asked([mine]))
+    assert len(found) == 2 * 2 * 2 * 2
+    assert {run.factors["stack"] for run in found} == {"mine cubic", "mine reno"}
+    alone = [run.description["flows"] for run in found if run.factors["against"] == "alone"]
+    assert all(flows[1]["count"] == 0 for flows in alone)
+    assert [row.level for row in asked([f"{mine}:reno"]).rows] == ["mine reno"]
+
+
+def test_the_file_of_a_cell_gives_the_runs_of_the_matrix(mine: str) -> None:
+    one = asked([mine], against=["alone", "prague", f"{mine}:reno"])
+    ids = {(run.factors["stack"], run.factors["qdisc"], run.factors["against"], run.trial): run.id for run in runs(one)}
+    for row in one.rows:
+        for queue in one.queues:
+            for rival in one.against:
+                of_cell = expand(load(matrix.cell_document(one, row, queue, rival), {}), "linux").runs
+                assert [run.id for run in of_cell] == [ids[row.level, queue, rival, trial] for trial in (1, 2)]
+
+
+def test_the_proof_is_run_even_where_nobody_asks_for_a_fifo_or_for_being_alone(mine: str) -> None:
+    one = asked([mine], queues=["dualpi2"], against=["cubic"], trials=1)
+    assert one.proof == "pfifo limit 67"
+    places = {(run.factors["qdisc"], run.factors["against"]) for run in runs(one)}
+    assert places == {("dualpi2", "cubic"), ("pfifo limit 67", "alone")}
+
+
+def results(one: matrix.Asked, out: Path | None = None, **numbers: Any) -> Results:
+    """What an engine would have said, with these numbers of the tested flow instead of good ones."""
+    good = {"goodput_mbps": 19.0, "packet_bytes_mean": 1390.0, "packet_bytes_max": 1392}
+    table = []
+    for run in runs(one):
+        levels = {"experiment": "matrix", "run": run.id, "trial": run.trial, **run.factors}
+        alone = run.factors["against"] == "alone"
+        same = {"sojourn_ms_mean": 15.0, "sojourn_ms_p99": 20.0, "ce_pct": 0.1, "drop_pct": 0.0}
+        share = 1.0 if alone else 0.5 + 0.01 * run.trial
+        table.append({**levels, "flow": "tested", **same, **good, "share": share, **numbers})
+        table.append({**levels, "flow": "rival", **same, "goodput_mbps": 0.0 if alone else 9.0, "share": 1 - share})
+    flows = pl.DataFrame(table)
+    experiment = load(matrix.experiment(one), {})
+    tables = {"flows": flows, "claims": claims.evaluate([experiment], {"flows": flows})}
+    return Results(out, tables)
+
+
+def test_cells_have_means_and_the_range_of_the_share(mine: str) -> None:
+    one = asked([mine])
+    found = matrix.matrix(one, results(one))
+    assert found.is_whole
+    cell = next(cell for cell in found.cells if cell.against == "cubic")
+    assert cell.state == "measured"
+    assert cell.share == pytest.approx(0.515)
+    assert (cell.share_min, cell.share_max) == (0.51, 0.52)
+    assert len(cell.runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "why"),
+    [
+        ({"goodput_mbps": 17.9}, "alone it fills 90% of the link"),
+        ({"goodput_mbps": 2.3}, "alone it fills 12% of the link"),
+        ({"packet_bytes_mean": 850.0}, "with packets of 850 B on average and 1392 B at most"),
+    ],
+)
+def test_a_runner_that_does_not_fill_the_link_with_full_packets_makes_its_cells_runner(
+    mine: str, numbers: dict[str, float], why: str
+) -> None:
+    one = asked([mine])
+    found = matrix.matrix(one, results(one, **numbers))
+    assert {proof.verdict for proof in found.proofs} == {"not proven"}
+    assert {cell.state for cell in found.cells} == {"runner"}
+    assert all(why in cell.why for cell in found.cells)
+    assert not found.is_whole
+
+
+def test_a_run_that_failed_is_told_in_its_cell_and_the_others_are_measured(mine: str) -> None:
+    one = asked([mine])
+    whole = results(one)
+    lost = next(run for run in runs(one) if run.factors["qdisc"] == "dualpi2")
+    flows = whole.flows.filter(pl.col("run") != lost.id)
+    found = matrix.matrix(one, Results(None, {**whole.tables, "flows": flows}, [(lost, "the client died")]))
+    states = {(cell.row, cell.queue, cell.against): cell.state for cell in found.cells}
+    place = (lost.factors["stack"], "dualpi2", lost.factors["against"])
+    assert states.pop(place) == "not run"
+    assert set(states.values()) == {"measured"}
+    assert next(cell.why for cell in found.cells if cell.state == "not run") == "the client died"
+
+
+def test_the_page_leads_from_each_cell_to_file_command_and_run(mine: str, tmp_path: Path) -> None:
+    one = asked([mine])
+    found = matrix.matrix(one, results(one))
+    moved: list[Moved] = [
+        {"cell": "mine reno", "place": "tested", "quantity": "share", "before": "0.5", "after": "0.1"}
+    ]
+    file = page.write(found, tmp_path, "l4slab matrix ./mine", "linux", {"Moved": moved, "Different": []})
+    text = file.read_text()
+    for cell in found.cells:
+        assert f'href="cells/{cell.name}.toml"' in text
+        assert f"l4slab run cells/{cell.name}.toml --engine linux" in text
+        assert all(f'href="report.html#run={run}"' in text for run in cell.runs)
+        assert expand(load(tmp_path / "cells" / f"{cell.name}.toml", {}), "linux").runs[0].id == cell.runs[0]
+    assert "0.515 (0.510 to 0.520)" in text
+    assert "Changes from the baseline" in text
+    assert "<script" not in text
+    assert not re.search(r"https?://", text)
+
+
+def test_a_verdict_is_told_to_ci_per_runner(mine: str) -> None:
+    one = asked([mine])
+    told = command.outcome("l4slab matrix", matrix.matrix(one, results(one, goodput_mbps=2.3)), None, [])
+    assert [verdict.status for verdict in told.verdicts] == ["fail", "fail"]
+    assert told.line == "0 of 2 runners are proven; 0 of 8 cells are measured"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["quin"], 'quin is not a stack; did you mean "quinn"?'),
+        (["quinn"], "quinn is not built; build it with: l4slab stacks build quinn"),
+        (["./mine:prague"], "prague is not a controller of mine; valid are cubic, reno"),
+        (["./mine", "--rate", "20Mbps"], "--rate 20Mbps: "),
+        (["./mine", "--queue", "fq_code"], "fq_code"),
+        (["./mine", "--against", "quinn:cubic"], "quinn:cubic is not built"),
+        (["./mine", "--fail-on", "share 5%"], "--fail-on needs --baseline"),
+        (["./mine", "--out", "s3://x"], "the matrix writes a folder"),
+        ([], "no stack is built; build some with: l4slab stacks build aioquic"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["matrix", *words, "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert sentence in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_a_dry_run_counts_the_runs(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if kernels.installed() is not None:
+        pytest.skip("a kernel refuses these programs, or not, by its own controllers")
+    assert main(["matrix", mine, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs_to_do"] == 8
+
+
+@pytest.mark.slow
+def test_tcp_of_the_kernel_as_a_stack_is_its_own_flow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    if kernels.installed() is None or not stacks.find("kernel").is_built:
+        pytest.skip("needs a kernel (l4slab linux build) and the stack (l4slab stacks build kernel)")
+    one = asked(["kernel:cubic"], queues=["pfifo limit 67"], against=["alone"], trials=1, duration="10s")
+    found = matrix.run(one, tmp_path / "out")
+    (proof,) = found.proofs
+    assert proof.verdict == "proven"
+    assert proof.packet_bytes_mean == pytest.approx(1514, rel=0.01)
+    own = {**matrix.cell_document(one, one.rows[0], "pfifo limit 67", "cubic")}
+    own["flow"] = [{"name": "tested", "cc": "cubic", "rtt": "20ms"}]
+    import l4slab
+
+    flows = l4slab.run(own, engine="linux").flows
+    assert found.cells[0].goodput_mbps == pytest.approx(flows["goodput_mbps"].item(), rel=0.005)
+    assert found.cells[0].sojourn_ms_mean == pytest.approx(flows["sojourn_ms_mean"].item(), rel=0.05)
+
+
+def test_a_matrix_without_a_kernel_says_what_is_missing(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if kernels.installed() is not None:
+        pytest.skip("a kernel of a wheel is there")
+    assert main(["matrix", mine]) == 2
+    assert "l4slab linux build" in " ".join(capsys.readouterr().err.split())
+
+
+def test_rows_of_nothing_are_refused() -> None:
+    with pytest.raises(InputError, match="no stack is built"):
+        matrix.rows([])
