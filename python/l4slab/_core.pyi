@@ -115,6 +115,11 @@ def media_controllers() -> list[Own]:
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
 
+def split_stab(text: str) -> tuple[str | None, str]:
+    """The size table before the qdisc in the words of a link, without "stab" and with every parameter written out; None
+    without. And the words of the qdisc. Raises ValueError with one sentence.
+    """
+
 def qdisc_facts(text: str) -> Facts:
     """The same as a structure: `name`, `parameters` (the words after each keyword), `separation` ("single", "coupled",
     "dual", "per-flow", "approximate", "shaper") and `marks` (whether it sets CE); the last two are None of a queue of

@@ -26,5 +26,6 @@ mod qdiscs;
 mod red;
 mod sce;
 mod sfq;
+mod stab;
 mod tbf;
 mod tc;

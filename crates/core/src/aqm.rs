@@ -41,6 +41,7 @@ pub mod scheduler;
 pub mod service;
 pub mod sfq;
 pub mod shaper;
+pub mod stab;
 pub mod tbf;
 pub mod trace;
 pub mod tree;

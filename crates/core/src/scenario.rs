@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
+use crate::aqm::stab::StabConfig;
 use crate::aqm::trace::{Step, Steps};
 use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, parse_path};
 use crate::ecn::Ecn;
@@ -74,6 +75,8 @@ pub struct LinkSpec {
     pub rate_bps: u64,
     pub rate_trace: Option<RateTrace>,
     pub qdisc: Queue,
+    /// How long its queue takes packets to be.
+    pub stab: Option<StabConfig>,
     pub burst_bytes: u64,
 }
 
@@ -87,6 +90,10 @@ struct LinkKeys {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate_trace: Option<RateTrace>,
     qdisc: String,
+    /// A size table in `tc`'s words, without "stab" itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    stab: Option<StabConfig>,
     #[serde(default = "default_burst")]
     burst_bytes: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -98,10 +105,10 @@ struct LinkKeys {
 impl TryFrom<LinkKeys> for LinkSpec {
     type Error = ScenarioError;
     fn try_from(keys: LinkKeys) -> Result<LinkSpec, ScenarioError> {
-        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, .. } = keys;
+        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, stab, .. } = keys;
         let qdisc = Queue::new(&keys.qdisc, keys.classes, keys.filters)
             .map_err(|e| ScenarioError(format!("link \"{name}\": {e}")))?;
-        Ok(LinkSpec { name, rate_bps, rate_trace, qdisc, burst_bytes })
+        Ok(LinkSpec { name, rate_bps, rate_trace, qdisc, stab, burst_bytes })
     }
 }
 

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use l4slab_core::aqm::registry::{self as qdiscs, QdiscConfig};
-use l4slab_core::aqm::tree;
+use l4slab_core::aqm::{stab, tree};
 use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
 use l4slab_core::live;
-use l4slab_core::params::Changed;
+use l4slab_core::params::{self, Changed};
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
@@ -186,6 +186,14 @@ fn canonical_qdisc(text: &str) -> PyResult<String> {
     Ok(qdiscs::parse(text).map_err(refused)?.canonical())
 }
 
+/// The size table before the qdisc in the words of a link, without "stab" and with every parameter, and the words of
+/// the qdisc. A ValueError says what tc would refuse.
+#[pyfunction]
+fn split_stab(text: &str) -> PyResult<(Option<String>, String)> {
+    let (table, qdisc) = stab::split(text).map_err(refused)?;
+    Ok((table.map(|table| params::write_words(&table)), qdisc))
+}
+
 /// The same as a structure: name, parameters, separation, marks.
 #[pyfunction]
 fn qdisc_facts<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -298,6 +306,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("media_controllers", wrap_pyfunction!(media_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
+    m.add_function(wrap_pyfunction!(split_stab, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;

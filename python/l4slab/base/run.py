@@ -193,6 +193,8 @@ class Link(TypedDict):
     qdisc: str
     rate_bps: int
     rate_trace: NotRequired[RateTrace | None]
+    # A size table in `tc`'s words, without "stab" itself.
+    stab: NotRequired[str | None]
 
 
 # What becomes of a data packet with a certain codepoint.

@@ -89,13 +89,16 @@ class Resolver:
             trace = _trace(read, place, "rate_trace", link.rate_trace)
         rate_bps: int = numbers["rate_bps"] if trace is None else traces.mean_bps(trace, duration_ns)
         leaf = partial(_qdisc, outside=self.outside)
-        tree = classes.resolve(place, link.qdisc, raw, rate_bps, hosts, leaf)
+        stab, qdisc = _stab(link.qdisc, place, "qdisc")
+        tree = classes.resolve(place, qdisc, raw, rate_bps, hosts, leaf)
         described: run.Link = {
             "name": name,
             "rate_bps": rate_bps,
             "burst_bytes": numbers["burst_bytes"],
-            "qdisc": _qdisc(link.qdisc, place, "qdisc", self.outside) if tree is None else tree.qdisc,
+            "qdisc": _qdisc(qdisc, place, "qdisc", self.outside) if tree is None else tree.qdisc,
         }
+        if stab is not None:
+            described["stab"] = stab
         if trace is not None:
             described["rate_trace"] = trace
         if tree is not None:
@@ -132,6 +135,8 @@ class Resolver:
             of_classes = ((f"link.{name}.class.{n}", table) for n, table in classes.tables_of(raw).items())
             for key, one in ((f"link.{name}", raw), *of_classes):
                 qdisc = one.get("qdisc")
+                if isinstance(qdisc, str) and one is raw:
+                    _, qdisc = _stab(qdisc, ("link", name), "qdisc")
                 if isinstance(qdisc, str) and not classes.holds_classes(qdisc):
                     self._remark(f"{key}.qdisc", qdisc)
         flows = {
@@ -166,7 +171,12 @@ class Resolver:
         queues = _Queues(self.outside, links.values(), impairs.values())
         trees = {
             name: classes.Changing(
-                name, raw, links[name]["rate_bps"], hosts, partial(_qdisc, outside=self.outside), queues.change
+                name,
+                {**raw, "qdisc": _stab(str(raw["qdisc"]), ("link", name), "qdisc")[1]},
+                links[name]["rate_bps"],
+                hosts,
+                partial(_qdisc, outside=self.outside),
+                queues.change,
             )
             for name, raw in document["link"].items()
             if "classes" in links[name]
@@ -179,6 +189,7 @@ class Resolver:
             self.remarks |= dict.fromkeys(told)
             for key, value in raw.items():
                 if key.endswith((".qdisc", ".netem")) and isinstance(value, str):
+                    _, value = _stab(value, place, key)
                     self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
         for name, raw in document["flow"].items():
             if raw.get("on") is not None:
@@ -216,6 +227,19 @@ def _top(raw: Keys) -> tuple[dict[str, int], bool]:
     """The numbers of a run, and whether each flow of a group is counted."""
     top = check(Top, raw, ())
     return top.model_dump(by_alias=True, include=set(TOP_FACTORS)), top.per_flow
+
+
+def _stab(text: str, place: Place, key: str) -> tuple[str | None, str]:
+    """The size table before a link's qdisc, every parameter written out, and the words of the qdisc. Raises Problem."""
+    try:
+        stab, qdisc = _core.split_stab(text)
+    except ValueError as error:
+        raise Problem(place, key, f"= {show(text)}: {error}") from None
+    if stab is not None and not qdisc:
+        raise Problem(
+            place, key, f'= {show(text)} has no qdisc after stab; add one, such as "{text.strip()} htb default 10"'
+        )
+    return stab, qdisc
 
 
 def _qdisc(text: str, place: Place, key: str, outside: Outside) -> str:
@@ -343,6 +367,8 @@ def _changes(
                 if setting == "qdisc" and isinstance(value, str) and classes.holds_classes(value):
                     text = f"= {show(value)} holds classes, which cannot come while it runs; let the link begin with it"
                     raise Problem(place, key, text)
+                if setting == "qdisc" and isinstance(value, str):
+                    value = _same_stab(value, place, key, links[name])
                 settings.setdefault((kind, name), {})[setting] = value
             case ["link", name, "class", number, setting] if name in links:
                 _check_class_key(place, key, value, links[name])
@@ -402,6 +428,19 @@ def _of_a_tree(name: str, link: run.Link) -> str:
     *most, last = settings
     what = f"{', '.join(most)} and {last}" if most else last
     return f'its rate can, and of its classes {what}, such as "link.{name}.class.{number}.{last}"'
+
+
+def _same_stab(text: str, place: Place, key: str, link: run.Link) -> str:
+    """The words of a qdisc that comes while it runs, behind the size table of its link. Raises Problem."""
+    stab, qdisc = _stab(text, place, key)
+    if stab == link.get("stab"):
+        return qdisc
+    if stab is None:
+        # As of a kernel, where a change without a size table takes it away.
+        text = f'= {show(text)} would take the size table away; write "stab {link.get("stab")} {qdisc}"'
+    else:
+        text = f"= {show(text)} has another size table than the link, and none can change while it runs; write the same"
+    raise Problem(place, key, text)
 
 
 def _check_class_key(place: Place, key: str, value: object, link: run.Link) -> None:

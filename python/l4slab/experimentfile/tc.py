@@ -30,7 +30,7 @@ _OTHERS = {
     "plug": "a rate_trace stops a link for a while",
     "ingress": "write the queue that the packets go to",
     "clsact": "write the queue that the packets go to",
-    "stab": "give the shaper the overhead instead: tbf has overhead, mpu and linklayer, cake overhead, mpu and atm",
+    "stab": "the queue of a class has the size table of its link, whose qdisc begins with it",
 }
 
 
@@ -54,6 +54,8 @@ def remedy(text: str) -> str | None:
             f" cannot be: of the qdiscs that hold classes, htb and prio are modelled, and not {words[0]}; classes of "
             "htb with the same prio and quantum take turns as those of drr do"
         )
+    if words and words[0] == "stab":
+        return f" cannot be: {_OTHERS['stab']}"
     if words and words[0] in _OTHERS:
         return f" cannot be: {words[0]} of Linux is not modelled; {_OTHERS[words[0]]}"
     if (apart := _APART.search(text)) is not None:
@@ -63,8 +65,9 @@ def remedy(text: str) -> str | None:
 
 def _wrong(qdisc: str) -> str | None:
     """Why these words cannot be read, as `remedy` has it; None where they can."""
-    holds_classes = qdisc.split()[0] in {entry["name"] for entry in _core.trees()}
     try:
+        _, qdisc = _core.split_stab(qdisc)
+        holds_classes = qdisc.split()[:1] in [[entry["name"]] for entry in _core.trees()]
         (_core.canonical_tree if holds_classes else _core.canonical_qdisc)(qdisc)
     except ValueError as error:
         return remedy(qdisc) or f": {error}"

@@ -10,7 +10,8 @@ def settings(told: Run) -> list[tuple[str, str]]:
     rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
     rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
     for link in told["links"]:
-        settings = [*_rate_of(link), link["qdisc"], f"burst {link['burst_bytes']} B"]
+        stab = f"stab {table} " if (table := link.get("stab")) else ""
+        settings = [*_rate_of(link), stab + link["qdisc"], f"burst {link['burst_bytes']} B"]
         rows.append((f"link {link['name']}", ", ".join(settings)))
         rows += [(f"link {link['name']}, class {one['id']}", _class(one)) for one in link.get("classes", ())]
         rows += [

@@ -241,6 +241,10 @@ export interface Link {
   qdisc: string;
   rate_bps: number;
   rate_trace?: RateTrace | null;
+  /**
+   * A size table in `tc`'s words, without "stab" itself.
+   */
+  stab?: string | null;
 }
 
 /**

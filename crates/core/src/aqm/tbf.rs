@@ -20,8 +20,8 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 
 /// An ATM cell: its bytes, and how many of them are payload.
-const CELL: u64 = 53;
-const CELL_PAYLOAD: u64 = 48;
+pub(super) const CELL: u64 = 53;
+pub(super) const CELL_PAYLOAD: u64 = 48;
 /// `tc` counts the time of a burst in 32 bits of 64 ns.
 const BURST_MAX: Span = Span((u32::MAX as u64) << 6);
 

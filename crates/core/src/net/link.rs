@@ -8,6 +8,7 @@ use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{
     self, Band, Counts, FlowCounters, Interval, Losses, PacketCounts, Service, TokenBucket,
 };
+use crate::aqm::stab::{Stab, StabConfig};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::{ClassSpec, Queue};
 use crate::aqm::{self, Aqm, LinkInfo, QueueCx};
@@ -41,6 +42,8 @@ struct BandSet {
 pub struct Link {
     pub name: String,
     aqm: Box<dyn Aqm<Packet>>,
+    /// How long its queue takes packets to be.
+    stab: Option<StabConfig>,
     service: Service<Packet>,
     /// All that were in force, and which of them is now.
     sets: Vec<BandSet>,
@@ -85,14 +88,20 @@ impl Link {
         bucket: TokenBucket,
         trace: Option<Trace>,
         qdisc: &Queue,
+        stab: Option<StabConfig>,
         rng: Rng,
     ) -> Link {
         let mut service = Service::new(bucket, rng);
         service.trace = trace;
-        let aqm = qdisc.build(LinkInfo { rate: service.bucket.rate(), now: Time::ZERO });
+        let info = LinkInfo { rate: service.bucket.rate(), now: Time::ZERO };
+        let aqm = match &stab {
+            None => qdisc.build(info),
+            Some(stab) => Box::new(Stab::new(stab, qdisc.build(info))),
+        };
         let mut link = Link {
             name,
             aqm,
+            stab,
             service,
             sets: Vec::new(),
             present: 0,
@@ -247,7 +256,11 @@ impl Link {
         };
         self.service.drops.extend(lost);
         self.give_up(now, out);
-        self.aqm = qdisc.build(LinkInfo { rate: self.service.bucket.rate(), now });
+        let info = LinkInfo { rate: self.service.bucket.rate(), now };
+        self.aqm = match &self.stab {
+            None => qdisc.build(info),
+            Some(stab) => Box::new(Stab::new(stab, qdisc.build(info))),
+        };
         self.service.move_out();
         self.install();
         for pkt in waiting {

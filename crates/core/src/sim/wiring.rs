@@ -117,7 +117,7 @@ impl Wiring<'_> {
             let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
             let rng = Rng::stream(self.run.seed, "link", i as u64);
             let trace = l.rate_trace.as_ref().map(|trace| Trace::new(trace.steps(), l.burst_bytes));
-            let mut link = Link::new(l.name.clone(), bucket, trace, &l.qdisc, rng);
+            let mut link = Link::new(l.name.clone(), bucket, trace, &l.qdisc, l.stab.clone(), rng);
             if !self.run.hosts.is_empty() {
                 let named = self.run.flows.iter().map(|f| [f.host, f.peer_host]);
                 link.know_hosts(Hosts::named(named));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ from l4slab.engines.contract import (
 from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, rng, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
-from l4slab.experimentfile.classes import holds_classes, qdiscs_of
+from l4slab.experimentfile.classes import holder, holds_classes, qdiscs_of
 from l4slab.own import files
 
 _KEPT = ("setup.sh", "plan", "teardown.txt", "console.log", "counters.txt", "events.tsv")
@@ -303,6 +304,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
                 )
     for link in run["links"]:
         _refuse_trace(link)
+        _refuse_stab(link, run)
         if any("dscp" in one for one in link.get("filters", ())) or any(
             qdisc.split()[0] in _BY_DSCP for qdisc in qdiscs_of(link)
         ):
@@ -348,6 +350,46 @@ def _refuse_thinning(run: Description) -> None:
     for impair in run.get("impairs", ()):
         if "ack_thinning" in impair:
             raise ValueError(f'impair "{impair["name"]}": no part of the kernel thins ACKs; use the sim engine')
+
+
+def _refuse_stab(link: Link, run: Description) -> None:
+    """A kernel takes a size table at the root only, and here the root is the shaper that is the link."""
+    if "stab" not in link:
+        return
+    changes = [change for change in run["at"] if change.get("link") == link["name"]]
+    slowest = min(link["rate_bps"], *(rate for change in changes if (rate := change.get("rate_bps"))), 2**63)
+    for qdisc in (link["qdisc"], *(qdisc for change in changes if (qdisc := change.get("qdisc")))):
+        shaped = _shaped_bps(qdisc, link)
+        if shaped is None or shaped > slowest or "rate_trace" in link:
+            raise ValueError(
+                f'link "{link["name"]}": in the kernel stab would count for the link\'s rate, too, and '
+                f"{qdisc.split()[0]} does not shape to less; use htb, tbf, cake or netem with at most the rate of the "
+                "link, or the sim engine"
+            )
+
+
+def _shaped_bps(qdisc: str, link: Link) -> int | None:
+    """What a queue lets through at most; None: it does not say."""
+    kind, *words = qdisc.split()
+    if holds_classes(qdisc):
+        of_tree = [one for one in link.get("classes", ()) if not holder(one["id"])]
+        tops = [one["ceil_bps"] for one in of_tree if "parent" not in one and "ceil_bps" in one]
+        return sum(tops) if tops else None
+    said = {"tbf": "rate", "netem": "rate", "cake": "bandwidth"}.get(kind)
+    if said not in words or "autorate-ingress" in words:
+        return None
+    return _tc_rate(words[words.index(said) + 1])
+
+
+_TC_RATE = re.compile(r"(\d+(?:\.\d+)?)(k|m|g|t|)bit")
+
+
+def _tc_rate(word: str) -> int | None:
+    """bit/s of a rate in its canonical form."""
+    found = _TC_RATE.fullmatch(word)
+    return (
+        None if found is None else round(float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[found[2]])
+    )
 
 
 def _refuse_trace(link: Link) -> None:

@@ -280,8 +280,10 @@ def _delays(lab: Lab, flow: Flow, rtt_ns: int) -> Iterable[tuple[str, _Edge, str
 
 
 def _shaper(link: Link) -> list[str]:
+    # A size table is of the root, in Linux; what is below has the lengths that it gave.
+    stab = f"stab {table} " if (table := link.get("stab")) else ""
     return [
-        "qdisc replace dev out root handle 1: htb default 1",
+        f"qdisc replace dev out root handle 1: {stab}htb default 1",
         f"class replace dev out parent 1: classid 1:1 {_htb(link['rate_bps'], link['burst_bytes'])}",
         f"qdisc replace dev out parent 1:1 handle {HANDLE}: {link['qdisc']}",
     ]
