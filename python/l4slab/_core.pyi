@@ -60,8 +60,15 @@ class Controller(Described):
     out_of_tree: bool
     scalable_with: list[tuple[str, str]]
 
+class Media(Described):
+    """A media controller: its packets carry `ecn`; None as its role: it answers nothing."""
+
+    ecn: Literal["not-ect", "ect0", "ect1"]
+    role: str | None
+    look: int
+
 class Own(Described):
-    """Of the user's own, where a controller asks for `ecn`, or a media controller, whose packets carry it."""
+    """Of the user's own, where a controller asks for `ecn`."""
 
     ecn: NotRequired[str]
 
@@ -109,8 +116,8 @@ def controllers() -> list[Controller]:
     its role), needs_ecn, out_of_tree, and scalable_with (options, with their value).
     """
 
-def media_controllers() -> list[Own]:
-    """The same of media controllers; also ecn, the codepoint that their packets carry by default."""
+def media_controllers() -> list[Media]:
+    """The same of media controllers; also ecn, the codepoint that their packets carry by default, role and look."""
 
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from l4slab import experimentfile
+from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.report.summary import Mean, frames, of_case
@@ -131,6 +132,14 @@ def test_the_highest_rate_may_change(tmp_path: Path) -> None:
     text = FILE + '[[at]]\ntime = "5s"\n"flow.call.rate_max" = "500kbit"\n'
     run = expand(experimentfile.load(written(tmp_path, text)), "sim").runs[0]
     assert run.description["at"] == [{"time_ns": 5_000_000_000, "flow": "call", "rate_bps": 500_000}]
+
+
+def test_a_call_may_pause(tmp_path: Path) -> None:
+    text = FILE + '[[at]]\ntime = "5s"\n"flow.call.pause" = true\n'
+    run = expand(experimentfile.load(written(tmp_path, text)), "sim").runs[0]
+    assert run.description["at"] == [{"time_ns": 5_000_000_000, "flow": "call", "pause": True}]
+    with pytest.raises(InputError, match="pause"):
+        expand(experimentfile.load(written(tmp_path, text.replace("flow.call", "flow.upload"))), "sim")
 
 
 def test_only_what_adapts_has_other_rates(tmp_path: Path) -> None:

@@ -168,3 +168,143 @@ fn scream_goes_on_beside_cubic() {
     let r = l.tcp("upload", "cubic", 40.0, json!({})).run();
     between("rate", r.flow("call").media_mbps.unwrap(), 0.15, 10.0);
 }
+
+/// RFC 8867, 5.1: one call of at most 1.5 Mb/s over a capacity that changes, in a drop-tail queue of 300 ms.
+fn varying(cc: &str) -> crate::lab::Result {
+    let mut l = lab(100.0, 0.0).bare_link("b", 1.0, "bfifo limit 37500b");
+    let steps =
+        json!([[0, 1_000_000], [ns(40.0), 2_500_000], [ns(60.0), 600_000], [ns(80.0), 1_000_000]]);
+    l.0["links"][0]["rate_trace"] = json!({"file": "steps", "steps": steps});
+    let keys = json!({"rate_start_bps": 150_000, "interval_ns": ns(1.0 / 30.0)});
+    media(l, "call", cc, 1.5, 100.0, keys).with("sample_ns", ns(0.1)).run()
+}
+
+/// At least 80 % of the capacity (or of 1.5 Mb/s) 30 s after the start and 20 s after each step up, and after the
+/// step down a target below the capacity within a second and a queue below 100 ms within six.
+fn follows_the_capacity(cc: &str) {
+    let r = varying(cc);
+    let target = r.flow_series("call", "target_mbps");
+    let most = |from: f64, to: f64| {
+        let within = target.iter().filter(|(t, _)| *t >= from && *t <= to);
+        within.fold(0.0_f64, |most, (_, x)| most.max(*x))
+    };
+    let mean = |from: f64, to: f64| {
+        let within: Vec<_> =
+            target.iter().filter(|(t, _)| *t >= from && *t < to).map(|(_, x)| *x).collect();
+        within.iter().sum::<f64>() / within.len() as f64
+    };
+    for (from, to, mbps) in [(0.0, 30.0, 0.8), (40.0, 60.0, 1.2), (80.0, 100.0, 0.8)] {
+        between(&format!("{cc}: reached from {from} s on"), most(from, to), mbps, 1.5);
+    }
+    for (from, mbps) in [(30.0, 0.8), (55.0, 1.2), (70.0, 0.48)] {
+        between(&format!("{cc}: mean from {from} s on"), mean(from, from + 5.0), mbps, 1.5);
+    }
+    between("after the step down", target.iter().find(|(t, _)| *t >= 61.05).unwrap().1, 0.1, 0.62);
+    let queue = r.queue_series("b", "all", "sojourn_ms");
+    let late = queue.iter().filter(|(t, _)| *t >= 66.0 && *t <= 80.0);
+    between("queue, ms", late.fold(0.0_f64, |most, (_, q)| most.max(*q)), 0.0, 100.0);
+}
+
+#[test]
+fn gcc_follows_the_capacity() {
+    follows_the_capacity("gcc");
+}
+
+#[test]
+fn nada_follows_the_capacity() {
+    follows_the_capacity("nada");
+}
+
+/// A start of 300 kb/s on 20 Mb/s: probes reach half of it in a second. Without them 8 % a second take 44 s.
+#[test]
+fn gcc_probes_at_the_start() {
+    let reached = |probing: &str| {
+        let l = lab(20.0, 0.0).link("b", 20.0, "pfifo limit 200");
+        let keys = json!({"rate_start_bps": 300_000, "options": {"probing": probing}});
+        let r = media(l, "call", "gcc", 40.0, 25.0, keys).with("sample_ns", ns(0.1)).run();
+        let target = r.flow_series("call", "target_mbps");
+        target.iter().find(|(_, x)| *x > 10.0).map_or(f64::INFINITY, |(t, _)| *t)
+    };
+    between("with", reached("on"), 0.0, 1.5);
+    between("without", reached("off"), 20.0, f64::INFINITY);
+}
+
+/// One flow of at most 30 Mb/s over 20: x = 10 * 30/20 = 15 ms of queue. A second flow gets as much, less what the
+/// queue of the first hides in its base delay.
+#[test]
+fn nada_at_rest() {
+    let flow = |l: Lab, name: &str, start: f64| {
+        media(l, name, "nada", 30.0, 40.0, json!({"start_ns": ns(start)}))
+    };
+    let l = lab(100.0, 40.0).link("b", 20.0, "pfifo limit 1000");
+    let r = flow(l.clone(), "call", 0.0).run();
+    between("queue", r.queue("b", "all").sojourn_ms_mean.unwrap(), 12.0, 18.0);
+    let r = flow(
+        flow(l.with("duration_ns", ns(200.0)).with("warmup_ns", ns(100.0)), "call", 0.0),
+        "other",
+        0.01,
+    )
+    .run();
+    agrees("two flows", r.flow("call").rate_mbps / r.flow("other").rate_mbps, 1.0, 0.15);
+}
+
+/// Marks that do not depend on the queue: 2 (p / 1 %)^2 = 10 * 30/R, so 2.74 % hold 20 Mb/s.
+#[test]
+fn nada_under_marks() {
+    let l = lab(300.0, 150.0).link("b", 100.0, "pfifo limit 1000").impair(
+        "b",
+        "forward",
+        "loss 2.74% ecn",
+    );
+    let r = media(l, "call", "nada", 30.0, 40.0, json!({"ecn": "ect0"})).run();
+    agrees("rate", r.flow("call").goodput_mbps, 20.0, 0.08);
+}
+
+/// RFC 8867, 5.4: the rates of three calls that start 20 s apart are within a factor of three of each other.
+#[test]
+fn three_calls_share_a_link() {
+    for cc in ["gcc", "nada", "scream"] {
+        let mut l = lab(120.0, 80.0).link("b", 3.5, "bfifo limit 131250b");
+        for (name, start) in [("a", 0.0), ("b", 20.0), ("c", 40.0)] {
+            let keys = json!({"rate_start_bps": 150_000, "interval_ns": ns(1.0 / 30.0), "start_ns": ns(start)});
+            l = media(l, name, cc, 1.5, 100.0, keys);
+        }
+        let r = l.run();
+        let rates = ["a", "b", "c"].map(|name| r.flow(name).media_mbps.unwrap());
+        let (least, most) =
+            rates.iter().fold((9.0_f64, 0.0_f64), |(a, b), x| (a.min(*x), b.max(*x)));
+        between(cc, most / least, 1.0, 3.0);
+    }
+}
+
+/// RFC 8867, 5.5: with round trips of 20 to 300 ms nobody gets less than the lowest rate.
+#[test]
+fn calls_with_other_round_trips_go_on() {
+    for cc in ["gcc", "nada", "scream"] {
+        let mut l = lab(300.0, 260.0).link("b", 4.0, "bfifo limit 150000b");
+        let flows = [20.0, 50.0, 100.0, 200.0, 300.0].into_iter().enumerate();
+        for (i, rtt) in flows.clone() {
+            let keys = json!({"rate_start_bps": 150_000, "interval_ns": ns(1.0 / 30.0), "start_ns": ns(10.0 * i as f64)});
+            l = media(l, &format!("{rtt}"), cc, 1.5, rtt, keys);
+        }
+        let r = l.run();
+        for (_, rtt) in flows {
+            between(cc, r.flow(&format!("{rtt}")).media_mbps.unwrap(), 0.149, 1.5);
+        }
+    }
+}
+
+/// Ten seconds without frames are neither a freeze nor lost frames, and the call goes on after them.
+#[test]
+fn a_pause_is_no_freeze() {
+    let l = lab(40.0, 0.0).link("b", 10.0, "pfifo limit 100");
+    let mut l = media(l, "call", "scream", 1.0, 30.0, json!({}));
+    l.0["at"] = json!([{"time_ns": ns(15.0), "flow": "call", "pause": true},
+                       {"time_ns": ns(25.0), "flow": "call", "pause": false}]);
+    let r = l.run();
+    let row = r.flow("call");
+    assert_eq!((row.freezes, row.lost_frames_pct), (Some(0), Some(0.0)));
+    agrees("frames", row.frames.unwrap() as f64, 30.0 * 50.0, 0.005);
+    let target = r.flow_series("call", "target_mbps");
+    agrees("target at the end", target.last().unwrap().1, 1.0, 0.1);
+}

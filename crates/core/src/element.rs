@@ -149,6 +149,8 @@ pub trait Flow: Send {
     fn stop(&mut self, now: Time);
     /// Another rate from now on, bits per second, of traffic that has one.
     fn set_rate(&mut self, _now: Time, _bps: u64) {}
+    /// Media only: the encoder rests, or makes frames again.
+    fn pause(&mut self, _now: Time, _is_paused: bool) {}
 
     /// What was counted since the start.
     fn totals(&self) -> Totals;

@@ -325,6 +325,9 @@ pub struct Change {
     /// How many of the group's flows send from now on: others begin, or those that began last stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
+    /// Whether the encoders of media rest from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<bool>,
     /// In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub netem: Option<String>,
@@ -620,7 +623,7 @@ impl Run {
                 if c.rate_bps == Some(0) {
                     return wrong(format!("link \"{link}\": rate must be above 0"));
                 }
-                if c.rtt_ns.is_some() || c.count.is_some() {
+                if c.rtt_ns.is_some() || c.count.is_some() || c.pause.is_some() {
                     return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
                 }
                 let of_link = |e| ScenarioError(format!("link \"{link}\": {e}"));
@@ -647,6 +650,9 @@ impl Run {
                 }
                 if c.rate_bps.is_some() && !flow.traffic.has_rate() {
                     return wrong(format!("flow \"{name}\" has no rate that can change"));
+                }
+                if c.pause.is_some() && !flow.traffic.pauses() {
+                    return wrong(format!("flow \"{name}\" cannot pause; media can"));
                 }
                 if c.rate_bps == Some(0) {
                     return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));

@@ -85,6 +85,10 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     fn has_rate(&self) -> bool {
         false
     }
+    /// Whether it can pause and resume.
+    fn pauses(&self) -> bool {
+        false
+    }
     /// The columns of the time series that it adds.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()

@@ -472,7 +472,7 @@ def _changeable(flow: run.Flow) -> list[str]:
     if flow["kind"] == "program":
         return ["rtt"]
     if flow["kind"] == "media":
-        return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS]
+        return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 
@@ -527,7 +527,7 @@ def _on_and_off(
 
 def _flow_change(time_ns: int, flow: run.Flow, settings: Keys, place: Place, duration_ns: int) -> run.Change:
     where = (f"{place[0]}: flow", flow["name"])
-    check_written(KINDS[flow["kind"]], settings, where)
+    check_written(KINDS[flow["kind"]], {key: value for key, value in settings.items() if key != "pause"}, where)
     checked = check(FlowChange, settings, where)
     numbers = checked.model_dump(by_alias=True)
     change: run.Change = {"time_ns": time_ns, "flow": flow["name"]}
@@ -542,6 +542,8 @@ def _flow_change(time_ns: int, flow: run.Flow, settings: Keys, place: Place, dur
         change["rate_bps"] = numbers["rate_bps"]
     if checked.rate_max is not None:
         change["rate_bps"] = numbers["rate_max_bps"]
+    if checked.pause is not None:
+        change["pause"] = checked.pause
     return change
 
 

@@ -94,7 +94,8 @@ ROLES: dict[str, tuple[Look, ...]] = {
 
 # Role, and the place in it that a controller has wherever it is drawn.
 CONTROLLERS: dict[str, tuple[str, int]] = {
-    entry["name"]: (entry["role"], entry["look"]) for entry in _core.controllers()
+    entry["name"]: (entry["role"] or "unresponsive", entry["look"])
+    for entry in (*_core.controllers(), *_core.media_controllers())
 }
 
 # Words in the names of flows, queues and classes; the first that is found decides.
@@ -106,7 +107,7 @@ _NAMES: tuple[tuple[str, tuple[str, int]], ...] = (
     (r"(?i)\budp\b|unresponsive|\bcbr\b|\bping\b", ("unresponsive", 0)),
     (r"(?i)\bbbr3", ("bbr", 1)),
     (r"(?i)\bbbr", ("bbr", 0)),
-    (r"(?i)dctcp", ("scalable", 1)),
+    (r"(?i)dctcp|scream", ("scalable", 1)),
     (r"(?i)prague|l4s|scalable|\bL queue\b", ("scalable", 0)),
     (r"(?i)(?<!not-)\bec[nt] cubic|cubic (with|and) ecn", ("classic", 1)),
     (r"(?i)reno", ("classic", 2)),

@@ -4,10 +4,14 @@
 //! encoder should aim at, the rate at which packets leave, and, where it wants one, a window. Packets,
 //! feedback, loss detection and pacing belong to `transport` and `traffic`.
 
+mod arrivals;
 pub mod fixed;
+pub mod gcc;
+pub mod nada;
 pub mod registry;
 pub mod scream;
 
+use super::Role;
 use crate::ecn::Ecn;
 use crate::params::Described;
 use crate::probe::Gauges;
@@ -31,6 +35,11 @@ pub trait MediaController: Send {
     fn burst(&self) -> Span {
         Span::ZERO
     }
+    /// A burst that finds out how much the path carries: asked for at the start, after each report, and when the one
+    /// before has left.
+    fn probe_cluster(&mut self, _now: Time) -> Option<Cluster> {
+        None
+    }
     /// The encoder's highest rate is another one from now on.
     fn set_max(&mut self, bps: f64);
     /// The algorithm's inner state, for time series.
@@ -39,6 +48,10 @@ pub trait MediaController: Send {
 
 /// The options of a media controller, and how to make the controller from them.
 pub trait MediaOptions: Described {
+    /// What it is to other traffic; `None`: it answers nothing.
+    const ROLE: Option<Role>;
+    /// Its place among those of its role, which decides how figures draw it.
+    const LOOK: u8;
     /// What its packets carry where the flow does not say.
     const ECN: Ecn = Ecn::NotEct;
     /// When the receiver reports where the flow does not say.
@@ -100,6 +113,19 @@ pub struct Fate {
     /// RTP packet, bytes.
     pub size: u32,
     pub ce: bool,
+    /// Number of the probe that it belonged to; 0: none.
+    pub cluster: u16,
+}
+
+/// Packets that leave at a rate of their own, as a probe. Padding fills what media leave free.
+#[derive(Copy, Clone, Debug)]
+pub struct Cluster {
+    pub number: u16,
+    /// Bits of RTP packets per second.
+    pub bps: f64,
+    /// It ends when so many packets and so many bytes of RTP packets have left.
+    pub packets: u32,
+    pub bytes: u64,
 }
 
 /// The moment before a frame.
@@ -112,4 +138,6 @@ pub struct FrameState {
     pub queue_age: Span,
     /// Bytes of the frame before.
     pub last_bytes: u64,
+    /// Bytes of media that wait.
+    pub queue_bytes: u64,
 }

@@ -20,6 +20,7 @@ pub(super) enum Event {
     Rtt(usize, Span),
     Count(usize, u32),
     FlowRate(usize, u64),
+    Pause(usize, bool),
     Netem(usize, NetemConfig),
     /// The step of a group's delay trace with this number.
     Delay(usize, usize),
@@ -39,6 +40,7 @@ fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, Scenar
         let group = run.group(flow)?;
         events.extend(change.rtt_ns.map(|rtt| Event::Rtt(group, Span(rtt))));
         events.extend(change.rate_bps.map(|bps| Event::FlowRate(group, bps)));
+        events.extend(change.pause.map(|is_paused| Event::Pause(group, is_paused)));
         events.extend(change.count.map(|count| Event::Count(group, count)));
     }
     if let Some(impair) = &change.impair {
@@ -116,6 +118,12 @@ impl<T: Tap> Simulation<T> {
                     self.wake(i);
                 }
                 self.groups[group].rate_bps = Some(bps);
+            }
+            Event::Pause(group, is_paused) => {
+                for i in self.groups[group].active.clone() {
+                    self.slots[i].flow.pause(self.now, is_paused);
+                    self.wake(i);
+                }
             }
         }
     }

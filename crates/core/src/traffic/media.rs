@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::cbr::Copies;
 use super::{Place, Traffic, WireKind};
 use crate::cc::media::registry::{self, MediaConfig};
-use crate::cc::media::{FrameState, MediaController, Rates, Reports};
+use crate::cc::media::{Cluster, FrameState, MediaController, Rates, Reports};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
@@ -36,6 +36,8 @@ const SILENCE: Span = Span::from_millis(200);
 const AUDIO: Span = Span::from_millis(20);
 /// Number in the window field of audio packets, which reports do not cover.
 const IS_AUDIO: u16 = 1;
+/// The same of padding.
+const IS_PADDING: u16 = 2;
 
 /// What every media flow tells of itself.
 const GAUGES: &[Gauge] = &[
@@ -156,6 +158,9 @@ impl Traffic for Spec {
     fn has_rate(&self) -> bool {
         true
     }
+    fn pauses(&self) -> bool {
+        true
+    }
     fn gauges(&self) -> Vec<Gauge> {
         [GAUGES.to_vec(), self.config.gauges()].concat()
     }
@@ -195,6 +200,7 @@ impl Traffic for Spec {
             blocked_since: None,
             audio,
             srtt: Span::ZERO,
+            probe: None,
         };
         let receiver = Receiver {
             reporter: Reporter::new(
@@ -245,6 +251,14 @@ struct Sender {
     blocked_since: Option<Time>,
     audio: Option<Audio>,
     srtt: Span,
+    probe: Option<Probing>,
+}
+
+/// A probe that is leaving: what of it has left.
+struct Probing {
+    cluster: Cluster,
+    packets: u32,
+    bytes: u64,
 }
 
 struct Audio {
@@ -270,60 +284,91 @@ impl Sender {
 
     /// The encoder captures a frame.
     fn capture(&mut self, now: Time, stream: &mut Stream) {
-        self.next_frame = now + self.interval;
+        self.next_frame = now + self.encoder.next_interval();
         if now >= self.stop {
-            self.next_frame = Time::NEVER;
+            (self.next_frame, self.probe) = (Time::NEVER, None);
             return;
         }
         let queue_age = stream.frames.waiting_since().map_or(Span::ZERO, |since| now.since(since));
         let (interval, last_bytes) = (self.interval, self.last_bytes);
-        self.cc.on_frame(&FrameState { now, interval, queue_age, last_bytes });
+        let queue_bytes = stream.frames.waiting_bytes();
+        self.cc.on_frame(&FrameState { now, interval, queue_age, last_bytes, queue_bytes });
         let bytes = self.encoder.frame(now, self.cc.target_bps());
         self.last_bytes = bytes;
         let packets = bytes.div_ceil(u64::from(self.packet.payload) - u64::from(RTP)) as u32;
         stream.frames.capture(now, bytes, packets);
     }
 
-    /// Sends what is due and what the window allows; with `probes`, one packet more.
-    fn send(&mut self, now: Time, stream: &mut Stream, out: &mut Outbox, mut probes: bool) {
+    /// Starts the next probe that the controller asks for.
+    fn look_for_probe(&mut self, now: Time) {
+        if self.probe.is_none() && now < self.stop {
+            let cluster = self.cc.probe_cluster(now);
+            self.probe = cluster.map(|cluster| Probing { cluster, packets: 0, bytes: 0 });
+        }
+    }
+
+    /// Sends what is due and what the window allows; with `unblocks`, one packet more.
+    fn send(&mut self, now: Time, stream: &mut Stream, out: &mut Outbox, mut unblocks: bool) {
         let (window, burst) = (self.cc.window(), self.cc.burst());
         let ns_per_byte = 8e9 / self.cc.pacing_bps();
         // Time that has passed while nothing waited is not made up for.
         self.paced_until = self.paced_until.max(now.saturating_sub(burst));
         self.due = Time::NEVER;
         let mut is_blocked = false;
-        while let Some((number, left)) = stream.frames.waiting() {
+        while stream.frames.waiting().is_some() || self.probe.is_some() {
             if self.paced_until > now {
                 self.due = self.paced_until.max(now + burst);
                 break;
             }
             let full = u64::from(self.packet.payload) - u64::from(RTP);
-            let media = left.min(full);
+            let mut p = self.packet;
+            let waiting = stream.frames.waiting();
+            let media = waiting.map_or(full, |(_, left)| left.min(full));
             let size = media as u32 + RTP;
             let in_flight = stream.history.in_flight();
-            if in_flight + u64::from(size) > window && in_flight > 0 && !probes {
+            if in_flight + u64::from(size) > window && in_flight > 0 && !unblocks {
                 is_blocked = true;
                 break;
             }
-            probes = false;
-            let mut p = self.packet;
+            unblocks = false;
             p.payload = size as u16;
             p.frame_len = (size + BELOW_RTP) as u16;
             p.seq = stream.history.next();
             p.stamp = now;
-            // The frame's number travels where an AccECN option has a counter, the marker as the push bit.
-            p.ecn_bytes = EcnBytes { ect0: number, ..EcnBytes::default() };
-            if media == left {
-                p.bits = TcpBits::PSH;
+            if let Some((number, left)) = waiting {
+                // The frame's number travels where an AccECN option has a counter, the marker as the push bit.
+                p.ecn_bytes = EcnBytes { ect0: number, ..EcnBytes::default() };
+                if media == left {
+                    p.bits = TcpBits::PSH;
+                }
+                stream.frames.on_sent(now, media, p.seq);
+            } else {
+                p.window = IS_PADDING;
             }
-            stream.history.on_sent(now, size, p.ecn.get());
-            stream.frames.on_sent(now, media, p.seq);
+            let cluster = self.probe.as_ref().map_or(0, |probe| probe.cluster.number);
+            stream.history.on_sent(now, size, p.ecn.get(), cluster);
             out.push(p);
+            let ns_per_byte = match &self.probe {
+                Some(probe) => 8e9 / probe.cluster.bps,
+                None => ns_per_byte,
+            };
             self.paced_until += Span((f64::from(size) * ns_per_byte) as u64);
+            self.count_probe(now, size);
         }
         self.blocked_since = is_blocked.then(|| self.blocked_since.unwrap_or(now));
         if let Some(since) = self.blocked_since {
             self.due = since + self.silence();
+        }
+    }
+
+    /// A packet has left, within the probe at hand if there is one.
+    fn count_probe(&mut self, now: Time, size: u32) {
+        let Some(probe) = &mut self.probe else { return };
+        probe.packets += 1;
+        probe.bytes += u64::from(size);
+        if probe.packets >= probe.cluster.packets && probe.bytes >= probe.cluster.bytes {
+            self.probe = None;
+            self.look_for_probe(now);
         }
     }
 
@@ -355,6 +400,7 @@ impl End for Sending<'_> {
         }
         if sender.next_frame <= now {
             sender.capture(now, stream);
+            sender.look_for_probe(now);
         } else if sender.blocked_since.is_some_and(|since| since + sender.silence() <= now) {
             sender.blocked_since = None;
             sender.send(now, stream, out, true);
@@ -374,6 +420,7 @@ impl End for Sending<'_> {
             };
             sender.cc.on_report(&report);
             sender.blocked_since = None;
+            sender.look_for_probe(now);
         }
         if stream.history.is_bleached() {
             sender.packet.ecn = Ecn::NotEct.into();
@@ -401,11 +448,13 @@ impl End for Receiving<'_> {
         if !receiver.copies.is_new(pkt) {
             return;
         }
-        receiver.received_bytes += u64::from(pkt.payload);
+        if pkt.window != IS_PADDING {
+            receiver.received_bytes += u64::from(pkt.payload);
+            stream.frames.on_packet(now, pkt.ecn_bytes.ect0);
+        }
         let is_newer = receiver.newest.is_none_or(|n| (pkt.seq.wrapping_sub(n) as i32) > 0);
         receiver.newest = if is_newer { Some(pkt.seq) } else { receiver.newest };
         stream.history.on_arrival(now, pkt);
-        stream.frames.on_packet(now, pkt.ecn_bytes.ect0);
         if let Some(report) = receiver.reporter.on_packet(now, pkt.seq, pkt.bits.has(TcpBits::PSH))
         {
             out.push(report);
@@ -426,6 +475,16 @@ impl Flow for Media {
     }
     fn stop(&mut self, now: Time) {
         self.sender.stop = now;
+    }
+    fn pause(&mut self, now: Time, is_paused: bool) {
+        let is_on = self.sender.next_frame < Time::NEVER;
+        if is_paused && is_on {
+            (self.sender.next_frame, self.sender.probe) = (Time::NEVER, None);
+            self.stream.frames.pause(now);
+        } else if !is_paused && !is_on && now < self.sender.stop {
+            self.sender.next_frame = now;
+            self.stream.frames.resume(now);
+        }
     }
     fn set_rate(&mut self, _now: Time, bps: u64) {
         self.sender.cc.set_max(bps as f64);

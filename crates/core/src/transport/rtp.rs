@@ -72,6 +72,7 @@ struct Entry {
     /// Bytes of RTP packets sent up to here, itself included.
     end: u64,
     size: u16,
+    cluster: u16,
     /// Its codepoint when it left, and when it came.
     left_with: Ecn,
     came_with: Ecn,
@@ -138,7 +139,7 @@ impl History {
     }
 
     #[inline]
-    pub fn on_sent(&mut self, now: Time, size: u32, ecn: Ecn) {
+    pub fn on_sent(&mut self, now: Time, size: u32, ecn: Ecn, cluster: u16) {
         if self.entries.len() >= REMEMBERED {
             self.entries.pop_front();
             self.first = self.first.wrapping_add(1);
@@ -152,6 +153,7 @@ impl History {
             arrived: Time::NEVER,
             end: self.sent_bytes,
             size: size as u16,
+            cluster,
             left_with: ecn,
             came_with: ecn,
             known: Known::Nothing,
@@ -208,6 +210,7 @@ impl History {
                         arrived: came.then_some(entry.arrived),
                         size: entry.size.into(),
                         ce,
+                        cluster: entry.cluster,
                     });
                     if !came {
                         self.last_lost = Some(seq);
@@ -386,7 +389,7 @@ mod tests {
         fn send(&mut self, ms: u64) -> Packet {
             let mut p = Packet::new(0, GroupId::default(), Flags::UDP, 1042, Ecn::Ect1);
             p.seq = self.history.next();
-            self.history.on_sent(at(ms), 1000, Ecn::Ect1);
+            self.history.on_sent(at(ms), 1000, Ecn::Ect1, 0);
             p
         }
         fn arrive(&mut self, ms: u64, p: &Packet) -> Option<Packet> {

@@ -1,6 +1,7 @@
 //! No congestion control: the encoder's highest rate, whatever happens.
 
 use super::{MediaController, MediaOptions, Rates, Report};
+use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::Described;
 use crate::params::kinds::{params, real};
@@ -20,6 +21,8 @@ impl Described for Options {
 }
 
 impl MediaOptions for Options {
+    const ROLE: Option<Role> = None;
+    const LOOK: u8 = 0;
     fn build(&self, rates: Rates, _ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Fixed { rate: rates.max, pacing: self.pacing })
     }

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{MediaController, MediaOptions, Rates, Reports, fixed, scream};
+use super::{MediaController, MediaOptions, Rates, Reports, fixed, gcc, nada, scream};
+use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::{self, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
@@ -10,6 +11,8 @@ use crate::rng::Rng;
 media_controllers! {
     None(fixed::Options),
     Scream(scream::Options),
+    Gcc(gcc::Options),
+    Nada(nada::Options),
 }
 
 /// An entry of `l4slab list controllers`.
@@ -19,6 +22,9 @@ pub struct MediaInfo {
     pub info: Info,
     /// What its packets carry where the flow does not say.
     pub ecn: Ecn,
+    /// What it is to other traffic, and its place among those of its role.
+    pub role: Option<Role>,
+    pub look: u8,
 }
 
 /// Finds a media controller and reads its options.
@@ -79,7 +85,12 @@ macro_rules! media_controllers {
 
         /// All media controllers with their options.
         pub fn listing() -> Vec<MediaInfo> {
-            vec![$(MediaInfo { info: Info::of::<$options>(), ecn: <$options>::ECN }),*]
+            vec![$(MediaInfo {
+                info: Info::of::<$options>(),
+                ecn: <$options>::ECN,
+                role: <$options>::ROLE,
+                look: <$options>::LOOK,
+            }),*]
         }
 
         /// For each option of a media controller: words with a random value of it, and words that are refused.

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::{FrameState, MediaController, MediaOptions, Rates, Report};
+use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::kinds::{Spec, any_time, choice, params, real, size, some_time, switch};
 use crate::params::{Described, Gauge, Preset, gauge};
@@ -117,6 +118,8 @@ impl Described for Options {
 }
 
 impl MediaOptions for Options {
+    const ROLE: Option<Role> = Some(Role::Scalable);
+    const LOOK: u8 = 1;
     const ECN: Ecn = Ecn::Ect1;
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Scream::new(self.clone(), rates, ecn))

@@ -37,9 +37,12 @@ pub struct Frames {
     /// Number of the first frame of `ring`, and of the one that is leaving.
     first: u32,
     leaving: u32,
-    /// How much of that one is left, bytes.
+    /// How much of that one is left, and how much of it and of those behind it, bytes.
     left: u64,
+    queued: u64,
     viewer: Viewer,
+    /// Since when the encoder rests.
+    paused: Option<Time>,
     so_far: Experience,
     bitrate: Bitrate,
     done: Vec<Transfer>,
@@ -55,7 +58,9 @@ impl Frames {
             first: 0,
             leaving: 0,
             left: 0,
+            queued: 0,
             viewer: Viewer { measured_from, ..Viewer::default() },
+            paused: None,
             so_far: Experience::default(),
             bitrate: Bitrate::default(),
             done: Vec::new(),
@@ -68,6 +73,7 @@ impl Frames {
         let last = 0;
         let frame = Frame { captured: now, bytes, packets, came: 0, last, sent: Time::NEVER };
         self.ring.push_back(frame);
+        self.queued += bytes;
         if is_idle {
             self.left = bytes;
         }
@@ -75,6 +81,17 @@ impl Frames {
             self.so_far.frames += 1;
             self.so_far.media_bytes += bytes;
             self.bitrate.add(now.since(self.measured_from), bytes);
+        }
+    }
+
+    /// No frame follows those that are on their way.
+    pub fn pause(&mut self, now: Time) {
+        self.paused.get_or_insert(now);
+    }
+    /// Frames come again: the time without is no freeze.
+    pub fn resume(&mut self, now: Time) {
+        if self.paused.take().is_some() {
+            self.viewer.resume(now);
         }
     }
 
@@ -88,10 +105,15 @@ impl Frames {
     pub fn waiting_since(&self) -> Option<Time> {
         self.ring.get(self.leaving.wrapping_sub(self.first) as usize).map(|f| f.captured)
     }
+    /// Bytes of media that have not left.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queued
+    }
     /// So many bytes of it have left in packet `seq`.
     #[inline]
     pub fn on_sent(&mut self, now: Time, bytes: u64, seq: u32) {
         self.left -= bytes;
+        self.queued -= bytes;
         if self.left > 0 {
             return;
         }
@@ -166,7 +188,8 @@ impl Frames {
                 all.late += 1;
             }
         }
-        (all.freezes, all.frozen) = self.viewer.freezes(now.min(stop));
+        (all.freezes, all.frozen) =
+            self.viewer.freezes(now.min(stop).min(self.paused.unwrap_or(Time::NEVER)));
         (all.rate_changes, all.change_seconds_bytes) =
             (self.bitrate.changes, self.bitrate.compared);
         all
@@ -200,6 +223,11 @@ impl Viewer {
             self.sum += gap;
         }
         self.shown = Some((now, number));
+    }
+
+    /// The picture of before a pause does not count as shown since then.
+    fn resume(&mut self, now: Time) {
+        self.shown = self.shown.map(|(since, number)| (since.max(now), number));
     }
 
     /// Freezes and their length, with the picture that is shown if it is replaced at `now`.

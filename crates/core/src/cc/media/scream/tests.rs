@@ -139,6 +139,7 @@ fn the_target_follows_the_window() {
         interval: Span::from_millis(20),
         queue_age: Span::from_millis(age_ms),
         last_bytes,
+        queue_bytes: 0,
     };
     let even = (s.target * 0.02 / 8.0) as u64;
     s.on_frame(&frame(25, even));
@@ -169,7 +170,7 @@ fn window_law(mut s: Scream, p: f64, rtt_ms: f64, regular: bool) -> f64 {
         since_mark += 1.0;
         let ce = if regular { since_mark >= 1.0 / p } else { rng.unit() < p };
         since_mark = if ce { 0.0 } else { since_mark };
-        packets.push(Fate { sent: now, arrived: Some(now), size: 1200, ce });
+        packets.push(Fate { sent: now, arrived: Some(now), size: 1200, ce, cluster: 0 });
         if packets.len() == 16 || now.since(last_report) >= Span::from_millis(20) {
             last_report = now;
             let in_flight = s.ref_wnd as u64;
