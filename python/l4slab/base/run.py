@@ -41,6 +41,8 @@ class Change(TypedDict):
     link: NotRequired[str | None]
     # In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
     netem: NotRequired[str | None]
+    # Whether the encoders of media rest from now on.
+    pause: NotRequired[bool | None]
     # In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
     qdisc: NotRequired[str | None]
     rate_bps: NotRequired[int | None]
@@ -118,7 +120,7 @@ class Impair(TypedDict):
 
 
 # How frames differ in size.
-Model = Literal["uniform", "lognormal"] | Literal["even"]
+Model = Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"]
 
 
 @final

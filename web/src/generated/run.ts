@@ -40,6 +40,10 @@ export interface Change {
    */
   netem?: string | null;
   /**
+   * Whether the encoders of media rest from now on.
+   */
+  pause?: boolean | null;
+  /**
    * In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
    */
   qdisc?: string | null;
@@ -140,7 +144,7 @@ export interface Impair {
 /**
  * How frames differ in size.
  */
-export type Model = "uniform" | "lognormal" | "even";
+export type Model = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing";
 
 /**
  * A call, one way.
