@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from l4slab import stacks
+from l4slab.api.experiment import load as as_file
 from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.engines.linux import lab, recording
@@ -16,6 +17,8 @@ from l4slab.engines.linux.engine import refuse
 from l4slab.experimentfile import load
 from l4slab.experimentfile.traffic import COMMAND_NAMES
 from l4slab.sweep import expand
+from l4slab.tools.check import suite
+from l4slab.tools.check.programs import Program
 
 HEAD = 'duration = "4s"\n[link.one]\nrate = "10Mbit"\nqdisc = "pfifo limit 50"\n'
 FLOW = '[[flow]]\nname = "q"\nkind = "program"\nrtt = "20ms"\n'
@@ -216,3 +219,36 @@ def test_the_list_says_what_is_built(capsys: pytest.CaptureFixture[str]) -> None
     assert not any(one["is_built"] for one in entries)
     assert main(["list", "quinn"]) == 0
     assert "not built: l4slab stacks build quinn" in " ".join(capsys.readouterr().out.split())
+
+
+def test_check_puts_a_stack_in_the_place_of_the_controller() -> None:
+    asked = suite("bbr", program=Program(stack="quinn"))
+    assert asked.cc == "quinn bbr"
+    assert len(asked.experiments) >= 10
+    flows = [
+        flow
+        for experiment in asked.experiments
+        for run in expand(as_file(experiment, {}), "linux").runs
+        for flow in run.description["flows"]
+        if flow["kind"] == "program"
+    ]
+    assert {flow["stack"]["cc"] for flow in flows} == {"bbr"}
+    # Neither the ECN of TCP nor transfers of given sizes can be asked of it.
+    assert all(flow["ecn"] is None and str(stacks.FOR_EVER) in flow["client"] for flow in flows)
+    kernels_own = suite("prague", program=Program(stack="kernel"))
+    assert len(kernels_own.experiments) >= len(asked.experiments)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--stack", "quin"], '--stack quin is not a stack; did you mean "quinn"?'),
+        (["--stack", "quinn", "--client", "x"], "--stack says its commands itself"),
+        (["--stack", "quinn", "--engine", "linux", "prague"], 'cc = "prague" is not a controller of quinn'),
+    ],
+)
+def test_a_mistake_about_a_stack_to_check_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *words, "--dry-run"]) == 2
+    assert sentence in said(capsys)

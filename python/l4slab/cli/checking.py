@@ -32,6 +32,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.command()
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
+@click.option("--stack", metavar="NAME", help="Judge a packaged stack (l4slab list stacks); CC is its controller.")
 @click.option("--server", metavar="COMMAND", help="Judge a program: command of its server.")
 @click.option("--client", metavar="COMMAND", help="Command of its client, which sends until it is stopped.")
 @click.option("--sender", type=click.Choice(["client", "server"]), help="The end that sends; default: the client.")
@@ -49,6 +50,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 def check(
     cc: str | None,
     given: tuple[str, ...],
+    stack: str | None,
     server: str | None,
     client: str | None,
     sender: Literal["client", "server"] | None,
@@ -80,7 +82,9 @@ def check(
     saved = None if baseline is None else read(baseline, engine)
     settings = dict(options.setting(text) for text in given)
     env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
-    program = _program(cc, server, client, sender, env)
+    program = (
+        _program(cc, server, client, sender, env) if stack is None else _stack(stack, (server, client, sender), env)
+    )
     if not dry_run:
         get_engine(engine).require()
     name = program.name(cc) if program else cc or ""
@@ -103,6 +107,19 @@ def check(
         verdicts.write(badge_file, badge_of(card))
     outputs.write(lambda: outcome(card, saved))
     return _show(card, saved, as_json)
+
+
+def _stack(name: str, others: Sequence[str | None], env: dict[str, str]) -> Program:
+    from l4slab import stacks
+    from l4slab.tools.check import Program
+
+    if others != (None, None, None):
+        raise click.UsageError("--stack says its commands itself; leave --server, --client and --sender out")
+    try:
+        stacks.find(name)
+    except ValueError as error:
+        raise InputError(f"{name} {error}", key="--stack") from None
+    return Program(stack=name, env=env)
 
 
 def _program(
