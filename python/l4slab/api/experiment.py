@@ -1,7 +1,7 @@
 """An experiment from Python: the tables of the file as objects, written out as the file, and read from it.
 
-The models are those by which files are checked (`l4slab.experimentfile`, `claims`, `published`, `figures`, `bars`), so
-a key, its unit, its default and its range are what docs/experiment-file.md says.
+The models are those that check files (`l4slab.experimentfile`, `claims`, `published`, `figures`, `bars`), so
+docs/experiment-file.md also describes the keys, units, defaults and ranges here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from l4slab.sweep import levels_of
 if TYPE_CHECKING:
     from tomlkit.items import Item
 
-# Tables have headings down to this depth, [link.bottleneck]; below, they stand on one line.
+# Tables have headings down to this depth, [link.bottleneck]; deeper ones are written on one line.
 _DEEPEST = 2
 
 # In the file, [link.NAME] and [[flow]].
@@ -48,12 +48,12 @@ def _file_name(name: str) -> str:
 
 
 class Experiment(Top):
-    """An experiment: links, flows, what is varied and what is claimed. Raises InputError.
+    """An experiment: links, flows, factors and claims. Raises InputError.
 
-    `name` is what a file's name is, and the column `experiment` of the results. `at` has the changes while it runs,
-    such as `{"time": "20s", "link.bottleneck.rate": "5Mbit"}`; `sweep` the levels of each factor, or bundles of
-    settings, `{"aqm": [{"level": "FIFO", "link.bottleneck.qdisc": "pfifo"}, ...]}`; `let` SQL expressions; `agree` what
-    `[agree]` has, and `search` what `[search]`. What a sweep, `{names}` and SQL come to is checked when it is run.
+    `name` corresponds to a file's name and to the column `experiment` of the results. `at` has the changes during a
+    run, such as `{"time": "20s", "link.bottleneck.rate": "5Mbit"}`. `sweep` has the levels of each factor, or bundles
+    of settings, `{"aqm": [{"level": "FIFO", "link.bottleneck.qdisc": "pfifo"}, ...]}`. `let` has SQL expressions.
+    `agree` and `search` have the keys of `[agree]` and `[search]`. A run checks the sweep, `{names}` and SQL.
     """
 
     name: Annotated[str, AfterValidator(_file_name)] = "experiment"

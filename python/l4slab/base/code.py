@@ -19,10 +19,10 @@ from typing import Literal
 
 Kind = Literal["controller", "queue"]
 
-# A file, what it names in it, and further words.
+# A file, the name in it, and further words.
 _NAMED = re.compile(r"(?P<file>[^\s:#]+\.(?:py|so))(?::(?P<thing>[^\s#]*))?(?=\s|$)\s*(?P<words>.*)", re.DOTALL)
 HASH = "#"
-# These modules are the interpreter's, whatever lies beside a file.
+# These modules come from the interpreter, even if a file of the same name exists.
 _OTHERS = sys.stdlib_module_names | {"l4slab"}
 PACKAGE = "__init__.py"
 
@@ -100,10 +100,10 @@ def modules_beside(file: str, content: bytes, folder: Path) -> dict[str, bytes]:
 
 
 def _modules_of(file: str, content: bytes, folder: Path) -> dict[str, bytes]:
-    """What a file imports from beside it, and what that imports: contents by path in `folder`, as `file` is one."""
+    """The modules next to a file that it imports, directly or indirectly: contents by path in `folder`, like `file`."""
     here = PurePosixPath(file).parent
     found: dict[str, bytes] = {}
-    # Contents, and the package that each is in; the file itself is in none.
+    # Contents and their package. The file itself is in none.
     waiting: list[tuple[bytes, list[str]]] = [(content, [])]
     while waiting:
         for name in _imported(*waiting.pop()):

@@ -29,13 +29,13 @@ def damaged(folder: Path) -> Path | None:
 
 @contextmanager
 def told(folder: Path, place: Path | str) -> Iterator[None]:
-    """Raise InputError where what fails inside is the fault of a damaged table in `folder`, for the user `place`."""
+    """Raise InputError if the body fails because a table in `folder`, called `place` by the user, is damaged."""
     try:
         yield
     except L4slabError:
         raise
     except Exception:
-        # Each library that reads tables has errors of its own; only those of a damaged table are told.
+        # Each library that reads tables has its own errors. Only those of a damaged table are turned into a message.
         if (file := damaged(folder)) is None:
             raise
         message = f"is damaged and cannot be read; write it again with: l4slab report {place}"

@@ -18,12 +18,12 @@ from polars.io.plugins import register_io_source
 if TYPE_CHECKING:
     import duckdb
 
-# What a query needs of a file that is larger than the memory is read by groups of so many rows.
+# A file that is larger than the memory is read in groups of this many rows.
 _ROWS = 100_000
 
 
 class _Stream:
-    """A frame as nothing but an Arrow stream: what DuckDB reads of a DataFrame it reads with pyarrow."""
+    """A frame as an Arrow stream only, because DuckDB reads a DataFrame with pyarrow."""
 
     def __init__(self, frame: pl.DataFrame):
         self._frame = frame

@@ -9,7 +9,7 @@ from l4slab.base.errors import nearest
 
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
 _SHOWN = 8
-# What DuckDB says of frequent mistakes, and what is said instead.
+# DuckDB's messages about frequent mistakes, and ours instead.
 _SAID = {
     r'column "([^"]*)" must appear in the GROUP BY clause': (
         'column "{0}" has a value per row beside an aggregate; take an aggregate of it, such as max("{0}"), or '

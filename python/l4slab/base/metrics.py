@@ -118,7 +118,7 @@ SIM_SERIES: Schema = dict.fromkeys(
     ),
     _FLOAT,
 )
-# Of these, what queues tell of themselves.
+# Those of these columns that queues report.
 PROBABILITIES = frozenset({"p_c", "p_l", "p_l_coupled", "p_l_native"})
 
 # A row per transfer that was completed: a flow with `bytes`, a web request, a video frame, a viewer's input.

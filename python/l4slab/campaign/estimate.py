@@ -17,15 +17,15 @@ from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import bounds
 from l4slab.sweep import Run, canonical_json
 
-# Runs that are tried, shortened to so many packets that their links could carry, but not to less than two seconds: a
-# queue may shape below its link.
+# Number of trial runs. They are shortened to this many packets of their links' capacity, but not below two seconds,
+# because a queue may shape below its link.
 _TRIED = 12
 _PACKETS = 30_000
 _SHORTEST_NS = 2 * 10**9
-# And not to more than so many, however fast, or so many samples, however slow.
+# Upper limits of a trial run: packets, however fast, and samples, however slow.
 _MOST_PACKETS = 10_000_000
 _MOST_SAMPLES = 20_000
-# So many that what a file takes besides its rows counts for little, as in the tables.
+# Enough rows that the overhead of a file counts for little, as in the tables.
 _SAMPLES = 200
 _PACKET_S = 0.3e-6  # of the simulator, for each packet on each link
 _FRAME_BYTES = 1514
@@ -44,7 +44,7 @@ class Estimate:
     memory: float = 0
 
     def times(self, factor: float) -> Estimate:
-        """Of `factor` times as many runs."""
+        """The estimate for `factor` times as many runs."""
         return replace(self, seconds=self.seconds * factor, size=self.size * factor, captures=self.captures * factor)
 
     def __str__(self) -> str:
@@ -55,12 +55,12 @@ class Estimate:
 
     @property
     def warning(self) -> str | None:
-        """A sentence where the time is more than a day."""
+        """A sentence if the time is more than a day."""
         return too_long(self.seconds, "These runs take about")
 
 
 def too_long(seconds: float, what: str) -> str | None:
-    """A sentence that says `what` takes so long, where that is more than a day of processor time."""
+    """A sentence that begins with `what`, if the time is more than a day of processor time."""
     if seconds <= _DAY_S:
         return None
     remedy = "shorten duration, lower rates, or choose runs with --where"

@@ -52,7 +52,7 @@ def compute(
     captures: Captures | None = None,
     own: Sequence[Code] = (),
 ) -> Recording | Failure:
-    """One run, wherever this is called; `own` is what it has of files beside the experiment file."""
+    """Compute one run in the calling process. `own` has the run's custom code, files next to the experiment file."""
     try:
         for one in own:
             files.declare(one)
@@ -96,12 +96,12 @@ class Pool:
     ) -> Iterator[tuple[Run, Recording | Failure] | None]:
         """Each run with its outcome, in the order in which they end; None at least every `tick_s` seconds.
 
-        `folder` is the results folder: what engines keep besides the tables goes to `lab`, captures to `captures`.
+        `folder` is the results folder. Files that engines keep besides the tables go to `lab`, captures to `captures`.
         """
         todo = iter(runs)
         running: dict[Future[Recording | Failure], Run] = {}
         while True:
-            # Without workers as much as for one: who comes finds it, and only the last run ends the loop.
+            # Without workers, queue as much as for one: a new worker finds it, and only the last run ends the loop.
             while len(running) < max(self.workers, 1) * _AHEAD and (run := next(todo, None)) is not None:
                 running[
                     self.submit(run.engine, run.version, run.json, *_besides(run, folder), files.used(run.description))
@@ -115,7 +115,7 @@ class Pool:
             yield None
 
     def prepare(self, runs: Sequence[Run], folder: Path | None) -> AbstractContextManager[None]:
-        """Refuse what cannot work before anything runs."""
+        """Refuse impossible runs before anything runs."""
         del runs, folder
         return nullcontext()
 
@@ -129,7 +129,7 @@ class Pool:
             return Failure(f"the worker failed: {one_line(str(error)) or type(error).__name__}")
 
     def look(self) -> None:
-        """Notice what has become of the workers."""
+        """Check on the workers."""
 
 
 class _Cluster(Pool):
@@ -269,12 +269,12 @@ def dask(address: str) -> Iterator[Pool]:
 
 
 def _is_no_lost_connection(record: logging.LogRecord) -> bool:
-    """Dask's loop logs what was under way when a connection broke, sooner than `look` can notice that."""
+    """Dask's loop logs pending messages of a broken connection before `look` can notice the break."""
     return record.exc_info is None or type(record.exc_info[1]).__name__ != "CommClosedError"
 
 
 def _silence() -> None:
-    """No tracebacks from Dask while it gives up a scheduler, now and later: a sentence tells what has happened."""
+    """Suppress Dask's tracebacks when it gives up a scheduler, because our own sentence says what has happened."""
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).disabled = True

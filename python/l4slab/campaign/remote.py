@@ -1,13 +1,12 @@
 """Results at any location that fsspec knows, such as s3://bucket/campaign.
 
-The results folder is a working copy in the cache folder, held as any other. The parts (`l4slab.campaign.store`) that
-are there come here when it is opened; a new one is in `unsent` until it is there; everything else goes there at the
-end. Parts have names of their own and never change, and one is removed only when its runs are in another one that is
-there. So what a kill leaves is complete, another machine goes on from it, and two that write at once need not know of
-each other: there is no lock, no clock is read, and nothing is looked up that would have to stay true until something is
-written. Of what is made from the parts, such as the tables, the last one to write has the last word, and `l4slab
-report` makes it again from everything that is there. Plots, captures and teardowns that are there already stand in the
-working copy as empty files.
+The results folder is a working copy in the cache folder. Opening it downloads the parts (`l4slab.campaign.store`). A
+new part stays in `unsent` until its upload is complete. All other files are uploaded at the end. Parts have unique
+names and never change, and a part is removed only when an uploaded one contains its runs. So the results are complete
+after a kill, and another machine can continue. Several writers need not know of each other: no lock is held, no clock
+is read, and no decision relies on a listing that must stay true until a write. Files that are made from the parts, such
+as the tables, are those of the last writer. `l4slab report` makes them again from all parts. Plots, captures and
+teardowns that the location already has are empty files in the working copy.
 """
 
 from __future__ import annotations
@@ -201,7 +200,7 @@ class RemoteStore(Store):
         return self
 
     def _pull(self) -> None:
-        """Make the working copy what is there, and bring the parts there that never came so far."""
+        """Download into the working copy, and upload the parts that an earlier run did not upload."""
         there = self._location.list()
         self._signed = SIGN in there
         if not self._signed:
@@ -251,14 +250,14 @@ class RemoteStore(Store):
         self._location.remove(f"parts/{name}")
         super()._remove_part(name)
 
-    # -- what is made of them -----------------------------------------------------------------------------------------
+    # -- files made from the parts ------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Bring there what is made from the parts, in the order in which one needs the other."""
+        """Upload the files that are made from the parts, in the order of their dependence."""
         there = self._location.list()
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
-            # What stands for everything that determines a run does not change.
+            # A name made of everything that determines a run: its file does not change.
             if name.split("/")[0] in _BY_NAME_ONLY and path.is_file() and name not in there:
                 self._location.put(path, name)
         tables = [f"{table}.parquet" for table in ORDER]

@@ -1,25 +1,25 @@
-"""The results folder: finished runs survive a kill at any instant, and the tables do not depend on how they came.
+"""The results folder: finished runs survive a kill at any instant, and the tables do not depend on the order of runs.
 
-    DIR/.l4slab                whoever writes holds it with a lock, which the kernel frees with the process
+    DIR/.l4slab                a writer locks it; the kernel frees the lock with the process
     DIR/parts/*.parquet        the finished runs
-    DIR/experiments/*.toml     the files whose runs the tables hold (*.runs: the ids of all their runs), and the
-                               tables of published figures that they name
-    DIR/TABLE.parquet          (`metrics.TABLES`), {claims,published}.parquet, report.html: what follows from those
-    DIR/captures/RUN/          packet captures, where the experiment file asks for them
+    DIR/experiments/*.toml     the files whose runs are in the tables (*.runs: the ids of all their runs), and the
+                               tables of published values that they name
+    DIR/TABLE.parquet          (`metrics.TABLES`), {claims,published}.parquet, report.html: derived from these
+    DIR/captures/RUN/          packet captures, if the experiment file asks for them
 
-A part has a row for each of its runs: the id, and each table as an Arrow stream. It is written to the side, synced and
-renamed, has a name of its own and never changes; small parts are merged into a new one and removed when that is there.
-So at every instant each finished run is complete in at least one part, whoever writes beside: that two processes do the
-same work is the worst that can happen, and no lock is needed for the results, which are the same at a URL
-(`l4slab.campaign.remote`). Of a run that is in several parts, that of the newest counts.
+A part has a row for each of its runs: the id, and each table as an Arrow stream. It is written to a temporary file,
+synced and renamed. It has a unique name and never changes. Small parts are merged into a new one, and removed when the
+new one is complete. So at every instant each finished run is complete in at least one part, even if several processes
+write. At worst two processes do the same work, so the results need no lock, also at a URL (`l4slab.campaign.remote`).
+If several parts contain a run, the newest counts.
 
-The tables are written from the parts, some runs at a time, wherever the parts or the files have changed. Rows get their
-labels there: which experiment, trial and factor levels a run has is what the experiment files say today, so renaming a
-level runs nothing. A run whose captures are missing is run again. Runs that no file describes any more leave the tables
-and come back with the file.
+The tables are written from the parts, some runs at a time, whenever the parts or the files have changed. Rows get their
+labels then: the current experiment files give a run's experiment, trial and factor levels, so renaming a level runs
+nothing. A run whose captures are missing is run again. Runs that no file describes any more leave the tables and come
+back with the file.
 
-Why not a database of DuckDB: it keeps everyone else out of its file, `l4slab status` included, and does not write to an
-object store in steps. What fits is used: Arrow streams, Parquet's row groups and columns, SQL over the finished tables.
+Why not a database of DuckDB: it locks its file for all others, `l4slab status` included, and does not write to an
+object store in steps. Arrow streams, Parquet's row groups and columns, and SQL over the finished tables are used.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from l4slab.experimentfile import Experiment, references
 from l4slab.own import files
 from l4slab.sweep import Plan, Run
 
-# flows last: who sees them sees the others.
+# flows last: if flows is there, so are the others.
 ORDER = (*(name for name in metrics.TABLES if name != "flows"), "flows")
 # Runs per row group: some 10 MB, so that memory does not grow with the campaign.
 _CHUNK = 64
 # Parts of one level are merged into one of the next when there are this many, so that opening never reads thousands.
 _MERGE = 32
 _LEVELS = 2
-# Level, number, and a word that no other part has.
+# Level, number, and a unique word.
 PART = "[0-9]-" + 8 * "[0-9]" + "-*.parquet"
 # In the metadata of a part: the runs of its rows.
 _RUNS = "runs"
@@ -175,12 +175,12 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Say in one sentence what goes wrong where others write into the folder."""
+        """Turn failures of other writers into the folder into one sentence."""
         with self._disk():
             try:
                 yield
             except subprocess.CalledProcessError:
-                # The plots' processes have said why.
+                # The plots' processes have printed the reason.
                 raise StoreError(
                     f"{self.folder}: the plots cannot be written; see that the disk has room and give the same command "
                     "again: finished runs are kept"
@@ -188,16 +188,16 @@ class Store:
 
     @property
     def report(self) -> str:
-        """Where report.html is."""
+        """The place of report.html."""
         return f"{self.place}/report.html"
 
     def publish(self) -> None:
-        """Bring the finished folder to where it belongs: it is there."""
+        """Bring the finished folder to its place. A local folder is there already."""
 
     # -- finished runs ------------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """Remove what a kill has left half-written."""
+        """Remove files that a kill has left half-written."""
         for folder in (self.folder, self.parts, self.fresh, self.folder / "experiments"):
             for file in folder.glob(".*.tmp"):
                 file.unlink()
@@ -212,7 +212,7 @@ class Store:
         return self.parts / name
 
     def _parts(self) -> list[_Part]:
-        """Every part that can be read, the newest first: what cannot is run again."""
+        """Every readable part, the newest first. Runs of unreadable parts are run again."""
         found = []
         try:
             for name in sorted(self.part_names(), key=_age, reverse=True):
@@ -256,7 +256,7 @@ class Store:
         self._pending[run] = recording
 
     def flush(self) -> None:
-        """Write what was added as one part. Returns when it is on the disk."""
+        """Write the added runs as one part. Returns when it is on the disk."""
         if not self._pending:
             return
         with self._disk():
@@ -368,7 +368,7 @@ class Store:
             (self.folder / TABLES_OF).unlink(missing_ok=True)
             for table in ORDER:
                 schema = _schema(table, [part.schema(table) for part in parts])
-                # A factor hides a further column that runs beside its own have (of its own, it is refused).
+                # A factor hides an extra column of runs of other experiments. In its own experiment it is refused.
                 own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
                 rows = _labelled(labels, places, table, pl.Schema(own))
                 self._write_rows(table, pl.Schema(dict(labels.schema) | own), rows)
@@ -377,7 +377,7 @@ class Store:
         return unused
 
     def tables_of(self) -> tuple[str, list[int]] | None:
-        """What the tables were written from, and their sizes; None where that is not known."""
+        """A hash of the parts behind the tables, and the tables' sizes. None if unknown."""
         try:
             of, sizes = json.loads((self.folder / TABLES_OF).read_bytes())
             return of, sizes
@@ -416,7 +416,7 @@ def with_engine(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
 
 
 def refuse_foreign(names: Iterable[str], place: str) -> None:
-    """Raises InputError where a folder has what a results folder has, and not its sign."""
+    """Raises InputError if a folder has files of a results folder but not its sign."""
     for name in sorted({*names} & {*_WRITTEN}):
         raise InputError(
             f"has {name} but no {SIGN}, so it is no results folder of this l4slab; give --out another one", file=place
@@ -446,7 +446,7 @@ def _schema(table: str, schemas: Sequence[pl.Schema]) -> pl.Schema:
 
 
 def _merged(parts: Sequence[_Part]) -> tuple[list[str], pl.LazyFrame]:
-    """The runs of parts, and their rows; of a run that is in several, that of the first."""
+    """The runs of parts, and their rows. If several parts contain a run, the first counts."""
     seen: dict[str, None] = {}
     kept = []
     for part in parts:

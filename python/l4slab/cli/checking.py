@@ -147,7 +147,7 @@ def _program(
 
 
 def _as_name(cc: str, settings: dict[str, str]) -> str:
-    """A folder's name of what may be a path, and of its options."""
+    """A folder's name from a controller, which may be a path, and its options."""
     words = [cc, *(f"{name}={value}" for name, value in settings.items())]
     return re.sub(r"[^\w.=-]+", "-", "-".join(words)).strip("-.")
 
@@ -240,7 +240,7 @@ def bound(item: Item) -> str:
 
 
 def bottom_line(items: Sequence[Item]) -> str:
-    """How many requirements of each level are met, and which are not, after the name of what was judged."""
+    """A sentence after the controller's name: how many requirements of each level are met, and which are not."""
     from l4slab.tools.check.card import LEVELS
 
     parts = []
@@ -259,7 +259,7 @@ def bottom_line(items: Sequence[Item]) -> str:
 
 
 def outcome(card: Card, saved: Baseline | None = None) -> Outcome:
-    """What CI is told: a verdict per requirement and failed run. With a saved card, only what got worse fails."""
+    """The report for CI: a verdict per requirement and failed run. With a saved card, only worse verdicts fail."""
     worse = [] if saved is None else saved.worse(card)
     found = [_verdict(item, saved, item in worse) for item in card.items]
     found += [Verdict("run", "the run ends", "error", "runs", measured=text) for text in card.failures]

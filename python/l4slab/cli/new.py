@@ -12,8 +12,8 @@ import click
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.cli import terminal
 
-# Of each language: the template's ending, where it goes, what goes with it, what an experiment calls it, and how it is
-# built.
+# For each language: the template's ending, its target, accompanying files, the name in an experiment, and the build
+# command.
 _LANGUAGES = {
     "python": ("py", "{name}.py", (), "{name}.py:{of}", ""),
     "c": ("c", "{name}.c", ("Makefile", "l4slab.h"), "./lib{name}.so", "make"),

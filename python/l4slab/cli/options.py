@@ -29,7 +29,7 @@ def comparison_names(_context: click.Context, _parameter: click.Parameter, incom
 
 
 def listed_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes what `l4slab list` takes."""
+    """Completes the arguments of `l4slab list`."""
     kinds = [
         CompletionItem(name)
         for name in ("qdiscs", "controllers", "media-controllers", "traffic", "stacks", "studies", "comparisons")
@@ -43,14 +43,14 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
 
 
 def refuse_empty(**given: str | None) -> None:
-    """Of options that a script's empty variable has made empty."""
+    """Refuses options with an empty value, for example from an empty variable of a script."""
     for name, value in given.items():
         if value is not None and not value.strip():
             raise click.UsageError(f"--{name.replace('_', '-')} is empty; give it a value, or leave it out")
 
 
 def results_folder(stem: str, engine: str = DEFAULT) -> str:
-    """Where results go that are not told where to go."""
+    """The default results folder."""
     return str(Path("results") / folder_name(stem, engine))
 
 

@@ -10,7 +10,7 @@ COMMAND = "l4slab list --markdown > docs/parameters.md"
 
 
 def described(parameter: _core.Parameter) -> tuple[str, str]:
-    """A keyword with what follows it, and what that means."""
+    """A keyword with its value, and their meaning."""
     words = f"{parameter['keyword']} {parameter['value']}".strip()
     takes = f": {parameter['takes']}" if parameter["takes"] else ""
     default = parameter["default"]
@@ -20,7 +20,7 @@ def described(parameter: _core.Parameter) -> tuple[str, str]:
 
 
 def markdown() -> str:
-    """All queues and controllers with parameters, defaults and their source, ranges, gauges and what Linux has."""
+    """All queues and controllers: parameters, defaults and their source, ranges, gauges, and availability in Linux."""
     lines = [
         "# Queues, controllers and their parameters",
         "",

@@ -47,7 +47,7 @@ _FRAMES = {
 
 
 def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
-    """The sweeps, and what of them is to be done in the results folder `out`."""
+    """The sweeps, and their runs that are still to be done in the results folder `out`."""
     from l4slab.api import campaign
     from l4slab.campaign.estimate import estimate
 
@@ -323,7 +323,7 @@ def _show_claims(claims: pl.DataFrame) -> None:
 
 
 def _says(claim: JudgedRow) -> str:
-    """The statement; of one that did not come out as expected, the evidence and what may be wrong with its query."""
+    """The statement. If its verdict is not as expected, also the evidence and a hint about its query."""
     from l4slab.results.claims import HINT
 
     evidence = {} if claim["expected"] else json.loads(claim["evidence"])

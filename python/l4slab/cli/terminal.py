@@ -66,7 +66,7 @@ class _Stream:
 
 
 def guard() -> None:
-    """Make what goes wrong with the standard output a sentence, and have it take every character."""
+    """Turn failures of the standard output into a sentence, and let it print every character."""
     for name, required in (("stdout", True), ("stderr", False)):
         stream = getattr(sys, name)
         with suppress(AttributeError):
@@ -148,20 +148,20 @@ def cell(value: Any) -> str:
         return ""
     if not isinstance(value, float):
         return str(value)
-    # Four digits, without an exponent for what a person would write out.
+    # Four digits, without an exponent for numbers that a person would write out.
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def short(factors: Sequence[str]) -> list[str]:
-    """Dotted keys without what they need not: "rate" for "link.bottleneck.rate" where no other factor ends so."""
+    """Shortened dotted keys: "rate" for "link.bottleneck.rate" if no other factor has this ending."""
     ends = [name.rpartition(".")[2] for name in factors]
     return [end if ends.count(end) == 1 else name for name, end in zip(factors, ends, strict=True)]
 
 
 def show(title: str, columns: Sequence[Column], styles: Sequence[str] = (), more: str = "") -> None:
-    """Print a table. What is the same in every row stands in the title; what has no room is told by name.
+    """Print a table. Constant columns go into the title, and columns without room are listed by name.
 
-    `styles` has one per row; `more` says where the columns are that have no room.
+    `styles` has one per row; `more` says where to find the columns without room.
     """
     from rich.markup import escape
     from rich.table import Table
@@ -195,5 +195,5 @@ def show(title: str, columns: Sequence[Column], styles: Sequence[str] = (), more
 
 
 def _named(column: Column) -> str:
-    """Of a heading, what stands in a sentence."""
+    """A column's name for use in a sentence."""
     return " ".join(column.heading.split())

@@ -31,10 +31,10 @@ _WORST = 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a command found about one statement.
+    """A command's verdict on one statement.
 
-    `group` is the experiment or document that asks for it, `where` the place that decides. `excess` is how far the
-    measured number is beyond its bound, as a part of the bound, and negative where the number keeps the bound.
+    `group` is the experiment or document that requires it, `where` the place that decides. `excess` is the distance of
+    the measured number from its bound, as a part of the bound, and negative if the number is within the bound.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command found: its verdicts, the last line on the terminal, and what else a summary shows.
+    """The outcome of a command: its verdicts, the last line on the terminal, and more for the summary.
 
     `worst` has rows of name, value, bound and place. Without it, the summary shows the verdicts of the largest excess.
     """
@@ -108,7 +108,7 @@ def with_outputs(command: Callable[..., int]) -> Callable[..., int]:
         except L4slabError as error:
             name, reason = click.get_current_context().command_path, str(error)
             broken = Verdict(name, "the command ends", "error", measured=reason)
-            # Where these files cannot be written either, the first reason is the one to tell.
+            # If these files cannot be written either, the first reason counts.
             with suppress(L4slabError):
                 outputs.write(lambda: Outcome(name, reason, [broken]))
             raise

@@ -1,4 +1,4 @@
-"""What an engine is: a function from a run to a recording that also says what it is and what it costs."""
+"""The interface of an engine: a function from a run to a recording, with a description of itself and its cost."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class EngineError(L4slabError):
 
 
 class LackingError(ValueError):
-    """The engine has not got what a run needs. Of a sweep, the other runs are possible."""
+    """The engine lacks something that this run needs. It can still do other runs of the sweep."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What one run gave: the result tables without their label columns (see `l4slab.base.metrics`)."""
+    """The results of one run: the tables without their label columns (see `l4slab.base.metrics`)."""
 
     flows: pl.DataFrame
     members: pl.DataFrame
@@ -40,7 +40,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Captures:
-    """Where the packet captures of a run go, a folder that appears when they are complete, and what they call it."""
+    """The folder for a run's packet captures, which appears when they are complete, and the run's title in them."""
 
     folder: Path
     title: str
@@ -98,13 +98,13 @@ class Engine(ABC):
     live: ClassVar[tuple[str, Live] | None] = None  # with the name that the page has for it
 
     def __init__(self, variant: str = "") -> None:
-        """Raises InputError for a variant that there is not."""
+        """Raises InputError for an unknown variant."""
         if variant:
             raise InputError(f'--engine {self.name}:{variant} is not an engine; write "{self.name}"')
 
     @classmethod
     def variants(cls) -> list[str]:
-        """What may stand behind the name and a colon on this machine."""
+        """The variants of this machine: what may follow the name and a colon."""
         return []
 
     def lacking(self) -> str | None:
@@ -131,8 +131,8 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self, description: Description) -> None:
-        """Raises ValueError with one sentence where this engine cannot do what the run describes, LackingError where
-        it could do other runs of the sweep.
+        """Raises ValueError with one sentence if this engine cannot do the run, LackingError if it could do other runs
+        of the sweep.
         """
 
     @abstractmethod

@@ -1,10 +1,10 @@
-"""The experiment file: read, check, and resolve to what an engine runs.
+"""The experiment file: reads and checks it, and resolves it to runs for an engine.
 
 `file` reads a file into an `Experiment`, whose tables are still as written, because a sweep may set or complete any
-of them. `resolution` turns one complete document into the plain description of a run. What a table may hold is a
-model: `tables` has those of a run, `traffic` one for each kind of flow; statements about results stand beside the
-code that evaluates them (`claims`, `published`, `figures`, `bars`) and get their tables by `Experiment.tables`.
-`wording` makes one sentence of what is wrong.
+of them. `resolution` turns one complete document into the plain description of a run. Models define the content of
+tables: `tables` has those of a run, `traffic` one for each kind of flow. The models of statements about results are in
+the modules that evaluate them (`claims`, `published`, `figures`, `bars`), which read `Experiment.tables`. `wording`
+makes one sentence of each mistake.
 """
 
 from l4slab.experimentfile.file import SECTIONS, Bundle, Document, Experiment, Level, load, parse

@@ -79,7 +79,7 @@ def memory_bytes(run: Mapping[str, Any]) -> float:
 
 
 def packets(run: Mapping[str, Any]) -> float:
-    """How many packets a run simulates at most: what the links carry and what unresponsive flows send."""
+    """The most packets that a run may simulate: the capacity of the links and the packets of unresponsive flows."""
     seconds = run["duration_ns"] / 1e9
     carried = sum(link["rate_bps"] for link in run["links"]) / _MTU_FRAME_BITS
     cbr = [flow for flow in run["flows"] if flow["kind"] == "cbr"]

@@ -19,12 +19,12 @@ from l4slab.experimentfile.traffic import Dscp
 from l4slab.experimentfile.wording import Place, Problem, Table, check, show
 
 DEFAULT_BURST = "1600B"
-# As in the kernel: of htb, a class that is not given a quantum has what its rate sends in a second, divided by `r2q`,
-# within these bounds.
+# As in the kernel: the default quantum of an htb class is its rate in bytes per second, divided by `r2q`, within these
+# bounds.
 _R2Q, _QUANTUM = 10, (1000, 200_000)
 _MOST_LEVELS = 8
 _ID = re.compile(r"[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3})*")
-# What may change of a class while it runs; of htb all but the queue, and the rest where there is a queue.
+# The keys of a class that may change during a run: the queue of a leaf, and all others of htb.
 QUEUE: Final = "qdisc"
 _NUMBERS, _TURNS = ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
 
@@ -82,7 +82,7 @@ def ordered(number: str) -> list[int]:
 
 @dataclass
 class Tree:
-    """What a link's description has of its classes, and what is valid and perhaps not meant."""
+    """A link's classes for the description of a run, with remarks on valid settings that are perhaps not intended."""
 
     qdisc: str
     classes: list[run.Class]
@@ -92,7 +92,7 @@ class Tree:
 
 @dataclass
 class Changing:
-    """The classes of a link while it runs, as they are in the end of what has changed so far."""
+    """The classes of a link during a run, after all changes so far."""
 
     link: str
     raw: Keys  # the link's table, with what has changed
@@ -188,7 +188,7 @@ class _Building:
 
     @property
     def default(self) -> str:
-        """Of htb, the class of what no filter takes."""
+        """The class of unmatched packets in htb."""
         return self.number(self.words[2])
 
     def children(self, number: str) -> list[str]:

@@ -43,8 +43,8 @@ _RESERVED = '.*{}":/'
 class Document(TypedDict):
     """The tables of a file whose structure is checked, as they were written.
 
-    Links, impairments and flows are by name, and the keys of [[at]] are dotted. Of the other sections, the values are
-    checked by those who evaluate them.
+    Links, impairments and flows are by name, and the keys of [[at]] are dotted. The modules that
+    evaluate the other sections check their values.
     """
 
     link: dict[str, Keys]
@@ -177,7 +177,7 @@ def _read(source: bytes, file: Path) -> Keys:
 
 
 def _instead_of(file: Path) -> str:
-    """What may be meant by a path where nothing is."""
+    """A suggestion for a path that does not exist."""
     if str(file) in studies():
         return f"it is a study, run it with: l4slab reproduce {file}"
     if (with_suffix := file.with_name(f"{file.name}.toml")).is_file():

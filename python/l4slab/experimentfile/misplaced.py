@@ -63,5 +63,5 @@ _INSTEAD = {
 
 
 def instead(section: str, key: str) -> str | None:
-    """Where a person finds what `key` is about, or None."""
+    """The place of the setting that a wrong `key` asks for, or None."""
     return _INSTEAD.get(section, {}).get(key.lower())

@@ -182,7 +182,7 @@ class Resolver:
             if "classes" in links[name]
         }
         changes: list[run.Change] = []
-        # A class changes from what it has become until then.
+        # A change of a class starts from its state after earlier changes.
         for time, place, raw in sorted(timed, key=lambda one: one[0]):
             found, told = _changes(time, raw, place, links, flows, document["impair"], queues, trees, duration_ns)
             changes += found
@@ -275,8 +275,8 @@ class _Queues:
             self._in_force[key] = None
 
     def change(self, key: str, text: str, place: Place) -> str:
-        """What a run's description has of the [[at]] at `place`: where the kind of queue stays, what is named. Raises
-        Problem.
+        """The queue in a run's description for the [[at]] at `place`: only the named parameters if the kind of queue
+        stays. Raises Problem.
         """
         alone = _qdisc(text, place, key, self._outside)
         queue = self._in_force[key]

@@ -1,4 +1,4 @@
-"""Files that tell a link's rate, or what a path adds to round trips, over time."""
+"""Files with a link's rate, or a path's additional delay, over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RTT = {"rtt_ms": 10**6, "rtt_us": 10**3, "rtt_s": 10**9}
 _MOST_LINES = 5_000_000
 _MOST_BPS = 10**13
 _MOST_MS = 100 * 366 * 86_400_000
-FULL_FRAME = 1514  # what an opportunity carries: 1500 B of IP
+FULL_FRAME = 1514  # bytes per opportunity: 1500 B of IP
 
 
 def rate_trace(name: str, folder: Path, *, repeat: bool) -> RateTrace:
@@ -143,7 +143,7 @@ def _lines(name: str, folder: Path) -> list[tuple[int, str]]:
 
 
 def is_beside(name: str) -> bool:
-    """Whether a name is that of a file beside the experiment file, or in a folder there."""
+    """Whether a name is of a file next to the experiment file, or in a folder there."""
     return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 

@@ -1,12 +1,12 @@
-"""A controller or a queue of one's own, in Python: a class in a file beside the experiment file.
+"""A custom controller or queue in Python: a class in a file next to the experiment file.
 
-`cc = "mine.py:Mine"` in a flow, `qdisc = "mine.py:MyQueue limit 100"` in a link; `l4slab new` writes a start, and
-docs/own.md tells all of it. Compiled ones are described in `include/l4slab.h`.
+`cc = "mine.py:Mine"` in a flow, `qdisc = "mine.py:MyQueue limit 100"` in a link. `l4slab new` writes a template, and
+docs/own.md is the reference. `include/l4slab.h` describes compiled ones.
 
-How such a class comes into a run: `files` reads the file and gives it a reference with the hash of its content, which
-is part of the run's description; `worker`, a process of its own, loads it, says what it declares (`declared`) and
-computes the runs; `processes` are these workers as the package sees them; `wrong` makes a sentence of an exception.
-Only a worker ever runs the code.
+The way of such a class into a run: `files` reads the file and gives it a reference with the hash of its content, which
+is part of the run's description. `worker`, a separate process, loads it, reports its declaration (`declared`) and
+computes the runs. `processes` are these workers as the package sees them. `wrong` makes a sentence of an exception.
+Only a worker runs the code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ecn = Literal["off", "classic", "accecn"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """What `number` and its like declare; the class's objects have its value instead."""
+    """A parameter as declared by `number` and similar functions. The class's objects have its value instead."""
 
     kind: str
     default: str
@@ -42,7 +42,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Gauge:
-    """What `gauge` declares."""
+    """A gauge as declared by `gauge`."""
 
     help: str
     unit: str = ""
@@ -84,8 +84,8 @@ def choice(default: str, choices: Sequence[str], help: str) -> str:  # noqa: A00
 
 
 def gauge(help: str, unit: str = "") -> float | None:  # noqa: A002
-    """A column of the time series: what the attribute is when a sample is taken; None, which it is at first, is no
-    value. `unit` is "" for numbers and probabilities, else the name of the attribute should end in it.
+    """A column of the time series with the attribute's value at each sample. None, the initial value, is no value.
+    `unit` is "" for numbers and probabilities; otherwise the attribute's name should end in it.
     """
     return cast("float | None", Gauge(help, unit))
 
@@ -93,10 +93,9 @@ def gauge(help: str, unit: str = "") -> float | None:  # noqa: A002
 class Controller:
     """A congestion control: an object per connection.
 
-    Parameters and gauges are attributes of the class, made by `number`, `gauge` and their like; when `__init__` is
-    called, without arguments, the object has the parameters' values, and a `seed` for random numbers. Loss detection,
-    recovery, pacing and ECN feedback are TCP's; a controller is told what TCP learned, and answers by changing the
-    window.
+    Parameters and gauges are attributes of the class, made by `number`, `gauge` and similar functions. When `__init__`
+    is called, without arguments, the object has the parameters' values, and a `seed` for random numbers. TCP does loss
+    detection, recovery, pacing and ECN feedback. A controller gets what TCP learned, and changes the window.
     """
 
     # What to ask of the peer, if the experiment file does not say: nothing, ECT(0), or ECT(1) with AccECN feedback.
@@ -106,7 +105,7 @@ class Controller:
     seed: int
 
     def on_ack(self, ack: Ack, window: Window) -> None:
-        """Every ACK that tells something new. Who leaves recovery to TCP must not grow `window.cwnd` unless
+        """Every ACK with new information. A controller that leaves recovery to TCP must not grow `window.cwnd` unless
         `ack.may_grow`.
         """
         raise NotImplementedError
@@ -122,11 +121,11 @@ class Controller:
         """The reduction was not justified; `prior_cwnd` was the window before it, and is again without this method."""
 
     def on_established(self, granted: bool, window: Window) -> None:
-        """The handshake is over; `granted` tells whether the wish for ECN was fulfilled."""
+        """The handshake is over; `granted` says whether ECN was negotiated as requested."""
 
     def on_lost(self, lost: Lost) -> None:
-        """A segment was found lost, before the ACK that tells it. Only with this method do ACKs tell
-        `rate_tx_in_flight`, `rate_lost` and `rate_delivered_ce`.
+        """TCP has detected the loss of a segment. Called before the `on_ack` of the ACK that revealed it. ACKs carry
+        `rate_tx_in_flight`, `rate_lost` and `rate_delivered_ce` only if the class has this method.
         """
 
 
@@ -138,8 +137,8 @@ class Queue:
     returns them; it may keep them in any order.
     """
 
-    # Names of the queues inside, which are reported apart, such as ("L", "C"): `packet.band = "C"` in `enqueue`. Else a
-    # packet is counted in the first.
+    # Names of inner queues with rows of their own, such as ("L", "C"): `packet.band = "C"` in `enqueue`. By default a
+    # packet counts in the first.
     bands: ClassVar[Sequence[str]] = ()
     link_rate_bps: int
 

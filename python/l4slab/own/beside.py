@@ -1,4 +1,4 @@
-"""The import of modules that lie beside a file of the user's own, anew for each run."""
+"""Imports modules next to a user's file, again for each run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from l4slab.base.code import PACKAGE
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Imports what was offered."""
+    """Imports the offered modules."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[str, bytes]] = {}
@@ -51,7 +51,7 @@ def offer(file: str, modules: Mapping[str, bytes]) -> None:
 
 
 def forget() -> None:
-    """Nothing is offered any more, and what was imported is imported anew."""
+    """Withdraw all offered modules, and forget those that were imported."""
     offered = {name.partition(".")[0] for name in _finder.known}
     for name in [name for name in sys.modules if name.partition(".")[0] in offered]:
         del sys.modules[name]

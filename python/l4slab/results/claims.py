@@ -1,10 +1,10 @@
-"""Claims: statements checked by SQL over the result tables, in lists that are counted apart.
+"""Claims: statements checked by SQL over the result tables, in lists that are counted separately.
 
-What a study says, what it disputes and what is found here besides are three lists (`Kind`): `tally` counts each.
+A study's statements, the statements that it disputes, and our own findings are three lists (`Kind`). `tally` counts
+each.
 
-In a claim, `flows`, `links` and the other tables of `metrics.TABLES` are the rows of the experiment it stands in;
-`all_flows`, `all_links` and so on those of every experiment in the results folder. In a study file, both are the
-latter.
+In a claim, `flows`, `links` and the other tables of `metrics.TABLES` have the rows of the claim's experiment;
+`all_flows`, `all_links` and so on have those of every experiment in the results folder. In a study file, both have all.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ClaimRow(TypedDict):
 
 
 class JudgedRow(ClaimRow):
-    """With whether the verdict is that of its list, and the one that the file expects."""
+    """A claim's row, with whether the verdict is the expected one of its list, and the one that the file records."""
 
     expected: bool
     as_recorded: bool
@@ -88,7 +88,7 @@ class Claim(Table):
 
     @property
     def listed(self) -> Kind:
-        """The list in which it counts: without a kind, what has a source is a statement of it."""
+        """The list in which it counts. A claim with a source and without a kind is a statement."""
         if not self.expect:
             return "disputed"
         return self.kind or ("statement" if self.source else "claim")

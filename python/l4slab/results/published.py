@@ -1,12 +1,11 @@
-"""Published figures against what is measured here, with the distance.
+"""Published values and the measured ones, with the distance.
 
-A `[[published]]` table with `value` gives one figure. What it is compared with comes from `sql`, whose first column
-has a number per trial (or a single one), or from `flow` and `column`, short for
-`select COLUMN from flows where flow = FLOW`. In its SQL, `flows`, `links` and the other tables are what they are
-in a claim (`l4slab.results.claims`).
+A `[[published]]` table with `value` gives one number. The measured number comes from `sql`, whose first column has a
+number per trial (or a single one), or from `flow` and `column`, short for `select COLUMN from flows where flow = FLOW`.
+In its SQL, `flows`, `links` and the other tables have the same rows as in a claim (`l4slab.results.claims`).
 
-A `[[published]]` table with `reference` names a CSV file of published figures beside the experiment file
-(`l4slab.experimentfile.references`); it is the table `reference` in `sql`, which gives a row per figure with the
+A `[[published]]` table with `reference` names a CSV file of published values next to the experiment file
+(`l4slab.experimentfile.references`). This file is the table `reference` in `sql`, which gives a row per value with the
 columns `quantity`, `published` and `measured`, and `unit` and `tolerance` where they differ.
 """
 
@@ -32,7 +31,7 @@ _ROWS = ("quantity", "published", "measured")
 
 
 class PublishedRow(TypedDict):
-    """What is read of the table of published figures by name."""
+    """The columns of the table of published values that are read by name."""
 
     experiment: str
     quantity: str

@@ -54,7 +54,7 @@ MOST = bounds.RUNS
 
 @dataclass(frozen=True)
 class Run:
-    """One simulation: what the engine is told (`description`), its id, and how the file calls it."""
+    """One simulation: the engine's input (`description`), its id, and its labels from the file."""
 
     experiment: str
     trial: int
@@ -66,7 +66,7 @@ class Run:
 
     @cached_property
     def json(self) -> str:
-        """The description as canonical JSON, which is what engines take."""
+        """The description as canonical JSON, the input of engines."""
         return canonical_json(self.description)
 
     @cached_property
@@ -82,7 +82,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of one experiment in sweep order, and what was left out."""
+    """The runs of one experiment in sweep order, and those left out."""
 
     experiment: Experiment
     runs: list[Run]
@@ -92,7 +92,7 @@ class Plan:
     without_effect: list[str] = field(default_factory=list)
     lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
     chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
-    remarks: list[str] = field(default_factory=list)  # on what is valid and perhaps not meant
+    remarks: list[str] = field(default_factory=list)  # on valid settings that are perhaps not intended
     tried: int | None = None  # combinations that were looked at, chosen at random, where not all were
 
     @property
@@ -153,7 +153,7 @@ def combinations_of(experiment: Experiment) -> int:
 def expand(experiment: Experiment, engine: str, where: Where | None = None, at_most: int | None = None) -> Plan:
     """Every run that the file describes, and which of them `where` chooses.
 
-    Of more than `at_most` combinations, so many are looked at, chosen at random.
+    If there are more than `at_most` combinations, only this many are expanded, chosen at random.
     Raises InputError for anything wrong in it, UnknownNameError where `where` is about other factors than the file's.
     """
     if experiment.is_study:
@@ -287,7 +287,7 @@ def _choice(levels: Mapping[str, list[Level]], number: int) -> dict[str, Level]:
 
 
 def _with_seed(text: str, seed: int, seeded: Description) -> str:
-    """`canonical_json(seeded)`, from that of a description that has only another seed."""
+    """`canonical_json(seeded)`, made from `text`, the JSON of the same description with another seed."""
     before, *after = text.split(f'"seed":{seed},')
     return f'{before}"seed":{seeded["seed"]},{after[0]}' if len(after) == 1 else canonical_json(seeded)
 
@@ -317,13 +317,13 @@ def check_factor_names(experiment: Experiment) -> None:
 
 
 def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[Description]) -> None:
-    """Raises InputError where a factor would hide a column that these runs have: a gauge of a queue or a controller, or
-    what only this engine tells.
+    """Raises InputError if a factor would hide a column of these runs: a gauge of a queue or a controller, or an extra
+    column of this engine.
     """
     names = list(levels_of(experiment))
     if not names or not descriptions:
         return
-    # To ask for the columns of each run is dear, and few factors are called as any gauge is.
+    # Computing the columns of each run is expensive, and few factors have the name of a gauge.
     possible = _gauges() | _lower(columns_of(experiment, engine, descriptions[0]).values())
     for description in descriptions:
         if files.used(description) or any(name.lower() in possible for name in names):
@@ -339,7 +339,7 @@ def _check_columns(experiment: Experiment, engine: str, descriptions: Sequence[D
 
 
 def columns_of(experiment: Experiment, engine: str, description: Description) -> dict[str, pl.Schema]:
-    """The columns of a run's results, by table. Raises InputError for what only the engine refuses."""
+    """The columns of a run's results, by table. Raises InputError for runs that only the engine refuses."""
     try:
         return get_engine(engine).columns(description)
     except ValueError as error:

@@ -17,7 +17,7 @@ from l4slab.experimentfile.tables import TOP_FACTORS, Impair, Link
 from l4slab.experimentfile.traffic import COMMAND_KEYS, COMMAND_NAMES, AnyFlow, flow_model
 from l4slab.experimentfile.wording import PLACEHOLDER, told
 
-# Sections whose keys may be swept, and their models; a flow's is that of its kind.
+# Sections whose keys may be swept, and their models. A flow's model depends on its kind.
 Section = Literal["link", "flow", "impair"]
 _SETTABLE: dict[Section, type[BaseModel]] = {"link": Link, "flow": AnyFlow, "impair": Impair}
 
@@ -26,7 +26,7 @@ Origin = dict[tuple[str, ...], str]
 
 @dataclass
 class Combination:
-    """The document and the top-level keys with these levels set, and which key of the sweep has set what."""
+    """The document and the top-level keys with these levels set, and which key of the sweep has set each."""
 
     levels: dict[str, Level]
     document: Document
@@ -111,12 +111,12 @@ def model_of(section: Section, name: str, table: Keys) -> type[BaseModel]:
 
 
 def sweepable(section: Section, name: str, table: Keys) -> list[str]:
-    """The keys that a table may have, but for its name."""
+    """The keys that a table may have, except its name."""
     return [key for key in keys_of(model_of(section, name, table)) if key != "name"]
 
 
 def _find(experiment: Experiment, key: str, place: str, beside: Keys) -> list[Target]:
-    """`beside`: the settings of the bundle that has the key; it may set the kind of a flow, and what that has."""
+    """`beside`: the settings of the bundle with the key. They may set the kind of a flow and its keys."""
     document = experiment.document
     if key in TOP_FACTORS:
         return [Target(None, "", (key,))]

@@ -31,14 +31,14 @@ _Place = tuple[()] | tuple[Section, str]
 
 @dataclass(frozen=True)
 class Where:
-    """Which runs of a sweep to do: an SQL condition over what [[skip]] sees and `trial`, and who asks for it."""
+    """A selection of a sweep's runs: an SQL condition over the names of [[skip]] and `trial`, and its source."""
 
     sql: str
     place: str  # "--where", or a key of the file
 
 
 class UnknownNameError(InputError):
-    """A condition mentions a name that this file has not got."""
+    """A condition mentions a name that is not in this file."""
 
 
 def evaluate(
@@ -109,7 +109,7 @@ def _not_evaluated(
         own = place.removeprefix("let.")
         known = [*levels_of(experiment), *(name for name in experiment.let if name != own), *keys]
         known = [name for name in known if name != unknown[1]]
-        # Only what chooses runs sees the trials.
+        # Only conditions that select runs know the trials.
         known += ["trial"] if place in ("--where", "subset") else []
         if unknown[1] in experiment.let:
             reason = f'"{unknown[1]}" is no value yet; move it above'

@@ -1,7 +1,7 @@
-"""qlog of TCP: what a connection sent, lost and was told, for qvis and other readers of qlog.
+"""qlog of TCP: the sent and lost packets of a connection and its feedback, for qvis and other readers of qlog.
 
-Written from what a results folder holds, alike for both engines: from a flow's capture at its sender's host, which has
-each packet at its instant, and from the time series, which has window and smoothed RTT at its steps.
+It is written from a results folder, in the same way for all engines: from a flow's capture at its sender's host, which
+has each packet with its time, and from the time series, which has window and smoothed RTT at its steps.
 """
 
 from __future__ import annotations

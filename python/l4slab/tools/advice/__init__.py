@@ -1,8 +1,8 @@
-"""`l4slab advise`: whom Prague hurts at one's own bottleneck, and how sure that is.
+"""`l4slab advise`: who gets less with Prague at the user's bottleneck, and how certain that is.
 
-The case is simulated at once, several times, as its neighbours are (`case.Case.neighbours`), and with CUBIC in
-Prague's place. The share's interval is what the neighbours' spread comes to in laboratories (`distance`); rates and
-delays beside it are simulated.
+It simulates the case several times, its neighbours (`case.Case.neighbours`), and the case with CUBIC in Prague's
+place. The share's interval follows from the neighbours' spread and from laboratories' distances (`distance`). Rates and
+delays are as simulated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from l4slab.tools.advice.outcome import Advice, Camp
 
 __all__ = ["KINDS", "VERDICTS", "Advice", "Camp", "Case", "advise", "case", "judge", "verdict"]
 
-# How probable it has to be that a camp is hurt, or that it is not.
+# Minimum probabilities for a verdict that a side is hurt, or that it is not.
 _SURE, _PROBABLE = 0.9, 0.75
 VERDICTS = ("hurt", "probably hurt", "undecided", "probably not hurt", "not hurt")
 
@@ -60,7 +60,7 @@ def advise(
 def judge(
     asked: Case, out: Path | str | None = None, workers: int | None = None, console: Console | None = None
 ) -> Advice:
-    """Simulate a case and say what comes of it. Raises L4slabError where a run fails."""
+    """Simulate a case and advise on it. Raises L4slabError if a run fails."""
     flows, report = runs.simulate(asked, out, workers=workers, console=console)
     found = runs.simulated(flows, asked.fair_share)
     known = regimes.widened(asked)
@@ -90,10 +90,11 @@ def judge(
 
 
 def verdict(hurt: float, other: float, rate: float, without: float) -> str:
-    """Whether a camp gets less than four fifths of what it would have, by the probability `hurt`; mostly "undecided".
+    """The verdict on a side: whether it gets less than four fifths of its goodput with CUBIC in Prague's place.
 
-    `other` is the probability that the other camp is hurt: at 0.1, the interval of 80 % reaches there, and is too wide
-    for a verdict. `rate` and `without` are as simulated, and a verdict does not contradict them.
+    `hurt` is this probability, and `other` the same for the other side. If `other` is 0.1 or more, the 80 % interval
+    reaches both sides and is too wide for a verdict. `rate` and `without` are as simulated, and a verdict does not
+    contradict them.
     """
     if hurt >= _PROBABLE and other < 1 - _SURE and rate < without:
         return "hurt" if hurt >= _SURE else "probably hurt"

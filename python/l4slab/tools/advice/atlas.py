@@ -17,7 +17,7 @@ from l4slab import _core
 from l4slab.tools.advice.case import Case
 
 PAIRS, CROWDS = "pairs", "crowds"
-# A camp is hurt that loses more than a fifth of what it has with CUBIC in Prague's place, and starves below a tenth
+# A side is hurt if it gets less than this part of its goodput with CUBIC in Prague's place. It starves below this part
 # of an equal rate.
 HURT, STARVED = 0.8, 0.1
 _READ: dict[str, Callable[[str], object]] = {"aqm": str, "rival": str, "prague": int, "rivals": int}
@@ -25,7 +25,7 @@ _READ: dict[str, Callable[[str], object]] = {"aqm": str, "rival": str, "prague":
 
 @dataclass(frozen=True)
 class Cell:
-    """What Prague and its rival get at a place of the map, and what the rival has beside CUBIC instead.
+    """Goodputs of Prague and its rival at a place of the map, and the rival's against CUBIC instead.
 
     `prague` and `rivals` are numbers of flows; shares are of the goodput of one flow each, so that 0.5 is an equal rate
     whatever these numbers. Delays are the 99th percentile of the time in the queue in ms, drops in %, all of the rival.

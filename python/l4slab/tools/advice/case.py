@@ -34,7 +34,7 @@ _LONGEST_S, _SHORTEST_S = 60.0, 5.0
 
 @dataclass(frozen=True)
 class Case:
-    """`prague` flows of Prague beside `rivals` of another congestion control, all bulk, at one link.
+    """`prague` flows of Prague against `rivals` of another congestion control, all bulk, at one link.
 
     `rate` in bit/s, `rtt` in s, `buffer` in bandwidth-delay products (None: the qdisc's own limit), `options` of
     Prague as in an experiment file, `rival_ecn` as a flow's `ecn` (None: what the controller asks for), `duration` in
@@ -99,7 +99,7 @@ class Case:
 
     @property
     def kind(self) -> Kind:
-        """How the queue tells Prague from its rival, which is what its share depends on most."""
+        """How the queue separates Prague from its rival. The share depends most on this."""
         queue = _core.qdisc_facts(self.qdisc)
         if queue["separation"] in ("dual", "coupled"):
             return "dual"
@@ -112,7 +112,7 @@ class Case:
 
     @property
     def fair_share(self) -> float:
-        """Of the link, of all Prague flows together."""
+        """The part of the link that all Prague flows together get at equal rates."""
         return self.prague / (self.prague + self.rivals)
 
     @property
@@ -131,7 +131,7 @@ class Case:
         return self._document("Prague beside its rival", self.queue, self._prague(), trials)
 
     def without_prague(self, trials: int) -> Keys:
-        """The same with CUBIC in Prague's place: what the rival has where nobody deploys L4S."""
+        """The same with CUBIC in Prague's place: the rival's results without L4S."""
         ecn = self.rival_ecn if self.rival == "cubic" else None
         cubic = self._flow("cubic", "cubic", self.prague)
         if ecn:
@@ -139,14 +139,14 @@ class Case:
         return self._document("CUBIC in Prague's place", self.queue, cubic, trials)
 
     def neighbours(self, trials: int) -> Keys:
-        """The case as someone else would set it up, one thing otherwise at a time."""
+        """The case as others would set it up, with one change at a time."""
         document = self._document("The same, one thing otherwise at a time", self.queue, self._prague(), trials)
         document["sweep"] = {"neighbour": [{"level": name, **changes} for name, changes in self._changes().items()]}
         document["impair"] = {"hosts": {"netem": _IDLE_HOSTS, "before": "bottleneck", "direction": "reverse"}}
         return document
 
     def _changes(self) -> dict[str, Keys]:
-        """Of the experiment file, by what a neighbour is called."""
+        """Changes of the experiment file, by the neighbour's name."""
         changes: dict[str, Keys] = {
             "RTT 0.8 as long": {"flow.*.rtt": _seconds(0.8 * self.rtt)},
             "RTT 1.25 as long": {"flow.*.rtt": _seconds(1.25 * self.rtt)},

@@ -1,12 +1,12 @@
 """How far the simulator is from laboratories, and intervals that follow from it.
 
-`laboratories.csv` has a row per published share: what the laboratory found and what the simulator finds for the same
-case, as advantages (`runs.advantage`), with the spread of its neighbours. A distance counts in units of `scale`:
-where a case's neighbours differ, laboratories differ, too. The share asked for lies within so many units as the
-published ones did, of queues of the same kind, in so many cases of a hundred. Each campaign of a laboratory has one
-voice, however many cells it published: its cells share their hosts, and are wrong together. For the same reason it is
-one observation of how far campaigns may be off, and a few such do not tell their scale: distances are stretched as
-Student's t with so many degrees of freedom is wider than the normal distribution.
+`laboratories.csv` has a row per published share: the laboratory's and the simulator's for the same case, as advantages
+(`runs.advantage`), with the spread of its neighbours. A distance counts in units of `scale`, because laboratories
+differ more where a case's neighbours differ. The interval of a share reaches as many units as contain the level's part
+of the published distances for queues of the same kind. Each campaign of a laboratory has one voice, however many cells
+it published, because its cells share their hosts and err together. For the same reason a campaign is one observation of
+the error of campaigns, and a few observations do not give the scale of this error. Distances are therefore stretched as
+Student's t with as many degrees of freedom is wider than the normal distribution.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from l4slab.tools.advice.regimes import Regime
 
 TABLE = "laboratories.csv"
 LEVELS = (0.5, 0.8, 0.9)
-# What laboratories differ by where nothing differs (a share of 0.50 or of 0.52), as an advantage.
+# The difference of laboratories where neighbours do not differ (a share of 0.50 or of 0.52), as an advantage.
 _FLOOR = 0.1
 
 
 @dataclass(frozen=True)
 class Distance:
-    """A published share beside what is simulated, both as advantages of Prague."""
+    """A published share and the simulated one, both as advantages of Prague."""
 
     study: str
     laboratory: str
@@ -70,7 +70,7 @@ def distances() -> tuple[Distance, ...]:
 
 @dataclass(frozen=True)
 class Distances:
-    """How far published shares of one kind of queue are from what is simulated: distances with their weights."""
+    """Distances of published shares from simulated ones for one kind of queue, with their weights."""
 
     units: Sequence[float]  # rising, stretched by the number of voices
     weights: Sequence[float]  # that sum to 1
@@ -140,7 +140,7 @@ def forecast(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of cells that were left out: how many there are, and what part of them lay in the interval of each level."""
+    """The number of cells that were left out, and the part of them within the interval of each level."""
 
     left_out: str
     kind: str
@@ -150,7 +150,7 @@ class Coverage:
 
 
 def coverage(found: Sequence[Distance] | None = None, by: str = "laboratory") -> list[Coverage]:
-    """Leave out each laboratory in turn (or each `study`), and see how often its shares lie in what the others give."""
+    """Leave out each laboratory in turn (or each `study`), and count its shares within the others' intervals."""
     found = distances() if found is None else found
     rows = []
     for name in dict.fromkeys(getattr(one, by) for one in found):

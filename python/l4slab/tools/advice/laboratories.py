@@ -1,8 +1,8 @@
-"""What laboratories published of Prague beside a rival, as cases: the tables that ship with the studies.
+"""Published shares of Prague against a rival, as cases, from the tables that ship with the studies.
 
-A case says what someone would say who asks for advice: rate, RTT, queue, rival, and whether the fallback was on. What
-else a laboratory had (the version of its Prague, windows of its sockets, a second queue for ACKs, who started first)
-is left to the distance that is measured here.
+A case contains what a user of `advise` gives: rate, RTT, queue, rival, and whether the fallback was on. Other
+conditions of a laboratory (the version of its Prague, windows of its sockets, a second queue for ACKs, which flow
+started first) are part of the distance that is measured here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an advice consists of: two camps, shares, regimes, and the places of the map near it."""
+"""The parts of an advice: two sides (camps), shares, regimes, and the nearest places of the map."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from l4slab.tools.advice.case import Case
 
 @dataclass(frozen=True)
 class Camp:
-    """The flows of one congestion control, beside the other camp, and with CUBIC in Prague's place.
+    """The flows of one congestion control, against the other side, and with CUBIC in Prague's place.
 
     Rates are goodput per flow in Mb/s, delays the time in the queue in ms, `lost_pct` packets dropped in %; all means
     over the trials, as simulated. `without_*` of Prague's camp is of the CUBIC flows in its place. `hurt` and
@@ -36,11 +36,11 @@ class Camp:
 
 @dataclass(frozen=True)
 class Advice:
-    """What Prague and its rival get at one's bottleneck.
+    """The shares of Prague and its rival at the user's bottleneck.
 
-    `share` is of all Prague flows together, `intervals` has (level, lowest, highest) share, `trials` and `neighbours`
-    the shares of the single runs, `published` how many shares of such queues laboratories have published, `around`
-    the places of the map beside it.
+    `share` is of all Prague flows together. `intervals` has (level, lowest, highest) share. `trials` and `neighbours`
+    have the shares of the single runs. `published` is the number of shares that laboratories have published for such
+    queues. `around` has the nearest places of the map.
     """
 
     case: Case
@@ -58,5 +58,5 @@ class Advice:
     report: str | None = None
 
     def interval(self, level: float = 0.8) -> tuple[float, float]:
-        """Where Prague's share lies with this probability; one of 0.5, 0.8 and 0.9. Raises KeyError for another."""
+        """The interval of Prague's share with this probability: 0.5, 0.8 or 0.9. Raises KeyError for others."""
         return {known: (low, high) for known, low, high in self.intervals}[level]
