@@ -16,7 +16,7 @@ from l4slab.base.run import EcnSupport, Run
 from l4slab.gym.scenarios import Scenario, Scenarios, nanoseconds
 from l4slab.gym.steps import HIGH, LOW, Told, moved, seen
 
-# The simulator's names for a window that is held from outside, by what is asked of ECN.
+# The simulator's names for a window that is set from outside, by the requested ECN.
 _HELD = {"accecn": "held-ect1#steps"}
 _HELD_NOT_ECT = "held#steps"
 _INITIAL_WINDOW = 10.0
@@ -90,7 +90,7 @@ class ControllerEnv(gymnasium.Env[Array, Array]):
         if flow["kind"] != "tcp" or flow["count"] != 1 or flow["bytes"] is not None:
             raise InputError(f'flow "{name}" must be a single TCP flow without end: kind = "tcp", count = 1, no bytes')
         asked: EcnSupport = next((one["ecn"] for one in _core.controllers() if one["name"] == flow["cc"]), "off")
-        # Of the controller's own wishes, only that for ECT(1) is another than what a host does by itself.
+        # Of the controller's ECN requests, only ECT(1) differs from a host's default.
         flow["cc"], flow["options"] = _HELD.get(asked, _HELD_NOT_ECT), {}
         flow["ecn"] = flow["ecn"] or asked
         self._of = name

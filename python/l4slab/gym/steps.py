@@ -30,8 +30,8 @@ class Told(NamedTuple):
 
 def seen(before: Told, now: Told, cwnd: float, step_s: float) -> tuple[float, ...]:
     """FEATURES of a step, numbers without unit: queueing delay in base RTTs (srtt / min_rtt - 1) and its change, the
-    share of the segments delivered that were marked and that of all which were lost, windows delivered per base RTT,
-    windows in flight, and log2 of the window in 11ths.
+    marked share of the delivered segments and the lost share of all segments, windows delivered per base RTT, windows
+    in flight, and log2 of the window in 11ths.
     """
     delivered, lost = now.delivered - before.delivered, now.lost - before.lost
     base = now.min_rtt_us or 1

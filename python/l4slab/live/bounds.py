@@ -32,8 +32,8 @@ class Bounds:
         self._sample_ns = 0.0
 
     def refusal(self, request: Keys) -> str | None:
-        """Why the request (see `l4slab.live`) is refused; None where it is not. Of a request that is not understood
-        the engine says what is wrong.
+        """Why the request (see `l4slab.live`) is refused; None if it is not. The engine explains what is wrong with a
+        malformed request.
         """
         run, watch, change = (_table(request.get(key)) for key in ("run", "watch", "change"))
         sentence = _run(run) or _change(change)

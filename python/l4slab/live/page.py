@@ -37,7 +37,7 @@ def built() -> Path | None:
 
 
 def document(facts: Facts | None = None, file: Path | None = None) -> str:
-    """The page, with what it is told.
+    """The page, with the server's facts.
 
     `file` is another build than the package's. Raises InputError where no page is built.
     """

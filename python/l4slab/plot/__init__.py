@@ -45,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Of what could not be imported, say why."""
+    """Say why a function could not be imported."""
     if name in __all__:
         raise InputError('figures need matplotlib; install it with: pip install "l4slab[plot]"')
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,9 @@
-"""The figures that a study draws: what each shows is a query over the result tables, how it looks is its kind.
+"""The figures of a study: a query over the result tables gives the content of each, and its kind the look.
 
-In its SQL, `flows`, `links` and the other tables are what they are in a claim (`l4slab.results.claims`). The query
-gives a row per mark, in the order in which they are drawn, with the columns of the kind; `panel` and `group` may be
-left out. With a column `published`, and `error` for how exactly it could be read, the published values stand in the
-figure, too; a file of them named by `reference` is the table `reference` (`l4slab.experimentfile.references`).
+In its SQL, `flows`, `links` and the other tables have the same rows as in a claim (`l4slab.results.claims`). The query
+gives a row per mark, in drawing order, with the columns of the kind; `panel` and `group` may be left out. With a column
+`published`, and `error` for its reading error, the figure also shows the published values. A file of them named by
+`reference` is the table `reference` (`l4slab.experimentfile.references`).
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame) -> Drawing |
         return None
     names = ", ".join("'" + str(run).replace("'", "''") + "'" for run in chosen["run"])
     series = query(f"select * from series where run in ({names}) order by time_s")
-    # In the order of the query, which is that of the panels.
+    # In the order of the query, which is also the order of the panels.
     rows = chosen.with_row_index("place").join(series, on="run").sort("place", "time_s", maintain_order=True)
     senders = query(f"select run, flow, cc from flows where run in ({names})").unique("flow", maintain_order=True)
     return plot.time_series(rows, flows=dict(senders.select("flow", "cc").iter_rows()))

@@ -161,7 +161,7 @@ def _three(
             axis = axes[i, first + j]
             _panel(axis, cells, "", rows, columns, colours if j < 2 else differences, small=beside, sign=j == 2)
             axis.set_title(f"{name}\n{text}" if j == 0 and name else text, fontsize=8)
-    # Each bar stands above what it is about, or, where that is narrow, above half of all.
+    # Each colour bar is above its panels, or above half of the figure if these are narrow.
     above = (list(axes[0, :3]), list(axes[0, 3:])) if beside else (list(axes[0, :2]), [axes[0, 2]])
     colours.bar(figure, above[0], beyond=colours.outside(known), shrink=0.9)
     differences.bar(figure, above[1], beyond=differences.outside(off), shrink=0.9)

@@ -1,4 +1,4 @@
-"""Who gets which rate, who waits how long, and what is marked or lost: the first figure of one's own experiment."""
+"""Who gets which rate, who waits how long, and what is marked or lost: the first figure of a user's experiment."""
 
 from __future__ import annotations
 

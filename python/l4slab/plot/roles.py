@@ -1,9 +1,9 @@
-"""Who looks like what, in every figure and in the interactive view: a hue, a line and a marker per role.
+"""The look of senders in every figure and in the interactive view: a hue, a line and a marker per role.
 
-A role is what a sender is to the others: scalable (L4S), classic, BBR, SCE, unresponsive. It follows from the
-congestion control, or from a name that stands for one ("L queue", "5 Not-ECT CUBIC"), never from the order of
-appearance. The hues are Okabe and Ito's; what shares a role differs in shade, dash, marker and hatching, so that prints
-in grey can be read.
+A role describes a sender's behaviour towards others: scalable (L4S), classic, BBR, SCE, unresponsive. It follows from
+the congestion control, or from a name that stands for one ("L queue", "5 Not-ECT CUBIC"), never from the order of
+appearance. The hues are Okabe and Ito's. Senders of one role differ in shade, dash, marker and hatching, so that grey
+prints can be read.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _OF_A_PAGE = {
 _FONT = "DejaVu Sans"
 _FONTS = f"'{_FONT}', 'Bitstream Vera Sans', Verdana, 'Liberation Sans', Arial, sans-serif"
 
-# The mark of what a study published, the same in all figures; its whiskers are the reading error.
+# The mark of published values, the same in all figures; its whiskers are the reading error.
 PUBLISHED: Any = {
     "marker": "D",
     "markersize": 6.5,

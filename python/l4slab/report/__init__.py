@@ -54,7 +54,7 @@ class ShownCase(TypedDict):
 
 
 class Experiment(TypedDict):
-    """An experiment with its cases; of a study that chooses figures, only what it is about."""
+    """An experiment with its cases. For a study that chooses figures, only its description."""
 
     name: str
     title: str
@@ -174,7 +174,7 @@ def _contents(parts: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _experiment(folder: Folder, experiment: str, shown: _Shown) -> Experiment:
-    """An experiment with its cases in words and figures; of a study that chooses figures, only what it is about."""
+    """An experiment with its cases in words and figures. For a study that chooses figures, only its description."""
     is_own = folder.is_own
     of_it = [case for case in folder.cases if case.experiment == experiment]
     drawn = of_it[: max(drawings.MAX_CASES - shown.cases, 0)] if is_own or not drawings.are_chosen(folder) else []

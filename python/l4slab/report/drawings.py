@@ -31,7 +31,7 @@ _DELAYS = (
 )
 # Cases drawn at most, and side by side; every run can be opened beyond these.
 MAX_CASES = 12
-# Of the panels that the page has of each run, those that it draws of a case, and what is published of them.
+# The panels of a run that are also drawn for a case, and their published columns.
 _OVER_TIME = ["delivery rate", "TCP RTT", "classic ECN score", "queue delay", "marking probability"]
 _PUBLISHED = {"rate_mbps": "delivery rate", "rtt_ms_mean": "TCP RTT"}
 MAX_COMPARED_CASES = 60
@@ -101,7 +101,7 @@ def comparison(folder: Folder) -> Drawn | None:
 
 
 def overview(folder: Folder) -> Drawn | None:
-    """All cases of one's own files: who gets which rate, who waits how long, what is marked and lost."""
+    """All cases of the user's files: who gets which rate, who waits how long, what is marked and lost."""
     cases = folder.cases[:MAX_CASES]
     figure = plot.overview(
         folder.flows,
@@ -228,7 +228,7 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def note_of_folded(folder: Folder, case: Case, chosen: Folded) -> str:
-    """The caption of what `of_folded` tells."""
+    """The caption for the data of `of_folded`."""
     warmup_s, several = folder.described(case)["warmup_ns"] / 1e9, len(chosen["runs"])
     which = f" Over time: the median of {several} trials, the others faint." if several > 1 else ""
     together = f" Distributions: {several} trials together." if several > 1 and chosen["delays"] else ""

@@ -212,9 +212,9 @@ class Folder:
 
     @cached_property
     def _counts(self) -> tuple[int, int, int]:
-        """Runs that are wanted, runs that the files describe, and runs of those wanted that there are.
+        """The numbers of wanted runs, of runs that the files describe, and of wanted runs that are done.
 
-        Where nothing is there beyond a study's default part, that part is what is wanted.
+        If only runs of a study's default part are done, only this part is wanted.
         """
         planned = {(name, run.id) for name in self.experiments for run in self.plan(name).runs}
         present = set(self.flows.select("experiment", "run").unique().iter_rows())

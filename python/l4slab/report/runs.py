@@ -5,7 +5,7 @@ file, which the page loads when the run is opened:
 
     runs/FORM/RUN.js    a script, because a page that comes from a disk can load nothing else
 
-FORM stands for how a run is told, RUN for everything that determines it: a file that is there stays.
+FORM identifies the format, RUN everything that determines the run. So an existing file stays valid.
 """
 
 from __future__ import annotations
@@ -112,14 +112,14 @@ def write(folder: Folder, told: Told = silent) -> None:
 
 @cache
 def form() -> str:
-    """Of the modules that say what is told of a run, and how."""
+    """A hash of the modules that define the content and format of a run."""
     sources = [Path(__file__), *(Path(str(module.__file__)) for module in (capacity, metrics, roles, setup, tables))]
     text = b"".join(source.read_bytes() for source in sources)
     return hashlib.sha256(text).hexdigest()[:8]
 
 
 def other_files(folder: Folder) -> dict[str, list[tuple[str, str]]]:
-    """Names and addresses of what else there is of a run: captures, and what a kernel's queues told at the end."""
+    """Names and addresses of a run's other files: captures, and the final statistics of a kernel's queues."""
     found = {}
     for run in folder.run_ids:
         captures = sorted((folder.folder / "captures" / run).glob("*.pcap*"))

@@ -16,7 +16,7 @@ from l4slab.results.claims import REASONS, Claim, ClaimRow, Kind, as_expected, a
 from l4slab.results.published import Published, PublishedRow
 
 _VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
-# Of a ratio, two digits are what the spread of trials leaves.
+# The spread of trials leaves two digits of a ratio.
 _RATIO = {"ratio", "factor", "times"}
 _PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "packets": "packets", "s": ""}
 
@@ -42,14 +42,14 @@ def heading(column: str) -> str:
 
 
 class ExpectedRow(ClaimRow):
-    """With whether the verdict is that of its list, and the one that the file records."""
+    """A claim's row, with whether its verdict is the expected one of its list, and the one that the file records."""
 
     as_expected: bool
     as_recorded: bool
 
 
 class Verdict(ExpectedRow):
-    """A claim as the page shows it: evidence as text, `shown` the verdict's word, `findings` what was found besides."""
+    """A claim as the page shows it: evidence as text, `shown` the verdict's word, `findings` those about it."""
 
     told: list[tuple[str, str]]
     shown: str
@@ -148,7 +148,7 @@ def _evidence(name: str, value: Value) -> tuple[str, str]:
     return " ".join(words) or name, f"{text} {unit}".strip()
 
 
-# The name of each list, and what stands above those of its claims that came out otherwise.
+# The name of each list, and the heading of its claims with an unexpected verdict.
 _LISTS: dict[Kind, tuple[str, str]] = {
     "requirement": ("Requirements", "Not met or not measured"),
     "statement": ("What the study says", "Said by the study, and not reproduced"),

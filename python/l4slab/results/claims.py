@@ -27,11 +27,11 @@ from l4slab.base.values import Keys, Value
 from l4slab.experimentfile import Experiment, Table, show
 from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
 
-# In the evidence of a claim: what may be wrong with its query.
+# Key in the evidence of a claim: a hint about its query.
 HINT = "hint"
-# In the evidence of a requirement without a verdict: why there is none.
+# Keys in the evidence of a requirement without a verdict: the reason.
 REASONS = ("not_applicable", "not_measured")
-# What DuckDB calls a number, and a value that is not there.
+# DuckDB's types of numbers, and of a missing value.
 _NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "U", "NULL")
 # Verdicts on a publication's statements, as a person reads them; other verdicts are their own words.
 _SHOWN = {

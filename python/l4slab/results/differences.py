@@ -24,7 +24,7 @@ from l4slab.results.claims import as_expected
 
 CHANCE = 0.05
 
-# The tables, and what tells their rows apart besides the labels.
+# The tables, and the columns that identify their rows besides the labels.
 PLACES = {"flows": ("flow",), "links": ("link", "queue")}
 _COMPARED = {
     "flows": (*metrics.COMPARED["flows"], "completion_ms_p50", "completion_ms_p99"),

@@ -182,7 +182,7 @@ _DIRECTIONS = ("upload", "download")
 
 
 def _protocol(flow: Flow) -> str:
-    """TCP, UDP, or Program, of which nobody but itself knows what it sends. With `cc`, it says that it is TCP."""
+    """TCP, UDP, or Program for unknown traffic of a program. A program with `cc` is TCP."""
     model = KINDS[flow["kind"]]
     if flow["kind"] == "program" and flow["cc"] is None:
         return "Program"
@@ -190,8 +190,8 @@ def _protocol(flow: Flow) -> str:
 
 
 def _direction(flow: Flow, first: Flow) -> str:
-    """Senders are flent's host, but for programs whose server sends, and for what crosses the way back of the first
-    flow and not its way there.
+    """The sender is flent's host, except for programs whose server sends, and for flows that cross only the way back
+    of the first flow.
     """
     path = set(flow["path"])
     turned = path.isdisjoint(first["path"]) and not path.isdisjoint(first.get("reverse_path", ()))

@@ -110,7 +110,7 @@ def _check_one(connection: duckdb.DuckDBPyConnection, experiment: Experiment, fi
 
 
 def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFrame | Path]) -> pl.DataFrame:
-    """A row per published figure with what is measured (see `metrics.PUBLISHED`).
+    """A row per published value with the measured one (see `metrics.PUBLISHED`).
 
     `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """

@@ -149,7 +149,7 @@ class Connection:
         self._state, self._until = state, self._sent.next
 
     def _end_instant(self, next_ns: int | None) -> None:
-        """Tells what has changed at this instant, and what was sampled before the next one."""
+        """Writes the changes of this instant, and the samples before the next one."""
         news = []
         if self._sent.in_flight != self._told_in_flight:
             self._told_in_flight = self._sent.in_flight

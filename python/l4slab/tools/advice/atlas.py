@@ -1,6 +1,6 @@
 """The map of harm: Prague as shipped beside each rival, over rates, round trips, queues and numbers of flows.
 
-`experiments/atlas` has its files, each with its places in a table beside it: `pairs` is one flow each, `crowds` more.
+`suites/atlas` has its files, each with a table of its places: `pairs` has one flow each, `crowds` more.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def folder_of(engine: str) -> str:
 
 
 def finish(folder: Path, plans: Mapping[str, list[Plan]], failures: list[tuple[Run, str]]) -> Agreement:
-    """Compare what the two results folders hold and write tables, figure and page. `plans` are as `plan` has them."""
+    """Compare the two results folders and write tables, figure and page. `plans` are those of `plan`."""
     from l4slab.tools.agreement.page import write
 
     simulator, kernel = (compare.read(of_engine, folder / folder_of(name)) for name, of_engine in plans.items())

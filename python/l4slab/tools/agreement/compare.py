@@ -247,7 +247,7 @@ def halves(simulator: Side, trials: Mapping[str, int]) -> tuple[Side, Side]:
 
 
 def judge(rows: pl.DataFrame, chance: pl.DataFrame, experiments: Sequence[Experiment]) -> pl.DataFrame:
-    """A row per bar (see `metrics.BARS`): what is wanted and what is measured over the cells of each set.
+    """A row per bar (see `metrics.BARS`): the wanted and the measured value over the cells of each set.
 
     `chance` is the comparison of the simulator with itself, of the same experiments.
     """

@@ -1,9 +1,9 @@
-"""`l4slab check`: what RFC 9331, RFC 9743 and BBR's draft ask of a congestion control, each with the run behind it.
+"""`l4slab check`: requirements of RFC 9331, RFC 9743 and BBR's draft on a congestion control, each with its run.
 
-The suite is the experiment files in `experiments/check`: each runs by itself, its `controller` in `[let]` is the
-congestion control that is judged, and each `[[claim]]` of the kind "requirement" is an item of the card. Of a claim's
-evidence, the first column is what was measured, `at_least`, `at_most`, `more_than` or `wanted` its bound, `worst_at`
-the place that decides, `run` the run behind it; `not_applicable` and `not_measured` say why there is no verdict.
+The suite is the experiment files in `suites/check`. Each runs by itself, its `controller` in `[let]` is the tested
+congestion control, and each `[[claim]]` of the kind "requirement" is an item of the card. In a claim's evidence, the
+first column is the measured number, `at_least`, `at_most`, `more_than` or `wanted` its bound, `worst_at` the place that
+decides, and `run` the run behind it. `not_applicable` and `not_measured` say why an item has no verdict.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def judge(
 
 
 def _ended(transfers: pl.DataFrame) -> dict[str, str]:
-    """By experiment, that a program went away in it: then what it got is not what it would have got."""
+    """By experiment, a sentence that a program ended early in it, so its results are not representative."""
     ended = transfers.filter(pl.col("kind") == "program").sort("completion_ms")
     first = ended.unique("experiment", keep="first", maintain_order=True)
     return {

@@ -35,9 +35,9 @@ _BOUND = "; bound: "
 class Item:
     """A requirement and its verdict.
 
-    `level` is MUST or SHOULD where the document says so, else "". `quantity` is what was measured, with its unit at the
-    end, `relation` and `bound` what it is held against; `why` says why there is no verdict, `worst_at` where the number
-    is from, `run` is the id of the run behind it.
+    `level` is MUST or SHOULD if the document says so, else "". `quantity` is the measured quantity with its unit at the
+    end, `relation` and `bound` its limit. `why` says why there is no verdict, `worst_at` is the place of the number,
+    and `run` the id of the run behind it.
     """
 
     id: str

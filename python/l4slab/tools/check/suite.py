@@ -43,7 +43,7 @@ def suite(
 ) -> Suite:
     """The requirements, or `only` those of these ids, for this congestion control or program. Raises InputError.
 
-    With a `program`, `cc` is what the kernel gives its TCP connections; without it, the kernel's default.
+    With a `program`, `cc` is the congestion control of its TCP connections; None is the kernel's default.
     """
     options = options or {}
     if (cc or "").endswith(".toml"):

@@ -163,9 +163,9 @@ def search(
 ) -> Found:
     """Try `budget` points of the space of a file, and hand back the worst `cases` as small experiment files.
 
-    Results are kept in the folder `out`; the same call goes on where it was. `optimiser` is "random", "tpe" or "cmaes";
-    with `kernel`, the engine `linux` judges what is found, by default if this machine has it. `at_most` scenarios are
-    tried by the reduction of a case.
+    Results are kept in the folder `out`; the same call resumes an interrupted search. `optimiser` is "random", "tpe" or
+    "cmaes"; with `kernel`, the engine `linux` judges what is found, by default if this machine has it. `at_most`
+    scenarios are tried by the reduction of a case.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """

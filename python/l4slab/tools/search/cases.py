@@ -35,9 +35,9 @@ _REDUCING_TRIALS = 3
 # before it is handed back. Of some hundred files a few pass three trials by luck, or seven of ten times.
 _SEEDS_REDUCING, _SEEDS_LAST = 2, 6
 _KERNEL_TRIALS = (3, 9)
-# Of the worst points, so many are run again at most for one that is no chance.
+# The most points, from the worst on, that are run again to find one that is not chance.
 _LOOKED_AT = 10
-# A file that a person takes in at once.
+# Lines of a file that a person understands at a glance.
 LINES = 25
 # Seeds, away from the file's own: each step has its own, so that none confirms what it was chosen for. Those that
 # several begin with are followed by theirs.
@@ -60,11 +60,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Case:
-    """A harmful point, and what became of it: `again` is the objective with fresh seeds; where that did not confirm it,
-    the rest is None.
+    """A harmful point and its outcome. `again` is the objective with fresh seeds. If this did not confirm the harm, the
+    rest is None.
 
-    `file`: the reduced experiment file, of `lines` lines; `verdict`: of the engine of the search; `whole`: what was
-    reduced, with what the kernel says of it.
+    `file`: the reduced experiment file, of `lines` lines; `verdict`: of the engine of the search; `whole`: the scenario
+    before the reduction, with the kernel's verdict.
     """
 
     point: Tried
@@ -143,7 +143,7 @@ class Cases:
             if verdict.verdict == "holds":
                 break
         else:
-            # What is left is the point as it was found.
+            # The result is the point as the search found it.
             file = self._write(f"counterexample-{number}", document, trials, _LAST)
             verdict = self._run(file, self.folder / file.stem, self.engine)
         lines = len(file.read_text(encoding="utf-8").splitlines())
@@ -174,8 +174,8 @@ class Cases:
     def _reduced(self, point: Tried, document: Keys, found: Value, trials: int, seed: int) -> tuple[Keys, int]:
         """The smallest scenario of at least half of the harm, and how many were tried.
 
-        What is but just harm, or is measured from an earlier time on, may come of something else than what was found,
-        such as of the first second of any run.
+        Harm that barely crosses the threshold, or that is measured from an earlier time on, may have another cause,
+        such as the first second of any run.
         """
         count = 0
         half = ((found.mean or 0.0) + self.objective.harm) / 2
@@ -202,7 +202,7 @@ class Cases:
         return smallest, count
 
     def _write(self, stem: str, document: Keys, trials: int, seed: int) -> Path:
-        """An experiment file that states the harm, and beside it what it names."""
+        """Write an experiment file that states the harm, and next to it the files that it names."""
         claim: Keys = {"id": "harm", "says": self.objective.text, "sql": self.objective.claim}
         head: Keys = {"title": self.objective.text, "seed": seed, "trials": trials}
         rest = {key: value for key, value in document.items() if key not in ("title", "about", "seed", "trials")}

@@ -20,7 +20,7 @@ _SKIPPED = 10_000
 
 
 class Optimiser(Protocol):
-    """Proposes points and is told what they cost."""
+    """Proposes points and learns their cost."""
 
     def ask(self) -> dict[str, Level] | None:
         """The next point; None: not before it is told more."""

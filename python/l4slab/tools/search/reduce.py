@@ -1,7 +1,7 @@
-"""From an experiment file to the smallest one of which something is still so.
+"""Reduces an experiment file to the smallest one that still has a property.
 
 Delta debugging in spirit (Zeller and Hildebrandt, 2002), on the tables, keys, words and numbers of the file instead of
-its lines: what is left out takes its default, and of what stays each number is as small or as round as it may be.
+its lines: removed keys take their defaults, and each remaining number becomes as small or as round as possible.
 """
 
 from __future__ import annotations

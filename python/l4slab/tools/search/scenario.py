@@ -22,7 +22,7 @@ class FailedError(L4slabError):
 
 
 def plan_of(document: Keys, file: Path, engine: str) -> Plan:
-    """The runs of a document that stands for `file`, beside which is what it names.
+    """The runs of a document in place of `file`; the files that it names are next to `file`.
 
     Raises InputError for a document that is no experiment, LackingError where the engine cannot run it.
     """

@@ -1,10 +1,10 @@
 """`l4slab agree --random N`: scenarios drawn from the whole language, run on simulator and kernel, and judged.
 
-The scenarios are points of the tables `[search]` of the packaged files in `experiments/random/`, or of files that are
-given. Number and seed alone decide what a scenario is, so that a longer list begins as a shorter one.
+The scenarios are points of the tables `[search]` of the packaged files in `suites/random/`, or of given files. Number
+and seed alone determine a scenario, so a longer list begins like a shorter one.
 
 DIR/scenarios/0001.toml   each scenario, and how it was drawn
-DIR/runs.jsonl            what each run gave (`random.runs`)
+DIR/runs.jsonl            the results of each run (`random.runs`)
 DIR/scenarios.parquet     a row per scenario (`SCENARIOS`)
 DIR/random.parquet        a row per scenario and quantity (`QUANTITIES`)
 DIR/reduced/0001.toml     the smallest scenario found in which the engines still differ

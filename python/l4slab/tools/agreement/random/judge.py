@@ -1,15 +1,16 @@
 """Whether simulator and kernel are equivalent in an experiment, from the trials of both.
 
-Of each quantity the means are compared, by two one-sided t-tests (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987):
-*equivalent* where a difference as large as the margin, to either side, is refuted; *different* where one as small as
-the margin is; else *undecided*. The spread is that of both engines' trials together, as they are to be the same.
+The means of each quantity are compared by two one-sided t-tests (Schuirmann, J. Pharmacokin. Biopharm. 15, 1987). They
+are *equivalent* if the tests refute a difference as large as the margin to either side, *different* if they refute one
+as small as the margin, and else *undecided*. The spread is that of both engines' trials together, because these should
+be the same.
 
-The margin is the bar of `l4slab agree`. Where single trials spread more than that, what is compared is no sharper than
-a trial, and the margin is `SCALE` of their standard deviation, as for drugs that vary much from dose to dose (Haidar et
-al., Pharm. Res. 25, 2008). The means themselves are then within `POINT` of the larger one, too (80 to 125 %).
+The margin is the bar of `l4slab agree`. If single trials spread more than this, the margin is `SCALE` of their standard
+deviation, as for drugs that vary much from dose to dose (Haidar et al., Pharm. Res. 25, 2008). The means must then also
+be within `POINT` of the larger one (80 to 125 %).
 
-An experiment is equivalent where every quantity is, each at `EQUIVALENT` (all have to pass: no correction is due), and
-different where one is, all together at `DIFFERENT` (Bonferroni, over quantities and looks).
+An experiment is equivalent if every quantity is, each at `EQUIVALENT` (all have to pass, so no correction is due). It
+is different if one quantity is, all together at `DIFFERENT` (Bonferroni, over quantities and looks).
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def _parts(side: Sequence[Value]) -> float:
 
 
 def _fullest(*sides: Trials) -> Place | None:
-    """The utilisation of the bottleneck: what goes over other links is told by the shares."""
+    """The utilisation of the bottleneck. The shares cover traffic over other links."""
 
     def mean(place: Place) -> float:
         values = [one.value for side in sides for one in side.get(place, []) if one.value is not None]

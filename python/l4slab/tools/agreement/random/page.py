@@ -1,4 +1,4 @@
-"""DIR/random.html: what was tried, and what is not equivalent. It needs no network."""
+"""DIR/random.html: the scenarios, and those that are not equivalent. It needs no network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What single runs gave in the quantities that are judged, kept in `DIR/runs.jsonl`, a line per run.
+"""The judged quantities of single runs, kept in `DIR/runs.jsonl`, a line per run.
 
-A run's id depends on its description, the engine and the engine's build: a simulator that was built anew runs again,
-and what the kernel gave stays.
+A run's id depends on its description, the engine and the engine's build. So a new build of the simulator runs again,
+and the kernel's results stay.
 """
 
 from __future__ import annotations
