@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from l4slab.results.bars import Cause
     from l4slab.results.claims import Claim
     from l4slab.results.published import Published
+    from l4slab.results.qoo import Requirement, qoo
     from l4slab.tools.advice import advise
 
 __version__ = _core.version()
 __all__ = [
     "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
-    "Published", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow", "WebFlow",
-    "__version__", "advise", "open", "run",
+    "Published", "Requirement", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow",
+    "WebFlow", "__version__", "advise", "open", "qoo", "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
@@ -40,6 +41,7 @@ _MODULES = {
     "api.experiment": ["Experiment"],
     "plot.figures": ["Figure", "RunTable"],
     "results.published": ["Published"],
+    "results.qoo": ["Requirement", "qoo"],
     "api.results": ["Results", "open"],
     "experimentfile.tables": ["Impair", "Link", "Rewrite", "Skip"],
     "experimentfile.traffic": ["CbrFlow", "Flow", "UdpPragueFlow", "VideoFlow", "WebFlow"],

@@ -6,23 +6,44 @@ from importlib.resources import files
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.paths import usable
 from l4slab.cli import schema, terminal
 
+# What `init` can start from: the file `presets/NAME.toml`, and what it asks.
+PRESETS = {
+    "call": "a video call both ways beside uploads",
+    "game": "a cloud game beside a download and uploads",
+    "desktop": "a remote desktop beside uploads",
+}
+
+
+def _presets(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(name, help=text) for name, text in PRESETS.items() if name.startswith(begun)]
+
 
 @click.command()
 @click.argument("name", default="experiment", metavar="[NAME]")
-def init(name: str) -> int:
+@click.option(
+    "--preset",
+    metavar="PRESET",
+    shell_complete=_presets,
+    help="Start from " + ", ".join(f"{name} ({text})" for name, text in PRESETS.items()) + ".",
+)
+def init(name: str, preset: str | None) -> int:
     """Write NAME.toml (default: experiment.toml), a commented experiment that runs.
 
     Also write l4slab.schema.json beside it, with which an editor completes and checks keys (l4slab schema).
     """
+    if preset is not None and preset not in PRESETS:
+        raise InputError(f'= "{preset}" is not a preset; {suggest(preset, PRESETS)}', key="--preset")
     if usable(name).is_dir() or not Path(name).name:
         raise InputError("is a folder; give the name of a file, such as: l4slab init mine", file=name)
     file = Path(name if name.endswith(".toml") else f"{name}.toml")
-    text = (files("l4slab.cli") / "template.toml").read_text(encoding="utf-8")
+    template = "template.toml" if preset is None else f"presets/{preset}.toml"
+    text = (files("l4slab.cli") / template).read_text(encoding="utf-8")
     text = text.replace("FILE", str(file)).replace("results/NAME", f"results/{file.stem}")
     _write_new(file, f"#:schema {schema.NAME}\n{text}")
     _write(file.with_name(schema.NAME), schema.text(), "w")

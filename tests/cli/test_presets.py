@@ -1,0 +1,29 @@
+"""`l4slab init --preset`: each file is whole, and runs with frames."""
+
+from pathlib import Path
+
+import pytest
+from l4slab import experimentfile
+from l4slab.api import campaign
+from l4slab.cli import main
+from l4slab.cli.start import PRESETS
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_runs(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "mine", "--preset", preset]) == 0
+    text = Path("mine.toml").read_text()
+    assert "l4slab run mine.toml" in text
+    assert "FILE" not in text
+    assert experimentfile.load(Path("mine.toml")).title
+    Path("short.toml").write_text(text.replace('"40s"', '"8s"').replace('"10s"', '"2s"').replace("trials   = 2", ""))
+    flows = campaign.run("short.toml").flows
+    media = flows.filter(flows["frames"].is_not_null())
+    assert media["frames"].min() > 20
+    assert sorted(media["aqm"].unique()) == ["CAKE", "DualPI2", "FIFO", "FQ-CoDel"]
+
+
+def test_another_preset_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "mine", "--preset", "cal"]) == 2
+    assert 'did you mean "call"' in capsys.readouterr().err
