@@ -1,15 +1,15 @@
-//! What a run is made of: elements, each of which runs over a window of time on its own.
+//! A run consists of elements. Each runs over a window of time on its own.
 //!
-//! A packet that leaves a host now comes back to it after its round trip at the earliest, so for that
-//! long no element depends on what another one does at the same time, only on what has been sent to it
-//! before. In each window first the sending ends of all flows run, then what is in the network, from the
-//! first link of the paths to the last, then the receiving ends. What an element sends carries the time
-//! at which it arrives at the next.
+//! A packet that leaves a host now returns to it after a round trip at the earliest. During that time no
+//! element depends on the others' actions in the same window, only on packets sent to it before. In each
+//! window the sending ends of all flows run first, then the elements of the network, from the first link of
+//! the paths to the last, then the receiving ends. A packet carries the time of its arrival at the next
+//! element.
 //!
-//! Of two things at one instant, at a link the timer of the queue comes first, then what can leave, then
-//! what arrives; at a host packets come before timers. Of packets that arrive together those of hosts come
-//! first, by the number of the flow, and of one flow those that were sent first; then those of other
-//! elements, in the order in which these let go of them. So nothing depends on where windows begin and end.
+//! When several things happen at the same instant, a link first runs its queue's timer, then sends, then
+//! accepts arrivals. A host handles packets before timers. Packets that arrive together are ordered:
+//! first those from hosts, by flow number and within a flow in the order of sending; then those from other
+//! elements, in the order in which these released them. So results do not depend on where windows begin.
 
 use crate::packet::Packet;
 use crate::probe::{Experience, SenderState, Totals, Transfer};
@@ -22,7 +22,7 @@ pub struct Outbox {
     pub packets: Vec<Packet>,
     /// From here to the next element.
     pub delay: Span,
-    /// Nothing overtakes what was sent when the delay was longer: it arrives not before this.
+    /// Earliest arrival: nothing overtakes packets that were sent when the delay was longer.
     pub not_before: Time,
     /// When what is sent now arrives there.
     arrival: Time,
@@ -53,7 +53,7 @@ pub struct Arrivals<'a, const CHAINED: bool> {
     links: &'a [u32],
     /// The place of the next one.
     pub at: usize,
-    /// Of each packet that was taken, how many had been sent before; if somebody wants to know.
+    /// For each packet taken, the number of packets sent before; only if somebody wants to know.
     pub log: Option<Vec<usize>>,
 }
 
@@ -98,7 +98,7 @@ impl<'a, const CHAINED: bool> Arrivals<'a, CHAINED> {
 
 /// An end of a flow's path.
 pub trait End {
-    /// When `on_timer` wants to be called; it may turn out to be too early.
+    /// Time of the next call of `on_timer`. It may be too early.
     fn deadline(&self) -> Time;
     fn on_timer(&mut self, now: Time, out: &mut Outbox);
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox);
@@ -134,7 +134,7 @@ pub fn catch_up<E: End>(end: &mut E, until: Time, out: &mut Outbox) -> Time {
     }
 }
 
-/// A flow, or all that one source makes: both ends of a path.
+/// A flow, or all connections of one source: both ends of a path.
 pub trait Flow: Send {
     /// Runs the sending end, whose arrivals are ACKs. Returns its next deadline.
     fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time;
@@ -152,21 +152,21 @@ pub trait Flow: Send {
     /// Media only: the encoder rests, or makes frames again.
     fn pause(&mut self, _now: Time, _is_paused: bool) {}
 
-    /// What was counted since the start.
+    /// Counts since the start.
     fn totals(&self) -> Totals;
-    /// Shows each sender that answers congestion, while it sends.
+    /// Shows each active sender that responds to congestion.
     fn senders(&self, _each: &mut dyn FnMut(SenderState)) {}
     /// How ECN was negotiated; nothing without TCP.
     fn ecn_mode(&self) -> Option<&'static str> {
         None
     }
-    /// Hands over, each once, what was transferred in full.
+    /// Hands over the completed transfers, each once.
     fn take_transfers(&mut self, _into: &mut Vec<Transfer>) {}
     /// What became of frames in the measured interval, if the run is over at `now`.
     fn experience(&self, _now: Time) -> Option<Experience> {
         None
     }
-    /// What was begun at `since` or later and has not been transferred.
+    /// Transfers that began at `since` or later and are not complete.
     fn unfinished(&self, _since: Time) -> u64 {
         0
     }

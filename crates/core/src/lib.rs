@@ -6,7 +6,7 @@
 //!
 //! * [`scenario`] is what a run is; [`sim`] wires its elements, lets them run over windows of time, and
 //!   returns a [`sim::Recording`]. [`element`] is what an element is, and how a packet travels.
-//! * [`live`] lets somebody watch and change a run while it goes on.
+//! * [`live`] watches and changes a run in progress.
 //! * [`traffic`] are the elements at the ends of paths: TCP in bulk, CBR, UDP Prague, web, video,
 //!   media over RTP.
 //! * [`net`] are those between them: a [`net::link::Link`] is a queue and a token bucket, a
@@ -16,13 +16,13 @@
 //! * [`aqm`] is the interface of a queue discipline, one file per queue below it, and how a link serves
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.
-//! * [`own`] is how controllers and queues of one's own come in.
+//! * [`own`] registers custom controllers and queues.
 //! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] and
 //!   [`distribution`] record.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`], [`windowed`], [`error`] are the small vocabulary of all
 //!   of them.
 //!
-//! The modules of one folder, these first, depend on each other without a circle.
+//! The modules of a folder depend on each other without a circle. This holds for the ones above, too.
 
 pub mod aqm;
 pub mod cc;

@@ -40,11 +40,11 @@ pub enum Request {
     /// A change at the time that has been reached, which is told: the same change planned for it
     /// (`[[at]]`) gives the same bits.
     Change { change: Box<Change> },
-    /// Runs up to and including `until_ns`, and shows what has happened since this was last asked.
+    /// Runs up to and including `until_ns`, and returns the news since the last call.
     Advance { until_ns: u64 },
     /// The rows of the tables `flows` and `links`, as if the run were over.
     Report {},
-    /// A whole run, apart from the one that goes on.
+    /// A whole run, separate from the one in progress.
     Batch {
         run: Box<Run>,
         #[serde(default)]

@@ -1,22 +1,22 @@
-//! Controllers and queues of one's own: what comes to the core from outside while the program runs.
+//! Custom controllers and queues: code that is registered in the core while the program runs.
 //!
-//! An experiment file says `cc = "mine.py:Mine"` or `qdisc = "./libmine.so limit 100"`. What that means is
-//! found out once, outside of the core, and told to it:
+//! An experiment file says `cc = "mine.py:Mine"` or `qdisc = "./libmine.so limit 100"`. Code outside of the
+//! core resolves such a name once and registers it here:
 //!
 //! 1. The package reads the file. Its content's hash goes into the run's description,
 //!    `mine.py:Mine#0123456789abcdef`, and so into the run's id; the description stays plain text.
-//! 2. A worker process, never the one that the user talks to, loads the code and says what it declares: a
-//!    [`Table`] of parameters and gauges, made of the same kinds as those of built-in ones.
-//! 3. Table and, in a worker, code are registered here under that reference
+//! 2. A worker process, never the user's own, loads the code and reports its declaration: a [`Table`] of
+//!    parameters and gauges, of the same kinds as built-in ones.
+//! 3. The table and, in a worker, the code are registered here under that reference
 //!    ([`cc::own`](crate::cc::own), [`aqm::own`](crate::aqm::own)). From then on the registries of built-in
 //!    ones read, complete, list and build it like any other.
-//! 4. Runs that need it are computed by worker processes, one run at a time in each: a Python
-//!    controller has an interpreter to itself, and code that crashes or never returns takes one run with it.
-//! 5. What goes wrong in it is one sentence and ends the run, see [`fail`]. A run is not told apart in any
-//!    other way: `transport` and links call the same traits.
+//! 4. Worker processes compute the runs that need it, one run at a time each. So a Python controller has an
+//!    interpreter to itself, and code that crashes or never returns takes only one run with it.
+//! 5. An error in the code ends the run with one sentence, see [`fail`]. Otherwise such a run is like any
+//!    other: `transport` and links call the same traits.
 //!
-//! The core has neither Python nor dynamic libraries: it knows makers ([`Registry`]), which other crates
-//! bring. Without them, as in the browser, there is nothing under such a name.
+//! The core has neither Python nor dynamic libraries. It knows makers ([`Registry`]), which other crates
+//! provide. Without these crates, as in the browser, no such name is registered.
 
 use std::collections::BTreeMap;
 use std::panic;
@@ -25,13 +25,12 @@ use std::sync::{Arc, RwLock};
 use crate::params::Refused;
 use crate::params::declared::Table;
 
-/// Why code of one's own cannot go on, in one sentence: what [`fail`] unwinds with.
+/// The payload with which [`fail`] unwinds: why custom code failed, in one sentence.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
-/// Ends the run at hand. None of the traits that somebody implements can return an error, and none
-/// should: there is nothing that a sender or a link could do about it. Whoever runs simulations with such
-/// code catches the unwinding.
+/// Ends the current run. The traits that users implement return no errors, because a sender or a link
+/// could not handle one. A caller that runs simulations with such code catches the unwinding.
 #[cold]
 pub fn fail(sentence: String) -> ! {
     panic::resume_unwind(Box::new(Failure(sentence)))
@@ -45,7 +44,7 @@ pub fn written(reference: &str) -> &str {
     reference.split(HASH).next().unwrap_or(reference)
 }
 
-/// What was registered under a reference.
+/// The entry registered under a reference.
 #[derive(Debug)]
 pub struct Entry<M: ?Sized> {
     pub table: &'static Table,
@@ -61,19 +60,19 @@ impl<M: ?Sized> Entry<M> {
     }
 }
 
-/// What has come from outside, by reference.
+/// Custom code, by reference.
 pub struct Registry<M: ?Sized>(RwLock<BTreeMap<String, Arc<Entry<M>>>>);
 
 impl<M: ?Sized> Registry<M> {
     pub const fn new() -> Registry<M> {
         Registry(RwLock::new(BTreeMap::new()))
     }
-    /// Adds it, or takes the place of what has this reference.
+    /// Adds an entry, or replaces the one with this reference.
     pub fn register(&self, reference: &str, table: &'static Table, maker: Option<Box<M>>) {
         let mut all = self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         all.insert(reference.to_owned(), Arc::new(Entry { table, maker }));
     }
-    /// What is declared under this reference.
+    /// The table declared under this reference.
     pub fn table(&self, reference: &str) -> Option<&'static Table> {
         let all = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         all.get(reference).map(|entry| entry.table)

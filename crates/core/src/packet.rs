@@ -11,7 +11,7 @@ pub type FlowId = u32;
 pub struct GroupId {
     /// Number of the flow group: one `[[flow]]` table of the experiment file.
     pub number: u16,
-    /// Where it is counted: with what the group has in common, or with its flow only.
+    /// The account that counts it: of the whole group, or of its flow only.
     pub account: u16,
 }
 
@@ -176,11 +176,11 @@ impl PartialEq<Ecn> for EcnField {
     }
 }
 
-/// A packet. Segments are numbered, not bytes: segment n is the n-th that the sender cut; each
-/// tells its `payload`, so segments need not be of one size.
+/// A packet. Segments are numbered, not bytes: segment n is the n-th that the sender cut. Each carries its
+/// `payload`, so segments may differ in size.
 ///
-/// Links copy it twice. So that a copy is four moves of 16 bytes, no value of a field is impossible (an
-/// `Option` would hide there, and be looked for) and what queues read stands at the end, without gaps.
+/// Links copy it twice, and a copy should be four moves of 16 bytes. Therefore every bit pattern of a field is
+/// valid (an `Option` in a niche would need a check), and the fields that queues read are last, without gaps.
 #[derive(Copy, Clone, Debug)]
 #[repr(C)]
 pub struct Packet {

@@ -1,9 +1,8 @@
 //! The one table of parameters behind every queue and controller.
 //!
-//! A file lists its parameters once, with [`params!`](kinds): field, default, how the value is said, and where
-//! the default comes from; the comment is the line of help. From that list follow the struct and its
-//! `Default`, reading, the canonical form, the listing, the documentation, the sentence of a refusal,
-//! and random values for tests.
+//! A file lists its parameters once, with [`params!`](kinds): field, default, notation of the value, and source
+//! of the default; the comment is the line of help. This list gives the struct and its `Default`, the parser,
+//! the canonical form, the listing, the documentation, the error messages, and random values for tests.
 
 pub mod declared;
 pub mod kinds;
@@ -55,7 +54,7 @@ pub trait Table: Clone + Default + PartialEq + 'static {
     fn params() -> Vec<Param<Self>>;
 }
 
-/// What queues and controllers tell of themselves.
+/// The description that queues and controllers give of themselves.
 pub trait Described: Table + Debug {
     /// As Linux calls it, where it has it.
     const NAME: &'static str;
@@ -66,12 +65,11 @@ pub trait Described: Table + Debug {
     const GAUGES: &'static [Gauge] = &[];
     /// Those that only some parameters bring, see [`Self::gauges`].
     const MORE_GAUGES: &'static [Gauge] = &[];
-    /// The first keywords of the parameters as the canonical form has them, where that is not the
-    /// order of the table.
+    /// The first keywords of the canonical form, if its order differs from that of the table.
     const ORDER: &'static [&'static str] = &[];
     /// An example of the words that must not be missing.
     const REQUIRED: &'static str = "";
-    /// Keywords that may be abbreviated; an abbreviation means the first that it fits.
+    /// Keywords that may be abbreviated; an abbreviation stands for the first match.
     const ABBREVIATED: &'static [&'static str] = &[];
     /// Keywords that Linux knows, and why they have no meaning here or what to do instead.
     const NOT_MODELLED: &'static [(&'static str, &'static str)] = &[];
@@ -80,18 +78,18 @@ pub trait Described: Table + Debug {
     /// Values of the first parameter that give others other defaults: versions.
     const PRESETS: &'static [Preset] = &[];
 
-    /// Derives what was not given and refuses what contradicts itself.
+    /// Derives missing values and refuses contradictions.
     fn finish(&mut self, _given: &Given) -> Result<(), Refused> {
         Ok(())
     }
-    /// Before the words of a change are read into these parameters: what the given ones renew as a whole.
+    /// Called before the words of a change are read: resets the parameters that the given ones replace as a whole.
     fn renew(&mut self, _given: &Given) {}
-    /// After they were read: derives and refuses as [`Self::finish`], but keeps what the words do not concern.
+    /// Called after that: derives and refuses as [`Self::finish`], but keeps unrelated parameters.
     fn finish_change(&mut self, given: &Given) -> Result<(), Refused> {
         self.finish(given)
     }
-    /// For a queue whose kernel is told more than the words: what it has after a change by words that alone mean
-    /// `to`. `None`: what the words name.
+    /// For a queue whose `tc` sends the kernel more than the given words: its parameters after a change by words that
+    /// alone mean `to`. `None`: only the named parameters change.
     fn merged(&self, _to: &Self, _given: &Given) -> Option<Result<Self, Refused>> {
         None
     }
@@ -196,7 +194,7 @@ impl<'a> Words<'a> {
             Refused::BadValue { owner, keyword, value: word.to_owned(), fix }
         })
     }
-    /// Refuses a value for what it means beside others.
+    /// Refuses a value that contradicts others.
     pub fn refuse(&self, value: &str, fix: &str) -> Refused {
         let (owner, keyword) = (self.owner, self.keyword.to_owned());
         Refused::BadValue { owner, keyword, value: value.to_owned(), fix: fix.to_owned() }
@@ -229,7 +227,7 @@ impl Given {
     pub fn of(&self, list: &[&str]) -> Vec<&'static str> {
         self.keywords.iter().copied().filter(|keyword| list.contains(keyword)).collect()
     }
-    /// A value that means nothing beside the others.
+    /// A value that has no meaning together with the others.
     pub fn refuse(&self, keyword: &str, value: String, fix: String) -> Refused {
         Refused::BadValue { owner: self.owner, keyword: keyword.to_owned(), value, fix }
     }
@@ -265,7 +263,7 @@ impl Given {
     }
 }
 
-/// Whose keywords are read, and what is known of them beside the table.
+/// The owner of the keywords, and facts about them that are not in the table.
 pub(crate) struct Owner {
     pub name: &'static str,
     pub abbreviated: &'static [&'static str],
@@ -309,17 +307,17 @@ pub(crate) fn words_into<'a, C: Clone + PartialEq>(
     Ok(given)
 }
 
-/// The parameters of a queue after a change, and the words of the change: each keyword in full, without those that
-/// cannot change and say what is there.
+/// The parameters of a queue after a change, and the words of the change: each keyword in full, without unchangeable
+/// ones that repeat the current value.
 pub struct Changed<C> {
     pub config: C,
     pub words: String,
 }
 
-/// What `tc qdisc change` makes of parameters: words name what changes, and the rest stays.
+/// Changes parameters as `tc qdisc change` does: the words name the changes, and the rest stays.
 ///
 /// # Errors
-/// What is wrong with the words alone, as `tc` finds it, or with the whole, as the kernel does.
+/// A sentence about the words alone, as from `tc`, or about the whole, as from the kernel.
 pub fn change_words<'a, C: Described>(
     before: &C,
     words: impl Iterator<Item = &'a str> + Clone,
@@ -409,7 +407,7 @@ fn read_one<C: Clone + PartialEq>(
     })
 }
 
-/// What the parameters with a value to be said say, in the order of the canonical form.
+/// The words of all parameters that the canonical form prints, in its order.
 fn written<C: Described>(config: &C) -> impl Iterator<Item = (&'static str, String)> + use<'_, C> {
     let mut params = C::params();
     params.sort_by_key(|param| C::ORDER.iter().position(|k| *k == param.rows()[0].keyword));

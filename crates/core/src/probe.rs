@@ -36,7 +36,7 @@ pub trait Gauges {
 /// Tells inner state.
 pub type Probe<'a> = dyn Fn(&mut dyn Gauges) + 'a;
 
-/// What was transferred in full, apart from flows that last.
+/// A completed transfer. Flows without an end have none.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     /// Number of the flow group.

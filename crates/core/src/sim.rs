@@ -55,16 +55,16 @@ struct FlowSlot {
     account: usize,
     /// Its number in the group, from 1.
     member: u32,
-    /// What had been received when measuring began, and at the last row that shows it apart, bytes.
+    /// Bytes received when measuring began, and at the last row for this flow alone.
     received_before: u64,
     received_shown: u64,
-    /// ACKs on their way to the sending end, in order; those before `read` it has taken.
+    /// ACKs on their way to the sending end, in order. It has taken those before `read`.
     acks: Vec<Packet>,
     read: usize,
-    /// What the receiving end has sent towards a link, in order; those before `released` are there.
+    /// Packets from the receiving end towards a link, in order. Those before `released` have arrived.
     held: Vec<Packet>,
     released: usize,
-    /// The first and the last packet that the receiving end gets in the window at hand.
+    /// The first and the last packet that the receiving end gets in the current window.
     first: u32,
     last: u32,
 }
@@ -84,32 +84,32 @@ pub struct Simulation<T = NoTap> {
     shown_at: Time,
     is_measuring: bool,
     agenda: VecDeque<(Time, Event)>,
-    /// So long no element depends on what another one does.
+    /// For this long no element depends on the actions of another one.
     window: Span,
     longest_delay: Span,
     groups: Vec<Group>,
     accounts: Vec<Account>,
     per_flow: bool,
-    /// How many flows are there from the start.
+    /// Number of flows that exist from the start.
     initial_flows: usize,
     slots: Vec<FlowSlot>,
-    /// By flow: when the next thing that its sending end does arrives in the network, when what its
-    /// receiving end has sent arrives there, and when the receiving end has something to do.
+    /// By flow: when the next action of its sending end reaches the network, when packets of its
+    /// receiving end reach it, and when the receiving end has something to do.
     senders: Deadlines,
     back: Deadlines,
     receivers: Deadlines,
     network: Network,
-    /// Of each element, where losses there are told to be.
+    /// For each element, the place under which its losses are reported.
     places: Vec<String>,
     /// What the hosts discard.
     ends: Ledger,
-    /// Of each impairment the places of its elements.
+    /// For each impairment, the places of its elements.
     impairs: Vec<Vec<usize>>,
     out: Outbox,
     series: Series,
-    /// What was transferred so far, and by which slot.
+    /// Completed transfers so far, and the slots that made them.
     transfers: Vec<(usize, Transfer)>,
-    /// What is shown while it goes on, and of the transfers how many were.
+    /// What is shown during the run, and how many of the transfers have been shown.
     watch: Watch,
     members: Members,
     reported: usize,
@@ -160,14 +160,14 @@ impl<T: Tap> Simulation<T> {
         self.out.sacks.in_use()
     }
 
-    /// When something happens that all elements must have come to.
+    /// Time of the next event that all elements must have reached.
     fn next_event(&self) -> Time {
         let measuring = if self.is_measuring { Time::NEVER } else { self.warmup };
         let change = self.agenda.front().map_or(Time::NEVER, |(at, _)| *at);
         measuring.min(change).min(self.next_sample).min(self.next_show)
     }
 
-    /// What is planned for now. A sample comes first: it is of the time before.
+    /// Performs everything planned for now. A sample comes first, because it covers the time before.
     fn run_due_events(&mut self) {
         if self.next_sample <= self.now {
             if self.is_measuring {
@@ -196,7 +196,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Lets everything before `until` happen.
+    /// Simulates everything before `until`.
     fn advance(&mut self, until: Time) {
         while self.now < until {
             let ends =
@@ -213,7 +213,7 @@ impl<T: Tap> Simulation<T> {
         self.taps.show_until(until);
     }
 
-    /// Lets the sending ends do what arrives in the network before `until`.
+    /// Runs the sending ends as far as their packets reach the network before `until`.
     fn run_senders(&mut self, until: Time) {
         let mut next = 0;
         while let Some(i) = self.senders.due(next, until) {
@@ -223,8 +223,8 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// In a window the sending ends stay behind by their delay to the network. What they do until now
-    /// arrives there later.
+    /// In a window the sending ends lag behind by their delay to the network. Their actions until now
+    /// arrive there later.
     fn catch_up_senders(&mut self, now: Time) {
         let mut next = 0;
         while let Some(i) = self.senders.due(next, now + self.longest_delay) {
@@ -254,7 +254,7 @@ impl<T: Tap> Simulation<T> {
         self.senders.set(i, next.saturating_add(path.delay));
     }
 
-    /// Lets the elements of the network run, in the order of the paths.
+    /// Runs the elements of the network, in the order of the paths.
     fn run_network(&mut self, until: Time) {
         self.release(until);
         for cluster in 0..self.network.clusters() {
@@ -269,7 +269,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Lets what receiving ends have sent towards a link arrive there.
+    /// Delivers to links what receiving ends have sent towards them.
     fn release(&mut self, until: Time) {
         let mut next = 0;
         while let Some(i) = self.back.due(next, until) {
@@ -277,7 +277,7 @@ impl<T: Tap> Simulation<T> {
             let waiting = &slot.held[slot.released..];
             let n = waiting.iter().take_while(|p| p.enqueued_at < until).count();
             let inbox = self.network.inbox(self.groups[slot.group].back.nodes[0]);
-            // Sending ends have been there before, in the order of flows, too.
+            // Sending ends have delivered before, also in the order of flows.
             inbox.is_mixed |= inbox.packets.first().is_some_and(|pkt| !pkt.is_ack());
             inbox.packets.extend_from_slice(&waiting[..n]);
             self.back.set(i, waiting.get(n).map_or(Time::NEVER, |p| p.enqueued_at));
@@ -287,7 +287,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Sends on what has left an element of the network: to the next one, or to an end.
+    /// Forwards the packets that have left an element of the network: to the next one, or to an end.
     fn forward(&mut self, n: usize) {
         let (mut departed, mut links, forwarded) = self.network.take_departed(n);
         links.resize(departed.len(), CHAIN_END);
@@ -326,7 +326,7 @@ impl<T: Tap> Simulation<T> {
         self.network.give_back(n, departed, links);
     }
 
-    /// Lets the receiving ends take what has arrived before `until`.
+    /// Runs the receiving ends on packets that have arrived before `until`.
     fn run_receivers(&mut self, until: Time) {
         let mut next = 0;
         while let Some(i) = self.receivers.due(next, until) {
@@ -360,7 +360,7 @@ impl<T: Tap> Simulation<T> {
     }
 }
 
-/// Drops what has been taken from the front, now and then.
+/// Removes the packets that have been taken from the front, once there are many.
 #[inline]
 fn drop_taken(packets: &mut Vec<Packet>, taken: &mut usize) {
     if *taken == packets.len() {

@@ -24,7 +24,7 @@ impl WindowedMin {
     pub fn get(&self) -> u32 {
         self.best[0].1
     }
-    /// Takes a sample and forgets what is older than `window`.
+    /// Takes a sample and forgets samples older than `window`.
     #[inline(always)]
     pub fn update(&mut self, window: u32, now: u32, v: u32) {
         if v <= self.best[2].1 || now >= self.quiet_until {

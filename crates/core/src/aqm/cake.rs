@@ -124,7 +124,7 @@ impl<P: Pkt> Cake<P> {
         Some(pkt)
     }
 
-    /// Takes out all that waits, in the order in which it came; what is in tins beyond so many is lost.
+    /// Takes out all waiting packets in the order of arrival. Packets in tins beyond this many are lost.
     fn give_back(&mut self, tins: usize, cx: &mut QueueCx<P>) -> Vec<P> {
         let mut waiting = Vec::new();
         for t in 0..self.tins.len() {
@@ -149,7 +149,7 @@ impl<P: Pkt> Cake<P> {
         i64::from(len)
     }
 
-    /// Drops what the newest packet of the flow makes needless; its length.
+    /// Drops the ACK that the newest packet of the flow makes redundant. Returns its length.
     #[cold]
     fn filter_acks(&mut self, t: usize, flow: usize, cx: &mut QueueCx<P>) -> u32 {
         let queue = &mut self.tins[t].flows[flow].queue;
@@ -346,8 +346,8 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.shaper.woken();
     }
-    /// What waits beyond a smaller memory leaves when the next packet comes, as in Linux. Other tins sort anew what
-    /// waits; that of a tin that is no more is lost.
+    /// Packets beyond a smaller memory leave when the next packet arrives, as in Linux. If the tins change, waiting
+    /// packets are sorted again, and packets of a removed tin are lost.
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<CakeConfig>().ok_or_else(Vec::new)?.clone();
         if config.diffserv != self.config.diffserv {

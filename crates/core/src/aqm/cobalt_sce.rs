@@ -55,8 +55,8 @@ impl CobaltParams {
     }
 }
 
-/// How much a packet's delay counts ("approximate fairness"): `flow * flows / total`, which is 1
-/// for a flow that holds its fair share of the packets waiting, and more for one that holds more.
+/// Weight of a packet's delay ("approximate fairness"): `flow * flows / total`. It is 1 for a flow with
+/// its fair share of the waiting packets, and larger for a flow with more.
 #[derive(Copy, Clone, Debug)]
 pub struct Weight {
     pub flow: u64,
@@ -99,7 +99,7 @@ impl Schedule {
     fn restart(&mut self, now: i64, interval: Span) {
         self.next = now + self.step(interval);
     }
-    /// What was left until the next change is now what has passed since the last.
+    /// Swaps the time left until the next change with the time since the last one.
     #[inline]
     fn reflect(&mut self, now: i64, interval: Span) {
         self.next = 2 * now - self.next + self.step(interval);

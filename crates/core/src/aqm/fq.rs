@@ -10,12 +10,13 @@
 //! served first and never marks (Linux since 6.6; not with `maxrate`). So at low rates `ce_threshold`
 //! has no effect on the first eight packets.
 //!
-//! `horizon`, what follows from it and `timer_slack` are read and have no effect: forwarded packets have no departure time.
-//! Refused are `offload_horizon`, `defrate` and priorities (`bands`, `priomap`, `weights`): packets have none here, and all belong to the second band.
-//! But Linux lists a flow before it notes its band, so a flow not seen before stands in the first one. That is
-//! served when the second is empty or has sent what its weight gives it, 192 KiB: so long the flow waits, if
-//! others have packets all the time, and then its initial quantum goes out in one piece. Linux also forgets flows
-//! that were idle for seconds; here they are kept, with their deficit refilled.
+//! `horizon`, its companions and `timer_slack` are read and have no effect, because forwarded packets have no
+//! departure time.
+//! `offload_horizon`, `defrate` and priorities (`bands`, `priomap`, `weights`) are refused: packets have none here, and
+//! all belong to the second band. But Linux lists a flow before it stores the flow's band, so a new flow starts in the
+//! first band. The first band is served when the second is empty or has used up its weight, 192 KiB. If others have
+//! packets all the time, the new flow waits that long, and then its initial quantum leaves in one piece. Linux also
+//! forgets flows that were idle for seconds. Here they are kept, with their deficit refilled.
 
 use std::any::Any;
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! FQ-CoDel (RFC 8290), as Linux has it (`sch_fq_codel`, 7.2).
 //!
-//! Flows are told apart by a hash and share the link by deficit round robin; a flow that sends
-//! little goes first. Each flow's queue is under CoDel. So whoever builds a queue waits in it, and is
-//! told to slow down, and the others do not notice. With `flows 1` it is the single CoDel queue of
+//! A hash distinguishes flows, which share the link by deficit round robin; a flow that sends
+//! little goes first. Each flow's queue is under CoDel. So a flow that builds a queue waits in it and gets
+//! marks or drops, and the others do not notice. With `flows 1` it is the single CoDel queue of
 //! many papers; unlike `codel` it marks by default and drops heads when it overflows.
 //!
 //! When the whole qdisc is full, the flow with the most bytes loses half of them from its head, at

@@ -1,5 +1,5 @@
-//! What CAKE and the qdiscs of the SCE tree are told of their line, in the same words of `tc`: its rate,
-//! the round trip times over it, and what a packet costs on it.
+//! The line's parameters in CAKE and the qdiscs of the SCE tree, with the same keywords of `tc`: its rate,
+//! the round trip times over it, and the cost of a packet on it.
 //! Source: `q_cake.c` of iproute2, `sch_cake.c`, and github.com/chromi/sce.
 
 use crate::params::kinds::{Meta, Says, count, signed, some_time, unsaid, value, words};
@@ -128,13 +128,13 @@ impl Line {
                 format!("with the framings it adds up to more than {WIRE_BYTES_MAX}; use less");
             return Err(given.refuse("overhead", self.overhead.to_string(), fix));
         }
-        // `raw` holds wherever it stands, though later words may still change the number.
+        // `raw` applies wherever it is given, though later keywords may still change the number.
         self.raw = given.has("raw") || !is_framed(given);
         Ok(())
     }
 }
 
-/// Something says how many bytes a packet costs in addition.
+/// Whether any keyword gives additional bytes per packet.
 fn is_framed(given: &Given) -> bool {
     let overhead = given.has("overhead") || given.has("conservative");
     overhead || !given.of(&FRAMINGS.map(|(name, ..)| name)).is_empty()

@@ -1,7 +1,7 @@
-//! Queues that come from outside (see [`crate::own`]).
+//! Custom queues (see [`crate::own`]).
 //!
 //! A queue is generic over its packets, and code from outside cannot be. So the packets stay here, and
-//! the law gets numbers: it keeps them in the order that it wants and says which one leaves.
+//! the custom code gets numbers. It orders them as it wants and says which one leaves.
 
 use std::any::Any;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// What a law is told of a packet.
+/// The view of a packet for custom code.
 #[derive(Copy, Clone, Debug)]
 pub struct Seen {
-    /// Names it as long as it is in the queue.
+    /// Identifies the packet as long as it is in the queue.
     pub id: u32,
     /// See [`Pkt`].
     pub frame_len: u32,
@@ -30,7 +30,7 @@ pub struct Seen {
     pub enqueued_at: Time,
 }
 
-/// What a law can do about packets that are in the queue.
+/// Actions of custom code on packets in the queue.
 pub trait Cx {
     /// Uniform in [0, 1), from the link's stream.
     fn random(&mut self) -> f64;
@@ -250,7 +250,7 @@ impl<P: Pkt, L: Law> Own<P, L> {
     }
 }
 
-/// The law of a queue marks, drops or sends what it has not got: ends the run.
+/// Ends the run: custom code marks, drops or sends a packet that is not in the queue.
 #[cold]
 pub fn stranger(name: &str, does: &str) -> ! {
     own::fail(format!(

@@ -8,11 +8,11 @@
 //! the constants of the two rate laws.
 //!
 //! Everything is decided when a packet arrives. p ends at 1 and with it the classic probability at
-//! 1/k^2: whoever does not respond to that fills the queue to `limit`. Scalable packets are never
-//! dropped by the law.
+//! 1/k^2: a flow that does not respond fills the queue to `limit`. The controller never drops scalable
+//! packets.
 //!
 //! With `dualq` (all ECT) or `dualq_ect1` the scalable packets wait in a queue L of their own; it is
-//! served as a time-shifted FIFO and marks besides what waited longer than `l_thresh`. This is the
+//! served as a time-shifted FIFO and also marks packets that waited longer than `l_thresh`. This is the
 //! ancestor of DualPI2. There p' is the classic side of the coupling, here p is the scalable one:
 //! p = k p', and so `alpha` and `beta` are k times those of DualPI2. The gauges are those of DualPI2.
 //!
@@ -112,7 +112,7 @@ pub struct Pi2<P> {
     p: u32,
     /// The delay that the last update saw, in ticks.
     qdelay: u64,
-    /// Of C only; the backlog it is held against is that of both queues.
+    /// Of C only. It is compared with the backlog of both queues.
     rate: DepartureRate,
     scheduler: Scheduler,
     next_update: Time,
@@ -227,7 +227,7 @@ impl<P: Pkt + Send> Aqm<P> for Pi2<P> {
         self.update();
         self.next_update = self.config.next_update(cx.now);
     }
-    /// One queue becomes two, or two one, by sorting anew what waits.
+    /// One queue becomes two, or two become one: waiting packets are sorted again.
     fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<Pi2Config>().ok_or_else(Vec::new)?;
         if config.is_dual() != self.config.is_dual() {

@@ -351,7 +351,7 @@ impl Described for RedConfig {
         gauge("max_p", "", "probability of a mark when the average reaches max"),
     ];
 
-    /// `tc` tells the kernel all of them, and the kernel then begins anew, without what waits.
+    /// `tc` sends the kernel all of them, and the kernel then starts again with an empty queue.
     fn merged(&self, to: &Self, _given: &Given) -> Option<Result<Self, Refused>> {
         Some(Ok(to.clone()))
     }

@@ -66,7 +66,7 @@ fn as_map<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::
     to.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// Reads what one would give to `tc qdisc replace … root`.
+/// Reads the arguments of `tc qdisc replace … root`.
 ///
 /// # Errors
 /// One sentence that names the qdisc, the keyword, the value and the fix.
@@ -114,9 +114,9 @@ impl QdiscConfig {
         QdiscFacts { name: self.name().to_owned(), parameters, separation, marks }
     }
 
-    /// What a change by these words makes of a queue in force: with the same name, what they do not name stays
-    /// (`tc qdisc change`); with another one they say all (`tc qdisc replace`). Also the words of the change as
-    /// the engines take them.
+    /// Changes the current queue by these words. With the same name, parameters that they do not name stay
+    /// (`tc qdisc change`). With another name, they give all parameters (`tc qdisc replace`). Also returns the words
+    /// of the change for the engines.
     ///
     /// # Errors
     /// One sentence that names the qdisc, the keyword, the value and the fix.
@@ -151,7 +151,7 @@ pub fn random_string(name: &str, rng: &mut Rng) -> String {
     valid.next().expect("values from the ranges of the table agree now and then")
 }
 
-/// Makes the enum of configurations and what goes through all of them.
+/// Defines the enum of configurations and the functions over all of them.
 macro_rules! qdiscs {
     ($($variant:ident($config:ty)),* $(,)?) => {
         /// The parameters of any queue.

@@ -2,7 +2,7 @@
 //! Section 4.2.2.
 //!
 //! L is for low latency, C for the rest. L goes first, but C must not starve:
-//! * `strict`: L always goes first, C gets what is left;
+//! * `strict`: L always goes first, C gets the rest;
 //! * `tshift`, time-shifted FIFO: L goes first unless C's head has waited longer by the time shift;
 //! * `wrr`, weighted round robin by a credit of bytes, as in Linux `sch_dualpi2`;
 //! * `drr`, deficit round robin, which gives each its share of bytes in turns.
@@ -221,7 +221,7 @@ impl<P: Pkt> Coupled<P> {
     fn bytes_of(limit: Span, rate: Rate) -> u64 {
         rate.bytes_in(limit).max(u64::from(MTU_FRAME))
     }
-    /// What waits beyond a smaller limit stays; a scheduler forgets the past where it changes.
+    /// Packets beyond a smaller limit stay. A scheduler that changes forgets the past.
     pub fn change(&mut self, before: &SchedulerConfig, to: &SchedulerConfig, limit: Span) {
         self.limit = Self::bytes_of(limit, self.rate);
         if before != to {

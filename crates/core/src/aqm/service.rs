@@ -106,13 +106,13 @@ pub struct Counts {
     pub sent: u64,
     pub sent_bytes: u64,
     pub dropped: u64,
-    /// Of which because the queue was full.
+    /// Drops because the queue was full.
     pub overflowed: u64,
     pub marked: u64,
     pub step_marked: u64,
     /// ECT(0) made ECT(1) by an SCE queue.
     pub sce_marked: u64,
-    /// Time in the queue of what was sent, ns.
+    /// Time in the queue of the packets sent, ns.
     pub sojourn_ns: u64,
 }
 
@@ -165,12 +165,12 @@ pub struct Band {
     pub backlog: u64,
     /// The most packets that waited, since the last reset.
     pub backlog_max: u64,
-    /// Time in the queue of what was sent since the last sample.
+    /// Time in the queue of the packets sent since the last sample.
     pub range: Range,
 }
 
-/// What is counted of the packets of an account (a flow group, or a flow) where they cross a link, or of
-/// all that belong to none.
+/// Counts of the packets of an account (a flow group or a flow) where they cross a link, or of all packets
+/// without an account.
 #[derive(Clone, Debug, Default)]
 pub struct FlowCounters {
     /// This is the first link of their path, the last one, the only one.
@@ -182,7 +182,7 @@ pub struct FlowCounters {
     pub of_warmup: PacketCounts,
     /// Copies that the queue has made in the measured interval.
     pub copied: u64,
-    /// By band: time in this queue. All packets of paths with more than one link are under nobody's.
+    /// By band: time in this queue. Packets of paths with more than one link count without an account.
     pub sojourn: Vec<Distribution>,
     /// Time in all queues, of a path of several links.
     pub total: Distribution,
@@ -191,9 +191,9 @@ pub struct FlowCounters {
 /// Packets of an account since the start.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PacketCounts {
-    /// That reached the first link, with what queues of links made copies.
+    /// Packets that reached the first link, with the copies that queues of links made.
     pub sent: u64,
-    /// That left the last link, their bytes, and those among them with CE, or made ECT(1) by a queue.
+    /// Packets that left the last link, their bytes, and those among them with CE or made ECT(1) by a queue.
     pub delivered: u64,
     pub bytes: u64,
     pub ce: u64,
@@ -226,10 +226,10 @@ impl std::ops::AddAssign for PacketCounts {
     }
 }
 
-/// Packets that were lost, by account (`None`: what belongs to none) and reason.
+/// Packets that were lost, by account (`None`: without one) and reason.
 pub type Losses = BTreeMap<(Option<usize>, DropReason), u64>;
 
-/// What stands behind a queue, and what is counted there.
+/// The part of a link behind its queue: the bucket and the counters.
 #[derive(Debug)]
 pub struct Service<P> {
     pub bucket: TokenBucket,
@@ -240,27 +240,27 @@ pub struct Service<P> {
     pub bands: Vec<Band>,
     /// The first band of the queue in force.
     pub first_band: usize,
-    /// By account; the last one is for what belongs to none.
+    /// By account; the last one is for packets without one.
     pub flow_counters: Vec<FlowCounters>,
     pub backlog: u64,
     pub backlog_max: u64,
     /// When measuring began.
     pub measured_from: Time,
-    /// By account, packets that came to the network since then and were dropped here.
+    /// By account, packets that entered the network since then and were dropped here.
     pub losses: Losses,
-    /// What was told in the call at hand.
+    /// Reports of the current call.
     pub drops: Vec<Dropped<P>>,
     /// Dropped, and not yet collected.
     pub lost: Vec<P>,
-    /// Of which the queue has made so many copies, not yet collected.
+    /// Packets of which the queue has made this many copies, not yet collected.
     pub copied: Vec<(P, u32)>,
-    /// The queue holds back what it has: it is asked again after its timer or an arrival.
+    /// The queue holds its packets back. It is asked again after its timer or an arrival.
     pub holds_back: bool,
-    /// When the queue's timer is due, as it said when it was last asked.
+    /// When the queue's timer is due, by its last answer.
     pub timer: Time,
 }
 
-/// What arrives over a window, and where what leaves goes.
+/// The arrivals of a window, and the destination of departures.
 #[derive(Debug)]
 pub struct Interval<'a, P> {
     pub begin: Time,
@@ -387,7 +387,7 @@ impl<P: Carried> Service<P> {
         if waits { next } else { Time::NEVER }
     }
 
-    /// What is counted of a packet, and whether it is counted for a group.
+    /// The counters for a packet: its account's, or those of packets without one.
     #[inline(always)]
     fn counters(&mut self, pkt: &P) -> &mut FlowCounters {
         let unaccounted = self.flow_counters.len() - 1;
@@ -417,8 +417,8 @@ impl<P: Carried> Service<P> {
         if marks != Marks::default() {
             b.counts.count_marks(marks);
         }
-        // A packet that is dropped at once has not waited. Which one that is shows when the drops are counted, and only
-        // then what the queue holds.
+        // A packet that is dropped at once has not waited. Only the count of the drops shows which one that is, and
+        // what the queue holds.
         if self.drops.is_empty() {
             b.backlog_max = b.backlog_max.max(b.backlog);
             self.backlog_max = self.backlog_max.max(self.backlog);
@@ -499,7 +499,7 @@ impl<P: Carried> Service<P> {
         true
     }
 
-    /// What is not all of the group's wait, or nobody's.
+    /// A wait that is not all of the group's, or is of packets without an account.
     fn record_elsewhere(&mut self, pkt: &mut P, band: usize, sojourn: Span) {
         let queued = pkt.add_wait(sojourn);
         let counters = self.counters(pkt);
@@ -511,13 +511,13 @@ impl<P: Carried> Service<P> {
         unaccounted.sojourn[band].record(sojourn);
     }
 
-    /// What waits is in no queue, until it is moved into the next one.
+    /// Waiting packets are in no queue until they are moved into the next one.
     pub fn move_out(&mut self) {
         self.bands.iter_mut().for_each(|band| band.backlog = 0);
         self.backlog = 0;
     }
 
-    /// A packet of the queue before goes into this one, which is no arrival.
+    /// A packet of the previous queue moves into this one. This is not an arrival.
     pub fn move_in(&mut self, aqm: &mut dyn Aqm<P>, pkt: P, now: Time) {
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         aqm.enqueue(pkt, &mut cx);
@@ -527,7 +527,7 @@ impl<P: Carried> Service<P> {
         self.backlog += 1;
     }
 
-    /// What is told was dropped at `now`.
+    /// The reported packets were dropped at `now`.
     #[cold]
     pub fn count_drops(&mut self, now: Time) {
         let mut drops = std::mem::take(&mut self.drops);

@@ -1,10 +1,9 @@
 //! Token bucket filter (Linux `net/sched/sch_tbf.c`, 7.2): in any time t at most `burst` + `rate` t
 //! leaves. A second bucket of `mtu` bytes filled at `peakrate` bounds how fast a burst leaves.
 //!
-//! Tokens are time, as in the kernel: a bucket holds at most what its size takes at its rate, and a
-//! packet takes out what it takes itself. Packets wait in a `bfifo`; the first one keeps the others
-//! waiting, also where a shorter one could go. A packet larger than a bucket could never leave and is
-//! dropped when it comes.
+//! Tokens are time, as in the kernel. A bucket holds at most the time of its size at its rate, and a packet
+//! costs its own time. Packets wait in a `bfifo`. The first one blocks the others, even if a shorter one
+//! could leave. A packet larger than a bucket could never leave and is dropped on arrival.
 
 use std::any::Any;
 

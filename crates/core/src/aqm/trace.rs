@@ -1,8 +1,8 @@
-//! A link whose capacity is told over time, by rates or by single opportunities to deliver.
+//! A link whose capacity is given over time, by rates or by single opportunities to deliver.
 //!
-//! What it can carry up to a time is a sum that only grows: rates add to it steadily, opportunities at once.
-//! A packet leaves as soon as what left before it is paid for, as with a token bucket, and only while there
-//! is a rate or an opportunity. Of what passes unused, rates leave a burst; opportunities leave nothing.
+//! The capacity up to a time is a sum that only grows: rates add to it steadily, opportunities at once.
+//! A packet leaves as soon as earlier packets are paid for, as with a token bucket, and only while the link
+//! has a rate or an opportunity. Unused time at a rate leaves a burst; unused opportunities leave nothing.
 
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -38,23 +38,23 @@ impl Steps {
         let last = self.period.map_or(Time::NEVER, |period| Time(period.0));
         self.steps.get(step + 1).map_or(last, |next| next.at)
     }
-    /// What the step carries until it ends, if it ends.
+    /// The step's capacity, if it ends.
     fn amount(&self, step: usize) -> Amount {
         let Step { at, bytes, rate } = self.steps[step];
         of_bytes(bytes) + Amount::from(rate.bps()) * Amount::from(self.end(step).since(at).0)
     }
-    /// What is carried in one period.
+    /// The capacity of one period.
     fn round(&self) -> Amount {
         (0..self.steps.len()).map(|step| self.amount(step)).sum()
     }
-    /// Whether it ever comes to an end of what it carries.
+    /// Whether the capacity ever ends.
     pub fn runs_dry(&self) -> bool {
         match self.period {
             Some(_) => self.round() == 0,
             None => self.steps.last().is_none_or(|last| last.rate.bps() == 0),
         }
     }
-    /// What it can carry before `until`, in bits.
+    /// The capacity before `until`, in bits.
     pub fn bits_before(&self, until: Time) -> f64 {
         let (rounds, rest) = match self.period {
             Some(period) => (until.0 / period.0, until.0 % period.0),
@@ -69,7 +69,7 @@ impl Steps {
         }
         (amount / PER_BIT) as f64 + (amount % PER_BIT) as f64 * 1e-9
     }
-    /// Rate and burst of which it never gives more.
+    /// Upper bounds of rate and burst.
     pub fn peak(&self) -> (Rate, u64) {
         let rate = self.steps.iter().map(|step| step.rate).max().unwrap_or_default();
         let burst = self.steps.iter().map(|step| step.bytes).max().unwrap_or_default();
@@ -82,17 +82,17 @@ impl Steps {
     }
 }
 
-/// What a link with such a capacity may send, and when.
+/// Decides what a link with such a capacity may send, and when.
 #[derive(Clone, Debug)]
 pub struct Trace {
     steps: Steps,
-    /// What unused time leaves.
+    /// The most that unused time leaves.
     burst: Amount,
-    /// The step in force, when it began, what could be carried before it.
+    /// The current step, its start, and the capacity before it.
     step: usize,
     since: Time,
     before: Amount,
-    /// What has been used, or has passed.
+    /// Capacity that has been used, or has passed.
     used: Amount,
     /// When the next packet may leave if it has been waiting since the last one.
     next: Time,

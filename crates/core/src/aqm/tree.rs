@@ -1,15 +1,15 @@
-//! Trees of classes as `tc` has them: filters sort packets into classes, each with a queue of its own, and
-//! what holds the classes says whose turn it is.
+//! Trees of classes as `tc` has them. Filters sort packets into classes, each with a queue of its own, and the
+//! classful qdisc decides whose turn it is.
 //!
 //! * [`htb`], hierarchical token bucket: classes with a rate that is theirs, up to a ceiling that they may
 //!   borrow from their parent, by priority and, within one, in turns;
 //! * `prio` (Linux `sch_prio.c`): the first band that has a packet.
 //!
 //! The queue of a class may hold classes itself. Their numbers begin with the number of that class ("10:1" is class 1 of
-//! the queue in class 10), and their filters sort what has come into it.
+//! the queue in class 10), and their filters sort its packets.
 //!
-//! The first filter that fits decides. What none takes goes into the default class of htb, and into the band that
-//! prio's `priomap` gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`).
+//! The first matching filter decides. Unmatched packets go to the default class of htb, or to the band that prio's
+//! `priomap` gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`).
 
 pub mod htb;
 
@@ -37,7 +37,7 @@ use crate::time::Time;
 use crate::units::Rate;
 
 params! {
-    /// What holds the classes, as `tc` has it.
+    /// The classful qdisc, as `tc` has it.
     pub struct HtbConfig {
         /// the class of what no filter takes; required
         default: u16 = 0, class(), "";
@@ -124,7 +124,7 @@ impl Described for PrioConfig {
     }
 }
 
-/// What holds the classes.
+/// The classful qdisc.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Root {
     Htb(HtbConfig),
@@ -211,7 +211,7 @@ impl<Q> ClassSpec<Q> {
     }
 }
 
-/// A packet fits that has all of what is said; `host` sends or receives it.
+/// A packet matches if it has all given properties; `host` sends or receives it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Filter"))]
 #[serde(deny_unknown_fields)]
@@ -274,7 +274,7 @@ impl Queue {
             Queue::Tree(tree) => tree.build(link),
         }
     }
-    /// The columns of the time series that it adds; those of several queues would be one column.
+    /// The columns of the time series that it adds; none for several queues, which would share a column.
     pub fn gauges(&self) -> Vec<Gauge> {
         match self {
             Queue::One(qdisc) => qdisc.gauges(),
@@ -291,7 +291,7 @@ pub struct TreeConfig {
     classes: Vec<ClassSpec<Queue>>,
     /// Each with the leaf that it leads to.
     filters: Vec<(FilterSpec, usize)>,
-    /// Where what no filter takes goes, by priority.
+    /// The class of unmatched packets, by priority.
     others: [usize; PRIORITIES],
 }
 
@@ -368,7 +368,8 @@ impl TreeConfig {
         Ok(TreeConfig { filters: filters?, root, classes, others })
     }
 
-    /// Whether a class can become so while it runs: with another qdisc, or with other numbers, which are told all.
+    /// Whether a class can change in this way during a run: to another qdisc, or to other numbers, which must be
+    /// complete.
     ///
     /// # Errors
     /// One sentence that names the class and the fix.
@@ -401,7 +402,7 @@ impl TreeConfig {
         }
     }
 
-    /// The queues that the classes begin with, but for those that hold classes.
+    /// The initial queues of the classes, except queues that hold classes.
     pub fn qdiscs(&self) -> Vec<(Vec<u16>, &QdiscConfig)> {
         let mut found = Vec::new();
         for class in &self.classes {
@@ -469,7 +470,7 @@ fn interned(names: Vec<String>) -> &'static [&'static str] {
 /// The queue of a class.
 struct Leaf<P> {
     aqm: Box<dyn Aqm<P>>,
-    /// When its timer is due, as it said when it was last asked.
+    /// When its timer is due, by its last answer.
     timer: Time,
     /// Its number among the bands of the tree, or that of the first of its classes.
     band: usize,
@@ -492,7 +493,7 @@ struct Tree<P> {
     names: &'static [&'static str],
     /// When a class may send again.
     wake: Time,
-    /// What a leaf has told in the call at hand.
+    /// A leaf's reports of the current call.
     drops: Vec<Dropped<P>>,
     hosts: Hosts,
 }
@@ -524,7 +525,7 @@ fn call<P: Pkt, T>(
     result
 }
 
-/// The next packet of a leaf; what it says of its timer is asked for where it gives none.
+/// The next packet of a leaf. If it gives none, its timer is looked up.
 fn take<P: Pkt>(leaf: &mut Leaf<P>, drops: &mut Vec<Dropped<P>>, cx: &mut QueueCx<P>) -> Option<P> {
     let pkt = call(leaf, drops, cx, |aqm, cx| aqm.dequeue(cx));
     if pkt.is_none() {

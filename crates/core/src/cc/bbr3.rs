@@ -1,12 +1,12 @@
 //! BBR version 3 as in google/bbr `net/ipv4/tcp_bbr.c` (branch v3; draft-ietf-ccwg-bbr): BBR's model
-//! of the path with bounds. `inflight_hi` is what probing found the path to hold without more than
-//! 2 % of losses or 50 % of marks; `bw_lo` and `inflight_lo` come down in each round with losses or
-//! marks, and are forgotten when it is time to probe again. Of a round with marks the answer is
-//! DCTCP's: alpha, the averaged share of marks, takes a third of itself off `inflight_lo`.
+//! of the path with bounds. Probing finds `inflight_hi`, the most that the path holds with at most 2 % of
+//! losses or 50 % of marks. `bw_lo` and `inflight_lo` shrink in each round with losses or marks, and are
+//! forgotten at the next probe. The response to a round with marks is DCTCP's: alpha, the averaged share of
+//! marks, takes a third of itself off `inflight_lo`.
 //!
 //! Left out: the fast path for senders without data, load balancing by rehashing (PLB), restart
-//! after idle, the receiver's eager ACKs ("fast ACK mode"), and that the ACK of a tail loss probe keeps
-//! what the round before it delivered.
+//! after idle, and the receiver's eager ACKs ("fast ACK mode"). Nor does the ACK of a tail loss probe keep
+//! the delivery of the round before it.
 //!
 //! Rates are segments per microsecond with 24 fractional bits; gains and shares have eight.
 
@@ -90,7 +90,7 @@ enum Phase {
     ProbeRtt,
 }
 
-/// What the ACKs that arrive now answer to.
+/// The phase of probing to which the ACKs that arrive now belong.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum AckPhase {
     Other,
@@ -100,7 +100,7 @@ enum AckPhase {
     ProbeStopping,
 }
 
-/// What probing is judged by: of an ACK's rate sample, or of the flight before a lost segment.
+/// Input for judging a probe: from an ACK's rate sample, or from the flight before a lost segment.
 #[derive(Copy, Clone, Debug, Default)]
 struct Flight {
     tx_in_flight: u32,
@@ -263,7 +263,7 @@ impl Bbr3 {
         let bytes = ((self.pacing.rate >> BURST_SHIFT) + extra).min(BURST_MAX);
         self.burst = ((bytes / u64::from(w.mss)) as u32).max(2);
     }
-    /// Room for what the ends hold in one piece, three bursts, and for probing at small products.
+    /// Room for three bursts, which the ends hold in one piece, and for probing at small products.
     fn with_bursts(&self, cwnd: u32) -> u32 {
         cwnd.max(3 * self.burst).max(MIN_CWND) + if self.phase == Phase::Up { 2 } else { 0 }
     }
@@ -302,8 +302,8 @@ impl Bbr3 {
         }
     }
 
-    /// DCTCP's estimate, once per round; of a round in which marks exceed the threshold, startup
-    /// takes note.
+    /// DCTCP's estimate, once per round. Startup counts the rounds in which marks exceed the
+    /// threshold.
     fn update_alpha(&mut self, ack: &Ack) {
         let short = self.config.ecn_max_rtt_us.is_none_or(|us| u64::from(self.min_rtt_us) <= us);
         self.ecn_eligible |= self.ecn_granted && short;
@@ -354,7 +354,7 @@ impl Bbr3 {
         }
     }
 
-    /// Not below what the last round delivered, if there were losses; by alpha, if there were marks.
+    /// After losses, not below the last round's delivery; after marks, by alpha.
     fn adapt_lower_bounds(&mut self, w: &Window) {
         if self.probes_bw() {
             return;
@@ -392,7 +392,7 @@ impl Bbr3 {
 
     // --- startup and drain ---------------------------------------------------------------------
 
-    /// The path holds what it just delivered, and not much more.
+    /// The path's capacity is not much more than its last delivery.
     fn end_startup(&mut self) {
         self.full = true;
         let product = self.inflight(self.max_bw(), ONE);
@@ -547,7 +547,7 @@ impl Bbr3 {
         }
     }
 
-    /// Remembers a loss, and lets the round of it last as long as the path needs to show its rate.
+    /// Remembers a loss, and extends its round until the path has shown its rate.
     fn note_loss(&mut self) {
         if !self.loss_in_round {
             self.loss_round_end = self.delivered;

@@ -39,7 +39,7 @@ const HYSTART_MIN_SAMPLES: u32 = 8;
 /// A delay increase of an eighth of the smallest RTT, within these bounds, ends slow start.
 const HYSTART_DELAY_MIN_US: u32 = 4_000;
 const HYSTART_DELAY_MAX_US: u32 = 16_000;
-/// Four full-sized bursts: what the sender's own segmentation may add to an ACK train.
+/// Four full-sized bursts: the most that the sender's own segmentation may add to an ACK train.
 const HYSTART_BURST_BYTES: u64 = 4 * 65_536;
 
 /// beta.

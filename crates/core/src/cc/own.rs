@@ -1,4 +1,4 @@
-//! Controllers that come from outside (see [`crate::own`]).
+//! Custom controllers (see [`crate::own`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ pub trait Maker: Send + Sync {
     fn make(&self, options: &Values, rng: Rng) -> Box<dyn CongestionControl>;
 }
 
-/// The largest window that a controller from outside may set, segments: 120 ms at 100 Gbit/s. A law that
-/// runs away is a sentence, and not memory without end.
+/// The largest window that a custom controller may set, segments: 120 ms at 100 Gbit/s. A runaway algorithm
+/// gives an error instead of using up the memory.
 pub const MOST_WINDOW: u32 = 1_000_000;
 
-/// Ends the run if the controller `name` has set a window that is none.
+/// Ends the run if the controller `name` has set an invalid window.
 pub fn check_window(name: &str, w: &Window) {
     if !(1..=MOST_WINDOW).contains(&w.cwnd) {
         let cwnd = w.cwnd;
@@ -29,7 +29,7 @@ pub fn check_window(name: &str, w: &Window) {
 /// All of them.
 pub static CONTROLLERS: Registry<dyn Maker> = Registry::new();
 
-/// A controller from outside, with its options.
+/// A custom controller, with its options.
 #[derive(Clone)]
 pub struct OwnController {
     entry: Arc<Entry<dyn Maker>>,

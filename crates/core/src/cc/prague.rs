@@ -4,9 +4,9 @@
 //! reduction by alpha/2 per round trip with marks, one segment of growth per round trip spread over
 //! the unmarked ones. What Prague adds: the window is fractional; below a target RTT of 25 ms it
 //! grows and reacts as if the RTT were 25 ms (rate fairness whatever the RTT); sending is always
-//! paced. From 0.7 on, with four segments or less it steers the rate instead of the window, and
-//! shrinks segments so that two still fit into the target RTT. A loss halves. Without AccECN it
-//! gives way to Reno. Where the queue looks like a classic one it may reduce more ([`classic_ecn`]).
+//! paced. From 0.7 on, with four segments or less it controls the rate instead of the window, and
+//! shrinks segments so that two still fit into the target RTT. A loss halves the window. Without AccECN it
+//! behaves as Reno. If the queue looks like a classic one it may reduce more ([`classic_ecn`]).
 //!
 //! Rates here count whole IP packets, bytes per second, as the module's do.
 
@@ -168,8 +168,8 @@ impl Prague {
         shifted_product(self.rate, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
             .div_ceil(u64::from(w.mtu()))
     }
-    /// The whole window that stands for the fractional one. A carry moves it when a whole segment
-    /// has come together.
+    /// The whole window for the fractional one. A carry moves it when a whole segment has
+    /// accumulated.
     #[inline(always)]
     fn whole_window(&self, cwnd: u32) -> u32 {
         let down = (self.frac_window >> WINDOW_BITS) as u32;
@@ -234,7 +234,7 @@ impl Prague {
         } else if self.config.fraction == Fraction::Carry
             && self.frac_window + ONE_SEGMENT <= u64::from(w.cwnd) << WINDOW_BITS
         {
-            // At the smallest window nothing is owed.
+            // At the smallest window no reduction stays due.
             self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
             w.ssthresh = w.cwnd;
         } else if w.cwnd < window {
@@ -277,7 +277,7 @@ impl Prague {
 
     #[inline(always)]
     fn end_round(&mut self, ack: &Ack, w: &mut Window) {
-        // Without a mark ever seen there may be no AQM; alpha then stays what it was.
+        // If it has never seen a mark, the path may have no AQM. Alpha then stays as it is.
         if self.saw_ce {
             if let Some(detector) = &mut self.detector {
                 detector.update(ack.rtt.min_us);
@@ -321,8 +321,8 @@ impl Prague {
             shifted_product(window, u64::from(w.mtu()), WINDOW_BITS)
         };
         let fits = bytes.div_ceil(PACKETS_PER_VIRTUAL_RTT).min(u64::from(self.mtu_max)) as u32;
-        // The AccECN option counts as payload here, as the kernel's `mss_cache` does not know of it. A
-        // byte is left beside it.
+        // The AccECN option counts as payload here, as the kernel's `mss_cache` does not know of it. At
+        // least one byte of real payload remains.
         let mtu = fits.max(self.config.min_mss + TCP_IP_HEADERS).max(w.header + 1);
         let old = w.mtu();
         if mtu == old {
@@ -421,10 +421,9 @@ impl Prague {
         }
     }
 
-    /// Takes `cut` off the fractional window. (Version 0.7 has a floor for the rate only. A window halved by
-    /// loss after loss comes near zero, and one ACK, which adds 1/window, then makes it immense: so none is
-    /// taken below one segment, half of what TCP's window is at the least. Where growth goes by whole windows
-    /// there is no such danger.)
+    /// Takes `cut` off the fractional window. (Version 0.7 has a floor for the rate only. Repeated losses bring
+    /// the window near zero, and one ACK, which adds 1/window, then makes it immense. So the floor here is one
+    /// segment, half of TCP's smallest window. Growth by whole windows does not have this problem.)
     fn shrink_window(&mut self, cut: u64, w: &Window) {
         let floor = if self.config.fraction == Fraction::Full { ONE_SEGMENT } else { 1 };
         let least = floor.min(self.frac_window);
@@ -441,8 +440,8 @@ impl Prague {
         } else {
             self.shrink_window(self.frac_window / 2, w);
         }
-        // Without this mark 0.5 grows on. In slow start the reduction then stays due, in a queue that
-        // never marks for ever; later it is taken one segment per ACK all the same.
+        // Without this mark 0.5 keeps growing. In slow start the reduction then stays due, for ever in a queue
+        // that never marks. Later it is taken, one segment per ACK.
         self.in_loss = !self.config.ignores_loss_in_slow_start;
     }
 }
@@ -465,7 +464,7 @@ impl CongestionControl for Prague {
             detector.sample(rtt_us);
         }
         if self.config.fraction == Fraction::Carry {
-            // The carry is apart from TCP's window, which a timeout moves.
+            // The carry is not part of TCP's window, which a timeout changes.
             self.frac_window = (self.frac_window + (u64::from(w.cwnd) << WINDOW_BITS))
                 .saturating_sub(u64::from(self.left_cwnd) << WINDOW_BITS);
         }

@@ -39,8 +39,8 @@ pub struct ControllerInfo {
     pub scalable_with: &'static [(&'static str, &'static str)],
 }
 
-/// Knows what an ACK told. It is put together for each controller apart, so that what this one does not
-/// ask for is not looked up.
+/// Knows the content of an ACK. It is built for each controller separately, so that it looks up only what
+/// this controller uses.
 pub trait AckInfo {
     fn ack(&self, w: &Window) -> Ack;
 }
@@ -66,7 +66,7 @@ pub fn parse(name: &str, options: &[(&str, &str)]) -> Result<ControllerConfig, R
     })
 }
 
-/// Makes the enum of configurations and what goes through all of them.
+/// Defines the enum of configurations and the functions over all of them.
 macro_rules! controllers {
     ($($variant:ident($options:ty)),* $(,)?) => {
         /// The options of any controller.

@@ -1,16 +1,16 @@
-//! What SCE senders have in common (github.com/chromi/sce, `tcp_dctcp_sce.c` and `tcp_reno_sce.c`).
+//! The common part of SCE senders (github.com/chromi/sce, `tcp_dctcp_sce.c` and `tcp_reno_sce.c`).
 //!
-//! Some Congestion Experienced: a queue turns ECT(0) into ECT(1), the receiver says so with ESCE, and
-//! every ACK with ESCE is answered, in proportion to what it acknowledges: there is no gate of once per
-//! round trip. CE keeps its meaning of RFC 3168, but takes less where SCE was seen lately.
+//! Some Congestion Experienced: a queue turns ECT(0) into ECT(1), and the receiver reports this with ESCE. The
+//! sender responds to every ACK with ESCE in proportion to the acknowledged data, not once per round trip. CE
+//! keeps its meaning of RFC 3168, but reduces less if SCE was seen recently.
 //!
-//! Growth and answers share one counter. It moves the window by a segment whenever it has moved by a
-//! window, so that a round trip of unmarked ACKs gains one segment and one of marked ACKs costs as many
-//! segments as the law takes per marked one.
+//! Growth and reductions share one counter. Whenever it has moved by a window, the window moves by a segment. So
+//! a round trip of unmarked ACKs gains one segment, and one of marked ACKs costs as many segments as the
+//! algorithm takes per marked one.
 //!
-//! The kernel's CE response acts when CWR ends, on a window that proportional rate reduction has then
-//! halved already, and its threshold keeps falling as long as ESCE comes; here the factors that its
-//! comments name are TCP's target in CWR. Marks that arrive while TCP reduces are not answered apart.
+//! The kernel's CE response acts when CWR ends. Proportional rate reduction has then already halved the window,
+//! and the threshold keeps falling as long as ESCE arrives. Here the factors in the kernel's comments are TCP's
+//! target in CWR. Marks that arrive while TCP reduces cause no further reduction.
 
 use super::{Ack, Congestion, CongestionControl, Constants, EcnWish, MIN_WINDOW, Window};
 use crate::params::{Gauge, gauge};
@@ -28,7 +28,7 @@ pub const GAUGES: &[Gauge] = &[gauge("recent_sce", "", "1 if SCE was seen lately
 pub struct RecentSce(u32);
 
 impl RecentSce {
-    /// An ACK arrives; true if it asks for an answer. Where CE is told too, that is answered.
+    /// An ACK arrives; true if SCE requires a response. If the ACK reports CE too, the response is to CE.
     pub fn see(&mut self, ack: &Ack, cwnd: u32) -> bool {
         let marked = ack.esce && ack.ce == 0;
         self.0 = if marked { cwnd } else { self.0.saturating_sub(1) };
@@ -50,7 +50,7 @@ pub fn leave_slow_start(w: &mut Window) {
     w.ssthresh = (w.cwnd / 2).max(MIN_WINDOW);
 }
 
-/// What a marked segment takes off the counter, in half segments: the law.
+/// The algorithm: how much a marked segment takes off the counter, in half segments.
 pub trait Law: Clone + Send {
     fn cut(&self, cwnd: u32) -> u32;
     /// The window has made a step of one segment.

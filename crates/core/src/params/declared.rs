@@ -1,8 +1,8 @@
-//! Tables that are declared while the program runs: the parameters and gauges of a controller or a queue
-//! of one's own. They are said, read, refused and listed as those of `params!`.
+//! Tables that are declared while the program runs: the parameters and gauges of a custom controller or
+//! queue. They are printed, read, refused and listed like those of `params!`.
 //!
-//! What is declared stays until the process ends, so that its names are as good as those of built-in
-//! ones; a process meets few.
+//! Declarations stay until the process ends, so that their names can be used like built-in ones. A process
+//! has only a few.
 
 use std::ops::RangeInclusive;
 
@@ -15,11 +15,11 @@ use crate::tc;
 use crate::time::Span;
 use crate::units::Rate;
 
-/// What somebody says of a controller or a queue.
+/// The declaration of a custom controller or queue.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
-    /// As an experiment file calls it, such as `mine.py:Mine`.
+    /// Its name in an experiment file, such as `mine.py:Mine`.
     pub name: String,
     pub summary: String,
     pub parameters: Vec<Parameter>,
@@ -105,7 +105,7 @@ pub struct Table {
     defaults: Vec<Value>,
 }
 
-/// A parameter, and where its value stands.
+/// A parameter, and the place of its value.
 #[derive(Clone, Debug)]
 struct Slot {
     meta: Meta,
@@ -135,7 +135,7 @@ fn keep(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
-/// What is wrong with a name that stands in tables, words and columns.
+/// Checks a name that is used in tables, words and columns.
 fn check_name(what: &str, name: &str) -> Result<(), String> {
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
     if begins && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
@@ -144,7 +144,7 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
     Err(format!("{what} \"{name}\" has a name with more than small letters, digits and _"))
 }
 
-/// What is wrong with the names of inner queues.
+/// Checks the names of inner queues.
 fn check_bands(bands: &[String]) -> Result<(), String> {
     if bands.len() > MOST_BANDS {
         return Err(format!("declares {} bands; it can have {MOST_BANDS}", bands.len()));
@@ -163,7 +163,7 @@ fn check_bands(bands: &[String]) -> Result<(), String> {
 }
 
 impl Table {
-    /// Keeps what was declared.
+    /// Keeps a declaration.
     ///
     /// # Errors
     /// One sentence that names the parameter or the gauge, and the fix.
@@ -294,7 +294,7 @@ impl Values {
     }
 }
 
-/// What a kind of parameter may be at most, in the units of `Parameter::least`.
+/// The maximum of a kind of parameter, in the units of `Parameter::least`.
 fn range_of(kind: Kind) -> (f64, f64) {
     match kind {
         Kind::Number => (f64::MIN, f64::MAX),
@@ -304,7 +304,7 @@ fn range_of(kind: Kind) -> (f64, f64) {
 }
 
 impl Slot {
-    /// How its value is said.
+    /// The notation of its value.
     fn param(&self) -> Param<Value> {
         let (least, most) = (*self.range.start(), *self.range.end());
         let whole = least as u32..=most as u32;

@@ -1,5 +1,5 @@
-//! How values are said: the kinds of parameters that `params!` lists, and what a queue
-//! adds of its own with [`value`] and [`grammar`].
+//! The notation of values: the kinds of parameters that `params!` lists, and kinds that a queue
+//! adds with [`value`] and [`grammar`].
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use crate::tc;
 use crate::time::Span;
 use crate::units::Rate;
 
-/// How a value of type `T` is said: a keyword with a value, words that stand alone, or either.
+/// The notation of a value of type `T`: a keyword with a value, single words, or either.
 pub struct Spec<T> {
     value: Option<Value<T>>,
     words: Vec<Word<T>>,
@@ -199,7 +199,7 @@ impl<T: 'static> Spec<T> {
         value.takes = takes.into();
         self
     }
-    /// What stands for the value in the listing.
+    /// The placeholder of the value in the listing.
     pub fn shown(mut self, value: &'static str) -> Self {
         self.value.as_mut().expect("words have no value").value = value;
         self
@@ -302,8 +302,8 @@ pub fn unsaid<T: 'static>() -> Spec<T> {
     Spec::new(None)
 }
 
-/// What only its reader and writer understand. `samples` are values that it takes, `beyond` some that
-/// it refuses.
+/// A value with its own reader and writer. `samples` are valid values, `beyond` are values that it
+/// refuses.
 pub fn grammar<T: 'static>(
     shown: &'static str,
     takes: impl Into<Cow<'static, str>>,
@@ -435,7 +435,7 @@ pub fn signed(range: RangeInclusive<i32>) -> Spec<i32> {
     )
 }
 
-/// A time in `tc`'s units, whole microseconds. A zero below a minimum of 1 µs is what `tc` ignores.
+/// A time in `tc`'s units, whole microseconds. `tc` ignores a zero below a minimum of 1 µs.
 pub fn time(range: RangeInclusive<Span>) -> Spec<Span> {
     let (min, max) = range.into_inner();
     let us = min.as_micros()..=max.as_micros();
@@ -556,7 +556,7 @@ pub fn fraction() -> Spec<f64> {
 }
 
 /// Makes a struct, its `Default` and its [`Table`] from one list of
-/// `field: Type = default, how it is said, "source of the default";`. The comment is the line of help.
+/// `field: Type = default, notation, "source of the default";`. The comment is the line of help.
 macro_rules! params {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[doc = $help:literal])* $field:ident: $type:ty = $default:expr, $says:expr $(, $source:literal)?;)*

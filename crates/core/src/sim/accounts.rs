@@ -1,4 +1,4 @@
-//! What is counted of flow groups and of single flows.
+//! Counters of flow groups and of single flows.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Group {
     /// Congestion control of TCP flows, else the kind.
     pub cc: String,
     pub is_bulk: bool,
-    /// What its flows are made by.
+    /// Builds its flows.
     pub traffic: Arc<dyn Traffic>,
     pub dscp: u8,
     pub accounts: Vec<usize>,
@@ -32,7 +32,7 @@ pub(super) struct Group {
     pub begun: u64,
     /// The rate of its flows, where that has changed.
     pub rate_bps: Option<u64>,
-    /// The round trip without queues, and what its trace adds.
+    /// The round trip without queues, and the addition of its trace.
     pub rtt: Span,
     pub added: Span,
     pub delay_trace: Option<DelayTrace>,
@@ -42,18 +42,18 @@ pub(super) struct Group {
     pub first_and_last: (usize, usize),
     /// Rate and burst of the slowest link on the way to the receivers, each since a time.
     pub rates: Vec<(Time, Rate, u64)>,
-    /// What was counted up to the last sample.
+    /// Counts up to the last sample.
     pub sampled: Counted,
 }
 
-/// What is counted together: a flow group, or one of its flows.
+/// An account counts a flow group or one of its flows.
 pub(super) struct Account {
     pub group: usize,
     /// The places of its flows.
     pub slots: Vec<usize>,
-    /// What was counted when measuring began.
+    /// Counts when measuring began.
     pub base: Counted,
-    /// In the network at the end of the run, of what came to it in the measured interval.
+    /// Packets of the measured interval that are still in the network at the end of the run.
     pub waiting: Option<u64>,
     /// Smoothed RTT, sampled at fixed intervals.
     pub srtt: Distribution,
@@ -76,11 +76,11 @@ impl Account {
 pub(super) struct Counted {
     pub packets: PacketCounts,
     pub totals: Totals,
-    /// Time in queues of what was delivered, since the start or since measuring began.
+    /// Time in queues of delivered packets, since the start or since measuring began.
     pub sojourn_ns: u64,
 }
 
-/// Packets that came to the network in the measured interval.
+/// Packets that entered the network in the measured interval.
 #[derive(Copy, Clone, Default)]
 pub(super) struct Outcomes {
     /// With the copies that the network made of them.
@@ -176,7 +176,7 @@ impl Group {
 }
 
 impl<T: Tap> Simulation<T> {
-    /// What has been counted in an account so far.
+    /// An account's counts so far.
     fn counted(&self, i: usize) -> Counted {
         let account = &self.accounts[i];
         let g = &self.groups[account.group];
@@ -197,7 +197,7 @@ impl<T: Tap> Simulation<T> {
         all
     }
 
-    /// What became of an account's packets that came to the network in the measured interval.
+    /// The outcome of an account's packets that entered the network in the measured interval.
     pub(super) fn outcomes(&self, i: usize) -> Outcomes {
         let account = &self.accounts[i];
         let g = &self.groups[account.group];
@@ -230,7 +230,7 @@ impl<T: Tap> Simulation<T> {
         all
     }
 
-    /// The run is over: what is still in the network counts as waiting.
+    /// The run is over: packets that are still in the network count as waiting.
     pub(super) fn count_waiting(&mut self) {
         let Some(inside) = self.network.purge(self.now) else { return };
         self.accounts.iter_mut().for_each(|account| account.waiting = Some(0));
@@ -239,7 +239,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Warm-up is over: statistics start anew.
+    /// Warm-up is over: statistics start again from zero.
     pub(super) fn begin_measuring(&mut self) {
         self.is_measuring = true;
         for i in 0..self.accounts.len() {

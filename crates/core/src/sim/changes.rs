@@ -1,4 +1,4 @@
-//! What changes while it runs: at times that the run's description tells, or when somebody says so.
+//! Changes during a run: at the times in the run's description, or on request.
 
 use super::Simulation;
 use crate::aqm::netem::NetemConfig;
@@ -26,7 +26,7 @@ pub(super) enum Event {
     Delay(usize, usize),
 }
 
-/// What a change consists of, in the order in which it is done.
+/// The steps of a change, in the order of execution.
 fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, ScenarioError> {
     run.check_change(change)?;
     let mut events = Vec::new();
@@ -50,7 +50,7 @@ fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, Scenar
     Ok(events)
 }
 
-/// What is planned, in the order of time.
+/// Planned changes, in the order of time.
 pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Event)>, ScenarioError> {
     let mut agenda = Vec::new();
     for (change, whole) in run.at.iter().zip(run.whole()?) {
@@ -60,7 +60,7 @@ pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Event)>, ScenarioError> {
     let traces =
         run.flows.iter().enumerate().filter_map(|(i, f)| Some((i, f.delay_trace.as_ref()?)));
     for (group, trace) in traces {
-        // What it adds at first is there from the beginning.
+        // Step 0 of a trace applies from the beginning.
         agenda.extend(trace.step(1).map(|(at, _)| (at, Event::Delay(group, 1))));
     }
     agenda.sort_by_key(|(at, _)| *at);
@@ -68,8 +68,8 @@ pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Event)>, ScenarioError> {
 }
 
 impl<T: Tap> Simulation<T> {
-    /// Does the last change of `run`, whose simulation this is, at the time that has been reached, which is the
-    /// change's. Returns that time: the same change planned for it gives the same bits.
+    /// Performs the last change of `run`, this simulation's description, at the current time. Returns that
+    /// time: the same change planned for it gives the same bits.
     ///
     /// # Errors
     /// One sentence that names the part and the fix.
@@ -88,7 +88,7 @@ impl<T: Tap> Simulation<T> {
         self.perform(Event::Qdisc(link, qdisc));
     }
 
-    /// A link at the time that has been reached.
+    /// A link at the current time.
     pub fn link_mut(&mut self, number: usize) -> &mut Link {
         self.network.link_mut(number)
     }
@@ -128,7 +128,8 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// Apart: what `perform` has becomes part of the loop over windows, where more of it costs each packet instructions.
+    /// A function of its own, because `perform` is inlined into the loop over windows, where more code costs
+    /// instructions per packet.
     #[cold]
     #[inline(never)]
     fn change_class(&mut self, link: usize, class: &ClassSpec) {
@@ -155,7 +156,7 @@ impl<T: Tap> Simulation<T> {
     }
 
     fn set_rtt(&mut self, group: usize, rtt: Span, added: Span) {
-        // What is over is compared with the path that it had.
+        // Completed transfers are compared with the path that they had.
         self.collect_transfers();
         let g = &mut self.groups[group];
         for path in [&mut g.forward, &mut g.back] {
@@ -165,7 +166,7 @@ impl<T: Tap> Simulation<T> {
         let path = PathState { forward: g.forward.delay, back: g.back.delay };
         for i in g.accounts.iter().flat_map(|account| &self.accounts[*account].slots) {
             self.slots[*i].flow.set_path(&path);
-            // When it has to run is known in terms of the delay that was.
+            // Its next time to run was computed with the former delay.
             self.senders.set(*i, self.now + path.forward);
         }
         self.measure_window();

@@ -1,4 +1,4 @@
-//! From what was counted to the rows of a [`Recording`].
+//! Makes the rows of a [`Recording`] from the counters.
 
 use super::accounts::{Counted, Group, Outcomes};
 use super::recording::{FlowRow, Histogram, LinkRow, LossRow, MemberRow, Recording};
@@ -11,7 +11,7 @@ use crate::net::tap::Tap;
 use crate::probe::{Experience, Transfer, TransferKind};
 use crate::time::Time;
 
-/// What has been recorded so far, if the run is over at `end`; of the series, what has not been taken.
+/// The recording so far, as if the run were over at `end`. The series has only rows that were not taken yet.
 pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording {
     let transfers = transfers(sim);
     let series = std::mem::take(&mut sim.series);
@@ -85,7 +85,7 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
     }
 }
 
-/// Where packets were lost: of each flow group in the order of its path, then what belongs to none.
+/// Where packets were lost: for each flow group in the order of its path, then packets without a group.
 fn losses<T: Tap>(sim: &Simulation<T>) -> Vec<LossRow> {
     let at = |n: usize| {
         sim.network.link(n).map(Link::losses).or(sim.network.ledger(n).map(|l| &l.losses))
@@ -123,7 +123,7 @@ fn losses<T: Tap>(sim: &Simulation<T>) -> Vec<LossRow> {
     rows
 }
 
-/// What was transferred, in the order of the starts, and in which account it counts.
+/// Completed transfers in the order of their start, and the account of each.
 fn transfers<T: Tap>(sim: &mut Simulation<T>) -> Vec<(usize, Transfer)> {
     sim.collect_transfers();
     let mut all = sim.transfers.clone();
@@ -133,7 +133,7 @@ fn transfers<T: Tap>(sim: &mut Simulation<T>) -> Vec<(usize, Transfer)> {
 }
 
 impl<T: Tap> Simulation<T> {
-    /// Takes what flows have transferred since this was last asked.
+    /// Takes the transfers that flows have completed since the last call.
     pub(super) fn collect_transfers(&mut self) {
         let mut found = Vec::new();
         for (i, slot) in self.slots.iter_mut().enumerate() {
@@ -150,7 +150,7 @@ impl<T: Tap> Simulation<T> {
     }
 }
 
-/// Of a flow group, or of a flow, over the measured interval.
+/// The row of a flow group, or of a flow, over the measured interval.
 #[derive(Default)]
 struct Times {
     srtt: Distribution,
@@ -178,7 +178,7 @@ fn times<T: Tap>(
         let sojourn = last.and_then(|link| link.sojourn(*i));
         all.sojourn.merge(&sojourn.expect("the last link of the group's path"));
     }
-    // What began in the warm-up does not count, but for flows with an end: many a run is such a flow.
+    // Transfers that began in the warm-up do not count. Flows with an end do, because some runs consist of one.
     let counts = |t: &Transfer| t.kind == TransferKind::Flow || t.start >= sim.warmup;
     for (_, t) in transfers.iter().filter(|(account, t)| accounts.contains(account) && counts(t)) {
         match t.kind {

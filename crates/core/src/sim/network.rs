@@ -10,17 +10,17 @@ use crate::packet::Packet;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
-/// An element with what comes to it and what leaves it.
+/// An element with its arrivals and departures.
 struct Station {
     node: Box<dyn Node>,
     inbox: Inbox,
-    /// Left in the window at hand, and of each packet the next one for the same end.
+    /// Departures in the current window, and for each packet the next one for the same end.
     departed: Vec<Packet>,
     links: Vec<u32>,
 }
 
-/// Elements that send to each other without delay, so that none can run for longer than until the next
-/// thing happens; or a single one, which can.
+/// Elements that send to each other without delay, so that each can run only until the next event; or a
+/// single element, which can run longer.
 struct Cluster {
     members: Vec<usize>,
     is_circle: bool,
@@ -30,7 +30,7 @@ struct Cluster {
 pub struct Network {
     stations: Vec<Station>,
     clusters: Vec<Cluster>,
-    /// Flows have several connections: what they send is not in the order of flow numbers.
+    /// Flows have several connections, so their packets are not in the order of flow numbers.
     pub is_mixed: bool,
 }
 
@@ -54,11 +54,11 @@ impl Network {
     pub fn impairs(&self) -> impl Iterator<Item = &Impair> {
         self.stations.iter().filter_map(|s| s.node.as_impair())
     }
-    /// What an element counts that is no link.
+    /// The counter of an element that is not a link.
     pub fn ledger(&self, n: usize) -> Option<&Ledger> {
         self.stations[n].node.ledger()
     }
-    /// What came before now does not count.
+    /// Arrivals before now do not count.
     pub fn begin_measuring(&mut self, now: Time) {
         for s in &mut self.stations {
             if let Some(link) = s.node.as_link_mut() {
@@ -69,7 +69,8 @@ impl Network {
             }
         }
     }
-    /// Every packet in queues and impairments; `None`: a queue never lets go. Nothing passes here afterwards.
+    /// Every packet in queues and impairments; `None` if a queue never releases its packets. No packet passes
+    /// here afterwards.
     pub fn purge(&mut self, now: Time) -> Option<Vec<Packet>> {
         let mut inside = Vec::new();
         for s in &mut self.stations {
@@ -101,11 +102,11 @@ impl Network {
     pub fn inbox(&mut self, n: usize) -> &mut Inbox {
         &mut self.stations[n].inbox
     }
-    /// What has left the element in the window at hand, and of each packet the next one for the same end.
+    /// Departures of an element in the current window, and for each packet the next one for the same end.
     pub fn departed(&self, n: usize) -> (&[Packet], &[u32]) {
         (&self.stations[n].departed, &self.stations[n].links)
     }
-    /// The same, to be changed, and how many of them are known.
+    /// Takes both out, with the number of packets whose links are known. `give_back` puts them back.
     pub fn take_departed(&mut self, n: usize) -> (Vec<Packet>, Vec<u32>, usize) {
         let s = &mut self.stations[n];
         let known = s.links.len();
@@ -116,7 +117,7 @@ impl Network {
         (s.departed, s.links) = (departed, links);
     }
 
-    /// Between two windows: not later than the next thing that happens.
+    /// Between two windows: a time not later than the next event.
     pub fn earliest(&self) -> Time {
         self.stations.iter().map(|s| s.node.next().min(s.inbox.earliest())).min().expect("a link")
     }
@@ -127,7 +128,7 @@ impl Network {
     pub fn size(&self, cluster: usize) -> usize {
         self.clusters[cluster].members.len()
     }
-    /// Puts what comes to a cluster into order, and tells for how long its elements may run.
+    /// Sorts a cluster's arrivals and returns the first interval in which its elements may run.
     pub fn begin(&mut self, cluster: usize, now: Time, until: Time) -> Option<(Time, Time)> {
         for &n in &self.clusters[cluster].members {
             let inbox = &mut self.stations[n].inbox;
@@ -139,7 +140,7 @@ impl Network {
             true => self.next_step(cluster, now, until),
         }
     }
-    /// For how long they may run next, if they have run at `from`; `None`: up to `until` they have.
+    /// The next interval in which they may run, from `from` on; `None` if they have reached `until`.
     pub fn next_step(&self, cluster: usize, from: Time, until: Time) -> Option<(Time, Time)> {
         let Cluster { members, is_circle } = &self.clusters[cluster];
         if !is_circle {
@@ -150,7 +151,7 @@ impl Network {
         let next = next.expect("a member").max(from);
         (next < until).then_some((next, next + Span(1)))
     }
-    /// Lets a member of a cluster run from `from` to `to`, exclusively; tells which element it is.
+    /// Runs a member of a cluster from `from` to `to`, exclusively. Returns the element's number.
     #[inline]
     pub fn run(
         &mut self,
@@ -175,7 +176,7 @@ impl Network {
             s.links.clear();
         }
     }
-    /// What waits was not sent in the order of flows.
+    /// Waiting packets were not sent in the order of flows.
     pub fn mix(&mut self) {
         for s in &mut self.stations {
             s.inbox.is_mixed |= !s.inbox.packets.is_empty();
@@ -203,7 +204,7 @@ fn clusters(n: usize, hops: &[(usize, usize)]) -> Vec<Cluster> {
     let mut placed = vec![false; n];
     let mut clusters = Vec::new();
     while let Some(first) = (0..n).find(|&b| {
-        // All that come before it and not after it have their place.
+        // All elements that come only before it have their place.
         !placed[b] && (0..n).all(|a| placed[a] || !reach[a][b] || reach[b][a])
     }) {
         let with = |m: &usize| *m == first || (reach[first][*m] && reach[*m][first]);

@@ -29,7 +29,7 @@ pub struct FlowRow {
     pub flow: String,
     pub cc: String,
     pub count: u32,
-    /// Payload that came to the receiver for the first time.
+    /// Payload that reached the receiver for the first time.
     pub goodput_mbps: f64,
     /// Ethernet frames that left the last link.
     pub rate_mbps: f64,
@@ -44,8 +44,8 @@ pub struct FlowRow {
     pub sojourn_ms_mean: Option<f64>,
     pub sojourn_ms_p50: Option<f64>,
     pub sojourn_ms_p99: Option<f64>,
-    /// Packets that came to the network in the measured interval, with the copies that it made of them, and of these
-    /// what reached the links, came to the receiver, was lost, and waits at the end.
+    /// Packets that entered the network in the measured interval, with the copies that it made of them. Of these:
+    /// those that reached the links, reached the receiver, were lost, and wait at the end.
     pub offered_packets: u64,
     pub sent_packets: u64,
     pub delivered_packets: u64,
@@ -65,7 +65,7 @@ pub struct FlowRow {
     pub slowdown_p99: Option<f64>,
     /// Transfers, requests and frames that were not over at the end.
     pub unfinished: u64,
-    /// From an input to the first byte of what it changes, without the wait for the next frame.
+    /// From an input to the first byte of the frame that shows its effect, without the wait for the next frame.
     pub view_ms_p50: Option<f64>,
     pub view_ms_p99: Option<f64>,
     /// Of media: frames captured whose outcome is known, the time from their capture to the last byte, and the
@@ -78,12 +78,12 @@ pub struct FlowRow {
     pub frame_ms_max: Option<f64>,
     pub sender_queue_ms_p50: Option<f64>,
     pub sender_queue_ms_p99: Option<f64>,
-    /// Of `frames`: those that came after the deadline, and those that miss a packet.
+    /// Parts of `frames`: those that arrived after the deadline, and those with a missing packet.
     pub late_pct: Option<f64>,
     pub lost_frames_pct: Option<f64>,
     pub freezes: Option<u64>,
     pub freeze_s: Option<f64>,
-    /// What the encoders made, and the mean change from one second to the next, in percent of that.
+    /// The encoders' rate, and its mean change from one second to the next, in percent of it.
     pub media_mbps: Option<f64>,
     pub media_change_pct: Option<f64>,
     /// Ethernet frames of reports.
@@ -125,10 +125,10 @@ pub struct LinkRow {
     pub backlog_packets_max: u64,
 }
 
-/// Packets that came to the network in the measured interval and were lost.
+/// Packets that entered the network in the measured interval and were lost.
 #[derive(Clone, Debug, Serialize)]
 pub struct LossRow {
-    /// The flow group; nothing of ACKs and handshakes.
+    /// The flow group; none for ACKs and handshakes.
     pub flow: Option<String>,
     /// `link.NAME`, `impair.NAME`, `rewrite`, `receiver`, `sender`.
     pub lost_at: String,

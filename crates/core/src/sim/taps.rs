@@ -1,4 +1,4 @@
-//! Collects what passes the ends of paths, and shows it in the order of time.
+//! Collects the packets that pass the ends of paths, and shows them in the order of time.
 
 use crate::element::{Arrivals, Outbox};
 use crate::net::tap::{End, Tap};
@@ -6,8 +6,8 @@ use crate::packet::Packet;
 use crate::sack::{Blocks, SackStore};
 use crate::time::Time;
 
-/// See the module. The ends of flows do not run together, so what passes them is shown when all have come
-/// to the same time.
+/// See the module. The ends of flows do not run together, so packets are shown when all ends have reached the
+/// same time.
 pub struct Taps<T> {
     tap: T,
     seen: Vec<(Time, End, Packet, Blocks)>,
@@ -17,7 +17,7 @@ impl<T: Tap> Taps<T> {
     pub fn new(tap: T) -> Taps<T> {
         Taps { tap, seen: Vec::new() }
     }
-    /// A packet that nobody takes arrives.
+    /// A packet arrives that no end takes.
     pub fn arrive(&mut self, pkt: &Packet, sacks: &SackStore) {
         if T::ON {
             let end = if pkt.is_ack() { End::Client } else { End::Server };
@@ -25,7 +25,7 @@ impl<T: Tap> Taps<T> {
         }
     }
 
-    /// An end is about to take some of these arrivals. Returns those that it has not taken yet.
+    /// Called before an end takes some of these arrivals. Returns those that it has not taken yet.
     pub fn open<const C: bool>(
         &self,
         arrivals: &mut Arrivals<C>,
@@ -38,7 +38,7 @@ impl<T: Tap> Taps<T> {
         arrivals.rest().into_iter().map(|p| (p, sacks.get(p.sack))).collect()
     }
 
-    /// It has, and has sent what `out` holds beyond `before`.
+    /// Called after that: the end has sent the packets in `out` beyond `before`.
     pub fn close<const C: bool>(
         &mut self,
         end: End,
@@ -62,7 +62,7 @@ impl<T: Tap> Taps<T> {
         self.seen.extend(out.packets[done..].iter().map(left));
     }
 
-    /// Shows what has passed before `until`.
+    /// Shows the packets that have passed before `until`.
     pub fn show_until(&mut self, until: Time) {
         if !T::ON {
             return;

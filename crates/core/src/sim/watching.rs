@@ -1,4 +1,4 @@
-//! What is shown of a run while it goes on. None of it changes what happens in the run.
+//! What is shown during a run. Watching does not change the run.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use crate::time::{Span, Time};
 /// Rows of the series are not closer than this.
 const SHORTEST_SAMPLE: Span = Span::from_micros(10);
 
-/// What somebody wants to see.
+/// The quantities to show.
 #[derive(Copy, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Watch {
-    /// Time between rows of the series; without it, that of the run.
+    /// Time between rows of the series; by default the run's.
     pub sample_ns: Option<u64>,
     /// Each flow apart.
     pub members: bool,
@@ -26,7 +26,7 @@ pub struct Watch {
     pub packets: bool,
 }
 
-/// What has happened since this was last asked.
+/// The news since the last request.
 #[derive(Clone, Debug, Default)]
 pub struct Drained {
     pub flow_names: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Members {
     pub flow: Vec<String>,
     pub member: Vec<u32>,
     pub goodput_mbps: Vec<f64>,
-    /// Of a flow that sends and answers congestion.
+    /// Only for a flow that sends and responds to congestion.
     pub cwnd_packets: Vec<Option<f64>>,
     pub srtt_ms: Vec<Option<f64>>,
 }
@@ -66,12 +66,12 @@ pub struct PacketEvents {
     pub bytes: Vec<u16>,
     /// By link: packets in its queue whose arrival is not among the events.
     pub unknown: Vec<u64>,
-    /// There were too many: the events end early, and what waits now is unknown.
+    /// There were too many events: they end early, and the packets that wait now are unknown.
     pub cut: bool,
 }
 
 impl<T: Tap> Simulation<T> {
-    /// What is shown from now on.
+    /// Sets what is shown from now on.
     pub fn watch(&mut self, watch: Watch) {
         self.show = watch.sample_ns.map_or(self.sample, Span).max(SHORTEST_SAMPLE);
         self.next_show = Time((self.now.0 / self.show.0 + 1) * self.show.0);
@@ -81,7 +81,7 @@ impl<T: Tap> Simulation<T> {
         self.watch = watch;
     }
 
-    /// What has been recorded, as if the run were over now.
+    /// The recording, as if the run were over now.
     pub fn report(&mut self, now: Time) -> Recording {
         let series = std::mem::take(&mut self.series);
         let recording = closing::recording(self, now);
@@ -89,7 +89,7 @@ impl<T: Tap> Simulation<T> {
         recording
     }
 
-    /// Hands over what is to be shown.
+    /// Hands over the news.
     pub fn drain(&mut self) -> Drained {
         self.collect_transfers();
         let reported = std::mem::replace(&mut self.reported, self.transfers.len());

@@ -1,4 +1,4 @@
-//! From the description of a run to its elements.
+//! Builds the elements of a run from its description.
 
 use super::accounts::{Account, Group};
 use super::changes::agenda;
@@ -26,10 +26,10 @@ use crate::time::{Span, Time};
 use crate::traffic::Place;
 use crate::units::{MTU_FRAME, Rate};
 
-/// A window is not longer than so many full packets of all links take, whatever the delays: what it
-/// leaves behind is kept in memory.
+/// A window is at most as long as this many full packets of all links take, whatever the delays, because
+/// its packets are kept in memory.
 const PACKETS_PER_WINDOW: u64 = 65536;
-/// Nor than this: an inbox tells times in a window, and places in it, by a few bits.
+/// A window is also at most this long: an inbox stores times in a window, and places in it, in a few bits.
 const LONGEST_WINDOW: Span = Span::from_millis(100);
 /// Flows that are there from the start are numbered from 0, and their connections by that plus multiples of
 /// how many there are. Those that come later have this bit, and multiples of this number.
@@ -45,7 +45,7 @@ struct ImpairPlace {
     thin: Option<usize>,
 }
 
-/// Elements of the network, of which those of links come first.
+/// Elements of the network; links come first.
 struct Wiring<'a> {
     run: &'a Run,
     impairs: Vec<ImpairPlace>,
@@ -77,7 +77,7 @@ impl Wiring<'_> {
         Ok(())
     }
 
-    /// What rewrites a group's packets on one side of a link.
+    /// The elements that rewrite a group's packets on one side of a link.
     fn rewrite(&mut self, flow: &FlowSpec, link: &str, side: Side) -> Option<usize> {
         let rules = self.run.rewrites.iter();
         let rules = rules.filter(|r| r.flow == flow.name && r.link == link && r.side == side);
@@ -99,7 +99,7 @@ impl Wiring<'_> {
         }
         let links = flow.reverse_path.iter().map(|name| self.run.link(name));
         let links: Vec<usize> = links.collect::<Result<_, _>>()?;
-        // ACKs are impaired where they set out, whichever links they cross themselves.
+        // ACKs are impaired where they start, whichever links they cross themselves.
         let crossed = |p: &&ImpairPlace| forward.contains(&p.link) || links.contains(&p.link);
         let of_acks = |p: &ImpairPlace| [p.thin, p.back].into_iter().flatten();
         back.extend(self.impairs.iter().filter(crossed).flat_map(of_acks));
@@ -217,7 +217,7 @@ impl<T: Tap> Simulation<T> {
         Ok(simulation)
     }
 
-    /// What is counted together of a group.
+    /// A group's accounts.
     fn add_account(&mut self, group: usize) {
         let g = &mut self.groups[group];
         g.accounts.push(self.accounts.len());
@@ -286,9 +286,9 @@ impl<T: Tap> Simulation<T> {
         });
     }
 
-    /// How long no element depends on what another one does: what a sending end hears was sent to the
-    /// receiving end a round trip ago; where links are on the way back, these hear of what it sent on the
-    /// way there, and it hears of what left them, half as long ago.
+    /// The time for which no element depends on another one's actions. A sending end learns of data that it
+    /// sent a round trip ago. If the way back has links, ends and these links depend on each other after the
+    /// shorter of both delays.
     pub(super) fn measure_window(&mut self) {
         let answered = self.groups.iter().filter(|g| g.traffic.is_answered());
         let depends = answered.map(|g| match g.back.nodes.is_empty() {

@@ -1,13 +1,13 @@
-//! The ACK filter: an ACK that waits in a flow's queue is dropped when one behind it says all that it says, and
+//! The ACK filter drops an ACK that waits in a flow's queue when a later one carries all of its information and
 //! more (Linux, `cake_ack_filter`).
 //!
-//! * Looked for when a packet of the flow comes, which is the one that says more: a segment of the same connection that
-//!   acknowledges no less, and whose SACK blocks hold those of the other.
-//! * Dropped are pure ACKs with no options but time stamps and SACK, so none with the AccECN option, and with no flag but
-//!   ACK, ECE and CWR, so none with AE, the upper bit of AccECN's counter.
-//! * Of two that could go, the first one goes, unless a packet between them has another ECE or CWR. So one always
-//!   stays before the newest; `ack-filter-aggressive` also drops the only one, if it stands directly before the newest
-//!   and both have the same ECE and CWR.
+//! * The filter runs when a packet of the flow arrives. This packet must be a segment of the same connection that
+//!   acknowledges no less, and its SACK blocks must contain those of the older ACK.
+//! * It drops only pure ACKs without options other than time stamps and SACK, and without flags other than ACK, ECE
+//!   and CWR. So it keeps ACKs with the AccECN option or with AE, the upper bit of AccECN's counter.
+//! * If it could drop either of two ACKs, it drops the first, unless a packet between them has another ECE or CWR. So
+//!   one ACK always stays before the newest. `ack-filter-aggressive` drops this one too, if it is directly before the
+//!   newest and both have the same ECE and CWR.
 
 use crate::aqm::queue::Queue;
 use crate::aqm::{Pkt, TcpHeader};
@@ -35,14 +35,14 @@ impl Sacks {
         self.0[place] = blocks;
     }
     fn of(&self, tcp: &TcpHeader) -> &[Block] {
-        // Of what came before the filter was switched on, no blocks are known.
+        // The blocks of packets that arrived before the filter was switched on are unknown.
         let known = tcp.sack.is_some().then(|| self.0.get(tcp.sack.0 as usize)).flatten();
         known.map_or(&[], Blocks::as_slice)
     }
 }
 
 impl AckFilter {
-    /// The place of the ACK that the newest packet of the queue makes needless.
+    /// The place of the ACK that the newest packet of the queue makes redundant.
     pub fn needless<P: Pkt>(self, queue: &Queue<P>, sacks: &Sacks) -> Option<usize> {
         let newest = queue.len().checked_sub(1).filter(|_| self != AckFilter::Off)?;
         let new = queue.get(newest)?.tcp().filter(|tcp| tcp.acknowledges)?;
@@ -50,7 +50,7 @@ impl AckFilter {
         for i in 0..newest {
             let of_connection = |tcp: &TcpHeader| tcp.connection == new.connection;
             let Some(old) = queue.get(i).and_then(Pkt::tcp).filter(of_connection) else { continue };
-            // Without the one that was found, a change of these would not be told.
+            // Without the ACK that was found, a change of these flags would be lost.
             found = found.filter(|(_, first)| first.ecn == old.ecn);
             let is_newer = after(old.tsval, new.tsval)
                 || after(old.tsecr, new.tsecr)
@@ -79,12 +79,12 @@ fn after(a: u32, b: u32) -> bool {
     (b.wrapping_sub(a) as i32) < 0
 }
 
-/// What the SACK blocks of an older ACK say, beside those of a newer one.
+/// Compares the SACK blocks of an older ACK with those of a newer one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Said {
     Less,
     Same,
-    /// Something that the newer one does not say.
+    /// They contain something that the newer one lacks.
     More,
 }
 
@@ -93,7 +93,7 @@ fn compare(old: &[Block], number: u32, new: &[Block]) -> Said {
     let length = |blocks: &[Block]| blocks.iter().map(|b| b.end.wrapping_sub(b.start)).sum::<u32>();
     let is_told = |old: &Block| {
         let holds = |new: &Block| !after(new.start, old.start) && !after(old.end, new.end);
-        // What was received twice is told only once.
+        // Data that was received twice is reported only once.
         !after(number, old.start) && new.iter().any(holds)
     };
     if !old.iter().all(is_told) {

@@ -260,7 +260,7 @@ fn delay() -> Spec<Delay> {
     grammar("TIME [JITTER [PERCENT]]", TIME, read, write, samples, &["-5ms", "10ms 5s", "10mbit"])
 }
 
-/// tc has no table for "uniform", which is what holds without one.
+/// tc has no table for "uniform", the distribution without a table.
 fn distribution() -> Spec<Option<Distribution>> {
     value(
         "NAME",
@@ -369,9 +369,9 @@ impl Described for NetemConfig {
         "seed",
     ];
 
-    /// `tc` always tells the kernel limit, delay, jitter, loss, duplicate and gap; all else is told where it is named,
-    /// the correlations of delay, loss and duplicate together (`netem_change`). What is kept and has no effect now
-    /// has it again when a later change brings what it belongs to.
+    /// `tc` always tells the kernel limit, delay, jitter, loss, duplicate and gap; other values only where they are
+    /// named, the correlations of delay, loss and duplicate together (`netem_change`). A kept value without effect takes
+    /// effect again when a later change sets the option that it belongs to.
     fn merged(&self, to: &Self, given: &Given) -> Option<Result<Self, Refused>> {
         if given.has("distribution") && to.distribution.is_none() && self.distribution.is_some() {
             let fix = "the kernel keeps its table, and no words take it back; name another one";

@@ -1,12 +1,12 @@
 //! Hierarchical token bucket (Linux `net/sched/sch_htb.c`, 7.2).
 //!
-//! A class has two buckets: one filled at its rate, which is its own, and one filled at its ceiling, which it never
-//! exceeds. With tokens in both it sends; without its own it borrows from its parent, if that has some; without
-//! the other it waits. Who can send by itself goes first, whatever the priorities of those that borrow; who
-//! borrows from a nearer ancestor goes before who borrows from a farther one; among these the lowest `prio` goes
-//! first, and within one classes take turns in the order of their numbers, each as long as its quantum of bytes
-//! lasts. What a class sends is charged to it and to all above it: to both buckets of those from where it has
-//! borrowed on, and to the ceiling's only of those below, which had no tokens of their own to give.
+//! A class has two buckets: its own is filled at its rate, the other at its ceiling, which it never exceeds. With
+//! tokens in both it sends. Without tokens of its own it borrows from its parent, if that has some. Without tokens
+//! of the ceiling it waits. Classes that can send by themselves go first, whatever the priorities of those that
+//! borrow. Classes that borrow from a nearer ancestor go before those that borrow from a farther one. Among these the
+//! lowest `prio` goes first. Classes of one priority take turns in the order of their numbers, each for its quantum of
+//! bytes. A packet is charged to its class and to all classes above: to both buckets from the lender upwards, and only
+//! to the ceiling's below the lender, where classes had no tokens to give.
 //!
 //! Tokens are nanoseconds, as in the kernel, which counts the sizes of buckets in units of 64 ns.
 
@@ -26,7 +26,7 @@ const LONGEST: i64 = 60_000_000_000;
 /// In turns; more would mean that classes are listed that have nothing to send.
 const MOST_STEPS: usize = 65_535;
 
-/// Whether a tree of these, sorted by number, stands.
+/// Whether these classes, sorted by number, form a valid tree.
 ///
 /// # Errors
 /// One sentence.
@@ -56,7 +56,7 @@ pub fn check<Q>(classes: &[ClassSpec<Q>]) -> Result<(), ScenarioError> {
     }
 }
 
-/// Whether a class can have these.
+/// Whether a class can have these parameters.
 ///
 /// # Errors
 /// One sentence.
@@ -115,7 +115,7 @@ impl Bucket {
         let size = rate.time_for(bytes).0 as i64;
         Bucket { rate, size, tokens: size }
     }
-    /// What is in it stays, as it is time; a smaller bucket is full when it is next charged.
+    /// The tokens stay, because they are time. A smaller bucket is full when it is next charged.
     fn change(&mut self, bps: u64, bytes: u64) {
         *self = Bucket { tokens: self.tokens, ..Bucket::full(bps, bytes) };
     }
@@ -130,7 +130,7 @@ impl Bucket {
 struct Ring {
     members: BTreeSet<usize>,
     at: Option<usize>,
-    /// Who left while it was its turn: it goes on there.
+    /// The class that left during its turn. The round continues there.
     left: Option<usize>,
 }
 
@@ -153,7 +153,7 @@ struct Class {
     /// When the tokens were counted.
     counted: Time,
     mode: Mode,
-    /// Bits of the priorities at which it, or someone below it who borrows, has something to send.
+    /// Bits of the priorities at which it, or a borrowing class below it, has something to send.
     active: u8,
     /// Bytes left of its turn, by the level at which it borrows.
     deficit: [i64; LEVELS],
@@ -163,7 +163,7 @@ struct Class {
     due: Time,
 }
 
-/// Who takes turns: all who can send by themselves at a level, or who borrow from a class.
+/// The classes that take turns: all that can send by themselves at a level, or that borrow from a class.
 #[derive(Copy, Clone)]
 enum Place {
     Level(usize),
@@ -219,8 +219,8 @@ impl Htb {
         Htb { classes: made, leaves, rows, waiting, now }
     }
 
-    /// Other numbers of a class (`htb_change_class`). When it may send next was decided by the old ones, and until it
-    /// has nothing to send so is the priority at which it is listed. Only leaves have priority and quantum.
+    /// Sets other numbers of a class (`htb_change_class`). The old ones still decide when it may send next and, until
+    /// it has nothing to send, the priority at which it is listed. Only leaves have priority and quantum.
     pub fn change(&mut self, to: &ClassSpec) {
         let place = self.classes.binary_search_by_key(&parse_id(&to.id), |class| class.id);
         let class = &mut self.classes[place.expect("it was checked")];
@@ -236,7 +236,7 @@ impl Htb {
         self.classes[self.leaves[leaf]].ceiling.rate
     }
 
-    /// What a leaf had is gone (`htb_qlen_notify`).
+    /// A leaf's packets are gone (`htb_qlen_notify`).
     pub fn emptied(&mut self, leaf: usize) {
         let place = self.leaves[leaf];
         if self.classes[place].active != 0 {
@@ -321,7 +321,7 @@ impl Htb {
         }
     }
 
-    /// Finds out what a class may do after so many nanoseconds more, and says after how many it may change.
+    /// Decides what a class may do after `passed` more nanoseconds. Returns after how many nanoseconds this may change.
     fn change_mode(&mut self, place: usize, passed: i64) -> i64 {
         let class = &self.classes[place];
         let (own, ceiling) = (class.own.tokens + passed, class.ceiling.tokens + passed);
@@ -351,7 +351,7 @@ impl Htb {
         self.waiting[class.level].insert((class.due, place));
     }
 
-    /// What has come due.
+    /// Handles classes whose mode changes now.
     fn advance(&mut self) {
         for level in 0..LEVELS {
             while let Some(&(due, place)) = self.waiting[level].first()
@@ -436,7 +436,7 @@ impl Htb {
         }
     }
 
-    /// The turn passes on to the next one beside this class.
+    /// Passes the turn to the next class of the same ring.
     fn step(&mut self, level: usize, prio: usize, place: usize) {
         let among = match self.classes[place].parent {
             Some(parent) if level > 0 => Place::Class(parent),
@@ -445,8 +445,8 @@ impl Htb {
         self.ring(among, prio).step();
     }
 
-    /// The leaf whose turn it is. Where a ring has come to its end, it begins again, and the turn of the class
-    /// that it is below passes on.
+    /// The leaf whose turn it is. At the end of a ring it begins again, and the turn of the class above passes
+    /// on.
     fn turn(&mut self, level: usize, prio: usize) -> Option<usize> {
         if self.rows[level][prio].members.is_empty() {
             return None;

@@ -1,8 +1,8 @@
 //! Prague's guess whether the bottleneck marks like RFC 3168 (arXiv:1911.00710; "TCP Prague Fall-back
 //! on Detection of a Classic ECN AQM").
 //!
-//! A queue that marks where others drop asks for a reaction as to a drop, and a flow that gives way
-//! by alpha/2 starves the others in it. Such a queue is deep and it swings. Once per update of alpha
+//! A queue that marks instead of dropping requires a reaction as to a drop, and a flow that reduces only
+//! by alpha/2 starves the others in it. Such a queue is deep, and its delay varies. Once per update of alpha
 //! a score rises with the logarithm of the RTT's mean deviation over 750 us and of the queue's depth
 //! over 2 ms; the deviation can also lower it. Up to 8 the queue is L4S, from 9 on classic, and the
 //! ceiling is 17, so that leaving either verdict takes as much evidence.
@@ -19,7 +19,7 @@ const LG_DEPTH_24: i64 = 183_975_331;
 /// Fractional bits of the averages, in microseconds.
 const TIME_BITS: u32 = 24;
 const MICROSECOND: u64 = 1 << TIME_BITS;
-/// Fractional bits of what a logarithm leaves over.
+/// Fractional bits of the rest of a logarithm.
 const REST_BITS: u32 = 20;
 /// Largest shift of the averages.
 const GAIN_SHIFT_MAX: u32 = 18;
@@ -35,7 +35,7 @@ pub enum Fallback {
     Buggy24,
 }
 
-/// Logarithms are whole numbers; what one rounds off multiplies the next argument, so that they are
+/// Logarithms are whole numbers. The rest of each multiplies the next argument, so that they are
 /// right on average.
 #[derive(Clone, Debug)]
 struct Lg {
