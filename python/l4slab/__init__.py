@@ -1,4 +1,4 @@
-"""What L4S does to a network, and a network to L4S: one file describes the experiment, one call runs it.
+"""How L4S and today's traffic share a bottleneck: one file describes the experiment, one call runs it.
 
 results = l4slab.run("experiment.toml")
 results.flows            # a polars DataFrame, a row per run and flow group; see l4slab.base.metrics

@@ -131,7 +131,7 @@ def _expand(
         except UnknownNameError as error:
             if where is None:
                 raise
-            # Of a study's files, the condition is about those that have its factors.
+            # In a study, the condition applies only to the files that have its factors.
             elsewhere.append(error)
             expanded = replace(sweep.expand(experiment, engine.name, at_most=at_most), chosen=frozenset())
         possible = []

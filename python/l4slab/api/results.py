@@ -145,7 +145,7 @@ class Results:
         return nullcontext() if self.folder is None else damage.told(self.folder, self.folder)
 
     def _source(self, name: str) -> pl.DataFrame | Path:
-        # What is read already is not read again, and of large tables only the columns that a query needs.
+        # Tables that are read already are not read again. A query reads only the columns that it needs.
         if self.folder is None or name in vars(self):
             frame: pl.DataFrame = getattr(self, name)
             return frame

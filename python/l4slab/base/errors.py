@@ -1,4 +1,4 @@
-"""What goes wrong, as one sentence each."""
+"""Errors, each with a message of one sentence."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ SERIES: Schema = {
     "p_l_coupled": _FLOAT,
     "p_l_native": _FLOAT,
 }
-# What the simulator has besides.
+# Additional columns of the simulator.
 SIM_SERIES: Schema = dict.fromkeys(
     (
         *("sent_packets", "delivered_packets", "ce_packets", "sce_packets", "marked_packets", "sce_marked_packets"),
@@ -138,7 +138,7 @@ TRANSFERS: Schema = {
 # (flow is NULL). The edges are the same in all runs, so that distributions add up: 1.024 us apart, and above 131 us a
 # 64th to a 128th of the value.
 HISTOGRAMS: Schema = {
-    # Whose percentiles `flows` and `links` have: rtt_ms | sojourn_ms | completion_ms | view_ms | frame_ms.
+    # The quantities with percentiles in `flows` and `links`: rtt_ms | sojourn_ms | completion_ms | view_ms | frame_ms.
     "quantity": _TEXT,
     "flow": _TEXT,
     "link": _TEXT,

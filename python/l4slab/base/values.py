@@ -1,4 +1,4 @@
-"""What files and tables hold: the values of TOML and JSON, and the rows of tables."""
+"""Types of values in TOML and JSON, and of rows of tables."""
 
 from __future__ import annotations
 

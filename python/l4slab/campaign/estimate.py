@@ -95,7 +95,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
         return Estimate(0, 0)
     together = pl.concat(series, how="diagonal_relaxed")
     size = _stored(together) - _stored(together.clear())
-    # Of the other tables, a run has a few rows.
+    # A run has only a few rows of the other tables.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     engine = get_engine(runs[0].engine)
     seconds = engine.estimate(_work(runs, packets, seconds))
@@ -120,10 +120,10 @@ def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:
 
 
 def _longer(recording: Recording, longer: float) -> float:
-    """How many times as much work the whole run is that lasts `longer` times as long as this one.
+    """How many times as much work a run is that lasts `longer` times as long as this one.
 
-    The packets that links deliver go with the time, those that they drop may not: who ignores losses sends ever more.
-    What was lost in the second half beyond the first is taken for a rate that grows on.
+    The packets that links deliver grow with the time. Drops may grow faster, because a sender that ignores losses sends
+    ever more. More drops in the second half than in the first are taken for a rate that keeps growing.
     """
     flows = recording.series.filter(pl.col("flow").is_not_null())
     late = 2 * pl.col("time_s") > pl.col("time_s").max()
@@ -160,7 +160,7 @@ def _shortened(description: Description) -> Description:
 
 
 def _known(flow: Flow) -> Flow:
-    """A copy. What the simulator does not know, a program or a controller of a kernel, is taken for CUBIC."""
+    """A copy. Flows that the simulator does not know, of a program or a kernel's controller, become CUBIC."""
     known = {None, *(one["name"] for one in _core.controllers())}
     if flow["kind"] == "media" or (flow["kind"] != "program" and flow.get("cc") in known):
         return flow.copy()

@@ -272,7 +272,7 @@ class RemoteStore(Store):
         if live.is_file() and there.get(live.name) != live.stat().st_size:
             self._location.put(live, live.name)
         for name in there:
-            # Of a report that is no more.
+            # The run belongs to a former report.
             if name.startswith("runs/") and not (self.folder / name).is_file():
                 self._location.remove(name)
 

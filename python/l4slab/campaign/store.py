@@ -77,7 +77,7 @@ class _Part:
 
     def __init__(self, name: str, file: Path | IO[bytes]):
         self.name = name
-        # Of a part at a URL, only the end is fetched: whoever looks there asks which runs it has, and for no row.
+        # Only the end of a part at a URL is fetched, because it answers which runs the part has. No rows are needed.
         self._is_here = isinstance(file, Path)
         end = file if isinstance(file, Path) else frames.footer(file)
         self._metadata = pl.read_parquet_metadata(end)

@@ -265,7 +265,7 @@ def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
 
 
 def _shared(results: Results, cases: pl.DataFrame) -> list[bool]:
-    """Of each row, whether the flows of its case share a link in the same direction."""
+    """For each row, whether the flows of its case share a link in the same direction."""
     from l4slab.experimentfile.capacity import is_shared
     from l4slab.sweep import describe
 

@@ -14,9 +14,9 @@ ENGINES = {
     "sim": "l4slab.engines.sim:SimEngine",
     "linux": "l4slab.engines.linux.engine:LinuxEngine",
 }
-# What runs an experiment where nothing else is asked for, and also gives estimates.
+# The default engine, which also gives estimates.
 DEFAULT = "sim"
-# What the default is compared with.
+# The engine that the default is compared with.
 KERNEL = "linux"
 
 
@@ -45,7 +45,7 @@ def folder_name(stem: str, engine: str) -> str:
 
 
 def option(engine: str) -> str:
-    """What a command has behind it to run on this engine."""
+    """The option of a command that selects this engine."""
     return "" if engine == DEFAULT else f" --engine {engine}"
 
 

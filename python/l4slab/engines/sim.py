@@ -18,7 +18,7 @@ from l4slab.base.run import Run as Description
 from l4slab.engines.contract import Captures, Engine, EngineError, Finding, Live, Recording, Work, digest
 from l4slab.own import files, processes
 
-# What it tells besides the contract's columns and the gauges of queues and controllers.
+# Columns in addition to the contract's and to the gauges of queues and controllers.
 _FLOWS: metrics.Schema = {
     "unfinished": pl.Int64(),
     **{name: pl.Float64() for name in ("view_ms_p50", "view_ms_p99")},

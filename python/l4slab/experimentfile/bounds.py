@@ -15,10 +15,10 @@ TIME_NS = 168 * 3600 * 10**9
 SIZE_BYTES = 10**15
 BURST_BYTES = 2**32 - 1  # as in tc
 COUNT = 100_000
-# Of all flows together that come while it runs, as in the core.
+# All flows together that start during the run, as in the core.
 LATER = 60_000
 TRIALS = 100_000
-# Of a campaign's file, combinations times trials; each takes some 4 kB before it runs.
+# Combinations times trials of a file; each takes about 4 kB before it runs.
 RUNS = 250_000
 MEMORY_BYTES = 2**30
 # Of an experiment file.
@@ -35,7 +35,7 @@ _MTU_FRAME_BITS = 1514 * 8
 _SMALLEST_FRAME_BYTES = 64
 _QUEUES = 3  # rows of a link per sample: all, L and C
 _LIMIT = re.compile(r"\blimit (\d+)(b?)\b")
-# Of a queue whose options name no limit in packets: most have a few megabytes.
+# For a queue whose options name no limit in packets; most have a few megabytes.
 _NO_LIMIT = 100_000
 
 

@@ -1,7 +1,7 @@
-"""What the path of each flow can carry over a run, from the run's description.
+"""The capacity of each flow's path over a run, from the run's description.
 
-Of a path it is the rate of its slowest link, in steps of (time, Mb/s of Ethernet frames): from that time on. Shapers
-inside a queue (`cake bandwidth`, `tbf`) and impairments do not count.
+The capacity of a path is the rate of its slowest link, in steps of (time from which it holds, Mb/s of Ethernet frames).
+Shapers inside a queue (`cake bandwidth`, `tbf`) and impairments do not count.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def table(description: Description) -> pl.DataFrame:
 
 
 def means(description: Description) -> dict[str, float]:
-    """Of every flow's path, over the measured interval."""
+    """The mean capacity of every flow's path over the measured interval."""
     begin_s, end_s = description["warmup_ns"] / 1e9, description["duration_ns"] / 1e9
     return {flow: mean(steps, begin_s, end_s) for flow, steps in of_flows(description).items()}
 
@@ -73,7 +73,7 @@ def _merged(steps: Steps) -> Steps:
 
 
 def at(steps: Steps, time_s: float) -> float:
-    """What holds from then on."""
+    """The capacity at this time."""
     return steps[bisect_right(steps, time_s, key=lambda step: step[0]) - 1][1]
 
 

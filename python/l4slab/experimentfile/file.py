@@ -31,7 +31,7 @@ from l4slab.experimentfile.wording import (
 
 Level = str | int | float | bool
 
-# [link.NAME], and [[flow]]. Of these, the last are statements about results: a file that has nothing else is a study.
+# [link.NAME], and [[flow]]. `_STATEMENTS` are about results: a file that has nothing else is a study.
 _TABLES = ("link", "impair", "sweep", "search", "let", "agree")
 _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)

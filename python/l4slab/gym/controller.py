@@ -48,7 +48,7 @@ def power(step: FlowStep) -> float:
 
 
 class ControllerEnv(gymnasium.Env[Array, Array]):
-    """The window of one flow of an experiment. Levels of factors are drawn anew for each episode, as is the seed.
+    """The window of one flow of an experiment. Each episode draws the levels of factors and the seed again.
 
     An observation has l4slab.gym.steps.FEATURES, float32. An action, shape (1,), is between -1 (halve the window) and 1
     (double it), and holds from the next ACK on. TCP spreads the window over a round trip (pacing at cwnd / srtt) and

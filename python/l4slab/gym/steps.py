@@ -1,5 +1,5 @@
-"""What a controller sees that decides at equal steps of time: the same numbers for the environment of `l4slab.gym`, in
-which one learns, and for a class of one's own (docs/own.md), which then runs anywhere.
+"""The input of a controller that decides at equal steps of time. It is the same in the environment of `l4slab.gym`, for
+learning, and in a custom class (docs/own.md), which then runs anywhere.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ LEAST_WINDOW, MOST_WINDOW = 2.0, 2000.0
 
 
 class Told(NamedTuple):
-    """What a connection has told until an instant: segments delivered, marked and lost so far, smoothed and least RTT
-    in us, segments in flight.
+    """A connection's counts up to an instant: segments delivered, marked and lost, smoothed and minimum RTT in us,
+    segments in flight.
     """
 
     delivered: int = 0

@@ -1,4 +1,4 @@
-"""What a request may ask for. Beyond, it is refused with one sentence that says the bound.
+"""Bounds of requests. A request beyond a bound is refused with one sentence that names it.
 
 The address has a token, so nobody but the person at the page asks: the bounds are there so that a slip of a slider or
 of a hand-written address does not take the machine. What they cannot foresee (a queue that takes every packet, round
@@ -25,7 +25,7 @@ _LARGEST = 1e300
 
 
 class Bounds:
-    """Of one session, because how far an advance goes depends on where the run is."""
+    """The bounds of one session. The length of an advance depends on the current time of the run."""
 
     def __init__(self) -> None:
         self._now_ns = 0.0
@@ -73,7 +73,7 @@ def _run(run: Keys) -> str | None:
 
 
 def _change(table: Keys) -> str | None:
-    """Of anything with a rate or a count."""
+    """Checks a change with a rate or a count."""
     for key in ("rate_bps", "pace_bps"):
         if (rate_bps := _number(table.get(key))) > RATE_BPS:
             asked, most = rate_bps / 1e9, RATE_BPS / 1e9

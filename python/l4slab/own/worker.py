@@ -112,7 +112,7 @@ def _socket() -> int:
 
 
 def main() -> NoReturn:
-    """Answer until the socket is closed. What is refused is a sentence."""
+    """Answer until the socket is closed. A refusal is a sentence."""
     channel = Connection(_socket())
     faulthandler.enable()
     watch = _Watch()

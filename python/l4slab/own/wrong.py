@@ -21,7 +21,7 @@ def sentence(error: BaseException, name: str) -> str:
         return f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if not frames:
-        # What the core refuses, of a value that was given to it.
+        # The core refuses a value that the code passed to it.
         return f"{name}: {said.partition(': ')[2] or said}"
     return f"{file}, line {frames[-1].lineno}, in {frames[-1].name}: {said}"
 

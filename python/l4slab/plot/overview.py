@@ -34,10 +34,10 @@ def overview(
     """A row per flow of each case, and panels for rate, queue delay, completion times (if any), marks and drops.
 
     `flows` is the result table; a case is a value for each of some of its columns (default: each experiment), and
-    `labels` name them. Of the trials, the mean; a thin line is their range (of the rate). A dashed line stands at the
-    capacity (Mb/s) of each flow's path, where `capacities` has it for the case. The delay is the mean (marker) up to
-    P99 (end of the line), on a log axis where delays differ much. Of completion times and of frames it is the median up
-    to P99, and a text says how many transfers were unfinished. Flows without a delay have none drawn. None without
+    `labels` name them. Bars are means of the trials; a thin line is their range (of the rate). A dashed line is the
+    capacity (Mb/s) of each flow's path, if `capacities` has it for the case. The delay is drawn from the mean (marker)
+    to P99 (end of the line), on a log axis if delays differ much. Completion times and frames are drawn from the median
+    to P99, and a text gives the number of unfinished transfers. Flows without a delay have no mark. Returns None without
     data.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]

@@ -173,7 +173,7 @@ def shade_warmup(axis: Axes, warmup_s: float) -> None:
 
 
 def ink_on(colour: Sequence[float]) -> str:
-    """Of text on a cell of this colour (RGB, 0 to 1): not quite black or white, which are the page's."""
+    """Colour of text on a cell of this colour (RGB, 0 to 1): not quite black or white, which are the page's."""
     red, green, blue = colour[:3]
     return "#010101" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
 

@@ -69,8 +69,8 @@ class Experiment(TypedDict):
 def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None, told: Told = silent) -> Path:
     """Write `report.html` from the tables and experiment files in `out_dir`; its path.
 
-    `plans` are those of the experiment files, by name, where the caller has them; `told` hears of progress. Of large
-    results, the runs are written into `runs/`. The page of `l4slab live`, in which every run can be changed, is
+    `plans` are those of the experiment files, by name, where the caller has them; `told` hears of progress. Runs of
+    large results are written into `runs/`. The page of `l4slab live`, in which every run can be changed, is
     written as `live.html` where it is built and has the simulator in it.
 
     The same folder gives the same bytes, and the page needs no network. Raises InputError where an experiment file
@@ -181,7 +181,7 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> Experiment:
     shown.cases += len(drawn)
     cases: list[ShownCase] = []
     for case in drawn:
-        # What is folded costs nothing until it is wanted: the page draws it then.
+        # A folded case costs nothing until the user opens it; then the page draws it.
         is_open = shown.has_room and (not cases or not is_own)
         cases.append(
             {
@@ -218,7 +218,7 @@ class _Shown:
         return plot.AVAILABLE and (self._left_px > 0 or not self.number)
 
     def later(self, folder: Folder, case: Case) -> Later:
-        """Of a case that the page draws when it is unfolded: its place among these, and the caption."""
+        """The place of a case among those that the page draws when they are unfolded, and its caption."""
         self.folded.append(drawings.of_folded(folder, case))
         return {"number": len(self.folded) - 1, "caption": drawings.note_of_folded(folder, case, self.folded[-1])}
 

@@ -19,7 +19,7 @@ from l4slab.report import tables
 from l4slab.report.results import Folder, replace, short_names
 from l4slab.results.claims import connect_to, show_experiment
 
-# Of a table's text in the page; a larger one is a file.
+# Largest text of a table in the page; a larger one becomes a file.
 MAX_EMBEDDED_BYTES = 2_000_000
 
 _KEYS = {"flows": ["flow", "cc"], "links": ["link", "queue"]}

@@ -115,7 +115,7 @@ class Plots:
         return cases
 
     def _warmup_s(self, cases: list[Case]) -> float:
-        """What the figures leave out, where it is the same in all cases."""
+        """The warm-up, which the figures leave out, if it is the same in all cases."""
         found = {self._described(case)["warmup_ns"] / 1e9 for case in cases}
         return found.pop() if len(found) == 1 else 0.0
 
