@@ -20,6 +20,15 @@ impl Ecn {
     pub const fn bits(self) -> u8 {
         self as u8
     }
+    /// Of the lower two bits of a byte.
+    pub const fn from_bits(bits: u8) -> Ecn {
+        match bits & 0b11 {
+            0b00 => Ecn::NotEct,
+            0b01 => Ecn::Ect1,
+            0b10 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
     /// ECN-capable: anything but Not-ECT. Such a packet may be marked CE.
     #[inline]
     pub const fn is_capable(self) -> bool {

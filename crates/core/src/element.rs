@@ -28,6 +28,17 @@ pub struct Outbox {
     arrival: Time,
     /// The SACK blocks of all ACKs under way.
     pub sacks: SackStore,
+    /// The packets that were lost in the network and those that it copied, where somebody asks for each.
+    pub fates: Option<Fates>,
+}
+
+/// What became of packets that did not simply go on.
+#[derive(Debug, Default)]
+pub struct Fates {
+    /// With the time of the loss as `enqueued_at`.
+    pub lost: Vec<Packet>,
+    /// With the number of copies.
+    pub copied: Vec<(Packet, u32)>,
 }
 
 impl Outbox {
@@ -42,6 +53,22 @@ impl Outbox {
         let pkt = self.packets.last_mut().expect("just pushed");
         pkt.enqueued_at = self.arrival;
         pkt
+    }
+    /// The network has lost a packet at this time.
+    pub fn lose(&mut self, at: Time, pkt: &Packet) {
+        self.sacks.take(pkt.sack);
+        if let Some(fates) = &mut self.fates {
+            fates.lost.push(Packet { enqueued_at: at, ..*pkt });
+        }
+    }
+    /// The network has made copies of a packet.
+    pub fn copy(&mut self, pkt: &Packet, copies: u32) {
+        self.sacks.share(pkt.sack, copies);
+        if let Some(fates) = &mut self.fates
+            && copies > 0
+        {
+            fates.copied.push((*pkt, copies));
+        }
     }
 }
 

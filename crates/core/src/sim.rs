@@ -7,6 +7,7 @@ mod network;
 pub mod recording;
 mod sampling;
 mod taps;
+pub mod transit;
 pub mod watching;
 mod wiring;
 
@@ -21,7 +22,7 @@ use watching::{Members, Watch};
 use wiring::slot_of;
 
 use crate::aqm::DropReason;
-use crate::element::{ArrivalChain, ArrivalList, CHAIN_END, Flow, Outbox};
+use crate::element::{ArrivalChain, ArrivalList, CHAIN_END, Fates, Flow, Outbox};
 use crate::error::ScenarioError;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
@@ -154,6 +155,14 @@ impl<T: Tap> Simulation<T> {
     }
     pub fn impairs(&self) -> Vec<&Impair> {
         self.network.impairs().collect()
+    }
+    /// From now on the network keeps what it loses and copies, for [`Simulation::take_fates`].
+    pub fn keep_fates(&mut self) {
+        self.out.fates.get_or_insert_default();
+    }
+    /// What it lost and copied since this was last asked.
+    pub fn take_fates(&mut self) -> Fates {
+        self.out.fates.as_mut().map(std::mem::take).unwrap_or_default()
     }
     /// ACKs with SACK blocks that are under way.
     pub fn sacks_under_way(&self) -> usize {

@@ -60,7 +60,7 @@ impl Impair {
         let duplicates = cx.duplicates();
         self.totals.arrived += 1 + u64::from(duplicates);
         self.ledger.copy(&pkt, duplicates);
-        out.sacks.share(pkt.sack, duplicates);
+        out.copy(&pkt, duplicates);
     }
 
     /// Passes on what the netem lets go of.
@@ -70,7 +70,7 @@ impl Impair {
             self.totals.dropped += self.drops.len() as u64;
             for lost in self.drops.drain(..) {
                 self.ledger.lose(now, &lost.pkt, lost.why);
-                out.sacks.take(lost.pkt.sack);
+                out.lose(now, &lost.pkt);
             }
             let Some(mut pkt) = pkt else { break };
             self.totals.sent += 1;

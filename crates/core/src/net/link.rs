@@ -408,13 +408,13 @@ impl Link {
         inside
     }
 
-    /// The SACK blocks of what was copied and of what was lost.
+    /// Tells what was copied and what was lost.
     fn collect(&mut self, out: &mut Outbox) {
         for (pkt, copies) in self.service.copied.drain(..) {
-            out.sacks.share(pkt.sack, copies);
+            out.copy(&pkt, copies);
         }
         for pkt in self.service.lost.drain(..) {
-            out.sacks.take(pkt.sack);
+            out.lose(pkt.enqueued_at, &pkt);
         }
     }
 }

@@ -31,6 +31,7 @@ impl Node for Rewrite {
                     Rewritten::To(ecn) => pkt.ecn.set(*ecn),
                     Rewritten::Drop => {
                         self.ledger.lose(now, &pkt, DropReason::Rewrite);
+                        out.lose(now, &pkt);
                         continue;
                     }
                 }

@@ -53,6 +53,7 @@ impl Thin {
             self.due.insert((due, ack.flow));
         } else {
             self.thinned += 1;
+            out.lose(now, &held.ack);
         }
         (held.ack, held.count) = (ack, held.count + 1);
         if held.count >= self.one_of {

@@ -37,7 +37,7 @@ const LATER: u32 = 1 << 31;
 const LATER_STRIDE: u32 = 1 << 16;
 
 /// An `[impair]` table: its elements by direction.
-struct ImpairPlace {
+pub(super) struct ImpairPlace {
     link: usize,
     forward: Option<usize>,
     back: Option<usize>,
@@ -46,14 +46,34 @@ struct ImpairPlace {
 }
 
 /// Elements of the network; links come first.
-struct Wiring<'a> {
+pub(super) struct Wiring<'a> {
     run: &'a Run,
     impairs: Vec<ImpairPlace>,
     /// All but the links.
     others: Vec<Box<dyn Node>>,
 }
 
-impl Wiring<'_> {
+impl<'a> Wiring<'a> {
+    /// The impairments are there, the rest comes with the paths.
+    pub(super) fn new(run: &'a Run) -> Result<Wiring<'a>, ScenarioError> {
+        let mut wiring = Wiring { run, impairs: Vec::new(), others: Vec::new() };
+        wiring.add_impairs()?;
+        Ok(wiring)
+    }
+
+    /// Of each impairment the places of its elements.
+    pub(super) fn places(&self) -> Vec<Vec<usize>> {
+        let of = |p: &ImpairPlace| p.forward.iter().chain(&p.back).copied().collect();
+        self.impairs.iter().map(of).collect()
+    }
+
+    /// All elements, once the paths are known.
+    pub(super) fn into_nodes(mut self) -> Vec<Box<dyn Node>> {
+        let mut nodes = self.links();
+        nodes.append(&mut self.others);
+        nodes
+    }
+
     fn add(&mut self, node: Box<dyn Node>) -> usize {
         self.others.push(node);
         self.run.links.len() + self.others.len() - 1
@@ -87,7 +107,10 @@ impl Wiring<'_> {
     }
 
     /// The elements on a group's way to its receivers, and on the way back.
-    fn paths(&mut self, flow: &FlowSpec) -> Result<(Vec<usize>, Vec<usize>), ScenarioError> {
+    pub(super) fn paths(
+        &mut self,
+        flow: &FlowSpec,
+    ) -> Result<(Vec<usize>, Vec<usize>), ScenarioError> {
         let (mut forward, mut back) = (Vec::new(), Vec::new());
         for name in &flow.path {
             let link = self.run.link(name)?;
@@ -134,8 +157,7 @@ impl<T: Tap> Simulation<T> {
     /// # Errors
     /// One sentence if the description is inconsistent.
     pub fn tapped(run: &Run, tap: T) -> Result<Simulation<T>, ScenarioError> {
-        let mut wiring = Wiring { run, impairs: Vec::new(), others: Vec::new() };
-        wiring.add_impairs()?;
+        let mut wiring = Wiring::new(run)?;
         let mut groups: Vec<Group> = Vec::new();
         for spec in &run.flows {
             let (forward, back) = wiring.paths(spec)?;
@@ -144,13 +166,13 @@ impl<T: Tap> Simulation<T> {
             let first_and_last = (first, *links.next_back().unwrap_or(&first));
             groups.push(Group::new(spec, Path::new(forward), Path::new(back), first_and_last));
         }
-        let mut nodes = wiring.links();
-        nodes.append(&mut wiring.others);
+        let impairs = wiring.places();
+        let nodes = wiring.into_nodes();
         let mut places: Vec<String> =
             run.links.iter().map(|l| format!("link.{}", l.name)).collect();
         places.resize(nodes.len(), "rewrite".to_owned());
-        for (spec, impair) in run.impairs.iter().zip(&wiring.impairs) {
-            for n in impair.forward.iter().chain(&impair.back) {
+        for (spec, of_impair) in run.impairs.iter().zip(&impairs) {
+            for n in of_impair {
                 places[*n] = format!("impair.{}", spec.name);
             }
         }
@@ -184,11 +206,7 @@ impl<T: Tap> Simulation<T> {
             network,
             places,
             ends: Ledger::default(),
-            impairs: wiring
-                .impairs
-                .iter()
-                .map(|p| p.forward.iter().chain(&p.back).copied().collect())
-                .collect(),
+            impairs,
             out: Outbox::default(),
             series: Series::default(),
             transfers: Vec::new(),
