@@ -273,6 +273,14 @@ def load_library(kind: str, file: Path, reference: str, name: str) -> tuple[str,
 def own_call() -> int:
     """The number of the call of code of one's own that is under way; 0: none is."""
 
+def run_bottleneck(options: str) -> str:
+    """Run a command behind a bottleneck in real time; options and answer as JSON, see l4slab.tools.bottleneck. The
+    process must have one thread, and is of no other use afterwards.
+    """
+
+def replay_log(path: Path) -> str:
+    """Compare a log of a bottleneck with the simulator; the answer as JSON."""
+
 def version() -> str: ...
 def source_hash() -> str:
     """32 hex digits that change with the sources of the core, and with nothing else."""

@@ -1,5 +1,6 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
+mod bottleneck;
 mod own;
 mod steps;
 
@@ -312,6 +313,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_media, m)?)?;
     own::add(m)?;
+    bottleneck::add(m)?;
     m.add_class::<ChangingQdisc>()?;
     m.add_class::<steps::Steps>()?;
     m.add_function(wrap_pyfunction!(version, m)?)?;

@@ -20,6 +20,7 @@ from l4slab.base.paths import require_folder
 from l4slab.cli import (
     advising,
     agreeing,
+    bottleneck,
     checking,
     folders,
     listing,
@@ -56,6 +57,8 @@ for _command in (
     running.run,
     folders.report,
     live.live,
+    bottleneck.bottleneck,
+    bottleneck.replay,
     running.reproduce,
     folders.status,
     outcomes.compare,

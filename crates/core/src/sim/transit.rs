@@ -295,7 +295,11 @@ impl Transit {
                 }
             }
             // The delays follow their changes themselves, and there are no flows.
-            Event::Rtt(..) | Event::Delay(..) | Event::Count(..) | Event::FlowRate(..) => {}
+            Event::Rtt(..)
+            | Event::Delay(..)
+            | Event::Count(..)
+            | Event::FlowRate(..)
+            | Event::Pause(..) => {}
         }
     }
 }

@@ -1,0 +1,513 @@
+//! The loop: reads packets of both namespaces, lets the network decide, and writes what is due.
+//!
+//! Half of the base RTT lies between a host and the network, so what leaves the network before `now + RTT / 2` is known
+//! already when it is computed. The network is therefore ahead of the clock, a late wake-up delays only what is
+//! written, and packets of one flow that are due within some 50 us leave as one super-packet.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use l4slab_core::distribution::Distribution;
+use l4slab_core::ecn::Ecn;
+use l4slab_core::element::Fates;
+use l4slab_core::packet::{Flags, Packet};
+use l4slab_core::sim::transit::Transit;
+use l4slab_core::time::{Span, Time};
+use l4slab_core::units::Rate;
+use serde::Serialize;
+
+use crate::frame::{MOST_HEADERS, Segment, Train, Unit, VNET};
+use crate::log::{Arrival, IS_BACK, IS_CORRUPT, Record, id, set_id};
+use crate::probe;
+use crate::system::{self, Gather, Poll};
+
+/// A host whose access line is so far behind is not read.
+const MOST_BEHIND: u64 = 20_000_000;
+const READS: usize = 64;
+const WRITES: usize = 16;
+/// No packet is longer, and a super-packet of IPv6 has its header on top.
+const LONGEST: usize = 65_536 + 64;
+const LOG_CHUNK: usize = 1 << 18;
+/// No wait is longer, ns.
+const LONGEST_WAIT: u64 = 50_000_000;
+
+/// So long after the last time it is asked again whether it is over, ns.
+const ASK_AGAIN: u64 = 5_000_000;
+
+/// Whether it is over.
+pub enum Answer {
+    Over,
+    GoOn,
+    AskAgain,
+}
+
+/// A time's distribution, in milliseconds.
+#[derive(Serialize)]
+pub struct Quantiles {
+    count: u64,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+    max: Option<f64>,
+}
+
+impl From<&Distribution> for Quantiles {
+    fn from(d: &Distribution) -> Quantiles {
+        Quantiles {
+            count: d.count(),
+            p50: d.quantile_ms(0.5),
+            p99: d.quantile_ms(0.99),
+            p999: d.quantile_ms(0.999),
+            max: d.max_ms(),
+        }
+    }
+}
+
+/// What was counted of the packets of one host.
+#[derive(Default)]
+struct Count {
+    reads: u64,
+    most_reads: usize,
+    packets_in: u64,
+    packets_out: u64,
+    bytes_out: u64,
+    writes: u64,
+    refused: u64,
+    ce_in: u64,
+    ce_out: u64,
+    lost: u64,
+    copied: u64,
+    late: Distribution,
+    wait: Distribution,
+    first: u64,
+    last: u64,
+}
+
+#[derive(Serialize)]
+pub struct Direction {
+    reads: u64,
+    most_reads_at_once: usize,
+    packets_in: u64,
+    packets_out: u64,
+    bytes_out: u64,
+    rate_bps: Option<f64>,
+    writes: u64,
+    refused_writes: u64,
+    ce_in: u64,
+    ce_out: u64,
+    lost: u64,
+    copied: u64,
+    late_ms: Quantiles,
+    wait_ms: Quantiles,
+    /// Dropped by the device because its ring was full.
+    pub device_drops: u64,
+}
+
+impl From<&Count> for Direction {
+    fn from(c: &Count) -> Direction {
+        let seconds = c.last.saturating_sub(c.first) as f64 * 1e-9;
+        Direction {
+            reads: c.reads,
+            most_reads_at_once: c.most_reads,
+            packets_in: c.packets_in,
+            packets_out: c.packets_out,
+            bytes_out: c.bytes_out,
+            rate_bps: (seconds > 0.0).then(|| c.bytes_out as f64 * 8.0 / seconds),
+            writes: c.writes,
+            refused_writes: c.refused,
+            ce_in: c.ce_in,
+            ce_out: c.ce_out,
+            lost: c.lost,
+            copied: c.copied,
+            late_ms: Quantiles::from(&c.late),
+            wait_ms: Quantiles::from(&c.wait),
+            device_drops: 0,
+        }
+    }
+}
+
+/// A queue of a link.
+#[derive(Serialize)]
+pub struct QueueRow {
+    link: String,
+    queue: &'static str,
+    arrived: u64,
+    sent: u64,
+    sent_bytes: u64,
+    dropped: u64,
+    overflowed: u64,
+    marked: u64,
+    step_marked: u64,
+    sojourn_ms: Quantiles,
+    sojourn_mean_ms: Option<f64>,
+    backlog_max: u64,
+}
+
+#[derive(Serialize)]
+pub struct Summary {
+    pub seconds: f64,
+    /// From the client's side, from the server's side.
+    pub directions: [Direction; 2],
+    pub queues: Vec<QueueRow>,
+    /// Of the forwarding thread.
+    pub user_s: f64,
+    pub system_s: f64,
+    /// Frames written per second of its processor time.
+    pub frames_per_cpu_s: f64,
+    pub command_status: i32,
+    pub realtime: bool,
+    pub notes: Vec<String>,
+}
+
+/// A packet in the network, and how many copies of it there are.
+struct Slot {
+    segment: Segment,
+    carriers: u32,
+}
+
+/// Writes the log on a thread of its own.
+pub struct LogWriter {
+    chunk: Vec<u8>,
+    to: mpsc::Sender<Vec<u8>>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl LogWriter {
+    pub fn start(mut file: File, header: Vec<u8>) -> std::io::Result<LogWriter> {
+        let (to, chunks) = mpsc::channel::<Vec<u8>>();
+        let write = move || chunks.into_iter().try_for_each(|chunk| file.write_all(&chunk));
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(write)?;
+        Ok(LogWriter { chunk: header, to, thread })
+    }
+    fn add(&mut self, record: &Record) {
+        record.write(&mut self.chunk);
+        if self.chunk.len() >= LOG_CHUNK {
+            let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(LOG_CHUNK + 64));
+            // The thread tells what went wrong when it is joined.
+            let _ = self.to.send(full);
+        }
+    }
+    fn finish(self) -> std::io::Result<()> {
+        let _ = self.to.send(self.chunk);
+        drop(self.to);
+        self.thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()))
+    }
+}
+
+/// One namespace's end.
+struct Side {
+    tun: OwnedFd,
+    /// When its last packet has left its access line, ns since the start.
+    stamp: u64,
+    count: Count,
+}
+
+/// See the module.
+pub struct Forwarder {
+    transit: Transit,
+    sides: [Side; 2],
+    /// The server's packets take the way there.
+    reversed: bool,
+    access: Rate,
+    /// So long a packet that is due waits for another one to leave with, ns.
+    hold: u64,
+    /// UDP may be joined.
+    joins_udp: bool,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    arrivals: u32,
+    log: Option<LogWriter>,
+    fates: Fates,
+    buffer: Box<[u8]>,
+    gather: Gather,
+    begun: u64,
+    cpu: [u64; 2],
+}
+
+impl Forwarder {
+    pub fn new(
+        transit: Transit,
+        tuns: [OwnedFd; 2],
+        reversed: bool,
+        access: Rate,
+        hold: u64,
+        joins_udp: bool,
+        log: Option<LogWriter>,
+    ) -> Forwarder {
+        let side = |tun| Side { tun, stamp: 0, count: Count::default() };
+        Forwarder {
+            transit,
+            sides: tuns.map(side),
+            reversed,
+            access,
+            hold,
+            joins_udp,
+            slots: Vec::new(),
+            free: Vec::new(),
+            arrivals: 0,
+            log,
+            fates: Fates::default(),
+            buffer: vec![0; LONGEST].into(),
+            gather: Gather::new(),
+            begun: system::clock(),
+            cpu: system::processor_time(),
+        }
+    }
+
+    fn elapsed(&self) -> u64 {
+        system::clock() - self.begun
+    }
+    /// The namespace whose packets take this way.
+    fn source(&self, back: usize) -> usize {
+        back ^ usize::from(self.reversed)
+    }
+
+    /// Forwards until `ask` says that it is over; it is asked, with the time in ns, when a child process has ended.
+    pub fn run(&mut self, children: &OwnedFd, mut ask: impl FnMut(u64) -> Answer) {
+        let mut polls =
+            [Poll::new(&self.sides[0].tun), Poll::new(&self.sides[1].tun), Poll::new(children)];
+        (self.begun, self.cpu) = (system::clock(), system::processor_time());
+        let mut asks = true;
+        loop {
+            let mut wake = u64::MAX;
+            for (side, poll) in polls.iter_mut().take(2).enumerate() {
+                let (is_open, next) = self.read(side);
+                poll.listen(is_open);
+                wake = wake.min(next);
+            }
+            let now = self.elapsed();
+            let horizon = self.transit.horizon(Time(now));
+            self.transit.run_until(horizon.min(Time(now + 1_000_000_000)));
+            self.settle();
+            wake = wake.min(self.write(0)).min(self.write(1)).min(self.transit.next().0);
+            if polls[2].is_ready() {
+                system::drain(children);
+                asks = true;
+            }
+            if asks {
+                match ask(self.elapsed()) {
+                    Answer::Over => return,
+                    Answer::GoOn => asks = false,
+                    Answer::AskAgain => {}
+                }
+            }
+            let now = self.elapsed();
+            let longest = if asks { ASK_AGAIN } else { LONGEST_WAIT };
+            system::wait(&mut polls, wake.saturating_sub(now).min(longest));
+        }
+    }
+
+    /// Reads a ring until it is empty. Whether it is to be listened to, and when to come back in any case.
+    fn read(&mut self, side: usize) -> (bool, u64) {
+        let back = side ^ usize::from(self.reversed);
+        for n in 0..READS {
+            let now = self.elapsed();
+            let behind = self.sides[side].stamp.saturating_sub(now);
+            if behind > MOST_BEHIND {
+                return (false, now + behind - MOST_BEHIND);
+            }
+            let mut vnet = [0; VNET];
+            let length = system::read_packet(&self.sides[side].tun, &mut vnet, &mut self.buffer);
+            if length == 0 {
+                return (true, u64::MAX);
+            }
+            let count = &mut self.sides[side].count;
+            count.reads += 1;
+            count.most_reads = count.most_reads.max(n + 1);
+            let Some(unit) = Unit::parse(&vnet, &self.buffer[..length]) else { continue };
+            if let Some(at) = probe::sent_at(&unit) {
+                count.wait.record(Span((now + self.begun).saturating_sub(at)));
+                continue;
+            }
+            self.send(side, back == 1, now, unit);
+        }
+        (true, 0)
+    }
+
+    /// Splits what was read; its packets leave the host at the rate of its access line.
+    fn send(&mut self, side: usize, is_back: bool, now: u64, unit: Unit) {
+        let unit = Rc::new(unit);
+        for k in 0..unit.segments {
+            let mut pkt = unit.packet(k, is_back);
+            let on_line = self.access.time_for(pkt.frame_len.into()).0.max(1);
+            let Side { stamp, count, .. } = &mut self.sides[side];
+            *stamp = now.max(*stamp + on_line);
+            count.packets_in += 1;
+            count.ce_in += u64::from(pkt.ecn == Ecn::Ce);
+            let at = Time(*stamp);
+            set_id(&mut pkt, self.arrivals);
+            self.arrivals = self.arrivals.wrapping_add(1);
+            if let Some(log) = &mut self.log {
+                log.add(&Record::Arrival(at, Arrival::of(&pkt)));
+            }
+            let slot = Slot { segment: Segment { unit: Rc::clone(&unit), k }, carriers: 1 };
+            let handle = self.free.pop().unwrap_or_else(|| {
+                self.slots.push(None);
+                self.slots.len() as u32 - 1
+            });
+            self.slots[handle as usize] = Some(slot);
+            pkt.ecn_bytes.ect0 = handle;
+            self.transit.send(at, pkt);
+        }
+    }
+
+    /// One of a packet's copies is gone.
+    fn release(&mut self, pkt: &Packet) {
+        let handle = pkt.ecn_bytes.ect0;
+        let slot = &mut self.slots[handle as usize];
+        let carriers = &mut slot.as_mut().expect("it is in the network").carriers;
+        *carriers -= 1;
+        if *carriers == 0 {
+            *slot = None;
+            self.free.push(handle);
+        }
+    }
+
+    /// Counts what the network has lost and copied.
+    fn settle(&mut self) {
+        let mut fates = std::mem::take(&mut self.fates);
+        self.transit.take_fates(&mut fates);
+        for (pkt, copies) in fates.copied.drain(..) {
+            let slot = self.slots[pkt.ecn_bytes.ect0 as usize].as_mut();
+            slot.expect("it is in the network").carriers += copies;
+            let side = self.source(pkt.is_ack().into());
+            self.sides[side].count.copied += u64::from(copies);
+        }
+        for pkt in fates.lost.drain(..) {
+            let side = self.source(pkt.is_ack().into());
+            self.sides[side].count.lost += 1;
+            if let Some(log) = &mut self.log {
+                log.add(&Record::Loss { at: pkt.enqueued_at, id: id(&pkt), hop: pkt.hop });
+            }
+            self.release(&pkt);
+        }
+        self.fates = fates;
+    }
+
+    /// Writes what has left the network on one way and is due. When to come back.
+    fn write(&mut self, back: usize) -> u64 {
+        let from = self.source(back);
+        for _ in 0..WRITES {
+            let waiting = &self.transit.departed[back];
+            let Some(head) = waiting.front() else { return u64::MAX };
+            let now = self.elapsed();
+            let segment = |pkt: &Packet| {
+                let slot = self.slots[pkt.ecn_bytes.ect0 as usize].as_ref();
+                &slot.expect("it is in the network").segment
+            };
+            let mut train = Train::new(segment(head), head);
+            let mut due = head.enqueued_at.0;
+            if train.is_open(head) && (self.joins_udp || head.flags.has(Flags::DATA)) {
+                let limit = now.max(due + self.hold);
+                for pkt in waiting.iter().skip(1) {
+                    if pkt.enqueued_at.0 > limit || !train.join(segment(pkt), pkt) {
+                        break;
+                    }
+                    due = pkt.enqueued_at.0;
+                }
+            }
+            if due > now {
+                return due;
+            }
+            let tun = &self.sides[1 - from].tun;
+            let written = if head.flags.has(Flags::CORRUPT) {
+                let whole = train.corrupted();
+                self.gather.write(tun, [&[0; VNET][..], &whole].into_iter())
+            } else {
+                let (mut vnet, mut headers) = ([0; VNET], [0; MOST_HEADERS]);
+                let length = train.write_headers(&mut vnet, &mut headers);
+                let first = [&vnet[..], &headers[..length]].into_iter();
+                let payloads = waiting.iter().take(train.count);
+                let payloads = payloads.map(|pkt| Train::payload(segment(pkt)));
+                self.gather.write(tun, first.chain(payloads))
+            };
+            self.count(from, back, train.count, now, written.is_err());
+        }
+        0
+    }
+
+    /// Counts and takes out what was written at `now`.
+    fn count(&mut self, from: usize, back: usize, packets: usize, now: u64, is_refused: bool) {
+        let count = &mut self.sides[from].count;
+        count.writes += 1;
+        count.refused += u64::from(is_refused);
+        for _ in 0..packets {
+            let pkt = self.transit.departed[back].pop_front().expect("it was written");
+            let count = &mut self.sides[from].count;
+            count.late.record(Span(now - pkt.enqueued_at.0));
+            count.packets_out += 1;
+            count.bytes_out += u64::from(pkt.frame_len);
+            count.ce_out += u64::from(pkt.ecn == Ecn::Ce);
+            if count.first == 0 {
+                count.first = now;
+            }
+            count.last = now;
+            self.record_departure(&pkt, Time(now));
+            self.release(&pkt);
+        }
+    }
+
+    fn record_departure(&mut self, pkt: &Packet, written: Time) {
+        let Some(log) = &mut self.log else { return };
+        let is = |flag, bit| if pkt.flags.has(flag) { bit } else { 0 };
+        log.add(&Record::Departure {
+            due: pkt.enqueued_at,
+            written,
+            id: id(pkt),
+            ecn: pkt.ecn.get().bits(),
+            flags: is(Flags::ACK, IS_BACK) | is(Flags::CORRUPT, IS_CORRUPT),
+        });
+    }
+
+    /// Ends the log, and tells what was counted.
+    pub fn finish(mut self, notes: &mut Vec<String>) -> Summary {
+        let seconds = self.elapsed() as f64 * 1e-9;
+        let cpu = system::processor_time();
+        for back in 0..2 {
+            for pkt in std::mem::take(&mut self.transit.departed[back]) {
+                self.record_departure(&pkt, Time::ZERO);
+            }
+        }
+        let end = self.transit.reached();
+        if let Some(mut log) = self.log.take() {
+            log.add(&Record::End(end));
+            if let Err(e) = log.finish() {
+                notes.push(format!("the log is not complete: {e}"));
+            }
+        }
+        let spent = |i: usize| (cpu[i] - self.cpu[i]) as f64 * 1e-9;
+        let frames: u64 = self.sides.iter().map(|side| side.count.packets_out).sum();
+        let mut queues = Vec::new();
+        for (link, reports) in self.transit.reports() {
+            queues.extend(reports.into_iter().map(|q| QueueRow {
+                link: link.clone(),
+                queue: q.name,
+                arrived: q.counts.arrived,
+                sent: q.counts.sent,
+                sent_bytes: q.counts.sent_bytes,
+                dropped: q.counts.dropped,
+                overflowed: q.counts.overflowed,
+                marked: q.counts.marked,
+                step_marked: q.counts.step_marked,
+                sojourn_ms: Quantiles::from(&q.sojourn),
+                sojourn_mean_ms: q.sojourn.mean_ms(),
+                backlog_max: q.backlog_max,
+            }));
+        }
+        Summary {
+            seconds,
+            directions: [0, 1].map(|side| Direction::from(&self.sides[side].count)),
+            queues,
+            user_s: spent(0),
+            system_s: spent(1),
+            frames_per_cpu_s: frames as f64 / (spent(0) + spent(1)).max(1e-9),
+            command_status: 0,
+            realtime: false,
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The arrivals of a live run in the simulator: it has to decide the same, bit for bit.
+
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use l4slab_core::element::{ArrivalChain, ArrivalList, Flow, Outbox};
+use l4slab_core::packet::Packet;
+use l4slab_core::probe::Totals;
+use l4slab_core::scenario::Run;
+use l4slab_core::sim::Simulation;
+use l4slab_core::time::{Span, Time};
+use l4slab_core::traffic::{Place, Traffic};
+use serde::Serialize;
+
+use crate::Refused;
+use crate::log::{IS_CORRUPT, Log, Record, id};
+
+/// When which packet left, and with which ECN field.
+type Departure = (Time, u32, u8);
+/// When which packet was lost, and where on its path.
+type Loss = (Time, u32, u8);
+
+/// What came out of a path: departures by direction, and losses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub departures: [Vec<Departure>; 2],
+    pub losses: Vec<Loss>,
+}
+
+/// How a log and the simulator compare.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    pub build: String,
+    pub arrivals: usize,
+    pub departures: usize,
+    pub marked: usize,
+    pub lost: usize,
+    /// Where they differ for the first time; `None`: nowhere.
+    pub difference: Option<String>,
+}
+
+/// The packets of both hosts, each with the time at which it was sent, in order.
+type Sent = [VecDeque<(Time, Packet)>; 2];
+
+/// Traffic that sends what was recorded.
+#[derive(Debug)]
+struct Recorded {
+    sent: Mutex<Sent>,
+    arrived: Arc<Mutex<[Vec<Departure>; 2]>>,
+}
+
+/// Both hosts.
+struct Hosts {
+    sent: Sent,
+    arrived: Arc<Mutex<[Vec<Departure>; 2]>>,
+}
+
+impl Traffic for Recorded {
+    fn sender_name(&self) -> &str {
+        "recorded"
+    }
+    // Packets that arrive at the same time are in the order of their flows' numbers, as in a live run.
+    fn is_spread(&self) -> bool {
+        true
+    }
+    fn build(&self, _: &Place) -> Box<dyn Flow> {
+        let sent = std::mem::take(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        Box::new(Hosts { sent, arrived: Arc::clone(&self.arrived) })
+    }
+}
+
+impl Hosts {
+    fn next(&self, side: usize) -> Time {
+        self.sent[side].front().map_or(Time::NEVER, |(at, _)| *at)
+    }
+    fn arrive(&mut self, side: usize, pkt: &Packet) {
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        arrived[side].push((pkt.enqueued_at, id(pkt), pkt.ecn.get().bits()));
+    }
+    fn send(&mut self, side: usize, until: Time, out: &mut Outbox) -> Time {
+        while self.next(side) < until {
+            let (at, pkt) = self.sent[side].pop_front().expect("there is one");
+            out.set_clock(at);
+            out.push(pkt);
+        }
+        self.next(side)
+    }
+}
+
+impl Flow for Hosts {
+    fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
+        while let Some(pkt) = arrivals.next(until, out) {
+            self.arrive(1, pkt);
+        }
+        self.send(0, until, out)
+    }
+    fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
+        while let Some(pkt) = arrivals.next(until, out) {
+            self.arrive(0, pkt);
+        }
+        self.send(1, until, out)
+    }
+    fn starts(&self) -> (Time, Time) {
+        (self.next(0), self.next(1))
+    }
+    fn stop(&mut self, _: Time) {}
+    fn totals(&self) -> Totals {
+        Totals { received_bytes: 0, retransmitted: 0 }
+    }
+}
+
+/// Runs the simulator of `run`, whose only flow group sends `sent` instead, up to `end`, exclusively.
+///
+/// # Errors
+/// One sentence: the run is not valid.
+pub fn simulate(mut run: Run, sent: Sent, end: Time) -> Result<Outcome, Refused> {
+    let arrived = Arc::default();
+    let recorded = Recorded { sent: Mutex::new(sent), arrived: Arc::clone(&arrived) };
+    let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
+    run.flows[0].traffic = Arc::new(recorded);
+    run.flows[0].count = 1;
+    (run.flows[0].start_ns, run.flows[0].stop_ns, run.start_jitter_ns) = (0, None, 0);
+    // Nobody asks for the time series.
+    run.sample_ns = end.0.max(run.sample_ns);
+    let mut simulation = Simulation::new(&run).map_err(wrong)?;
+    simulation.keep_fates();
+    simulation.run_until(end.saturating_sub(Span(1)));
+    let fates = simulation.take_fates();
+    let mut losses: Vec<_> =
+        fates.lost.iter().map(|pkt| (pkt.enqueued_at, id(pkt), pkt.hop)).collect();
+    losses.sort_unstable();
+    let departures = std::mem::take(&mut *arrived.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut outcome = Outcome { departures, losses };
+    outcome.cut(end);
+    Ok(outcome)
+}
+
+impl Outcome {
+    /// Only what happened before `end`.
+    fn cut(&mut self, end: Time) {
+        self.departures.iter_mut().for_each(|all| all.retain(|(at, ..)| *at < end));
+        self.losses.retain(|(at, ..)| *at < end);
+    }
+
+    fn difference(&self, simulated: &Outcome) -> Option<String> {
+        let said = |what: &Option<(Time, u32, u8)>, name: &str| match what {
+            None => "nothing more".to_owned(),
+            Some((at, id, value)) => format!("packet {id} at {} ns with {name} {value}", at.0),
+        };
+        let lists = [
+            ("departure there", "ECN", &self.departures[0], &simulated.departures[0]),
+            ("departure back", "ECN", &self.departures[1], &simulated.departures[1]),
+            ("loss", "hop", &self.losses, &simulated.losses),
+        ];
+        lists.into_iter().find_map(|(what, name, live, simulated)| {
+            let n = live.iter().zip(simulated).take_while(|(a, b)| a == b).count();
+            let (a, b) = (live.get(n).copied(), simulated.get(n).copied());
+            (a != b).then(|| {
+                let (a, b) = (said(&a, name), said(&b, name));
+                format!("{what} {n}: the log has {a}, the simulator {b}")
+            })
+        })
+    }
+}
+
+/// Compares a log with the simulator.
+///
+/// # Errors
+/// One sentence: the log cannot be read.
+pub fn replay(from: impl BufRead) -> Result<Comparison, Refused> {
+    let Log { header, records, end } = Log::read(from)?;
+    let run = Run::from_json(header.run.get()).map_err(|e| Refused::input(e.to_string()))?;
+    if run.flows.len() != 1 {
+        return Err(Refused::input("is damaged: its run has not one flow group"));
+    }
+    let mut sent: Sent = Default::default();
+    let mut live = Outcome::default();
+    let (mut arrivals, mut marked) = (0_u32, 0);
+    let mut came = Vec::new();
+    for record in &records {
+        match record {
+            Record::Arrival(at, arrival) => {
+                let pkt = arrival.packet(arrivals);
+                came.push(pkt.ecn.get().bits());
+                sent[usize::from(pkt.is_ack())].push_back((*at, pkt));
+                arrivals += 1;
+            }
+            Record::Departure { due, id, ecn, flags, .. } => {
+                let is_new = came.get(*id as usize).is_some_and(|before| before != ecn);
+                marked += usize::from(is_new && *ecn == 3);
+                // The simulator's host discards what is corrupt.
+                if flags & IS_CORRUPT == 0 {
+                    live.departures[usize::from(flags & 1)].push((*due, *id, *ecn));
+                }
+            }
+            Record::Loss { at, id, hop } => live.losses.push((*at, *id, *hop)),
+            Record::End(_) => {}
+        }
+    }
+    live.losses.sort_unstable();
+    live.cut(end);
+    let simulated = simulate(run, sent, end)?;
+    Ok(Comparison {
+        build: header.build,
+        arrivals: arrivals as usize,
+        departures: live.departures.iter().map(Vec::len).sum(),
+        marked,
+        lost: live.losses.len(),
+        difference: live.difference(&simulated),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use l4slab_core::ecn::Ecn;
+    use l4slab_core::element::Fates;
+    use l4slab_core::packet::{Flags, GroupId};
+    use l4slab_core::rng::Rng;
+    use l4slab_core::sim::transit::Transit;
+
+    use super::*;
+    use crate::log::set_id;
+
+    /// A path with everything: links on both ways, impairments, changes of rate, queue, RTT and netem.
+    fn run(qdisc: &str, more: &str) -> String {
+        format!(
+            r#"{{"duration_ns": 1000000000, "seed": 7, "links": [
+                {{"name": "a", "rate_bps": 20000000, "qdisc": {qdisc} {more}}},
+                {{"name": "b", "rate_bps": 5000000, "qdisc": "fq_codel"}}],
+              "flows": [{{"name": "f", "kind": "cbr", "rate_bps": 1, "rtt_ns": 3000000, "path": ["a"],
+                "reverse_path": ["b"]}}],
+              "impairs": [{{"name": "i", "netem": "delay 1ms 500us loss 1% duplicate 1% reorder 5% corrupt 1%",
+                "before": "a", "direction": "both", "ack_thinning": 2, "ack_wait_ns": 1000000}}],
+              "rewrites": [{{"flow": "f", "where": "after", "link": "a", "from": "ect0", "to": "drop"}}],
+              "at": [{{"time_ns": 100000000, "link": "a", "rate_bps": 10000000}},
+                {{"time_ns": 150000000, "flow": "f", "rtt_ns": 9000000}},
+                {{"time_ns": 200000000, "impair": "i", "netem": "delay 2ms loss 2%"}},
+                {{"time_ns": 250000000, "flow": "f", "rtt_ns": 1000000}}]}}"#
+        )
+    }
+
+    /// Packets of some flows in both directions, some of them at the same time.
+    fn traffic(rng: &mut Rng, is_back: bool) -> VecDeque<(Time, Packet)> {
+        let mut at = 0;
+        let mut sent = VecDeque::new();
+        while at < 400_000_000 {
+            at += rng.below(if is_back { 1_500_000 } else { 700_000 }).saturating_sub(1_000);
+            let direction = if is_back { Flags::ACK } else { Flags(0) };
+            let is_data = rng.below(3) > 0;
+            let kind = if is_data { Flags::DATA } else { Flags(0) };
+            let length = if is_data { 200 + rng.below(1_300) as u32 } else { 66 };
+            let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ect1][rng.below(4) as usize];
+            let flow = [5, 77, 0x7fff_fff0][rng.below(3) as usize];
+            let mut pkt = Packet::new(flow, GroupId::default(), direction.with(kind), length, ecn);
+            pkt.payload = if is_data { length as u16 - 66 } else { 0 };
+            pkt.seq = sent.len() as u32;
+            sent.push_back((Time(at), pkt));
+        }
+        sent
+    }
+
+    /// Steps the network as a forwarder with a bad clock does.
+    fn step(run: &Run, sent: &Sent, rng: &mut Rng, end: Time) -> Outcome {
+        let mut transit = Transit::new(run).unwrap();
+        let (mut outcome, mut fates) = (Outcome::default(), Fates::default());
+        let mut next = [0, 0];
+        let mut now = 0;
+        while transit.reached() < end {
+            now += rng.below(3_000_000);
+            for side in 0..2 {
+                while let Some((at, pkt)) = sent[side].get(next[side]).filter(|(at, _)| at.0 < now)
+                {
+                    transit.send(*at, *pkt);
+                    next[side] += 1;
+                }
+            }
+            let horizon = transit.horizon(Time(now));
+            transit.run_until(horizon.min(end));
+            transit.take_fates(&mut fates);
+            for side in 0..2 {
+                for pkt in transit.departed[side].drain(..) {
+                    if !pkt.flags.has(Flags::CORRUPT) {
+                        let ecn = pkt.ecn.get().bits();
+                        outcome.departures[side].push((pkt.enqueued_at, id(&pkt), ecn));
+                    }
+                }
+            }
+        }
+        outcome.losses = fates.lost.iter().map(|p| (p.enqueued_at, id(p), p.hop)).collect();
+        outcome.losses.sort_unstable();
+        outcome.cut(end);
+        outcome
+    }
+
+    #[test]
+    fn a_network_in_steps_decides_as_the_simulator() {
+        let tree = r#", "classes": [{"id": "1", "rate_bps": 5000000, "ceil_bps": 20000000, "prio": 0, "quantum_bytes": 1514, "qdisc": "dualpi2"},
+            {"id": "2", "rate_bps": 5000000, "ceil_bps": 20000000, "prio": 0, "quantum_bytes": 1514, "qdisc": "fq_codel"}],
+            "filters": [{"ecn": "ect1", "class": "1"}]"#;
+        let trace = r#", "rate_trace": {"steps": [[0, 20000000], [30000000, 4000000]], "repeat_ns": 60000000}"#;
+        let cases = [
+            ("\"dualpi2\"", ""),
+            ("\"cake bandwidth 15mbit ack-filter\"", ""),
+            ("\"fq_codel ce_threshold 1ms\"", ""),
+            ("\"pfifo limit 20\"", ""),
+            ("\"htb default 2\"", tree),
+            ("\"pie ecn\"", trace),
+        ];
+        for (seed, (qdisc, more)) in cases.into_iter().enumerate() {
+            let mut text = run(qdisc, more);
+            if !more.is_empty() {
+                // Neither a link with classes nor one with a trace changes its rate that way.
+                text = text
+                    .replace(r#"{"time_ns": 100000000, "link": "a", "rate_bps": 10000000},"#, "");
+            }
+            let read = || Run::from_json(&text).unwrap();
+            let mut rng = Rng::stream(seed as u64, "replay", 0);
+            let mut sent = [traffic(&mut rng, false), traffic(&mut rng, true)];
+            for (number, (_, pkt)) in sent.iter_mut().flatten().enumerate() {
+                set_id(pkt, number as u32);
+            }
+            let end = Time(420_000_000);
+            let simulated = simulate(read(), sent.clone(), end).unwrap();
+            for round in 0..3 {
+                let stepped = step(&read(), &sent, &mut Rng::stream(round, "clock", 0), end);
+                assert_eq!(stepped.difference(&simulated), None, "{qdisc} {round}");
+                assert!(stepped.departures.iter().all(|all| all.len() > 100), "{qdisc}");
+                assert!(stepped.losses.len() > 20, "{qdisc}");
+            }
+        }
+    }
+}

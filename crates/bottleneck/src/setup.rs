@@ -1,0 +1,355 @@
+//! Namespaces, devices and programs.
+//!
+//! The process of [`run`] starts a child in a PID namespace, which is the forwarder and there process 1. When that ends,
+//! for whatever reason, the kernel kills all other processes of the namespace, and with them go the network namespaces and
+//! their devices. The forwarder in turn ends with its parent.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use l4slab_core::scenario::Run;
+use l4slab_core::sim::transit::Transit;
+use l4slab_core::units::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::forward::{Answer, Forwarder, LogWriter, Summary};
+use crate::{Refused, log, probe, system};
+
+/// What it is to do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// A run with one flow group, as JSON.
+    run: String,
+    /// The build, for the log.
+    build: String,
+    command: Vec<String>,
+    /// For a shell in the other namespace.
+    server: Option<String>,
+    log: Option<String>,
+    /// The rate at which each host hands its packets over; without, from the links.
+    access_bps: Option<u64>,
+    /// So long a packet that is due may wait for another one to leave with.
+    hold_ns: u64,
+    /// Priority of real time, if it can be had.
+    realtime: bool,
+    /// The data of the path are the server's.
+    reverse: bool,
+    /// For both namespaces.
+    sysctls: Vec<(String, String)>,
+    /// Like these, but it does not matter if the kernel has no such value: the sentence is said then.
+    wishes: Vec<(String, String, String)>,
+    /// The process that must be the parent.
+    parent: i32,
+}
+
+/// Addresses of client and server.
+const IPV4: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+const NAMES: [&str; 2] = ["client", "server"];
+/// Super-packets that the ring of a device holds: long, because it is read empty before anything else.
+const RING: i32 = 1000;
+/// A host's access line if the links are not faster than a quarter of it.
+const ACCESS: u64 = 1_000_000_000;
+/// So long what is under way is still forwarded when the command has ended, and the server may take to end, ns.
+const DRAIN: u64 = 100_000_000;
+const SERVER_ENDS: u64 = 500_000_000;
+const SERVER_STARTS: Duration = Duration::from_millis(2_000);
+
+#[derive(Serialize, Deserialize)]
+enum Told {
+    Summary(serde_json::Value),
+    Refused { sentence: String, is_input: bool },
+}
+
+/// Does it; the summary as JSON. The process has one thread, and is of no other use afterwards.
+///
+/// # Errors
+/// One sentence: what the machine refuses, or what is wrong with the command.
+pub fn run(options: &str) -> Result<String, Refused> {
+    let options: Options =
+        serde_json::from_str(options).map_err(|e| Refused::input(format!("options: {e}")))?;
+    let failed =
+        |e: std::io::Error| Refused::machine(format!("the forwarder cannot be started: {e}"));
+    system::die_with_parent(Some(options.parent)).map_err(failed)?;
+    system::set_signals(&[libc::SIGINT, libc::SIGQUIT], true);
+    enter_namespaces()?;
+    let (mut from, to) = system::pipe().map_err(failed)?;
+    let Some(child) = system::fork().map_err(failed)? else {
+        drop(from);
+        let status = catch_unwind(AssertUnwindSafe(|| as_first_process(&options, to)));
+        system::exit(status.unwrap_or(101));
+    };
+    drop(to);
+    let mut text = String::new();
+    let _ = from.read_to_string(&mut text);
+    let status = system::reap(Some(child)).map_or(1, |(_, status)| system::exit_status(status));
+    match serde_json::from_str(&text) {
+        Ok(Told::Summary(summary)) => Ok(summary.to_string()),
+        Ok(Told::Refused { sentence, is_input }) => Err(Refused { sentence, is_input }),
+        Err(_) => Err(Refused::machine(format!("the forwarder has ended with status {status}"))),
+    }
+}
+
+/// A user namespace, unless privileges make it needless, and a PID namespace for the children.
+fn enter_namespaces() -> Result<(), Refused> {
+    let (uid, gid) = system::ids();
+    if uid == 0 && system::unshare(libc::CLONE_NEWPID).is_ok() {
+        return Ok(());
+    }
+    system::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID).map_err(|e| {
+        Refused::machine(format!(
+            "this machine refuses user namespaces ({e}); run it as root, or allow them \
+             (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, docker run --privileged in a container)"
+        ))
+    })?;
+    let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
+    let maps = write("setgroups", "deny".to_owned())
+        .and_then(|()| write("uid_map", format!("{uid} {uid} 1")))
+        .and_then(|()| write("gid_map", format!("{gid} {gid} 1")));
+    maps.map_err(|e| Refused::machine(format!("the user namespace cannot be set up: {e}")))
+}
+
+fn as_first_process(options: &Options, mut to: File) -> i32 {
+    let told = match system::die_with_parent(None)
+        .map_err(machine("prctl"))
+        .and_then(|()| inside(options))
+    {
+        Ok(summary) => serde_json::to_value(summary).map(Told::Summary),
+        Err(Refused { sentence, is_input }) => Ok(Told::Refused { sentence, is_input }),
+    };
+    let written = told.and_then(|told| serde_json::to_vec(&told)).map(|bytes| to.write_all(&bytes));
+    i32::from(!matches!(written, Ok(Ok(()))))
+}
+
+fn machine(what: &str) -> impl Fn(std::io::Error) -> Refused {
+    move |e| Refused::machine(format!("{what}: {e}"))
+}
+
+/// A namespace with its device, and a socket in it for probes.
+struct Host {
+    namespace: File,
+    tun: OwnedFd,
+    joins_udp: bool,
+    probe: std::net::UdpSocket,
+}
+
+fn inside(options: &Options) -> Result<Summary, Refused> {
+    let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
+    let run = Run::from_json(&options.run).map_err(wrong)?;
+    let transit = Transit::new(&run).map_err(wrong)?;
+    let log = options.log.as_ref().map(|path| File::create(path).map_err(|e| (path, e)));
+    let log = log.transpose().map_err(|(path, e)| {
+        Refused::input(format!(
+            "{path} cannot be written: {e}; give --log a file in a folder that you may write"
+        ))
+    })?;
+    let mut notes = Vec::new();
+    let hosts = [host(0, options, &mut notes)?, host(1, options, &mut notes)?];
+    let children = system::children().map_err(machine("signalfd"))?;
+    let server = match &options.server {
+        None => None,
+        Some(line) => {
+            let command = ["sh", "-c", line].map(str::to_owned);
+            let pid = start(&hosts[1].namespace, &command, true)?;
+            wait_for_server(pid, line)?;
+            Some(pid)
+        }
+    };
+    let [client_host, server_host] = hosts;
+    let access = options.access_bps.unwrap_or(ACCESS.max(4 * transit.peak().bps()));
+    let writer = log
+        .map(|file| {
+            LogWriter::start(file, log::header(&options.build, &options.run)?)
+                .map_err(machine("the log"))
+        })
+        .transpose()?;
+    let namespaces = [client_host.namespace, server_host.namespace];
+    let sockets = [client_host.probe, server_host.probe];
+    let joins_udp = client_host.joins_udp && server_host.joins_udp;
+    let mut forwarder = Forwarder::new(
+        transit,
+        [client_host.tun, server_host.tun],
+        options.reverse,
+        Rate::from_bps(access.max(1)),
+        options.hold_ns,
+        joins_udp,
+        writer,
+    );
+    system::wake_sharply();
+    let realtime = options.realtime && system::run_in_real_time().is_ok();
+    if realtime && let Err(e) = system::lock_memory() {
+        notes.push(format!("pages may be swapped out: mlockall: {e}"));
+    }
+    // Last of all: what it sends is read at once.
+    let command = start(&namespaces[0], &options.command, false)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let probes = probe::start(sockets, Arc::clone(&stop));
+    let probes = probes.map_err(machine("the thread of the probes"))?;
+    let mut programs = Programs { command, server, status: None, ended: 0 };
+    forwarder.run(&children, |now| programs.ask(now));
+    stop.store(true, Ordering::Relaxed);
+    // The devices are there until the forwarder ends.
+    let drops = namespaces.each_ref().map(|namespace| {
+        system::setns(namespace, libc::CLONE_NEWNET).ok().and_then(|()| device_drops())
+    });
+    let mut summary = forwarder.finish(&mut notes);
+    let _ = probes.join();
+    for (direction, drops) in summary.directions.iter_mut().zip(drops) {
+        match drops {
+            Some(drops) => direction.device_drops = drops,
+            None => notes.push("the drops of the devices are not known".to_owned()),
+        }
+    }
+    summary.command_status = programs.status.unwrap_or(0);
+    summary.realtime = realtime;
+    summary.notes = notes;
+    Ok(summary)
+}
+
+/// What runs in the namespaces.
+struct Programs {
+    command: i32,
+    server: Option<i32>,
+    status: Option<i32>,
+    /// When the command has ended.
+    ended: u64,
+}
+
+impl Programs {
+    fn ask(&mut self, now: u64) -> Answer {
+        while let Some((pid, status)) = system::reap(None) {
+            if pid == self.command {
+                (self.status, self.ended) = (Some(system::exit_status(status)), now);
+            } else if self.server == Some(pid) {
+                self.server = None;
+            }
+        }
+        match (self.status, self.server) {
+            (None, _) => Answer::GoOn,
+            (Some(_), _) if now < self.ended + DRAIN => Answer::AskAgain,
+            (Some(_), Some(server)) if now < self.ended + SERVER_ENDS => {
+                system::kill(-server, libc::SIGTERM);
+                Answer::AskAgain
+            }
+            _ => Answer::Over,
+        }
+    }
+}
+
+/// A network namespace, in which this process stays, with a device that is up.
+fn host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result<Host, Refused> {
+    system::unshare(libc::CLONE_NEWNET)
+        .map_err(machine("this machine refuses network namespaces; run it as root"))?;
+    let namespace =
+        File::open("/proc/thread-self/ns/net").map_err(machine("/proc/thread-self/ns/net"))?;
+    let (tun, joins_udp) = system::open_tun().map_err(|e| {
+        Refused::machine(format!(
+            "/dev/net/tun cannot be opened: {e}; load it (modprobe tun), make it accessible (chmod 666 /dev/net/tun), \
+             or pass it to the container (docker run --device /dev/net/tun)"
+        ))
+    })?;
+    let wish = |name: &str, value: &str| fs::write(sysctl_path(name), value).is_ok();
+    let device = system::DEVICE;
+    for (name, value) in
+        [("accept_dad", "0"), ("router_solicitations", "0"), ("addr_gen_mode", "1")]
+    {
+        wish(&format!("net/ipv6/conf/{device}/{name}"), value);
+    }
+    for (name, value, otherwise) in &options.wishes {
+        if !wish(name, value) && !otherwise.is_empty() && !notes.contains(otherwise) {
+            notes.push(otherwise.clone());
+        }
+    }
+    for (name, value) in &options.sysctls {
+        fs::write(sysctl_path(name), value).map_err(|e| {
+            Refused::input(format!("--sysctl {name}={value} is refused by this kernel: {e}"))
+        })?;
+    }
+    let failed = machine("the network namespace cannot be set up");
+    system::bring_up("lo").map_err(&failed)?;
+    system::configure(IPV4[side], RING).map_err(&failed)?;
+    system::bring_up(device).map_err(&failed)?;
+    let mut ipv6 = [0; 16];
+    (ipv6[0], ipv6[15]) = (0xfd, side as u8 + 1);
+    if system::configure_ipv6(ipv6).is_err() {
+        let note = "this kernel has no IPv6".to_owned();
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    let probe = probe::socket(IPV4[side]).map_err(&failed)?;
+    Ok(Host { namespace, tun, joins_udp, probe })
+}
+
+fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+/// Starts a program in a host's namespace.
+fn start(namespace: &File, command: &[String], is_server: bool) -> Result<i32, Refused> {
+    let (mut from, mut to) = system::pipe().map_err(machine("pipe"))?;
+    let Some(pid) = system::fork().map_err(machine("fork"))? else {
+        let failed = || {
+            system::die_with_parent(None)?;
+            system::setns(namespace, libc::CLONE_NEWNET)?;
+            if is_server {
+                system::own_process_group();
+                system::output_to_error();
+            }
+            system::set_signals(&[libc::SIGINT, libc::SIGQUIT, libc::SIGPIPE], false);
+            system::unblock_signals();
+            Err::<(), _>(system::execute(command))
+        };
+        if let Err(e) = failed() {
+            let _ = to.write_all(e.to_string().as_bytes());
+        }
+        system::exit(127);
+    };
+    drop(to);
+    let mut error = String::new();
+    let _ = from.read_to_string(&mut error);
+    if error.is_empty() {
+        return Ok(pid);
+    }
+    let name = command.first().map_or("", String::as_str);
+    Err(Refused::input(format!(
+        "{name} cannot be started: {error}; name a program that is installed"
+    )))
+}
+
+/// Until the server listens, or has had its time. This process is in its namespace.
+fn wait_for_server(pid: i32, line: &str) -> Result<(), Refused> {
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < SERVER_STARTS {
+        if let Some((_, status)) = system::reap(None).filter(|(ended, _)| *ended == pid) {
+            let status = system::exit_status(status);
+            let name = NAMES[1];
+            return Err(Refused::input(format!(
+                "the {name} has ended with status {status} before it listened; check --server {line:?}"
+            )));
+        }
+        // In the table of sockets, 0A is a socket of TCP that listens, 07 one of UDP that takes datagrams.
+        let listens = [("tcp", " 0A "), ("tcp6", " 0A "), ("udp", " 07 "), ("udp6", " 07 ")];
+        if listens.iter().any(|(table, state)| {
+            let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+            text.is_ok_and(|text| text.lines().skip(1).any(|line| line.contains(state)))
+        }) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Packets that the ring of the device had no room for, in the namespace of this process.
+fn device_drops() -> Option<u64> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let row = table.lines().find_map(|line| line.trim().strip_prefix(system::DEVICE))?;
+    row.trim_start_matches(':').split_whitespace().nth(11)?.parse().ok()
+}

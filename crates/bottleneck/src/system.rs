@@ -1,0 +1,395 @@
+//! The calls to Linux, each as a small safe function.
+
+use std::ffi::{CString, OsStr, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::frame::VNET;
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub fn clock() -> u64 {
+    // SAFETY: it fills the struct that it is given.
+    let now = unsafe {
+        let mut now: libc::timespec = zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+        now
+    };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Processor time of this thread, user and system, in nanoseconds.
+pub fn processor_time() -> [u64; 2] {
+    // SAFETY: it fills the struct that it is given.
+    let usage = unsafe {
+        let mut usage: libc::rusage = zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    [ns(usage.ru_utime), ns(usage.ru_stime)]
+}
+
+pub fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::unshare(flags) }).map(drop)
+}
+pub fn setns(of: &File, kind: c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::setns(of.as_raw_fd(), kind) }).map(drop)
+}
+pub fn ids() -> (u32, u32) {
+    // SAFETY: these cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+/// The kernel kills this process when its parent ends; an error if that has happened already.
+pub fn die_with_parent(parent: Option<i32>) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        match parent {
+            Some(parent) if libc::getppid() != parent => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(()),
+        }
+    }
+}
+/// Wakes of this thread are not delayed to save power.
+pub fn wake_sharply() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+/// Before all ordinary programs of the machine, but not what this process starts later.
+pub fn run_in_real_time() -> io::Result<()> {
+    // SAFETY: the struct is valid.
+    unsafe {
+        let mut parameters: libc::sched_param = zeroed();
+        parameters.sched_priority = 10;
+        let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+        check(libc::sched_setscheduler(0, policy, &parameters)).map(drop)
+    }
+}
+/// No page of this process is fetched from disk again.
+pub fn lock_memory() -> io::Result<()> {
+    // SAFETY: no memory is touched.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT) }).map(drop)
+}
+
+/// A child process, in which `None` is returned.
+///
+/// # Safety of the call
+/// The process has one thread.
+pub fn fork() -> io::Result<Option<i32>> {
+    // SAFETY: the caller has one thread, so no lock is held by another one.
+    check(unsafe { libc::fork() }).map(|pid| (pid != 0).then_some(pid))
+}
+pub fn exit(status: i32) -> ! {
+    // SAFETY: it does not return, and runs no handlers.
+    unsafe { libc::_exit(status) }
+}
+pub fn own_process_group() {
+    // SAFETY: no memory is involved.
+    unsafe { libc::setpgid(0, 0) };
+}
+pub fn kill(pid: i32, signal: c_int) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::kill(pid, signal) };
+}
+/// A child that has ended with this wait status; with a `pid`, waits for that one.
+pub fn reap(pid: Option<i32>) -> Option<(i32, i32)> {
+    let mut status = 0;
+    loop {
+        let flags = if pid.is_some() { 0 } else { libc::WNOHANG };
+        // SAFETY: it writes the status.
+        let ended = unsafe { libc::waitpid(pid.unwrap_or(-1), &mut status, flags) };
+        match ended {
+            1.. => return Some((ended, status)),
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return None,
+        }
+    }
+}
+/// The exit status as a shell tells it.
+pub fn exit_status(wait_status: i32) -> i32 {
+    if libc::WIFEXITED(wait_status) {
+        libc::WEXITSTATUS(wait_status)
+    } else {
+        128 + libc::WTERMSIG(wait_status)
+    }
+}
+
+/// What comes instead of the signal that a child has ended.
+pub fn children() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised before it is used, and the descriptor is new.
+    unsafe {
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        check(libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))?;
+        let fd = check(libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+/// Signals have no effect, or the usual one.
+pub fn set_signals(signals: &[c_int], ignored: bool) {
+    let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: no handler of ours is involved.
+    signals.iter().for_each(|signal| unsafe {
+        libc::signal(*signal, action);
+    });
+}
+pub fn unblock_signals() {
+    // SAFETY: the set is initialised before it is used.
+    unsafe {
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+    }
+}
+/// Replaces this process by a program, which is looked for in PATH.
+pub fn execute(command: &[String]) -> io::Error {
+    let words: Result<Vec<_>, _> =
+        command.iter().map(|word| CString::new(OsStr::new(word).as_bytes())).collect();
+    let Ok(words) = words else { return io::ErrorKind::InvalidInput.into() };
+    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: the array ends with a null pointer, and its strings live until the call returns.
+    unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+/// Standard output becomes standard error.
+pub fn output_to_error() {
+    // SAFETY: both descriptors are numbers.
+    unsafe { libc::dup2(2, 1) };
+}
+/// Two ends of a pipe, to read and to write.
+pub fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors, which are new.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])))
+    }
+}
+
+/// What a descriptor is waited for.
+#[repr(transparent)]
+pub struct Poll(libc::pollfd);
+
+impl Poll {
+    pub fn new(fd: &impl AsRawFd) -> Poll {
+        Poll(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+    }
+    pub fn listen(&mut self, is_wanted: bool) {
+        self.0.events = if is_wanted { libc::POLLIN } else { 0 };
+    }
+}
+impl Poll {
+    /// As the last wait has found.
+    pub fn is_ready(&self) -> bool {
+        self.0.revents != 0
+    }
+}
+/// Takes all signals that have come.
+pub fn drain(signals: &OwnedFd) {
+    let mut bytes = [0_u8; 1024];
+    // SAFETY: the buffer is as long as it is said to be.
+    while unsafe { libc::read(signals.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
+}
+/// Waits until there is something to read, or for so many nanoseconds.
+pub fn wait(polls: &mut [Poll], ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `Poll` is `pollfd` and nothing else.
+    unsafe {
+        let polls_ptr = polls.as_mut_ptr().cast::<libc::pollfd>();
+        libc::ppoll(polls_ptr, polls.len() as libc::nfds_t, &timeout, std::ptr::null());
+    }
+}
+
+fn piece(of: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: of.as_ptr().cast_mut().cast::<c_void>(), iov_len: of.len() }
+}
+/// Reads a packet; its length, 0 if there is none.
+pub fn read_packet(fd: &impl AsRawFd, vnet: &mut [u8; VNET], into: &mut [u8]) -> usize {
+    let piece = |of: &mut [u8]| libc::iovec { iov_base: of.as_mut_ptr().cast(), iov_len: of.len() };
+    let pieces = [piece(vnet), piece(into)];
+    // SAFETY: the pieces are exclusively borrowed for the call.
+    let n = unsafe { libc::readv(fd.as_raw_fd(), pieces.as_ptr(), 2) };
+    usize::try_from(n).unwrap_or(0).saturating_sub(VNET)
+}
+/// Pieces of one write.
+pub struct Gather(Vec<libc::iovec>);
+impl Gather {
+    pub fn new() -> Gather {
+        Gather(Vec::with_capacity(80))
+    }
+    /// Writes a packet of pieces, those that follow each other in memory as one.
+    pub fn write<'a>(
+        &mut self,
+        fd: &impl AsRawFd,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<()> {
+        self.0.clear();
+        for slice in pieces {
+            let next = piece(slice);
+            match self.0.last_mut() {
+                Some(last) if last.iov_base as usize + last.iov_len == next.iov_base as usize => {
+                    last.iov_len += next.iov_len;
+                }
+                _ => self.0.push(next),
+            }
+        }
+        // SAFETY: the slices live until the call returns.
+        let n = unsafe { libc::writev(fd.as_raw_fd(), self.0.as_ptr(), self.0.len() as c_int) };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+impl Default for Gather {
+    fn default() -> Gather {
+        Gather::new()
+    }
+}
+
+const TUN_F_CSUM: u32 = 0x01;
+const TUN_F_TSO4: u32 = 0x02;
+const TUN_F_TSO6: u32 = 0x04;
+/// Since Linux 6.2.
+const TUN_F_USO4: u32 = 0x20;
+const TUN_F_USO6: u32 = 0x40;
+const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
+const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
+pub const DEVICE: &str = "l4s0";
+
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+/// Makes a TUN device in this network namespace that takes super-packets; whether those of UDP, too. Super-packets whose
+/// first segment has CWR are split by the kernel: they differ with and without AccECN.
+pub fn open_tun() -> io::Result<(OwnedFd, bool)> {
+    let file = File::options().read(true).write(true).open("/dev/net/tun")?;
+    let fd = file.as_raw_fd();
+    let mut device = request(DEVICE);
+    device.ifr_ifru.ifru_flags =
+        (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    // SAFETY: the arguments are what these requests take.
+    unsafe {
+        check(libc::ioctl(fd, TUNSETIFF, &device))?;
+        let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+        let both = libc::ioctl(fd, TUNSETOFFLOAD, (tcp | TUN_F_USO4 | TUN_F_USO6) as libc::c_ulong);
+        if both < 0 {
+            check(libc::ioctl(fd, TUNSETOFFLOAD, tcp as libc::c_ulong))?;
+        }
+        let flags = check(libc::fcntl(fd, libc::F_GETFL))?;
+        check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK))?;
+        Ok((file.into(), both >= 0))
+    }
+}
+
+#[repr(C)]
+struct In6Request {
+    address: [u8; 16],
+    prefix: u32,
+    index: c_int,
+}
+
+fn socket(family: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is new.
+    unsafe {
+        let fd = check(libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn ioctl(socket: RawFd, number: libc::Ioctl, argument: *mut c_void) -> io::Result<()> {
+    // SAFETY: the callers give what the request takes.
+    check(unsafe { libc::ioctl(socket, number, argument) }).map(drop)
+}
+
+/// Brings a device of this network namespace up.
+pub fn bring_up(device: &str) -> io::Result<()> {
+    let socket = socket(libc::AF_INET)?;
+    let mut up = request(device);
+    up.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, (&raw mut up).cast())
+}
+
+/// Gives the TUN device of this network namespace its addresses, MTU and queue length.
+pub fn configure(ipv4: [u8; 4], queue: c_int) -> io::Result<()> {
+    let socket = socket(libc::AF_INET)?;
+    let fd = socket.as_raw_fd();
+    let mut r = request(DEVICE);
+    for (number, value) in [(libc::SIOCSIFADDR, ipv4), (libc::SIOCSIFNETMASK, [255, 255, 255, 0])] {
+        // SAFETY: a sockaddr_in fits into a sockaddr.
+        unsafe {
+            let mut address: libc::sockaddr_in = zeroed();
+            address.sin_family = libc::AF_INET as _;
+            address.sin_addr.s_addr = u32::from_ne_bytes(value);
+            r.ifr_ifru.ifru_addr =
+                std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(address);
+        }
+        ioctl(fd, number, (&raw mut r).cast())?;
+    }
+    r.ifr_ifru.ifru_mtu = 1500;
+    ioctl(fd, libc::SIOCSIFMTU, (&raw mut r).cast())?;
+    ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
+    // SAFETY: the request has filled it in.
+    set_queue(unsafe { r.ifr_ifru.ifru_ifindex }, queue)
+}
+
+/// The length of a device's queue. Unlike the request SIOCSIFTXQLEN, a user namespace may do that.
+fn set_queue(index: c_int, queue: c_int) -> io::Result<()> {
+    const IFLA_TXQLEN: u16 = 13;
+    // nlmsghdr, ifinfomsg, rtattr with a number.
+    let mut message = [0_u8; 40];
+    let mut put = |at: usize, bytes: &[u8]| message[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &40_u32.to_ne_bytes());
+    put(4, &libc::RTM_NEWLINK.to_ne_bytes());
+    put(6, &((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+    put(20, &index.to_ne_bytes());
+    put(32, &8_u16.to_ne_bytes());
+    put(34, &IFLA_TXQLEN.to_ne_bytes());
+    put(36, &queue.to_ne_bytes());
+    let mut answer = [0_u8; 128];
+    // SAFETY: the descriptor is new, and both buffers are as long as it is said.
+    let n = unsafe {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        let fd = check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?;
+        let socket = OwnedFd::from_raw_fd(fd);
+        let fd = socket.as_raw_fd();
+        check(libc::send(fd, message.as_ptr().cast(), message.len(), 0) as c_int)?;
+        check(libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) as c_int)?
+    };
+    // NLMSG_ERROR with 0 is the acknowledgement.
+    let error = i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]);
+    match error {
+        0 if n >= 20 => Ok(()),
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// Gives the TUN device an IPv6 address, if the kernel has IPv6.
+pub fn configure_ipv6(address: [u8; 16]) -> io::Result<()> {
+    let socket = socket(libc::AF_INET6)?;
+    let fd = socket.as_raw_fd();
+    let mut r = request(DEVICE);
+    ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
+    // SAFETY: the request has filled it in.
+    let index = unsafe { r.ifr_ifru.ifru_ifindex };
+    let mut wanted = In6Request { address, prefix: 64, index };
+    ioctl(fd, libc::SIOCSIFADDR, (&raw mut wanted).cast())
+}

@@ -1,0 +1,172 @@
+"""`l4slab bottleneck` and `l4slab replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from l4slab.cli import options, terminal
+from l4slab.cli.terminal import Column
+
+
+def _quantity(name: str) -> Callable[..., int | None]:
+    def parse(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+        from l4slab.base import units
+
+        if text is None:
+            return None
+        try:
+            value = int(getattr(units, name).parse(text))
+        except ValueError as error:
+            raise click.UsageError(f"{parameter.opts[0]} {text} {error}") from None
+        if value <= 0:
+            raise click.UsageError(f"{parameter.opts[0]} {text} must be above 0")
+        return value
+
+    return parse
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--server", metavar="COMMAND", help="Start this in the other namespace first.")
+@click.option("--flow", metavar="NAME", help="Take the path of this flow; default: the first one.")
+@options.where
+@click.option("--reverse", is_flag=True, help="The server sends the data of the path: for downloads.")
+@click.option("--log", metavar="FILE", type=click.Path(path_type=Path), help="Record packets for l4slab replay.")
+@click.option(
+    "--access", metavar="RATE", callback=_quantity("RATE"), help="Rate of the hosts' access lines; default: 1Gbit."
+)
+@click.option(
+    "--late",
+    metavar="TIME",
+    callback=_quantity("TIME"),
+    help="The run fails if 1 % of the packets are later; default: a tenth of the shortest threshold or RTT.",
+)
+@click.option("--realtime/--no-realtime", default=True, help="Ask for real-time priority.")
+@click.option("--sysctl", "sysctls", metavar="NAME=VALUE", multiple=True, help="Set this in both namespaces.")
+@options.as_json
+def bottleneck(
+    file: Path,
+    command: tuple[str, ...],
+    server: str | None,
+    flow: str | None,
+    where: str | None,
+    reverse: bool,
+    log: Path | None,
+    access: int | None,
+    late: int | None,
+    realtime: bool,
+    sysctls: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Run COMMAND behind the path of an experiment file, in real time.
+
+    COMMAND runs in a network namespace of its own as 10.0.0.1 and fd00::1. Its packets reach 10.0.0.2 and fd00::2, the
+    namespace of --server, through the links, queues and delays of a flow in the first run of FILE.
+    """
+    options.refuse_empty(where=where, server=server, flow=flow)
+    given = [options.setting(text, "--sysctl", "net.ipv4.tcp_ecn=1") for text in sysctls]
+    from l4slab.tools import bottleneck as tool
+
+    path = tool.path_of(file, flow, where)
+    wanted = tool.Wanted(command, server, log, access, realtime, reverse, given, late, as_json)
+    summary = tool.run(path, wanted)
+    late_text = _late(summary) if summary["is_late"] else None
+    failed = summary["command_status"] != 0
+    status = 1 if failed or late_text else 0
+    if as_json:
+        terminal.as_json(summary | {"exit_status": status})
+    else:
+        _show(summary)
+    if failed:
+        terminal.err().print(f"l4slab: {command[0]} has ended with status {summary['command_status']}", markup=False)
+    if late_text:
+        terminal.err().print(f"l4slab: {late_text}", markup=False)
+    return status
+
+
+def _late(summary: dict[str, Any]) -> str:
+    worst = max(
+        (one[what]["p99"] or 0.0, name)
+        for one in summary["directions"]
+        for what, name in (("late_ms", "late"), ("wait_ms", "read late"))
+    )
+    shortest = summary["shortest"]
+    remedy = "" if summary["realtime"] else ", run it with real-time priority (as root, or with RLIMIT_RTPRIO)"
+    return (
+        f"1 % of the packets were {worst[1]} by {worst[0]:.2g} ms or more, and {summary['late_bound_ms']:.2g} ms is "
+        f"allowed ({shortest['name']}: {shortest['ms']:g} ms); these results may be the machine's: free it{remedy}, or "
+        f"allow more with --late"
+    )
+
+
+def _show(summary: dict[str, Any]) -> None:
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:.3g}"
+
+    rows = [row for row in summary["queues"] if row["arrived"]]
+    columns = [
+        Column("link", [row["link"] for row in rows], stays=True, weight=5),
+        Column("queue", [row["queue"] for row in rows], stays=True, weight=5),
+        Column("packets", [str(row["arrived"]) for row in rows], right=True, stays=True, weight=4),
+        Column("dropped", [str(row["dropped"]) for row in rows], right=True, stays=True, weight=4),
+        Column("marked", [str(row["marked"] + row["step_marked"]) for row in rows], right=True, stays=True, weight=4),
+    ]
+    for name, key in (("p50", "p50"), ("p99", "p99"), ("max", "max")):
+        cells = [number(row["sojourn_ms"][key]) for row in rows]
+        columns.append(Column(f"sojourn\n{name} ms", cells, right=True, stays=True, weight=3))
+    if rows:
+        terminal.show("Queues", columns)
+    sides = list(zip(("client", "server"), summary["directions"], strict=True))
+    sides = [(name, one) for name, one in sides if one["packets_in"]]
+    columns = [
+        Column("from", [name for name, _ in sides], stays=True, weight=5),
+        Column("Mbit/s", [number((one["rate_bps"] or 0) / 1e6) for _, one in sides], right=True, stays=True, weight=5),
+        Column("packets", [str(one["packets_out"]) for _, one in sides], right=True, stays=True, weight=4),
+        Column("CE", [str(one["ce_out"]) for _, one in sides], right=True, stays=True, weight=4),
+        Column("lost", [str(one["lost"]) for _, one in sides], right=True, stays=True, weight=4),
+        Column("dropped\nby device", [str(one["device_drops"]) for _, one in sides], right=True, stays=True, weight=2),
+    ]
+    for what, key in (("late", "late_ms"), ("wait", "wait_ms")):
+        for name, quantile in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max")):
+            cells = [number(one[key][quantile]) for _, one in sides]
+            columns.append(Column(f"{what}\n{name} ms", cells, right=True, stays=True, weight=3))
+    if sides:
+        terminal.show("Packets that were delivered", columns)
+    cpu = summary["user_s"] + summary["system_s"]
+    priority = "with" if summary["realtime"] else "without"
+    terminal.say(
+        f"{summary['seconds']:.1f} s, {priority} real-time priority; the forwarder took {cpu:.2f} s of a processor: "
+        f"{summary['frames_per_cpu_s']:,.0f} packets per second of it.".replace(",", " ")
+    )
+    for note in summary["notes"]:
+        terminal.say(f"Note: {note}.")
+
+
+@click.command()
+@click.argument("log", metavar="LOG", type=click.Path(path_type=Path))
+@options.as_json
+def replay(log: Path, as_json: bool) -> int:
+    """Compare a log of l4slab bottleneck with the simulator, packet by packet.
+
+    The simulator gets the recorded arrivals. It has to give the same departures, losses and marks.
+    """
+    from l4slab.tools import bottleneck as tool
+
+    told = tool.replay(log)
+    status = 0 if told["difference"] is None else 1
+    if as_json:
+        terminal.as_json(told | {"exit_status": status})
+        return status
+    if told["difference"] is None:
+        terminal.say(
+            f"The simulator decides the same: {told['arrivals']} arrivals, {told['departures']} departures, "
+            f"{told['marked']} marks, {told['lost']} losses."
+        )
+    else:
+        terminal.err().print(f"l4slab: {log}: {told['difference']}", markup=False)
+    return status
