@@ -129,6 +129,20 @@ def test_a_runner_that_does_not_fill_the_link_with_full_packets_makes_its_cells_
     assert not found.is_whole
 
 
+def test_a_log_that_calls_the_sender_limited_makes_its_cells_runner(mine: str, tmp_path: Path) -> None:
+    (tmp_path / "mine" / "stack.toml").write_text(RECIPE + 'qlog = { limited = "application_limited" }\n')
+    assert main(["stacks", "build", mine]) == 0
+    one = asked([f"{mine}:reno"], qlog=True)
+    assert all(run.description["flows"][0]["env"] == {"QLOGDIR": "{out}"} for run in runs(one))
+    assert matrix.matrix(one, results(one, app_limited_pct=1.0)).is_whole
+    found = matrix.matrix(one, results(one, app_limited_pct=60.0))
+    assert {cell.state for cell in found.cells} == {"runner"}
+    assert "its log calls it limited by the application in 60% of the time" in found.cells[0].why
+    row = one.rows[0]
+    of_cell = expand(load(matrix.cell_document(one, row, "dualpi2", "cubic"), {}), "linux").runs
+    assert {run.id for run in of_cell} <= {run.id for run in runs(one)}
+
+
 def test_a_run_that_failed_is_told_in_its_cell_and_the_others_are_measured(mine: str) -> None:
     one = asked([mine])
     whole = results(one)

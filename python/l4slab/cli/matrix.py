@@ -41,6 +41,7 @@ _ENGINE = click.option(
 @click.option("--warmup", default="5s", show_default=True, metavar="TIME", help="Not measured at the beginning.")
 @click.option("--trials", default=1, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="Trials.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), metavar="N", help="Seed of the trials.")
+@click.option("--qlog", is_flag=True, help="Let stacks write their qlog, for window, RTT and state in the results.")
 @click.option("--out", default="results/matrix", show_default=True, metavar="DIR", help="Folder for the results.")
 @click.option("--baseline", metavar="DIR", type=click.Path(), help="Show what changed from this matrix.")
 @click.option("--fail-on", metavar="LIMITS", help="With --baseline: fail on these changes, as compare does.")
@@ -59,6 +60,7 @@ def matrix(
     warmup: str,
     trials: int,
     seed: int,
+    qlog: bool,
     out: str,
     baseline: str | None,
     fail_on: str | None,
@@ -83,7 +85,7 @@ def matrix(
     fifo = _fifo(rate, rtt)
     asked = tool.Asked(
         tool.rows(stacks), list(dict.fromkeys(queues)) or [fifo, "dualpi2"],
-        list(dict.fromkeys(rivals)) or [tool.ALONE, "cubic"], rate, rtt, duration, warmup, trials, seed,
+        list(dict.fromkeys(rivals)) or [tool.ALONE, "cubic"], rate, rtt, duration, warmup, trials, seed, qlog,
     )  # fmt: skip
     if dry_run:
         return _dry_run(asked, engine, out, as_json)
@@ -119,7 +121,7 @@ def prove(stacks: tuple[str, ...], out: str, engine: str, workers: int | None, a
     from l4slab.tools import matrix as tool
 
     options.refuse_empty(out=out)
-    asked = tool.Asked(tool.rows(stacks), [_fifo("20Mbit", "20ms")], [tool.ALONE], duration="10s")
+    asked = tool.Asked(tool.rows(stacks), [_fifo("20Mbit", "20ms")], [tool.ALONE], duration="10s", qlog=True)
     get_engine(engine).require()
     found = tool.run(asked, out, engine, workers, terminal.err())
     status = 0 if found.is_whole else 1
@@ -158,7 +160,7 @@ def _command(asked: Asked, stacks: tuple[str, ...], out: str) -> str:
         words += [word for value in values for word in (option, value)]
     for name in ("rate", "rtt", "duration", "warmup", "trials", "seed"):
         words += [f"--{name}", str(getattr(asked, name))]
-    return shlex.join([*words, "--out", out])
+    return shlex.join([*words, *(["--qlog"] if asked.qlog else []), "--out", out])
 
 
 def _compared(baseline: str | None, out: str, fail_on: str | None) -> tuple[Differences | None, list[Judged]]:

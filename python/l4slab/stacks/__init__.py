@@ -7,6 +7,7 @@ recipe's name, version and digest. Reading a recipe looks at nothing but its fol
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import tomllib
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from l4slab.base.errors import suggest
+from l4slab.stacks.qlog import Form
 
 FILE = "stack.toml"
 # In the commands of a recipe: its build, the controller, how many bytes to send.
@@ -42,6 +44,7 @@ class Recipe:
     client: str
     sender: Literal["client", "server"] = "client"
     env: Mapping[str, str] = field(default_factory=dict)
+    qlog: Mapping[str, str] = field(default_factory=dict)  # of `qlog.Form`; empty where it writes none
     kernel: bool = False  # TCP of the kernel, whose hosts have the controller
     ecn: str = ""
     note: str = ""
@@ -117,6 +120,15 @@ def is_built(build: str) -> bool:
     return (cache() / build / BUILT).is_file()
 
 
+def form_of(build: str) -> Form | None:
+    """The form of the qlog that this build writes; None where it writes none, or is not there."""
+    try:
+        written = json.loads((cache() / build / BUILT).read_bytes()).get("qlog")
+    except (OSError, ValueError):
+        return None
+    return Form.of(written) if written else None
+
+
 def names() -> list[str]:
     """The packaged stacks."""
     with as_file(files("l4slab") / "stacks" / "recipes") as folder:
@@ -161,6 +173,7 @@ def _parsed(folder: Path, name: str, sources: tuple[tuple[str, bytes], ...]) -> 
     file = folder / FILE
     try:
         recipe = Recipe.of(tomllib.loads(dict(sources)[FILE].decode()))
+        Form.of(recipe.qlog)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"is {file}, which is not TOML: {error}; correct it") from None
     except ValueError as error:

@@ -72,7 +72,12 @@ def build(stack: Stack, told: Told, again: bool = False) -> bool:
                     f'{stack.name}: the step "{one_line(step)}" of its recipe failed with status {done.returncode}: '
                     f"{said}; the whole output is in {work / _LOG}"
                 )
-    known = {"stack": stack.id, "steps": recipe.build, "seconds": round(time.monotonic() - begun, 1)}
+    known = {
+        "stack": stack.id,
+        "steps": recipe.build,
+        "qlog": dict(recipe.qlog),
+        "seconds": round(time.monotonic() - begun, 1),
+    }
     (out / BUILT).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     return True
 

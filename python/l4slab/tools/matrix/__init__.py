@@ -29,13 +29,17 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.units import RATE, TIME
 from l4slab.base.values import Keys
 from l4slab.engines.registry import KERNEL
+from l4slab.experimentfile.traffic import OUT
 from l4slab.stacks import Stack
 
 NAME = "matrix"
 ALONE = "alone"
 TESTED, RIVAL = "tested", "rival"
 # Of the link, what a runner has to use alone in a FIFO, and how large its mean packet is, as a part of its largest.
-FILLED, FULL = 0.9, 0.9
+# Some stacks fill the last bytes of their window with a small packet.
+FILLED, FULL = 0.9, 0.75
+# Of the time, in which it may call itself limited by its application, where its log tells.
+_LIMITED_PCT = 5
 _PACKET_BYTES = 1500
 _LEAST_PACKETS = 10
 
@@ -69,6 +73,7 @@ class Asked:
     warmup: str = "5s"
     trials: int = 1
     seed: int = 1
+    qlog: bool = False  # stacks that write one do
 
     @property
     def proof(self) -> str:
@@ -119,6 +124,7 @@ class Proof:
     filled: float | None = None
     packet_bytes_mean: float | None = None
     packet_bytes_max: float | None = None
+    app_limited_pct: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,8 @@ def document(asked: Asked) -> dict[str, Any]:
     rivals = list(dict.fromkeys([ALONE, *asked.against]))
     sweep: dict[str, list[Keys]] = {
         "stack": [
-            {"level": row.level, f"flow.{TESTED}.stack": row.given, f"flow.{TESTED}.cc": row.cc} for row in asked.rows
+            {"level": row.level, **{f"flow.{TESTED}.{key}": value for key, value in _tested(asked, row).items()}}
+            for row in asked.rows
         ],
         "qdisc": [{"level": queue, "link.bottleneck.qdisc": queue} for queue in queues],
         "against": [{"level": rival, **_rival(rival)} for rival in rivals],
@@ -217,6 +224,12 @@ def _head(asked: Asked) -> dict[str, Any]:
     }
 
 
+def _tested(asked: Asked, row: Row) -> Keys:
+    """The keys of a flow with a row's stack."""
+    log: Keys = {"env": {"QLOGDIR": OUT}} if asked.qlog and row.stack.recipe.qlog else {}
+    return {"stack": row.given, "cc": row.cc, **log}
+
+
 def _rival(name: str) -> Keys:
     """The keys of a level: nobody, a congestion control of the kernel, or STACK:CC."""
     if name == ALONE:
@@ -229,13 +242,16 @@ def _rival(name: str) -> Keys:
 
 def _claim(asked: Asked, row: Row) -> Keys:
     mbps = RATE.parse(asked.rate) * 1e-6
+    tells = asked.qlog and "limited" in row.stack.recipe.qlog
+    limited = "max(app_limited_pct)" if tells else "null::double"
     return {
         "id": _claim_id(row),
         "says": f"alone in {asked.proof}, {row.level} fills {FILLED:.0%} of the link with full packets",
         "sql": f"""
-select filled >= {FILLED} and packet_bytes_mean >= {FULL} * packet_bytes_max, * from (
+select filled >= {FILLED} and packet_bytes_mean >= {FULL} * packet_bytes_max
+       and coalesce(app_limited_pct, 0) <= {_LIMITED_PCT}, * from (
     select round(avg(goodput_mbps) / {mbps:g}, 3) as filled, round(avg(packet_bytes_mean)) as packet_bytes_mean,
-           max(packet_bytes_max) as packet_bytes_max
+           max(packet_bytes_max) as packet_bytes_max, {limited} as app_limited_pct
     from flows where flow = '{TESTED}' and stack = '{row.level}' and qdisc = '{asked.proof}' and against = '{ALONE}')
 """,
     }
@@ -250,7 +266,7 @@ def cell_document(asked: Asked, row: Row, queue: str, against: str) -> dict[str,
     found = {**_head(asked), "title": f"{row.level} in {queue}, against {against}"}
     found["link"]["bottleneck"]["qdisc"] = queue
     tested, rival = found["flow"]
-    tested |= {"stack": row.given, "cc": row.cc}
+    tested |= _tested(asked, row)
     rival |= {key.rpartition(".")[2]: value for key, value in _rival(against).items()}
     return found
 
@@ -293,11 +309,14 @@ def _proof(asked: Asked, row: Row, claim: Mapping[str, Any] | None, failed: Mapp
         return Proof(row.level, row.stack.id, "not run", reason)
     evidence = {} if claim is None else json.loads(claim["evidence"])
     filled, mean, most = (evidence.get(name) for name in ("filled", "packet_bytes_mean", "packet_bytes_max"))
+    limited = evidence.get("app_limited_pct")
     if claim is None or None in (filled, mean, most):
         return Proof(row.level, row.stack.id, "not run", f"it has not run alone in {asked.proof}")
     text = f"alone it fills {filled:.0%} of the link, with packets of {mean:.0f} B on average and {most:.0f} B at most"
+    if limited is not None:
+        text += f"; its log calls it limited by the application in {limited:.0f}% of the time"
     verdict: Literal["proven", "not proven"] = "proven" if claim["verdict"] == "holds" else "not proven"
-    return Proof(row.level, row.stack.id, verdict, text, filled, mean, most)
+    return Proof(row.level, row.stack.id, verdict, text, filled, mean, most, limited)
 
 
 def _cell(

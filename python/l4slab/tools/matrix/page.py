@@ -104,6 +104,7 @@ def numbers(cell: Cell) -> list[tuple[str, str]]:
     return found
 
 
-def _numbers_of(proof: Proof) -> tuple[str, str, str]:
+def _numbers_of(proof: Proof) -> tuple[str, str, str, str]:
     filled = "" if proof.filled is None else f"{proof.filled:.0%}"
-    return filled, number(proof.packet_bytes_mean), number(proof.packet_bytes_max)
+    limited = "" if proof.app_limited_pct is None else f"{proof.app_limited_pct:.0f}%"
+    return filled, number(proof.packet_bytes_mean), number(proof.packet_bytes_max), limited

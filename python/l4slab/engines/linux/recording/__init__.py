@@ -19,7 +19,7 @@ from l4slab.base.run import Flow, Run
 from l4slab.base.values import Row
 from l4slab.engines.contract import Recording
 from l4slab.engines.linux import lab as labs
-from l4slab.engines.linux.recording import programs
+from l4slab.engines.linux.recording import programs, qlogs
 from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.fates import losses
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
@@ -28,6 +28,7 @@ from l4slab.engines.linux.recording.observed import FORMAT_VERSION, PACKET, SAMP
 from l4slab.engines.linux.recording.queues import link_rows
 from l4slab.engines.linux.recording.reading import parse_counters, parse_tc, read
 from l4slab.engines.linux.recording.series import series
+from l4slab.stacks import qlog
 
 __all__ = [
     "FORMAT_VERSION",
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 # What decides the tables.
-SOURCES = sorted(Path(__file__).parent.glob("*.py"))
+SOURCES = [*sorted(Path(__file__).parent.glob("*.py")), Path(qlog.__file__)]
 
 # Stands for a queue that the core does not know.
 _NO_GAUGES = _core.canonical_qdisc("pfifo limit 1")
@@ -87,7 +88,10 @@ def columns(run: Run) -> dict[str, pl.Schema]:
     """
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(_of_the_core(run)))}
     of_flows = programs.COLUMNS if _programs_of(run) else {}
-    more = {"flows": of_flows, "members": of_flows, "links": _LINKS, "series": _SERIES | gauges}
+    has_log = qlogs.flow_of(run) is not None
+    of_flows = of_flows | (qlogs.FLOWS if has_log else {})
+    of_series = _SERIES | (qlogs.SERIES if has_log else {}) | gauges
+    more = {"flows": of_flows, "members": of_flows, "links": _LINKS, "series": of_series}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}
 
 

@@ -12,7 +12,7 @@ from l4slab.base.run import Flow as Spec
 from l4slab.base.values import Row
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.flows import Flow
-from l4slab.engines.linux.recording import programs
+from l4slab.engines.linux.recording import programs, qlogs
 from l4slab.engines.linux.recording.fates import fates_of
 from l4slab.engines.linux.recording.observed import (
     CE,
@@ -110,7 +110,7 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
         "transfers": 0,
     }
     if flow.is_program:
-        return row | programs.of_flow(observed, flow)
+        return row | programs.of_flow(observed, flow) | qlogs.of_flow(observed, flow)
     if not flow.is_tcp:
         return row | {"jain": jain(_goodputs(observed, flow))}
     samples = observed.of_flow(flow)

@@ -15,6 +15,7 @@ from l4slab.base.run import Link as Spec
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.lab import Lab, classid, handles_of, is_of_host
 from l4slab.experimentfile.classes import holder, holds_classes
+from l4slab.stacks.qlog import Log
 
 Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")
@@ -373,6 +374,7 @@ class Observed:
     teardown: str = ""
     impairments: dict[str, Impairment] = field(default_factory=dict)  # by namespace
     said: dict[str, str] = field(default_factory=dict)  # the last line of each output of a program, by file
+    log: Log | None = None  # the qlog of the run's stack
 
     @property
     def run(self) -> Run:

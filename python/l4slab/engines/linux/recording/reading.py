@@ -11,6 +11,7 @@ import numpy as np
 
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.programs import FOLDER
+from l4slab.engines.linux.recording import qlogs
 from l4slab.engines.linux.recording.observed import (
     FORMAT,
     PACKET,
@@ -56,6 +57,7 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
         teardown,
         _impairments(lab, folder, teardown) if is_over else {},
         {path.name: _last_line(path) for path in sorted((folder / FOLDER).glob("*")) if path.is_file()},
+        qlogs.read(run, folder / FOLDER) if is_over else None,
     )
 
 

@@ -6,12 +6,13 @@ import numpy as np
 
 from l4slab.base.values import Cell, Row
 from l4slab.engines.linux.flows import Flow
+from l4slab.engines.linux.recording import qlogs
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
 from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, Told, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
 # Of a flow or a queue: a value per step, or the same for all of them.
-Columns = dict[str, list[float | None] | list[int] | list[float] | list[bool] | Cell]
+Columns = dict[str, list[float | None] | list[str | None] | list[int] | list[float] | list[bool] | Cell]
 
 
 def series(observed: Observed, after_ns: int = 0) -> list[Row]:
@@ -72,7 +73,7 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> Columns:
     last = path[-1].packets[payload_of(path[-1], flow) & path[-1].left]
     row["goodput_mbps"] = (_binned(last["out_ns"], last["fresh"].astype(np.float64), steps) * 8e-6 / seconds).tolist()
     if not flow.is_tcp:
-        return row
+        return {**row, **qlogs.series(observed, flow, steps)}
     samples = observed.of_flow(flow)
     # Samples beside the grid (at the end of the warm-up) are not of the series.
     samples = samples[np.isin(samples["t_ns"], steps)]

@@ -9,11 +9,35 @@ import time
 
 from aioquic.asyncio import connect, serve
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.logger import QuicFileLogger
+from aioquic.quic.logger import QuicLogger, QuicLoggerTrace
 
 PORT = 4433
 PIECE = 1 << 16
 WINDOW = 1 << 40  # that never limits
+
+
+class Trace(QuicLoggerTrace):
+    """Writes each event at once, as JSON-SEQ: aioquic's own logger writes when the connection has ended."""
+
+    def __init__(self, file, **about):
+        super().__init__(**about)
+        self.file = file
+
+    def log_event(self, *, category, event, data):
+        row = {"time": self.encode_time(time.time()), "name": f"{category}:{event}", "data": data}
+        self.file.write(json.dumps(row) + "\n")
+
+
+class Log(QuicLogger):
+    def __init__(self, folder):
+        super().__init__()
+        self.file = open(os.path.join(folder, "client.sqlog"), "w", 1 << 16)
+        self.file.write(json.dumps({"qlog_version": "0.3", "qlog_format": "JSON-SEQ"}) + "\n")
+
+    def start_trace(self, is_client, odcid):
+        trace = Trace(self.file, is_client=is_client, odcid=odcid)
+        self._traces.append(trace)
+        return trace
 
 
 def configuration(is_client, controller="cubic"):
@@ -25,7 +49,7 @@ def configuration(is_client, controller="cubic"):
         max_data=WINDOW,
         max_stream_data=WINDOW,
         verify_mode=ssl.CERT_NONE,
-        quic_logger=QuicFileLogger(folder) if folder and is_client else None,
+        quic_logger=Log(folder) if folder and is_client else None,
     )
 
 

@@ -1,0 +1,108 @@
+"""What a packaged stack says of its congestion control in its qlog, on the clock of the captures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from l4slab import stacks
+from l4slab.base import metrics
+from l4slab.base.run import Run
+from l4slab.base.values import Row
+from l4slab.engines.linux.flows import Flow
+from l4slab.engines.linux.recording.observed import Array, Observed, distribution, in_window
+from l4slab.experimentfile.traffic import OUT
+from l4slab.stacks import qlog
+
+# Of the tables `series` and `flows`, in runs with a stack that writes a qlog.
+SERIES: metrics.Schema = {
+    **{name: pl.Float64() for name in ("cwnd_bytes", "inflight_bytes", "pacing_mbps", "app_limited")},
+    "cc_state": pl.String(),
+}
+FLOWS: metrics.Schema = {"app_limited_pct": pl.Float64()}
+VARIABLE = "QLOGDIR"
+_HEADERS = 14 + 20 + 8  # of a frame with UDP
+
+
+def flow_of(run: Run) -> str | None:
+    """The flow whose stack writes its qlog into the folder that is kept. Of several, none: whose file is whose?"""
+    found = [
+        flow["name"]
+        for flow in run["flows"]
+        if flow["kind"] == "program" and flow.get("stack") is not None and OUT in flow.get("env", {}).get(VARIABLE, "")
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def read(run: Run, folder: Path) -> qlog.Log | None:
+    """The qlog of this flow, from the folder that the programs write to; None where there is none, or are several."""
+    flow = next((flow for flow in run["flows"] if flow["name"] == flow_of(run)), None)
+    if flow is None or flow["kind"] != "program" or (stack := flow.get("stack")) is None or flow["count"] != 1:
+        return None
+    form = stacks.form_of(stack["build"])
+    other = "server" if flow["sender"] == "client" else "client"
+    files = [path for path in folder.rglob("*") if path.suffix in (".qlog", ".sqlog") and other not in path.name]
+    return qlog.read(files[0], form) if form is not None and len(files) == 1 else None
+
+
+def series(observed: Observed, flow: Flow, steps: Array) -> dict[str, list[float | None] | list[str | None]]:
+    """A value per step: the last one that the stack had logged until then."""
+    if observed.log is None or flow.spec["name"] != flow_of(observed.run) or (times := _times(observed, flow)) is None:
+        return {}
+    rows = observed.log.rows
+    at = np.searchsorted(times, steps.astype(np.int64), side="right")
+    last = [rows[index - 1] if index else None for index in at]
+    payload = _payload(observed, flow)
+
+    def column(name: str, scale: float = 1.0) -> list[float | None]:
+        values = [None if row is None else getattr(row, name) for row in last]
+        return [None if value is None else float(value) * scale for value in values]
+
+    states: list[str | None] = [None if row is None else row.state for row in last]
+    return {
+        "cwnd_bytes": column("cwnd_bytes"),
+        "cwnd_packets": column("cwnd_bytes", 1 / max(payload, 1)),
+        "inflight_bytes": column("inflight_bytes"),
+        "pacing_mbps": column("pacing_mbps"),
+        "srtt_ms": column("srtt_ms"),
+        "app_limited": column("limited"),
+        "cc_state": states,
+    }
+
+
+def of_flow(observed: Observed, flow: Flow) -> Row:
+    """The columns of `flows` that follow from the log: the RTT, and how much of the time the stack calls itself limited
+    by its application.
+    """
+    if observed.log is None or flow.spec["name"] != flow_of(observed.run) or (times := _times(observed, flow)) is None:
+        return {}
+    rows = observed.log.rows
+    measured = in_window(observed, times)
+    srtts = np.array([np.nan if row.srtt_ms is None else row.srtt_ms for row in rows])[measured]
+    row: Row = {**distribution(srtts[~np.isnan(srtts)], "rtt_ms", 1.0)}
+    if any(one.limited is not None for one in rows):
+        run = observed.run
+        edges = np.clip(np.append(times, run["duration_ns"]), run["warmup_ns"], run["duration_ns"])
+        spans = np.diff(edges)
+        limited = np.array([bool(one.limited) for one in rows])
+        row["app_limited_pct"] = 100 * float(spans[limited].sum()) / (run["duration_ns"] - run["warmup_ns"])
+    return row
+
+
+def _times(observed: Observed, flow: Flow) -> Array | None:
+    """Of the rows, on the clock of the run, ns: its first packet is the first of the flow's connection."""
+    begins = [int(event[0]) for event in observed.events if event[1] == "connection" and int(event[2]) == flow.number]
+    if observed.log is None or not begins:
+        return None
+    since = np.array([row.time_s for row in observed.log.rows]) - observed.log.sent_s
+    times: Array = np.round(since * 1e9).astype(np.int64) + min(begins)
+    return times
+
+
+def _payload(observed: Observed, flow: Flow) -> int:
+    """The largest QUIC packet of the flow, bytes."""
+    packets = observed.path(flow)[0].packets
+    sizes = packets["len"][packets["flow"] == flow.number]
+    return int(sizes.max()) - _HEADERS if len(sizes) else 0

@@ -1,0 +1,132 @@
+"""A stack's qlog: the variables of its congestion control over time.
+
+Stacks differ in the file's format (a line per event, one JSON document, or arrays of draft-00), in names and in units.
+A recipe's `qlog` has what differs: the units of `time` and `rtt`, and what the stack calls `limited`, that is, having
+too little data to send: a state of the congestion control, or a flag among its metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_METRICS, _STATE, _SENT = "metrics_updated", "congestion_state_updated", "_sent"
+_WANTED = (_METRICS, _STATE, "packet_sent", "datagram_sent")
+_CWND, _INFLIGHT, _RTT = ("congestion_window", "cwnd"), ("bytes_in_flight",), ("smoothed_rtt",)
+_BEGINS = re.compile(r'\[\s*(\d+),\s*"transport",\s*"\w+_sent"')
+_NOT_YET = 1 << 60  # a threshold or window that says "none"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The units of a stack's qlog, and its word for a sender that is limited by its application."""
+
+    time: str = "ms"
+    rtt: str = "ms"
+    limited: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Form:
+        """From a recipe. Raises ValueError."""
+        for key, value in given.items():
+            if key not in ("time", "rtt", "limited"):
+                raise ValueError(f"qlog has {key}, which is none of time, rtt, limited")
+            if key != "limited" and value not in _SECONDS:
+                raise ValueError(f"qlog.{key} = {value!r} is no unit; valid are {', '.join(_SECONDS)}")
+        return cls(**given)
+
+
+class Row(NamedTuple):
+    """What the stack had said of itself until then; None where it has not yet."""
+
+    time_s: float
+    cwnd_bytes: float | None
+    inflight_bytes: float | None
+    srtt_ms: float | None
+    pacing_mbps: float | None
+    state: str | None
+    limited: bool | None
+
+
+@dataclass(frozen=True)
+class Log:
+    """The rows in order of time, on the log's own clock, and when the first packet was sent on it."""
+
+    sent_s: float
+    rows: list[Row]
+
+
+def read(path: Path, form: Form) -> Log | None:
+    """The log in a file; None where it has no packet that was sent, or no metrics. What the end has cut is left out."""
+    scale = _SECONDS[form.time]
+    sent: float | None = None
+    known: dict[str, Any] = {}
+    rows: list[Row] = []
+    for time, name, data in _events(path.read_text(encoding="utf-8", errors="replace")):
+        if name.endswith(_SENT):
+            sent = time * scale if sent is None else sent
+            continue
+        _learn(known, name, data, form)
+        fields = (known.get(field) for field in Row._fields[1:])
+        rows.append(Row(time * scale, *fields))
+    rows.sort(key=lambda row: row.time_s)
+    return Log(sent, rows) if sent is not None and rows else None
+
+
+def _learn(known: dict[str, Any], name: str, data: Mapping[str, Any], form: Form) -> None:
+    if name.endswith(_STATE):
+        known["state"] = str(data.get("new"))
+        if form.limited and not known.get("by_flag"):
+            known["limited"] = known["state"] == form.limited
+        return
+    for field, names, scale in (
+        ("cwnd_bytes", _CWND, 1.0),
+        ("inflight_bytes", _INFLIGHT, 1.0),
+        ("srtt_ms", _RTT, _SECONDS[form.rtt] * 1e3),
+        ("pacing_mbps", ("pacing_rate",), 1e-6),
+    ):
+        value = next((data[one] for one in names if one in data), None)
+        if isinstance(value, int | float) and value < _NOT_YET:
+            known[field] = value * scale
+    if form.limited in data:
+        known["by_flag"] = True
+        known["limited"] = str(data[form.limited]).lower() in ("1", "true")
+
+
+def _events(text: str) -> Iterator[tuple[float, str, Mapping[str, Any]]]:
+    """Time, name and data of the events that are wanted, in any of the formats."""
+    head = text[:400]
+    if '"traces"' in head and '"event_fields"' not in text[:2000]:
+        try:
+            traces = json.loads(text)["traces"]
+        except ValueError:
+            return
+        for event in (event for trace in traces for event in trace["events"]):
+            if event["name"].endswith(_WANTED):
+                yield float(event["time"]), event["name"], event["data"]
+        return
+    has_sent = False
+    for line in text.splitlines():
+        if not any(word in line for word in _WANTED):
+            continue
+        begins = _BEGINS.match(line)
+        if begins is not None:
+            if not has_sent:
+                yield float(begins[1]), _SENT, {}
+            has_sent = True
+            continue
+        try:
+            event = json.loads(line.strip("\x1e\n ,"))
+        except ValueError:
+            continue  # the last line of a program that was ended
+        if isinstance(event, list):
+            time, name, data = event[0], f"{event[1]}:{event[2]}", event[3]
+        else:
+            time, name, data = event.get("time"), str(event.get("name")), event.get("data")
+        if isinstance(time, int | float) and isinstance(data, dict) and name.endswith(_WANTED):
+            yield float(time), name, data

@@ -1,0 +1,169 @@
+"""What stacks say of themselves in qlog: formats, names and units, and the columns that follow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from l4slab import experimentfile, stacks, sweep
+from l4slab.engines.linux import lab, recording
+from l4slab.engines.linux.recording import PACKET, SAMPLE, Observed, qlogs
+from l4slab.engines.linux.recording.observed import Link
+from l4slab.stacks import qlog
+from l4slab.stacks.qlog import Form, Log, Row
+
+SEQUENCE = [
+    {"qlog_version": "0.3", "qlog_format": "JSON-SEQ"},
+    {"time": 5.0, "name": "recovery:metrics_updated", "data": {"congestion_window": 12000, "ssthresh": 2**64 - 1}},
+    {"time": 6.0, "name": "transport:packet_sent", "data": {"header": {"packet_type": "initial"}}},
+    {"time": 16.0, "name": "recovery:metrics_updated", "data": {"smoothed_rtt": 0.01, "bytes_in_flight": 1200}},
+    {"time": 17.0, "name": "recovery:congestion_state_updated", "data": {"new": "application_limited"}},
+    {"time": 18.0, "name": "recovery:congestion_state_updated", "data": {"new": "recovery"}},
+]
+DRAFT = """{ "qlog_version": "draft-00", "traces": [
+{ "event_fields": ["relative_time", "category", "event", "data"], "configuration": {"time_units": "us"},
+"events": [
+[630, "transport", "datagram_sent", { "byte_length": 1252}],
+[640, "transport", "packet_sent", { "packet_type": "initial", "frames": [{
+    "frame_type": "padding"}]}],
+[4591, "recovery", "metrics_updated", {"cwnd": 15638,"pacing_rate": 40000000,"smoothed_rtt": 3826,"app_limited": 1}],
+[5000, "recovery", "congestion_state_updated", {"old": "0","new": "1"}],
+[5100, "recovery", "metrics_updated", {"cwnd": 20000,"app_limited": 0}],
+[5200, "recovery", "metrics_upd"""
+
+
+def test_a_line_per_event_with_rtts_in_seconds(tmp_path: Path) -> None:
+    file = tmp_path / "client.sqlog"
+    file.write_text("\n".join(("\x1e" if number % 2 else "") + json.dumps(one) for number, one in enumerate(SEQUENCE)))
+    found = qlog.read(file, Form("ms", "s", "application_limited"))
+    assert found is not None
+    assert found.sent_s == pytest.approx(0.006)
+    assert [row.limited for row in found.rows] == [None, None, True, False]
+    assert found.rows[-1] == (pytest.approx(0.018), 12000, 1200, pytest.approx(10), None, "recovery", False)
+
+
+def test_arrays_of_draft_00_that_the_end_has_cut(tmp_path: Path) -> None:
+    file = tmp_path / "x.client.qlog"
+    file.write_text(DRAFT)
+    found = qlog.read(file, Form("us", "us", "app_limited"))
+    assert found is not None
+    assert found.sent_s == pytest.approx(630e-6)
+    first, _, last = found.rows
+    assert (first.cwnd_bytes, first.pacing_mbps, first.limited) == (15638, 40, True)
+    assert first.srtt_ms == pytest.approx(3.826)
+    assert (last.cwnd_bytes, last.state, last.limited) == (20000, "1", False)
+
+
+def test_one_document(tmp_path: Path) -> None:
+    file = tmp_path / "x.qlog"
+    file.write_text(json.dumps({"qlog_format": "JSON", "traces": [{"events": SEQUENCE[1:]}]}))
+    found = qlog.read(file, Form())
+    assert found is not None
+    assert len(found.rows) == 4
+    assert found.rows[1].srtt_ms == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"traces": [', "\x00\xff", json.dumps(SEQUENCE[2])])
+def test_what_has_no_metrics_is_no_log(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.qlog"
+    file.write_text(text)
+    assert qlog.read(file, Form()) is None
+
+
+def test_a_recipe_says_units_that_there_are() -> None:
+    for name in stacks.names():
+        Form.of(stacks.find(name).recipe.qlog)
+    with pytest.raises(ValueError, match=r"qlog.rtt = 'min' is no unit; valid are s, ms, us, ns"):
+        Form.of({"rtt": "min"})
+    with pytest.raises(ValueError, match="qlog has cwnd, which is none of time, rtt, limited"):
+        Form.of({"cwnd": "ms"})
+
+
+FILE = """
+duration = "4s"
+warmup = "2s"
+[link.one]
+rate = "10Mbit"
+qdisc = "pfifo limit 50"
+[[flow]]
+name = "q"
+kind = "program"
+stack = "quic-go"
+rtt = "20ms"
+"""
+ENV = 'env = { QLOGDIR = "{out}" }\n'
+
+
+def described(tmp_path: Path, text: str) -> Any:
+    file = tmp_path / "x.toml"
+    file.write_text(text)
+    return sweep.expand(experimentfile.load(file), "linux").runs[0].description
+
+
+def observed(run: Any, log: Log | None) -> Observed:
+    """A connection whose first packet is sent 1 s after the run's begin, and packets of 1442 B in frames."""
+    packets = np.zeros(2, PACKET)
+    packets["in_ns"], packets["out_ns"] = [2_500_000_000, 3_000_000_000], [2_510_000_000, 3_010_000_000]
+    packets["flow"], packets["kind"], packets["headers"], packets["len"] = 1, 1, 42, [742, 1242]
+    link = Link("one", packets, [], run["links"][0], [], run["duration_ns"])
+    events = ["1000000000 connection 1 0 udp 80 5000 0 0", "900000000 program 1 1 client start"]
+    return Observed(
+        lab.build(run), [link], np.empty(0, SAMPLE), [], [event.split() for event in events], log=log
+    )  # fmt: skip
+
+
+def test_the_log_is_put_on_the_clock_of_the_captures(tmp_path: Path) -> None:
+    run = described(tmp_path, FILE + ENV)
+    # On its own clock, the first packet is sent at 7 s: 1 s of the run.
+    rows = [
+        Row(7.0, 12000, 1200, 20.0, 8.0, "slow_start", False),
+        Row(8.5, 24000, 2400, 30.0, None, "application_limited", True),
+        Row(9.5, 36000, 3600, 50.0, None, "recovery", False),
+    ]
+    seen = observed(run, Log(7.0, rows))
+    tables = recording.tables(seen)
+    flow = tables.flows.row(0, named=True)
+    assert flow["cc"] == "quic-go/reno"
+    assert flow["rtt_ms_mean"] == pytest.approx(40), "the first row is of the warm-up"
+    assert flow["app_limited_pct"] == pytest.approx(50), "from 2.5 s to 3.5 s, of 2 s"
+    assert (flow["packet_bytes_mean"], flow["packet_bytes_max"]) == (992, 1242)
+    series = {row["time_s"]: row for row in tables.series.filter(flow="q").iter_rows(named=True)}
+    at = {time: series[min(series, key=lambda one: abs(one - time))] for time in (0.5, 1.2, 3.0, 3.9)}
+    assert [at[time]["cwnd_bytes"] for time in at] == [None, 12000, 24000, 36000]
+    assert at[3.0]["cwnd_packets"] == pytest.approx(20), "24000 B in packets of 1200 B"
+    assert [at[time]["cc_state"] for time in at] == [None, "slow_start", "application_limited", "recovery"]
+    assert at[3.0]["srtt_ms"] == 30
+    assert at[1.2]["pacing_mbps"] == 8
+
+
+def test_without_a_log_there_are_no_columns_of_it(tmp_path: Path) -> None:
+    run = described(tmp_path, FILE)
+    tables = recording.tables(observed(run, None))
+    assert "app_limited_pct" not in tables.flows.columns
+    assert "cwnd_bytes" not in tables.series.columns
+    with_env = recording.tables(observed(described(tmp_path, FILE + ENV), None))
+    assert with_env.flows["app_limited_pct"].to_list() == [None]
+
+
+def test_whose_log_it_is_has_to_be_plain(tmp_path: Path) -> None:
+    assert qlogs.flow_of(described(tmp_path, FILE + ENV)) == "q"
+    second = FILE[FILE.index("[[flow]]") :].replace('"q"', '"r"') + ENV
+    assert qlogs.flow_of(described(tmp_path, FILE + ENV + second)) is None
+    assert qlogs.flow_of(described(tmp_path, FILE)) is None
+
+
+def test_the_file_of_the_sending_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = described(tmp_path, FILE + ENV)
+    monkeypatch.setattr(stacks, "form_of", lambda _: Form("ms", "s"))
+    text = "\n".join(map(json.dumps, SEQUENCE))
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "0a1b_server.sqlog").write_text("")
+    assert qlogs.read(run, folder) is None
+    (folder / "0a1b_client.sqlog").write_text(text)
+    assert qlogs.read(run, folder) is not None
+    (folder / "0a1c_client.sqlog").write_text(text)
+    assert qlogs.read(run, folder) is None, "two connections, and nobody knows which is meant"
