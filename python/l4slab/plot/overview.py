@@ -37,8 +37,7 @@ def overview(
     `labels` name them. Bars are means of the trials; a thin line is their range (of the rate). A dashed line is the
     capacity (Mb/s) of each flow's path, if `capacities` has it for the case. The delay is drawn from the mean (marker)
     to P99 (end of the line), on a log axis if delays differ much. Completion times and frames are drawn from the median
-    to P99, and a text gives the number of unfinished transfers. Flows without a delay have no mark. Returns None without
-    data.
+    to P99, and a text gives the number of unfinished transfers. Flows without a delay have no mark. None without data.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
     labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
