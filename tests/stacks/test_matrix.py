@@ -175,6 +175,46 @@ def test_the_page_leads_from_each_cell_to_file_command_and_run(mine: str, tmp_pa
     assert not re.search(r"https?://", text)
 
 
+def written(found: Results, folder: Path) -> str:
+    """The tables as a results folder has them."""
+    folder.mkdir()
+    flows = found.flows
+    flows.write_parquet(folder / "flows.parquet")
+    found.claims.write_parquet(folder / "claims.parquet")
+    labels = ["experiment", "run", "trial", "stack", "qdisc", "against"]
+    links = flows.filter(flow="tested").select(*labels, link=pl.lit("bottleneck"), queue=pl.lit("all"), utilisation=0.9)
+    links.write_parquet(folder / "links.parquet")
+    return str(folder)
+
+
+def test_a_baseline_is_compared_by_the_rules_of_compare(mine: str, tmp_path: Path) -> None:
+    one = asked([mine], trials=6)
+    before = written(results(one), tmp_path / "before")
+    after = written(results(one, sojourn_ms_mean=30.0), tmp_path / "after")
+    differences, judged = command._compared(before, after, "tested.sojourn_ms_mean +10%")
+    assert differences is not None
+    assert {change.quantity for change in differences.moved} == {"sojourn_ms_mean"}
+    assert {change.place for change in differences.moved} == {"tested"}
+    assert len(judged) == 8
+    assert all(one.fails for one in judged)
+    found = matrix.matrix(one, results(one))
+    text = command._written(found, after, "l4slab matrix", "linux", differences, judged).read_text()
+    assert "Beyond the limits" in text
+    assert "mine cubic, dualpi2, alone" in text
+    same, none = command._compared(before, before, None)
+    assert same is not None
+    assert (same.moved, same.different, none) == ([], [], [])
+
+
+def test_a_runner_that_was_proven_and_is_no_more_is_worse(mine: str, tmp_path: Path) -> None:
+    one = asked([mine], trials=1)
+    before = written(results(one), tmp_path / "before")
+    after = written(results(one, goodput_mbps=2.3), tmp_path / "after")
+    differences, _ = command._compared(before, after, None)
+    assert differences is not None
+    assert [verdict.worse for verdict in differences.verdicts] == [True, True]
+
+
 def test_a_verdict_is_told_to_ci_per_runner(mine: str) -> None:
     one = asked([mine])
     told = command.outcome("l4slab matrix", matrix.matrix(one, results(one, goodput_mbps=2.3)), None, [])
