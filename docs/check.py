@@ -66,6 +66,8 @@ def text(cards: Mapping[str, Any]) -> str:
     first = cards[names()[0]]["items"]
     parts = []
     for part, title in PARTS.items():
+        if all(item["part"] != part for item in first):
+            continue
         rows = [["section", "level", "requirement", *(f"`{name}`" for name in names())], ["---"] * (3 + len(names()))]
         for number, item in enumerate(first):
             if item["part"] == part:

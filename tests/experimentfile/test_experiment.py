@@ -17,7 +17,11 @@ from l4slab.api import campaign, experiment
 from l4slab.base.packaged import atlas, comparisons, requirements, studies
 
 SHIPPED = (
-    [file for files in studies().values() for file in files] + list(comparisons().values()) + requirements() + atlas()
+    [file for files in studies().values() for file in files]
+    + list(comparisons().values())
+    + requirements()
+    + requirements(media=True)
+    + atlas()
 )
 
 FILE = """

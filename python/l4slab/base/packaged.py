@@ -11,6 +11,7 @@ from l4slab.base.errors import InputError, one_line, suggest
 
 _AGREE = "agree"
 _CHECK = "check"
+_CHECK_MEDIA = "check-media"
 _RANDOM = "random"
 _ATLAS = "atlas"
 
@@ -34,9 +35,9 @@ def random_files() -> list[Path]:
         return sorted(folder.glob("*.toml"))
 
 
-def requirements() -> list[Path]:
-    """The experiment files that judge a congestion control (`l4slab check`), in order."""
-    with as_file(files("l4slab") / "suites" / _CHECK) as folder:
+def requirements(media: bool = False) -> list[Path]:
+    """The experiment files that judge a congestion control (`l4slab check`), or one for media, in order."""
+    with as_file(files("l4slab") / "suites" / (_CHECK_MEDIA if media else _CHECK)) as folder:
         return sorted(folder.glob("*.toml"))
 
 

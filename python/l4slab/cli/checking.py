@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 
 def _controllers(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    names = [CompletionItem(one["name"], help=one["summary"]) for one in _core.controllers()]
+    known = (*_core.controllers(), *_core.media_controllers())
+    names = [CompletionItem(one["name"], help=one["summary"]) for one in known]
     return [item for item in names if item.value.startswith(incomplete)] or [CompletionItem(incomplete, type="file")]
 
 
 @click.command()
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
+@click.option("--media", is_flag=True, help="CC is for media: the test cases of RFC 8867.")
 @click.option("--stack", metavar="NAME", help="Judge a packaged stack (l4slab list stacks); CC is its controller.")
 @click.option("--server", metavar="COMMAND", help="Judge a program: command of its server.")
 @click.option("--client", metavar="COMMAND", help="Command of its client, which sends until it is stopped.")
@@ -50,6 +52,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 def check(
     cc: str | None,
     given: tuple[str, ...],
+    media: bool,
     stack: str | None,
     server: str | None,
     client: str | None,
@@ -89,7 +92,7 @@ def check(
         get_engine(engine).require()
     name = program.name(cc) if program else cc or ""
     folder = out or options.results_folder(f"check-{_as_name(name, settings)}", engine)
-    asked = checking.possible(checking.suite(cc, settings, only, program), engine)
+    asked = checking.possible(checking.suite(cc, settings, only, program, media), engine)
     if quick:
         asked = checking.quick(asked, engine)
     if dry_run:

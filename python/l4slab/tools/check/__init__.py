@@ -55,13 +55,14 @@ def check(
     workers: int | None = None,
     console: Console | None = None,
     program: Program | None = None,
+    media: bool = False,
 ) -> Card:
     """Judge a congestion control, named as in an experiment file's `cc`, with `options` as there; or a `program`, on
-    the engine linux, whose TCP connections have `cc`.
+    the engine linux, whose TCP connections have `cc`; or, with `media`, a congestion control for media.
 
     With `out`, runs and report are kept in that folder. `only` chooses requirements by their ids. Raises InputError.
     """
-    asked = possible(suite(cc, options, only, program), engine)
+    asked = possible(suite(cc, options, only, program, media), engine)
     return judge(asked, out, engine, workers, console)
 
 

@@ -26,6 +26,7 @@ PARTS = {
     "RFC 9331": "RFC 9331, section 4: requirements on an L4S sender",
     "RFC 9743": "RFC 9743: criteria for a new congestion control",
     "draft-ietf-ccwg-bbr-06": "draft-ietf-ccwg-bbr-06, appendix A: test cases of BBR",
+    "RFC 8867": "RFC 8867: test cases for congestion control of media",
 }
 _BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
 _BOUND = "; bound: "

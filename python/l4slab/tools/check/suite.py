@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from l4slab import sweep
+from l4slab import _core, sweep
 from l4slab.api import campaign
 from l4slab.api.experiment import Experiment, load, to_toml
 from l4slab.base.code import is_code
@@ -39,11 +39,16 @@ class Suite:
 
 
 def suite(
-    cc: str | None, options: Mapping[str, str] | None = None, only: Sequence[str] = (), program: Program | None = None
+    cc: str | None,
+    options: Mapping[str, str] | None = None,
+    only: Sequence[str] = (),
+    program: Program | None = None,
+    media: bool = False,
 ) -> Suite:
     """The requirements, or `only` those of these ids, for this congestion control or program. Raises InputError.
 
-    With a `program`, `cc` is the congestion control of its TCP connections; None is the kernel's default.
+    With a `program`, `cc` is the congestion control of its TCP connections; None is the kernel's default. With `media`,
+    `cc` is a congestion control for media.
     """
     options = options or {}
     if (cc or "").endswith(".toml"):
@@ -51,12 +56,18 @@ def suite(
     path, _, thing = (cc or "").rpartition("/")
     if path and is_code(cc or "") and (path.startswith("/") or ".." in path.split("/")):
         raise InputError(f'cc = "{cc}" is in another folder; go there: cd {path} && l4slab check {thing}')
+    if not media and program is None and cc in {one["name"] for one in _core.media_controllers()}:
+        raise InputError(f'cc = "{cc}" is a congestion control for media; judge it with: l4slab check --media {cc}')
+    if media and program is not None:
+        raise InputError("--media judges a congestion control of the simulator; leave the program out")
     alone = _controller(cc or "", options) if program is None else program.flow(cc)
+    if media:
+        alone = {"kind": "media", **alone, "rate_max": "1500kbit"}
     if program is not None and options:
         raise InputError("--option is of a congestion control; tell the program in its command")
     _check(alone)
-    documents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in requirements()}
-    known = [claim["id"] for document in documents.values() for claim in document["claim"]]
+    documents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in requirements(media)}
+    known = [claim["id"] for document in documents.values() for claim in document.get("claim", [])]
     for name in only:
         if name not in known:
             raise InputError(f"--item {name} is not a requirement; {suggest(name, known)}")
@@ -65,11 +76,11 @@ def suite(
     if only:  # figures compare experiments of which some are left out
         documents = {name: {**document, "figure": []} for name, document in documents.items()}
     for name, document in documents.items():
-        document["claim"] = [claim for claim in document["claim"] if not only or claim["id"] in only]
+        document["claim"] = [claim for claim in document.get("claim", []) if not only or claim["id"] in only]
         if not document["claim"]:
             continue
         if _NAME not in document.get("let", {}):
-            document["title"] = f"l4slab check {told_as}{told(options)}"
+            document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
             document["let"][_NAME] = "'" + (cc or "").replace("'", "''") + "'"
             for table, before in _places(document) if options else ():
