@@ -10,6 +10,7 @@ from l4slab import experimentfile, sweep
 from l4slab.campaign import estimate
 from l4slab.engines.contract import Recording
 from l4slab.engines.registry import get_engine
+from l4slab.experimentfile import bounds
 
 FILE = """
 duration = "15s"
@@ -67,3 +68,14 @@ def test_every_sender_is_tried(tmp_path: Path) -> None:
     tried: list[tuple[Any, float]] = list(estimate._tried(few))
     assert sum(alike for _, alike in tried) == pytest.approx(len(few))
     assert [alike for description, alike in tried if description == runs[-1].description] == [1]
+
+
+def test_all_tries_together_are_bounded(tmp_path: Path) -> None:
+    """However many senders a file has, and however fast they are, its estimate simulates so many packets at most."""
+    text = FILE.format(sender='kind = "cbr"\nrate = "1Gbit"') + "[sweep]\n" + '"flow.a.rate" = ["90Gbit", "900Gbit"]\n'
+    text += '"link.bottleneck.rate" = ["5Mbit", "500Gbit"]\n"link.bottleneck.qdisc" = ["lfq_cobalt", "pfifo", "cake"]\n'
+    (tmp_path / "x.toml").write_text(text)
+    tried = list(estimate._tried(sweep.expand(experimentfile.load(tmp_path / "x.toml"), "sim").runs))
+    assert len(tried) > 4
+    short = [estimate._shortened(description, estimate._MOST_PACKETS / len(tried)) for description, _ in tried]
+    assert sum(bounds.packets(description) for description in short) <= 1.01 * estimate._MOST_PACKETS

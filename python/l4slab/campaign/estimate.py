@@ -22,7 +22,7 @@ from l4slab.sweep import Run, canonical_json
 _TRIED = 12
 _PACKETS = 30_000
 _SHORTEST_NS = 2 * 10**9
-# Upper limits of a trial run: packets, however fast, and samples, however slow.
+# Upper limits: packets of all trial runs together, however fast, and samples of each, however slow.
 _MOST_PACKETS = 10_000_000
 _MOST_SAMPLES = 20_000
 # Enough rows that the overhead of a file counts for little, as in the tables.
@@ -81,8 +81,9 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     """From short versions of some of the runs, scaled by their durations and samples."""
     seconds = packets = samples = 0.0
     series = []
-    for description, alike in _tried(runs):
-        short = _shortened(description)
+    tried = list(_tried(runs))
+    for description, alike in tried:
+        short = _shortened(description, _MOST_PACKETS / len(tried))
         started = time.thread_time()
         recording = get_engine(DEFAULT).execute(canonical_json(short))
         took = time.thread_time() - started
@@ -138,11 +139,11 @@ def _samples(description: Description) -> float:
     return float(description["duration_ns"] / description["sample_ns"])
 
 
-def _shortened(description: Description) -> Description:
+def _shortened(description: Description, most_packets: float) -> Description:
     """The first seconds of a run, with all flows from the start and without changes."""
     per_ns = bounds.packets(description) / description["duration_ns"]
     enough_ns = min(
-        max(_SHORTEST_NS, _PACKETS / per_ns), _MOST_PACKETS / per_ns, _MOST_SAMPLES * description["sample_ns"]
+        max(_SHORTEST_NS, _PACKETS / per_ns), most_packets / per_ns, _MOST_SAMPLES * description["sample_ns"]
     )
     duration = max(min(description["duration_ns"], int(enough_ns)), 1)
     flows = [_known(flow) for flow in description["flows"]]
