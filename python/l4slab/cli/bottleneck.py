@@ -84,7 +84,7 @@ def bottleneck(
         _show(summary)
     if failed:
         terminal.err().print(f"l4slab: {command[0]} has ended with status {summary['command_status']}", markup=False)
-    if late_text:
+    elif late_text:
         terminal.err().print(f"l4slab: {late_text}", markup=False)
     return status
 
