@@ -66,13 +66,20 @@ def test_every_row_meets_every_queue_and_rival(mine: str) -> None:
 
 
 def test_the_file_of_a_cell_gives_the_runs_of_the_matrix(mine: str) -> None:
-    one = asked([mine], against=["alone", "prague", f"{mine}:reno"])
+    one = asked([mine], against=["alone", "prague", f"{mine}:reno", "itself"])
+    both = [run.description["flows"] for run in runs(one) if run.factors["against"] == "itself"]
+    assert both
+    assert all(flows[0]["stack"] == flows[1]["stack"] for flows in both)
     ids = {(run.factors["stack"], run.factors["qdisc"], run.factors["against"], run.trial): run.id for run in runs(one)}
     for row in one.rows:
         for queue in one.queues:
             for rival in one.against:
                 of_cell = expand(load(matrix.cell_document(one, row, queue, rival), {}), "linux").runs
-                assert [run.id for run in of_cell] == [ids[row.level, queue, rival, trial] for trial in (1, 2)]
+                # Where the rival of this name is the stack itself, the run has the first of both names.
+                names = [rival, f"{mine}:reno"] if row.cc == "reno" and rival == "itself" else [rival]
+                expected = [ids[row.level, queue, names[-1], trial] for trial in (1, 2)]
+                assert [run.id for run in of_cell] == expected
+    assert {cell.state for cell in matrix.matrix(one, results(one)).cells} == {"measured"}
 
 
 def test_the_proof_is_run_even_where_nobody_asks_for_a_fifo_or_for_being_alone(mine: str) -> None:

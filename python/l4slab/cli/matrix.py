@@ -33,7 +33,11 @@ _ENGINE = click.option(
 @click.argument("stacks", nargs=-1, metavar="[STACK[:CC]]...")
 @click.option("--queue", "queues", multiple=True, metavar="QDISC", help="A queue; default: pfifo and dualpi2.")
 @click.option(
-    "--against", "rivals", multiple=True, metavar="CC", help="A rival: alone, a CC, or STACK:CC; default: alone, cubic."
+    "--against",
+    "rivals",
+    multiple=True,
+    metavar="CC",
+    help="A rival: alone, itself, a CC, or STACK:CC; default: alone, cubic.",
 )
 @click.option("--rate", default="20Mbit", show_default=True, metavar="RATE", help="Rate of the link.")
 @click.option("--rtt", default="20ms", show_default=True, metavar="TIME", help="Base round trip of both flows.")

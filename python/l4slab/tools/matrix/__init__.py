@@ -33,7 +33,7 @@ from l4slab.experimentfile.traffic import OUT
 from l4slab.stacks import Stack
 
 NAME = "matrix"
-ALONE = "alone"
+ALONE, ITSELF = "alone", "itself"
 TESTED, RIVAL = "tested", "rival"
 # Of the link, what a runner has to use alone in a FIFO, and how large its mean packet is, as a part of its largest.
 # Some stacks fill the last bytes of their window with a small packet.
@@ -201,6 +201,7 @@ def document(asked: Asked) -> dict[str, Any]:
     ]
     return {
         **_head(asked),
+        **({"let": _let(asked)} if ITSELF in asked.against else {}),
         "sweep": sweep,
         **({"skip": skips} if skips else {}),
         "claim": [_claim(asked, row) for row in asked.rows],
@@ -230,14 +231,36 @@ def _tested(asked: Asked, row: Row) -> Keys:
     return {"stack": row.given, "cc": row.cc, **log}
 
 
-def _rival(name: str) -> Keys:
-    """The keys of a level: nobody, a congestion control of the kernel, or STACK:CC."""
+def _let(asked: Asked) -> Keys:
+    """By the factor `stack`, what a rival that is the same has."""
+    found: Keys = {}
+    for name, values in (
+        ("rival_stack", [row.given for row in asked.rows]),
+        ("rival_cc", [row.cc for row in asked.rows]),
+    ):
+        cases = (f"when {_text(row.level)} then {_text(value)}" for row, value in zip(asked.rows, values, strict=True))
+        found[name] = f"case stack {' '.join(cases)} end"
+    return found
+
+
+def _text(value: str) -> str:
+    """As SQL has it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _rival(name: str, row: Row | None = None) -> Keys:
+    """The keys of a level: nobody, a congestion control of the kernel, STACK:CC, or the tested stack: that of `row`, or
+    else the one that the sweep fills in.
+    """
+    if name == ITSELF:
+        given, cc = ("{rival_stack}", "{rival_cc}") if row is None else (row.given, row.cc)
+        return {f"flow.{RIVAL}.kind": "program", f"flow.{RIVAL}.stack": given, f"flow.{RIVAL}.cc": cc}
     if name == ALONE:
         return {f"flow.{RIVAL}.cc": "cubic", f"flow.{RIVAL}.count": 0}
     if ":" not in name:
         return {f"flow.{RIVAL}.cc": name}
-    (row,) = rows([name])
-    return {f"flow.{RIVAL}.kind": "program", f"flow.{RIVAL}.stack": row.given, f"flow.{RIVAL}.cc": row.cc}
+    (other,) = rows([name])
+    return {f"flow.{RIVAL}.kind": "program", f"flow.{RIVAL}.stack": other.given, f"flow.{RIVAL}.cc": other.cc}
 
 
 def _claim(asked: Asked, row: Row) -> Keys:
@@ -267,7 +290,7 @@ def cell_document(asked: Asked, row: Row, queue: str, against: str) -> dict[str,
     found["link"]["bottleneck"]["qdisc"] = queue
     tested, rival = found["flow"]
     tested |= _tested(asked, row)
-    rival |= {key.rpartition(".")[2]: value for key, value in _rival(against).items()}
+    rival |= {key.rpartition(".")[2]: value for key, value in _rival(against, row).items()}
     return found
 
 
@@ -296,7 +319,7 @@ def matrix(asked: Asked, results: Results) -> Matrix:
     claims = {row["id"]: row for row in results.claims.iter_rows(named=True)}
     proofs = {row.level: _proof(asked, row, claims.get(_claim_id(row)), failed) for row in asked.rows}
     cells = [
-        _cell(row, queue, against, results.flows, proofs[row.level], failed)
+        _cell(asked, row, queue, against, results.flows, proofs[row.level], failed)
         for queue in asked.queues
         for row in asked.rows
         for against in asked.against
@@ -320,6 +343,7 @@ def _proof(asked: Asked, row: Row, claim: Mapping[str, Any] | None, failed: Mapp
 
 
 def _cell(
+    asked: Asked,
     row: Row,
     queue: str,
     against: str,
@@ -328,9 +352,13 @@ def _cell(
     failed: Mapping[tuple[object, ...], str],
 ) -> Cell:
     place = (row.level, queue, against)
-    of_it = flows.filter(pl.col("stack") == row.level, pl.col("qdisc") == queue, pl.col("against") == against)
+    # Where a rival is the row itself by two names, both are the same run, which has the first name.
+    same = [name for name in asked.against if name == ITSELF or (":" in name and rows([name])[0].level == row.level)]
+    names = same if against in same else [against]
+    of_it = flows.filter(pl.col("stack") == row.level, pl.col("qdisc") == queue, pl.col("against").is_in(names))
     tested, rival = of_it.filter(flow=TESTED), of_it.filter(flow=RIVAL)
-    if (reason := failed.get(place)) is not None or tested.is_empty():
+    reason = next((failed[row.level, queue, name] for name in names if (row.level, queue, name) in failed), None)
+    if reason is not None or tested.is_empty():
         return Cell(*place, "not run", reason or "it has not run")
 
     def mean(name: str, frame: pl.DataFrame = tested) -> float | None:
