@@ -136,6 +136,16 @@ def test_a_runner_that_does_not_fill_the_link_with_full_packets_makes_its_cells_
     assert not found.is_whole
 
 
+def test_a_cell_in_which_nothing_arrives_is_stalled(mine: str) -> None:
+    one = asked([mine])
+    whole = results(one)
+    stopped = pl.when(pl.col("against") == "cubic", flow="tested").then(0.0).otherwise("goodput_mbps")
+    flows = whole.flows.with_columns(goodput_mbps=stopped)
+    found = matrix.matrix(one, Results(None, {**whole.tables, "flows": flows}))
+    assert {cell.state for cell in found.cells if cell.against == "cubic"} == {"stalled"}
+    assert {cell.state for cell in found.cells if cell.against == "alone"} == {"measured"}
+
+
 def test_a_log_that_calls_the_sender_limited_makes_its_cells_runner(mine: str, tmp_path: Path) -> None:
     (tmp_path / "mine" / "stack.toml").write_text(RECIPE + 'qlog = { limited = "application_limited" }\n')
     assert main(["stacks", "build", mine]) == 0

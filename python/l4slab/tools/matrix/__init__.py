@@ -43,7 +43,7 @@ _LIMITED_PCT = 5
 _PACKET_BYTES = 1500
 _LEAST_PACKETS = 10
 
-State = Literal["measured", "runner", "not run"]
+State = Literal["measured", "runner", "stalled", "not run"]
 
 
 @dataclass(frozen=True)
@@ -361,6 +361,11 @@ def _cell(
     if reason is not None or tested.is_empty():
         return Cell(*place, "not run", reason or "it has not run")
 
+    state: State = "measured" if proof.verdict == "proven" else "runner"
+    why = "" if state == "measured" else proof.why
+    if state == "measured" and (tested["goodput_mbps"] == 0).any():
+        state, why = "stalled", "in a trial nothing arrived in the measured interval: its client or the stack stopped"
+
     def mean(name: str, frame: pl.DataFrame = tested) -> float | None:
         found = frame[name].mean()
         return found if isinstance(found, float) else None
@@ -371,8 +376,8 @@ def _cell(
 
     return Cell(
         *place,
-        "measured" if proof.verdict == "proven" else "runner",
-        "" if proof.verdict == "proven" else proof.why,
+        state,
+        why,
         tested.sort("trial")["run"].to_list(),
         mean("goodput_mbps"),
         mean("share"),
