@@ -16,6 +16,7 @@ from l4slab.engines.linux import lab, recording
 from l4slab.engines.linux.engine import refuse
 from l4slab.experimentfile import load
 from l4slab.experimentfile.traffic import COMMAND_NAMES
+from l4slab.report import setup
 from l4slab.sweep import expand
 from l4slab.tools.check import suite
 from l4slab.tools.check.programs import Program
@@ -101,6 +102,11 @@ def test_tcp_of_the_kernel_gets_its_controller_from_the_hosts() -> None:
     assert run["flows"][0]["cc"] == "prague"
     assert lab.script(lab.build(run)).count("echo prague >/proc/sys/net/ipv4/tcp_congestion_control") == 2
     assert recording.flows.controller_of(run["flows"][0]) == "kernel/prague"
+
+
+def test_the_report_names_the_build_and_the_controller() -> None:
+    run = described('stack = "quinn"\ncc = "bbr"\n')
+    assert setup._flow(run["flows"][0], run).startswith(f"{stacks.find('quinn').id} with bbr, RTT 20ms")
 
 
 def test_bytes_are_told_and_such_a_client_ends_by_itself() -> None:

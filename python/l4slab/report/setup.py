@@ -74,7 +74,10 @@ def _trace(trace: RateTrace | DelayTrace) -> str:
 
 def _flow(flow: Flow, told: Run) -> str:
     parts = [f"{flow['count']} ×"] if flow["count"] > 1 else []
-    parts += [str(flow.get("cc") or flow["kind"])]
+    if flow["kind"] == "program" and (stack := flow.get("stack")) is not None:
+        parts += [f"{stack['build']} with {stack['cc']}"]
+    else:
+        parts += [str(flow.get("cc") or flow["kind"])]
     if "rate_bps" in flow:
         parts += [_rate(flow["rate_bps"])]
     if "packet_bytes" in flow:
