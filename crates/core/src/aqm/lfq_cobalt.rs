@@ -13,6 +13,7 @@
 //! the defaults, without SCE), and a full memory drops from the head of the bulk queue.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 
 use super::cnq::{FLOWS, PerFlow, flow_of};
 use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
@@ -49,6 +50,9 @@ struct Node<P> {
     pkt: Option<P>,
     before: u32,
     next: u32,
+    /// Of the bulk queue: the next packet of the same flow, and a number that grows from packet to packet.
+    after: u32,
+    order: u64,
 }
 
 impl<P: Pkt> List<P> {
@@ -64,10 +68,10 @@ impl<P: Pkt> List<P> {
         self.nodes.get(at as usize)?.pkt.as_ref()
     }
 
-    fn push(&mut self, pkt: P) {
+    fn push(&mut self, pkt: P, order: u64) -> u32 {
         self.packets += 1;
         self.bytes += u64::from(pkt.frame_len());
-        let node = Node { pkt: Some(pkt), before: self.tail, next: NIL };
+        let node = Node { pkt: Some(pkt), before: self.tail, next: NIL, after: NIL, order };
         let at = self.free;
         let at = if let Some(reused) = self.node(at) {
             let free = reused.next;
@@ -83,6 +87,7 @@ impl<P: Pkt> List<P> {
             None => (self.head, self.scan) = (at, at),
         }
         self.tail = at;
+        at
     }
 
     /// Takes a packet out; a scan that was there goes on with the next.
@@ -111,7 +116,7 @@ impl<P: Pkt> List<P> {
 }
 
 /// What is known of a flow besides its COBALT.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Copy, Clone, Debug)]
 struct Flow {
     /// Bytes it may send in this sweep.
     deficit: i32,
@@ -120,6 +125,15 @@ struct Flow {
     skip: bool,
     /// The next sweep looks at it.
     listed: bool,
+    /// Its packets in the bulk queue.
+    first: u32,
+    last: u32,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Flow { deficit: 0, backlog: 0, skip: false, listed: false, first: NIL, last: NIL }
+    }
 }
 
 /// The queue at work.
@@ -127,6 +141,11 @@ struct Flow {
 pub struct LfqCobalt<P> {
     sparse: List<P>,
     bulk: List<P>,
+    /// The first bulk packet of each flow that may send, in order. What the scan has passed over belongs to flows that may
+    /// not until the next sweep, so the first of these is what it finds next, without a look at each packet of a flood.
+    ready: BTreeSet<(u64, u16)>,
+    /// Of the next packet of the bulk queue.
+    order: u64,
     flows: Box<[Flow]>,
     /// Flows that changed since the last sweep.
     changed: Vec<u16>,
@@ -144,6 +163,8 @@ impl<P: Pkt> LfqCobalt<P> {
         LfqCobalt {
             sparse: List::new(),
             bulk: List::new(),
+            ready: BTreeSet::new(),
+            order: 0,
             flows: vec![Flow::default(); FLOWS].into_boxed_slice(),
             changed: Vec::with_capacity(FLOWS),
             cobalt: PerFlow::new(),
@@ -177,6 +198,9 @@ impl<P: Pkt> LfqCobalt<P> {
             if !flow.skip && flow.backlog == 0 {
                 flow.deficit = 0;
             }
+            if flow.skip && flow.first != NIL {
+                self.ready.insert((self.bulk.nodes[flow.first as usize].order, number));
+            }
             flow.skip = false;
             flow.listed = false;
         }
@@ -189,13 +213,46 @@ impl<P: Pkt> LfqCobalt<P> {
             if self.bulk.scan == NIL {
                 self.sweep();
             }
-            let at = self.bulk.scan;
-            let flow = flow_of(self.bulk.get(at)?);
-            if !self.flows[usize::from(flow)].skip {
-                return self.bulk.remove(at);
+            match self.ready.first() {
+                Some(&(_, number)) => {
+                    self.bulk.scan = self.flows[usize::from(number)].first;
+                    return self.take_bulk(self.bulk.scan);
+                }
+                None if self.bulk.packets == 0 => return None,
+                None => self.bulk.scan = NIL,
             }
-            self.bulk.scan = self.bulk.nodes[at as usize].next;
         }
+    }
+
+    fn push_bulk(&mut self, number: u16, pkt: P) {
+        let at = self.bulk.push(pkt, self.order);
+        let flow = &mut self.flows[usize::from(number)];
+        match self.bulk.node(flow.last) {
+            Some(last) => last.after = at,
+            None => {
+                flow.first = at;
+                if !flow.skip {
+                    self.ready.insert((self.order, number));
+                }
+            }
+        }
+        flow.last = at;
+        self.order += 1;
+    }
+
+    /// Takes the first packet of a flow out of the bulk queue.
+    fn take_bulk(&mut self, at: u32) -> Option<P> {
+        let number = flow_of(self.bulk.get(at)?);
+        let Node { after, order, .. } = self.bulk.nodes[at as usize];
+        self.ready.remove(&(order, number));
+        let flow = &mut self.flows[usize::from(number)];
+        flow.first = after;
+        match self.bulk.node(after) {
+            None => flow.last = NIL,
+            Some(next) if !flow.skip => drop(self.ready.insert((next.order, number))),
+            Some(_) => {}
+        }
+        self.bulk.remove(at)
     }
 
     /// The flow pays for a packet, delivered or dropped by its COBALT.
@@ -207,17 +264,21 @@ impl<P: Pkt> LfqCobalt<P> {
         if flow.deficit < 0 {
             flow.skip = true;
             flow.deficit += MTU_FRAME as i32;
+            let first = flow.first;
+            if let Some(node) = self.bulk.node(first) {
+                self.ready.remove(&(node.order, number));
+            }
         }
     }
 
     /// Makes room for `len` bytes, oldest first; kernel memory is taken as twice the frame.
     fn make_room(&mut self, len: u32, cx: &mut QueueCx<P>) {
         while 2 * (self.sparse.bytes + self.bulk.bytes + u64::from(len)) > self.memlimit {
-            let (band, list) = match self.bulk.packets {
-                0 => (SPARSE, &mut self.sparse),
-                _ => (BULK, &mut self.bulk),
+            let (band, oldest) = match self.bulk.packets {
+                0 => (SPARSE, self.sparse.remove(self.sparse.head)),
+                _ => (BULK, self.take_bulk(self.bulk.head)),
             };
-            let Some(pkt) = list.remove(list.head) else { return };
+            let Some(pkt) = oldest else { return };
             self.changes(flow_of(&pkt)).backlog -= 1;
             cx.band(band);
             cx.drop(pkt, DropReason::Overflow);
@@ -236,11 +297,15 @@ impl<P: Pkt + Send> Aqm<P> for LfqCobalt<P> {
         if self.packets() == 0 {
             self.shaper.begins(cx.now);
         }
-        let flow = self.changes(flow_of(&pkt));
+        let number = flow_of(&pkt);
+        let flow = self.changes(number);
         let sparse = flow.backlog == 0 && flow.deficit >= 0 && !flow.skip;
         flow.backlog += 1;
         cx.band(if sparse { SPARSE } else { BULK });
-        if sparse { self.sparse.push(pkt) } else { self.bulk.push(pkt) }
+        match sparse {
+            true => drop(self.sparse.push(pkt, 0)),
+            false => self.push_bulk(number, pkt),
+        }
     }
 
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
