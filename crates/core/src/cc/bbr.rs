@@ -134,7 +134,7 @@ pub struct Bbr {
 impl Bbr {
     fn new(rng: Rng) -> Bbr {
         Bbr {
-            rng: rng,
+            rng,
             mode: Mode::Startup,
             rate: WindowedMax::default(),
             min_rtt_us: u32::MAX,

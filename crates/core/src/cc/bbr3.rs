@@ -188,7 +188,7 @@ impl Bbr3 {
         let bounds = Bounds { bw_lo: UNSET, inflight_lo: UNSET, inflight_hi: UNSET };
         Bbr3 {
             config: Config::new(options),
-            rng: rng,
+            rng,
             phase: Phase::Startup,
             ack_phase: AckPhase::Other,
             phase_since: Time::ZERO,
