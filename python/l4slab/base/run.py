@@ -93,7 +93,7 @@ class CbrFlow(TypedDict):
 # What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
 EcnSupport = Literal["off", "classic", "accecn"] | Literal["sce"]
 
-# A packet fits that has all of what is said; `host` sends or receives it.
+# A packet matches if it has all given properties; `host` sends or receives it.
 Filter = TypedDict(
     "Filter",
     {"class": str, "dscp": NotRequired[int | None], "ecn": NotRequired[Ecn | None], "host": NotRequired[int | None]},

@@ -105,7 +105,7 @@ export interface CbrFlow {
 export type EcnSupport = "off" | "classic" | "accecn" | "sce";
 
 /**
- * A packet fits that has all of what is said; `host` sends or receives it.
+ * A packet matches if it has all given properties; `host` sends or receives it.
  */
 export interface Filter {
   class: string;
