@@ -1,8 +1,10 @@
 //! TCP as Linux 7.2 does it, without the parts that a simulation of bulk data never reaches:
 //! receive window limits, urgent data, TIME-WAIT. [`rtp`] is the feedback of media.
 
+pub mod delivery;
 pub mod ecn;
 mod handshake;
+pub mod rack;
 pub mod receiver;
 pub mod rtp;
 pub mod rtt;
@@ -10,4 +12,5 @@ pub mod scoreboard;
 mod send_queue;
 pub mod sender;
 pub mod stream;
+pub mod undo;
 mod wheel;

@@ -1,5 +1,5 @@
-//! ECN between the ends: negotiation (RFC 3168, RFC 9768 section 3.1) and AccECN feedback
-//! (RFC 9768 section 3.2) as Linux 7.2 does them; SCE as its kernel tree does (github.com/chromi/sce).
+//! ECN between the ends: negotiation (RFC 3168, RFC 9768, 3.1) and AccECN feedback
+//! (RFC 9768, 3.2) as Linux 7.2 does them; SCE as its kernel tree does (github.com/chromi/sce).
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub fn syn_bits(client: EcnSupport) -> TcpBits {
     }
 }
 
-/// The server's side: mode and flags of its SYN/ACK, given the SYN's flags and its ECN field. RFC 3168 (6.1.1)
+/// The server's side: mode and flags of its SYN/ACK, given the SYN's flags and its ECN field. RFC 3168, 6.1.1
 /// forbids ECT on a SYN that asks for classic ECN, and Linux takes one for the work of a broken network
 /// (`tcp_ecn_create_request`), unless the server's own controller sends it, too (`ect_syn`; RFC 8257, 3.4).
 pub fn answer_syn(

@@ -19,7 +19,7 @@ pub fn syn(
     tries: u32,
 ) -> Packet {
     // A SYN may have been lost because of its flags: the first retry of a classic one and the
-    // second of an AccECN one go without (RFC 3168 6.1.1.1, RFC 9768 3.1.4.1).
+    // second of an AccECN one go without (RFC 3168, 6.1.1.1, RFC 9768, 3.1.4.1).
     let plain = match asked {
         EcnSupport::AccEcn => tries >= 2,
         _ => tries >= 1,

@@ -1,8 +1,11 @@
-//! What the sender knows of each segment under way: SACKed, lost, retransmitted; loss detection by
-//! time (RACK, RFC 8985); and the delivery rate sample (draft-cheng-iccrg-delivery-rate).
+//! What the sender knows of each segment under way: SACKed, lost, retransmitted; and loss detection by
+//! time ([`Rack`]).
 
 use std::collections::VecDeque;
 
+use super::delivery::{Delivery, Departure, micros_between};
+use super::rack::Rack;
+use super::undo::Undo;
 use crate::cc::{LostSegment, RateSample, Totals};
 use crate::packet::Stamp;
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
@@ -10,9 +13,6 @@ use crate::time::{Span, Time};
 
 /// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).
 pub const REORDERING_DEFAULT: u32 = 3;
-const REORDERING_MAX: u32 = 300;
-/// Recoveries after which a widened reordering window is given up (RFC 8985, 6.2 step 4).
-const REO_WND_PERSIST: u8 = 16;
 
 const SACKED: u8 = 1;
 const LOST: u8 = 1 << 1;
@@ -52,27 +52,27 @@ struct Sending {
 }
 
 impl Segment {
+    #[inline(always)]
+    fn new(departure: Departure, payload: u32) -> Segment {
+        Segment {
+            sent_at: departure.sent_at,
+            flight_us: departure.flight_us,
+            since_delivery_us: departure.since_delivery_us,
+            delivered: departure.delivered,
+            payload: payload as u16,
+            flags: if departure.app_limited { APP_LIMITED } else { 0 },
+        }
+    }
+    #[inline(always)]
+    fn departure(&self) -> Departure {
+        let &Segment { sent_at, flight_us, since_delivery_us, delivered, .. } = self;
+        let app_limited = self.has(APP_LIMITED);
+        Departure { sent_at, flight_us, since_delivery_us, delivered, app_limited }
+    }
     #[inline]
     fn has(&self, f: u8) -> bool {
         self.flags & f != 0
     }
-}
-
-/// Running totals of what has been delivered.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Delivery {
-    /// Segments delivered, by cumulative or selective acknowledgement.
-    pub segments: u32,
-    /// Payload bytes, likewise.
-    pub bytes: u64,
-    /// Segments reported as marked.
-    pub ce: u32,
-    /// When the last one was.
-    pub at: Time,
-    /// When the current flight began.
-    pub first_sent_at: Time,
-    /// Segments in flight, of the last one sent while the application had no data; 0: not limited.
-    pub app_limited_until: u32,
 }
 
 /// An ACK, and what its sender knows beside the board.
@@ -120,21 +120,6 @@ pub struct AckOutcome {
     lowest_unexpected: u32,
 }
 
-/// RACK state (RFC 8985, 5.3).
-#[derive(Clone, Debug, Default)]
-struct Rack {
-    /// Transmission time and number of the most recently sent segment that was delivered.
-    sent_at: Time,
-    seq: u32,
-    rtt_us: u32,
-    /// Something new was delivered since the last look.
-    advanced: bool,
-    reo_wnd_steps: u8,
-    reo_wnd_persist: u8,
-    dsack_seen: bool,
-    last_adjusted: u32,
-}
-
 /// What is needed only while something is missing; apart, to keep the rest close together.
 #[derive(Clone, Debug, Default)]
 struct Repair {
@@ -165,20 +150,13 @@ pub struct Scoreboard {
     pub delivery: Delivery,
     /// One above the highest SACKed segment.
     fack: u32,
-    /// How many segments reordering may span; grows with evidence.
-    pub reordering: u32,
-    reordering_seen: bool,
-    rack: Rack,
+    pub rack: Rack,
     /// All segments below are SACKed, lost or retransmitted: loss detection starts here.
     detect_from: u32,
     /// No lost segment below waits for retransmission.
     retransmit_from: u32,
     repair: Box<Repair>,
-    /// Undo: the segment where this recovery began, and its retransmissions not yet proven
-    /// unnecessary by D-SACK.
-    /// -1: nothing was retransmitted yet.
-    pub undo_marker: Option<u32>,
-    pub undo_retrans: i64,
+    pub undo: Undo,
     /// `repair.retransmissions` may hold something.
     retransmissions_out: bool,
     /// Segments from here on were sent once, and nothing else is known of them.
@@ -198,24 +176,15 @@ impl Default for Scoreboard {
             lost_total: 0,
             delivery: Delivery::default(),
             fack: 0,
-            reordering: REORDERING_DEFAULT,
-            reordering_seen: false,
-            rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
+            rack: Rack::default(),
             detect_from: 0,
             retransmit_from: 0,
             repair: Box::default(),
-            undo_marker: None,
-            undo_retrans: 0,
+            undo: Undo::default(),
             retransmissions_out: false,
             clean_from: 0,
         }
     }
-}
-
-/// What is longer than 4295 s counts as this.
-#[inline]
-fn micros_between(later: Time, earlier: Time) -> u32 {
-    later.micros_since(earlier).min(u64::from(u32::MAX)) as u32
 }
 
 impl Scoreboard {
@@ -288,18 +257,9 @@ impl Scoreboard {
             self.grow();
         }
         if self.una == self.nxt {
-            self.delivery.first_sent_at = now;
-            self.delivery.at = now;
+            self.delivery.begin_flight(now);
         }
-        let d = &self.delivery;
-        let segment = Segment {
-            sent_at: now,
-            flight_us: micros_between(now, d.first_sent_at),
-            since_delivery_us: micros_between(now, d.at),
-            delivered: d.segments,
-            payload: payload as u16,
-            flags: if d.app_limited_until > 0 { APP_LIMITED } else { 0 },
-        };
+        let segment = Segment::new(self.delivery.departure(now), payload);
         let mask = self.ring.len() - 1;
         self.ring[first as usize & mask] = segment;
         let joined = Segment { flags: segment.flags | JOINED, ..segment };
@@ -379,7 +339,7 @@ impl Scoreboard {
         self.seg(seq).flags |= RETRANS;
         self.sent_again(now, seq);
         self.remember(seq, self.in_flight());
-        self.undo_retrans = self.undo_retrans.max(0) + 1;
+        self.undo.count_retransmission();
     }
 
     /// Records a segment as sent again by a tail loss probe: it is not known to be lost, so its
@@ -392,13 +352,12 @@ impl Scoreboard {
 
     fn sent_again(&mut self, now: Time, seq: u32) {
         self.clean_from = self.nxt;
-        let d = self.delivery;
+        let departure = self.delivery.departure(now);
         let seg = self.seg(seq);
-        seg.flags |= EVER_RETRANS;
-        seg.sent_at = now;
-        seg.flight_us = micros_between(now, d.first_sent_at);
-        seg.since_delivery_us = micros_between(now, d.at);
-        seg.delivered = d.segments;
+        *seg = Segment {
+            flags: seg.flags | EVER_RETRANS,
+            ..Segment::new(departure, u32::from(seg.payload))
+        };
         self.repair.retransmissions.push_back((seq, now));
         self.repair.sent_again += 1;
         self.retransmissions_out = true;
@@ -458,7 +417,7 @@ impl Scoreboard {
         let Some(head) = self.head_sent_at() else { return };
         for seq in self.una..self.nxt {
             let sent_at = self.peek(seq).sent_at;
-            if sent_at == head || micros_between(now, sent_at) >= self.rack.rtt_us {
+            if sent_at == head || micros_between(now, sent_at) >= self.rack.rtt_us() {
                 self.mark_lost(seq);
             }
         }
@@ -472,11 +431,7 @@ impl Scoreboard {
         }
         self.lost_out = 0;
         self.detect_from = self.una;
-        self.rack.advanced = true;
-    }
-
-    pub fn rack_reexamine(&mut self) {
-        self.rack.advanced = true;
+        self.rack.reexamine();
     }
 
     /// Nothing out has been SACKed, lost or sent again, and nobody wants histories.
@@ -500,14 +455,9 @@ impl Scoreboard {
         self.una = ack;
         self.detect_from = self.detect_from.max(ack);
         let newest = micros_between(now, last.sent_at);
-        self.rack.advanced = true;
-        self.rack.rtt_us = newest;
-        (self.rack.sent_at, self.rack.seq) = (last.sent_at, ack - 1);
-        let d = &mut self.delivery;
-        d.first_sent_at = last.sent_at;
-        d.segments += delivered;
-        d.bytes += u64::from(bytes);
-        d.at = now;
+        self.rack.advance_to(last.sent_at, ack - 1, newest);
+        self.delivery.first_sent_at = last.sent_at;
+        self.delivery.count(now, delivered, bytes);
         AckOutcome {
             una_advanced: true,
             original_acked: true,
@@ -544,9 +494,7 @@ impl Scoreboard {
             out.rtt_newest_us = Some(micros_between(incoming.at, last));
         }
         if out.delivered > 0 {
-            self.delivery.segments += out.delivered;
-            self.delivery.bytes += u64::from(out.delivered_bytes);
-            self.delivery.at = incoming.at;
+            self.delivery.count(incoming.at, out.delivered, out.delivered_bytes);
         }
         out
     }
@@ -601,7 +549,7 @@ impl Scoreboard {
         }
         // A hole below SACKed data was filled by an original: the network reorders.
         if out.lowest_unexpected < prior_fack {
-            self.saw_reordering(out.lowest_unexpected, prior_fack);
+            self.rack.saw_reordering(out.lowest_unexpected, prior_fack);
         }
         if self.una == self.nxt && self.retransmissions_out {
             self.retransmissions_out = false;
@@ -625,7 +573,7 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 8985, 6.2 step 2.
+    /// Tells RACK of a delivery.
     #[inline]
     fn rack_advance(&mut self, incoming: &Incoming, seq: u32, seg: &Segment) {
         let rtt_us = micros_between(incoming.at, seg.sent_at);
@@ -633,12 +581,7 @@ impl Scoreboard {
         if rtt_us < incoming.min_rtt_us && seg.has(RETRANS | EVER_RETRANS) {
             return;
         }
-        self.rack.advanced = true;
-        self.rack.rtt_us = rtt_us;
-        if (seg.sent_at, seq) > (self.rack.sent_at, self.rack.seq) {
-            self.rack.sent_at = seg.sent_at;
-            self.rack.seq = seq;
-        }
+        self.rack.advance(seg.sent_at, seq, rtt_us);
     }
 
     fn tag_sacked(&mut self, incoming: &Incoming, out: &mut AckOutcome) -> Option<(Time, Time)> {
@@ -674,8 +617,7 @@ impl Scoreboard {
         }
         self.repair.known = fresh;
         if out.lowest_unexpected < self.fack && out.sacked {
-            let fack = self.fack;
-            self.saw_reordering(out.lowest_unexpected, fack);
+            self.rack.saw_reordering(out.lowest_unexpected, self.fack);
         }
         out.lowest_unexpected = self.nxt;
         times
@@ -732,48 +674,19 @@ impl Scoreboard {
         }
         out.dsack = true;
         out.probe_twice = n == 1 && probe_end == Some(b.end);
-        self.rack.dsack_seen |= self.reordering_seen && !out.probe_twice;
+        if !out.probe_twice {
+            self.rack.saw_dsack();
+        }
         out.delivered += n;
-        if let Some(marker) = self.undo_marker
-            && b.end > marker
-            && self.undo_retrans > 0
-        {
-            self.undo_retrans = (self.undo_retrans - i64::from(n)).max(0);
-        }
+        self.undo.count_duplicates(b);
     }
 
-    fn saw_reordering(&mut self, low: u32, high: u32) {
-        self.reordering_seen = true;
-        self.reordering = self.reordering.max((high - low).min(REORDERING_MAX));
-    }
-
-    /// RFC 8985, 6.2 step 4: the window widens with every D-SACK, at most once per round trip, which is over
-    /// when something arrives that was sent since it widened last.
+    /// See [`Rack::update_window`].
+    #[inline]
     pub fn update_reordering_window(&mut self, outcome: &AckOutcome) {
-        let Some(newest) = &outcome.newest_prior else { return };
-        if newest.delivered < self.rack.last_adjusted {
-            self.rack.dsack_seen = false;
+        if let Some(newest) = &outcome.newest_prior {
+            self.rack.update_window(newest.delivered, self.delivery.segments);
         }
-        if self.rack.dsack_seen {
-            self.rack.reo_wnd_steps = self.rack.reo_wnd_steps.saturating_add(1);
-            self.rack.dsack_seen = false;
-            self.rack.last_adjusted = self.delivery.segments;
-            self.rack.reo_wnd_persist = REO_WND_PERSIST;
-        } else if self.rack.reo_wnd_persist == 0 {
-            self.rack.reo_wnd_steps = 1;
-        }
-    }
-
-    /// A recovery ended without undo.
-    pub fn recovery_ended(&mut self) {
-        self.rack.reo_wnd_persist = self.rack.reo_wnd_persist.saturating_sub(1);
-    }
-
-    fn reordering_window_us(&self, in_recovery: bool, min_rtt_us: u32, srtt_us: u32) -> u32 {
-        if !self.reordering_seen && (in_recovery || self.sacked_out >= self.reordering) {
-            return 0;
-        }
-        (min_rtt_us / 4).saturating_mul(u32::from(self.rack.reo_wnd_steps)).min(srtt_us)
     }
 
     /// RFC 8985, 6.2 step 5. Returns how long to wait for segments that may still be reordered;
@@ -787,56 +700,47 @@ impl Scoreboard {
         srtt_us: u32,
         force: bool,
     ) -> Option<Span> {
-        if !self.rack.advanced && !force {
+        if !self.rack.take_advanced() && !force {
             return None;
         }
-        self.rack.advanced = false;
-        let allowed = self.rack.rtt_us.saturating_add(self.reordering_window_us(
-            in_recovery,
-            min_rtt_us,
-            srtt_us,
-        ));
+        let allowed = self.rack.allowed_us(in_recovery, self.sacked_out, min_rtt_us, srtt_us);
         let mut wait: Option<u32> = None;
         let mut open = None;
         let mut seq = self.detect_from.max(self.una);
         while seq < self.nxt {
             let seg = *self.peek(seq);
             if !seg.has(SACKED | LOST | EVER_RETRANS) {
-                if (self.rack.sent_at, self.rack.seq) <= (seg.sent_at, seq) {
+                if !self.rack.has_passed(seg.sent_at, seq) {
                     break;
                 }
-                self.judge(now, seq, seg.sent_at, allowed, &mut wait, &mut open);
+                if let Some(us) = self.judge(now, seq, seg.sent_at, allowed) {
+                    wait = wait.max(Some(us));
+                    open.get_or_insert(seq);
+                }
             }
             seq += 1;
         }
         self.detect_from = open.unwrap_or(seq);
         if self.retransmissions_out {
-            self.detect_lost_retransmissions(now, allowed, &mut wait);
+            wait = wait.max(self.detect_lost_retransmissions(now, allowed));
         }
         wait.map(|us| Span::from_micros(u64::from(us)))
     }
 
+    /// Marks a segment lost, or says how long it may still be reordered, µs.
     #[inline]
-    fn judge(
-        &mut self,
-        now: Time,
-        seq: u32,
-        sent_at: Time,
-        allowed_us: u32,
-        wait: &mut Option<u32>,
-        open: &mut Option<u32>,
-    ) {
+    fn judge(&mut self, now: Time, seq: u32, sent_at: Time, allowed_us: u32) -> Option<u32> {
         let elapsed = micros_between(now, sent_at);
-        if elapsed >= allowed_us {
-            self.mark_lost(seq);
-        } else {
-            *wait = Some(wait.unwrap_or(0).max(allowed_us - elapsed));
-            open.get_or_insert(seq);
+        if elapsed < allowed_us {
+            return Some(allowed_us - elapsed);
         }
+        self.mark_lost(seq);
+        None
     }
 
-    fn detect_lost_retransmissions(&mut self, now: Time, allowed: u32, wait: &mut Option<u32>) {
-        let mut i = 0;
+    /// The same of retransmissions; returns the longest wait.
+    fn detect_lost_retransmissions(&mut self, now: Time, allowed: u32) -> Option<u32> {
+        let (mut i, mut wait) = (0, None);
         while let Some(&(seq, sent_at)) = self.repair.retransmissions.get(i) {
             let live = seq >= self.una && {
                 let s = self.peek(seq);
@@ -851,26 +755,18 @@ impl Scoreboard {
                 }
                 continue;
             }
-            if (self.rack.sent_at, self.rack.seq) <= (sent_at, seq) {
+            if !self.rack.has_passed(sent_at, seq) {
                 break;
             }
-            let mut open = None;
-            self.judge(now, seq, sent_at, allowed, wait, &mut open);
-            if open.is_some() || i > 0 {
+            let left = self.judge(now, seq, sent_at, allowed);
+            wait = wait.max(left);
+            if left.is_some() || i > 0 {
                 i += 1;
             } else {
                 self.repair.retransmissions.pop_front();
             }
         }
-    }
-
-    /// What was sent while the application had no data may all have been delivered.
-    #[inline(always)]
-    pub fn update_app_limit(&mut self) {
-        let d = &mut self.delivery;
-        if d.app_limited_until > 0 && d.segments > d.app_limited_until {
-            d.app_limited_until = 0;
-        }
+        wait
     }
 
     /// The rate sample of an ACK.
@@ -879,17 +775,7 @@ impl Scoreboard {
         let Some(p) = &out.newest_prior else {
             return RateSample::default();
         };
-        let ack_phase = micros_between(now, p.sent_at).saturating_add(p.since_delivery_us);
-        let interval_us = p.flight_us.max(ack_phase);
-        // Faster than the smallest RTT: ACK compression or an ambiguous retransmission.
-        let void = interval_us < min_rtt_us;
-        let sample = RateSample {
-            delivered: self.delivery.segments - p.delivered,
-            interval: Span::from_micros(if void { 0 } else { interval_us.into() }),
-            prior_delivered: p.delivered,
-            app_limited: p.has(APP_LIMITED),
-            ..RateSample::default()
-        };
+        let sample = self.delivery.sample(now, p.departure(), min_rtt_us);
         let Some(then) = self.recall(out.newest_seq) else {
             return sample;
         };

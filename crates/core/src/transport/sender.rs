@@ -1,19 +1,24 @@
 //! The sending end: its state, and where what happens to it goes. How it opens and closes is in `opening` (as a server
 //! in `passive`), what it sends in `output`, what an ACK sets off in `recovery`, and its timer in `timers`.
 
+mod data;
+mod marks;
 mod opening;
 mod output;
+mod pacing;
 mod passive;
 mod recovery;
+mod reduction;
 mod timers;
 
+use self::data::Data;
+use self::marks::EcnState;
+use self::pacing::Pacing;
 use self::recovery::{CaState, Recovery};
-use self::timers::{Probe, Timer};
-use super::ecn::{self, AccEcnSender, EcnMode};
+use self::timers::Timers;
+use super::ecn::{self, EcnMode};
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
-use super::send_queue::SendQueue;
-use super::stream::Stream;
 use crate::cc::registry::Cc;
 use crate::cc::{
     Ack, AckFlight, AckPacing, AckRtt, AckState, AckUsage, CongestionControl, Constants, EcnWish,
@@ -21,13 +26,16 @@ use crate::cc::{
 };
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{End, Outbox};
-use crate::packet::{Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS, TcpBits};
+use crate::packet::{Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS};
 use crate::time::{Span, Time};
 
 /// More payload than a run can send, and room to count with it.
 const ENDLESS: u64 = 1 << 62;
 /// The window that the receiver has offered before it says one.
 const FIRST_WINDOW_KIB: u16 = 63;
+/// A chunk of the send queue has at most this many bytes (Linux `sk_gso_max_size`: 64 KiB less room for headers)
+/// and half the largest window that the receiver has offered (`tcp_bound_to_half_wnd`).
+const GSO_MAX_BYTES: u64 = 65_536 - 321;
 
 /// What a sender is set up with.
 #[derive(Clone, Debug)]
@@ -51,13 +59,6 @@ pub struct SenderConfig {
     pub rto_min: Span,
     /// The application sends nothing more from here on; what was sent is still repaired.
     pub stop: Time,
-}
-
-impl SenderConfig {
-    /// What there is to send from the start, bytes.
-    pub(super) fn payload(&self) -> u64 {
-        self.bytes.unwrap_or(if self.stream { 0 } else { ENDLESS })
-    }
 }
 
 /// Where a connection is in its life.
@@ -100,9 +101,7 @@ struct View<'a> {
     rtt: &'a RttEstimator,
     state: CaState,
     usage: &'a Usage,
-    stamp: Time,
-    paced: bool,
-    pacing_rate: u64,
+    pacing: &'a Pacing,
 }
 
 impl View<'_> {
@@ -129,9 +128,9 @@ impl View<'_> {
                 window_used_up: self.usage.limited,
             },
             pacing: AckPacing {
-                next_departure: self.stamp.max(now),
-                is_on: self.paced,
-                rate: self.pacing_rate,
+                next_departure: self.pacing.clock.max(now),
+                is_on: self.pacing.is_on,
+                rate: self.pacing.rate,
             },
             ..Ack::default()
         }
@@ -146,50 +145,17 @@ pub struct Sender {
     pub(super) win: Window,
     pub(super) cc: Cc,
     /// Of the controller.
-    pub(super) constants: Constants,
-    pub(super) rtt: RttEstimator,
-    pub(super) recovery: Recovery,
-    // Data.
-    /// Payload not yet sent; of an endless transfer more than a run can send.
-    pub(super) bytes_left: u64,
-    /// The application writes piece by piece: more may follow what is there.
-    stream: Option<Box<Stream>>,
-    sent_at: Time,
-    /// The request of a client has come.
-    pub(super) asked: bool,
-    /// Flags of a server's SYN/ACK.
-    pub(super) answer: TcpBits,
-    // Timers.
-    timer: Timer,
-    pub(super) timer_at: Time,
-    probe: Probe,
-    stop_at: Time,
-    pub(super) backoff: u32,
-    pub(super) retransmits: u32,
-    pub(super) syn_tries: u32,
-    // Pacing.
-    paced: bool,
-    pace_limit: u64,
-    pub(super) pacing_rate: u64,
-    /// When the next segment may leave (paced), or the last one left.
-    stamp: Time,
-    pacing_at: Time,
-    sent_segments: u32,
-    /// When the application wrote what it has to send. What leaves at once is gone when it closes, so that
-    /// the FIN goes alone (Linux `tcp_send_fin`), and is due.
-    written_at: Time,
-    fin_is_due: bool,
-    queue: SendQueue,
-    /// The largest window that the receiver has offered.
-    max_window_kib: u16,
+    constants: Constants,
+    rtt: RttEstimator,
+    recovery: Recovery,
+    timers: Timers,
+    pacing: Pacing,
+    data: Data,
+    ecn: EcnState,
     usage: Usage,
     /// A segment, but for its number, time and size; with the newest timestamp of the receiver, and with
     /// AccECN the ACE field.
-    pub(super) template: Packet,
-    // ECN.
-    pub(super) mode: EcnMode,
-    pub(super) announce_cwr: bool,
-    pub(super) accecn: AccEcnSender,
+    template: Packet,
     // Totals for statistics.
     pub retransmitted: u64,
     pub started_at: Time,
@@ -215,33 +181,12 @@ impl Sender {
             constants,
             rtt: RttEstimator::new(config.rto_min),
             recovery: Recovery::default(),
-            bytes_left: config.payload(),
-            stream: config.stream.then(Box::default),
-            sent_at: Time::ZERO,
-            asked: false,
-            answer: TcpBits::default(),
-            timer: Timer::Off,
-            timer_at: Time::NEVER,
-            probe: Probe::default(),
-            stop_at: config.stop,
-            backoff: 0,
-            retransmits: 0,
-            syn_tries: 0,
-            paced: false,
-            pace_limit: u64::MAX,
-            pacing_rate: u64::MAX,
-            stamp: Time::ZERO,
-            pacing_at: Time::NEVER,
-            sent_segments: 0,
-            written_at: Time::NEVER,
-            fin_is_due: false,
-            queue: SendQueue::default(),
-            max_window_kib: FIRST_WINDOW_KIB,
+            timers: Timers::new(config.stop),
+            pacing: Pacing::default(),
+            data: Data::new(&config),
+            ecn: EcnState::default(),
             usage: Usage::default(),
             template,
-            mode: EcnMode::Off,
-            announce_cwr: false,
-            accecn: AccEcnSender::default(),
             retransmitted: 0,
             started_at: Time::ZERO,
             established_at: Time::NEVER,
@@ -274,14 +219,14 @@ impl Sender {
     }
     /// Its controller answers SCE, if the receiver tells it.
     pub fn answers_sce(&self) -> bool {
-        self.mode == EcnMode::Classic && self.constants.ecn == EcnWish::Ect0Sce
+        self.ecn.mode == EcnMode::Classic && self.constants.ecn == EcnWish::Ect0Sce
     }
     pub fn mode(&self) -> EcnMode {
-        self.mode
+        self.ecn.mode
     }
     /// Connected, and not yet through with its data.
     pub fn is_active(&self) -> bool {
-        self.phase == Phase::Established && (self.has_data() || self.board.packets_out() > 0)
+        self.phase == Phase::Established && (self.data.is_there() || self.board.packets_out() > 0)
     }
 
     #[inline(never)]
@@ -295,7 +240,7 @@ impl Sender {
 
     #[inline(always)]
     fn count_marked_ack(&mut self, pkt: &Packet) {
-        if pkt.ecn == Ecn::Ce && self.mode == EcnMode::AccEcn {
+        if pkt.ecn == Ecn::Ce && self.ecn.mode == EcnMode::AccEcn {
             self.template.bits = ecn::next_ace(self.template.bits);
         }
     }
@@ -332,9 +277,7 @@ impl Sender {
             rtt: &self.rtt,
             state: self.recovery.state,
             usage: &self.usage,
-            stamp: self.stamp,
-            paced: self.paced,
-            pacing_rate: self.pacing_rate,
+            pacing: &self.pacing,
         };
         (view, &mut self.cc, &mut self.win)
     }
@@ -343,15 +286,15 @@ impl Sender {
 impl End for Sender {
     #[inline(always)]
     fn deadline(&self) -> Time {
-        self.timer_at.min(self.pacing_at).min(self.stop_at)
+        self.timers.deadline().min(self.pacing.wake_at)
     }
 
     /// The deadline has come.
     fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now >= self.stop_at {
+        if now >= self.timers.stop_at {
             self.stop();
-        } else if now >= self.pacing_at {
-            self.pacing_at = Time::NEVER;
+        } else if now >= self.pacing.wake_at {
+            self.pacing.wake_at = Time::NEVER;
             if self.board.lost_out > 0 {
                 self.retransmit_lost(now, out);
             }
@@ -364,7 +307,7 @@ impl End for Sender {
     /// A packet from the receiver arrives.
     #[inline]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        self.max_window_kib = self.max_window_kib.max(pkt.window);
+        self.data.max_window_kib = self.data.max_window_kib.max(pkt.window);
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
             self.on_opening(now, pkt, out);
         } else if pkt.seq > self.board.una

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::transport::rack::REORDERING_MAX;
 
 /// The model's segment.
 #[derive(Copy, Clone, Debug)]
@@ -525,10 +526,10 @@ impl Connection {
                 self.high_seq = model.nxt();
                 model.undo_marker = Some(model.una);
                 model.undo_retrans = -1;
-                (board.undo_marker, board.undo_retrans) = (model.undo_marker, model.undo_retrans);
+                board.undo.begin(model.una, 0);
             }
             Op::EndRecovery => {
-                board.recovery_ended();
+                board.rack.recovery_ended();
                 model.reo_wnd_persist = model.reo_wnd_persist.saturating_sub(1);
             }
             Op::AppLimited => {
@@ -581,7 +582,7 @@ impl Connection {
         model.widen(newest);
         model.delivery.ce += ce;
         board.delivery.ce += ce;
-        board.update_app_limit();
+        board.delivery.update_limit();
         let sample = board.rate_sample(now, &out, MIN_RTT_US);
         let mut expected = model.sample(now, newest, MIN_RTT_US);
         if !self.histories {
@@ -608,8 +609,9 @@ impl Connection {
         assert_eq!(board.head_sent_at(), model.out().next().map(|s| s.sent_at));
         let head = model.out().next().is_some_and(|s| s.ever);
         assert_eq!(board.any_retransmission_out(), counts[2] > 0 || head);
-        assert_eq!(board.reordering, model.reordering);
-        assert_eq!(board.undo_retrans, model.undo_retrans);
+        assert_eq!(board.rack.reordering, model.reordering);
+        let is_proven = model.undo_marker.is_some() && model.undo_retrans == 0;
+        assert_eq!(board.undo.is_proven(), is_proven);
         for seq in model.una..model.nxt() {
             assert_eq!(board.payload(seq), model.segs[seq as usize].payload);
         }

@@ -10,13 +10,11 @@ use crate::packet::{ACK_FRAME, Flags, Packet};
 use crate::time::Time;
 use crate::transport::ecn::{self, EcnMode};
 use crate::transport::handshake;
-use crate::units::ETHERNET_HEADER;
 
 impl Sender {
     /// The connection is to be opened at `at`.
     pub fn start_at(&mut self, at: Time) {
-        self.timer = Timer::Start;
-        self.timer_at = at;
+        self.timers.set(Timer::Start, at);
     }
 
     /// Opens the connection.
@@ -28,25 +26,22 @@ impl Sender {
 
     /// Nothing new is sent from this time on.
     pub fn stop_at(&mut self, at: Time) {
-        self.stop_at = self.stop_at.min(at);
+        self.timers.stop_at = self.timers.stop_at.min(at);
     }
 
     pub(super) fn stop(&mut self) {
-        self.stop_at = Time::NEVER;
-        self.bytes_left = 0;
+        self.timers.stop_at = Time::NEVER;
+        self.data.left = 0;
         if self.phase != Phase::Established {
             self.phase = Phase::Closed;
-            self.timer = Timer::Off;
-            self.timer_at = Time::NEVER;
+            self.timers.clear();
         }
     }
 
     pub(super) fn send_syn(&mut self, now: Time, out: &mut Outbox) {
         let (c, field) = (&self.config, self.constants.ecn.handshake_field());
-        out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.syn_tries));
-        self.timer = Timer::Syn;
-        self.timer_at = handshake::expiry(now, self.syn_tries);
-        self.syn_tries += 1;
+        out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.timers.syn_tries));
+        self.timers.await_handshake(now);
     }
 
     pub(super) fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
@@ -56,14 +51,14 @@ impl Sender {
         self.establish(now, pkt, ecn::read_syn_ack(self.config.ecn, pkt.bits));
         let flags = Flags::default();
         // With AccECN and in DCTCP everything is ECT.
-        let field = match self.mode {
+        let field = match self.ecn.mode {
             EcnMode::AccEcn => self.template.ecn.get(),
             EcnMode::Classic => self.constants.ecn.handshake_field(),
             EcnMode::Off => Ecn::NotEct,
         };
-        let len = ACK_FRAME + self.mode.handshake_option();
+        let len = ACK_FRAME + self.ecn.mode.handshake_option();
         let mut third = Packet::new(self.config.flow, self.config.group, flags, len, field);
-        if self.mode == EcnMode::AccEcn {
+        if self.ecn.mode == EcnMode::AccEcn {
             third.bits = ecn::field_feedback(pkt.ecn.get());
         }
         third.stamp = now;
@@ -77,11 +72,10 @@ impl Sender {
     pub(super) fn establish(&mut self, now: Time, pkt: &Packet, mode: EcnMode) {
         self.phase = Phase::Established;
         self.established_at = now;
-        self.written_at = now;
+        self.data.written_at = now;
         self.template.tsval = pkt.tsval;
-        self.timer = Timer::Off;
-        self.timer_at = Time::NEVER;
-        if self.syn_tries == 1 {
+        self.timers.clear();
+        if self.timers.syn_tries == 1 {
             let us = now.micros_since(pkt.stamp) as u32;
             self.rtt.sample(us, 0, 0);
             self.rtt.sample_min(now, us);
@@ -91,26 +85,26 @@ impl Sender {
 
     /// What both sides agreed on, and whether the controller can live with it.
     pub(super) fn settle_ecn(&mut self, now: Time, mode: EcnMode) {
-        self.mode = mode;
+        self.ecn.mode = mode;
         let wish = self.constants.ecn;
         let granted = match wish {
-            EcnWish::Ect1AccEcn => self.mode == EcnMode::AccEcn,
+            EcnWish::Ect1AccEcn => self.ecn.mode == EcnMode::AccEcn,
             EcnWish::Ect0Classic | EcnWish::Ect0Runs | EcnWish::Ect0Sce => {
-                self.mode != EcnMode::Off
+                self.ecn.mode != EcnMode::Off
             }
             EcnWish::NotEct => true,
         };
         // ECT(1) must not be sent with RFC 3168 feedback (RFC 9331, 4.3).
         if wish == EcnWish::Ect1AccEcn && !granted {
-            self.mode = EcnMode::Off;
+            self.ecn.mode = EcnMode::Off;
         }
-        let codepoint = match (self.mode, wish) {
+        let codepoint = match (self.ecn.mode, wish) {
             (EcnMode::Off, _) => Ecn::NotEct,
             (_, EcnWish::Ect1AccEcn) => Ecn::Ect1,
             _ => Ecn::Ect0,
         };
         self.template.ecn = codepoint.into();
-        if self.mode == EcnMode::AccEcn {
+        if self.ecn.mode == EcnMode::AccEcn {
             self.template.bits = ecn::ACE_START;
             // Linux 7.2 sends the option on data too, at the expense of payload.
             self.win.mss -= ecn::OPTION_LEN;
@@ -122,11 +116,9 @@ impl Sender {
             self.cc = Cc::Other(other);
             self.constants = self.cc.constants();
         }
-        self.paced = self.cc.pace().rate.is_some() || self.config.pace_bps.is_some();
+        self.pacing.is_on = self.cc.pace().rate.is_some() || self.config.pace_bps.is_some();
         if let Some(bps) = self.config.pace_bps {
-            // The cap counts frames, the pacing clock payload.
-            let frame = u64::from(self.win.mtu() + ETHERNET_HEADER);
-            self.pace_limit = bps * u64::from(self.win.mss) / frame / 8;
+            self.pacing.cap(bps, &self.win);
         }
     }
 

@@ -1,25 +1,24 @@
 //! The sending end as a server: it waits for a client to open the connection and to ask, and answers.
 
-use super::timers::Timer;
+use super::data::Data;
 use super::{Phase, Sender};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, SYN_FRAME};
 use crate::time::Time;
 use crate::transport::ecn::{self, EcnMode};
-use crate::transport::handshake;
 
 impl Sender {
     /// Waits for a client that opens the connection at `now`.
     pub fn listen(&mut self, now: Time) {
         self.started_at = now;
         self.phase = Phase::Listen;
-        self.bytes_left = 0;
+        self.data.left = 0;
     }
 
     /// It has answered, and everything was acknowledged.
     pub fn is_done(&self) -> bool {
-        self.asked && !self.has_data() && self.board.packets_out() == 0
+        self.data.asked && !self.data.is_there() && self.board.packets_out() == 0
     }
 
     /// A SYN, the third packet of the handshake, or a request.
@@ -29,7 +28,7 @@ impl Sender {
                 Phase::Listen => {
                     self.phase = Phase::SynReceived;
                     let ect_syn = self.constants.ecn.handshake_field() != Ecn::NotEct;
-                    (self.mode, self.answer) =
+                    (self.ecn.mode, self.ecn.answer) =
                         ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
                 }
@@ -39,34 +38,32 @@ impl Sender {
             return;
         }
         if self.phase == Phase::SynReceived {
-            self.establish(now, pkt, self.mode);
+            self.establish(now, pkt, self.ecn.mode);
             // The client tells that the SYN/ACK was marked (`tcp_accecn_third_ack`).
-            if self.mode == EcnMode::AccEcn && pkt.bits == ecn::field_feedback(Ecn::Ce) {
+            if self.ecn.mode == EcnMode::AccEcn && pkt.bits == ecn::field_feedback(Ecn::Ce) {
                 self.board.delivery.ce = 1;
             }
             self.update_pacing_rate(self.cc.pace().rate);
         }
-        if self.phase == Phase::Established && pkt.payload > 0 && !self.asked {
-            self.asked = true;
-            self.written_at = now;
-            self.bytes_left = self.config.payload();
+        if self.phase == Phase::Established && pkt.payload > 0 && !self.data.asked {
+            self.data.asked = true;
+            self.data.written_at = now;
+            self.data.left = Data::whole(&self.config);
             self.transmit(now, out);
         }
     }
 
     pub(super) fn send_syn_ack(&mut self, now: Time, out: &mut Outbox) {
-        let field = match self.mode {
+        let field = match self.ecn.mode {
             EcnMode::Off => Ecn::NotEct,
             EcnMode::Classic | EcnMode::AccEcn => self.constants.ecn.handshake_field(),
         };
         let (flow, group) = (self.config.flow, self.config.group);
-        let len = SYN_FRAME + self.mode.handshake_option();
+        let len = SYN_FRAME + self.ecn.mode.handshake_option();
         let mut p = Packet::new(flow, group, Flags::SYN, len, field);
-        p.bits = self.answer;
+        p.bits = self.ecn.answer;
         p.stamp = now;
         out.push(p);
-        self.timer = Timer::Syn;
-        self.timer_at = handshake::expiry(now, self.syn_tries);
-        self.syn_tries += 1;
+        self.timers.await_handshake(now);
     }
 }

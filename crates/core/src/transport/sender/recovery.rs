@@ -1,15 +1,16 @@
 //! What an ACK sets off: the congestion states of Linux (Open, Disorder, CWR, Recovery, Loss),
 //! proportional rate reduction (RFC 6937, also for ECN), undo, F-RTO, and timeouts.
 
+use super::marks::Marks;
+use super::reduction::Reduction;
 use super::timers::{TIMEOUT_MIN, Timer};
 use super::{Sender, View};
 use crate::cc::registry::AckInfo;
 use crate::cc::{Ack, AckFlight, AckRtt, AckState, Congestion, Pace, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
-use crate::packet::{Flags, Packet, Stamp, TcpBits};
+use crate::packet::{Flags, Packet, Stamp};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
-use crate::transport::ecn::{self, EcnMode};
 use crate::transport::scoreboard::{AckOutcome, Incoming, REORDERING_DEFAULT};
 use crate::transport::wheel;
 
@@ -47,37 +48,35 @@ pub struct Recovery {
     pub state: CaState,
     /// `snd_nxt` when the episode began; it ends when this is acknowledged.
     high_seq: u32,
-    prior_cwnd: u32,
-    /// To be restored by an undo; 0: ECN asked for the reduction, which cannot be undone.
-    prior_ssthresh: u32,
-    prr_delivered: u32,
-    prr_out: u32,
+    reduction: Reduction,
+    /// To be restored by an undo; `None`: ECN asked for the reduction, which cannot be undone.
+    prior_ssthresh: Option<u32>,
     /// When the first retransmission of the episode was sent.
     retransmission_stamp: Option<Time>,
     /// F-RTO (RFC 5682) is still open.
     frto: bool,
-    /// A tail loss probe is out, sent when `snd_nxt` was this.
-    pub(super) probe_end: Option<u32>,
-    pub(super) probe_was_retransmission: bool,
+    /// A tail loss probe that is out.
+    pub(super) probe: Option<TailProbe>,
+}
+
+/// A tail loss probe.
+#[derive(Copy, Clone, Debug)]
+pub struct TailProbe {
+    /// `snd_nxt` when it was sent.
+    pub end: u32,
+    pub was_retransmission: bool,
 }
 
 impl Recovery {
     #[inline]
     pub(super) fn count_sent(&mut self, n: u32) {
         if self.state.is_reducing() {
-            self.prr_out += n;
+            self.reduction.count_sent(n);
         }
     }
     pub(super) fn note_retransmission(&mut self, now: Time) {
         self.retransmission_stamp.get_or_insert(now);
     }
-}
-
-/// What an ACK tells of marks: segments with CE, and whether there was SCE.
-#[derive(Copy, Clone)]
-struct Marks {
-    ce: u32,
-    esce: bool,
 }
 
 /// An ACK, as a controller may want to know it.
@@ -114,6 +113,25 @@ impl AckInfo for AckContext<'_> {
     }
 }
 
+/// What came of a search for losses.
+struct Search {
+    /// The timer waits for segments that may only be reordered.
+    awaits_reordering: bool,
+    retransmission_lost: bool,
+}
+
+/// What came of an ACK that may mean trouble.
+#[derive(Copy, Clone)]
+struct Verdict {
+    resend: Resend,
+    /// See [`Search`].
+    awaits_reordering: bool,
+}
+
+impl Verdict {
+    const NOTHING: Verdict = Verdict { resend: Resend::Nothing, awaits_reordering: false };
+}
+
 /// What to send after an ACK has been digested.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Resend {
@@ -140,19 +158,17 @@ impl Sender {
         let prior_in_flight = self.board.in_flight();
         let mut outcome = self.board.on_ack(&self.incoming(now, pkt.seq, pkt, blocks));
         if outcome.una_advanced {
-            self.retransmits = 0;
+            self.timers.retransmits = 0;
         }
-        self.update_rtt(now, pkt, &mut outcome);
+        outcome.rtt_newest_us = self.update_rtt(now, pkt, &outcome);
         self.board.update_reordering_window(&outcome);
-        let ce = self.read_ecn(pkt, &outcome);
-        let ece = ce > 0;
-        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
+        let marks = self.read_ecn(pkt, &outcome);
+        let ece = marks.ce > 0;
         self.report_feedback();
-        if self.recovery.probe_end.is_some() {
-            self.on_probe_answered(now, pkt.seq, &outcome);
+        if let Some(probe) = self.recovery.probe {
+            self.on_probe_answered(now, pkt.seq, probe, &outcome);
         }
-        let mut timer = outcome.una_advanced;
-        let mut resend = Resend::Nothing;
+        let mut verdict = Verdict::NOTHING;
         let progress = outcome.una_advanced || outcome.sacked;
         let dubious = !outcome.una_advanced
             || ece
@@ -160,14 +176,13 @@ impl Sender {
             || outcome.dsack
             || self.recovery.state != CaState::Open;
         if dubious {
-            resend = self.alert(now, pkt, prior_una, &outcome, ece, &mut timer);
+            verdict = self.alert(now, pkt, prior_una, &outcome, ece);
         }
-        if timer {
+        if outcome.una_advanced && !verdict.awaits_reordering {
             self.set_transmission_timer(now);
         }
-        let marks = Marks { ce, esce };
         self.control(now, &outcome, marks, progress, prior_lost, prior_in_flight);
-        self.resend_as(resend, now, out);
+        self.resend_as(verdict.resend, now, out);
         self.transmit(now, out);
         self.write_on();
     }
@@ -177,8 +192,8 @@ impl Sender {
     pub(super) fn is_undisturbed(&self) -> bool {
         self.board.is_clean()
             && self.recovery.state.may_probe()
-            && self.recovery.probe_end.is_none()
-            && (self.board.undo_marker.is_none() || self.board.undo_retrans != 0)
+            && self.recovery.probe.is_none()
+            && !self.board.undo.is_proven()
     }
 
     /// An ACK of new segments while nothing is missing: what [`Self::on_ack`] comes down to then.
@@ -186,22 +201,20 @@ impl Sender {
     pub(super) fn on_clean_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let (prior_lost, prior_in_flight) = (self.board.lost_total, self.board.in_flight());
         let mut outcome = self.board.on_clean_ack(now, pkt.seq);
-        self.retransmits = 0;
-        self.update_rtt(now, pkt, &mut outcome);
+        self.timers.retransmits = 0;
+        outcome.rtt_newest_us = self.update_rtt(now, pkt, &outcome);
         self.board.update_reordering_window(&outcome);
-        let ce = self.read_ecn(pkt, &outcome);
-        let esce = self.mode == EcnMode::Classic && pkt.bits.has(TcpBits::ESCE);
+        let marks = self.read_ecn(pkt, &outcome);
         self.report_feedback();
         self.recovery.retransmission_stamp = None;
         if self.recovery.state == CaState::Cwr && self.board.una > self.recovery.high_seq {
             self.end_reduction();
             self.set_state(CaState::Open);
         }
-        if ce > 0 {
+        if marks.ce > 0 {
             self.enter_cwr(now);
         }
         self.set_transmission_timer(now);
-        let marks = Marks { ce, esce };
         self.control(now, &outcome, marks, true, prior_lost, prior_in_flight);
         self.transmit(now, out);
         self.write_on();
@@ -223,8 +236,8 @@ impl Sender {
         }
         let una = self.board.una;
         let outcome = self.board.on_ack(&self.incoming(now, una, pkt, blocks));
-        let resend = self.alert(now, pkt, una, &outcome, false, &mut false);
-        self.resend_as(resend, now, out);
+        let verdict = self.alert(now, pkt, una, &outcome, false);
+        self.resend_as(verdict.resend, now, out);
         self.transmit(now, out);
     }
 
@@ -237,7 +250,7 @@ impl Sender {
             echo: Stamp::of(pkt.stamp),
             high_seq: self.recovery.high_seq,
             min_rtt_us: self.rtt.min_us(),
-            probe_end: self.recovery.probe_end,
+            probe_end: self.recovery.probe.map(|probe| probe.end),
         }
     }
 
@@ -258,55 +271,33 @@ impl Sender {
         }
     }
 
+    /// Returns the RTT of the newest segment acknowledged.
     #[inline(always)]
-    fn update_rtt(&mut self, now: Time, pkt: &Packet, outcome: &mut AckOutcome) {
+    fn update_rtt(&mut self, now: Time, pkt: &Packet, outcome: &AckOutcome) -> Option<u32> {
         let (una, nxt) = (self.board.una, self.board.nxt);
         if let Some(us) = outcome.rtt_oldest_us {
             if let Some(newest) = outcome.rtt_newest_us {
                 self.rtt.sample_min(now, newest);
             }
             self.rtt.sample(us, una, nxt);
-            self.backoff = 0;
+            self.timers.backoff = 0;
         } else if outcome.una_advanced {
             // Karn: a retransmission is ambiguous; the timestamp is not, but it is in milliseconds, and none of
             // them counts as one (Linux `tcp_rtt_tsopt_us`).
             let ms = Stamp::of(pkt.stamp).older_than(Stamp::of(now)).max(1);
             let us = ms as u32 * 1000;
-            outcome.rtt_newest_us = Some(us);
             self.rtt.sample_min(now, us);
             self.rtt.sample(us, una, nxt);
-            self.backoff = 0;
+            self.timers.backoff = 0;
+            return Some(us);
         }
+        outcome.rtt_newest_us
     }
 
-    /// How many of the segments newly delivered were marked, as far as the feedback tells.
     #[inline(always)]
-    fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> u32 {
-        let marks = match self.mode {
-            EcnMode::Off => 0,
-            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => {
-                // The echo counts even where nothing is newly delivered.
-                self.board.delivery.ce += outcome.delivered;
-                return outcome.delivered.max(1);
-            }
-            EcnMode::Classic => 0,
-            EcnMode::AccEcn => {
-                // Without progress it may be an old ACK, and its counter behind ours.
-                if !outcome.una_advanced && !outcome.sacked {
-                    return 0;
-                }
-                let option = pkt.flags.has(Flags::ACCECN_OPTION).then_some(pkt.ecn_bytes);
-                self.accecn.decode(
-                    pkt.bits,
-                    option,
-                    outcome.delivered,
-                    outcome.delivered_bytes,
-                    // The kernel's `mss_cache` does not know of the option.
-                    self.win.mss + ecn::OPTION_LEN,
-                )
-            }
-        };
-        self.board.delivery.ce += marks;
+    fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> Marks {
+        let marks = self.ecn.marks(pkt, outcome, self.win.mss);
+        self.board.delivery.ce += marks.counted;
         marks
     }
 
@@ -324,12 +315,12 @@ impl Sender {
         let state = self.recovery.state;
         let reducing = state.is_reducing() && !self.constants.governs_window;
         // Where reordering is common, SACKed data may grow the window too.
-        let growth = if self.board.reordering > REORDERING_DEFAULT {
+        let growth = if self.board.rack.reordering > REORDERING_DEFAULT {
             progress
         } else {
             outcome.una_advanced
         };
-        self.board.update_app_limit();
+        self.board.delivery.update_limit();
         let may_grow = growth && !reducing;
         let (view, cc, win) = self.parts();
         let context = AckContext {
@@ -344,8 +335,7 @@ impl Sender {
         };
         let Pace { rate, holds_back, .. } = cc.answer(&context, win);
         if holds_back {
-            let mark = self.board.delivery.segments + self.board.in_flight();
-            self.board.delivery.app_limited_until = mark.max(1);
+            self.board.delivery.limit(self.board.in_flight());
         }
         if reducing {
             let newly_lost = self.board.lost_total > prior_lost;
@@ -354,30 +344,12 @@ impl Sender {
         self.update_pacing_rate(rate);
     }
 
-    /// Proportional rate reduction: per segment delivered, ssthresh/prior_cwnd segments may leave;
-    /// below ssthresh, slow start's pace at most.
+    /// Lets the window come down.
     fn reduce(&mut self, delivered: u32, newly_lost: bool, una_advanced: bool) {
-        let r = &mut self.recovery;
-        if delivered == 0 || r.prior_cwnd == 0 {
-            return;
-        }
-        let in_flight = self.board.in_flight();
-        r.prr_delivered += delivered;
-        let spare = i64::from(self.win.ssthresh) - i64::from(in_flight);
-        let mut send = if spare < 0 {
-            let due = (u64::from(self.win.ssthresh) * u64::from(r.prr_delivered))
-                .div_ceil(u64::from(r.prior_cwnd));
-            due as i64 - i64::from(r.prr_out)
-        } else {
-            let mut n = (i64::from(r.prr_delivered) - i64::from(r.prr_out)).max(delivered.into());
-            if una_advanced && !newly_lost {
-                n += 1;
-            }
-            n.min(spare)
-        };
-        // The first retransmission always leaves.
-        send = send.max(i64::from(r.prr_out == 0));
-        self.win.cwnd = in_flight + send.max(0) as u32;
+        let (in_flight, ssthresh) = (self.board.in_flight(), self.win.ssthresh);
+        let goes_well = una_advanced && !newly_lost;
+        let window = self.recovery.reduction.window(delivered, in_flight, ssthresh, goes_well);
+        self.win.cwnd = window.unwrap_or(self.win.cwnd);
     }
 
     // --- the state machine ------------------------------------------------------------------
@@ -389,10 +361,9 @@ impl Sender {
         prior_una: u32,
         outcome: &AckOutcome,
         ece: bool,
-        timer: &mut bool,
-    ) -> Resend {
+    ) -> Verdict {
         if ece {
-            self.recovery.prior_ssthresh = 0;
+            self.recovery.prior_ssthresh = None;
         }
         let una = self.board.una;
         // Has the episode ended?
@@ -409,41 +380,42 @@ impl Sender {
             }
             _ => {}
         }
-        let mut retransmission_lost = false;
         if self.recovery.state == CaState::Recovery {
             if outcome.una_advanced && self.try_undo_partial(pkt) {
-                return Resend::Nothing;
+                return Verdict::NOTHING;
             }
             if self.try_undo_by_dsack() {
                 self.try_to_open(now, ece);
             }
-            self.find_losses(now, timer, &mut retransmission_lost);
+            let Search { awaits_reordering, .. } = self.find_losses(now);
             if self.recovery.state != CaState::Recovery {
                 if self.board.lost_out == 0 {
-                    return Resend::Nothing;
+                    return Verdict { resend: Resend::Nothing, awaits_reordering };
                 }
                 self.enter_recovery(now, ece);
             }
-            return Resend::Lost;
+            return Verdict { resend: Resend::Lost, awaits_reordering };
         }
+        let awaits_reordering;
         if self.recovery.state == CaState::Loss {
             let resend = self.process_loss(pkt, prior_una, outcome);
-            self.find_losses(now, timer, &mut retransmission_lost);
-            if self.recovery.state != CaState::Open && !retransmission_lost {
-                return resend;
+            let search = self.find_losses(now);
+            awaits_reordering = search.awaits_reordering;
+            if self.recovery.state != CaState::Open && !search.retransmission_lost {
+                return Verdict { resend, awaits_reordering };
             }
         } else {
-            self.find_losses(now, timer, &mut retransmission_lost);
+            awaits_reordering = self.find_losses(now).awaits_reordering;
         }
         if self.recovery.state <= CaState::Disorder {
             self.try_undo_by_dsack();
         }
         if self.board.lost_out == 0 {
             self.try_to_open(now, ece);
-            return Resend::Nothing;
+            return Verdict { resend: Resend::Nothing, awaits_reordering };
         }
         self.enter_recovery(now, ece);
-        Resend::Lost
+        Verdict { resend: Resend::Lost, awaits_reordering }
     }
 
     fn set_state(&mut self, state: CaState) {
@@ -454,17 +426,17 @@ impl Sender {
     }
 
     #[inline]
-    fn find_losses(&mut self, now: Time, timer: &mut bool, retransmission_lost: &mut bool) {
+    fn find_losses(&mut self, now: Time) -> Search {
         if self.board.packets_out() == 0 {
-            return;
+            return Search { awaits_reordering: false, retransmission_lost: false };
         }
         let before = self.board.retrans_out;
         let wait = self.detect_loss(now, false);
         if let Some(wait) = wait {
             self.await_reordering(now, wait);
-            *timer = false;
         }
-        *retransmission_lost = self.board.retrans_out < before;
+        let retransmission_lost = self.board.retrans_out < before;
+        Search { awaits_reordering: wait.is_some(), retransmission_lost }
     }
 
     /// Marks segments lost; returns how long to wait for those that may only be reordered.
@@ -494,8 +466,7 @@ impl Sender {
     }
 
     fn await_reordering(&mut self, now: Time, wait: Span) {
-        self.timer = Timer::Reordering;
-        self.timer_at = wheel::expiry(now, wait + TIMEOUT_MIN);
+        self.timers.set(Timer::Reordering, wheel::expiry(now, wait + TIMEOUT_MIN));
     }
 
     fn try_to_open(&mut self, now: Time, ece: bool) {
@@ -521,9 +492,9 @@ impl Sender {
     }
 
     fn enter_cwr(&mut self, now: Time) {
-        self.recovery.prior_ssthresh = 0;
+        self.recovery.prior_ssthresh = None;
         if self.recovery.state < CaState::Cwr {
-            self.board.undo_marker = None;
+            self.board.undo.end();
             self.begin_reduction(now, Congestion::Ecn);
             self.recovery.state = CaState::Cwr;
         }
@@ -533,11 +504,11 @@ impl Sender {
         if self.board.retrans_out == 0 {
             self.recovery.retransmission_stamp = None;
         }
-        self.recovery.prior_ssthresh = 0;
-        self.begin_undo();
+        self.recovery.prior_ssthresh = None;
+        self.board.undo.begin(self.board.una, self.board.retrans_out);
         if !self.recovery.state.is_reducing() {
             if !ece {
-                self.recovery.prior_ssthresh = self.current_ssthresh();
+                self.recovery.prior_ssthresh = Some(self.current_ssthresh());
             }
             self.begin_reduction(now, Congestion::Loss);
         } else if self.constants.answers_loss_while_reducing {
@@ -549,13 +520,11 @@ impl Sender {
     fn begin_reduction(&mut self, now: Time, why: Congestion) {
         let r = &mut self.recovery;
         r.high_seq = self.board.nxt;
-        r.probe_end = None;
-        r.prior_cwnd = self.win.cwnd;
-        r.prr_delivered = 0;
-        r.prr_out = 0;
+        r.probe = None;
+        r.reduction = Reduction::begin(self.win.cwnd);
         self.win.cwnd_count = 0;
         self.congestion(why, now);
-        self.announce_cwr = true;
+        self.ecn.announces_cwr = true;
     }
 
     fn end_reduction(&mut self) {
@@ -563,7 +532,7 @@ impl Sender {
             return;
         }
         let state = self.recovery.state;
-        let reduced = state == CaState::Cwr || self.board.undo_marker.is_some();
+        let reduced = state == CaState::Cwr || self.board.undo.is_open();
         if self.win.ssthresh < SSTHRESH_INFINITE && reduced {
             self.win.cwnd = self.win.ssthresh;
         }
@@ -580,12 +549,6 @@ impl Sender {
 
     // --- undo -------------------------------------------------------------------------------
 
-    fn begin_undo(&mut self) {
-        self.board.undo_marker = Some(self.board.una);
-        let out = i64::from(self.board.retrans_out);
-        self.board.undo_retrans = if out > 0 { out } else { -1 };
-    }
-
     /// The ACK echoes a timestamp from before the first retransmission: the original arrived
     /// (Eifel, RFC 3522).
     fn original_was_delayed(&self, pkt: &Packet) -> bool {
@@ -596,36 +559,36 @@ impl Sender {
     }
 
     fn may_undo(&self, pkt: &Packet) -> bool {
-        self.board.undo_marker.is_some()
-            && (self.board.undo_retrans == 0 || self.original_was_delayed(pkt))
+        let undo = &self.board.undo;
+        undo.is_proven() || undo.is_open() && self.original_was_delayed(pkt)
     }
 
     fn undo(&mut self, unmark_lost: bool) {
         if unmark_lost {
             self.board.unmark_lost();
         }
-        if self.recovery.prior_ssthresh > 0 {
-            self.cc.on_undo(self.recovery.prior_cwnd, &mut self.win);
-            if self.recovery.prior_ssthresh > self.win.ssthresh {
-                self.win.ssthresh = self.recovery.prior_ssthresh;
-                self.announce_cwr = false;
+        if let Some(prior_ssthresh) = self.recovery.prior_ssthresh {
+            self.cc.on_undo(self.recovery.reduction.prior_cwnd, &mut self.win);
+            if prior_ssthresh > self.win.ssthresh {
+                self.win.ssthresh = prior_ssthresh;
+                self.ecn.announces_cwr = false;
             }
         }
-        self.board.undo_marker = None;
-        self.board.rack_reexamine();
+        self.board.undo.end();
+        self.board.rack.reexamine();
     }
 
     fn try_undo_recovery(&mut self, pkt: &Packet) {
         if self.may_undo(pkt) {
             self.undo(false);
         } else {
-            self.board.recovery_ended();
+            self.board.rack.recovery_ended();
         }
         self.set_state(CaState::Open);
     }
 
     fn try_undo_partial(&mut self, pkt: &Packet) -> bool {
-        if self.board.undo_marker.is_none() || !self.original_was_delayed(pkt) {
+        if !self.board.undo.is_open() || !self.original_was_delayed(pkt) {
             return false;
         }
         if self.board.retrans_out > 0 {
@@ -637,11 +600,11 @@ impl Sender {
     }
 
     fn try_undo_by_dsack(&mut self) -> bool {
-        if self.board.undo_marker.is_some() && self.board.undo_retrans == 0 {
+        let is_proven = self.board.undo.is_proven();
+        if is_proven {
             self.undo(false);
-            return true;
         }
-        false
+        is_proven
     }
 
     fn try_undo_loss(&mut self, pkt: &Packet, spurious: bool) -> bool {
@@ -649,7 +612,7 @@ impl Sender {
             return false;
         }
         self.undo(true);
-        self.retransmits = 0;
+        self.timers.retransmits = 0;
         self.set_state(CaState::Open);
         true
     }
@@ -673,7 +636,7 @@ impl Sender {
                 }
             } else if advanced && !recovered {
                 self.recovery.high_seq = self.board.nxt;
-                if self.has_data() && self.receiver_room() > 0 {
+                if self.data.is_there() && self.receiver_room() > 0 {
                     return Resend::New;
                 }
                 self.recovery.frto = false;
@@ -691,11 +654,10 @@ impl Sender {
             return;
         }
         self.enter_loss(now);
-        self.retransmits += 1;
+        self.timers.retransmits += 1;
         self.retransmit(now, self.board.una, 1, out);
-        self.backoff += 1;
-        self.timer = Timer::Retransmit;
-        self.timer_at = wheel::expiry(now, self.rto());
+        self.timers.backoff += 1;
+        self.timers.set(Timer::Retransmit, wheel::expiry(now, self.rto()));
     }
 
     fn enter_loss(&mut self, now: Time) {
@@ -705,20 +667,20 @@ impl Sender {
         self.report_losses(now);
         if state <= CaState::Disorder
             || self.recovery.high_seq <= self.board.una
-            || (state == CaState::Loss && self.retransmits == 0)
+            || (state == CaState::Loss && self.timers.retransmits == 0)
         {
-            self.recovery.prior_ssthresh = self.current_ssthresh();
-            self.recovery.prior_cwnd = self.win.cwnd;
+            self.recovery.prior_ssthresh = Some(self.current_ssthresh());
+            self.recovery.reduction.prior_cwnd = self.win.cwnd;
             self.congestion(Congestion::Timeout, now);
-            self.begin_undo();
+            self.board.undo.begin(self.board.una, self.board.retrans_out);
         }
         self.win.cwnd = self.board.in_flight() + 1;
         self.win.cwnd_count = 0;
         self.recovery.state = CaState::Loss;
         self.recovery.high_seq = self.board.nxt;
-        self.recovery.probe_end = None;
-        self.announce_cwr = true;
-        self.recovery.frto = new_episode || self.retransmits > 0;
+        self.recovery.probe = None;
+        self.ecn.announces_cwr = true;
+        self.recovery.frto = new_episode || self.timers.retransmits > 0;
         if let Some(signals) = self.cc.signals() {
             signals.on_timeout(self.board.lost_total, &self.win);
         }
@@ -737,26 +699,25 @@ impl Sender {
             }
             self.retransmit_lost(now, out);
         }
-        if self.timer != Timer::Retransmit {
+        if self.timers.pending != Timer::Retransmit {
             self.rearm_retransmission(now);
         }
     }
 
     /// RFC 8985, 7.4.2: if the probe repaired a loss, the window is reduced as for any loss.
-    fn on_probe_answered(&mut self, now: Time, ack: u32, outcome: &AckOutcome) {
-        let Some(end) = self.recovery.probe_end else { return };
-        if ack < end {
+    fn on_probe_answered(&mut self, now: Time, ack: u32, probe: TailProbe, outcome: &AckOutcome) {
+        if ack < probe.end {
             return;
         }
-        if !self.recovery.probe_was_retransmission || outcome.probe_twice {
-            self.recovery.probe_end = None;
-        } else if ack > end {
+        if !probe.was_retransmission || outcome.probe_twice {
+            self.recovery.probe = None;
+        } else if ack > probe.end {
             self.begin_reduction(now, Congestion::TailLoss);
             self.recovery.state = CaState::Cwr;
             self.end_reduction();
             self.keep_open();
         } else if !outcome.una_advanced && !outcome.sacked {
-            self.recovery.probe_end = None;
+            self.recovery.probe = None;
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::output::Push;
 use super::*;
 use crate::cc::reno::Reno;
+use crate::packet::TcpBits;
 use crate::packet::{ACK_FRAME, Stamp};
 use crate::transport::rtt::RTO_MIN;
 
@@ -40,10 +41,10 @@ fn writes_and_half_windows_are_pushed() {
         (256, [99, 144, 234, 324, 414]),
     ] {
         let (mut s, mut out) = (sender(), Outbox::default());
-        s.max_window_kib = kib;
+        s.data.max_window_kib = kib;
         s.fill_queue();
         for _ in 0..420 {
-            s.queue.grow_head(1);
+            s.data.queue.grow_head(1);
             s.send_burst(Time::ZERO, 1, Push::Normal, &mut out);
             s.write_on();
         }
@@ -80,9 +81,9 @@ fn paws_discards_overtaken_acks() {
 fn a_lost_burst_is_sent_again_as_one() {
     let (mut s, mut out) = (sender(), Outbox::default());
     s.phase = Phase::Established;
-    s.paced = true;
-    s.sent_segments = 100;
-    s.pacing_rate = 4 * 1448 * 1024;
+    s.pacing.is_on = true;
+    s.pacing.count(100);
+    s.pacing.rate = 4 * 1448 * 1024;
     s.win.cwnd = 100;
     for burst in [3, 6, 1] {
         s.board.sent(Time::ZERO, 1448, burst);
@@ -95,7 +96,7 @@ fn a_lost_burst_is_sent_again_as_one() {
     for (k, (segments, pushed)) in expected.into_iter().enumerate() {
         if k % 4 == 0 {
             now += Span::from_millis(500);
-            s.stamp = now;
+            s.pacing.clock = now;
             s.board.mark_lost_by_timeout(now);
         }
         s.retransmit_lost(now, &mut out);
@@ -103,8 +104,8 @@ fn a_lost_burst_is_sent_again_as_one() {
         assert_eq!(sent, segments.clone().collect::<Vec<_>>());
         let with_push = out.packets.drain(..).filter(|p| p.bits.has(TcpBits::PSH));
         assert_eq!(with_push.map(|p| p.seq).collect::<Vec<_>>(), Vec::from_iter(pushed));
-        let took = u64::from(segments.end - segments.start) * 1448 * 1_000_000_000 / s.pacing_rate;
-        assert_eq!(s.stamp, now + Span(took));
-        now = s.stamp;
+        let took = u64::from(segments.end - segments.start) * 1448 * 1_000_000_000 / s.pacing.rate;
+        assert_eq!(s.pacing.clock, now + Span(took));
+        now = s.pacing.clock;
     }
 }

@@ -1,5 +1,6 @@
 //! The transmission timer: retransmission timeout, tail loss probe, reordering.
 
+use super::recovery::TailProbe;
 use super::{Phase, Sender};
 use crate::element::Outbox;
 use crate::time::{Span, Time};
@@ -33,16 +34,62 @@ pub(super) struct Probe {
     least_srtt8: u32,
 }
 
+/// The transmission timer, and what lengthens it.
+#[derive(Clone, Debug)]
+pub(super) struct Timers {
+    pub pending: Timer,
+    pub at: Time,
+    pub probe: Probe,
+    /// The application sends nothing more from here on.
+    pub stop_at: Time,
+    /// Doublings of the timeout.
+    pub backoff: u32,
+    /// Timeouts since something was acknowledged.
+    pub retransmits: u32,
+    pub syn_tries: u32,
+}
+
+impl Timers {
+    pub fn new(stop_at: Time) -> Timers {
+        Timers {
+            pending: Timer::Off,
+            at: Time::NEVER,
+            probe: Probe::default(),
+            stop_at,
+            backoff: 0,
+            retransmits: 0,
+            syn_tries: 0,
+        }
+    }
+    #[inline(always)]
+    pub fn set(&mut self, what: Timer, at: Time) {
+        self.pending = what;
+        self.at = at;
+    }
+    pub fn clear(&mut self) {
+        self.set(Timer::Off, Time::NEVER);
+    }
+    /// A SYN or SYN/ACK leaves, and is waited for.
+    pub fn await_handshake(&mut self, now: Time) {
+        self.set(Timer::Syn, handshake::expiry(now, self.syn_tries));
+        self.syn_tries += 1;
+    }
+    #[inline(always)]
+    pub fn deadline(&self) -> Time {
+        self.at.min(self.stop_at)
+    }
+}
+
 impl Sender {
     pub(super) fn on_transmission_timer(&mut self, now: Time, out: &mut Outbox) {
-        if self.timer == Timer::TailProbe && self.probe_due() > now {
+        if self.timers.pending == Timer::TailProbe && self.probe_due() > now {
             return self.arm_tail_probe(now);
         }
-        self.timer_at = Time::NEVER;
-        let due = self.timer;
+        self.timers.at = Time::NEVER;
+        let due = self.timers.pending;
         // The others are pending while they act (`tcp_write_timer_handler`): the timeout after them counts from the head.
         if !matches!(due, Timer::Reordering | Timer::TailProbe) {
-            self.timer = Timer::Off;
+            self.timers.pending = Timer::Off;
         }
         match due {
             Timer::Off => {}
@@ -57,25 +104,23 @@ impl Sender {
 
     /// In whole ticks, as it is kept (`__tcp_set_rto`): what is counted from when the head was sent, too.
     pub(super) fn rto(&self) -> Span {
-        (wheel::ticks(self.rtt.rto()) * (1 << self.backoff.min(10))).min(RTO_MAX)
+        (wheel::ticks(self.rtt.rto()) * (1 << self.timers.backoff.min(10))).min(RTO_MAX)
     }
 
     /// Starts the retransmission timer, or stops it if nothing is out. After a probe or a
     /// reordering wait it counts from when the head was sent.
     pub(super) fn rearm_retransmission(&mut self, now: Time) {
         let Some(head) = self.board.head_sent_at() else {
-            self.timer = Timer::Off;
-            self.timer_at = Time::NEVER;
+            self.timers.clear();
             return;
         };
-        let wait = match self.timer {
+        let wait = match self.timers.pending {
             Timer::Reordering | Timer::TailProbe => {
                 (head + self.rto()).since(now).max(Span::from_micros(1))
             }
             _ => self.rto(),
         };
-        self.timer = Timer::Retransmit;
-        self.timer_at = wheel::expiry(now, wait);
+        self.timers.set(Timer::Retransmit, wheel::expiry(now, wait));
     }
 
     /// Tail loss probe (RFC 8985, 7.2): after two RTTs without an ACK. False if not applicable.
@@ -88,9 +133,9 @@ impl Sender {
         if !self.recovery.state.may_probe() || self.board.packets_out() == 0 {
             return false;
         }
-        self.probe = Probe { scheduled_at: now, from_now, ..self.probe };
-        if self.timer != Timer::TailProbe
-            || self.rtt.srtt8() <= self.probe.least_srtt8
+        self.timers.probe = Probe { scheduled_at: now, from_now, ..self.timers.probe };
+        if self.timers.pending != Timer::TailProbe
+            || self.rtt.srtt8() <= self.timers.probe.least_srtt8
             || (!from_now && self.head_is_old(now))
         {
             self.arm_tail_probe(now);
@@ -114,23 +159,23 @@ impl Sender {
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
         let srtt = self.rtt.srtt();
         let (due, early) = (self.probe_due(), now + srtt.min(self.probe_latitude()));
-        self.timer = Timer::TailProbe;
+        self.timers.pending = Timer::TailProbe;
         let lax = srtt > Span::ZERO && due > early && !self.head_is_old(now);
-        (self.timer_at, self.probe.least_srtt8) =
+        (self.timers.at, self.timers.probe.least_srtt8) =
             if lax { (early, self.rtt.srtt8() / 2) } else { (due, u32::MAX) };
     }
 
     /// Puts the timer where the probe is due, before something else changes than time.
     #[inline(always)]
     pub(super) fn settle_probe(&mut self) {
-        if self.timer == Timer::TailProbe && self.probe.least_srtt8 != u32::MAX {
-            self.timer_at = self.probe_due();
-            self.probe.least_srtt8 = u32::MAX;
+        if self.timers.pending == Timer::TailProbe && self.timers.probe.least_srtt8 != u32::MAX {
+            self.timers.at = self.probe_due();
+            self.timers.probe.least_srtt8 = u32::MAX;
         }
     }
 
     pub(super) fn probe_due(&self) -> Time {
-        let Probe { scheduled_at, from_now, .. } = self.probe;
+        let Probe { scheduled_at, from_now, .. } = self.timers.probe;
         let srtt = self.rtt.srtt();
         let mut wait = if srtt > Span::ZERO {
             let alone = self.board.packets_out() == 1;
@@ -161,10 +206,10 @@ impl Sender {
     }
 
     pub(super) fn send_tail_probe(&mut self, now: Time, out: &mut Outbox) {
-        if self.recovery.probe_end.is_none() {
+        if self.recovery.probe.is_none() {
             let before = self.board.packets_out();
             let mut retransmitted = false;
-            if self.has_data() && self.receiver_room() > 0 {
+            if self.data.is_there() && self.receiver_room() > 0 {
                 self.transmit_probe(now, out);
             } else if before > 0 {
                 let last = self.board.nxt - 1;
@@ -173,9 +218,9 @@ impl Sender {
                 retransmitted = true;
             }
             if retransmitted || self.board.packets_out() > before {
-                self.recovery.probe_end = Some(self.board.nxt);
-                self.recovery.probe_was_retransmission = retransmitted;
-                self.timer = Timer::Off;
+                let end = self.board.nxt;
+                self.recovery.probe = Some(TailProbe { end, was_retransmission: retransmitted });
+                self.timers.pending = Timer::Off;
             }
         }
         self.rearm_retransmission(now);

@@ -9,8 +9,10 @@ use crate::cc::registry::Cc;
 use crate::cc::reno::Reno;
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::End;
+use crate::packet::TcpBits;
 use crate::packet::{ACK_FRAME, GroupId, Stamp};
 use crate::sack::Block;
+use crate::transport::ecn;
 use crate::transport::rtt::RTO_MIN;
 use crate::transport::sender::SenderConfig;
 

@@ -1,0 +1,53 @@
+//! ECN at the sender: what both ends agreed on, and which of its segments were marked.
+
+use crate::packet::{Flags, Packet, TcpBits};
+use crate::transport::ecn::{self, AccEcnSender, EcnMode};
+use crate::transport::scoreboard::AckOutcome;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct EcnState {
+    pub mode: EcnMode,
+    /// The next new segment has CWR.
+    pub announces_cwr: bool,
+    feedback: AccEcnSender,
+    /// Flags of a server's SYN/ACK.
+    pub answer: TcpBits,
+}
+
+impl EcnState {
+    /// How many of the segments newly delivered were marked, as far as the feedback tells.
+    #[inline(always)]
+    pub fn marks(&mut self, pkt: &Packet, outcome: &AckOutcome, mss: u32) -> Marks {
+        let counted = match self.mode {
+            EcnMode::Off => 0,
+            EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => outcome.delivered,
+            EcnMode::Classic => 0,
+            // Without progress it may be an old ACK, and its counter behind ours.
+            EcnMode::AccEcn if !outcome.una_advanced && !outcome.sacked => 0,
+            EcnMode::AccEcn => {
+                let option = pkt.flags.has(Flags::ACCECN_OPTION).then_some(pkt.ecn_bytes);
+                // The kernel's `mss_cache` does not know of the option.
+                let mss = mss + ecn::OPTION_LEN;
+                let (n, bytes) = (outcome.delivered, outcome.delivered_bytes);
+                self.feedback.decode(pkt.bits, option, n, bytes, mss)
+            }
+        };
+        let is_classic = self.mode == EcnMode::Classic;
+        // The echo counts even where nothing is newly delivered.
+        let least = u32::from(is_classic && pkt.bits.has(TcpBits::ECE));
+        let esce = is_classic && pkt.bits.has(TcpBits::ESCE);
+        Marks { counted, ce: counted.max(least), esce }
+    }
+}
+
+/// What an ACK tells of marks.
+#[derive(Copy, Clone)]
+pub struct Marks {
+    /// Segments delivered with CE.
+    pub counted: u32,
+    /// The same, and at least one where the ACK echoes marks.
+    pub ce: u32,
+    /// There was SCE.
+    pub esce: bool,
+}
