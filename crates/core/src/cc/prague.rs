@@ -11,11 +11,13 @@
 //! Rates here count whole IP packets, bytes per second, as the module's do.
 
 mod classic_ecn;
+mod fraction;
 mod options;
 
 use self::classic_ecn::Detector;
+use self::fraction::{ONE_SEGMENT, WINDOW_BITS};
 pub use self::options::Options;
-use self::options::{Config, Fraction, MTU_REFERENCE, Mode, Scaling};
+use self::options::{Config, MTU_REFERENCE, Mode, Scaling};
 use super::reno::Reno;
 use super::{
     Ack, Burst, Congestion, CongestionControl, Constants, Controller, EcnWish, Pace, Role, Window,
@@ -27,9 +29,6 @@ use crate::time::{Span, Time};
 
 /// Gain of the estimate: g = 1/16.
 const G_SHIFT: u32 = 4;
-/// The fractional window has 20 fractional bits.
-const WINDOW_BITS: u32 = 20;
-const ONE_SEGMENT: u64 = 1 << WINDOW_BITS;
 /// RTT independence ends above this RTT, eighths of a microsecond.
 const MAX_SCALED_SRTT8: u32 = 100_000 * 8;
 /// Of the "scalable" growth: where it meets one segment per RTT, and below which RTT it is a
@@ -168,14 +167,10 @@ impl Prague {
         shifted_product(self.rate, rtt, SRTT8_SECOND_SHIFT - WINDOW_BITS)
             .div_ceil(u64::from(w.mtu()))
     }
-    /// The whole window for the fractional one. A carry moves it when a whole segment has
-    /// accumulated.
+    /// The whole window that stands for the fractional one.
     #[inline(always)]
     fn whole_window(&self, cwnd: u32) -> u32 {
-        let down = (self.frac_window >> WINDOW_BITS) as u32;
-        let up = ((self.frac_window + ONE_SEGMENT - 1) >> WINDOW_BITS) as u32;
-        let whole = if self.config.fraction == Fraction::Carry && down >= cwnd { down } else { up };
-        whole.max(self.config.min_window)
+        self.config.fraction.whole_window(self.frac_window, cwnd).max(self.config.min_window)
     }
 
     /// Growth per unmarked segment: 1/W, or (R/R_target)^2/W below the target, which is one
@@ -214,11 +209,8 @@ impl Prague {
             if w.in_slow_start() {
                 let before = w.cwnd;
                 acked = u64::from(w.slow_start(acked as u32));
-                self.frac_window = match self.config.fraction {
-                    Fraction::Full => u64::from(w.cwnd) << WINDOW_BITS,
-                    // A reduction stays due until an ACK with nothing but marks lets it begin.
-                    _ => self.frac_window + (u64::from(w.cwnd - before) << WINDOW_BITS),
-                };
+                let fraction = self.config.fraction;
+                self.frac_window = fraction.after_slow_start(self.frac_window, before, w.cwnd);
                 if acked == 0 {
                     self.update_increase();
                     return;
@@ -231,11 +223,8 @@ impl Prague {
             w.cwnd -= 1;
             w.ssthresh = w.cwnd;
             self.update_increase();
-        } else if self.config.fraction == Fraction::Carry
-            && self.frac_window + ONE_SEGMENT <= u64::from(w.cwnd) << WINDOW_BITS
-        {
-            // At the smallest window no reduction stays due.
-            self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
+        } else if let Some(settled) = self.config.fraction.settled(self.frac_window, w.cwnd) {
+            self.frac_window = settled;
             w.ssthresh = w.cwnd;
         } else if w.cwnd < window {
             w.cwnd += 1;
@@ -254,11 +243,8 @@ impl Prague {
             self.rate += (step + in_virtual_rtt / 2).checked_div(in_virtual_rtt).unwrap_or(0);
             self.frac_window = (self.frac_window + acked).max(self.window_of_rate(w));
         } else {
-            let window = match self.config.fraction {
-                Fraction::Carry => u64::from(w.cwnd) << WINDOW_BITS,
-                Fraction::Rounded => u64::from(self.whole_window(w.cwnd)) << WINDOW_BITS,
-                Fraction::Full => self.frac_window.max(1),
-            };
+            let next = self.whole_window(w.cwnd);
+            let window = self.config.fraction.grown_window(self.frac_window, next, w.cwnd);
             let mut step = (((acked * self.increase) << WINDOW_BITS) + window / 2) / window;
             if self.config.min_mss > 0 {
                 step = step * MTU_REFERENCE / u64::from(w.mtu());
@@ -350,10 +336,7 @@ impl Prague {
             let second_half = ack.now.since(self.alpha_stamp) >= half;
             rate = if second_half { self.rate - swing } else { self.rate + swing };
         } else {
-            let window = match self.config.fraction {
-                Fraction::Full => self.frac_window >> WINDOW_BITS,
-                _ => u64::from(w.cwnd),
-            };
+            let window = self.config.fraction.paced_window(self.frac_window, w.cwnd);
             let window = window.max(u64::from(ack.flight.now));
             rate = 8_000_000 * u64::from(w.mtu());
             if self.srtt8 > 0 {
@@ -410,10 +393,7 @@ impl Prague {
             self.rate = (self.rate - cut).max(RATE_MIN);
             self.frac_window = self.window_of_rate(w);
         } else {
-            let window = match self.config.fraction {
-                Fraction::Carry => u64::from(w.cwnd) << WINDOW_BITS,
-                _ => self.frac_window,
-            };
+            let window = self.config.fraction.cut_window(self.frac_window, w.cwnd);
             // Half a unit makes the rounding unbiased.
             let cut = (u128::from(alpha) * u128::from(window) + u128::from(self.alpha_one()))
                 >> (bits + 1);
@@ -421,12 +401,9 @@ impl Prague {
         }
     }
 
-    /// Takes `cut` off the fractional window. (Version 0.7 has a floor for the rate only. Repeated losses bring
-    /// the window near zero, and one ACK, which adds 1/window, then makes it immense. So the floor here is one
-    /// segment, half of TCP's smallest window. Growth by whole windows does not have this problem.)
+    /// Takes `cut` off the fractional window.
     fn shrink_window(&mut self, cut: u64, w: &Window) {
-        let floor = if self.config.fraction == Fraction::Full { ONE_SEGMENT } else { 1 };
-        let least = floor.min(self.frac_window);
+        let least = self.config.fraction.floor().min(self.frac_window);
         self.frac_window = self.frac_window.saturating_sub(cut).max(least);
         self.rate = self.rate_of_window(w);
     }
@@ -463,11 +440,7 @@ impl CongestionControl for Prague {
         if let (Some(detector), Some(rtt_us)) = (&mut self.detector, ack.rtt.newest_us) {
             detector.sample(rtt_us);
         }
-        if self.config.fraction == Fraction::Carry {
-            // The carry is not part of TCP's window, which a timeout changes.
-            self.frac_window = (self.frac_window + (u64::from(w.cwnd) << WINDOW_BITS))
-                .saturating_sub(u64::from(self.left_cwnd) << WINDOW_BITS);
-        }
+        self.frac_window = self.config.fraction.resumed(self.frac_window, w.cwnd, self.left_cwnd);
         self.update_window(ack, w);
         self.left_cwnd = w.cwnd;
         if self.round_is_over(ack, w) {

@@ -4,6 +4,7 @@
 //! those of the module's parameters without their prefix, where the module has one.
 
 use super::classic_ecn::Fallback;
+use super::fraction::Fraction;
 use crate::params::kinds::{any_time, choice, count, params, switch};
 use crate::params::{Described, Gauge, Given, Preset, Refused, gauge};
 use crate::time::Span;
@@ -149,16 +150,6 @@ pub enum Scaling {
     Scalable,
     /// As if the target RTT were added to the path.
     Additive,
-}
-
-/// What the law counts in fractions of a segment.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Fraction {
-    /// Growth and cuts take TCP's whole window; what is less than a segment waits.
-    Carry,
-    /// Cuts take the fractional window, growth its next whole one.
-    Rounded,
-    Full,
 }
 
 /// See the options.
