@@ -178,7 +178,7 @@ pub enum EcnWish {
     Ect0Runs,
     /// ECT(0) with RFC 3168 feedback, and ESCE from a peer that has it.
     Ect0Sce,
-    /// ECT(1) with AccECN, and without it no ECN at all (RFC 9331, section 4.2).
+    /// ECT(1) with AccECN, and without it no ECN at all (RFC 9331, 4.2).
     Ect1AccEcn,
 }
 

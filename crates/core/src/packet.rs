@@ -87,7 +87,7 @@ impl TcpBits {
     }
 }
 
-/// Byte counters of the AccECN option, modulo 2^24 as on the wire (RFC 9768, section 3.2.3).
+/// Byte counters of the AccECN option, modulo 2^24 as on the wire (RFC 9768, 3.2.3).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct EcnBytes {
     pub ect0: u32,

@@ -94,7 +94,7 @@ pub struct Codel {
 }
 
 impl Codel {
-    /// The next packet to send (RFC 8289 Section 5.5). `take` removes the head of the queue and says
+    /// The next packet to send (RFC 8289, 5.5). `take` removes the head of the queue and says
     /// how many bytes are left in the whole qdisc.
     #[inline]
     pub fn dequeue<P: Pkt>(
@@ -150,7 +150,7 @@ impl Codel {
         Some(pkt)
     }
 
-    /// Has the delay been above target for an interval? (RFC 8289 Section 5.6 `dodequeue`)
+    /// Has the delay been above target for an interval? (RFC 8289, 5.6 `dodequeue`)
     #[inline]
     fn look<P: Pkt>(
         &mut self,

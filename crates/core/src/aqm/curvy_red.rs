@@ -1,4 +1,4 @@
-//! Curvy RED, the first coupled dual queue AQM (RFC 9332 Appendix B; the DualQ slides of 2015).
+//! Curvy RED, the first coupled dual queue AQM (RFC 9332, Appendix B; the DualQ slides of 2015).
 //!
 //! Two queues share a link: ECT(1) and CE wait in L, all others in C. There is no controller and no
 //! target: probabilities follow C's delay along a curve, so the delay grows with the load. C's delay,
@@ -8,7 +8,7 @@
 //! Reno-like and a scalable sender the same rate. Besides, L marks natively while more than `t` waits
 //! in it. `u` random numbers for each of those bend the curve more.
 //!
-//! | | 2015, the default | RFC 9332 B |
+//! | | 2015, the default | RFC 9332, Appendix B |
 //! |---|---|---|
 //! | delay that L sees | of C's head, now | the smoothed one (`smoothed`) |
 //! | probabilities begin | at no delay | at `min_th` |
@@ -40,30 +40,30 @@ const EWMA_MAX: u32 = 16;
 const U_MAX: u32 = 8;
 
 params! {
-    /// The parameters, by their names in RFC 9332 Appendix B.
+    /// The parameters, by their names in RFC 9332, B.
     pub struct CurvyRed {
         /// what both queues hold at most, as time at the rate that the link has at first
-        limit: Span = Span::from_millis(250), some_time(), "as RFC 9332 A.1";
+        limit: Span = Span::from_millis(250), some_time(), "as RFC 9332, A.1";
         /// slope of sqrt(p_C): 2^s_c per second of delay
-        s_c: i32 = 1, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332 Appendix B";
+        s_c: i32 = 1, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332, Appendix B";
         /// slope of the coupled p_L: 2^s_l per second of delay
-        s_l: i32 = 2, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332 Appendix B";
+        s_l: i32 = 2, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332, Appendix B";
         /// C's delay is smoothed with a weight of 2^-f
-        f: u32 = 5, number(0..=EWMA_MAX).shown("BITS"), "RFC 9332 Appendix B";
+        f: u32 = 5, number(0..=EWMA_MAX).shown("BITS"), "RFC 9332, Appendix B";
         /// beyond, L marks every packet: 7570b, 1ms
-        t: Threshold = Threshold::Bytes(5 * MTU_FRAME), threshold(), "RFC 9332 Appendix B";
+        t: Threshold = Threshold::Bytes(5 * MTU_FRAME), threshold(), "RFC 9332, Appendix B";
         /// curviness: random numbers for L, twice as many for C
-        u: u32 = 1, number(1..=U_MAX), "RFC 9332 Appendix B";
+        u: u32 = 1, number(1..=U_MAX), "RFC 9332, Appendix B";
         /// delay where the curves begin
-        min_th: Span = Span::ZERO, any_time(), "RFC 9332 Appendix B";
+        min_th: Span = Span::ZERO, any_time(), "RFC 9332, Appendix B";
         smoothed: bool = false, words([
             ("smoothed", true, "L sees the smoothed delay of C"),
             ("instantaneous", false, "L sees the age of C's head"),
-        ]), "RFC 9332 Appendix B";
+        ]), "RFC 9332, Appendix B";
         any_ect: bool = false, words([
             ("l4s_ect", false, "ECT(1) and CE go to L"),
             ("any_ect", true, "ECT(0) goes there as well"),
-        ]), "as RFC 9332 Section 2.3";
+        ]), "as RFC 9332, 2.3";
         scheduler: SchedulerConfig = SchedulerConfig {
             kind: Kind::Strict,
             tshift: Span::from_millis(50),
@@ -192,7 +192,7 @@ impl<P: Pkt + Send> Aqm<P> for CurvyRedQueue<P> {
 impl Described for CurvyRed {
     const NAME: &'static str = "curvy_red";
     const SUMMARY: &'static str =
-        "coupled dual queue whose probabilities are curves of the delay (RFC 9332 Appendix B)";
+        "coupled dual queue whose probabilities are curves of the delay (RFC 9332, Appendix B)";
     const IN_LINUX: bool = false;
     const GAUGES: &'static [Gauge] = &[
         P_C,

@@ -17,8 +17,8 @@
 //!
 //! | | here | ns-3 `docsis-ns3` |
 //! |---|---|---|
-//! | the highest MAXTH | none (RFC 9957 4.1) | 65.535 ms |
-//! | full buffer of C | looked at before PIE, which forgets its count (RFC 8034 A.3) | after it |
+//! | the highest MAXTH | none (RFC 9957, 4.1) | 65.535 ms |
+//! | full buffer of C | looked at before PIE, which forgets its count (RFC 8034, A.3) | after it |
 //! | L's part of the rate, for C's delay | what arrived in L (Annex O) | what left L |
 //! | virtual queue | drained before it is realigned | drained from the last arrival on |
 //! | scheduler | L:C = w:(1-w) of the bytes, w = 230/256 | w:1 |
@@ -109,7 +109,7 @@ pub enum LlEstimator {
     Vq,
 }
 
-/// The native marking probability of L over its delay (`calcProbNative`, RFC 9957 Section 4.2.4).
+/// The native marking probability of L over its delay (`calcProbNative`, RFC 9957, 4.2.4).
 #[derive(Copy, Clone, Debug)]
 struct Ramp {
     minth: Span,
@@ -234,7 +234,7 @@ impl<P: Pkt> Docsis<P> {
         Rate::from_bps(amsr - arrived.min(share as u64)).time_for(self.queues.c.bytes())
     }
 
-    /// True with the given frequency, regularly spaced (RFC 9332 Appendix A.1).
+    /// True with the given frequency, regularly spaced (RFC 9332, A.1).
     #[inline]
     fn recur(&mut self, probability: f64) -> bool {
         self.likelihood += probability;

@@ -1,4 +1,4 @@
-//! DOCSIS-PIE (RFC 8034 Appendix A): the controller behind the classic queue of a cable modem.
+//! DOCSIS-PIE (RFC 8034, Appendix A): the controller behind the classic queue of a cable modem.
 //!
 //! Every 16 ms the drop probability moves by A (qdelay - target) + B (change of qdelay), divided by a
 //! tuning factor that grows as the probability sinks. Packets are dropped on arrival, in proportion
@@ -10,7 +10,7 @@
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// RFC 8034 A.1.2. The gains are in Hz.
+/// RFC 8034, A.1.2. The gains are in Hz.
 pub const INTERVAL: Span = Span::from_millis(16);
 const A: f64 = 0.25;
 const B: f64 = 2.5;

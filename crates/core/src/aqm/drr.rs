@@ -1,4 +1,4 @@
-//! Deficit round robin over flows that are new or old (RFC 8290 Sections 3.2 and 4.2): what
+//! Deficit round robin over flows that are new or old (RFC 8290, 3.2 and 4.2): what
 //! `fq_codel`, `fq_pie` and `fq` share.
 //!
 //! A flow that has something to send joins the new flows. Whoever's turn it is sends until its
@@ -112,7 +112,7 @@ impl<S> Drr<S> {
     }
 
     /// The flow whose turn it is had nothing to send. A new flow has to wait behind the old ones
-    /// before it can be new again, lest a flow of single packets starve them (RFC 8290 Section 4.2).
+    /// before it can be new again, lest a flow of single packets starve them (RFC 8290, 4.2).
     pub fn found_empty(&mut self) {
         if self.serves_new() && self.old.len > 0 { self.demote() } else { self.leave() }
     }

@@ -8,7 +8,7 @@
 //! L is almost empty. Besides, L marks whatever waited longer than `step_thresh` (the native
 //! marking), and `classic_protection` percent of the bytes are always granted to C.
 //!
-//! Where Linux and RFC 9332 Appendix A differ, this is Linux:
+//! Where Linux and RFC 9332, Appendix A differ, this is Linux:
 //!
 //! | | here and in Linux | RFC 9332 |
 //! |---|---|---|
@@ -54,11 +54,11 @@ params! {
     /// The parameters, by their names in `tc`.
     pub struct DualPi2Config {
         /// what both queues hold at most, in packets
-        limit: u32 = 10_000, count(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 9332 A.1: 250 ms of the link's rate";
+        limit: u32 = 10_000, count(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 9332, A.1: 250 ms of the link's rate";
         /// kernel memory; without it 3028 B per packet of limit
         memlimit: u32 = default_memlimit(10_000), count(1..=u32::MAX).shown("BYTES"), "Linux";
         /// delay that the controller aims at
-        target: Span = Span::from_millis(15), some_time(), "as RFC 9332 A.1";
+        target: Span = Span::from_millis(15), some_time(), "as RFC 9332, A.1";
         /// time between two updates of the controller
         tupdate: Span = Span::from_millis(16), time(MICROSECOND..=SHORT_TIME_MAX), "Linux; A.1: min(target, RTT_max/3) = 15 ms";
         /// integral gain, in steps of 1/256
@@ -66,15 +66,15 @@ params! {
         /// proportional gain, in steps of 1/256
         beta: u32 = 819, gain(), "Linux, 3.2 Hz; A.1: 0.3/RTT_max = 3 Hz";
         /// sets target, tupdate, alpha and beta for this longest RTT
-        max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332 A.1";
+        max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332, A.1";
         /// sets them for this RTT; max_rtt/6 if only that is given
-        typical_rtt: Option<Span> = None, some_time().optional(), "RFC 9332 A.1";
+        typical_rtt: Option<Span> = None, some_time().optional(), "RFC 9332, A.1";
         /// k in p_L = k sqrt(p_C)
-        coupling_factor: u8 = 2, number(1..=u8::MAX), "as RFC 9332 A.1";
+        coupling_factor: u8 = 2, number(1..=u8::MAX), "as RFC 9332, A.1";
         any_ect: bool = false, words([
             ("l4s_ect", false, "ECT(1) and CE go to the L queue"),
             ("any_ect", true, "ECT(0) goes there as well"),
-        ]), "as RFC 9332 Section 2.3";
+        ]), "as RFC 9332, 2.3";
         /// beyond, L marks every packet: its own wait, or the packets left behind it
         step_thresh: StepThresh = StepThresh::Time(Span::from_millis(1)), step_thresh(), "Linux; A.1: a ramp around 1 ms";
         /// no step for a packet that finds L shorter, in packets
@@ -115,7 +115,7 @@ pub struct DualPi2<P> {
     fitting: usize,
     /// p' in units of 1/MAX_PROB.
     p: u32,
-    /// C must not starve (RFC 9332 Section 4.2.2).
+    /// C must not starve (RFC 9332, 4.2.2).
     scheduler: Wrr,
     /// The delay that the last update saw, in nanoseconds.
     last_qdelay: i64,
@@ -194,7 +194,7 @@ impl<P: Pkt> DualPi2<P> {
         *self.memory.get_or_insert_with(|| waiting.map(|pkt| u64::from(pkt.truesize())).sum())
     }
 
-    /// The PI controller (RFC 9332 A.1 `dualpi2_update`, on both queues as in A.2), in the integers
+    /// The PI controller (RFC 9332, A.1 `dualpi2_update`, on both queues as in A.2), in the integers
     /// of Linux.
     fn update(&mut self, now: Time) {
         let qdelay = self.queues.longest_age(now).0 as i64;
@@ -219,7 +219,7 @@ impl DualPi2Config {
         self.limit.min(self.memlimit / units::most_truesize(MTU_FRAME)) as usize
     }
 
-    /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332 A.2
+    /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332, A.2
     /// `dualpi2_dequeue`; for overload see Section 4.2.3).
     #[inline(always)]
     fn verdict(&self, p: u32, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
@@ -246,7 +246,7 @@ impl DualPi2Config {
         }
     }
 
-    /// Is the head of L, about to leave so many others behind, beyond the step? (RFC 9332 A.1 `laqm`)
+    /// Is the head of L, about to leave so many others behind, beyond the step? (RFC 9332, A.1 `laqm`)
     #[inline(always)]
     fn beyond_step<P: Pkt>(&self, head: &P, behind: usize, now: Time) -> bool {
         match self.step_thresh {
@@ -266,7 +266,7 @@ fn roll_squared(p: u32, rng: &mut Rng) -> bool {
 impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     #[inline(always)]
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
-        // RFC 9332 Section 2.3.
+        // RFC 9332, 2.3.
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
         let band = if l4s { L } else { C };
         cx.band(band);
@@ -409,7 +409,7 @@ impl Qdisc for DualPi2Config {
 }
 
 impl DualPi2Config {
-    /// The rules of RFC 9332 A.1 for a longest RTT, as `tc` rounds them; they replace what was given
+    /// The rules of RFC 9332, A.1 for a longest RTT, as `tc` rounds them; they replace what was given
     /// for target, tupdate, alpha and beta.
     fn tune(&mut self, given: &Given) -> Result<(), Refused> {
         let (max_rtt, typical_rtt) = (self.max_rtt.take(), self.typical_rtt.take());

@@ -1,4 +1,4 @@
-//! DualPI2 to the letter of RFC 9332 Appendix A; `dualpi2` is Linux's.
+//! DualPI2 to the letter of RFC 9332, Appendix A; `dualpi2` is Linux's.
 //!
 //! Two queues share a link. ECT(1) and CE wait in L, all others in C. A PI controller moves a base
 //! probability p' so that the longer of the two delays stays at `target`. C drops, or marks, with
@@ -32,34 +32,34 @@ use crate::time::{Span, Time};
 const GAIN_STEPS: f64 = 1e6;
 
 params! {
-    /// The parameters, by their names in RFC 9332 A.1 or else in `tc`'s `dualpi2`.
+    /// The parameters, by their names in RFC 9332, A.1 or else in `tc`'s `dualpi2`.
     pub struct DualPi2Rfc9332 {
         /// what both queues hold at most, as time at the rate that the link has at first
-        limit: Span = Span::from_millis(250), some_time(), "RFC 9332 A.1";
+        limit: Span = Span::from_millis(250), some_time(), "RFC 9332, A.1";
         /// k in p_L = k sqrt(p_C)
-        coupling_factor: u8 = 2, number(1..=u8::MAX), "RFC 9332 A.1";
+        coupling_factor: u8 = 2, number(1..=u8::MAX), "RFC 9332, A.1";
         /// delay that the controller aims at
-        target: Span = Span::from_millis(15), some_time(), "RFC 9332 A.1";
+        target: Span = Span::from_millis(15), some_time(), "RFC 9332, A.1";
         /// sets tupdate, alpha and beta for this worst RTT, 100ms
-        max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332 A.1";
+        max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332, A.1";
         /// time between two updates; min(target, max_rtt/3)
-        tupdate: Span = Span::from_millis(15), some_time(), "RFC 9332 A.1";
+        tupdate: Span = Span::from_millis(15), some_time(), "RFC 9332, A.1";
         /// integral gain; 0.1 tupdate/max_rtt^2
-        alpha: f64 = 0.15, gain(), "RFC 9332 A.1";
+        alpha: f64 = 0.15, gain(), "RFC 9332, A.1";
         /// proportional gain; 0.3/max_rtt
-        beta: f64 = 3.0, gain(), "RFC 9332 A.1";
+        beta: f64 = 3.0, gain(), "RFC 9332, A.1";
         /// delay where the ramp of L begins
-        min_th: Span = Span::from_micros(800), any_time(), "RFC 9332 A.1";
+        min_th: Span = Span::from_micros(800), any_time(), "RFC 9332, A.1";
         /// length of the ramp, 0us for a step
-        range: Span = Span::from_micros(400), any_time(), "RFC 9332 A.1";
+        range: Span = Span::from_micros(400), any_time(), "RFC 9332, A.1";
         /// no native mark in an L of so many packets
-        th_len: u32 = 1, count(0..=u32::MAX).shown("PACKETS"), "RFC 9332 A.1";
+        th_len: u32 = 1, count(0..=u32::MAX).shown("PACKETS"), "RFC 9332, A.1";
         /// coupled probability from which L drops too
-        p_lmax: f64 = 1.0, real("PROBABILITY", "a probability above 0, at most 1", |p| 0.0 < p && p <= 1.0, (0.01, 1.0)), "RFC 9332 A.1";
+        p_lmax: f64 = 1.0, real("PROBABILITY", "a probability above 0, at most 1", |p| 0.0 < p && p <= 1.0, (0.01, 1.0)), "RFC 9332, A.1";
         random: bool = false, words([
             ("recur", false, "hits at regular spacing"),
             ("random", true, "hits at random"),
-        ]), "RFC 9332 A.1";
+        ]), "RFC 9332, A.1";
         scheduler: SchedulerConfig = SchedulerConfig::default(), nested();
     }
 }
@@ -208,7 +208,7 @@ impl<P: Pkt + Send> Aqm<P> for DualQ<P> {
 impl Described for DualPi2Rfc9332 {
     const NAME: &'static str = "dualpi2_rfc9332";
     const SUMMARY: &'static str =
-        "DualPI2 to the letter of RFC 9332 Appendix A: ramp, regular spacing, limit as time";
+        "DualPI2 to the letter of RFC 9332, Appendix A: ramp, regular spacing, limit as time";
     const IN_LINUX: bool = false;
     const GAUGES: &'static [Gauge] = &[P_PRIME, P_C, P_L_COUPLED, P_L_NATIVE, P_L];
 

@@ -6,8 +6,8 @@
 //! many papers; unlike `codel` it marks by default and drops heads when it overflows.
 //!
 //! When the whole qdisc is full, the flow with the most bytes loses half of them from its head, at
-//! most `drop_batch` packets, and its CoDel counts them as signals (Linux; RFC 8290 Section
-//! 4.1 drops one packet, or a batch).
+//! most `drop_batch` packets, and its CoDel counts them as signals (Linux; RFC 8290, 4.1
+//! drops one packet, or a batch).
 
 use std::any::Any;
 
@@ -36,9 +36,9 @@ params! {
     /// The parameters, by their names in `tc`.
     pub struct FqCodelConfig {
         /// what all flows hold at most, in packets; drops from the head
-        limit: u32 = 10_240, number(1..=u32::MAX).shown("PACKETS"), "as RFC 8290 Section 5.2";
+        limit: u32 = 10_240, number(1..=u32::MAX).shown("PACKETS"), "as RFC 8290, 5.2";
         /// into how many flows packets are hashed
-        flows: u32 = 1024, number(1..=FLOWS_MAX), "as RFC 8290 Section 5.2";
+        flows: u32 = 1024, number(1..=FLOWS_MAX), "as RFC 8290, 5.2";
         /// bytes that a flow may send in its turn; at least 256
         quantum: u32 = MTU_FRAME, number(1..=QUANTUM_MAX).shown("BYTES").fitted(|n| n.max(QUANTUM_MIN)), "Linux: a full frame";
         params: CodelParams = CodelParams { ecn: true, ..CodelParams::default() }, nested();

@@ -45,7 +45,7 @@ const TICKS_PER_SECOND: u64 = 1_000_000_000 >> TICK_SHIFT;
 /// Gains are given in 1/16 Hz (`tc`), up to 2 Hz.
 const GAIN_SHIFT: u32 = 4;
 const GAIN_MAX: u32 = 32;
-/// RFC 8033 Section 5.1: no drops while less than two full frames wait, …
+/// RFC 8033, 5.1: no drops while less than two full frames wait, …
 const MIN_BACKLOG: u64 = 2 * MTU_FRAME as u64;
 /// … nor at less than half the target, as long as p is below 20 %.
 const SAFE_PROB: u64 = MAX_PROB / 5;
@@ -69,7 +69,7 @@ params! {
     /// What PIE and FQ-PIE have in common, by the names in `tc`.
     pub struct PieParams {
         /// delay that the controller aims at
-        target: Span = Span::from_millis(15), some_time(), "as RFC 8033 Section 4.2";
+        target: Span = Span::from_millis(15), some_time(), "as RFC 8033, 4.2";
         /// time between two updates, in jiffies of 4 ms plus one
         tupdate: Span = Span::from_millis(15), some_time(), "as RFC 8033, but for the jiffies";
         /// integral gain in 1/16 Hz
@@ -88,11 +88,11 @@ params! {
         dq_rate_estimator: bool = false, words([
             ("dq_rate_estimator", true, "delay from backlog and departure rate (RFC 8033)"),
             ("no_dq_rate_estimator", false, "delay from the packets' own wait"),
-        ]), "Linux; RFC 8033 Section 5.2: yes";
+        ]), "Linux; RFC 8033, 5.2: yes";
     }
 }
 
-/// The delay of a queue by its departure rate (RFC 8033 Section 5.2), in the integers of Linux.
+/// The delay of a queue by its departure rate (RFC 8033, 5.2), in the integers of Linux.
 #[derive(Clone, Debug)]
 pub struct DepartureRate {
     threshold: u64,
@@ -193,7 +193,7 @@ impl Law {
         self.accu = 0;
     }
 
-    /// RFC 8033 Section 4.1 `drop_early`, with Section 5.4.
+    /// RFC 8033, 4.1 `drop_early`, with Section 5.4.
     fn drop_early(&mut self, params: &PieParams, backlog: u64, len: u32, rng: &mut Rng) -> bool {
         let short = self.qdelay < to_ticks(params.target) / 2 && self.p < SAFE_PROB;
         if self.burst > 0 || short || backlog < MIN_BACKLOG {
@@ -230,7 +230,7 @@ impl Law {
         self.burst = self.burst.saturating_sub(passed.unwrap_or(0));
     }
 
-    /// RFC 8033 Section 4.2, on a queue of `backlog` bytes.
+    /// RFC 8033, 4.2, on a queue of `backlog` bytes.
     pub fn update(&mut self, params: &PieParams, backlog: u64) {
         if params.dq_rate_estimator {
             self.qdelay = self.rate.delay(backlog);
@@ -272,7 +272,7 @@ impl Law {
     }
 
     /// By how many bits the gains shrink: 1 below 10 %, and 2 more at each power of ten, down to
-    /// 2^-11 below 0.0001 % (RFC 8033 Section 4.2).
+    /// 2^-11 below 0.0001 % (RFC 8033, 4.2).
     fn tune_bits(&self) -> u32 {
         if self.p >= MAX_PROB / 10 {
             return 0;

@@ -33,7 +33,7 @@ const SCORE_MAX: Span = Span::from_secs(5);
 const LG_NANOSECONDS: u32 = 30;
 
 params! {
-    /// The operator's parameters, RFC 9957 Section 4.1.
+    /// The operator's parameters, RFC 9957, 4.1.
     #[derive(Copy)]
     pub struct Thresholds {
         /// no sanction while the delay of L is no longer than this (CRITICALqL); maxth if that is given

@@ -1,5 +1,5 @@
-//! The two queues of a coupled AQM, and which of them sends next: the schedulers of RFC 9332
-//! Section 4.2.2.
+//! The two queues of a coupled AQM, and which of them sends next: the schedulers of RFC 9332,
+//! 4.2.2.
 //!
 //! L is for low latency, C for the rest. L goes first, but C must not starve:
 //! * `strict`: L always goes first, C gets the rest;
@@ -228,7 +228,7 @@ impl<P: Pkt> Coupled<P> {
             self.scheduler = to.build();
         }
     }
-    /// ECT(1) and CE to L, all others to C (RFC 9332 Section 2.3), or ECT(0) to L as well.
+    /// ECT(1) and CE to L, all others to C (RFC 9332, 2.3), or ECT(0) to L as well.
     pub fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let ecn = pkt.ecn();
         let l4s = if self.any_ect { ecn.is_capable() } else { ecn.is_l4s() };
