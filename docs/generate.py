@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from citations import markdown as citations
 from l4slab import _core
 from l4slab.cli import parameters
 from schema import schema as experiment_schema
@@ -168,7 +169,10 @@ def short_forms() -> dict[str, Any]:
             presets.setdefault(one["keyword"], {})[one["value"]] = options
         drawn = {"role": kind["role"], "look": kind["look"], "scalable_with": dict(kind["scalable_with"])}
         controllers[kind["name"]] = {"usual": usual, "presets": presets, **drawn}
-    return {"qdiscs": qdiscs, "controllers": controllers}
+    separations = {
+        kind["name"]: {"usual": kind["separation"], "with": dict(kind["separation_with"])} for kind in _core.qdiscs()
+    }
+    return {"qdiscs": qdiscs, "separations": separations, "controllers": controllers}
 
 
 def main() -> None:
@@ -183,6 +187,7 @@ def main() -> None:
         "web/src/generated/run.ts": typescript_types(whole),
         "web/src/model/defaults.json": json.dumps(short_forms(), indent=2) + "\n",
         "docs/parameters.md": parameters.markdown(),
+        "docs/generated/citations.md": citations(),
         "python/l4slab/experimentfile/experiment.schema.json": json.dumps(experiment_schema(), indent=1) + "\n",
     }
     stale = [

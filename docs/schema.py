@@ -129,6 +129,7 @@ def table(model: type[Table], section: str, kind: str = "") -> Schema:
 
 def tcp_unless_said(kind: str, one: Schema) -> Schema:
     """A kind of flow: which it is has to be written, unless it is TCP."""
+    one = {"title": KINDS[kind].summary} | one
     if kind != "tcp":
         one["required"] = [*one["required"], "kind"]
     return one

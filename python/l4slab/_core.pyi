@@ -49,6 +49,9 @@ class Qdisc(Described):
     separation_with: list[tuple[str, str]]
     marking: str | dict[str, list[str]]
     overflow: str | dict[str, str]
+    is_fifo: bool
+    drops_waiting: bool
+    limits_packets: bool
 
 class Controller(Described):
     """`look`: its place among those of its role; `scalable_with`: options, with their value."""
@@ -108,7 +111,8 @@ def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes:
 def qdiscs() -> list[Qdisc]:
     """Queue disciplines: name, summary, in_linux, required, gauges (name, unit, help), not_modelled (keyword, reason)
     and parameters (keyword, value, takes, default, source, help, in_linux, module); also how it separates flows
-    (separation, separation_with), which packets it marks (marking) and how `tc` counts overflow (overflow).
+    (separation, separation_with), which packets it marks (marking), how `tc` counts overflow (overflow), and
+    which packets it drops (is_fifo, drops_waiting, limits_packets).
     """
 
 def controllers() -> list[Controller]:

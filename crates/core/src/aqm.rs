@@ -273,6 +273,12 @@ pub trait Qdisc: Described {
     const SEPARATION_WITH: &'static [(&'static str, Separation)] = &[];
     const MARKING: Marking;
     const OVERFLOW: Overflow = Overflow::Untold;
+    /// One queue that drops only when it is full.
+    const IS_FIFO: bool = false;
+    /// It drops packets that have waited in it.
+    const DROPS_WAITING: bool = false;
+    /// `limit` counts the packets of the whole queue.
+    const LIMITS_PACKETS: bool = false;
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>>;
 }

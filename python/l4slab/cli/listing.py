@@ -14,20 +14,10 @@ from l4slab import _core
 from l4slab.base.code import is_code
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
-from l4slab.cli import options, parameters, terminal
+from l4slab.cli import options, parameters, schema, terminal
 
 _KINDS = ("qdiscs", "controllers", "media-controllers", "traffic", "stacks", "studies", "comparisons")
 Entry = Mapping[str, Any]
-# Written out here, because the models of `l4slab.experimentfile.traffic` take long to import.
-_TRAFFIC = {
-    "tcp": "TCP connections that send as much as they can, or a number of bytes",
-    "web": "requests, each over its own connection, with sizes from a bounded Pareto distribution",
-    "video": "connections that send frames, optionally with a viewer's messages upstream",
-    "media": "calls, games and remote desktops: frames over RTP",
-    "cbr": "unresponsive UDP at a constant rate, with any ECN codepoint",
-    "udp-prague": "bulk senders of UDP Prague",
-    "program": "programs of this machine, client and server, on the engine linux",
-}
 
 
 @click.command("list")
@@ -94,8 +84,11 @@ def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:
 
 def _traffic(what: str | None) -> Sequence[Entry]:
     """The kinds of a [[flow]]; with the keys of each where traffic is what is asked for."""
-    if what not in ("traffic", *_TRAFFIC):
-        return [{"name": name, "summary": summary} for name, summary in _TRAFFIC.items()]
+    # From the schema, because the models of `l4slab.experimentfile.traffic` take long to import.
+    kinds = json.loads(schema.text())["properties"]["flow"]["items"]["anyOf"]
+    summaries = {kind["properties"]["kind"]["const"]: kind["title"] for kind in kinds}
+    if what not in ("traffic", *summaries):
+        return [{"name": name, "summary": summary} for name, summary in summaries.items()]
     from l4slab.experimentfile.traffic import KINDS
 
     return [
@@ -110,7 +103,7 @@ def _traffic(what: str | None) -> Sequence[Entry]:
                 if key not in ("name", "kind")
             },
         }
-        for name, summary in _TRAFFIC.items()
+        for name, summary in summaries.items()
     ]
 
 

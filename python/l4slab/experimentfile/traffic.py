@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict, cast
+from typing import Annotated, ClassVar, Literal, TypedDict, cast
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
@@ -95,7 +95,9 @@ class LookedUp(TypedDict, total=False):
 
 
 class AnyFlow(Table):
-    """What every flow has."""
+    """What every flow has. `summary`: the kind, in a line of `l4slab list`."""
+
+    summary: ClassVar[str]
 
     name: str = Field(examples=['"l4s"'])
     kind: str = "tcp"
@@ -189,12 +191,16 @@ class Tcp(AnyFlow):
 class Flow(Tcp):
     """`count` TCP connections."""
 
+    summary: ClassVar[str] = "TCP connections that send as much as they can, or a number of bytes"
+
     kind: Literal["tcp"] = "tcp"
     bytes: Size | None = None
 
 
 class WebFlow(Tcp):
     """`count` sources of requests, each over a connection of its own; sizes have a bounded Pareto distribution."""
+
+    summary: ClassVar[str] = "requests, each over its own connection, with sizes from a bounded Pareto distribution"
 
     kind: Literal["web"] = "web"
     requests: Interval = Field(examples=['"10/s"'], serialization_alias="interval_ns")
@@ -212,6 +218,8 @@ class WebFlow(Tcp):
 class VideoFlow(Tcp):
     """`count` connections with a frame at a time, and a viewer's messages (`controls`) upstream."""
 
+    summary: ClassVar[str] = "connections that send frames, optionally with a viewer's messages upstream"
+
     kind: Literal["video"] = "video"
     rate: Rate = Field(examples=['"4Mbit"'], serialization_alias="rate_bps")
     frames: Interval = Field(default="60/s", serialization_alias="interval_ns")
@@ -221,6 +229,8 @@ class VideoFlow(Tcp):
 
 class CbrFlow(AnyFlow):
     """`count` unresponsive UDP sources; `packet` is the Ethernet frame, `batch` frames leave back to back."""
+
+    summary: ClassVar[str] = "unresponsive UDP at a constant rate, with any ECN codepoint"
 
     kind: Literal["cbr"] = "cbr"
     rate: Rate = Field(examples=['"50Mbit"'], serialization_alias="rate_bps")
@@ -235,6 +245,8 @@ class CbrFlow(AnyFlow):
 class UdpPragueFlow(AnyFlow):
     """`count` bulk senders of UDP Prague; `packet` is the largest Ethernet frame, `pace` a cap on the rate."""
 
+    summary: ClassVar[str] = "bulk senders of UDP Prague"
+
     kind: Literal["udp-prague"] = "udp-prague"
     rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
     packet: Annotated[str, Quantity(SIZE, least=192, most=9014)] = Field(
@@ -246,6 +258,8 @@ class UdpPragueFlow(AnyFlow):
 
 class MediaFlow(AnyFlow):
     """`count` senders of frames over RTP; `packet` is the Ethernet frame of a full packet."""
+
+    summary: ClassVar[str] = "calls, games and remote desktops: frames over RTP"
 
     kind: Literal["media"] = "media"
     cc: str = Field(examples=['"none"'])
@@ -300,6 +314,8 @@ class MediaFlow(AnyFlow):
 
 class ProgramFlow(AnyFlow):
     """`count` processes `client` and their `server` on the engine linux: programs of this machine, or a stack."""
+
+    summary: ClassVar[str] = "programs of this machine, client and server, on the engine linux"
 
     kind: Literal["program"] = "program"
     server: str = Field(default="", examples=['"iperf3 -s"'])

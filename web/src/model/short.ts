@@ -18,6 +18,23 @@ interface Controller {
 /** What the core says of each congestion control. */
 export const CONTROLLERS: ReadonlyMap<string, Controller> = new Map(Object.entries(known.controllers));
 
+interface Separation {
+  usual: string;
+  /** Words of the queue, and what it is with them. */
+  with: Readonly<Record<string, string>>;
+}
+
+const SEPARATIONS: ReadonlyMap<string, Separation> = new Map(
+  Object.entries<Separation>(known.separations as unknown as Record<string, Separation>),
+);
+
+/** How a queue separates the flows that share it; none of a queue that the core does not have. */
+export function separationOf(qdisc: string): string | undefined {
+  const found = SEPARATIONS.get(qdisc.split(/\s+/)[0] ?? "");
+  const words = Object.keys(found?.with ?? {}).find((one) => `${qdisc} `.includes(` ${one} `));
+  return words === undefined ? found?.usual : found?.with[words];
+}
+
 /** The short form of a queue that has one. */
 export function shortQdisc(qdisc: string): string {
   return QDISCS.get(qdisc) ?? qdisc;

@@ -1,4 +1,5 @@
 /** What every panel sees. */
+import { separationOf } from "../model/short";
 import type { FlowSpec, Run, ViewOptions } from "../types";
 import { type Counts, keyOf, total } from "./distribution";
 import { CAMPS, type Look, lookOf, type Role } from "./roles";
@@ -115,7 +116,5 @@ export function countedOf(scene: Scene, counts: ReadonlyMap<string, Counts>): { 
 
 /** Whether each flow has a queue of its own there. */
 export function hasFlowQueues(qdisc: string): boolean {
-  const word = qdisc.split(/\s+/)[0] ?? "";
-  if (!/^(fq|fq_codel|fq_pie|sfq|cake|lfq_cobalt)$/.test(word)) return false;
-  return !/\bflows 1\b|\borphan_mask 0\b|\bflowblind\b/.test(qdisc);
+  return separationOf(qdisc) === "per-flow";
 }

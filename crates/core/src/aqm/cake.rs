@@ -407,6 +407,7 @@ impl Qdisc for CakeConfig {
     const SEPARATION_WITH: &'static [(&'static str, Separation)] =
         &[("flowblind", Separation::Single)];
     const MARKING: Marking = Marking::Always;
+    const DROPS_WAITING: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Cake::new(self.clone(), link.now))

@@ -283,6 +283,8 @@ impl Qdisc for CodelConfig {
     const SEPARATION: Separation = Separation::Single;
     const MARKING: Marking = Marking::With(&["ecn", "ce_threshold"]);
     const OVERFLOW: Overflow = Overflow::Counter("drop_overlimit");
+    const DROPS_WAITING: bool = true;
+    const LIMITS_PACKETS: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let codel = Codel::default();

@@ -402,6 +402,8 @@ impl Described for DualPi2Config {
 impl Qdisc for DualPi2Config {
     const SEPARATION: Separation = Separation::Dual;
     const MARKING: Marking = Marking::Always;
+    const DROPS_WAITING: bool = true;
+    const LIMITS_PACKETS: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualPi2::new(self.clone(), link.now))

@@ -73,7 +73,7 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
 
 /// The parameters of one of the three: they differ in name, default and unit.
 macro_rules! fifo {
-    ($config:ident, $name:literal, $summary:literal, $default:expr, $source:literal, $limit:expr) => {
+    ($config:ident, $name:literal, $summary:literal, $default:expr, $source:literal, $limit:expr, $drops_waiting:literal, $limits_packets:literal) => {
         params! {
             pub struct $config {
                 /// what the queue holds at most
@@ -96,6 +96,9 @@ macro_rules! fifo {
             const SEPARATION: Separation = Separation::Single;
             const MARKING: Marking = Marking::Never;
             const OVERFLOW: Overflow = Overflow::All;
+            const IS_FIFO: bool = true;
+            const DROPS_WAITING: bool = $drops_waiting;
+            const LIMITS_PACKETS: bool = $limits_packets;
 
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
                 Box::new(Fifo { queue: Queue::new(), limit: self.limit() })
@@ -117,7 +120,9 @@ fifo!(
     "first in, first out; tail drop at a limit in packets",
     LIMIT_PACKETS,
     "Linux: the device's txqueuelen",
-    Limit::Packets
+    Limit::Packets,
+    false,
+    true
 );
 fifo!(
     Bfifo,
@@ -125,7 +130,9 @@ fifo!(
     "first in, first out; tail drop at a limit in bytes",
     LIMIT_BYTES,
     "Linux: txqueuelen full frames",
-    Limit::Bytes
+    Limit::Bytes,
+    false,
+    false
 );
 fifo!(
     PfifoHeadDrop,
@@ -133,5 +140,7 @@ fifo!(
     "first in, first out; a full queue drops its oldest packet",
     LIMIT_PACKETS,
     "Linux: the device's txqueuelen",
-    Limit::HeadDrop
+    Limit::HeadDrop,
+    true,
+    true
 );

@@ -198,6 +198,8 @@ impl Qdisc for FqCodelConfig {
         &[("flows 1", Separation::Single)];
     const MARKING: Marking = Marking::With(&["ecn", "ce_threshold"]);
     const OVERFLOW: Overflow = Overflow::Counter("drop_overlimit");
+    const DROPS_WAITING: bool = true;
+    const LIMITS_PACKETS: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqCodel::new(self.clone()))

@@ -178,6 +178,7 @@ impl Qdisc for FqPieConfig {
         &[("flows 1", Separation::Single)];
     const MARKING: Marking = Marking::With(&["ecn"]);
     const OVERFLOW: Overflow = Overflow::Counter("overlimit");
+    const LIMITS_PACKETS: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqPie::new(self.clone(), link.now))

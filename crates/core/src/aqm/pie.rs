@@ -382,6 +382,7 @@ impl Qdisc for PieConfig {
     const SEPARATION: Separation = Separation::Single;
     const MARKING: Marking = Marking::With(&["ecn"]);
     const OVERFLOW: Overflow = Overflow::Counter("overlimit");
+    const LIMITS_PACKETS: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pie {

@@ -48,6 +48,9 @@ pub struct QdiscInfo {
     pub separation_with: &'static [(&'static str, Separation)],
     pub marking: Marking,
     pub overflow: Overflow,
+    pub is_fifo: bool,
+    pub drops_waiting: bool,
+    pub limits_packets: bool,
 }
 
 /// A queue as a structure: what [`QdiscConfig::canonical`] prints.
@@ -229,6 +232,9 @@ macro_rules! qdiscs {
                 separation_with: <$config>::SEPARATION_WITH,
                 marking: <$config>::MARKING,
                 overflow: <$config>::OVERFLOW,
+                is_fifo: <$config>::IS_FIFO,
+                drops_waiting: <$config>::DROPS_WAITING,
+                limits_packets: <$config>::LIMITS_PACKETS,
             }),*]
         }
 

@@ -473,6 +473,8 @@ impl Described for SfqConfig {
 impl Qdisc for SfqConfig {
     const SEPARATION: Separation = Separation::PerFlow;
     const MARKING: Marking = Marking::Never;
+    const DROPS_WAITING: bool = true;
+    const LIMITS_PACKETS: bool = true;
 
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Sfq::new(self.clone(), link.now))

@@ -23,7 +23,7 @@ KINDS: dict[str, str] = {
     "fair": "a queue for each flow",
     "other": "a queue of another kind",
 }
-_FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
+_FIFOS = frozenset(one["name"] for one in _core.qdiscs() if one["is_fifo"])
 _IN_LINUX = {entry["name"] for entry in _core.qdiscs() if entry["in_linux"]}
 _FRAME = 1514  # bytes; what a limit in packets counts
 _LIMIT = re.compile(r"(\blimit )([\d.]+)(\S*)")

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from l4slab import _core
 from l4slab.base.run import Change, Class, Run
 from l4slab.base.run import Link as Spec
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
@@ -42,11 +43,12 @@ ECN_MODES = ("off", "classic", "accecn", "pending")
 UDP_HEADERS = 42
 # Packets that have left a queue and are not yet on the wire.
 _IN_SERVICE = 2
-FIFOS = ("pfifo", "bfifo", "pfifo_head_drop")
-# Queues that drop what has waited, and those whose limit is one of packets.
 NETEM_LIMIT = 1000  # netem's default
-LATE_DROPS = ("cake", "codel", "dualpi2", "fq_codel", "pfifo_head_drop", "sfq")
-PACKET_LIMITS = ("codel", "dualpi2", "fq_codel", "fq_pie", "pfifo", "pfifo_head_drop", "pie", "sfq")
+_QDISCS = _core.qdiscs()
+FIFOS = frozenset(one["name"] for one in _QDISCS if one["is_fifo"])
+# Queues that drop what has waited, and those whose limit is one of packets.
+LATE_DROPS = frozenset(one["name"] for one in _QDISCS if one["drops_waiting"])
+PACKET_LIMITS = frozenset(one["name"] for one in _QDISCS if one["limits_packets"])
 Span = tuple[int, int]  # from, to (not with it), ns
 
 
