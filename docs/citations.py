@@ -21,7 +21,7 @@ SOURCES = ("crates/core/src", "crates/io/src")
 CITATION = re.compile(r"RFC (\d{3,5})(?:, (\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|(?<=, )Appendix [A-Z])(?![\w-]))?")
 # Any other way to write the number of a document or of a section.
 OTHERS = (
-    re.compile(r"RFC-?\d"),
+    re.compile(r"RFC-?\d+(?!\d*_)"),
     re.compile(r"RFCs? \d+,? \(?(?:[Ss]ections?|sec\.|§)|RFC \d+,? appendix|RFC \d+ \(?Appendix"),
     re.compile(r"RFC \d+ \(?(?:\d+\.|[A-D]\.)\d|RFC \d+, [A-D](?![.\w-])"),
 )
@@ -141,7 +141,7 @@ def markdown(only: int | None = None) -> str:
         "# Citations of RFCs",
         "",
         "`./dev.sh generate` writes this page from the comments of the code (`docs/citations.py`). It lists what cites",
-        "an RFC, by section, and where the code differs on purpose. [The model](../model.md) says more about differences.",
+        "an RFC, by section, and what differs on purpose. [The model](../model.md) says more about differences.",
     ]
     for document in sorted({one.document for one in cited}):
         if only not in (None, document):

@@ -17,11 +17,6 @@ def test_every_citation_has_the_form_that_is_listed() -> None:
     assert [line for path in citations.files() for line in citations.misspelt(path)] == []
 
 
-def test_the_page_is_current() -> None:
-    page = (ROOT / "docs/generated/citations.md").read_text("utf-8")
-    assert page == citations.markdown(), "write it anew with ./dev.sh generate"
-
-
 def test_a_source_gives_document_section_item_and_difference() -> None:
     source = citations.ROOT / "crates/core/src/aqm/dualpi2.rs"
     found = {(one.document, one.section, one.item) for one in citations.citations(source)}
