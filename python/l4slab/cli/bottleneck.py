@@ -139,9 +139,10 @@ def _show(summary: dict[str, Any]) -> None:
         terminal.show("Packets that were delivered", columns)
     cpu = summary["user_s"] + summary["system_s"]
     priority = "with" if summary["realtime"] else "without"
+    packets = f"{summary['frames_per_cpu_s']:,.0f}".replace(",", " ")
     terminal.say(
         f"{summary['seconds']:.1f} s, {priority} real-time priority; the forwarder took {cpu:.2f} s of a processor: "
-        f"{summary['frames_per_cpu_s']:,.0f} packets per second of it.".replace(",", " ")
+        f"{packets} packets per second of it."
     )
     for note in summary["notes"]:
         terminal.say(f"Note: {note}.")
