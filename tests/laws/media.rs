@@ -282,13 +282,13 @@ fn three_calls_share_a_link() {
 fn calls_with_other_round_trips_go_on() {
     for cc in ["gcc", "nada", "scream"] {
         let mut l = lab(300.0, 260.0).link("b", 4.0, "bfifo limit 150000b");
-        let flows = [20.0, 50.0, 100.0, 200.0, 300.0].into_iter().enumerate();
-        for (i, rtt) in flows.clone() {
+        let rtts = [20.0, 50.0, 100.0, 200.0, 300.0];
+        for (i, rtt) in rtts.into_iter().enumerate() {
             let keys = json!({"rate_start_bps": 150_000, "interval_ns": ns(1.0 / 30.0), "start_ns": ns(10.0 * i as f64)});
             l = media(l, &format!("{rtt}"), cc, 1.5, rtt, keys);
         }
         let r = l.run();
-        for (_, rtt) in flows {
+        for rtt in rtts {
             between(cc, r.flow(&format!("{rtt}")).media_mbps.unwrap(), 0.149, 1.5);
         }
     }

@@ -255,8 +255,8 @@ mod tests {
         // With losses every second, 100 ms of queue count as 50 exp(-0.5).
         (n.marks, n.losses, n.qdelay) = (0.0, 0.0, 100.0);
         (n.last_loss, n.loss_interval) = (Some(Time::ZERO), 1.0);
-        near(n.signal(Time(6_900_000_000)), 50.0 * (-0.5_f64).exp());
-        let warped = 50.0 * (-0.5_f64).exp();
+        near(n.signal(Time(6_900_000_000)), 50.0 * crate::math::exp(-0.5));
+        let warped = 50.0 * crate::math::exp(-0.5);
         near(n.signal(Time(7_250_000_000)), 25.0 + 0.75 * warped);
         near(n.signal(Time(8_100_000_000)), 100.0);
     }
