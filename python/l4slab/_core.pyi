@@ -75,6 +75,11 @@ class Own(Described):
 
     ecn: NotRequired[str]
 
+class Medium(Described):
+    """What serves the queues of a link in place of a wire."""
+
+    of_stations: list[str]
+
 class Facts(TypedDict):
     """What a queue's words say: its parameters, and of a queue of the core's how it separates flows and marks."""
 
@@ -122,6 +127,17 @@ def controllers() -> list[Controller]:
 
 def media_controllers() -> list[Media]:
     """The same of media controllers; also ecn, the codepoint that their packets carry by default, role and look."""
+
+def media() -> list[Medium]:
+    """The same of media in the place of wires; also of_stations, the words in which stations may differ."""
+
+def canonical_medium(text: str) -> tuple[str, int, int]:
+    """The words of a medium with every default written out, and the rates in bit/s that queues take for those of their
+    links, towards the users and from them. Raises ValueError with one sentence.
+    """
+
+def check_station(medium: str, text: str) -> None:
+    """Raises ValueError with one sentence if a station cannot differ from its medium in these words."""
 
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""

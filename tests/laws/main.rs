@@ -4,6 +4,7 @@
 // Expected values may come from the platform's mathematics; what is compared has tolerances.
 #![allow(clippy::disallowed_methods)]
 
+mod access;
 mod cake;
 mod classes;
 mod coupling;

@@ -114,8 +114,8 @@ pub struct TcpHeader {
     pub is_pure: bool,
 }
 
-/// A queue discipline. The first three methods are what every queue has; [`ReadsHosts`], [`ReadsSacks`] and [`Classes`]
-/// are for those that need more than [`Pkt`] says.
+/// A queue discipline. The first three methods are what every queue has; [`ReadsHosts`], [`ReadsSacks`], [`Divided`] and
+/// [`Classes`] are for those that need more than [`Pkt`] says.
 pub trait Aqm<P: Pkt>: Send {
     /// Takes the packet, or gives it to `cx.drop(pkt, why)`.
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>);
@@ -151,6 +151,10 @@ pub trait Aqm<P: Pkt>: Send {
     fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
         None
     }
+    /// Itself, if it has parts that a medium can serve apart (`net/medium.rs`).
+    fn divided(&mut self) -> Option<&mut dyn Divided<P>> {
+        None
+    }
     /// Itself, if it has classes.
     fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
         None
@@ -169,6 +173,12 @@ pub trait Aqm<P: Pkt>: Send {
 pub trait ReadsHosts {
     /// Which flows share a host; said before the first packet comes.
     fn know_hosts(&mut self, hosts: &Hosts);
+}
+
+/// A queue for several stations, or with low-latency packets in part 0 and all others in part 1.
+pub trait Divided<P: Pkt> {
+    fn dequeue_from(&mut self, part: usize, cx: &mut QueueCx<P>) -> Option<P>;
+    fn backlog_of(&self, part: usize) -> Backlog;
 }
 
 /// A queue that filters ACKs.
@@ -312,6 +322,8 @@ pub enum DropReason {
     Rewrite,
     /// A bit was flipped on the way.
     Checksum,
+    /// The medium behind the queue gave it up.
+    Medium,
 }
 
 impl DropReason {
@@ -326,6 +338,7 @@ impl DropReason {
             DropReason::Loss => "loss",
             DropReason::Rewrite => "rewrite",
             DropReason::Checksum => "checksum",
+            DropReason::Medium => "medium",
         }
     }
 }

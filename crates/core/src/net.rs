@@ -1,12 +1,16 @@
 //! What packets meet between two hosts: links, impairments, and what rewrites their headers.
 
+pub mod access;
 pub mod deadlines;
 pub mod impair;
 pub mod inbox;
 pub mod ledger;
 pub mod link;
+pub mod medium;
 mod packet;
+pub mod port;
 pub mod rewrite;
+pub mod stations;
 pub mod tap;
 pub mod thin;
 pub mod watch;
@@ -15,6 +19,7 @@ use self::impair::Impair;
 use self::inbox::Inbox;
 use self::ledger::Ledger;
 use self::link::Link;
+use self::port::Port;
 use crate::element::Outbox;
 use crate::time::Time;
 
@@ -34,6 +39,10 @@ pub trait Node: Send {
         None
     }
     fn as_impair_mut(&mut self) -> Option<&mut Impair> {
+        None
+    }
+    /// It is a side of a medium.
+    fn as_port_mut(&mut self) -> Option<&mut Port> {
         None
     }
     /// What it counts if it is no link.

@@ -17,6 +17,7 @@ use crate::aqm::trace::{Step, Steps};
 use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, parse_path};
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
+use crate::net::access::{self, MediumConfig, Subscribers};
 use crate::params::{self, Gauge, Refused};
 use crate::time::{Span, Time};
 use crate::traffic::{self, Traffic};
@@ -78,6 +79,12 @@ pub struct LinkSpec {
     /// How long its queue takes packets to be.
     pub stab: Option<StabConfig>,
     pub burst_bytes: u64,
+    /// What serves the queue in place of the bucket; of the link that goes to the users.
+    pub medium: Option<MediumConfig>,
+    /// The stations of the medium that differ, by name.
+    pub stations: BTreeMap<String, MediumConfig>,
+    /// The other side of that link's medium.
+    pub up_of: Option<String>,
 }
 
 /// A link as it is written: a qdisc that holds classes has them beside it.
@@ -100,15 +107,47 @@ struct LinkKeys {
     classes: Vec<ClassSpec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     filters: Vec<FilterSpec>,
+    /// What serves the queue in place of a wire, in the direction of the users. `rate_bps` is then what the queue takes
+    /// for the link's rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    medium: Option<String>,
+    /// What differs for stations of the medium, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    stations: BTreeMap<String, String>,
+    /// It is the direction from the users of that link's medium.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    up_of: Option<String>,
 }
 
 impl TryFrom<LinkKeys> for LinkSpec {
     type Error = ScenarioError;
     fn try_from(keys: LinkKeys) -> Result<LinkSpec, ScenarioError> {
-        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, stab, .. } = keys;
+        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, stab, up_of, .. } = keys;
+        let refused = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
         let qdisc = Queue::new(&keys.qdisc, keys.classes, keys.filters)
             .map_err(|e| ScenarioError(format!("link \"{name}\": {e}")))?;
-        Ok(LinkSpec { name, rate_bps, rate_trace, qdisc, stab, burst_bytes })
+        let medium = keys.medium.map(|words| access::parse(&words)).transpose().map_err(refused)?;
+        let mut stations = BTreeMap::new();
+        for (station, words) in keys.stations {
+            let of_station =
+                |e: String| ScenarioError(format!("link \"{name}\": station \"{station}\": {e}"));
+            let Some(medium) = &medium else {
+                return Err(of_station("only a medium has stations".to_owned()));
+            };
+            let differs = medium.of_station(&words).map_err(|e| of_station(e.to_string()))?;
+            stations.insert(station, differs);
+        }
+        Ok(LinkSpec {
+            name,
+            rate_bps,
+            rate_trace,
+            qdisc,
+            stab,
+            burst_bytes,
+            medium,
+            stations,
+            up_of,
+        })
     }
 }
 
@@ -235,6 +274,8 @@ pub struct FlowSpec {
     pub path: Vec<String>,
     pub reverse_path: Vec<String>,
     pub delay_trace: Option<DelayTrace>,
+    /// The station of the media on its path; without, one of the group's own.
+    pub station: Option<String>,
     /// What its flows are made by.
     pub traffic: Arc<dyn Traffic>,
 }
@@ -265,6 +306,8 @@ struct Keys {
     reverse_path: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     delay_trace: Option<DelayTrace>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    station: Option<String>,
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     others: Map<String, Value>,
@@ -294,6 +337,7 @@ impl TryFrom<Keys> for FlowSpec {
             path: keys.path,
             reverse_path: keys.reverse_path,
             delay_trace: keys.delay_trace,
+            station: keys.station,
             traffic: traffic.into(),
         })
     }
@@ -490,6 +534,8 @@ impl Run {
         let whole = self.whole().unwrap_or_default();
         let later = whole.iter().filter_map(|change| change.qdisc.as_ref());
         all.extend(self.links.iter().flat_map(|link| link.qdisc.gauges()));
+        let media = self.links.iter().filter_map(|link| link.medium.as_ref());
+        all.extend(media.flat_map(MediumConfig::gauges));
         all.extend(later.flat_map(QdiscConfig::gauges));
         all.extend(self.flows.iter().flat_map(|flow| flow.traffic.gauges()));
         all
@@ -516,6 +562,80 @@ impl Run {
             Some(i) => Ok(i),
             None => wrong(format!("there is no link \"{name}\"")),
         }
+    }
+
+    /// What serves a link in place of a wire.
+    pub fn medium_of<'a>(&'a self, link: &'a LinkSpec) -> Option<&'a MediumConfig> {
+        match &link.up_of {
+            Some(down) => self.links[self.link(down).ok()?].medium.as_ref(),
+            None => link.medium.as_ref(),
+        }
+    }
+
+    /// Who shares a link's medium: groups that name the same station, or cross either side of it.
+    pub fn subscribers(&self, link: &LinkSpec) -> Subscribers {
+        let down = link.up_of.as_ref().unwrap_or(&link.name);
+        let down = &self.links[self.link(down).unwrap_or_default()];
+        let is_side = |name: &String| {
+            *name == down.name
+                || self
+                    .links
+                    .iter()
+                    .any(|l| l.name == *name && l.up_of.as_ref() == Some(&down.name))
+        };
+        let mut all = Subscribers::default();
+        let mut names: Vec<Option<&String>> = Vec::new();
+        for flow in &self.flows {
+            if !flow.path.iter().chain(&flow.reverse_path).any(is_side) {
+                all.of_group.push(0);
+                continue;
+            }
+            let known =
+                names.iter().position(|name| name.is_some() && *name == flow.station.as_ref());
+            all.of_group.push(known.unwrap_or(names.len()) as u16);
+            if known.is_none() {
+                let station = flow.station.as_ref();
+                names.push(station);
+                let words =
+                    station.and_then(|name| down.stations.get(name)).or(down.medium.as_ref());
+                all.stations.extend(words.cloned());
+            }
+        }
+        all
+    }
+
+    fn check_medium(&self, link: &LinkSpec) -> Result<(), ScenarioError> {
+        let name = &link.name;
+        let Some(medium) = self.medium_of(link) else {
+            return match &link.up_of {
+                Some(down) => wrong(format!("link \"{name}\": link \"{down}\" has no medium")),
+                None => Ok(()),
+            };
+        };
+        if link.rate_trace.is_some() {
+            return wrong(format!("link \"{name}\" has a medium and no rate trace"));
+        }
+        if matches!(link.qdisc, Queue::Tree(_)) || link.stab.is_some() {
+            let text = "a medium serves a qdisc without classes and without stab";
+            return wrong(format!("link \"{name}\": {text}"));
+        }
+        let sides = self.links.iter().filter(|l| l.up_of.as_ref() == Some(name)).count();
+        if link.medium.is_some() && (sides != 1 || link.up_of.is_some()) {
+            return wrong(format!(
+                "link \"{name}\": a medium has two sides, one of which is up_of it"
+            ));
+        }
+        let stations = self.subscribers(link).stations.len();
+        if stations > access::MOST_STATIONS {
+            let most = access::MOST_STATIONS;
+            return wrong(format!(
+                "link \"{name}\": a medium has at most {most} stations, not {stations}"
+            ));
+        }
+        if !medium.has_stations() && !link.stations.is_empty() {
+            return wrong(format!("link \"{name}\": {} has no stations", medium.name()));
+        }
+        Ok(())
     }
 
     /// Finds an impairment by name.
@@ -566,6 +686,7 @@ impl Run {
             if let Some(Err(text)) = l.rate_trace.as_ref().map(RateTrace::check) {
                 return wrong(format!("link \"{}\": the rate trace {text}", l.name));
             }
+            self.check_medium(l)?;
         }
         for f in &self.flows {
             self.check_flow(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
@@ -619,6 +740,9 @@ impl Run {
                 let spec = &self.links[self.link(link)?];
                 if c.rate_bps.is_some() && spec.rate_trace.is_some() {
                     return wrong(format!("link \"{link}\" has the rates of its trace"));
+                }
+                if c.rate_bps.is_some() && self.medium_of(spec).is_some() {
+                    return wrong(format!("link \"{link}\" has the rates of its medium"));
                 }
                 if c.rate_bps == Some(0) {
                     return wrong(format!("link \"{link}\": rate must be above 0"));

@@ -267,13 +267,13 @@ impl<T: Tap> Simulation<T> {
     fn run_network(&mut self, until: Time) {
         self.release(until);
         for cluster in 0..self.network.clusters() {
-            let mut step = self.network.begin(cluster, self.now, until);
+            let mut step = self.network.begin(cluster, self.now, until, &mut self.out);
             while let Some((from, to)) = step {
                 for member in 0..self.network.size(cluster) {
                     let n = self.network.run(cluster, member, from, to, &mut self.out);
                     self.forward(n);
                 }
-                step = self.network.next_step(cluster, from, until);
+                step = self.network.next_step(cluster, from, until, &mut self.out);
             }
         }
     }

@@ -13,6 +13,7 @@ use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
 use l4slab_core::live;
+use l4slab_core::net::access;
 use l4slab_core::params::{self, Changed};
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
@@ -181,6 +182,28 @@ fn media_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &media::listing())
 }
 
+/// All media, and the words in which their stations may differ.
+#[pyfunction]
+fn access_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &access::listing())
+}
+
+/// The words of a medium with every parameter spelt out, and the rates that its queues take for those of their links,
+/// down and up. A ValueError says what is wrong.
+#[pyfunction]
+fn canonical_medium(text: &str) -> PyResult<(String, u64, u64)> {
+    let medium = access::parse(text).map_err(refused)?;
+    let [down, up] = medium.rates();
+    Ok((medium.canonical(), down.bps(), up.bps()))
+}
+
+/// A ValueError says what is wrong with the words in which a station differs from its medium.
+#[pyfunction]
+fn check_station(medium: &str, text: &str) -> PyResult<()> {
+    access::parse(medium).map_err(refused)?.of_station(text).map_err(refused)?;
+    Ok(())
+}
+
 /// The tc string with every parameter spelt out. A ValueError says what tc would refuse.
 #[pyfunction]
 fn canonical_qdisc(text: &str) -> PyResult<String> {
@@ -305,6 +328,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add("media_controllers", wrap_pyfunction!(media_listing, m)?)?;
+    m.add("media", wrap_pyfunction!(access_listing, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_medium, m)?)?;
+    m.add_function(wrap_pyfunction!(check_station, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
     m.add_function(wrap_pyfunction!(split_stab, m)?)?;

@@ -152,7 +152,7 @@ HISTOGRAMS: Schema = {
 LOSSES: Schema = {
     "flow": _TEXT,  # NULL of ACKs and handshakes
     "lost_at": _TEXT,  # link.NAME | impair.NAME | rewrite | receiver | sender
-    "lost_by": _TEXT,  # overflow | aqm | replaced | loss | rewrite | checksum
+    "lost_by": _TEXT,  # overflow | aqm | replaced | loss | rewrite | checksum | medium
     "lost_packets": _INT,
 }
 

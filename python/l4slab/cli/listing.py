@@ -16,7 +16,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, schema, terminal
 
-_KINDS = ("qdiscs", "controllers", "media-controllers", "traffic", "stacks", "studies", "comparisons")
+_KINDS = ("qdiscs", "controllers", "media-controllers", "media", "traffic", "stacks", "studies", "comparisons")
 Entry = Mapping[str, Any]
 
 
@@ -73,6 +73,7 @@ def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:
         "qdiscs": [*_core.qdiscs(), *_core.trees()],
         "controllers": _core.controllers(),
         "media-controllers": _core.media_controllers(),
+        "media": _core.media(),
         "traffic": _traffic(what),
         "stacks": _stacks(),
         "studies": [
@@ -151,7 +152,7 @@ def _summary(kind: str, entry: Entry, alone: bool) -> str:
     if kind == "comparisons":
         return about(entry["file"]).title
     return str(entry["summary"]) + (
-        "" if entry["in_linux"] or kind == "media-controllers" or not alone else " (no Linux kernel has it)"
+        "" if entry["in_linux"] or kind in ("media-controllers", "media") or not alone else " (no Linux kernel has it)"
     )
 
 

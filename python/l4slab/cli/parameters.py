@@ -39,6 +39,11 @@ def markdown() -> str:
         "",
         'Of flows with `kind = "media"`, on the engine `sim`.',
         *(line for entry in _core.media_controllers() for line in _section(entry | {"in_linux": True}, "option")),
+        "",
+        "## Media",
+        "",
+        "In the place of a wire, as `medium` of a link, on the engine `sim` ([access media](access.md)).",
+        *(line for entry in _core.media() for line in _section(entry | {"in_linux": True}, "keyword")),
     ]
     return "\n".join(lines) + "\n"
 

@@ -16,7 +16,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.paths import name_mistake
 from l4slab.base.units import RATE, TIME
 from l4slab.base.values import Keys
-from l4slab.experimentfile import bounds, classes, traces
+from l4slab.experimentfile import bounds, classes, media, traces
 from l4slab.experimentfile.file import Document
 from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import (
@@ -106,6 +106,12 @@ class Resolver:
             self.remarks |= dict.fromkeys(tree.remarks)
         return described
 
+    def _sides(self, name: str, raw: Keys, hosts: Mapping[str, int], duration_ns: int) -> list[run.Link]:
+        """A link, or the two sides of a medium."""
+        if raw.get("medium") is None:
+            return [self._link(name, raw, hosts, duration_ns)]
+        return media.sides(name, raw, partial(_qdisc, outside=self.outside))
+
     def _remark(self, key: str, text: str, before: str = "") -> None:
         def look() -> None:
             if is_code(text) or ("queue", before + text.strip()) in self.outside.names:
@@ -121,26 +127,28 @@ class Resolver:
         duration_ns = top["duration_ns"]
         named = _named_hosts(document["flow"])
         hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
-        links = {
+        sides = {
             name: self._once(
                 "link",
                 name,
                 [raw, raw.get("filter") and list(hosts)],
-                partial(self._link, name, raw, hosts, duration_ns),
+                partial(self._sides, name, raw, hosts, duration_ns),
             )
             for name, raw in document["link"].items()
         }
+        links = {link["name"]: link for both in sides.values() for link in both}
         names = list(links)
         for name, raw in document["link"].items():
             of_classes = ((f"link.{name}.class.{n}", table) for n, table in classes.tables_of(raw).items())
             for key, one in ((f"link.{name}", raw), *of_classes):
-                qdisc = one.get("qdisc")
-                if isinstance(qdisc, str) and one is raw:
-                    _, qdisc = _stab(qdisc, ("link", name), "qdisc")
-                if isinstance(qdisc, str) and not classes.holds_classes(qdisc):
-                    self._remark(f"{key}.qdisc", qdisc)
+                for setting in ("qdisc", "qdisc_up"):
+                    qdisc = one.get(setting)
+                    if isinstance(qdisc, str) and one is raw:
+                        _, qdisc = _stab(qdisc, ("link", name), setting)
+                    if isinstance(qdisc, str) and not classes.holds_classes(qdisc):
+                        self._remark(f"{key}.{setting}", qdisc)
         flows = {
-            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, names, self.outside))
+            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, links, self.outside))
             for name, raw in document["flow"].items()
         }
         for name, raw in document["flow"].items():
@@ -296,15 +304,16 @@ def _trace(read: Callable[[], Made], place: Place, key: str, name: str) -> Made:
         raise Problem(place, key, f"= {show(name)} {error}") from None
 
 
-def _flow(name: str, raw: Keys, links: list[str], outside: Outside) -> run.Flow:
+def _flow(name: str, raw: Keys, described: Mapping[str, run.Link], outside: Outside) -> run.Flow:
     place = ("flow", name)
     checked = check(flow_model(raw, name), raw, place)
     flow = checked.described(outside)
     if checked.delay_trace is not None:
         read = partial(traces.delay_trace, checked.delay_trace, outside.folder, repeat=checked.trace_repeat)
         flow["delay_trace"] = _trace(read, place, "delay_trace", checked.delay_trace)
+    links = list(described)
     if checked.path is None:
-        flow["path"] = links
+        flow["path"] = [link for link in links if "up_of" not in described[link]]
     if not flow["path"]:
         raise Problem(place, "path", f"= [] names no link; name at least one of {', '.join(links)}")
     for key, names in (("path", flow["path"]), ("reverse_path", flow.get("reverse_path", []))):
@@ -313,6 +322,11 @@ def _flow(name: str, raw: Keys, links: list[str], outside: Outside) -> run.Flow:
                 raise Problem(place, key, f"= {show(names)} names no link {show(link)}; {suggest(link, links)}")
             if link in names[:position]:
                 raise Problem(place, key, f"= {show(names)} crosses link {show(link)} twice; name it once")
+    if "reverse_path" in flow and "reverse_path" not in raw:
+        flow["reverse_path"] = media.way_back(flow["path"], described)
+    if checked.station is not None and not any(media.is_side(described[link]) for link in flow["path"]):
+        text = f"= {show(checked.station)} is of a medium, and path = {show(flow['path'])} crosses none; remove it"
+        raise Problem(place, "station", text)
     return flow
 
 
@@ -353,8 +367,16 @@ def _changes(
         match key.split("."):
             case ["time"]:
                 continue
+            case ["link", name, "qdisc_up"] if f"{name}.up" in links:
+                if isinstance(value, str) and classes.holds_classes(value):
+                    text = f"= {show(value)} holds classes, which no medium serves; use a qdisc without"
+                    raise Problem(place, key, text)
+                settings.setdefault(("link", f"{name}.up"), {})["qdisc"] = value
             case ["link" | "flow" as kind, name, setting] if name in (links if kind == "link" else flows):
                 valid = AT_KEYS if kind == "link" else _changeable(flows[name])
+                if kind == "link" and setting == "rate" and media.is_side(links[name]):
+                    text = f"= {show(value)} cannot change: link {show(name)} has a medium"
+                    raise Problem(place, key, f'{text}; "link.{name}.qdisc" can')
                 if kind == "link" and setting == "rate" and "rate_trace" in links[name]:
                     text = f"= {show(value)} cannot change: link {show(name)} has a rate_trace; write it there"
                     raise Problem(place, key, text)
@@ -416,6 +438,10 @@ def _changes(
 def _of_link(link: run.Link) -> list[str]:
     """The keys that may change of a link."""
     name = f"link.{link['name']}"
+    if (down := link.get("up_of")) is not None:
+        return [f"link.{down}.qdisc_up"]
+    if "medium" in link:
+        return [f"{name}.qdisc"]
     if "classes" not in link:
         return [f"{name}.{setting}" for setting in AT_KEYS]
     of_classes = classes.changeable(link).items()

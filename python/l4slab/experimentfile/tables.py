@@ -107,20 +107,37 @@ class Top(Table):
 
 
 class Link(Table):
-    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (module `traces`)."""
+    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (module `traces`). Instead,
+    a medium may serve a queue in each direction (module `media`).
+    """
 
     rate: Rate | None = Field(default=None, examples=['"100Mbit"'], serialization_alias="rate_bps")
     rate_trace: str | None = Field(default=None, examples=['"lte.csv"'])
     trace_repeat: bool = Field(default=True, examples=["false"])
+    medium: str | None = Field(default=None, examples=['"leo"'])
     qdisc: str = Field(examples=['"dualpi2"'])
+    qdisc_up: str | None = Field(default=None, examples=['"pfifo limit 1000"'])
     burst: Burst = Field(default="1600B", serialization_alias="burst_bytes")
     # Of a qdisc that holds classes (module `classes`), by number, and in the order in which they are tried.
     classes: dict[str, Any] = Field(default={}, validation_alias="class")
     filters: list[Any] = Field(default=[], validation_alias="filter")
+    stations: dict[str, Any] = Field(default={}, validation_alias="station")  # of a medium, by name
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        if self.medium is not None:
+            for key in ("rate", "rate_trace", "trace_repeat", "burst"):
+                if key in raw:
+                    return key, f"= {show(raw[key])} stands beside medium, which says it; remove one of them"
+            for key in ("class", "filter"):
+                if key in raw:
+                    return key, "is of a qdisc that holds classes, which no medium serves; use a qdisc without"
+            return None
+        for key in ("qdisc_up", "station"):
+            if key in raw:
+                return key, 'is of a link with a medium; add it such as medium = "leo", or remove this'
         if self.rate is None and self.rate_trace is None:
-            return "", 'has no rate; add it such as rate = "100Mbit", or rate_trace with the name of a file'
+            text = 'has no rate; add it such as rate = "100Mbit", or rate_trace with the name of a file'
+            return "", f'{text}, or medium such as "leo"'
         if self.rate is not None and self.rate_trace is not None:
             return "rate", f"= {show(raw['rate'])} stands beside rate_trace, which says it; remove one of them"
         if self.rate_trace is None and "trace_repeat" in raw:

@@ -71,7 +71,7 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rto_min_ns", "mtu_bytes", "env", "stack")
+_SELDOM = ("rto_min_ns", "mtu_bytes", "env", "stack", "station")
 # Later than any run ends.
 _FOR_EVER_NS = 2**62
 # What a stack says instead of the file.
@@ -108,6 +108,7 @@ class AnyFlow(Table):
     host: str | None = Field(default=None, min_length=1, examples=['"home"'])
     peer_host: str | None = Field(default=None, min_length=1, examples=['"server"'])
     path: list[str] | None = Field(default=None, examples=['["bottleneck"]'])
+    station: str | None = Field(default=None, min_length=1, examples=['"phone"'])
     on: Duration | None = Field(default=None, examples=['"2s"'])
     off: Duration | None = Field(default=None, examples=['"1s"'])
     delay_trace: str | None = Field(default=None, examples=['"leo.csv"'])

@@ -40,6 +40,11 @@ def settings(told: Run) -> list[tuple[str, str]]:
 
 
 def _rate_of(link: Link) -> list[str]:
+    if (medium := link.get("medium")) is not None:
+        stations = [f"station {name}: {words}" for name, words in link.get("stations", {}).items()]
+        return [medium, *stations]
+    if (down := link.get("up_of")) is not None:
+        return [f"upstream of {down}"]
     if (trace := link.get("rate_trace")) is None:
         return [_rate(link["rate_bps"])]
     return [f"{_trace(trace)}, {_rate(link['rate_bps'])} on average"]

@@ -29,7 +29,7 @@ use super::docsis_pie::{self, DocsisPie};
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Aqm, Backlog, Divided, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
     Separation,
 };
 use crate::params::kinds::{
@@ -300,6 +300,18 @@ impl<P: Pkt> Docsis<P> {
     }
 }
 
+/// A cable modem's grants are for L or for C.
+impl<P: Pkt> Divided<P> for Docsis<P> {
+    fn dequeue_from(&mut self, band: usize, cx: &mut QueueCx<P>) -> Option<P> {
+        cx.band(band);
+        self.queues.of(band).pop()
+    }
+    fn backlog_of(&self, band: usize) -> Backlog {
+        let queue = if band == L { &self.queues.l } else { &self.queues.c };
+        Backlog { packets: queue.len() as u64, bytes: queue.bytes() }
+    }
+}
+
 impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     #[inline]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
@@ -321,6 +333,9 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     }
     fn backlog(&self) -> Backlog {
         self.queues.backlog()
+    }
+    fn divided(&mut self) -> Option<&mut dyn Divided<P>> {
+        Some(self)
     }
     fn next_timer(&self) -> Time {
         self.next_update.min(self.next_alignment)

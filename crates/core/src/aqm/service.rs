@@ -395,7 +395,7 @@ impl<P: Carried> Service<P> {
     }
 
     #[inline(always)]
-    fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: &P, queue: &mut Q) {
+    pub fn arrive<Q: Aqm<P> + ?Sized>(&mut self, now: Time, pkt: &P, queue: &mut Q) {
         let counters = self.counters(pkt);
         counters.packets.sent += u64::from(counters.first);
         if pkt.is_of_warmup() {
@@ -497,6 +497,56 @@ impl<P: Carried> Service<P> {
             self.record_elsewhere(pkt, band, sojourn);
         }
         true
+    }
+
+    /// The next packet of a part of the queue, for a medium: its wait ends now, and it is still to be delivered.
+    pub fn pull(&mut self, now: Time, part: Option<usize>, queue: &mut dyn Aqm<P>) -> Option<P> {
+        let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
+        let pkt = match part {
+            Some(part) => queue.divided().and_then(|queue| queue.dequeue_from(part, &mut cx)),
+            None => queue.dequeue(&mut cx),
+        };
+        let (band, marks) = (cx.current_band(), cx.marks());
+        let Some(mut pkt) = pkt else {
+            self.timer = queue.next_timer();
+            return None;
+        };
+        let sojourn = now.since(pkt.enqueued_at());
+        pkt.depart(now);
+        self.backlog -= 1;
+        let band = self.first_band + band;
+        let b = &mut self.bands[band];
+        b.backlog -= 1;
+        b.counts.sent += 1;
+        b.counts.sent_bytes += u64::from(pkt.frame_len());
+        b.counts.sojourn_ns += sojourn.0;
+        b.range.add(sojourn);
+        b.counts.count_marks(marks);
+        if now.saturating_sub(sojourn) < self.measured_from {
+            b.of_warmup.count_marks(marks);
+        }
+        match self.counters(&pkt).only {
+            true => self.counters(&pkt).sojourn[band].record(sojourn),
+            false => self.record_elsewhere(&mut pkt, band, sojourn),
+        }
+        Some(pkt)
+    }
+    /// A packet that was pulled has arrived behind the medium.
+    pub fn deliver(&mut self, pkt: &P) {
+        let counters = self.counters(pkt);
+        if !counters.last {
+            return;
+        }
+        let (ce, sce) = (u64::from(pkt.ecn() == Ecn::Ce), u64::from(pkt.is_sce()));
+        counters.packets.delivered += 1;
+        counters.packets.bytes += u64::from(pkt.frame_len());
+        counters.packets.ce += ce;
+        counters.packets.sce += sce;
+        if pkt.is_of_warmup() {
+            counters.of_warmup.delivered += 1;
+            counters.of_warmup.ce += ce;
+            counters.of_warmup.sce += sce;
+        }
     }
 
     /// A wait that is not all of the group's, or is of packets without an account.

@@ -1,5 +1,10 @@
 //! A link: a queue discipline, the token bucket behind it, and what is counted at both.
 
+mod served;
+
+use served::Behind;
+pub use served::GAUGES;
+
 use super::Node;
 use super::inbox::Inbox;
 use super::watch::{Seen, Watch};
@@ -56,6 +61,8 @@ pub struct Link {
     hosts: Hosts,
     /// `in_force` and `capacity_bits` are up to date at this time.
     accounted_at: Time,
+    /// A medium serves the queue.
+    behind: Option<Box<Behind>>,
 }
 
 /// What a link has to tell of one of its queues, or of all together, since measuring began.
@@ -110,6 +117,7 @@ impl Link {
             watch: None,
             hosts: Hosts::default(),
             accounted_at: Time::ZERO,
+            behind: None,
         };
         link.install();
         link
@@ -256,11 +264,7 @@ impl Link {
         };
         self.service.drops.extend(lost);
         self.give_up(now, out);
-        let info = LinkInfo { rate: self.service.bucket.rate(), now };
-        self.aqm = match &self.stab {
-            None => qdisc.build(info),
-            Some(stab) => Box::new(Stab::new(stab, qdisc.build(info))),
-        };
+        self.aqm = self.build(qdisc, now);
         self.service.move_out();
         self.install();
         for pkt in waiting {
@@ -329,6 +333,7 @@ impl Link {
             (set.in_force, set.capacity_bits) = (Span::ZERO, 0.0);
         }
         self.accounted_at = now;
+        self.forget_delays();
     }
 
     /// All queues together, and each of those inside that was in force while measuring.

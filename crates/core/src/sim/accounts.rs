@@ -208,7 +208,8 @@ impl<T: Tap> Simulation<T> {
             if let Some(link) = self.network.link(*n) {
                 passed = passed - link.packets_of_warmup(i);
                 copies += link.copied(i);
-                all.dropped += lost_of(link.losses(), i);
+                let in_medium = link.losses().get(&(Some(i), DropReason::Medium));
+                all.dropped += lost_of(link.losses(), i) - in_medium.copied().unwrap_or_default();
                 all.lost += lost_of(link.losses(), i);
                 behind = 0;
             }

@@ -6,6 +6,8 @@ use crate::net::impair::Impair;
 use crate::net::inbox::Inbox;
 use crate::net::ledger::Ledger;
 use crate::net::link::Link;
+use crate::net::medium::{Medium, WAYS};
+use crate::net::port::{Side, Sides};
 use crate::packet::Packet;
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -23,21 +25,42 @@ struct Station {
 /// single element, which can run longer.
 struct Cluster {
     members: Vec<usize>,
-    is_circle: bool,
+    kind: Kind,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Kind {
+    Single,
+    /// A medium, whose two sides do not send to each other: it can run for a whole window, too.
+    Medium(usize),
+    Circle,
+}
+
+/// A medium, and the elements that are its sides.
+pub type Served = (Box<dyn Medium>, [usize; 2]);
+
+/// The same, in the network.
+struct Shared {
+    medium: Box<dyn Medium>,
+    sides: [usize; 2],
 }
 
 /// See the module.
 pub struct Network {
     stations: Vec<Station>,
     clusters: Vec<Cluster>,
+    media: Vec<Shared>,
     /// Flows have several connections, so their packets are not in the order of flow numbers.
     pub is_mixed: bool,
 }
 
 impl Network {
     /// `hops`: which element is followed by which.
-    pub fn new(nodes: Vec<Box<dyn Node>>, hops: &[(usize, usize)]) -> Network {
-        let clusters = clusters(nodes.len(), hops);
+    pub fn new(nodes: Vec<Box<dyn Node>>, hops: &[(usize, usize)], media: Vec<Served>) -> Network {
+        let sides: Vec<_> = media.iter().map(|(_, sides)| *sides).collect();
+        let clusters = clusters(nodes.len(), hops, &sides);
+        let shared = |(medium, sides)| Shared { medium, sides };
+        let media = media.into_iter().map(shared).collect();
         let station = |node| Station {
             node,
             inbox: Inbox::default(),
@@ -45,7 +68,7 @@ impl Network {
             links: Vec::new(),
         };
         let stations = nodes.into_iter().map(station).collect();
-        Network { stations, clusters, is_mixed: false }
+        Network { stations, clusters, media, is_mixed: false }
     }
 
     pub fn links(&self) -> impl Iterator<Item = &Link> {
@@ -80,7 +103,11 @@ impl Network {
             if let Some(impair) = s.node.as_impair_mut() {
                 inside.extend(impair.purge(now));
             }
+            if let Some(port) = s.node.as_port_mut() {
+                inside.extend(port.purge());
+            }
         }
+        inside.extend(self.media.iter_mut().flat_map(|shared| shared.medium.purge()));
         Some(inside)
     }
     pub fn link(&self, n: usize) -> Option<&Link> {
@@ -128,28 +155,70 @@ impl Network {
     pub fn size(&self, cluster: usize) -> usize {
         self.clusters[cluster].members.len()
     }
+    /// Each medium tells what it did in the `span` since the last sample.
+    pub fn probe_media(&mut self, span: Span) {
+        for Shared { medium, sides } in &mut self.media {
+            for (n, way) in sides.iter().zip(WAYS) {
+                let link = self.stations[*n].node.as_link_mut();
+                if let Some(gauges) = link.and_then(Link::gauges_of_medium) {
+                    medium.probe(way, span, gauges);
+                }
+            }
+        }
+    }
     /// Sorts a cluster's arrivals and returns the first interval in which its elements may run.
-    pub fn begin(&mut self, cluster: usize, now: Time, until: Time) -> Option<(Time, Time)> {
+    pub fn begin(
+        &mut self,
+        cluster: usize,
+        now: Time,
+        until: Time,
+        out: &mut Outbox,
+    ) -> Option<(Time, Time)> {
         for &n in &self.clusters[cluster].members {
             let inbox = &mut self.stations[n].inbox;
             inbox.is_mixed |= self.is_mixed;
             inbox.sort(now);
         }
-        match self.clusters[cluster].is_circle {
-            false => Some((now, until)),
-            true => self.next_step(cluster, now, until),
+        match self.clusters[cluster].kind {
+            Kind::Single => Some((now, until)),
+            Kind::Medium(medium) => {
+                self.run_medium(medium, until, out);
+                Some((now, until))
+            }
+            Kind::Circle => self.next_step(cluster, now, until, out),
         }
     }
+    #[cold]
+    fn run_medium(&mut self, medium: usize, until: Time, out: &mut Outbox) {
+        let Shared { medium, sides } = &mut self.media[medium];
+        let [down, up] =
+            self.stations.get_disjoint_mut(*sides).expect("the sides are two elements");
+        Sides::new([side(down), side(up)], out).run(&mut **medium, until);
+    }
     /// The next interval in which they may run, from `from` on; `None` if they have reached `until`.
-    pub fn next_step(&self, cluster: usize, from: Time, until: Time) -> Option<(Time, Time)> {
-        let Cluster { members, is_circle } = &self.clusters[cluster];
-        if !is_circle {
+    pub fn next_step(
+        &mut self,
+        cluster: usize,
+        from: Time,
+        until: Time,
+        out: &mut Outbox,
+    ) -> Option<(Time, Time)> {
+        let Cluster { members, kind } = &self.clusters[cluster];
+        if *kind != Kind::Circle {
             return None;
         }
         let stations = members.iter().map(|n| &self.stations[*n]);
         let next = stations.map(|s| s.node.next().min(s.inbox.next_time())).min();
         let next = next.expect("a member").max(from);
-        (next < until).then_some((next, next + Span(1)))
+        if next >= until {
+            return None;
+        }
+        for medium in 0..self.media.len() {
+            if self.clusters[cluster].members.contains(&self.media[medium].sides[0]) {
+                self.run_medium(medium, next + Span(1), out);
+            }
+        }
+        Some((next, next + Span(1)))
     }
     /// Runs a member of a cluster from `from` to `to`, exclusively. Returns the element's number.
     #[inline]
@@ -184,10 +253,20 @@ impl Network {
     }
 }
 
+/// A station of the network that is a side of a medium.
+fn side(Station { node, inbox, departed, .. }: &mut Station) -> Side<'_> {
+    Side { port: node.as_port_mut().expect("a side"), inbox, departed }
+}
+
 /// Groups elements that reach each other, and puts the groups into an order in which packets meet them.
-fn clusters(n: usize, hops: &[(usize, usize)]) -> Vec<Cluster> {
+/// The sides of a medium reach each other.
+fn clusters(n: usize, hops: &[(usize, usize)], media: &[[usize; 2]]) -> Vec<Cluster> {
     let mut followers = vec![Vec::new(); n];
     hops.iter().for_each(|&(from, to)| followers[from].push(to));
+    for &[down, up] in media {
+        followers[down].push(up);
+        followers[up].push(down);
+    }
     let reach: Vec<Vec<bool>> = (0..n)
         .map(|start| {
             let (mut seen, mut open) = (vec![false; n], vec![start]);
@@ -210,7 +289,16 @@ fn clusters(n: usize, hops: &[(usize, usize)]) -> Vec<Cluster> {
         let with = |m: &usize| *m == first || (reach[first][*m] && reach[*m][first]);
         let members: Vec<usize> = (0..n).filter(with).collect();
         members.iter().for_each(|m| placed[*m] = true);
-        clusters.push(Cluster { members, is_circle: reach[first][first] });
+        let is_between =
+            |&(from, to): &(usize, usize)| members.contains(&from) && members.contains(&to);
+        let kind = match media.iter().position(|sides| sides.contains(&first)) {
+            Some(medium) if members.len() == 2 && !hops.iter().any(is_between) => {
+                Kind::Medium(medium)
+            }
+            _ if reach[first][first] => Kind::Circle,
+            _ => Kind::Single,
+        };
+        clusters.push(Cluster { members, kind });
     }
     clusters
 }
@@ -220,7 +308,25 @@ mod tests {
     use super::*;
 
     fn order(n: usize, hops: &[(usize, usize)]) -> Vec<(Vec<usize>, bool)> {
-        clusters(n, hops).into_iter().map(|c| (c.members, c.is_circle)).collect()
+        let all = clusters(n, hops, &[]).into_iter();
+        all.map(|c| (c.members, c.kind == Kind::Circle)).collect()
+    }
+
+    /// A medium runs alone, unless it sends to itself or to what sends to it.
+    #[test]
+    fn sides_of_media_run_together() {
+        let order = |n, hops: &[(usize, usize)], media: &[[usize; 2]]| -> Vec<(Vec<usize>, Kind)> {
+            clusters(n, hops, media).into_iter().map(|c| (c.members, c.kind)).collect()
+        };
+        assert_eq!(
+            order(4, &[(2, 0), (1, 3)], &[[0, 1]]),
+            [(vec![2], Kind::Single), (vec![0, 1], Kind::Medium(0)), (vec![3], Kind::Single)]
+        );
+        assert_eq!(order(2, &[(1, 0)], &[[0, 1]]), [(vec![0, 1], Kind::Circle)]);
+        assert_eq!(
+            order(4, &[(0, 2), (3, 1)], &[[0, 1], [2, 3]]),
+            [(vec![0, 1, 2, 3], Kind::Circle)]
+        );
     }
 
     #[test]

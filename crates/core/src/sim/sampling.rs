@@ -9,12 +9,14 @@ use crate::time::Span;
 impl<T: Tap> Simulation<T> {
     /// A row of each flow group and each queue.
     pub(super) fn take_sample(&mut self) {
-        let span = self.now.since(self.shown_at).as_secs_f64();
+        let before = self.shown_at;
+        let span = self.now.since(before).as_secs_f64();
         self.shown_at = self.now;
         let t = self.now.as_secs_f64();
         for i in 0..self.groups.len() {
             self.sample_group(i, t, span);
         }
+        self.network.probe_media(self.now.since(before));
         for i in 0..self.network.links().count() {
             sample_link(self.network.link_mut(i), i as u16, t, span, &mut self.series);
         }
@@ -95,6 +97,7 @@ fn sample_link(link: &mut Link, i: u16, t: f64, span: f64, series: &mut Series) 
             series.gauge("p_l_native", native);
             series.gauge("p_l", coupled.max(native));
         }
+        link.take_gauges(series);
     }
 }
 

@@ -131,10 +131,10 @@ impl Transit {
         let mut wiring = Wiring::new(run)?;
         let (there, back) = wiring.paths(flow)?;
         let impairs = wiring.places();
-        let nodes = wiring.into_nodes();
+        let (nodes, media) = wiring.into_nodes();
         let hops: Vec<_> =
             [&there, &back].iter().flat_map(|p| p.windows(2)).map(|hop| (hop[0], hop[1])).collect();
-        let mut network = Network::new(nodes, &hops);
+        let mut network = Network::new(nodes, &hops, media);
         network.is_mixed = true;
         for link in 0..run.links.len() {
             network.link_mut(link).add_account(FlowCounters::default());
@@ -253,13 +253,13 @@ impl Transit {
             }
         }
         for cluster in 0..self.network.clusters() {
-            let mut step = self.network.begin(cluster, self.reached, until);
+            let mut step = self.network.begin(cluster, self.reached, until, &mut self.out);
             while let Some((from, to)) = step {
                 for member in 0..self.network.size(cluster) {
                     let n = self.network.run(cluster, member, from, to, &mut self.out);
                     self.forward(n);
                 }
-                step = self.network.next_step(cluster, from, until);
+                step = self.network.next_step(cluster, from, until, &mut self.out);
             }
         }
         self.network.close();

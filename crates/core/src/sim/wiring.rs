@@ -2,19 +2,24 @@
 
 use super::accounts::{Account, Group};
 use super::changes::agenda;
+use super::network::Served;
 use super::taps::Taps;
 use super::watching::{Members, Watch};
 use super::{FlowSlot, Network, Path, Simulation};
 use crate::aqm::hosts::Hosts;
 use crate::aqm::service::{FlowCounters, TokenBucket};
 use crate::aqm::trace::Trace;
+use crate::aqm::tree::Queue;
 use crate::element::{CHAIN_END, Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::net::Node;
+use crate::net::access::Place;
 use crate::net::deadlines::Deadlines;
 use crate::net::impair::Impair;
 use crate::net::ledger::Ledger;
 use crate::net::link::Link;
+use crate::net::medium::Way;
+use crate::net::port::Port;
 use crate::net::rewrite::Rewrite;
 use crate::net::tap::Tap;
 use crate::net::thin::Thin;
@@ -23,7 +28,7 @@ use crate::probe::Series;
 use crate::rng::Rng;
 use crate::scenario::{Direction, FlowSpec, Run, Side};
 use crate::time::{Span, Time};
-use crate::traffic::Place;
+use crate::traffic::Place as FlowPlace;
 use crate::units::{MTU_FRAME, Rate};
 
 /// A window is at most as long as this many full packets of all links take, whatever the delays, because
@@ -68,10 +73,10 @@ impl<'a> Wiring<'a> {
     }
 
     /// All elements, once the paths are known.
-    pub(super) fn into_nodes(mut self) -> Vec<Box<dyn Node>> {
-        let mut nodes = self.links();
+    pub(super) fn into_nodes(mut self) -> (Vec<Box<dyn Node>>, Vec<Served>) {
+        let (mut nodes, media) = self.links();
         nodes.append(&mut self.others);
-        nodes
+        (nodes, media)
     }
 
     fn add(&mut self, node: Box<dyn Node>) -> usize {
@@ -134,7 +139,9 @@ impl<'a> Wiring<'a> {
         Ok((forward, back))
     }
 
-    fn links(&self) -> Vec<Box<dyn Node>> {
+    /// The links, and the media that serve some of them.
+    fn links(&self) -> (Vec<Box<dyn Node>>, Vec<Served>) {
+        let mut media = Vec::new();
         let mut nodes: Vec<Box<dyn Node>> = Vec::new();
         for (i, l) in self.run.links.iter().enumerate() {
             let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
@@ -145,9 +152,22 @@ impl<'a> Wiring<'a> {
                 let named = self.run.flows.iter().map(|f| [f.host, f.peer_host]);
                 link.know_hosts(Hosts::named(named));
             }
-            nodes.push(Box::new(link));
+            let Some(medium) = self.run.medium_of(l) else {
+                nodes.push(Box::new(link));
+                continue;
+            };
+            if let Queue::One(qdisc) = &l.qdisc {
+                let way = if l.up_of.is_none() { Way::Down } else { Way::Up };
+                link.serve_by_medium(medium.parts(way, &self.run.subscribers(l)), qdisc);
+            }
+            nodes.push(Box::new(Port::new(link)));
+            if let Some(up) = self.run.links.iter().position(|u| u.up_of.as_ref() == Some(&l.name))
+            {
+                let place = Place { seed: self.run.seed, number: i as u64 };
+                media.push((medium.build(&place, &self.run.subscribers(l)), [i, up]));
+            }
         }
-        nodes
+        (nodes, media)
     }
 }
 
@@ -167,7 +187,7 @@ impl<T: Tap> Simulation<T> {
             groups.push(Group::new(spec, Path::new(forward), Path::new(back), first_and_last));
         }
         let impairs = wiring.places();
-        let nodes = wiring.into_nodes();
+        let (nodes, media) = wiring.into_nodes();
         let mut places: Vec<String> =
             run.links.iter().map(|l| format!("link.{}", l.name)).collect();
         places.resize(nodes.len(), "rewrite".to_owned());
@@ -179,7 +199,7 @@ impl<T: Tap> Simulation<T> {
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =
             paths.flat_map(|p| p.nodes.windows(2)).map(|hop| (hop[0], hop[1])).collect();
-        let mut network = Network::new(nodes, &hops);
+        let mut network = Network::new(nodes, &hops, media);
         network.is_mixed = run.flows.iter().any(|f| f.traffic.is_spread());
         let mut simulation = Simulation {
             now: Time::ZERO,
@@ -267,7 +287,7 @@ impl<T: Tap> Simulation<T> {
         };
         let g = &mut self.groups[group];
         let account = *g.accounts.last().expect("it was made before");
-        let place = Place {
+        let place = FlowPlace {
             seed: self.seed,
             name: &g.name,
             group: GroupId { number: group as u16, account: account as u16 },

@@ -303,6 +303,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
                     f'{name}: the linux engine has links of 1500 B; write mtu = "1500B", or use the sim engine'
                 )
     for link in run["links"]:
+        _refuse_medium(link)
         _refuse_trace(link)
         _refuse_stab(link, run)
         if any("dscp" in one for one in link.get("filters", ())) or any(
@@ -350,6 +351,14 @@ def _refuse_thinning(run: Description) -> None:
     for impair in run.get("impairs", ()):
         if "ack_thinning" in impair:
             raise ValueError(f'impair "{impair["name"]}": no part of the kernel thins ACKs; use the sim engine')
+
+
+def _refuse_medium(link: Link) -> None:
+    if (medium := link.get("medium")) is not None:
+        name = medium.partition(" ")[0]
+        raise ValueError(
+            f'link "{link["name"]}": no kernel has the medium {name} in virtual time; use the sim engine, or a rate'
+        )
 
 
 def _refuse_stab(link: Link, run: Description) -> None:

@@ -1,0 +1,219 @@
+//! All media by name. To add one: write its file, add its line to [`media!`].
+
+pub mod docsis;
+pub mod leo;
+pub mod process;
+pub mod wifi;
+
+use serde::Serialize;
+
+use super::medium::{Medium, Parts, Way};
+use crate::net::link;
+use crate::params::{self, Described, Gauge, Info, Refused};
+use crate::rng::Rng;
+use crate::units::Rate;
+
+/// Stations of one medium.
+pub const MOST_STATIONS: usize = 1000;
+
+media! {
+    Leo(leo::LeoConfig),
+    Wifi(wifi::WifiConfig),
+    Docsis(docsis::DocsisConfig),
+}
+
+/// A medium as it is listed, parsed and built.
+pub trait MediumKind: Described {
+    /// It has stations, which may differ from each other in these words.
+    const OF_STATIONS: &'static [&'static str] = &[];
+
+    /// What queues take for the rate of the link, towards the users and from them.
+    fn rates(&self) -> [Rate; 2];
+    /// The parts of a queue that it serves apart.
+    fn parts(&self, _way: Way, _users: &Subscribers) -> Parts {
+        Parts::default()
+    }
+    fn build(&self, place: &Place, users: &Subscribers) -> Box<dyn Medium>;
+}
+
+/// Names the random streams of a medium.
+#[derive(Copy, Clone, Debug)]
+pub struct Place {
+    pub seed: u64,
+    pub number: u64,
+}
+
+impl Place {
+    /// A stream for each purpose and contender, so that one more does not change another's draws.
+    pub fn stream(&self, name: &str, index: u64) -> Rng {
+        Rng::stream(self.seed, name, self.number << 32 | index)
+    }
+}
+
+/// Who shares a medium.
+#[derive(Clone, Debug, Default)]
+pub struct Subscribers {
+    /// The station of each flow group.
+    pub of_group: Vec<u16>,
+    /// The medium's parameters as they are for each station.
+    pub stations: Vec<MediumConfig>,
+}
+
+/// An entry of `l4slab list media`.
+#[derive(Clone, Debug, Serialize)]
+pub struct MediumInfo {
+    #[serde(flatten)]
+    pub info: Info,
+    /// The words in which stations may differ.
+    pub of_stations: &'static [&'static str],
+}
+
+/// Reads the words of a medium.
+///
+/// # Errors
+/// One sentence that names the medium, the keyword, the value and the fix.
+pub fn parse(text: &str) -> Result<MediumConfig, Refused> {
+    let mut words = text.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    parse_named(name, words).unwrap_or_else(|| {
+        let names = listing().into_iter().map(|entry| entry.info.name);
+        let hint = params::hint(name, names, "the media are");
+        Err(Refused::UnknownName { what: "medium", name: name.to_owned(), hint })
+    })
+}
+
+impl MediumConfig {
+    pub fn has_stations(&self) -> bool {
+        !self.of_stations().is_empty()
+    }
+    /// The parameters of a station that differs in these words.
+    ///
+    /// # Errors
+    /// One sentence that names the medium, the keyword, the value and the fix.
+    pub fn of_station(&self, words: &str) -> Result<MediumConfig, Refused> {
+        let valid = self.of_stations();
+        let entry = listing().into_iter().find(|entry| entry.info.name == self.name());
+        let parameters = entry.map(|entry| entry.info.parameters).unwrap_or_default();
+        let shared = words.split_whitespace().find(|word| {
+            parameters.iter().any(|row| row.keyword == *word) && !valid.contains(word)
+        });
+        if let Some(keyword) = shared {
+            let hint = match valid.is_empty() {
+                true => "it has no stations".to_owned(),
+                false => format!("a station may differ in {}", valid.join(", ")),
+            };
+            return Err(Refused::UnknownKeyword {
+                owner: self.name(),
+                what: "station keyword",
+                keyword: keyword.to_owned(),
+                hint,
+            });
+        }
+        self.changed(words)
+    }
+}
+
+/// A random string that [`parse`] reads, of the medium of this name.
+pub fn random_string(name: &str, rng: &mut Rng) -> String {
+    let strings = std::iter::repeat_with(|| random_named(name, rng).expect("a registered medium"));
+    let mut valid = strings.take(10_000).filter(|text| parse(text).is_ok());
+    valid.next().expect("values from the ranges of the table agree now and then")
+}
+
+/// Makes the enum of configurations and what goes through all of them.
+macro_rules! media {
+    ($($variant:ident($config:ty)),* $(,)?) => {
+        /// The parameters of any medium.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum MediumConfig {
+            $($variant($config),)*
+        }
+
+        impl MediumConfig {
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(MediumConfig::$variant(_) => <$config>::NAME,)*
+                }
+            }
+            fn of_stations(&self) -> &'static [&'static str] {
+                match self {
+                    $(MediumConfig::$variant(_) => <$config>::OF_STATIONS,)*
+                }
+            }
+            /// The name and every parameter with its value; [`parse`] reads it back.
+            pub fn canonical(&self) -> String {
+                match self {
+                    $(MediumConfig::$variant(config) => {
+                        let words = params::write_words(config);
+                        format!("{} {words}", <$config>::NAME).trim_end().to_owned()
+                    })*
+                }
+            }
+            fn changed(&self, words: &str) -> Result<MediumConfig, Refused> {
+                match self {
+                    $(MediumConfig::$variant(config) => {
+                        let changed = params::change_words(config, words.split_whitespace())?;
+                        Ok(MediumConfig::$variant(changed.config))
+                    })*
+                }
+            }
+            /// What queues take for the rate of the link, towards the users and from them.
+            pub fn rates(&self) -> [Rate; 2] {
+                match self {
+                    $(MediumConfig::$variant(config) => config.rates(),)*
+                }
+            }
+            pub fn parts(&self, way: Way, users: &Subscribers) -> Parts {
+                match self {
+                    $(MediumConfig::$variant(config) => config.parts(way, users),)*
+                }
+            }
+            pub fn build(&self, place: &Place, users: &Subscribers) -> Box<dyn Medium> {
+                match self {
+                    $(MediumConfig::$variant(config) => config.build(place, users),)*
+                }
+            }
+            /// The columns of the time series that it adds.
+            pub fn gauges(&self) -> Vec<Gauge> {
+                let own = match self {
+                    $(MediumConfig::$variant(config) => config.gauges(),)*
+                };
+                [link::GAUGES, &own].concat()
+            }
+        }
+
+        /// All media with their parameters.
+        pub fn listing() -> Vec<MediumInfo> {
+            vec![$(MediumInfo {
+                info: Info::of::<$config>(),
+                of_stations: <$config>::OF_STATIONS,
+            }),*]
+        }
+
+        /// For each keyword of a medium: words with a random value of it, and words that are refused.
+        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
+            $(if name == <$config>::NAME {
+                return params::samples::<$config>(rng);
+            })*
+            Vec::new()
+        }
+
+        fn random_named(name: &str, rng: &mut Rng) -> Option<String> {
+            $(if name == <$config>::NAME {
+                return Some(format!("{name} {}", params::random_words::<$config>(rng)));
+            })*
+            None
+        }
+
+        fn parse_named<'a>(
+            name: &str,
+            words: impl Iterator<Item = &'a str>,
+        ) -> Option<Result<MediumConfig, Refused>> {
+            $(if name == <$config>::NAME {
+                return Some(params::read_words::<$config>(words).map(MediumConfig::$variant));
+            })*
+            None
+        }
+    };
+}
+use media;

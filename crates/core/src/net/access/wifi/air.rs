@@ -1,0 +1,686 @@
+//! Who has the channel when, and what is in a PPDU.
+
+use std::collections::VecDeque;
+
+use super::phy::{self, Modulation, SIFS, SLOT, SLOWEST_ACK};
+use super::{Edca, Scheduler, WifiConfig};
+use crate::math;
+use crate::net::access::Place;
+use crate::net::medium::{CATEGORIES, Medium, Stages, Way};
+use crate::net::port::Sides;
+use crate::packet::Packet;
+use crate::probe::Gauges;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use crate::units::{ETHERNET_HEADER, MTU_FRAME, Rate};
+
+/// Access categories by rising priority: background, best effort, video, voice.
+const BE: usize = 1;
+const VI: usize = 2;
+/// What a station's deficit grows by when it has had its turn (mac80211, the default weight).
+const AIRTIME_QUANTUM: i64 = 256_000;
+/// A station owes at most so much airtime, ns.
+const MOST_OWED: i64 = 50_000_000;
+/// The length of the MPDU for which `per` is said: of a 1500-B packet.
+const PER_BYTES: f64 = 1538.0;
+
+/// The access category of a DSCP (Linux `cfg80211_classify8021d`, RFC 8325).
+pub fn category(dscp: u8) -> usize {
+    let priority = match dscp {
+        10 | 12 | 14 | 16 => 0,
+        18 | 20 | 22 => 3,
+        24 | 26 | 28 | 30 => 4,
+        44 | 46 => 6,
+        other => other >> 3,
+    };
+    match priority {
+        1 | 2 => 0,
+        0 | 3 => BE,
+        4 | 5 => VI,
+        _ => 3,
+    }
+}
+
+/// The same with non-queue-building traffic in best effort (RFC 9956).
+pub fn category_nqb_be(dscp: u8) -> usize {
+    if dscp == 45 { BE } else { category(dscp) }
+}
+
+/// How an access category contends.
+#[derive(Copy, Clone, Debug)]
+struct Access {
+    aifs: Span,
+    cw_min: u32,
+    cw_max: u32,
+    txop: Span,
+}
+
+fn access(config: &WifiConfig, is_ap: bool, category: usize) -> Access {
+    let is_ap = is_ap && config.edca == Edca::AccessPoint;
+    let (aifsn, cw_min, cw_max, txop) = match category {
+        0 => (7, 15, 1023, 0),
+        BE => (u64::from(config.aifsn_be), 15, if is_ap { 63 } else { 1023 }, 0),
+        VI => (if is_ap { 1 } else { 2 }, 7, 15, 3008),
+        _ => (if is_ap { 1 } else { 2 }, 3, 7, 1504),
+    };
+    let txop = if category == BE { config.txop_be } else { Span::from_micros(txop) };
+    Access { aifs: SIFS + SLOT * aifsn, cw_min, cw_max, txop }
+}
+
+/// A node and an access category.
+struct Contender {
+    access: Access,
+    way: Way,
+    /// The station, of the way up.
+    station: usize,
+    category: usize,
+    rng: Rng,
+    /// Slots left to wait, as they were when the channel became idle; none: run down while there was nothing to send.
+    counter: Option<u32>,
+    cw: u32,
+    retries: u8,
+    /// There may be something to send.
+    is_active: bool,
+    is_known: bool,
+}
+
+impl Contender {
+    fn expires(&self, idle: Time) -> Time {
+        idle + self.access.aifs + SLOT * u64::from(self.counter.unwrap_or(0))
+    }
+    /// Slots that have passed at `now` since it could count.
+    fn slots(&self, idle: Time, now: Time) -> u32 {
+        (now.since(idle + self.access.aifs).0 / SLOT.0).min(u64::from(u32::MAX)) as u32
+    }
+    fn draw(&mut self) {
+        self.counter = Some(self.rng.below(u64::from(self.cw) + 1) as u32);
+    }
+    fn succeed(&mut self) {
+        (self.cw, self.retries) = (self.access.cw_min, 0);
+        self.draw();
+    }
+    fn fail(&mut self, most_retries: u8) {
+        if self.retries >= most_retries {
+            return self.succeed();
+        }
+        self.retries += 1;
+        self.cw = (2 * self.cw + 1).min(self.access.cw_max);
+        self.draw();
+    }
+}
+
+/// A packet between two nodes.
+struct Mpdu {
+    pkt: Packet,
+    number: u32,
+    bytes: u32,
+    tries: u32,
+    pulled: Time,
+    sent: Time,
+    arrived: Time,
+}
+
+/// What is under way between two nodes in an access category.
+#[derive(Default)]
+struct Session {
+    /// Not acknowledged, in order.
+    pending: VecDeque<Mpdu>,
+    /// Arrived, and waiting for those before, in order.
+    held: VecDeque<Mpdu>,
+    next: u32,
+}
+
+impl Session {
+    fn oldest(&self) -> u32 {
+        self.pending.front().map_or(self.next, |mpdu| mpdu.number)
+    }
+}
+
+/// The access point's stations with packets of an access category: those that have just come first.
+#[derive(Default)]
+struct Turns {
+    fresh: VecDeque<usize>,
+    old: VecDeque<usize>,
+}
+
+/// A PPDU.
+struct Ppdu {
+    contender: usize,
+    session: usize,
+    station: usize,
+    mpdus: Vec<Mpdu>,
+    /// From the beginning of the exchange to the end of the data, and of its first frame alone.
+    data: Span,
+    first: Span,
+    /// After the data.
+    response: Span,
+}
+
+#[derive(Copy, Clone, Default)]
+struct Counts {
+    airtime: Span,
+    ppdus: u64,
+    mpdus: u64,
+    retried: u64,
+    collisions: u64,
+    cw: u32,
+}
+
+/// The medium at work.
+pub struct Cell {
+    config: WifiConfig,
+    modulations: Vec<Modulation>,
+    pers: Vec<f64>,
+    of_group: Vec<u16>,
+    contenders: Vec<Contender>,
+    /// Those that have had something to send.
+    known: Vec<usize>,
+    /// By way, then station and access category.
+    sessions: [Vec<Session>; 2],
+    /// By access category.
+    turns: [Turns; CATEGORIES],
+    /// By station and access category, ns.
+    deficits: Vec<i64>,
+    /// The packet at the head of a queue for all stations, which was for another one than the PPDU.
+    head: Option<(Packet, Time)>,
+    errors: Rng,
+    /// When the channel became or becomes idle, with what EIFS is longer than AIFS.
+    idle: Time,
+    /// Who holds a TXOP, and until when.
+    txop: Option<(usize, Time)>,
+    due: Time,
+    counts: [Counts; 2],
+}
+
+/// What one saturated sender gets, on average over its backoff: full packets, frames as queues count them.
+pub fn saturated(config: &WifiConfig) -> Rate {
+    let modulation = Modulation::new(config);
+    let full = MTU_FRAME - ETHERNET_HEADER + phy::MPDU_OVERHEAD + overhead(config);
+    // Of the last subframe the padding is left out.
+    let most = u32::from(config.most_mpdus());
+    let (packets, bytes) = if most == 1 {
+        (1, full)
+    } else {
+        let subframe = (phy::DELIMITER + full).next_multiple_of(4);
+        let room = modulation.fits(config.ppdu).min(config.most_bytes());
+        let packets = (room / subframe).clamp(1, most);
+        (packets, packets * subframe)
+    };
+    let access = access(config, false, BE);
+    let response = modulation.control(response_bytes(config, packets as usize));
+    let cycle = access.aifs
+        + SLOT * u64::from(access.cw_min) / 2
+        + modulation.ppdu(bytes)
+        + SIFS
+        + response;
+    let bits = u64::from(packets) * u64::from(MTU_FRAME) * 8;
+    Rate::from_bps(bits * 1_000_000_000 / cycle.0)
+}
+
+fn overhead(config: &WifiConfig) -> u32 {
+    if config.wpa2 { phy::CCMP } else { 0 }
+}
+
+fn response_bytes(config: &WifiConfig, mpdus: usize) -> u32 {
+    match mpdus {
+        1 => phy::ACK,
+        _ if config.most_mpdus() > 64 => phy::LONG_BLOCK_ACK,
+        _ => phy::BLOCK_ACK,
+    }
+}
+
+impl Cell {
+    pub fn new(
+        config: &WifiConfig,
+        stations: Vec<WifiConfig>,
+        of_group: Vec<u16>,
+        place: &Place,
+    ) -> Cell {
+        let contender = |way: Way, station: usize, category: usize| {
+            let access = access(config, way == Way::Down, category);
+            let number = match way {
+                Way::Down => category,
+                Way::Up => (station + 1) * CATEGORIES + category,
+            };
+            Contender {
+                access,
+                way,
+                station,
+                category,
+                rng: place.stream("wifi", number as u64),
+                counter: None,
+                cw: access.cw_min,
+                retries: 0,
+                is_active: false,
+                is_known: false,
+            }
+        };
+        let of_ap = (0..CATEGORIES).map(|category| contender(Way::Down, 0, category));
+        let of_stations = (0..stations.len() * CATEGORIES)
+            .map(|part| contender(Way::Up, part / CATEGORIES, part % CATEGORIES));
+        let contenders = of_ap.chain(of_stations).collect();
+        let sessions = || (0..stations.len() * CATEGORIES).map(|_| Session::default()).collect();
+        Cell {
+            modulations: stations.iter().map(Modulation::new).collect(),
+            pers: stations.iter().map(|station| station.per).collect(),
+            of_group,
+            contenders,
+            known: Vec::new(),
+            sessions: [sessions(), sessions()],
+            turns: Default::default(),
+            deficits: vec![0; stations.len() * CATEGORIES],
+            head: None,
+            errors: place.stream("wifi errors", 0),
+            idle: Time::ZERO,
+            txop: None,
+            due: Time::NEVER,
+            counts: Default::default(),
+            config: config.clone(),
+        }
+    }
+
+    fn is_fifo(&self) -> bool {
+        self.config.scheduler == Scheduler::Fifo
+    }
+
+    /// Somebody has something to send.
+    fn activate(&mut self, now: Time, contender: usize) {
+        let (idle, one) = (self.idle, &mut self.contenders[contender]);
+        if one.is_active {
+            return;
+        }
+        one.is_active = true;
+        if !std::mem::replace(&mut one.is_known, true) {
+            self.known.push(contender);
+        }
+        if now < idle {
+            if one.counter.is_none() {
+                one.draw();
+            }
+        } else if one.counter.is_none() || one.expires(idle) < now {
+            // At the next boundary of a slot.
+            let since = now.since(idle + one.access.aifs).0;
+            one.counter = Some(since.div_ceil(SLOT.0) as u32);
+        }
+        if self.txop.is_none() {
+            self.due = self.due.min(self.contenders[contender].expires(idle));
+        }
+    }
+
+    /// When the next one transmits.
+    fn contend(&mut self) {
+        let active = self.known.iter().map(|k| &self.contenders[*k]).filter(|one| one.is_active);
+        self.due = active.map(|one| one.expires(self.idle)).min().unwrap_or(Time::NEVER);
+    }
+
+    /// At `now` counters run out, or a TXOP goes on.
+    fn access(&mut self, now: Time, sides: &mut Sides) {
+        if let Some((contender, until)) = self.txop.take() {
+            if let Some(ppdu) = self.build(now, contender, until.since(now), false, sides) {
+                self.transmit(now, vec![ppdu], until, sides);
+            } else {
+                self.contend();
+            }
+            return;
+        }
+        let is_due = |one: &Contender| one.is_active && one.expires(self.idle) == now;
+        let mut winners: Vec<usize> =
+            self.known.iter().copied().filter(|k| is_due(&self.contenders[*k])).collect();
+        winners.sort_unstable();
+        // Of one node's access categories the highest one transmits. The numbers of a node's contenders are consecutive.
+        let node = |contender: usize| contender / CATEGORIES;
+        let mut ppdus = Vec::new();
+        let mut beaten = Vec::new();
+        for (i, winner) in winners.iter().enumerate() {
+            if winners.get(i + 1).is_some_and(|other| node(*other) == node(*winner)) {
+                beaten.push(*winner);
+                continue;
+            }
+            let txop = self.contenders[*winner].access.txop;
+            let most = if txop == Span::ZERO { Span(u64::MAX) } else { txop };
+            match self.build(now, *winner, most, true, sides) {
+                Some(ppdu) => ppdus.push(ppdu),
+                None => {
+                    let one = &mut self.contenders[*winner];
+                    (one.is_active, one.counter) = (false, None);
+                }
+            }
+        }
+        if ppdus.is_empty() {
+            for lower in beaten {
+                self.contenders[lower].fail(self.config.retry);
+            }
+            return self.contend();
+        }
+        for k in &self.known {
+            if winners.contains(k) {
+                continue;
+            }
+            let one = &mut self.contenders[*k];
+            let passed = one.slots(self.idle, now);
+            one.counter = match one.counter {
+                Some(left) if one.is_active || left > passed => Some(left.saturating_sub(passed)),
+                _ => None,
+            };
+        }
+        for lower in beaten {
+            self.contenders[lower].fail(self.config.retry);
+        }
+        let txop = self.contenders[ppdus[0].contender].access.txop;
+        self.transmit(now, ppdus, now + txop, sides);
+    }
+
+    /// What is sent from `now` on: by one node, or by several, which collide.
+    fn transmit(&mut self, now: Time, mut ppdus: Vec<Ppdu>, txop_until: Time, sides: &mut Sides) {
+        let is_collision = ppdus.len() > 1;
+        let longest = ppdus.iter().map(|ppdu| ppdu.first).max().unwrap_or(Span::ZERO);
+        let exchange = |ppdu: &Ppdu| match is_collision {
+            true => longest,
+            false => ppdu.data + ppdu.response,
+        };
+        let end = now + exchange(&ppdus[0]);
+        let mut failed = is_collision;
+        for ppdu in &mut ppdus {
+            let airtime = if is_collision { ppdu.first } else { ppdu.data + ppdu.response };
+            let contender = &self.contenders[ppdu.contender];
+            let counts = &mut self.counts[contender.way as usize];
+            counts.ppdus += 1;
+            counts.mpdus += ppdu.mpdus.len() as u64;
+            counts.retried += ppdu.mpdus.iter().filter(|mpdu| mpdu.tries > 0).count() as u64;
+            counts.collisions += u64::from(is_collision);
+            counts.cw = contender.cw;
+            let part = ppdu.station * CATEGORIES + contender.category;
+            let deficit = &mut self.deficits[part];
+            *deficit = (*deficit - airtime.0 as i64).max(-MOST_OWED);
+        }
+        let way = self.contenders[ppdus[0].contender].way;
+        self.counts[way as usize].airtime += end.since(now);
+        let winner = ppdus[0].contender;
+        for ppdu in ppdus {
+            let contender = ppdu.contender;
+            let arrives = self.receive(now, ppdu, is_collision, sides);
+            failed |= !arrives;
+            match arrives {
+                true => self.contenders[contender].succeed(),
+                false => self.contenders[contender].fail(self.config.retry),
+            }
+        }
+        let longer = if failed && self.config.eifs { SIFS + SLOWEST_ACK } else { Span::ZERO };
+        self.idle = end + longer;
+        if !failed && self.contenders[winner].access.txop > Span::ZERO && end + SIFS < txop_until {
+            self.txop = Some((winner, txop_until));
+            self.due = end + SIFS;
+        } else {
+            self.contend();
+        }
+    }
+
+    /// What arrives of a PPDU, whose exchange begins at `now`; false if nothing does.
+    fn receive(&mut self, now: Time, ppdu: Ppdu, is_lost: bool, sides: &mut Sides) -> bool {
+        let way = self.contenders[ppdu.contender].way;
+        let per = self.pers[ppdu.station];
+        let session = &mut self.sessions[way as usize][ppdu.session];
+        let arrival = now + ppdu.data;
+        let mut again = Vec::new();
+        let mut arrives = false;
+        for mut mpdu in ppdu.mpdus {
+            mpdu.tries += 1;
+            if mpdu.tries == 1 {
+                mpdu.sent = now;
+            }
+            let is_lost = is_lost || (per > 0.0 && self.errors.unit() < loss(per, mpdu.bytes));
+            if !is_lost {
+                arrives = true;
+                mpdu.arrived = arrival;
+                let place = session.held.partition_point(|other| other.number < mpdu.number);
+                session.held.insert(place, mpdu);
+            } else if mpdu.tries > u32::from(self.config.retry) {
+                sides.lose(now, way, &mpdu.pkt);
+            } else {
+                again.push(mpdu);
+            }
+        }
+        for mpdu in again.into_iter().rev() {
+            session.pending.push_front(mpdu);
+        }
+        let oldest = session.oldest();
+        while session.held.front().is_some_and(|mpdu| mpdu.number < oldest) {
+            let mpdu = session.held.pop_front().expect("it is there");
+            let stages = Stages { pulled: mpdu.pulled, sent: mpdu.sent, arrived: mpdu.arrived };
+            sides.deliver(way, mpdu.pkt, stages, arrival);
+        }
+        arrives
+    }
+
+    /// Whether there is something for a station, or from it.
+    fn has(&self, way: Way, part: usize, sides: &mut Sides) -> bool {
+        !self.sessions[way as usize][part].pending.is_empty()
+            || sides.waiting(way, part).packets > 0
+    }
+
+    /// The station that the access point serves next.
+    fn choose(&mut self, now: Time, category: usize, sides: &mut Sides) -> Option<usize> {
+        if self.is_fifo() {
+            let waiting = |part: &usize| !self.sessions[0][*part].pending.is_empty();
+            let again = (0..self.modulations.len()).map(|s| s * CATEGORIES + BE).find(waiting);
+            if let Some(part) = again {
+                return Some(part / CATEGORIES);
+            }
+            if self.head.is_none() {
+                self.head = sides.pull(now, Way::Down, 0).map(|pkt| (pkt, now));
+            }
+            let group = usize::from(self.head.as_ref()?.0.group.number);
+            return Some(self.of_group.get(group).map_or(0, |station| usize::from(*station)));
+        }
+        loop {
+            let is_fresh = !self.turns[category].fresh.is_empty();
+            let Turns { fresh, old } = &mut self.turns[category];
+            let station = if is_fresh { *fresh.front()? } else { *old.front()? };
+            let part = station * CATEGORIES + category;
+            let has = self.has(Way::Down, part, sides);
+            let Turns { fresh, old } = &mut self.turns[category];
+            if is_fresh {
+                fresh.pop_front()
+            } else {
+                old.pop_front()
+            };
+            if !has {
+                if is_fresh {
+                    old.push_back(station);
+                }
+                continue;
+            }
+            let deficit = &mut self.deficits[part];
+            if self.config.scheduler == Scheduler::Airtime && *deficit <= 0 {
+                *deficit += AIRTIME_QUANTUM;
+                old.push_back(station);
+                continue;
+            }
+            match self.config.scheduler {
+                Scheduler::Airtime if !is_fresh => old.push_front(station),
+                _ => old.push_back(station),
+            }
+            return Some(station);
+        }
+    }
+
+    /// What a contender sends if its exchange is to end within `most`; the first one of an access may be longer, if it is a
+    /// single MPDU.
+    fn build(
+        &mut self,
+        now: Time,
+        contender: usize,
+        most: Span,
+        is_first: bool,
+        sides: &mut Sides,
+    ) -> Option<Ppdu> {
+        loop {
+            let one = &self.contenders[contender];
+            let (way, category) = (one.way, one.category);
+            let station = match way {
+                Way::Down => self.choose(now, category, sides)?,
+                Way::Up => one.station,
+            };
+            let session = station * CATEGORIES + category;
+            let mpdus = self.aggregate(now, way, station, category, (most, is_first), sides);
+            if mpdus.is_empty() {
+                // Its queue has dropped all it had, or nothing fits.
+                let is_over = way == Way::Up || self.is_fifo() || self.has(way, session, sides);
+                if is_over {
+                    return None;
+                }
+                continue;
+            }
+            return Some(self.ppdu(contender, session, station, mpdus));
+        }
+    }
+
+    /// How long it takes.
+    fn ppdu(&self, contender: usize, session: usize, station: usize, mpdus: Vec<Mpdu>) -> Ppdu {
+        let modulation = &self.modulations[station];
+        let bytes = mpdus.iter().fold(0, |sum, mpdu| self.extended(sum, mpdu.bytes));
+        let ppdu = modulation.ppdu(bytes);
+        let response = SIFS + modulation.control(response_bytes(&self.config, mpdus.len()));
+        let (first, data) = match self.config.rts {
+            Some(rts) if bytes > rts => {
+                let first = modulation.control(phy::RTS);
+                (first, first + SIFS + modulation.control(phy::CTS) + SIFS + ppdu)
+            }
+            _ => (ppdu, ppdu),
+        };
+        Ppdu { contender, session, station, mpdus, data, first, response }
+    }
+
+    /// Bytes of a PSDU with one more MPDU.
+    fn extended(&self, psdu: u32, mpdu: u32) -> u32 {
+        match self.config.most_mpdus() {
+            1 => mpdu,
+            _ => psdu.next_multiple_of(4) + phy::DELIMITER + mpdu,
+        }
+    }
+
+    /// The MPDUs of a PPDU: what is sent again first, then what the queue gives.
+    fn aggregate(
+        &mut self,
+        now: Time,
+        way: Way,
+        station: usize,
+        category: usize,
+        (most, is_first): (Span, bool),
+        sides: &mut Sides,
+    ) -> Vec<Mpdu> {
+        let session = station * CATEGORIES + category;
+        let modulation = self.modulations[station];
+        let window = u32::from(self.config.most_mpdus());
+        let around = SIFS + modulation.control(response_bytes(&self.config, 2));
+        let rts = SIFS * 2 + modulation.control(phy::RTS) + modulation.control(phy::CTS);
+        let around = if self.config.rts.is_some() { around + rts } else { around };
+        let time = self.config.ppdu.min(most - around);
+        let room = modulation.fits(time).min(self.config.most_bytes());
+        let oldest = self.sessions[way as usize][session].oldest();
+        let mut mpdus: Vec<Mpdu> = Vec::new();
+        let mut bytes = 0;
+        while (mpdus.len() as u32) < window {
+            let again = self.sessions[way as usize][session].pending.pop_front();
+            let Some(mpdu) =
+                again.or_else(|| self.fresh(now, way, session, oldest + window, sides))
+            else {
+                break;
+            };
+            let with = self.extended(bytes, mpdu.bytes);
+            let is_alone = mpdus.is_empty() && is_first;
+            if with > room && !is_alone {
+                self.sessions[way as usize][session].pending.push_front(mpdu);
+                break;
+            }
+            bytes = with;
+            mpdus.push(mpdu);
+        }
+        mpdus
+    }
+
+    /// A packet from the queue, if its number is below that.
+    fn fresh(
+        &mut self,
+        now: Time,
+        way: Way,
+        session: usize,
+        below: u32,
+        sides: &mut Sides,
+    ) -> Option<Mpdu> {
+        let number = self.sessions[way as usize][session].next;
+        if number >= below {
+            return None;
+        }
+        let (pkt, pulled) = if way == Way::Down && self.is_fifo() {
+            let head = self.head.take();
+            let (pkt, pulled) = head.or_else(|| Some((sides.pull(now, way, 0)?, now)))?;
+            let station = self.of_group.get(usize::from(pkt.group.number)).copied().unwrap_or(0);
+            if usize::from(station) * CATEGORIES + BE != session {
+                self.head = Some((pkt, pulled));
+                return None;
+            }
+            (pkt, pulled)
+        } else {
+            (sides.pull(now, way, session)?, now)
+        };
+        self.sessions[way as usize][session].next += 1;
+        let ip = u32::from(pkt.frame_len).saturating_sub(ETHERNET_HEADER);
+        let bytes = ip + phy::MPDU_OVERHEAD + overhead(&self.config);
+        Some(Mpdu { pkt, number, bytes, tries: 0, pulled, sent: now, arrived: now })
+    }
+}
+
+/// The probability that an MPDU of this length is lost.
+fn loss(per: f64, bytes: u32) -> f64 {
+    1.0 - math::pow(1.0 - per, f64::from(bytes) / PER_BYTES)
+}
+
+impl Medium for Cell {
+    fn next(&self) -> Time {
+        self.due
+    }
+    fn act(&mut self, now: Time, sides: &mut Sides) {
+        self.access(now, sides);
+    }
+    fn ready(&mut self, now: Time, way: Way, part: usize, _: &mut Sides) {
+        if way == Way::Up {
+            return self.activate(now, CATEGORIES + part);
+        }
+        if self.is_fifo() {
+            return self.activate(now, BE);
+        }
+        let (station, category) = (part / CATEGORIES, part % CATEGORIES);
+        let Turns { fresh, old } = &mut self.turns[category];
+        if !fresh.contains(&station) && !old.contains(&station) {
+            fresh.push_back(station);
+        }
+        self.activate(now, category);
+    }
+    fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges) {
+        let counts = self.counts[way as usize];
+        let share = |part: Span| 100.0 * part.0 as f64 / span.0.max(1) as f64;
+        out.gauge("airtime_pct", share(counts.airtime));
+        if counts.ppdus > 0 {
+            let of = |part: u64, whole: u64| part as f64 / whole as f64;
+            out.gauge("ampdu_mpdus", of(counts.mpdus, counts.ppdus));
+            out.gauge("retry_pct", 100.0 * of(counts.retried, counts.mpdus));
+            out.gauge("collision_pct", 100.0 * of(counts.collisions, counts.ppdus));
+            out.gauge("cw", f64::from(counts.cw));
+        }
+        if way == Way::Up {
+            let busy = self.counts[0].airtime + self.counts[1].airtime;
+            out.gauge("idle_pct", 100.0 - share(busy));
+            self.counts = Default::default();
+        }
+    }
+    fn purge(&mut self) -> Vec<Packet> {
+        let sessions = self.sessions.iter_mut().flatten();
+        let mut inside: Vec<Packet> = sessions
+            .flat_map(|session| session.pending.drain(..).chain(session.held.drain(..)))
+            .map(|mpdu| mpdu.pkt)
+            .collect();
+        inside.extend(self.head.take().map(|(pkt, _)| pkt));
+        inside
+    }
+}

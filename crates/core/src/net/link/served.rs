@@ -1,0 +1,210 @@
+//! A link whose queue is served by a medium, and what is counted there.
+
+use super::{Link, Stab, aqm};
+use crate::aqm::registry::QdiscConfig;
+use crate::aqm::service::Carried as _;
+use crate::aqm::{Backlog, DropReason, LinkInfo, QueueCx};
+use crate::distribution::Distribution;
+use crate::element::Outbox;
+use crate::net::medium::{NOTHING, Parts, Stages};
+use crate::net::stations::Stations;
+use crate::packet::Packet;
+use crate::params::{Gauge, gauge};
+use crate::probe::Gauges;
+use crate::time::{Span, Time};
+
+/// The columns of the time series that every medium has.
+pub const GAUGES: &[Gauge] = &[
+    gauge("access_ms", "ms", "from the queue to the first transmission, mean of what arrived"),
+    gauge("air_ms", "ms", "from the first transmission to the arrival, with retransmissions"),
+    gauge("reorder_ms", "ms", "wait for what was sent before"),
+    gauge("medium_lost_packets", "packets", "given up by the medium"),
+];
+
+/// What happened behind the queue since a time.
+#[derive(Copy, Clone, Debug, Default)]
+struct Sums {
+    packets: u64,
+    access: Span,
+    air: Span,
+    reorder: Span,
+    lost: u64,
+}
+
+/// What a link keeps of the medium behind it.
+#[derive(Debug, Default)]
+pub struct Behind {
+    parts: Parts,
+    /// Parts whose queue has packets and holds them back.
+    held: Vec<bool>,
+    /// Packets that left the queue, arrived and were lost since the start.
+    pub pulled: u64,
+    pub arrived: u64,
+    pub lost: u64,
+    sampled: Sums,
+    /// From the queue to the arrival, since measuring began.
+    delay: Distribution,
+    lost_measured: u64,
+    /// What the medium has told of the time since the last sample.
+    gauges: Vec<(&'static str, f64)>,
+}
+
+impl Gauges for Behind {
+    fn gauge(&mut self, name: &'static str, value: f64) {
+        self.gauges.push((name, value));
+    }
+}
+
+impl Link {
+    /// A medium serves its queue, in these parts.
+    pub fn serve_by_medium(&mut self, parts: Parts, qdisc: &QdiscConfig) {
+        let held = vec![false; parts.count()];
+        self.behind = Some(Box::new(Behind { parts, held, ..Behind::default() }));
+        self.aqm = self.build(qdisc, Time::ZERO);
+        aqm::set_hosts(&mut *self.aqm, &self.hosts);
+        self.service.timer = self.aqm.next_timer();
+    }
+    /// A queue, or one for each part.
+    pub(super) fn build(&self, qdisc: &QdiscConfig, now: Time) -> Box<dyn aqm::Aqm<Packet>> {
+        let info = LinkInfo { rate: self.service.bucket.rate(), now };
+        match &self.behind {
+            Some(behind) if behind.parts.count() > 1 => {
+                let mut queue = qdisc.build(info);
+                match behind.parts.is_by_latency && queue.divided().is_some() {
+                    true => queue,
+                    false => Box::new(Stations::new(behind.parts.clone(), || qdisc.build(info))),
+                }
+            }
+            _ => match &self.stab {
+                None => qdisc.build(info),
+                Some(stab) => Box::new(Stab::new(stab, qdisc.build(info))),
+            },
+        }
+    }
+    pub fn behind(&self) -> Option<&Behind> {
+        self.behind.as_deref()
+    }
+    fn behind_mut(&mut self) -> &mut Behind {
+        self.behind.as_mut().expect("a medium serves it")
+    }
+    pub fn parts(&self) -> usize {
+        self.behind.as_ref().map_or(1, |behind| behind.held.len())
+    }
+
+    /// A packet comes; tells to which part.
+    pub fn accept(&mut self, now: Time, mut pkt: Packet, out: &mut Outbox) -> usize {
+        if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack.is_some()) {
+            queue.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+        }
+        if now < self.service.measured_from {
+            pkt.set_of_warmup();
+        }
+        self.service.arrive(now, &pkt, &mut *self.aqm);
+        if let Some(watch) = &mut self.watch {
+            watch.see(std::iter::once((now, &pkt)), &[], &[]);
+        }
+        let behind = self.behind_mut();
+        let part = behind.parts.of(&pkt);
+        behind.held[part] = false;
+        self.settle(now, out);
+        part
+    }
+    /// The next packet of a part.
+    pub fn pull(&mut self, now: Time, part: usize, out: &mut Outbox) -> Option<Packet> {
+        let part_of_queue = (self.parts() > 1).then_some(part);
+        let pkt = self.service.pull(now, part_of_queue, &mut *self.aqm);
+        self.settle(now, out);
+        if let (Some(watch), Some(pkt)) = (&mut self.watch, &pkt) {
+            watch.see(std::iter::empty(), std::slice::from_ref(pkt), &[]);
+        }
+        let behind = self.behind_mut();
+        behind.held[part] = pkt.is_none();
+        behind.pulled += u64::from(pkt.is_some());
+        pkt
+    }
+    /// What waits in a part and is not held back.
+    pub fn waiting(&mut self, part: usize) -> Backlog {
+        let held = self.behind.as_ref().is_some_and(|behind| behind.held[part]);
+        match held {
+            true => NOTHING,
+            false if self.parts() > 1 => {
+                self.aqm.divided().map_or(NOTHING, |queue| queue.backlog_of(part))
+            }
+            false => self.aqm.backlog(),
+        }
+    }
+    /// When the queue's timer is due.
+    pub fn timer(&self) -> Time {
+        self.service.timer
+    }
+    pub fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        self.aqm.on_timer(&mut QueueCx::new(now, &mut self.service.rng, &mut self.service.drops));
+        self.service.timer = self.aqm.next_timer();
+        self.behind_mut().held.fill(false);
+        self.settle(now, out);
+    }
+    /// Counts what the queue has told.
+    fn settle(&mut self, now: Time, out: &mut Outbox) {
+        if !self.service.drops.is_empty() {
+            self.give_up(now, out);
+        } else if !self.service.copied.is_empty() {
+            self.collect(out);
+        }
+    }
+
+    /// A packet has arrived behind the medium.
+    pub fn deliver(&mut self, pkt: &Packet) {
+        self.service.deliver(pkt);
+        self.behind_mut().arrived += 1;
+    }
+    /// Where it has spent its time, if it arrives when it says.
+    pub fn record_stages(&mut self, pkt: &Packet, stages: Stages) {
+        let Stages { pulled, sent, arrived } = stages;
+        let behind = self.behind_mut();
+        behind.sampled.packets += 1;
+        behind.sampled.access += sent.since(pulled);
+        behind.sampled.air += arrived.since(sent);
+        behind.sampled.reorder += pkt.enqueued_at.since(arrived);
+        behind.delay.record(pkt.enqueued_at.since(pulled));
+    }
+    pub fn lose_in_medium(&mut self, now: Time, pkt: &Packet) {
+        let behind = self.behind_mut();
+        behind.lost += 1;
+        behind.sampled.lost += 1;
+        if now >= self.service.measured_from && !pkt.is_of_warmup() {
+            let key = (pkt.counted(), DropReason::Medium);
+            *self.service.losses.entry(key).or_default() += 1;
+            self.behind_mut().lost_measured += 1;
+        }
+    }
+
+    /// What is told of the time since the last sample, after the medium has told its part.
+    pub fn take_gauges(&mut self, out: &mut dyn Gauges) {
+        let Some(behind) = &mut self.behind else { return };
+        let sums = std::mem::take(&mut behind.sampled);
+        if sums.packets > 0 {
+            let mean = |sum: Span| sum.as_millis_f64() / sums.packets as f64;
+            out.gauge("access_ms", mean(sums.access));
+            out.gauge("air_ms", mean(sums.air));
+            out.gauge("reorder_ms", mean(sums.reorder));
+        }
+        out.gauge("medium_lost_packets", sums.lost as f64);
+        for (name, value) in behind.gauges.drain(..) {
+            out.gauge(name, value);
+        }
+    }
+    pub fn gauges_of_medium(&mut self) -> Option<&mut dyn Gauges> {
+        self.behind.as_mut().map(|behind| &mut **behind as &mut dyn Gauges)
+    }
+    /// Measuring begins.
+    pub(super) fn forget_delays(&mut self) {
+        if let Some(behind) = &mut self.behind {
+            behind.delay = Distribution::default();
+            behind.lost_measured = 0;
+        }
+    }
+    /// From the queue to the arrival behind the medium, and what it lost, since measuring began.
+    pub fn medium(&self) -> Option<(&Distribution, u64)> {
+        self.behind.as_ref().map(|behind| (&behind.delay, behind.lost_measured))
+    }
+}

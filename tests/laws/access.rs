@@ -1,0 +1,686 @@
+//! Media: what `docs/access.md` says of each, and what holds for all.
+
+use l4slab_core::net::access;
+use l4slab_core::rng::Rng;
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, Result, agrees, between, bps, columns, lab, ns};
+
+/// Adds a link `home` and its other side `home.up`.
+pub fn medium(lab: Lab, words: &str, qdisc: &str, stations: Value) -> Lab {
+    let config = access::parse(words).unwrap_or_else(|e| panic!("{e}"));
+    let [down, up] = config.rates().map(|rate| rate.bps());
+    let mut lab = lab;
+    let links = lab.0["links"].as_array_mut().expect("a list");
+    links.push(json!({"name": "home", "rate_bps": down, "qdisc": qdisc, "medium": words,
+                      "stations": stations}));
+    links.push(json!({"name": "home.up", "rate_bps": up, "qdisc": qdisc, "up_of": "home"}));
+    lab
+}
+
+fn flow(lab: Lab, flow: Value) -> Lab {
+    let mut lab = lab;
+    lab.0["flows"].as_array_mut().expect("a list").push(flow);
+    lab
+}
+
+/// Packets of `ip` bytes with IP header at a rate, over a path.
+pub fn cbr(lab: Lab, name: &str, mbps: f64, ip: u32, path: &str) -> Lab {
+    let spec = json!({"name": name, "kind": "cbr", "rtt_ns": 0, "path": [path], "rate_bps": bps(mbps),
+                      "ecn": "not-ect", "packet_bytes": ip + 14});
+    flow(lab, spec)
+}
+
+pub fn download(lab: Lab, name: &str, cc: &str, rtt_ms: f64) -> Lab {
+    let spec = json!({"name": name, "cc": cc, "rtt_ns": ns(rtt_ms * 1e-3), "path": ["home"],
+                      "reverse_path": ["home.up"]});
+    flow(lab, spec)
+}
+
+pub fn series(r: &Result, link: &str, column: &str) -> Vec<f64> {
+    r.queue_series(link, "all", column).into_iter().map(|(_, value)| value).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+fn variance(values: &[f64]) -> f64 {
+    let m = mean(values);
+    mean(&values.iter().map(|v| (v - m) * (v - m)).collect::<Vec<_>>())
+}
+
+/// Words of one medium each, for what holds for all.
+fn all() -> Vec<String> {
+    let mut rng = Rng::stream(7, "media", 0);
+    let random = access::listing().into_iter().flat_map(|entry| {
+        let name = entry.info.name;
+        (0..3).map(|_| access::random_string(name, &mut rng)).collect::<Vec<_>>()
+    });
+    [
+        "leo",
+        "leo moving",
+        "wifi ac80 mcs 4 per 0.2",
+        "wifi a mcs 3 fifo",
+        "wifi ax20 mcs 2 noairtime rts 500",
+        "docsis",
+        "docsis ggr 5mbit ggi 135us load 400mbit vary 30%",
+    ]
+    .map(str::to_owned)
+    .into_iter()
+    .chain(random)
+    .collect()
+}
+
+/// Everybody crosses the medium in some way.
+fn mixed(words: &str, qdisc: &str, seed: u64) -> Lab {
+    let home = medium(lab(3.0, 0.5).with("seed", seed), words, qdisc, json!({}));
+    let home = download(home, "down", "cubic", 20.0);
+    let home = download(home, "l4s", "prague", 10.0);
+    let home = flow(
+        home,
+        json!({"name": "up", "cc": "cubic", "rtt_ns": 20_000_000, "path": ["home.up"],
+               "reverse_path": ["home"], "dscp": 46}),
+    );
+    let home = cbr(home, "call", 0.1, 172, "home.up");
+    cbr(home, "video", 1.0, 1200, "home")
+}
+
+/// Every packet that a queue took is sent, dropped or waits there; every packet that left it has arrived, was lost or is
+/// under way.
+#[test]
+fn media_conserve_packets() {
+    for words in all() {
+        for qdisc in ["pfifo limit 50", "fq_codel", "dualpi2", "netem delay 3ms limit 100"] {
+            let mut simulation = mixed(&words, qdisc, 3).simulation();
+            simulation.run_until(l4slab_core::time::Time(2_345_678_901));
+            for link in simulation.links() {
+                let totals = link.totals();
+                let what = format!("{words}, {qdisc}, {}", link.name);
+                assert_eq!(totals.arrived, totals.sent + totals.dropped + link.backlog(), "{what}");
+                let behind = link.behind().expect("a medium");
+                assert_eq!(behind.pulled, totals.sent, "{what}");
+                assert!(behind.arrived + behind.lost <= behind.pulled, "{what}");
+            }
+            let r = mixed(&words, qdisc, 3).run();
+            for f in &r.0.flows {
+                let sum = f.delivered_packets + f.lost_packets + f.waiting_packets;
+                assert_eq!(f.offered_packets, sum, "{words}, {qdisc}, {}", f.flow);
+            }
+        }
+    }
+}
+
+/// The same seed gives the same bits, however the run is cut.
+#[test]
+fn media_do_not_depend_on_windows() {
+    for words in all() {
+        let whole = columns(&mixed(&words, "fq_codel", 5).run().0);
+        let mut cut = mixed(&words, "fq_codel", 5).simulation();
+        let mut rng = Rng::stream(1, "cuts", 0);
+        let mut at = 0;
+        while at < 2_900_000_000 {
+            at += rng.below(9_000_000);
+            cut.run_until(l4slab_core::time::Time(at));
+        }
+        assert_eq!(whole, columns(&cut.run()), "{words}");
+    }
+}
+
+/// A medium among links that feed each other, and two media in a row, run as well.
+#[test]
+fn media_stand_anywhere_on_a_path() {
+    let path = |path: &[&str], back: &[&str]| json!({"name": "f", "cc": "cubic", "rtt_ns": 10_000_000, "path": path, "reverse_path": back});
+    let home = || {
+        medium(
+            lab(6.0, 1.0).link("wan", 8.0, "pfifo limit 50"),
+            "leo calm down 20mbit",
+            "fq_codel",
+            json!({}),
+        )
+    };
+    for (there, back) in
+        [(vec!["wan", "home"], vec!["home.up"]), (vec!["home.up", "home"], vec!["home.up", "home"])]
+    {
+        let r = flow(home(), path(&there, &back)).run();
+        let most = if there[0] == "wan" { 8.0 } else { 19.0 };
+        between(&format!("{there:?}"), r.flow("f").rate_mbps, 0.75 * most, most * 1.01);
+    }
+}
+
+/// Words are read as tc's: those of the listing's ranges are taken, those beyond are refused in one sentence.
+#[test]
+fn words_of_media_are_checked() {
+    let mut rng = Rng::stream(9, "media words", 0);
+    for entry in access::listing() {
+        let name = entry.info.name;
+        for (good, bad) in access::samples(name, &mut rng) {
+            for words in bad {
+                let refused = access::parse(&format!("{name} {words}")).map(|m| m.canonical());
+                let sentence = refused.expect_err(&words).to_string();
+                assert!(sentence.starts_with(name), "{sentence}");
+            }
+            let _ = good;
+        }
+        for _ in 0..50 {
+            let text = access::random_string(name, &mut rng);
+            let read = access::parse(&text).expect("it was read before");
+            assert_eq!(access::parse(&read.canonical()).expect("canonical"), read, "{text}");
+        }
+    }
+    let refused = access::parse("leoo").expect_err("no such medium").to_string();
+    assert_eq!(refused, "there is no medium \"leoo\"; did you mean \"leo\"?");
+}
+
+/// `calm`: the delay is that of a bent pipe between 90 and 25 degrees and jumps at :12, :27, :42, :57 only.
+#[test]
+fn leo_calm_follows_the_satellites() {
+    let home = medium(lab(120.0, 0.0), "leo calm second 5 pop 10ms", "pfifo", json!({}));
+    let r = cbr(home, "ping", 0.01, 64, "home").run();
+    let paths = series(&r, "home", "path_ms");
+    let round_trips: Vec<f64> = paths.iter().map(|ms| 2.0 * ms).collect();
+    for ms in &round_trips {
+        between("round trip, ms", *ms, 10.0 + 7.3, 10.0 + 15.05);
+    }
+    let times: Vec<f64> =
+        r.queue_series("home", "all", "slot").into_iter().map(|(time, _)| time).collect();
+    let slots = series(&r, "home", "slot");
+    let changes: Vec<i64> = (1..slots.len())
+        .filter(|i| slots[*i] != slots[i - 1])
+        .map(|i| (times[i - 1] + 0.05 + 5.0).floor() as i64 % 60)
+        .collect();
+    assert!(changes.iter().all(|second| [12, 27, 42, 57].contains(second)), "{changes:?}");
+    assert_eq!(changes.len(), 8);
+    for i in 1..slots.len() {
+        let jump = (paths[i] - paths[i - 1]).abs();
+        assert!(slots[i] != slots[i - 1] || jump < 0.05, "{jump} ms at {}", times[i]);
+    }
+}
+
+/// Throughput by second, against Starlink-on-the-Road: mean, variation, and how they are spread over slots. Rates are
+/// smaller than the defaults; all that varies is relative.
+#[test]
+fn leo_rates_vary_as_measured() {
+    let seconds = 30_000;
+    let run = |words: &str, path: &str, mbps: f64| -> Vec<f64> {
+        let home = medium(
+            lab(f64::from(seconds), 0.0).with("sample_ns", 1_000_000_000_u64),
+            words,
+            "pfifo limit 20",
+            json!({}),
+        );
+        let r = cbr(home, "udp", mbps, 1200, path).run();
+        r.flow_series("udp", "rate_mbps").into_iter().map(|(_, rate)| rate).collect()
+    };
+    let down = run("leo down 280kbit up 2mbit", "home", 0.9);
+    let up = run("leo up 380kbit second 12", "home.up", 1.6);
+    let mean_down = mean(&down);
+    agrees("mean rate down", mean_down, 0.28, 0.03);
+    between("cv down", variance(&down).sqrt() / mean_down, 0.22, 0.30);
+    // As fractions of the variance between all tests, of which hours and places are .45 and .33.
+    let structure = |rates: &[f64], total_cv: f64, k: usize, boundary: bool, first: usize| {
+        let total = total_cv * total_cv * mean(rates) * mean(rates);
+        let pairs = (0..rates.len() - k).filter(|i| {
+            let (a, b) = ((i + first) % 15, (i + first) % 15 + k);
+            // The second at the boundary is left out: an outage lowers it.
+            if boundary { a > 0 && b > 15 && b < 30 } else { a > 0 && b < 15 }
+        });
+        let squares: Vec<f64> =
+            pairs.map(|i| (rates[i + k] - rates[i]) * (rates[i + k] - rates[i])).collect();
+        mean(&squares) / 2.0 / total
+    };
+    for (k, within) in [(1, 0.08), (2, 0.12), (3, 0.15), (5, 0.20), (8, 0.27)] {
+        let found = structure(&down, 0.33, k, false, 3);
+        between(&format!("down within a slot, {k} s"), found, within - 0.05, within + 0.05);
+    }
+    for (k, across) in [(3, 0.45), (5, 0.52), (8, 0.56)] {
+        let found = structure(&down, 0.33, k, true, 3);
+        between(&format!("down across a boundary, {k} s"), found, across - 0.05, across + 0.05);
+    }
+    for (k, within) in [(1, 0.03), (2, 0.05), (3, 0.06), (5, 0.08), (8, 0.11)] {
+        let found = structure(&up, 0.48, k, false, 0);
+        between(&format!("up within a slot, {k} s"), found, within - 0.05, within + 0.05);
+    }
+    for (k, across) in [(3, 0.66), (5, 0.67), (8, 0.67)] {
+        let found = structure(&up, 0.48, k, true, 0);
+        between(&format!("up across a boundary, {k} s"), found, across - 0.05, across + 0.05);
+    }
+    let at = |boundary: bool| {
+        let there = (0..down.len()).filter(|i| (i % 15 == 12) == boundary && i % 15 != 13);
+        mean(&there.map(|i| down[i]).collect::<Vec<_>>())
+    };
+    between("rate in the second of the boundary", at(true) / at(false), 0.84, 0.90);
+}
+
+/// Ping ten times a second, in windows of 25 s, against the same data.
+#[test]
+fn leo_pings_as_measured() {
+    let home = medium(lab(15_000.0, 0.0), "leo", "pfifo", json!({}));
+    let home = cbr(home, "down", 0.000_78 * 8.0, 64, "home");
+    let r = cbr(home, "up", 0.000_78 * 8.0, 64, "home.up").run();
+    let delay = |link: &str| -> Vec<f64> {
+        let parts = ["access_ms", "air_ms", "reorder_ms"].map(|column| series(&r, link, column));
+        (0..parts[0].len()).map(|i| parts.iter().map(|p| p[i]).sum()).collect()
+    };
+    let (down, up) = (delay("home"), delay("home.up"));
+    let round: Vec<f64> = down.iter().zip(&up).map(|(d, u)| d + u).collect();
+    let lost: Vec<f64> = ["home", "home.up"]
+        .map(|link| series(&r, link, "medium_lost_packets"))
+        .iter()
+        .fold(vec![0.0; round.len()], |sum, one| sum.iter().zip(one).map(|(a, b)| a + b).collect());
+    let mut above: Vec<f64> = round
+        .chunks(250)
+        .map(|window| {
+            let some: Vec<f64> = window.iter().copied().filter(|ms| !ms.is_nan()).collect();
+            mean(&some) - some.iter().copied().fold(f64::INFINITY, f64::min)
+        })
+        .collect();
+    above.sort_by(f64::total_cmp);
+    between("median of mean - min, ms", above[above.len() / 2], 8.4, 12.4);
+    // Of a ping that goes and returns, so that one lost way is one lost ping.
+    let rates: Vec<f64> = lost
+        .chunks(250)
+        .map(|window| {
+            window.iter().filter(|lost| **lost > 0.0).count() as f64 / window.len() as f64
+        })
+        .collect();
+    let none = rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64;
+    between("windows without loss", none, 0.44, 0.58);
+    let few: Vec<f64> = rates.iter().copied().filter(|rate| *rate < 0.2).collect();
+    between("mean loss, %", 100.0 * mean(&few), 0.54, 0.94);
+}
+
+/// Driving: how much of the time nothing is received, and for how long.
+#[test]
+fn leo_moving_is_obstructed() {
+    let home = medium(
+        lab(60_000.0, 0.0).with("sample_ns", 1_000_000_000_u64),
+        "leo moving down 200kbit p-ho 0",
+        "pfifo limit 5",
+        json!({}),
+    );
+    let r = cbr(home, "udp", 0.4, 1200, "home").run();
+    let rates: Vec<f64> = r.flow_series("udp", "rate_mbps").into_iter().map(|(_, v)| v).collect();
+    let zero = rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64;
+    between("seconds without anything", zero, 0.13, 0.19);
+    let mut runs: Vec<usize> =
+        rates.split(|rate| *rate > 0.0).map(<[f64]>::len).filter(|n| *n > 0).collect();
+    runs.sort_unstable();
+    between("median outage, s", runs[runs.len() / 2] as f64, 1.0, 3.0);
+}
+
+/// One sender with more than the channel carries, in packets of 1500 B of IP: the closed form of a cycle, in Mbit/s of UDP
+/// payload (rows of `docs/access.md`).
+#[test]
+fn wifi_saturated_by_one_sender() {
+    for (words, payload) in [
+        ("a mcs 7", 28.97),
+        ("n20 mcs 7 ampdu 1", 30.79),
+        ("n20 mcs 7", 59.75),
+        // Block acknowledgements at 6 Mbit/s; 5.89 with 24 Mbit/s, ns-3 has 5.81.
+        ("n20 mcs 0", 5.838),
+        ("n20 mcs 3", 23.89),
+        ("ac20 mcs 8", 71.67),
+        ("ac80 mcs 9 sgi", 372.4),
+        ("ac80 mcs 9 sgi nss 2", 674.8),
+        ("ac160 mcs 9 sgi nss 2", 1142.0),
+        ("ax20 mcs 11", 131.5),
+        ("ax80 mcs 3", 132.1),
+        ("ax80 mcs 7 nss 2 ampdu 64", 575.1),
+        ("ax80 mcs 7 nss 2", 654.0),
+        ("ax80 mcs 11 nss 2", 1055.8),
+        ("ax160 mcs 11 nss 2", 1962.5),
+        ("n20 mcs 7 rts 0", 58.8),
+        ("ac80 mcs 9 sgi rts 0", 356.9),
+        ("ax80 mcs 7 nss 2 rts 0", 641.7),
+        ("ax160 mcs 11 nss 2 rts 0", 1856.0),
+    ] {
+        let words = format!("wifi {words}");
+        let hint = access::parse(&words).expect("words").rates()[0].bps() as f64 * 1e-6;
+        for path in ["home", "home.up"] {
+            let seconds = if hint < 150.0 { 10.0 } else { 3.0 };
+            let home = medium(lab(seconds, 0.5), &words, "pfifo limit 1000", json!({}));
+            let r = cbr(home, "udp", 1.3 * hint, 1500, path).run();
+            agrees(&format!("{words}, {path}"), r.flow("udp").goodput_mbps, payload, 0.005);
+        }
+    }
+}
+
+/// So many stations with always one packet of 1496 B to send, 802.11a at 54 Mbit/s and DIFS: `sim` of `docs/access.md`, which
+/// repeats ns-3's tables within 1.5 %; all as a 1500-B payload.
+#[test]
+fn wifi_saturated_by_many_stations() {
+    let cell = |words: &str, n: usize, seconds: f64| {
+        let mut home = medium(
+            lab(seconds, 0.5),
+            &format!("wifi {words} aifsn-be 2"),
+            "pfifo limit 5",
+            json!({}),
+        );
+        for i in 0..n {
+            home = cbr(home, &format!("s{i}"), 40.0 / n as f64, 1496, "home.up");
+        }
+        let r = home.run();
+        let packets: u64 = r.0.flows.iter().map(|f| f.delivered_packets).sum();
+        packets as f64 * 1500.0 * 8e-6 / (seconds - 0.5)
+    };
+    for (words, n, sim, ns3) in [
+        ("a mcs 7 noeifs", 1, 30.49, None),
+        ("a mcs 7 noeifs", 2, 31.04, None),
+        ("a mcs 7 noeifs", 5, 29.68, Some(29.832)),
+        ("a mcs 7 noeifs", 10, 28.13, Some(28.152)),
+        ("a mcs 7 noeifs", 20, 26.28, Some(26.293)),
+        ("a mcs 7 noeifs", 50, 23.54, Some(23.562)),
+        ("a mcs 7", 1, 30.49, None),
+        ("a mcs 7", 2, 30.82, None),
+        ("a mcs 7", 5, 29.14, Some(29.286)),
+        ("a mcs 7", 10, 27.38, Some(27.376)),
+        ("a mcs 7", 20, 25.35, Some(25.333)),
+        ("a mcs 7", 50, 22.43, Some(22.416)),
+        ("a mcs 0 noeifs", 5, 4.689, Some(4.709)),
+        ("a mcs 0 noeifs", 20, 4.019, Some(3.990)),
+        ("a mcs 0 noeifs", 50, 3.531, Some(3.507)),
+    ] {
+        let seconds = if words.contains("mcs 0") { 100.0 } else { 20.0 };
+        let found = cell(words, n, seconds);
+        agrees(&format!("{words}, {n} stations"), found, sim, 0.01);
+        if let Some(ns3) = ns3 {
+            agrees(&format!("{words}, {n} stations, ns-3"), found, ns3, 0.015);
+        }
+    }
+}
+
+/// Saturated contenders of different access categories: their shares of accesses.
+#[test]
+fn wifi_categories_share_the_channel() {
+    let dscp = |category: &str| match category {
+        "BK" => 8,
+        "BE" => 0,
+        "VI" => 32,
+        _ => 46,
+    };
+    for (who, shares) in [
+        (vec!["BE", "BE"], vec![0.471, 0.471]),
+        (vec!["BE", "BK"], vec![0.702, 0.253]),
+        (vec!["BE", "VI"], vec![0.141, 0.805]),
+        (vec!["BE", "VO"], vec![0.004, 0.989]),
+        (vec!["VI", "VO"], vec![0.166, 0.711]),
+        (vec!["VI", "VI"], vec![0.444, 0.443]),
+        (vec!["VO", "VO"], vec![0.403, 0.399]),
+    ] {
+        let mut home = medium(
+            lab(200.0, 0.0).with("sample_ns", 200_000_000_000_u64),
+            "wifi a mcs 0 noeifs",
+            "pfifo limit 5",
+            json!({"VO": "mcs 1"}),
+        );
+        for (i, category) in who.iter().enumerate() {
+            home = cbr(home, &format!("s{i}"), 10.0, 1496, "home.up");
+            home.0["flows"][i]["dscp"] = json!(dscp(category));
+            // One PPDU fills a TXOP, whose packets then are accesses; which rate that takes does not matter.
+            home.0["flows"][i]["station"] =
+                json!(if *category == "VO" && i == 1 { "VO" } else { "other" });
+            if who[0] == who[1] || i == 0 {
+                home.0["flows"][i].as_object_mut().expect("a flow").remove("station");
+            }
+        }
+        if who[0] == "VO" {
+            home.0["links"][0]["medium"] = json!("wifi a mcs 1 noeifs");
+        }
+        let r = home.run();
+        let delivered: Vec<f64> = r.0.flows.iter().map(|f| f.delivered_packets as f64).collect();
+        // Each collision is two PPDUs.
+        let collided = series(&r, "home.up", "collision_pct")[0] / 100.0;
+        let accesses = delivered.iter().sum::<f64>() / (1.0 - collided) * (1.0 - collided / 2.0);
+        for ((category, packets), share) in who.iter().zip(&delivered).zip(&shares) {
+            between(
+                &format!("{who:?}: {category}"),
+                packets / accesses,
+                share - 0.01,
+                share + 0.01,
+            );
+        }
+    }
+}
+
+/// A share of MPDUs is lost: goodput falls by as much, packets stay in order, and what is lost for good is what failed each
+/// time.
+#[test]
+fn wifi_repairs_what_is_lost() {
+    let run = |words: &str| {
+        let home = medium(lab(10.0, 0.5), words, "pfifo limit 500", json!({}));
+        cbr(home, "udp", 200.0, 1500, "home").run()
+    };
+    let clean = run("wifi ax80 mcs 2").flow("udp").goodput_mbps;
+    for per in [0.1, 0.3] {
+        let r = run(&format!("wifi ax80 mcs 2 per {per}"));
+        agrees(
+            &format!("goodput with per {per}"),
+            r.flow("udp").goodput_mbps / clean,
+            1.0 - per,
+            0.015,
+        );
+        let retried = series(&r, "home", "retry_pct");
+        agrees("sent again, %", mean(&retried[5..]), 100.0 * per, 0.05);
+    }
+    let r = run("wifi ax80 mcs 2 per 0.1 retry 1");
+    let f = r.flow("udp");
+    let in_medium: u64 =
+        r.0.losses.iter().filter(|l| l.lost_by == "medium").map(|l| l.lost_packets).sum();
+    let share = in_medium as f64 / (f.delivered_packets + in_medium) as f64;
+    let sigma = (0.01 * 0.99 / (f.delivered_packets as f64)).sqrt();
+    agrees("lost after one repetition", share, 0.01, 3.0 * sigma / 0.01);
+}
+
+/// A TCP download whose ACKs contend with it.
+#[test]
+fn wifi_tcp_download() {
+    for (words, law) in [
+        ("wifi n20 mcs 7", 55.2),
+        ("wifi ac80 mcs 9 sgi nss 2", 550.0),
+        ("wifi ax80 mcs 11 nss 2", 939.0),
+    ] {
+        let home = medium(lab(10.0, 4.0), words, "pfifo limit 3000", json!({}));
+        let r = download(home, "f", "cubic", 10.0).run();
+        between(words, r.flow("f").goodput_mbps / law, 0.93, 1.02);
+    }
+}
+
+/// Three stations, one of them slow: airtime fairness gives each a third of the air, one FIFO for all gives the slow one most
+/// (ATC 2017), and TCP gains.
+#[test]
+fn wifi_airtime_fairness() {
+    let cell = |words: &str, udp: bool| {
+        // Aggregates as ATC 2017 measured them: 28 434 B at 144.4 Mbit/s, two packets at 7.2 Mbit/s.
+        let slow = json!({"slow": "mcs 0 nss 1"});
+        let home = medium(
+            lab(20.0, 5.0),
+            &format!("wifi n20 mcs 7 sgi nss 2 ppdu 4ms ampdu 19 {words}"),
+            "fq_codel target 20ms interval 100ms quantum 300",
+            slow,
+        );
+        let mut home = home;
+        for (i, name) in ["fast1", "fast2", "slow"].into_iter().enumerate() {
+            home = if udp {
+                cbr(home, name, 100.0, 1500, "home")
+            } else {
+                download(home, name, "cubic", 10.0)
+            };
+            home.0["flows"][i]["station"] = json!(name);
+        }
+        home.run()
+    };
+    let fair = cell("airtime", true);
+    let turns = cell("noairtime", true);
+    let rate = |r: &Result, name: &str| r.flow(name).goodput_mbps;
+    // What each has alone.
+    let alone = |words: &str| {
+        access::parse(words).expect("words").rates()[0].bps() as f64 * 1e-6 * 1472.0 / 1514.0
+    };
+    let fast = alone("wifi n20 mcs 7 sgi nss 2 ppdu 4ms ampdu 19");
+    let slow = alone("wifi n20 mcs 0 sgi nss 1 ppdu 4ms ampdu 19");
+    for (name, rate) in [
+        ("fast1", rate(&fair, "fast1") / fast),
+        ("fast2", rate(&fair, "fast2") / fast),
+        ("slow", rate(&fair, "slow") / slow),
+    ] {
+        between(&format!("airtime of {name}"), rate, 1.0 / 3.0 - 0.01, 1.0 / 3.0 + 0.01);
+    }
+    between("airtime of the slow one by turns", rate(&turns, "slow") / slow, 0.45, 0.55);
+    between(
+        "airtime of the slow one with one FIFO",
+        rate(&cell("fifo", true), "slow") / slow,
+        0.7,
+        1.0,
+    );
+    let (with, without) = (cell("airtime", false), cell("noairtime", false));
+    let total = |r: &Result| r.0.flows.iter().map(|f| f.goodput_mbps).sum::<f64>();
+    between(
+        "TCP in all, with airtime fairness to without",
+        total(&with) / total(&without),
+        1.15,
+        1.45,
+    );
+}
+
+/// A station that has nothing to send changes nothing.
+#[test]
+fn wifi_idle_stations_change_nothing() {
+    let cell = |idle: bool| {
+        let home = medium(lab(3.0, 0.5), "wifi ax40 mcs 5 per 0.05", "fq_codel", json!({}));
+        let mut home = cbr(download(home, "f", "cubic", 10.0), "u", 5.0, 500, "home.up");
+        if idle {
+            home = cbr(home, "idle", 1.0, 500, "home.up");
+            home.0["flows"][2]["start_ns"] = json!(2_999_999_999_u64);
+        }
+        let r = home.run();
+        r.0.flows[..2]
+            .iter()
+            .map(|f| {
+                serde_json::to_string(&(
+                    f.goodput_mbps,
+                    f.rtt_ms_mean,
+                    f.sent_packets,
+                    f.ce_packets,
+                ))
+                .expect("numbers")
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cell(false), cell(true));
+}
+
+/// Delays from the queue's end to the arrival, and in the queue, by sample: one packet in each.
+fn delays(r: &Result, link: &str) -> Vec<f64> {
+    let columns =
+        ["sojourn_ms", "access_ms", "air_ms", "reorder_ms"].map(|column| series(r, link, column));
+    (0..columns[0].len())
+        .map(|i| columns.iter().map(|c| c[i]).sum::<f64>())
+        .filter(|ms| !ms.is_nan())
+        .collect()
+}
+
+fn extremes(values: &[f64]) -> (f64, f64) {
+    let fold = |f: fn(f64, f64) -> f64, from| values.iter().copied().fold(from, f);
+    (fold(f64::min, f64::INFINITY), fold(f64::max, 0.0))
+}
+
+/// Proactive grants in every frame: 445 us and the wait for the next frame.
+#[test]
+fn docsis_proactive_grants() {
+    let home = medium(
+        lab(20.0, 0.0).with("sample_ns", 1_001_000_u64),
+        "docsis ggr 20mbit ggi 135us",
+        "docsis_ll",
+        json!({}),
+    );
+    let mut home = cbr(home, "game", 100.0 * 8.0 / 1001.0, 86, "home.up");
+    home.0["flows"][0]["ecn"] = json!("ect1");
+    home.0["flows"][0]["start_ns"] = json!(10_010_000);
+    let all = delays(&home.run(), "home.up");
+    let (least, most) = extremes(&all);
+    between("least, ms", least, 0.444, 0.446);
+    agrees("mean, ms", mean(&all), 0.512, 0.01);
+    between("most, ms", most, 0.55, 0.5801);
+}
+
+/// A packet into an idle modem: request, MAP, grant. Against a Monte Carlo of the same rules.
+#[test]
+fn docsis_best_effort() {
+    for (map, expected, most) in [("1ms", 3.32, 4.9), ("2ms", 5.01, 8.3)] {
+        let words = format!("docsis map {map}");
+        // Every 53.7 ms, which is no multiple of the interval.
+        let home = medium(
+            lab(400.0, 0.0).with("sample_ns", 53_700_000_u64),
+            &words,
+            "docsis_ll",
+            json!({}),
+        );
+        let mut home = cbr(home, "one", 1014.0 * 8.0 / 53_700.0, 1000, "home.up");
+        home.0["flows"][0]["start_ns"] = json!(53_700_000);
+        let all = delays(&home.run(), "home.up");
+        let (least, found) = extremes(&all);
+        agrees(&format!("mean with {map}, ms"), mean(&all), expected, 0.02);
+        between("least", least, 1.865, 2.1);
+        between("most", found, 0.85 * most, most);
+    }
+}
+
+/// Downstream a packet of 1000 B takes 152.5 to 175 us.
+#[test]
+fn docsis_downstream() {
+    let home =
+        medium(lab(60.0, 0.0).with("sample_ns", 10_000_000_u64), "docsis", "pfifo", json!({}));
+    let all = delays(&cbr(home, "one", 0.8, 986, "home").run(), "home");
+    let (least, most) = extremes(&all);
+    between("least, ms", least, 0.1524, 0.154);
+    between("most, ms", most, 0.174, 0.1751);
+    between("mean, ms", mean(&all), 0.1627, 0.1647);
+}
+
+/// Grants are whole minislots: rates with an always full L, of bytes granted.
+#[test]
+fn docsis_grants_are_quantised() {
+    for (ggr, ggi, mbps) in [
+        ("5mbit", "135us", 5.69),
+        ("5mbit", "945us", 5.28),
+        ("20mbit", "135us", 22.8),
+        ("1mbit", "135us", 2.84),
+    ] {
+        let words = format!("docsis up 500mbit ggr {ggr} ggi {ggi}");
+        let r =
+            cbr(medium(lab(5.0, 0.0), &words, "docsis_ll", json!({})), "none", 0.001, 100, "home")
+                .run();
+        let granted = mean(&series(&r, "home.up", "grant_bytes")[1..]) * 8e-6 / 0.1;
+        agrees(&format!("ggr {ggr} every {ggi}"), granted, mbps, 0.003);
+    }
+}
+
+/// The rate is enforced at the CMTS: below it no queue builds, above it `1.05 AMSR B/(B+10)` passes, and both flows have
+/// their weights.
+#[test]
+fn docsis_rates() {
+    let run = |mbps: f64, seconds: f64| {
+        let home = medium(lab(seconds, 5.0), "docsis", "pfifo limit 400", json!({}));
+        cbr(home, "udp", mbps * 1014.0 / 1018.0, 1000, "home.up").run()
+    };
+    let below = run(49.9, 30.0);
+    let waits = below.queue("home.up", "all").sojourn_ms_max.expect("packets");
+    between("longest wait below the rate, ms", waits, 0.5, 2.0 * 0.945 + 3.3);
+    let above = run(60.0, 60.0);
+    agrees(
+        "above the rate, Mbit/s of PDUs",
+        above.flow("udp").rate_mbps * 1018.0 / 1014.0,
+        52.0,
+        0.01,
+    );
+    let home = medium(lab(30.0, 5.0), "docsis", "docsis_ll noqprotect", json!({}));
+    let mut home = cbr(cbr(home, "low", 80.0, 1000, "home.up"), "classic", 80.0, 1000, "home.up");
+    home.0["flows"][0]["ecn"] = json!("ect1");
+    let r = home.run();
+    let (low, classic) = (r.flow("low").rate_mbps, r.flow("classic").rate_mbps);
+    between("share of L", low / (low + classic), 0.888, 0.908);
+    // Cubic gets .995 AMSR.
+    let home = medium(lab(30.0, 10.0), "docsis one-flow", "pfifo limit 200", json!({}));
+    let spec = json!({"name": "f", "cc": "cubic", "rtt_ns": 20_000_000, "path": ["home.up"], "reverse_path": ["home"]});
+    agrees("TCP upstream", flow(home, spec).run().flow("f").goodput_mbps, 0.995 * 50.0, 0.02);
+}
