@@ -38,6 +38,7 @@ VALUES: dict[str, Any] = {
     "ack_wait": "1ms", "direction": "reverse", "in_order": True, "per_flow": True, "title": "x", "on": "100ms",
     "off": "100ms", "trace_repeat": False, "dscp": "ef", "start": "10ms", "count": 2, "trials": 2, "warmup": "100ms",
     "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
+    "medium": "leo", "qdisc_up": "pfifo", "station": "phone",
 }  # fmt: skip
 # What a key needs beside it.
 WITH = {
@@ -46,6 +47,7 @@ WITH = {
     "ack_wait": "ack_thinning",
     "trace_repeat": "delay_trace",
     "ack_thinning": "direction",
+    "qdisc_up": "medium",
 }
 
 
@@ -84,10 +86,12 @@ def test_every_key_goes_the_whole_way(
         default = next(
             (field.default for name, field in model.model_fields.items() if one in (name, field.validation_alias)), None
         )
-        if one is not None and one not in table and one not in ("class", "filter"):
+        if one is not None and one not in table and one not in ("class", "filter") and (section, one) != ("link", "station"):
             table[one] = "ect1" if one == "ecn" and kind in ("cbr", "media") else VALUES.get(one, default)
-    if "rate_trace" in table:
+    if "rate_trace" in table or (section == "link" and "medium" in table):
         del table["rate"]
+    if section == "flow" and "station" in table:
+        made["link"]["b"] = {"medium": "wifi", "qdisc": "dualpi2"}
     if section == "impair" and "ack_thinning" not in table:
         table.setdefault("netem", "delay 1ms")
     if key == "options":

@@ -157,6 +157,7 @@ export const LINK: readonly Key[] = [
 const NOT_HELD_OF_FLOWS = {
   host: { field: "host", instead: "a host of its own is used" },
   peer_host: { field: "peer_host", instead: "a host of its own is used" },
+  station: { field: "station", instead: "a wire is used" },
   on: { instead: "" },
   off: { instead: "" },
   delay_trace: { field: "delay_trace", instead: "its round trip stays at what it is without" },
@@ -172,6 +173,9 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
   Link: {
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },
+    medium: { field: "medium", instead: "a wire with its mean rate is used" },
+    qdisc_up: { field: "up_of", instead: "a wire with its mean rate is used" },
+    station: { field: "stations", instead: "a wire is used" },
     class: { field: "classes", instead: "links with classes run with l4slab run" },
     filter: { field: "filters", instead: "links with classes run with l4slab run" },
   },
