@@ -87,6 +87,7 @@ class CbrFlow(TypedDict):
     reverse_path: NotRequired[list[str]]
     rtt_ns: int
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 
@@ -167,6 +168,7 @@ class MediaFlow(TypedDict):
     # Standard deviation of the frames' sizes over their mean.
     spread: float
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 
@@ -191,12 +193,19 @@ class Link(TypedDict):
     burst_bytes: int
     classes: NotRequired[list[Class]]
     filters: NotRequired[list[Filter]]
+    # What serves the queue in place of a wire, in the direction of the users. `rate_bps` is then what the queue takes
+    # for the link's rate.
+    medium: NotRequired[str | None]
     name: str
     qdisc: str
     rate_bps: int
     rate_trace: NotRequired[RateTrace | None]
     # A size table in `tc`'s words, without "stab" itself.
     stab: NotRequired[str | None]
+    # What differs for stations of the medium, by name.
+    stations: NotRequired[dict[str, str]]
+    # It is the direction from the users of that link's medium.
+    up_of: NotRequired[str | None]
 
 
 # What becomes of a data packet with a certain codepoint.
@@ -246,6 +255,7 @@ class ProgramFlow(TypedDict):
     # Where it is a packaged stack, in whose commands `{stack}` is the folder of its build.
     stack: NotRequired[Stack | None]
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 
@@ -274,6 +284,7 @@ class TcpFlow(TypedDict):
     rto_min_ns: NotRequired[int | None]
     rtt_ns: int
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 
@@ -296,6 +307,7 @@ class UdpPragueFlow(TypedDict):
     reverse_path: NotRequired[list[str]]
     rtt_ns: int
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 
@@ -329,6 +341,7 @@ class VideoFlow(TypedDict):
     # Standard deviation of the frames' sizes over their mean.
     spread: float
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 
@@ -360,6 +373,7 @@ class WebFlow(TypedDict):
     size_max_bytes: int
     size_min_bytes: int
     start_ns: int
+    station: NotRequired[str | None]
     stop_ns: int | None
 
 

@@ -96,6 +96,7 @@ export interface CbrFlow {
   reverse_path?: string[];
   rtt_ns: number;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
@@ -214,6 +215,7 @@ export interface MediaFlow {
    */
   spread: number;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
@@ -241,6 +243,11 @@ export interface Link {
   burst_bytes: number;
   classes?: Class[];
   filters?: Filter[];
+  /**
+   * What serves the queue in place of a wire, in the direction of the users. `rate_bps` is then what the queue takes
+   * for the link's rate.
+   */
+  medium?: string | null;
   name: string;
   qdisc: string;
   rate_bps: number;
@@ -249,6 +256,14 @@ export interface Link {
    * A size table in `tc`'s words, without "stab" itself.
    */
   stab?: string | null;
+  /**
+   * What differs for stations of the medium, by name.
+   */
+  stations?: Record<string, string>;
+  /**
+   * It is the direction from the users of that link's medium.
+   */
+  up_of?: string | null;
 }
 
 /**
@@ -315,6 +330,7 @@ export interface ProgramFlow {
    */
   stack?: Stack | null;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
@@ -345,6 +361,7 @@ export interface TcpFlow {
   rto_min_ns?: number | null;
   rtt_ns: number;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
@@ -371,6 +388,7 @@ export interface UdpPragueFlow {
   reverse_path?: string[];
   rtt_ns: number;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
@@ -410,6 +428,7 @@ export interface VideoFlow {
    */
   spread: number;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
@@ -443,6 +462,7 @@ export interface WebFlow {
   size_max_bytes: number;
   size_min_bytes: number;
   start_ns: number;
+  station?: string | null;
   stop_ns: number | null;
 }
 
