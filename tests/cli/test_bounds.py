@@ -86,7 +86,12 @@ def test_every_key_goes_the_whole_way(
         default = next(
             (field.default for name, field in model.model_fields.items() if one in (name, field.validation_alias)), None
         )
-        if one is not None and one not in table and one not in ("class", "filter") and (section, one) != ("link", "station"):
+        if (
+            one is not None
+            and one not in table
+            and one not in ("class", "filter")
+            and (section, one) != ("link", "station")
+        ):
             table[one] = "ect1" if one == "ecn" and kind in ("cbr", "media") else VALUES.get(one, default)
     if "rate_trace" in table or (section == "link" and "medium" in table):
         del table["rate"]

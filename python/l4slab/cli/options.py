@@ -32,7 +32,16 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
     """Completes the arguments of `l4slab list`."""
     kinds = [
         CompletionItem(name)
-        for name in ("qdiscs", "controllers", "media-controllers", "media", "traffic", "stacks", "studies", "comparisons")
+        for name in (
+            "qdiscs",
+            "controllers",
+            "media-controllers",
+            "media",
+            "traffic",
+            "stacks",
+            "studies",
+            "comparisons",
+        )
     ]
     described = [
         CompletionItem(entry["name"], help=entry["summary"])
