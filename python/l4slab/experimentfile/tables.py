@@ -107,7 +107,7 @@ class Top(Table):
 
 
 class Link(Table):
-    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (module `traces`). Instead,
+    """A shaped link with one queue discipline; its rate stands here or, over time, in a file (module `traces`). Or else
     a medium may serve a queue in each direction (module `media`).
     """
 
