@@ -289,7 +289,7 @@ impl Docsis {
             let each = self.minislots(bytes.div_ceil(8_000_000_000) as u64).min(MINISLOTS);
             let first = (self.next_interval - 1) * self.interval;
             for (i, minislots) in proactive.iter_mut().enumerate() {
-                if (first + i as u64) % ggi == 0 {
+                if (first + i as u64).is_multiple_of(ggi) {
                     *minislots = each;
                 }
             }
