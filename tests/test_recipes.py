@@ -213,8 +213,8 @@ RECIPES = {
             ("python/l4slab/experimentfile/traffic.py", "    batch: int = Field(", MODEL),
             (
                 "python/l4slab/experimentfile/traffic.py",
-                "KINDS: dict[str, type[AnyFlow]] = {",
-                '    "throwaway": ThrowawayFlow,\n',
+                "    for model in (Flow,",
+                "    + (ThrowawayFlow,)\n",
             ),
             (
                 "docs/experiment-file.md",
