@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,46 @@ def test_worse_is_what_passed_and_does_not(before: str, after: str, worse: bool)
     assert [one.id for one in saved.changed(now)] == ["a"] * (before != after)
     assert [one.id for one in saved.worse(now)] == ["a"] * worse
     assert outcome(now, saved).count("fail") == worse
+
+
+@pytest.mark.parametrize(
+    ("relation", "bound", "before", "after", "is_worse"),
+    [
+        ("≤", 1.0, 0.88, 0.96, True),
+        ("≤", 1.0, 0.88, 0.92, False),
+        ("≤", 1.0, 0.88, 0.5, False),
+        ("≥", 20.0, 23.2, 20.5, True),
+        ("≥", 20.0, 23.2, 40.0, False),
+        ("=", 4.0, 4.0, 3.5, True),
+        ("≤", 2.0, 0.0, 0.11, True),  # what was 0 is held against the bound
+        ("≤", 2.0, 0.0, 0.09, False),
+        ("≤", 0.0, 0.0, 0.0, False),
+    ],
+)
+def test_a_number_is_worse_beyond_the_limit(
+    relation: str, bound: float, before: float, after: float, is_worse: bool
+) -> None:
+    def of(value: float) -> Card:
+        tested = replace(item("a", "pass"), quantity="x_pct", measured=value, relation=relation, bound=bound)
+        return card(tested)
+
+    now = of(after)
+    limited = Baseline(Path("base.json"), "sim", {"a": "pass"}, {"a": before}, 0.05)
+    assert [one.id for one in limited.worse(now)] == ["a"] * is_worse
+    assert outcome(now, limited).count("fail") == is_worse
+    assert Baseline(Path("base.json"), "sim", {"a": "pass"}, {"a": before}).worse(now) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--fail-on", "5%"], "--fail-on needs --baseline; give the card to compare with"),
+        (["--fail-on", "0.05", "--baseline", "base.json"], "'0.05' is not a percentage; give one such as 5%"),
+    ],
+)
+def test_what_is_no_limit(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "reno", "--item", "codepoint", *words]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_what_was_not_asked_for_is_not_worse() -> None:

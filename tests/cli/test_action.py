@@ -90,7 +90,7 @@ def controller(tmp_path: Path) -> Path:
 @pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="no C compiler")
 def test_a_planted_regression_is_found_and_the_unchanged_controller_passes(controller: Path, tmp_path: Path) -> None:
     given = inputs_of(ROOT / "examples" / "ci" / "controller" / "controller.yml")
-    given |= {"check": "./libscalable.so", "options": "--item codepoint --item answers-marks"}
+    given |= {"check": "./libscalable.so", "options": "--item codepoint --item scalable"}
     ended = run(tmp_path, given)
     assert {name: (one.returncode, one.stderr[-300:] if one.returncode else "") for name, one in ended.items()} == {
         "Prepare": (0, ""), "Files": (0, ""), "Card": (0, ""),
@@ -112,9 +112,10 @@ def test_a_planted_regression_is_found_and_the_unchanged_controller_passes(contr
     assert text.count(HALVED[0]) == 1
     code.write_text(text.replace(*HALVED), "utf-8")
     (controller / "libscalable.so").unlink()
-    ended = run(tmp_path, given | {"base": str(base), "baseline": str(card)})
+    guarded = {"base": str(base), "baseline": str(card), "options": f"{given['options']} --fail-on 5%"}
+    ended = run(tmp_path, given | guarded)
     assert {name: one.returncode for name, one in ended.items()} == {
-        "Prepare": 0, "Files": 1, "Comparison": 1, "Card": 0,
+        "Prepare": 0, "Files": 1, "Comparison": 1, "Card": 1,
     }  # fmt: skip
     failed = ElementTree.parse(kept / "junit-files.xml").iter("testcase")
     assert [case.attrib["name"] for case in failed if case.find("failure") is not None] == ["share-of-prague"]

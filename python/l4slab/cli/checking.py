@@ -45,6 +45,9 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @options.workers
 @click.option("--quick", is_flag=True, help="One minute of processor time; the card names what is left out.")
 @click.option("--baseline", metavar="CARD", help="A card.json; a verdict that is worse makes the exit status 1.")
+@click.option(
+    "--fail-on", metavar="PERCENT", help="With --baseline: fail also on a number that is worse by more, such as 5%."
+)
 @click.option("--badge", metavar="FILE", help="Write a badge, as JSON for the endpoint of shields.io.")
 @verdicts.with_outputs
 @options.dry_run
@@ -64,6 +67,7 @@ def check(
     workers: int | None,
     quick: bool,
     baseline: str | None,
+    fail_on: str | None,
     badge: str | None,
     outputs: Outputs,
     dry_run: bool,
@@ -78,11 +82,13 @@ def check(
     from l4slab.tools import check as checking
     from l4slab.tools.check.baseline import read
 
-    options.refuse_empty(out=out, baseline=baseline)
+    options.refuse_empty(out=out, baseline=baseline, fail_on=fail_on)
+    if fail_on is not None and baseline is None:
+        raise click.UsageError("--fail-on needs --baseline; give the card to compare with")
     if badge is not None and dry_run:
         raise click.UsageError("--dry-run gives no verdicts; leave --badge out")
     badge_file = verdicts.writable(badge=badge)
-    saved = None if baseline is None else read(baseline, engine)
+    saved = None if baseline is None else read(baseline, engine, _part(fail_on))
     settings = dict(options.setting(text) for text in given)
     env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
     program = (
@@ -110,6 +116,16 @@ def check(
         verdicts.write(badge_file, badge_of(card))
     outputs.write(lambda: outcome(card, saved))
     return _show(card, saved, as_json)
+
+
+def _part(percent: str | None) -> float | None:
+    """`5%` as 0.05. Raises InputError."""
+    if percent is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,4}(?:\.[0-9]+)?) ?%", percent)
+    if match is None:
+        raise InputError(f"{percent!r} is not a percentage; give one such as 5%", key="--fail-on")
+    return float(match[1]) / 100
 
 
 def _stack(name: str, others: Sequence[str | None], env: dict[str, str]) -> Program:
@@ -190,15 +206,17 @@ def _show(card: Card, saved: Baseline | None, as_json: bool) -> int:
 
 
 def _show_changed(changed: list[Item], worse: list[Item], saved: Baseline) -> None:
+    shown = changed + [item for item in worse if item not in changed]
     columns = [
-        Column("before", [saved.verdicts[item.id] for item in changed], weight=9, stays=True),
-        Column("now", [item.verdict for item in changed], weight=9, stays=True),
-        Column("id", [item.id for item in changed], weight=6, stays=True),
-        Column("measured", [measured(item) for item in changed], weight=7, folds=True),
-        Column("bound", [bound(item) for item in changed], weight=7, stays=True),
+        Column("before", [saved.verdicts[item.id] for item in shown], weight=9, stays=True),
+        Column("now", [item.verdict for item in shown], weight=9, stays=True),
+        Column("id", [item.id for item in shown], weight=6, stays=True),
+        Column("was", [terminal.cell(saved.numbers.get(item.id)) for item in shown], weight=7, stays=True),
+        Column("measured", [measured(item) for item in shown], weight=7, folds=True),
+        Column("bound", [bound(item) for item in shown], weight=7, stays=True),
     ]
-    if changed:
-        terminal.show(f"Not as in {saved.file}", columns, ["red" if item in worse else "" for item in changed])
+    if shown:
+        terminal.show(f"Not as in {saved.file}", columns, ["red" if item in worse else "" for item in shown])
         terminal.say("")
 
 
@@ -267,7 +285,7 @@ def outcome(card: Card, saved: Baseline | None = None) -> Outcome:
     found = [_verdict(item, saved, item in worse) for item in card.items]
     found += [Verdict("run", "the run ends", "error", "runs", measured=text) for text in card.failures]
     line = f"{card.cc} {bottom_line(card.items)}"
-    line += "" if saved is None else f" {len(worse)} verdicts are worse than in {saved.file}."
+    line += "" if saved is None else f" {len(worse)} requirements are worse than in {saved.file}."
     return Outcome(f"l4slab check {card.cc}", line, found, report=card.report)
 
 
@@ -282,8 +300,11 @@ def _verdict(item: Item, saved: Baseline | None, is_worse: bool) -> Verdict:
         if status == "fail" and not is_worse:
             status = "skipped"
         status = "fail" if is_worse else status
-        if item.verdict != "pass":
-            found += f" ({item.verdict}; in the baseline: {saved.verdicts.get(item.id, 'not there')})"
+        before = saved.verdicts.get(item.id, "not there")
+        if item.id in saved.numbers:
+            before += f", {terminal.cell(saved.numbers[item.id])}"
+        if is_worse or item.verdict != "pass":
+            found += f" ({item.verdict}; in the baseline: {before})"
     says = f"{item.section}{f', {item.level}' if item.level else ''}: {item.says}"
     return Verdict(item.id, says, status, item.part, item.worst_at, found, bound(item), _excess(item))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from l4slab.base.errors import InputError
 
@@ -17,31 +18,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The verdicts of a saved card, by requirement."""
+    """The verdicts and the measured numbers of a saved card, by requirement.
+
+    `limit` is how much worse a number may become, as a part of the saved one; None allows anything.
+    """
 
     file: Path
     engine: str
     verdicts: Mapping[str, str]
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    limit: float | None = None
 
     def changed(self, card: Card) -> list[Item]:
         """The requirements whose verdict is another one. Those that only one card asks about are left out."""
         return [item for item in card.items if self.verdicts.get(item.id, item.verdict) != item.verdict]
 
     def worse(self, card: Card) -> list[Item]:
-        """Those that passed and do not pass any more. What this check was not asked to measure is not worse."""
-        return [
-            item
-            for item in self.changed(card)
-            if self.verdicts[item.id] == "pass"
-            and not (item.verdict == "not measured" and item.experiment in card.lacking)
-        ]
+        """Those that passed and do not pass any more, and those whose number is worse by more than the limit.
+
+        What this check was not asked to measure is not worse.
+        """
+        return [item for item in card.items if self._fails_now(item, card) or self._is_beyond(item)]
+
+    def _fails_now(self, item: Item, card: Card) -> bool:
+        was_asked = item.verdict != "not measured" or item.experiment not in card.lacking
+        return self.verdicts.get(item.id) == "pass" != item.verdict and was_asked
+
+    def _is_beyond(self, item: Item) -> bool:
+        before = self.numbers.get(item.id)
+        if self.limit is None or before is None or item.why or not _is_number(item.measured):
+            return False
+        # A number that was 0 is held against its bound.
+        scale = abs(before) or (abs(item.bound) if _is_number(item.bound) else 0.0)
+        change = item.measured - before
+        return {"≤": change, "≥": -change}.get(item.relation, abs(change)) > self.limit * scale
 
 
-def read(file: Path | str, engine: str) -> Baseline:
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def read(file: Path | str, engine: str, limit: float | None = None) -> Baseline:
     """A card as `l4slab check` writes it to card.json and prints it with --json. Raises InputError."""
     try:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
         verdicts = {str(item["id"]): str(item["verdict"]) for item in document["items"]}
+        numbers = {str(item["id"]): item["measured"] for item in document["items"] if _is_number(item.get("measured"))}
         of_engine = str(document["engine"])
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error}); give a saved card", file=file) from None
@@ -55,4 +77,4 @@ def read(file: Path | str, engine: str) -> Baseline:
             "card of this engine",
             file=file,
         )
-    return Baseline(Path(file), of_engine, verdicts)
+    return Baseline(Path(file), of_engine, verdicts, numbers, limit)
