@@ -64,7 +64,7 @@ def test_an_overflow_in_the_warm_up_is_told(tmp_path: Path) -> None:
     dropped = int(series["dropped_overflow_packets"].sum())
     assert 65 < dropped < 80
     assert pl.read_parquet(tmp_path / "out/links.parquet")["dropped_overflow_packets"].sum() == 0
-    sentence = f"its queue dropped {dropped} packets for lack of room, all of them in the warm-up."
+    sentence = f"dropped {dropped} packets because its queue was full, all of them in the warm-up."
     assert sentences == [("narrow", sentence)]
     assert sentence in page
 
@@ -81,11 +81,11 @@ def test_an_overflow_later_is_told_of_every_run(tmp_path: Path) -> None:
     (_, netem), (_, narrow) = sentences
     assert (
         narrow
-        == f"its queue dropped {dropped} packets for lack of room, in 1 of 2 runs, {early} of them in the warm-up."
+        == f"dropped {dropped} packets because its queue was full, in 1 of 2 runs, {early} of them in the warm-up."
     )
     losses = pl.read_parquet(tmp_path / "out/losses.parquet").filter(lost_at="impair.radio", lost_by="overflow")
     lost = losses["lost_packets"].sum()
-    assert netem == f"the limit of its netem lost {lost} packets for lack of room, in 2 of 2 runs."
+    assert netem == f"lost {lost} packets because its netem was full, in 2 of 2 runs."
     assert narrow in page
     assert netem in page
 
@@ -94,4 +94,4 @@ def test_an_overflow_later_is_told_of_every_run(tmp_path: Path) -> None:
 def test_without_an_overflow_nothing_is_told(tmp_path: Path) -> None:
     sentences, page = told(EARLY.replace('"4Mbit"', '"1Mbit"'), tmp_path)
     assert sentences == []
-    assert "for lack of room" not in page
+    assert "was full" not in page

@@ -61,8 +61,8 @@ def overflows(folder: Folder, case: Case | None = None) -> list[tuple[str, str]]
         kind, _, name = str(place).partition(".")
         packets, measured = int(of_place["lost_packets"].sum()), of_place["dropped_packets"]
         in_warmup = 0 if measured.has_nulls() else packets - int(measured.sum())
-        text = "its queue dropped" if kind == "link" else "the limit of its netem lost"
-        text += f" {number(packets)} packet{'s' * (packets != 1)} for lack of room"
+        verb, full = ("dropped", "queue") if kind == "link" else ("lost", "netem")
+        text = f"{verb} {number(packets)} packet{'s' * (packets != 1)} because its {full} was full"
         if total > 1:
             text += f", in {len(of_place)} of {total} runs"
         if in_warmup > 0:
