@@ -41,6 +41,17 @@ impl Ecn {
     }
 }
 
+/// What becomes of a data packet with a certain codepoint.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Rewritten {
+    /// It is lost, as on paths that do not forward the codepoint.
+    Drop,
+    #[serde(untagged)]
+    To(Ecn),
+}
+
 /// What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

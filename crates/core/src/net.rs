@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod link;
 pub mod medium;
 mod packet;
+pub mod parts;
 pub mod port;
 pub mod rewrite;
 pub mod stations;

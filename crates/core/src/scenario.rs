@@ -15,7 +15,7 @@ use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::aqm::stab::StabConfig;
 use crate::aqm::trace::{Step, Steps};
 use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, parse_path};
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, Rewritten};
 use crate::error::ScenarioError;
 use crate::net::access::{self, MediumConfig, Subscribers};
 use crate::params::{self, Gauge, Refused};
@@ -446,17 +446,6 @@ impl InForce {
 pub enum Side {
     Before,
     After,
-}
-
-/// What becomes of a data packet with a certain codepoint.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Rewritten {
-    /// It is lost, as on paths that do not forward the codepoint.
-    Drop,
-    #[serde(untagged)]
-    To(Ecn),
 }
 
 /// Rewriting of the ECN field of a flow's data packets.

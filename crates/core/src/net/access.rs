@@ -7,7 +7,8 @@ pub mod wifi;
 
 use serde::Serialize;
 
-use super::medium::{Medium, Parts, Way};
+use super::medium::{Medium, Way};
+use super::parts::Parts;
 use crate::net::link;
 use crate::params::{self, Described, Gauge, Info, Refused};
 use crate::rng::Rng;

@@ -1,12 +1,15 @@
-//! The interface of a medium: what stands behind the queues of a link that is no wire.
+//! The interface of a medium, which stands behind the queues of a link that is no wire, and the loop that runs it over a window.
 //!
 //! A medium serves the queues of both directions of a link. It is told the time and pulls packets when it
 //! builds what it sends (an aggregate, a grant, a slot). There ends a packet's sojourn in the queue; what it
 //! waits afterwards is the medium's delay. Packets of one direction leave in the order in which the medium
 //! says that they arrive.
 
+use super::inbox::Inbox;
+use super::parts::Stages;
+use super::port::Port;
 use crate::aqm::Backlog;
-use crate::net::port::Sides;
+use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
@@ -35,54 +38,97 @@ pub trait Medium: Send {
     fn purge(&mut self) -> Vec<Packet>;
 }
 
-/// Where a packet that is delivered has spent its time since it left the queue.
-#[derive(Copy, Clone, Debug)]
-pub struct Stages {
-    /// It left the queue.
-    pub pulled: Time,
-    /// Its first transmission began.
-    pub sent: Time,
-    /// It had arrived, after the last retransmission.
-    pub arrived: Time,
+/// A side with what comes to it and what leaves it.
+pub struct Side<'a> {
+    pub port: &'a mut Port,
+    pub inbox: &'a mut Inbox,
+    pub departed: &'a mut Vec<Packet>,
 }
 
-/// The parts of a queue that are served apart: one for each station and access category.
-#[derive(Clone, Debug, Default)]
-pub struct Parts {
-    /// By flow group; empty: all packets wait in one part.
-    pub stations: Vec<u16>,
-    /// Each station's packets are separated by these categories of their DSCP.
-    pub category: Option<fn(u8) -> usize>,
-    /// Two parts: low-latency packets (ECT(1), CE, DSCP 45), and all others. A queue that has such parts itself keeps them.
-    pub is_by_latency: bool,
+/// What a medium may do with its queues.
+pub struct Sides<'a> {
+    sides: [Side<'a>; 2],
+    out: &'a mut Outbox,
 }
 
-/// The DSCP of non-queue-building traffic (RFC 9956).
-const NQB: u8 = 45;
-
-/// The access categories of a station.
-pub const CATEGORIES: usize = 4;
-
-impl Parts {
-    pub fn count(&self) -> usize {
-        if self.is_by_latency {
-            return 2;
-        }
-        let stations = self.stations.iter().max().map_or(1, |most| usize::from(*most) + 1);
-        stations * if self.category.is_some() { CATEGORIES } else { 1 }
+impl<'a> Sides<'a> {
+    pub fn new(sides: [Side<'a>; 2], out: &'a mut Outbox) -> Sides<'a> {
+        Sides { sides, out }
     }
-    #[inline]
-    pub fn of(&self, pkt: &Packet) -> usize {
-        if self.is_by_latency {
-            return usize::from(!pkt.ecn.get().is_l4s() && pkt.dscp != NQB);
+    fn of(&mut self, way: Way) -> &mut Side<'a> {
+        &mut self.sides[way as usize]
+    }
+    /// What waits in a part of a queue and is not held back there.
+    pub fn waiting(&mut self, way: Way, part: usize) -> Backlog {
+        self.of(way).port.link.waiting(part)
+    }
+    /// The next packet of a part of a queue.
+    pub fn pull(&mut self, now: Time, way: Way, part: usize) -> Option<Packet> {
+        let side = &mut self.sides[way as usize];
+        side.port.link.pull(now, part, self.out)
+    }
+    /// The packet arrives at this time, and not before those that were said to arrive before.
+    pub fn deliver(&mut self, way: Way, mut pkt: Packet, stages: Stages, at: Time) {
+        let port = &mut self.of(way).port;
+        pkt.enqueued_at = port.air.back().map_or(at, |last| at.max(last.enqueued_at));
+        port.link.record_stages(&pkt, stages);
+        port.air.push_back(pkt);
+    }
+    /// The medium gives a packet up.
+    pub fn lose(&mut self, now: Time, way: Way, pkt: &Packet) {
+        let side = &mut self.sides[way as usize];
+        side.port.link.lose_in_medium(now, pkt);
+        self.out.sacks.take(pkt.sack);
+    }
+
+    /// Runs the medium up to `until`, exclusively. Of what happens at one instant first packets arrive at the other
+    /// end, then timers of queues are due, then the medium acts, then packets come to the queues.
+    pub fn run(&mut self, medium: &mut dyn Medium, until: Time) {
+        loop {
+            let mut now = medium.next();
+            for side in &self.sides {
+                now = now.min(side.port.arrival()).min(side.port.link.timer());
+                now = now.min(side.inbox.next_time());
+            }
+            if now >= until {
+                break;
+            }
+            self.step(medium, now);
         }
-        let station = self.stations.get(usize::from(pkt.group.number)).copied().unwrap_or(0);
-        match self.category {
-            Some(category) => usize::from(station) * CATEGORIES + category(pkt.dscp),
-            None => usize::from(station),
+        for side in &mut self.sides {
+            side.port.due = medium.next().min(side.port.arrival());
+        }
+    }
+
+    fn step(&mut self, medium: &mut dyn Medium, now: Time) {
+        for side in &mut self.sides {
+            while side.port.arrival() <= now {
+                let pkt = side.port.air.pop_front().expect("it arrives now");
+                side.port.link.deliver(&pkt);
+                side.departed.push(pkt);
+            }
+        }
+        for way in WAYS {
+            if self.of(way).port.link.timer() <= now {
+                let side = &mut self.sides[way as usize];
+                side.port.link.on_timer(now, self.out);
+                for part in 0..side.port.link.parts() {
+                    if self.waiting(way, part).packets > 0 {
+                        medium.ready(now, way, part, self);
+                    }
+                }
+            }
+        }
+        if medium.next() <= now {
+            medium.act(now, self);
+            return;
+        }
+        for way in WAYS {
+            while let Some(pkt) = self.of(way).inbox.take(now + Span(1)) {
+                let side = &mut self.sides[way as usize];
+                let part = side.port.link.accept(now, pkt, self.out);
+                medium.ready(now, way, part, self);
+            }
         }
     }
 }
-
-/// Nothing waits.
-pub const NOTHING: Backlog = Backlog { packets: 0, bytes: 0 };

@@ -4,9 +4,8 @@ use super::Node;
 use super::inbox::Inbox;
 use super::ledger::Ledger;
 use crate::aqm::DropReason;
-use crate::ecn::Ecn;
+use crate::ecn::{Ecn, Rewritten};
 use crate::element::Outbox;
-use crate::scenario::Rewritten;
 use crate::time::Time;
 
 /// What carries `from` goes on with `to`; of several rules the first that fits.

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 
-use super::medium::Parts;
+use super::parts::Parts;
 use crate::aqm::hosts::Hosts;
 use crate::aqm::{self, Aqm, Backlog, Divided, QueueCx, ReadsHosts, ReadsSacks};
 use crate::packet::{Packet, SackSlot};

@@ -1,8 +1,9 @@
 //! RACK (RFC 8985): the newest delivery, against which segments count as lost, and how long reordering is waited for.
 
-use super::scoreboard::REORDERING_DEFAULT;
 use crate::time::Time;
 
+/// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).
+pub const REORDERING_DEFAULT: u32 = 3;
 pub const REORDERING_MAX: u32 = 300;
 /// Recoveries after which a widened reordering window is given up (RFC 8985, 6.2 step 4).
 const REO_WND_PERSIST: u8 = 16;

@@ -11,9 +11,6 @@ use crate::packet::Stamp;
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
-/// Segments that must be out of order before reordering is assumed (Linux `tcp_reordering`).
-pub const REORDERING_DEFAULT: u32 = 3;
-
 const SACKED: u8 = 1;
 const LOST: u8 = 1 << 1;
 /// A retransmission is under way.

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{MediumKind, Place, Subscribers};
-use crate::net::medium::{Medium, Parts, Stages, Way};
-use crate::net::port::Sides;
+use crate::net::medium::{Medium, Sides, Way};
+use crate::net::parts::{Parts, Stages};
 use crate::packet::Packet;
 use crate::params::kinds::{
     any_time, count, params, percent, rate, rate_if, some_time, time, words,

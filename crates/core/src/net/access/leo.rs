@@ -9,8 +9,8 @@
 use super::process::{Ar1, exponential, factor, normal};
 use super::{MediumKind, Place, Subscribers};
 use crate::math;
-use crate::net::medium::{Medium, Stages, WAYS, Way};
-use crate::net::port::Sides;
+use crate::net::medium::{Medium, Sides, WAYS, Way};
+use crate::net::parts::Stages;
 use crate::packet::Packet;
 use crate::params::kinds::{any_time, count, params, rate, real, some_time, words};
 use crate::params::{Described, Gauge, gauge};

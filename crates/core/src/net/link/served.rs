@@ -6,7 +6,7 @@ use crate::aqm::service::Carried as _;
 use crate::aqm::{Backlog, DropReason, LinkInfo, QueueCx};
 use crate::distribution::Distribution;
 use crate::element::Outbox;
-use crate::net::medium::{NOTHING, Parts, Stages};
+use crate::net::parts::{NOTHING, Parts, Stages};
 use crate::net::stations::Stations;
 use crate::packet::Packet;
 use crate::params::{Gauge, gauge};

@@ -3,7 +3,7 @@
 
 use super::marks::Marks;
 use super::reduction::Reduction;
-use super::timers::{TIMEOUT_MIN, Timer};
+use super::timers::{TIMEOUT_MIN, TailProbe, Timer};
 use super::{Sender, View};
 use crate::cc::registry::AckInfo;
 use crate::cc::{Ack, AckFlight, AckRtt, AckState, Congestion, Pace, SSTHRESH_INFINITE, Window};
@@ -11,7 +11,8 @@ use crate::element::Outbox;
 use crate::packet::{Flags, Packet, Stamp};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
-use crate::transport::scoreboard::{AckOutcome, Incoming, REORDERING_DEFAULT};
+use crate::transport::rack::REORDERING_DEFAULT;
+use crate::transport::scoreboard::{AckOutcome, Incoming};
 use crate::transport::wheel;
 
 /// Congestion state of a connection.
@@ -57,14 +58,6 @@ pub struct Recovery {
     frto: bool,
     /// A tail loss probe that is out.
     pub(super) probe: Option<TailProbe>,
-}
-
-/// A tail loss probe.
-#[derive(Copy, Clone, Debug)]
-pub struct TailProbe {
-    /// `snd_nxt` when it was sent.
-    pub end: u32,
-    pub was_retransmission: bool,
 }
 
 impl Recovery {

@@ -1,6 +1,5 @@
 //! The transmission timer: retransmission timeout, tail loss probe, reordering.
 
-use super::recovery::TailProbe;
 use super::{Phase, Sender};
 use crate::element::Outbox;
 use crate::time::{Span, Time};
@@ -47,6 +46,14 @@ pub(super) struct Timers {
     /// Timeouts since something was acknowledged.
     pub retransmits: u32,
     pub syn_tries: u32,
+}
+
+/// A tail loss probe.
+#[derive(Copy, Clone, Debug)]
+pub struct TailProbe {
+    /// `snd_nxt` when it was sent.
+    pub end: u32,
+    pub was_retransmission: bool,
 }
 
 impl Timers {
