@@ -12,7 +12,8 @@ NAME = "l4slab.schema.json"
 
 def text() -> str:
     """The JSON Schema of the experiment file."""
-    return (files("l4slab.experimentfile") / "experiment.schema.json").read_text("utf-8")
+    # By the path, because the folder's package takes long to import.
+    return (files("l4slab") / "experimentfile" / "experiment.schema.json").read_text("utf-8")
 
 
 @click.command()
