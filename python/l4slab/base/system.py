@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,11 @@ def _where_it_is(name: str) -> Any:
 _fcntl, _resource, _msvcrt = map(_where_it_is, ("fcntl", "resource", "msvcrt"))
 # What a batch system or a lost terminal sends.
 ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def is_linux() -> bool:
+    """Whether this is Linux, or what passes for it, such as WSL."""
+    return platform.system() == "Linux"
 
 
 def cores() -> int:

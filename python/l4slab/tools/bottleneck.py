@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from l4slab import _core
 from l4slab.api import campaign
-from l4slab.base import units
+from l4slab.base import system, units
 from l4slab.base.code import HASH
 from l4slab.base.errors import InputError, L4slabError, suggest
 from l4slab.base.run import CbrFlow, Change, Flow, Run
+from l4slab.engines.registry import KERNEL
 
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
 # A packet that is due waits so long for another one to leave with.
@@ -102,7 +103,7 @@ def _first_run(file: Path, where: str | None) -> Run:
     except InputError as error:
         # Programs are no traffic of the simulator; here they do not matter.
         try:
-            (plan,) = campaign.plan([file], "linux", where=where)
+            (plan,) = campaign.plan([file], KERNEL, where=where)
         except L4slabError:
             raise error from None
     if not plan.todo:
@@ -176,7 +177,7 @@ def run(path: PathOf, wanted: Wanted) -> dict[str, Any]:
 
     Raises InputError and BottleneckError.
     """
-    if not sys.platform.startswith("linux"):
+    if not system.is_linux():
         raise BottleneckError("l4slab bottleneck needs Linux; replay reads its logs on any system")
     late_ns = wanted.late_ns if wanted.late_ns is not None else path.late_ns
     options = {
