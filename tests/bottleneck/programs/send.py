@@ -11,9 +11,19 @@ UDP_SEGMENT = 103
 SIZE, AT_ONCE = 1200, 10
 
 
+def connected(address):
+    """The command starts when the first of several servers listens; this one may be a moment later."""
+    for _ in range(100):
+        try:
+            return socket.create_connection((address, 5001))
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    raise ConnectionRefusedError(address)
+
+
 def tcp(address, amount):
     data = random.Random(1).randbytes(int(amount))
-    connection = socket.create_connection((address, 5001))
+    connection = connected(address)
     connection.sendall(data)
     connection.shutdown(socket.SHUT_WR)
     told = b""
