@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::transport::rack::REORDERING_MAX;
+use crate::transport::rack::{REORDERING_DEFAULT, REORDERING_MAX};
 
 /// The model's segment.
 #[derive(Copy, Clone, Debug)]
