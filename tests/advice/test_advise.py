@@ -228,6 +228,7 @@ def test_verdicts(hurt: float, other: float, rate: float, verdict: str) -> None:
     assert advice.verdict(hurt, other, rate, 10.0) == verdict
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [
@@ -305,6 +306,7 @@ def test_the_map_has_several_flows_beside_some_rivals_only() -> None:
     assert not atlas.around(case("50Mbit", "20ms", "codel ecn", rival="reno", flows=4))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_several_flows_are_told_beside_the_nearest_of_the_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

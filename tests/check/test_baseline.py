@@ -25,6 +25,7 @@ def card(*items: Item, lacking: str = "", failures: tuple[str, ...] = ()) -> Car
     return Card("mine", {}, "sim", items, failures, lacking={lacking: "left out by --quick"} if lacking else {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_card_round_trips_and_tells_what_got_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

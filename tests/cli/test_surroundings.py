@@ -170,6 +170,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_keeps_the_runs() -> None:
     done = shell("l4slab run x.toml --out o --workers 1 > /dev/full")
     assert done.returncode == 2
