@@ -76,11 +76,8 @@ def path_of(file: Path, flow: str | None = None, where: str | None = None) -> Pa
     filters = (one for link in description["links"] for one in link.get("filters") or ())
     if any(one.get("host") is not None for one in filters):
         raise InputError("has classes by host, and here are two hosts; choose classes by dscp or ecn", file=file)
-    stand_in: CbrFlow = {
-        "name": chosen["name"], "kind": "cbr", "count": 1, "rtt_ns": chosen["rtt_ns"], "dscp": 0, "start_ns": 0,
-        "stop_ns": None, "path": chosen["path"], "reverse_path": chosen.get("reverse_path") or [], "rate_bps": 1,
-        "ecn": "not-ect", "packet_bytes": 1514, "batch": 1,
-    }  # fmt: skip
+    stand_in = _stand_in(chosen["name"], chosen["rtt_ns"], chosen["path"])
+    stand_in["reverse_path"] = chosen.get("reverse_path") or []
     if chosen.get("delay_trace"):
         stand_in["delay_trace"] = chosen["delay_trace"]
     run: Run = {
@@ -95,6 +92,14 @@ def path_of(file: Path, flow: str | None = None, where: str | None = None) -> Pa
     run.pop("per_flow", None)
     shortest_ns, shortest = min(_delays(run))
     return PathOf(chosen, run, shortest_ns, shortest, list(_wishes(chosen)))
+
+
+def _stand_in(name: str, rtt_ns: int, path: list[str]) -> CbrFlow:
+    """A flow that has nothing but its path: real packets take the place of its own."""
+    return {
+        "name": name, "kind": "cbr", "count": 1, "rtt_ns": rtt_ns, "dscp": 0, "start_ns": 0, "stop_ns": None,
+        "path": path, "rate_bps": 1, "ecn": "not-ect", "packet_bytes": 1514, "batch": 1,
+    }  # fmt: skip
 
 
 def _first_run(file: Path, where: str | None) -> Run:
@@ -206,10 +211,7 @@ def run(path: PathOf, wanted: Wanted) -> dict[str, Any]:
 
 def examine() -> tuple[bool, str]:
     """Whether this machine can do it: makes the namespaces and devices, and runs nothing that matters in them."""
-    flow: CbrFlow = {
-        "name": "f", "kind": "cbr", "count": 1, "rtt_ns": 1_000_000, "dscp": 0, "start_ns": 0, "stop_ns": None,
-        "path": ["l"], "rate_bps": 1, "ecn": "not-ect", "packet_bytes": 1514, "batch": 1,
-    }  # fmt: skip
+    flow = _stand_in("f", 1_000_000, ["l"])
     qdisc = _core.canonical_qdisc("pfifo limit 100")
     path: Run = {
         "duration_ns": 1, "warmup_ns": 0, "seed": 1, "sample_ns": 1, "start_jitter_ns": 0, "flows": [flow], "at": [],
