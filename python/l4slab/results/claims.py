@@ -173,18 +173,19 @@ def connect(files: Iterable[str] = ()) -> duckdb.DuckDBPyConnection:
     """An empty database without access to the network, nor to files but these (absolute paths)."""
     # One thread: sums of floats must not depend on the machine.
     connection = duckdb.connect(config={"threads": "1"})
-    connection.execute(f"set allowed_paths = [{', '.join(map(_quoted, files))}]")
+    connection.execute(f"set allowed_paths = [{', '.join(map(quoted, files))}]")
     connection.execute("set enable_external_access = false")
     return connection
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
     """Make `flows`, `links` and the other tables the rows that a claim of this file is about."""
-    rows = "true" if experiment.is_study else f"experiment = {_quoted(experiment.name)}"
+    rows = "true" if experiment.is_study else f"experiment = {quoted(experiment.name)}"
     for table in metrics.TABLES:
         connection.execute(f"create or replace temp view {table} as select * from all_{table} where {rows}")
 
@@ -231,7 +232,7 @@ def connect_to(tables: Mapping[str, pl.DataFrame | Path]) -> duckdb.DuckDBPyConn
 def register(connection: duckdb.DuckDBPyConnection, name: str, table: pl.DataFrame | Path) -> None:
     """Make a frame or a Parquet file a table of a database."""
     if isinstance(table, Path):
-        connection.execute(f"create temp view {name} as from read_parquet({_quoted(str(table.absolute()))})")
+        connection.execute(f"create temp view {name} as from read_parquet({quoted(str(table.absolute()))})")
     else:
         frames.register(connection, name, table)
 

@@ -30,6 +30,7 @@ from l4slab.base.units import RATE, TIME
 from l4slab.base.values import Keys
 from l4slab.engines.registry import KERNEL
 from l4slab.experimentfile.traffic import OUT
+from l4slab.results.claims import quoted
 from l4slab.stacks import Stack
 
 NAME = "matrix"
@@ -238,14 +239,11 @@ def _let(asked: Asked) -> Keys:
         ("rival_stack", [row.given for row in asked.rows]),
         ("rival_cc", [row.cc for row in asked.rows]),
     ):
-        cases = (f"when {_text(row.level)} then {_text(value)}" for row, value in zip(asked.rows, values, strict=True))
+        cases = (
+            f"when {quoted(row.level)} then {quoted(value)}" for row, value in zip(asked.rows, values, strict=True)
+        )
         found[name] = f"case stack {' '.join(cases)} end"
     return found
-
-
-def _text(value: str) -> str:
-    """As SQL has it."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _rival(name: str, row: Row | None = None) -> Keys:
