@@ -89,3 +89,14 @@ def test_what_netem_keeps(describe: Describe, name: str) -> None:
     for recording in both(run):
         rates = recording.series.filter((pl.col("flow") == "u") & (pl.col("time_s") > 5))["rate_mbps"]
         assert rates.mean() == pytest.approx(expected, rel=0.025)
+
+
+@pytest.mark.parametrize("share", [0.1, 1.0])
+def test_a_corrupted_datagram_is_not_delivered(describe: Describe, share: float) -> None:
+    impair = f'[impair.n]\nnetem = "corrupt {share:.0%} limit 10000"\nbefore = "one"\n'
+    run = describe(LINK.format(first="pfifo").replace('"10Mbit"', '"1Gbit"') + impair)
+    for recording in both(run):
+        flow = recording.flows.row(0, named=True)
+        assert flow["delivered_packets"] / flow["offered_packets"] == pytest.approx(1 - share, abs=0.02)
+        assert flow["goodput_mbps"] == pytest.approx(12 * 1472 / 1514 * (1 - share), abs=0.3)
+        assert recording.losses["lost_packets"].sum() == flow["lost_packets"]

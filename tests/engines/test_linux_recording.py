@@ -52,8 +52,9 @@ def packet(in_ms: float, out_ms: float | None, **values: int) -> tuple[Any, ...]
         "number": 0,
     }
     of = default | values
-    fresh = of.pop("fresh", of["len"] - 66 if out_ms is not None and of["kind"] == 1 else 0)
-    return (int(in_ms * MS), int((out_ms or 0) * MS), *of.values(), fresh, 0)
+    damaged = of.pop("damaged", 0)
+    fresh = of.pop("fresh", of["len"] - 66 if out_ms is not None and of["kind"] == 1 and not damaged else 0)
+    return (int(in_ms * MS), int((out_ms or 0) * MS), *of.values(), fresh, damaged)
 
 
 def sample(second: float, **values: int) -> tuple[Any, ...]:
@@ -110,7 +111,7 @@ def test_records_have_the_layout_of_the_c_structs() -> None:
 
 @pytest.mark.parametrize(
     ("head", "version"),
-    [(b"", "unknown"), (b"\0" * 16, "unknown"), (recording.head_of(recording.PACKET).replace(b"\2", b"\1"), "1")],
+    [(b"", "unknown"), (b"\0" * 16, "unknown"), (recording.head_of(recording.PACKET).replace(b"\3", b"\1"), "1")],
 )
 def test_files_of_another_format_are_refused(tmp_path: Path, head: bytes, version: str) -> None:
     (tmp_path / "packets.0.bin").write_bytes(head + bytes(80))
@@ -182,6 +183,14 @@ def test_a_small_run_by_hand(describe: Describe, left: Any) -> None:
     assert of_link["backlog_packets"].to_list() == [7.0] * 4
     assert of_link["dropped_packets"].to_list() == [0, 0, 1, 0]
     assert of_link["sojourn_ms"].to_list() == [None, 10.0, pytest.approx((20 + 10 + 40 + 0) / 4), None]
+
+
+def test_the_receiver_of_a_damaged_packet_drops_it(describe: Describe, left: Any) -> None:
+    observed = left(describe(ONE_LINK + CUBIC), [[packet(1100, 1110, id=1), packet(1200, 1210, id=2, damaged=1)]])
+    tables = recording.tables(observed)
+    flow = tables.flows.row(0, named=True)
+    assert (flow["offered_packets"], flow["delivered_packets"], flow["dropped_packets"]) == (2, 1, 0)
+    assert tables.losses.rows() == [("a", "receiver", "checksum", 1)]
 
 
 def test_time_in_the_queues_of_two_links_adds_up(describe: Describe, left: Any) -> None:

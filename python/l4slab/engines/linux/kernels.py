@@ -25,7 +25,7 @@ from l4slab.engines.linux.compiling import DATA, recipe
 DEFAULT = "default"
 # The package's version is this number and the kernel's version. The number changes where kernel or laboratory are made
 # in another way, so that pip finds the package that this version can use (pyproject.toml, extra `linux`).
-PACKAGE, RECIPE = "l4slab-linux", 2
+PACKAGE, RECIPE = "l4slab-linux", 3
 # What the laboratory's own program, which the package has, is made from.
 LABORATORY = ("lab.c", "programs.h", "init.sh")
 _BUILD = "l4slab linux build"

@@ -462,7 +462,8 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     run = lab.run
     duration = NEVER // 2 if live else run["duration_ns"]
     plan = [f"time {duration} {run['warmup_ns']} {run['sample_ns']}"]
-    plan += [word for word, wanted in (("pcap", pcap), ("live", live)) if wanted]
+    words = (("pcap", pcap), ("live", live), ("checksums", damages(run)))
+    plan += [word for word, wanted in words if wanted]
     plan += [f"ns {name}" for name in lab.namespaces]
     for number in range(len(run["links"])):
         if lab.link_namespace(number) in lab.routes:
@@ -479,6 +480,12 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
     for change in run["at"]:
         plan += orders(lab, change)
     lab.plan = plan
+
+
+def damages(run: Run) -> bool:
+    """Whether packets are corrupted: then the captures look at their checksums."""
+    netems = [*(one["netem"] for one in run.get("impairs", ())), *(str(one.get("netem")) for one in run["at"])]
+    return any("corrupt" in netem.split() for netem in netems)
 
 
 def lives(run: Run, spec: Spec) -> list[tuple[int, int]]:

@@ -62,7 +62,7 @@ typedef uint8_t u8;
 #define NOTSENT (128 * 1024)	/* two of the largest TSO bursts wait in the socket */
 
 /* The head of a .bin file; little endian, as all that follows. recording/observed.py reads it, and has the same number. */
-#define FORMAT 2
+#define FORMAT 3
 struct format {
 	char magic[8];
 	u32 version, record_size;
@@ -76,7 +76,7 @@ struct packet {
 	u8 ecn_in, ecn_out, payload, headers;	/* headers: bytes up to the payload */
 	u32 number;		/* in the order of arrival; of programs, TCP's sequence number, else a hash */
 	u32 fresh;		/* bytes of its payload that leave the link for the first time */
-	u32 unused;
+	u32 damaged;		/* whether its receiver will find a wrong checksum; looked at with the word "checksums" */
 };
 
 struct tcp_sample {
@@ -199,7 +199,7 @@ static struct group groups[65536];
 static struct tap *taps[8192];
 static struct reader readers[1024];
 static char *namespaces[262144];
-static int n_conns, n_taps, n_readers, n_namespaces, n_hosts, want_pcap, is_live;
+static int n_conns, n_taps, n_readers, n_namespaces, n_hosts, want_pcap, is_live, checksums;
 static u64 duration_ns, warmup_ns, sample_ns, until_ns, zero_mono, zero_real;
 static char out_dir[512];
 static int ep, timer;
@@ -529,7 +529,7 @@ static u32 fresh_bytes(struct tap *t, const struct packet *packet, u32 bytes, co
 	return bytes;
 }
 
-static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn, u32 fresh)
+static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn, u32 fresh, int damaged)
 {
 	u32 i, *link = &t->heads[slot(t, key)];
 
@@ -538,6 +538,7 @@ static void departed(struct tap *t, u64 key, u64 out_ns, u8 ecn, u32 fresh)
 			t->pool[i].p.out_ns = out_ns;
 			t->pool[i].p.ecn_out = ecn;
 			t->pool[i].p.fresh = fresh;
+			t->pool[i].p.damaged = damaged;
 			put_packet(&t->left, &t->pool[i].p);
 			*link = t->pool[i].next;
 			t->pool[i].next = t->free;
@@ -587,10 +588,64 @@ static int has_headers(const u8 *frame, u32 captured)
 	return header >= 20 && rest >= header + (ip[9] == IPPROTO_TCP && is_first ? 20 : 8);
 }
 
+static u32 sum_of(const u8 *bytes, u32 n, u32 sum)
+{
+	for (; n > 1; n -= 2, bytes += 2)
+		sum += bytes[0] << 8 | bytes[1];
+	return n ? sum + (bytes[0] << 8) : sum;
+}
+
+/* Whether a checksum is wrong that was calculated over this, too. */
+static int is_wrong(u32 sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum != 0xffff;
+}
+
+/* Whether the next host drops a frame that netem damaged: for its address, or for the checksum of its IP header. */
+static int is_lost_on_the_way(const struct sockaddr_ll *ll, const u8 *ip)
+{
+	return ll->sll_pkttype == PACKET_OTHERHOST || is_wrong(sum_of(ip, (ip[0] & 15) * 4, 0));
+}
+
+/* Whether a whole packet has a wrong checksum of TCP or UDP. Without one, and with parts of a datagram, nobody knows. */
+static int is_damaged(const u8 *ip, u32 size)
+{
+	u32 header = (ip[0] & 15) * 4, length = ((u32)ip[2] << 8 | ip[3]) - header;
+	const u8 *l4 = ip + header;
+
+	if ((ip[9] != IPPROTO_TCP && ip[9] != IPPROTO_UDP) || (ip[6] & 0x3f) | ip[7])
+		return 0;
+	if (header + length > size)
+		return 1;
+	if (ip[9] == IPPROTO_UDP) {
+		u32 told = l4[4] << 8 | l4[5];
+
+		if (!(l4[6] | l4[7]))
+			return 0;
+		if (told < 8 || told > length)
+			return 1;
+		length = told;
+	}
+	return is_wrong(sum_of(l4, length, sum_of(ip + 12, 8, ip[9] + length)));
+}
+
 static void see(struct tap *t, struct tpacket3_hdr *h)
 {
 	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
+	int damaged = 0;
 
+	if (checksums) {
+		const u8 *whole = (const u8 *)h + h->tp_mac + ETH_HLEN;
+		u32 size = h->tp_snaplen;
+
+		h->tp_snaplen = size < SNAP ? size : SNAP;
+		if (!has_headers(whole - ETH_HLEN, h->tp_snaplen) || is_lost_on_the_way(ll, whole))
+			return;
+		/* What its sender's device was to calculate, netem has not damaged: it calculates that first. */
+		damaged = !(h->tp_status & TP_STATUS_CSUMNOTREADY) && is_damaged(whole, size - ETH_HLEN);
+	}
 	if (!has_headers((const u8 *)h + h->tp_mac, h->tp_snaplen))
 		return;
 	take_off_host((u8 *)h + h->tp_mac);
@@ -635,7 +690,7 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	if (out) {
 		u32 bytes = ((u32)ip[2] << 8 | ip[3]) - headers;
 
-		departed(t, key, t_ns, p.ecn_in, p.payload == 1 ? fresh_bytes(t, &p, bytes, ip) : 0);
+		departed(t, key, t_ns, p.ecn_in, p.payload == 1 && !damaged ? fresh_bytes(t, &p, bytes, ip) : 0, damaged);
 	} else {
 		if (!is_program[p.flow])
 			p.number = t->arrived++;
@@ -684,11 +739,11 @@ static void open_pcap(struct tap *t, const char *what, u32 number)
 
 static void open_tap(struct tap *t)
 {
-	/* IPv4 only, SNAP bytes of it. */
+	/* IPv4 only, SNAP bytes of it; all where checksums are looked at. */
 	struct sock_filter code[] = {
 		{ BPF_LD | BPF_H | BPF_ABS, 0, 0, 12 },
 		{ BPF_JMP | BPF_JEQ | BPF_K, 0, 1, ETH_P_IP },
-		{ BPF_RET | BPF_K, 0, 0, SNAP },
+		{ BPF_RET | BPF_K, 0, 0, checksums ? UINT16_MAX : SNAP },
 		{ BPF_RET | BPF_K, 0, 0, 0 },
 	};
 	struct sock_fprog filter = { 4, code };
@@ -1129,6 +1184,8 @@ static void plan_line(char *line)
 		duration_ns = a, warmup_ns = b, sample_ns = d;
 	} else if (!strcmp(word, "pcap")) {
 		want_pcap = 1;
+	} else if (!strcmp(word, "checksums")) {
+		checksums = 1;
 	} else if (!strcmp(word, "live")) {
 		is_live = 1;
 	} else if (!strcmp(word, "ns")) {

@@ -103,7 +103,7 @@ def _check_queues(observed: Observed) -> None:
 
 def _check_hosts(observed: Observed) -> None:
     # A flipped bit of an IP header, or of the addresses before it, is found at the next hop.
-    corrupted = any("corrupt" in impair["netem"] for impair in observed.run.get("impairs", ()))
+    corrupted = labs.damages(observed.run)
     # What a program does not read, or sends to nowhere, is its own affair.
     of_programs = {host for flow in observed.lab.flows if flow.is_program for host in (flow.client, flow.server)}
     for name, counters in observed.counters.items():

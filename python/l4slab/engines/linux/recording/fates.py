@@ -15,6 +15,7 @@ from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.recording.observed import CE, FIFOS, PAYLOAD, Array, Impairment, Link, Observed, in_window
 
 # Of queues but FIFOs nobody tells which packets an overflow dropped and which ones the algorithm.
+_DAMAGED = ("receiver", "checksum")
 _QUEUE, _OVERFLOW, _REPLACED = "queue", "overflow", "replaced"
 
 
@@ -86,9 +87,10 @@ def fates_of(observed: Observed, flow: Flow) -> Fates:
         # What had CE when it left its sender, no queue has marked.
         found.ce = int(((last["ecn_out"] == CE) & ~last["sent_ce"]).sum())
         to_nowhere = last["ecn_out"].is_in(_dropped_codepoints(observed, flow))
-        found.delivered = len(last) - int(to_nowhere.sum())
-        if to_nowhere.any():
-            found.lost["rewrite", "rewrite"] += int(to_nowhere.sum())
+        for which, fate in ((to_nowhere, ("rewrite", "rewrite")), (last["damaged"] & ~to_nowhere, _DAMAGED)):
+            if which.any():
+                found.lost[fate] += int(which.sum())
+        found.delivered = len(last) - int((to_nowhere | last["damaged"]).sum())
     return found
 
 
@@ -125,7 +127,7 @@ def _at(element: Link | Impairment, flow: Flow, keys: list[str]) -> pl.DataFrame
         which &= element.packets["conn"] == labs.FIRST_PORT + flow.only
     packets = element.packets[which]
     columns = {name: packets[name] for name in ("in_ns", "out_ns", "ecn_in", "ecn_out", *keys)}
-    columns |= {"left": element.left[which], "dropped": element.dropped[which]}
+    columns |= {"left": element.left[which], "dropped": element.dropped[which], "damaged": packets["damaged"] > 0}
     return pl.DataFrame(columns | {"reason": pl.Series(_reasons(element)[which], dtype=pl.String)})
 
 

@@ -22,12 +22,12 @@ Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")
 PACKET.names = (
     *("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number"),
-    *("fresh", "unused"),
+    *("fresh", "damaged"),
 )
 # What each file of records begins with: `struct format` of lab.c. The version changes where a record does.
 FORMAT = np.dtype("S8,u4,u4")
 FORMAT.names = ("magic", "version", "record_size")
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
