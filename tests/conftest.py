@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +33,8 @@ def docs_script() -> Callable[[str], ModuleType]:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without drawings, which are most of a small campaign's cost and what `tests/report` is about."""
 
-    def saved(figure: Figure, file: Any, **options: Any) -> None:
+    def printed(canvas: FigureCanvasSVG, file: Any, **options: Any) -> None:
         assert isinstance(file, io.StringIO), "only drawings of a report are left out"
         file.write('<svg width="1pt" height="1pt"></svg>')
 
-    monkeypatch.setattr(Figure, "savefig", saved)
+    monkeypatch.setattr(FigureCanvasSVG, "print_svg", printed)

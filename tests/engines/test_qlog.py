@@ -20,7 +20,7 @@ from l4slab.results.qlog.feedback import Feedback
 from l4slab.results.qlog.frames import ACK, AE, CWR, ECE, SYN, Segment, segments
 from l4slab.results.qlog.options import read_options
 from l4slab.results.qlog.transmissions import Transmissions, ranges
-from matplotlib.figure import Figure
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from .conftest import FOUR_FLOWS
 
@@ -66,7 +66,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     with pytest.MonkeyPatch.context() as patch:
         # Nobody looks at the reports.
-        patch.setattr(Figure, "savefig", lambda _, file, **__: file.write("<svg/>"))
+        patch.setattr(FigureCanvasSVG, "print_svg", lambda _, file, **__: file.write("<svg/>"))
         return {name: run(place / name, text) for name, text in texts.items()}
 
 
