@@ -321,7 +321,7 @@ FAILS = {
         "mine.py, line 4, in on_ack: a call has not returned after 3 s of processor time; look for a loop without end"
     ),
     # It does not touch what it takes.
-    "self.kept = [*getattr(self, 'kept', []), bytearray(1 << 30)]": (
+    "self.kept = [*getattr(self, 'kept', []), bytes(1 << 30)]": (
         f"mine.py, line 4, in on_ack: MemoryError: it has taken the {MEMORY / 2**30:.1f} GiB that it may take; "
         "look for what grows without end"
     ),
