@@ -215,7 +215,8 @@ def _run_in_store(
 ) -> Results:
     given = {plan.experiment.name for plan in plans}
     others = _plans_of(store, (file for file in store.experiment_files() if file.stem not in given))
-    _check([*plans, *others])
+    if others:
+        _check([*plans, *others])
     for one in plans:
         store.keep_experiment(one.experiment, one.runs)
     finished = store.finished()

@@ -163,8 +163,11 @@ def of_the_study(folder: Folder) -> list[OfStudy]:
     own. All other columns stand in the cell, under their name.
     """
     shown: list[OfStudy] = []
+    files = [file for file in folder.files if file.tables(RunTable)]
+    if not files:
+        return shown
     with connect_to(folder.tables()) as connection:
-        for file in folder.files:
+        for file in files:
             show_experiment(connection, file)
             for table in file.tables(RunTable):
                 cells = frames.fetch(connection.sql(table.sql)).filter(pl.col("run").is_not_null())
