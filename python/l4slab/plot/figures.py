@@ -19,7 +19,7 @@ from pydantic import Field
 from l4slab.base import frames
 from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, Table, references, show
-from l4slab.results.claims import connect_empty, connect_to, require_numbers, select, show_experiment
+from l4slab.results.claims import connect_empty, connect_to, quoted, require_numbers, select, show_experiment
 from l4slab.sweep import Plan
 
 # matplotlib takes half a second to load, and most commands draw nothing.
@@ -92,6 +92,8 @@ class RunTable(Table):
 
 def check(plans: Sequence[Plan]) -> None:
     """Prepare every figure's and table's query. Raises InputError for the first that cannot run."""
+    if not any(plan.experiment.tables(kind) for plan in plans for kind in (Figure, RunTable)):
+        return
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
@@ -113,8 +115,11 @@ def draw(
 
     `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
+    drawn = [experiment for experiment in experiments if experiment.tables(Figure)]
+    if not drawn:
+        return
     with connect_to(tables) as connection:
-        for experiment in experiments:
+        for experiment in drawn:
             show_experiment(connection, experiment)
             for figure in experiment.tables(Figure):
                 if figure.reference is not None:
@@ -164,7 +169,7 @@ def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame) -> Drawing |
     chosen = data.select("run", *(["panel"] if "panel" in data.columns else [])).unique(maintain_order=True)
     if chosen.is_empty():
         return None
-    names = ", ".join("'" + str(run).replace("'", "''") + "'" for run in chosen["run"])
+    names = ", ".join(map(quoted, chosen["run"]))
     series = query(f"select * from series where run in ({names}) order by time_s")
     # In the order of the query, which is also the order of the panels.
     rows = chosen.with_row_index("place").join(series, on="run").sort("place", "time_s", maintain_order=True)

@@ -23,7 +23,7 @@ from pydantic import Field
 from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.hints import in_words, unmatched, unquoted
-from l4slab.base.values import Keys, Value
+from l4slab.base.values import Keys, Row, Value
 from l4slab.experimentfile import Experiment, Table, show
 from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
 
@@ -192,6 +192,8 @@ def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experimen
 
 def check(plans: Sequence[Plan]) -> None:
     """Prepare every claim's query. Raises InputError for the first that cannot run."""
+    if not any(plan.experiment.tables(Claim) for plan in plans):
+        return
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
@@ -297,7 +299,9 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
 
     `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
-    rows = []
+    rows: list[Row] = []
+    if not any(experiment.tables(Claim) for experiment in experiments):
+        return pl.DataFrame(rows, schema=metrics.CLAIMS)
     with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)

@@ -24,7 +24,7 @@ from l4slab.base import metrics
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.values import Keys, Row
 from l4slab.experimentfile import Experiment, Table, references, show
-from l4slab.results.claims import connect_empty, connect_to, require_numbers, select, show_experiment
+from l4slab.results.claims import connect_empty, connect_to, quoted, require_numbers, select, show_experiment
 from l4slab.sweep import Plan
 
 _ROWS = ("quantity", "published", "measured")
@@ -82,13 +82,14 @@ class Published(Table):
 def _sql(figure: Published) -> str:
     if figure.sql is not None:
         return figure.sql
-    flow = str(figure.flow).replace("'", "''")
     column = str(figure.column).replace('"', '""')
-    return f"""select "{column}" from flows where flow = '{flow}'"""
+    return f"""select "{column}" from flows where flow = {quoted(str(figure.flow))}"""
 
 
 def check(plans: Sequence[Plan]) -> None:
     """Prepare every figure's query. Raises InputError for the first that cannot run."""
+    if not any(plan.experiment.tables(Published) for plan in plans):
+        return
     with connect_empty(plans) as connection:
         for plan in plans:
             show_experiment(connection, plan.experiment)
@@ -115,6 +116,8 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
     `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
     rows: list[Row] = []
+    if not any(experiment.tables(Published) for experiment in experiments):
+        return pl.DataFrame(rows, schema=metrics.PUBLISHED)
     with connect_to(tables) as connection:
         for experiment in sorted(experiments, key=lambda experiment: experiment.name):
             show_experiment(connection, experiment)

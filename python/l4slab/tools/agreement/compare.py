@@ -22,7 +22,7 @@ from l4slab.base.values import Row
 from l4slab.campaign.store import label_frame
 from l4slab.experimentfile import Experiment, show
 from l4slab.results.bars import Bar, Cause, agree_of
-from l4slab.results.claims import connect
+from l4slab.results.claims import connect, quoted
 from l4slab.sweep import Plan, Run, sql_reason
 
 # Fewer packets than this on both engines (mean over the trials) make no mean and no fraction.
@@ -369,9 +369,9 @@ def explain(rows: pl.DataFrame, experiments: Sequence[Experiment]) -> tuple[pl.D
     with connect() as connection:
         frames.register(connection, "rows", numbered)
         for experiment in experiments:
-            name = experiment.name.replace("'", "''")
+            name = quoted(experiment.name)
             for number, cause in enumerate(experiment.tables(Cause), start=1):
-                holds = f"(select row, ({cause.when}) as holds from rows where experiment = '{name}' and not within)"
+                holds = f"(select row, ({cause.when}) as holds from rows where experiment = {name} and not within)"
                 query = f"select row from {holds} where holds"
                 found = [int(row[0]) for row in connection.execute(query).fetchall()]
                 if not found:

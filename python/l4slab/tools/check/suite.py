@@ -18,7 +18,7 @@ from l4slab.base.values import Keys
 from l4slab.campaign.estimate import estimate
 from l4slab.engines.contract import LackingError
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
-from l4slab.results.claims import Claim
+from l4slab.results.claims import Claim, quoted
 from l4slab.tools.check import programs
 from l4slab.tools.check.programs import Place, Program
 
@@ -82,7 +82,7 @@ def suite(
         if _NAME not in document.get("let", {}):
             document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
-            document["let"][_NAME] = "'" + (cc or "").replace("'", "''") + "'"
+            document["let"][_NAME] = quoted(cc or "")
             for table, before in _places(document) if options else ():
                 table[f"{before}options"] = dict(options)
         else:
