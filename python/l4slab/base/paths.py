@@ -82,5 +82,11 @@ def told(error: OSError, folder: Path | str) -> L4slabError:
     return InputError(f"{_reason(error)}; move it away, or give another folder", file=place)
 
 
+def unwritable(file: Path, error: OSError) -> InputError:
+    """The message about a file of the user's choice that cannot be written."""
+    reason = error.strerror or str(error)
+    return InputError(f"cannot be written ({reason}); give a file in a folder that you may write", file=file)
+
+
 def _reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0) or f"cannot be used ({error.strerror or error})"

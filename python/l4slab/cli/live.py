@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from l4slab.base.errors import InputError
-from l4slab.base.paths import usable
+from l4slab.base.paths import unwritable, usable
 from l4slab.base.run import Run
 from l4slab.cli import options, terminal
 
@@ -77,10 +77,7 @@ def _write(out: Path, text: str) -> None:
     try:
         usable(out).write_text(text, encoding="utf-8")
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"cannot be written ({reason}); give a file in a folder that you may write", file=out
-        ) from None
+        raise unwritable(out, error) from None
 
 
 def _has_browser() -> bool:

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from l4slab.base.errors import InputError, suggest
-from l4slab.base.paths import usable
+from l4slab.base.paths import unwritable, usable
 from l4slab.cli import schema, terminal
 
 # What `init` can start from: the file `presets/NAME.toml`, and what it asks.
@@ -105,7 +105,4 @@ def _write(file: Path, text: str, mode: str) -> None:
             "is there already and is left alone; give another name, or remove it first", file=file
         ) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"cannot be written ({reason}); give a name in a folder that you may write", file=file
-        ) from None
+        raise unwritable(file, error) from None

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import click
 
 from l4slab.base.errors import InputError, L4slabError
+from l4slab.base.paths import unwritable
 from l4slab.cli import options
 
 # A failed run is an error. A verdict that is undecided or skipped never makes the exit status 1.
@@ -128,7 +129,7 @@ def writable(**option: str | None) -> Path | None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(file, error) from None
+        raise unwritable(file, error) from None
     return file
 
 
@@ -138,12 +139,7 @@ def write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
         with file.open(mode, encoding="utf-8") as opened:
             opened.write(text)
     except OSError as error:
-        raise _unwritable(file, error) from None
-
-
-def _unwritable(file: Path, error: OSError) -> InputError:
-    reason = error.strerror or str(error)
-    return InputError(f"cannot be written ({reason}); give a file in a folder that you may write", file=file)
+        raise unwritable(file, error) from None
 
 
 def junit(outcome: Outcome) -> str:

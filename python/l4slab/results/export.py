@@ -18,8 +18,8 @@ from typing import Any, Literal, get_args
 import polars as pl
 
 from l4slab.base import damage, frames
-from l4slab.base.errors import InputError, StoreError
-from l4slab.base.paths import usable
+from l4slab.base.errors import InputError
+from l4slab.base.paths import told, usable
 from l4slab.results import flent, qlog
 
 Form = Literal["csv", "json", "flent", "qlog"]
@@ -33,7 +33,7 @@ def export(
 
     Of qlog, only those of a `run` and a `flow` where they are given.
 
-    Raises InputError where it is no results folder, StoreError where a file cannot be written.
+    Raises InputError where it is no results folder, StoreError where the disk is full.
     """
     source = usable(folder)
     if not (source / "flows.parquet").is_file():
@@ -52,13 +52,8 @@ def export(
                 return list(qlog.export(source, target, run, flow))
             write = _csv if form == "csv" else _json
             return [write(path, target / f"{path.stem}.{form}") for path in sorted(source.glob("*.parquet"))]
-    except FileExistsError:
-        raise InputError(f"--to {target} is a file; give a folder") from None
-    except NotADirectoryError:
-        raise InputError(f"--to {target} cannot be a folder, as a part of it is a file; give another") from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(f"{target} cannot be written ({reason}); give another folder with --to") from None
+        raise told(error, target) from None
 
 
 def _csv(path: Path, target: Path) -> Path:
