@@ -324,8 +324,7 @@ def _excess(item: Item) -> float | None:
     measured, bound = item.measured, item.bound
     if item.why or not isinstance(measured, int | float) or not isinstance(bound, int | float) or not bound:
         return None
-    beyond = (measured - bound) / abs(bound)
-    return {"≤": beyond, "=": abs(beyond)}.get(item.relation, -beyond)
+    return item.beyond(measured, bound) / abs(bound)
 
 
 def document(card: Card) -> Keys:

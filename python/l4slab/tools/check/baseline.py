@@ -50,8 +50,7 @@ class Baseline:
             return False
         # A number that was 0 is held against its bound.
         scale = abs(before) or (abs(item.bound) if _is_number(item.bound) else 0.0)
-        change = item.measured - before
-        return {"≤": change, "≥": -change}.get(item.relation, abs(change)) > self.limit * scale
+        return item.beyond(item.measured, before) > self.limit * scale
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -59,6 +59,11 @@ class Item:
     run: str | None = None
     evidence: Keys = field(default_factory=dict)
 
+    def beyond(self, measured: float, limit: float) -> float:
+        """By how much a measured number is worse than a limit. A better number is negative."""
+        above = measured - limit
+        return {"≤": above, "≥": -above, ">": -above}.get(self.relation, abs(above))
+
 
 def items(asked: Suite, verdicts: pl.DataFrame, failed: Mapping[str, str]) -> list[Item]:
     """An item per requirement of the suite, by document and section.
