@@ -19,6 +19,8 @@ def _where_it_is(name: str) -> Any:
 
 
 _fcntl, _resource, _msvcrt = map(_where_it_is, ("fcntl", "resource", "msvcrt"))
+# sysctl net.ipv4.tcp_ecn of Linux: the kind of ECN that a host asks for and accepts.
+TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
 # What a batch system or a lost terminal sends.
 ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 

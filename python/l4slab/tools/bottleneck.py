@@ -26,7 +26,6 @@ _HOLD_NS = 50_000
 # Parameters of queues that are delays at which they act.
 _THRESHOLDS = ("target", "step_thresh", "ce_threshold")
 _BUFFERS = {"net.ipv4.tcp_rmem": "4096 131072 67108864", "net.ipv4.tcp_wmem": "4096 65536 67108864"}
-_ECN = {"off": "0", "classic": "1", "accecn": "3"}
 
 
 class BottleneckError(L4slabError):
@@ -169,10 +168,10 @@ def _wishes(flow: Flow) -> Iterator[tuple[str, str, str]]:
             control,
             f"this kernel refuses {control} as the congestion control of a namespace; programs get its default one",
         )
-    if (ecn := flow.get("ecn") if control is not None else None) in _ECN:
+    if (ecn := flow.get("ecn") if control is not None else None) in system.TCP_ECN:
         yield (
             "net/ipv4/tcp_ecn",
-            _ECN[ecn],
+            str(system.TCP_ECN[ecn]),
             f'this kernel has no ECN of the kind "{ecn}"; programs get its default',
         )
 

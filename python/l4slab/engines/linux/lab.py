@@ -22,6 +22,7 @@ from itertools import groupby, pairwise
 from typing import TypeVar
 
 from l4slab import _core
+from l4slab.base import system
 from l4slab.base.run import Change, Class, Filter, Impair, Link, Rewrite, Run
 from l4slab.base.run import Flow as Spec
 from l4slab.base.units import TIME
@@ -35,8 +36,6 @@ from l4slab.experimentfile.resolution import IN_ORDER
 # What has a queue.
 Queued = TypeVar("Queued", Link, Change, Class)
 
-# sysctl net.ipv4.tcp_ecn of a host: what it asks for and accepts.
-TCP_ECN = {"off": 0, "classic": 1, "accecn": 3}
 GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
 MTU_FRAME = 1514
 TCP_IP_HEADERS = 52  # with time stamps
@@ -665,8 +664,8 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
     if flow is not None:
         ip.append(f"addr add {flow.source if name == flow.client else flow.destination}/32 dev lo")
         ecn = flow.ecn if name == flow.client else flow.peer_ecn
-        lines += [*_TCP, f"echo {TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
-        lines += programs.settings(flow.program, TCP_ECN.get(ecn)) if flow.program is not None else []
+        lines += [*_TCP, f"echo {system.TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
+        lines += programs.settings(flow.program, system.TCP_ECN.get(ecn)) if flow.program is not None else []
         rto_ns = flow.tcp.get("rto_min_ns") if flow.tcp is not None else None
         if name == flow.client and rto_ns is not None:
             lines.append(f"echo {rto_ns // 1000} >/proc/sys/net/ipv4/tcp_rto_min_us")
