@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from citations import markdown as citations
+from keys import keys
 from l4slab import _core
 from l4slab.cli import parameters
 from schema import schema as experiment_schema
@@ -185,6 +186,7 @@ def main() -> None:
         "docs/generated/run.schema.json": json.dumps(whole, indent=2) + "\n",
         "python/l4slab/base/run.py": python_types(whole),
         "web/src/generated/run.ts": typescript_types(whole),
+        "web/src/generated/keys.json": json.dumps(keys(), indent=1) + "\n",
         "web/src/model/defaults.json": json.dumps(short_forms(), indent=2) + "\n",
         "docs/parameters.md": parameters.markdown(),
         "docs/generated/citations.md": citations(),

@@ -23,9 +23,9 @@ PAGE = """<!doctype html><title>l4slab live</title>
 <script>document.title = JSON.parse(document.getElementById("server").textContent).engines.join();</script>
 """
 ENGINES = {
-    "native": Live("engines:Odd", 1 << 30),
-    "linux": Live("engines:Missing", 0),
-    "absent": Live("engines:Odd", 0, lambda: "it is not there"),
+    "native": Live("engines:Odd", memory_bytes=1 << 30),
+    "linux": Live("engines:Missing", memory_bytes=0),
+    "absent": Live("engines:Odd", memory_bytes=0, lacking=lambda: "it is not there"),
 }
 
 

@@ -74,11 +74,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Live:
-    """An engine on the page of `l4slab live`: its class (see `l4slab.live.session`), how much memory its process may
-    use (None: the page's limit, 0: no limit), and a sentence why it is not there, or None.
+    """An engine on the page of `l4slab live`: its class (see `l4slab.live.session`), what the page calls it, whether
+    flows can begin while it runs, how much memory its process may use (None: the page's limit, 0: no limit), and a
+    sentence why it is not there, or None.
     """
 
     place: str
+    title: str = ""
+    adds_flows: bool = True
     memory_bytes: int | None = None
     lacking: Callable[[], str | None] = lambda: None
 

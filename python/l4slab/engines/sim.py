@@ -31,7 +31,7 @@ class SimEngine(Engine):
 
     name = "sim"
     title = "simulator"
-    live = ("native", Live("l4slab._core:Live"))
+    live = ("native", Live("l4slab._core:Live", "the simulator on this machine"))
 
     def version(self) -> str:
         return _version()

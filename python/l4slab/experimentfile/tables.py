@@ -18,7 +18,7 @@ from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds
 from l4slab.experimentfile.wording import Table, checked_by, show
 
-_MOST = {RATE: bounds.RATE_BPS, TIME: bounds.TIME_NS, SIZE: bounds.SIZE_BYTES, FREQUENCY: FREQUENCY.parse("1000000/s")}
+MOST = {RATE: bounds.RATE_BPS, TIME: bounds.TIME_NS, SIZE: bounds.SIZE_BYTES, FREQUENCY: FREQUENCY.parse("1000000/s")}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Quantity:
             raise ValueError(f'{least}; write a {self.dimension.name} such as "{self.dimension.example}"')
         if value < self.least:
             raise ValueError(f"must be at least {self.dimension.text(self.least)}")
-        most = self.most or _MOST[self.dimension]
+        most = self.most or MOST[self.dimension]
         if value > most:
             raise ValueError(f"must be at most {self.dimension.text(most)}")
         return value
@@ -148,7 +148,7 @@ class Link(Table):
 class At(Table):
     """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
 
-    time: TimeOrZero = Field(examples=['"20s"'], description="When the change happens")
+    time: TimeOrZero = Field(examples=['"20s"'], serialization_alias="time_ns", description="When the change happens")
 
 
 class FlowChange(Table):

@@ -69,7 +69,10 @@ class LinuxEngine(Engine):
     keeps_files = True
     captured_bytes = _CAPTURED_BYTES_PER_PACKET
     # The memory of a kernel is what it is booted with.
-    live = ("linux", Live("l4slab.engines.linux.live:LinuxLive", 0, _no_kernel))
+    live = (
+        "linux",
+        Live("l4slab.engines.linux.live:LinuxLive", "a real Linux kernel on this machine", False, 0, _no_kernel),
+    )
 
     def __init__(self, variant: str = "") -> None:
         self._kernel = kernels.DEFAULT
