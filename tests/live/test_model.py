@@ -9,19 +9,6 @@ from typing import Any
 import pytest
 from l4slab import _core, experimentfile, sweep
 from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME
-from l4slab.experimentfile import keys_of
-from l4slab.experimentfile.tables import (
-    AT_FLOW_KEYS,
-    AT_IMPAIR_KEYS,
-    AT_KEYS,
-    TOP_FACTORS,
-    Impair,
-    Link,
-    Quantity,
-    Rewrite,
-    Top,
-)
-from l4slab.experimentfile.traffic import KINDS
 
 PAGE = Path(__file__).parent / "page"
 STUDIES = Path(experimentfile.__file__).parent.parent / "studies"
@@ -85,62 +72,6 @@ def test_the_first_preset_is_the_picture_of_the_readme() -> None:
             one.pop(key, None)
     assert page["at"] == picture["at"]
     assert page["flows"] == picture["flows"]
-
-
-MODELS = {
-    "Top": Top,
-    "Link": Link,
-    "Impair": Impair,
-    "Rewrite": Rewrite,
-    **{kind: model for kind, model in KINDS.items() if kind not in ("program", "media")},
-}
-# The page has no programs and no calls. What it has otherwise: its seed is that of a trial, names are those of the
-# tables, `kind` tells whose the other keys are, and a file's first lines describe the experiment.
-APART = {
-    "Top": set(keys_of(Top)) - set(TOP_FACTORS) - {"per_flow"} | {"seed"},
-    **{kind: {"name", "kind"} for kind in KINDS},
-}
-
-
-@pytest.mark.parametrize("table", MODELS)
-def test_keys_units_and_defaults_are_those_of_the_file(table: str) -> None:
-    model = MODELS[table]
-    page = {told["key"]: told for name, told in read_lines("keys.jsonl") if name == table and told["key"] != "kind"}
-    not_held = {key for name, key in read_lines("keys.jsonl") if name == f"not held: {table}"}
-    assert set(page) == set(keys_of(model)) - APART.get(table, set()) - not_held
-    assert not_held <= set(keys_of(model))
-    for name, info in model.model_fields.items():
-        key = str(info.validation_alias or name)
-        if key not in page:
-            continue
-        assert page[key]["field"] == str(info.serialization_alias or info.validation_alias or name), key
-        quantity = next((one for one in marks(info) if isinstance(one, Quantity)), None)
-        if quantity is not None:
-            bounds = [quantity.dimension.name, quantity.least, *([] if quantity.most is None else [quantity.most])]
-            wanted = "frequency" if quantity.dimension is FREQUENCY else " ".join(map(str, bounds))
-            assert page[key]["type"] == wanted, key
-        if info.is_required() or (table, key) in (
-            ("Link", "rate"),
-            ("Impair", "netem"),
-        ):  # the page has nothing instead
-            assert page[key]["default"] == "required", key
-        elif quantity is not None and info.default is not None:
-            assert page[key]["default"] == quantity.parse(info.default), key
-        else:
-            assert page[key]["default"] == info.default, key
-
-
-def marks(info: Any) -> list[Any]:
-    """What a field's annotation says of its values, also where they may be absent."""
-    inner = [getattr(one, "__metadata__", ()) for one in getattr(info.annotation, "__args__", ())]
-    return [*info.metadata, *(one for found in inner for one in found)]
-
-
-def test_what_changes_while_it_runs_is_what_a_file_may_change() -> None:
-    told = read_lines("keys.jsonl")
-    assert sorted(key for name, key in told if name == "at_link") == sorted(AT_KEYS)
-    assert sorted(key for name, key in told if name == "at_flow") == sorted(AT_FLOW_KEYS)
-    assert sorted(key for name, key in told if name == "not held: at_impair") == sorted(AT_IMPAIR_KEYS)
 
 
 @pytest.mark.parametrize(("dimension", "text", "result"), read_lines("units.jsonl"))

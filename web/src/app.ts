@@ -172,7 +172,7 @@ export class App {
 
   /** With silent groups where they can begin to send while it runs. */
   private offering(run: Run): Run {
-    return this.mode === "live" && this.engines.name !== "linux" ? withStandby(run) : run;
+    return this.mode === "live" && this.engines.addsFlows ? withStandby(run) : run;
   }
 
   private anew(edit: (run: Run) => Run): void {

@@ -13,6 +13,10 @@ export class Engines {
     this.name = this.available.find(({ why_not }) => why_not === undefined)?.name ?? "wasm";
   }
 
+  get addsFlows(): boolean {
+    return this.available.some((one) => one.name === this.name && one.adds_flows);
+  }
+
   /** Takes another engine from now on; gives the sentence why it cannot be. */
   choose(name: string): string | null {
     const found = this.available.find((one) => one.name === name);

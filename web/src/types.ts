@@ -139,7 +139,8 @@ export interface Answers {
   vocabulary: Vocabulary;
 }
 
-export type EngineName = "wasm" | "native" | "linux";
+/** "wasm", or one of those that a server has. */
+export type EngineName = string;
 
 export interface Engine {
   readonly name: EngineName;

@@ -1,13 +1,9 @@
 /** The head of the page: presets and what to look at, the engine, saving and sharing. */
+import type { Available } from "../engine";
 import type { Preset } from "../model/presets";
 import { PRESETS } from "../model/presets";
 import type { EngineName } from "../types";
 import { h } from "./dom";
-
-export interface Offered {
-  name: EngineName;
-  why_not?: string;
-}
 
 export interface TopActions {
   preset(id: string): void;
@@ -25,13 +21,7 @@ export interface Top {
   note(text: string): void;
 }
 
-const ENGINES: Record<EngineName, string> = {
-  wasm: "the simulator in this page",
-  native: "the simulator on this machine",
-  linux: "a real Linux kernel on this machine",
-};
-
-export function top(engines: readonly Offered[], actions: TopActions): Top {
+export function top(engines: readonly Available[], actions: TopActions): Top {
   const own = h("option", { value: "", hidden: true });
   const presets = h("select", { id: "preset" }, own);
   for (const group of new Set(PRESETS.map((one) => one.group))) {
@@ -43,7 +33,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
   const source = h("p", { id: "source", className: "help" });
   const note = h("span", { id: "note", className: "help", role: "status" });
 
-  const radios = engines.map(({ name, why_not }) => {
+  const radios = engines.map(({ name, title, why_not }) => {
     const radio = h("input", {
       type: "radio",
       name: "engine",
@@ -53,7 +43,7 @@ export function top(engines: readonly Offered[], actions: TopActions): Top {
     });
     radio.addEventListener("change", () => actions.engine(name));
     const why = why_not ? h("small", { className: "why" }, `not available: ${why_not}`) : null;
-    return [name, radio, h("label", { htmlFor: radio.id }, radio, h("b", {}, name), ` ${ENGINES[name]}`, why)] as const;
+    return [name, radio, h("label", { htmlFor: radio.id }, radio, h("b", {}, name), ` ${title}`, why)] as const;
   });
   const chosen = h("summary", { id: "engine" });
   const menu = h(

@@ -1,5 +1,6 @@
-/** Three engines behind one interface: the core in this page, and what the page's server has. */
+/** Engines behind one interface: the core in this page, and what the page's server has. */
 import packed from "virtual:core";
+import known from "../generated/keys.json";
 import type { Engine, EngineName } from "../types";
 import { Refused } from "../types";
 import { serverFacts } from "./server";
@@ -9,6 +10,9 @@ import CoreWorker from "./worker?worker&inline";
 
 export interface Available {
   name: EngineName;
+  title: string;
+  /** Flows can begin while it runs. */
+  adds_flows: boolean;
   /** Why it cannot be opened, in a sentence. */
   why_not?: string;
 }
@@ -16,9 +20,10 @@ export interface Available {
 let compiled: Promise<WebAssembly.Module> | undefined;
 
 export function availableEngines(): Available[] {
-  return (["wasm", "native", "linux"] as const).map((name) => {
+  const wasm = { title: "the simulator in this page", adds_flows: true };
+  return Object.entries({ wasm, ...known.engines }).map(([name, about]) => {
     const why_not = whyNot(name);
-    return why_not === null ? { name } : { name, why_not };
+    return { name, ...about, ...(why_not === null ? {} : { why_not }) };
   });
 }
 

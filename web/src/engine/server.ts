@@ -7,7 +7,7 @@ export interface Facts {
   socket?: string;
   engines?: EngineName[];
   /** Of the engines that the server has not got. */
-  why_not?: Partial<Record<EngineName, string>>;
+  why_not?: Readonly<Record<EngineName, string>>;
   /** What the page begins with. */
   run?: Run;
 }

@@ -1,11 +1,12 @@
 /**
- * The keys of an experiment file that describe a run: unit, default and name in the description. They are those of
- * `l4slab.experimentfile` (tables.py, traffic.py), and a test holds them to it.
+ * The keys of an experiment file that describe a run. `./dev.sh generate` writes them from the models of
+ * `l4slab.experimentfile`; here stand the types of their values, and what the page has not.
  */
+import known from "../generated/keys.json";
 import type { FlowSpec } from "../types";
-
 import {
   type Dimension,
+  FREQUENCY,
   type Printed,
   parse,
   parseInterval,
@@ -39,11 +40,23 @@ export interface Key {
   readonly example: string;
 }
 
-function quantity(dimension: Printed, least = 1, most = Number.MAX_SAFE_INTEGER): Type {
-  const { name, example, units } = dimension;
-  const unit = [...units.keys()][0];
+/** A key as it is generated. */
+interface Told {
+  readonly key: string;
+  readonly field: string;
+  readonly type: string;
+  readonly least?: number;
+  readonly above?: number;
+  readonly most?: number;
+  readonly values?: readonly string[];
+  readonly default?: unknown;
+  readonly example?: unknown;
+}
+
+function quantity(dimension: Printed, { least = 1, most = Number.MAX_SAFE_INTEGER }: Told): Type {
+  const { name, example } = dimension;
   return {
-    name: `${name} ${least} ${most === Number.MAX_SAFE_INTEGER ? "" : most}`.trim(),
+    name,
     read(text) {
       const value = parse(text, dimension);
       if (value < least && least <= 1) {
@@ -51,8 +64,8 @@ function quantity(dimension: Printed, least = 1, most = Number.MAX_SAFE_INTEGER)
           `${least === 0 ? "must not be negative" : "must be more than 0"}; write a ${name} such as "${example}"`,
         );
       }
-      if (value < least) throw new Wrong(`must be at least ${least}${unit}`);
-      if (value > most) throw new Wrong(`must be at most ${most}${unit}`);
+      if (value < least) throw new Wrong(`must be at least ${print(least, dimension)}`);
+      if (value > most) throw new Wrong(`must be at most ${print(most, dimension)}`);
       return value;
     },
     write: (value) => print(value as number, dimension),
@@ -67,26 +80,27 @@ const OFTEN: Type = {
 
 const TEXT: Type = { name: "text", read: (text) => text, write: (value) => value as string };
 
-function number(name: string, whole: boolean, least: number, most: number, above = false): Type {
+function number({ type, least, above, most }: Told): Type {
+  const whole = type === "int";
   return {
-    name: `${name} ${least} ${most}`,
+    name: type,
     read(text) {
       const value = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text.trim()) ? Number(text) : Number.NaN;
       if (Number.isNaN(value) || (whole && !Number.isSafeInteger(value))) {
         throw new Wrong(`is not a ${whole ? "whole " : ""}number`);
       }
-      if (above && value <= least) throw new Wrong(`must be more than ${least}`);
-      if (value < least) throw new Wrong(`must be at least ${least}`);
-      if (value > most) throw new Wrong(`must be at most ${most}`);
+      if (above !== undefined && value <= above) throw new Wrong(`must be more than ${above}`);
+      if (least !== undefined && value < least) throw new Wrong(`must be at least ${least}`);
+      if (most !== undefined && value > most) throw new Wrong(`must be at most ${most}`);
       return value;
     },
     write: (value) => value as number,
   };
 }
 
-function choice(...values: string[]): Type {
+function choice({ type: name, values = [] }: Told): Type {
   return {
-    name: values.join(" "),
+    name,
     read(text) {
       if (!values.includes(text))
         throw new Wrong(`is none of ${values.map((v) => `"${v}"`).join(", ")}; ${suggest(text, values)}`);
@@ -115,11 +129,7 @@ const NAMES: Type = {
 /** `options.NAME` is a key each. */
 const OPTIONS: Type = { name: "options", read: () => ({}), write: () => "" };
 
-const CODEPOINTS: ReadonlyMap<string, number> = new Map([
-  ...Array.from({ length: 8 }, (_, n) => [`cs${n}`, n << 3] as const),
-  ...[1, 2, 3, 4].flatMap((n) => [1, 2, 3].map((drop) => [`af${n}${drop}`, (n << 3) + (drop << 1)] as const)),
-  ...Object.entries({ df: 0, le: 1, va: 44, nqb: 45, ef: 46 }),
-]);
+const CODEPOINTS: ReadonlyMap<string, number> = new Map(Object.entries(known.dscp));
 
 const DSCP: Type = {
   name: "dscp",
@@ -134,25 +144,25 @@ const DSCP: Type = {
   write: (value) => value as number,
 };
 
-const [rate, size, duration, timeOrZero] = [quantity(RATE), quantity(SIZE), quantity(TIME), quantity(TIME, 0)];
-const count = number("int", true, 0, 1_000_000);
+const TYPES: Readonly<Record<string, (told: Told) => Type>> = {
+  rate: (told) => quantity(RATE, told),
+  size: (told) => quantity(SIZE, told),
+  time: (told) => quantity(TIME, told),
+  frequency: () => OFTEN,
+  int: number,
+  float: number,
+  choice,
+  bool: () => BOOL,
+  names: () => NAMES,
+  dscp: () => DSCP,
+  table: () => OPTIONS,
+  text: () => TEXT,
+};
+
+const DIMENSIONS: Readonly<Record<string, Dimension>> = { rate: RATE, size: SIZE, time: TIME, frequency: FREQUENCY };
 
 /** The page's length of a run whose address tells none: what instant mode repeats. */
 export const DURATION = "20s";
-
-export const TOP: readonly Key[] = [
-  { key: "duration", field: "duration_ns", type: duration, example: "60s" },
-  { key: "warmup", field: "warmup_ns", type: timeOrZero, default: "0s", example: "10s" },
-  { key: "sample", field: "sample_ns", type: duration, default: "100ms", example: "100ms" },
-  { key: "start_jitter", field: "start_jitter_ns", type: timeOrZero, default: "100ms", example: "100ms" },
-  { key: "per_flow", field: "per_flow", type: BOOL, default: "false", example: "true" },
-];
-
-export const LINK: readonly Key[] = [
-  { key: "rate", field: "rate_bps", type: rate, example: "100Mbit" },
-  { key: "qdisc", field: "qdisc", type: TEXT, example: "dualpi2" },
-  { key: "burst", field: "burst_bytes", type: quantity(SIZE, 1, 2 ** 32 - 1), default: "1600B", example: "1600B" },
-];
 
 const NOT_HELD_OF_FLOWS = {
   host: { field: "host", instead: "a host of its own is used" },
@@ -170,7 +180,7 @@ const NOT_HELD_OF_TCP = {
 
 /** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */
 export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?: string; instead: string }>>>> = {
-  Link: {
+  link: {
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },
     medium: { field: "medium", instead: "a wire with its mean rate is used" },
@@ -179,121 +189,43 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
     class: { field: "classes", instead: "links with classes run with l4slab run" },
     filter: { field: "filters", instead: "links with classes run with l4slab run" },
   },
-  Impair: {
+  impair: {
     in_order: { instead: "its netem has a rate" },
     ack_thinning: { field: "ack_thinning", instead: "every ACK arrives" },
     ack_wait: { field: "ack_wait_ns", instead: "every ACK arrives" },
   },
   at_impair: { netem: { instead: "such changes are left out" } },
-  tcp: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
-  web: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
-  video: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
-  cbr: NOT_HELD_OF_FLOWS,
-  "udp-prague": NOT_HELD_OF_FLOWS,
+  flow: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
 };
+/** A file may leave these out where it has something instead that the page has not. */
+const NEEDED: Readonly<Record<string, readonly string[]>> = { link: ["rate"], impair: ["netem"] };
 
-const RTT: Key = { key: "rtt", field: "rtt_ns", type: duration, example: "10ms" };
-const PACE: Key = { key: "pace", field: "pace_bps", type: rate, default: null, example: "40Mbit" };
-const REVERSE: Key = { key: "reverse_path", field: "reverse_path", type: NAMES, default: "", example: "bottleneck" };
+function table(name: string, told: readonly Told[]): Key[] {
+  const left = (one: Told) => !Object.hasOwn(NOT_HELD[name] ?? {}, one.key);
+  return told.filter(left).map((one) => {
+    const type = (TYPES[one.type] ?? (() => TEXT))(one);
+    const usual = one.default === null || type === OPTIONS ? null : String(one.default);
+    const isRequired = one.default === undefined || NEEDED[name]?.includes(one.key);
+    const example = String(one.example ?? DIMENSIONS[one.type]?.example ?? one.values?.[0] ?? "");
+    return { key: one.key, field: one.field, type, example, ...(isRequired ? {} : { default: usual }) };
+  });
+}
 
-const ANY: readonly Key[] = [
-  {
-    key: "kind",
-    field: "kind",
-    type: choice("tcp", "web", "video", "cbr", "udp-prague"),
-    default: "tcp",
-    example: "web",
-  },
-  { key: "count", field: "count", type: count, default: "1", example: "1" },
-  { key: "start", field: "start_ns", type: timeOrZero, default: "0s", example: "5s" },
-  { key: "stop", field: "stop_ns", type: duration, default: null, example: "60s" },
-  { key: "dscp", field: "dscp", type: DSCP, default: "0", example: "ef" },
-  { key: "path", field: "path", type: NAMES, default: null, example: "bottleneck" },
-];
-
-const ECN = choice("accecn", "classic", "sce", "off");
-
-const TCP: readonly Key[] = [
-  ...ANY,
-  { key: "cc", field: "cc", type: TEXT, example: "cubic" },
-  RTT,
-  { key: "ecn", field: "ecn", type: ECN, default: null, example: "classic" },
-  { key: "peer_ecn", field: "peer_ecn", type: ECN, default: null, example: "classic" },
-  REVERSE,
-  PACE,
-  { key: "receive_window", field: "receive_window_bytes", type: size, default: null, example: "3MB" },
-  { key: "options", field: "options", type: OPTIONS, default: "", example: "options.version=0.7" },
-];
-
-export const FLOW: Readonly<Record<FlowSpec["kind"], readonly Key[]>> = {
-  tcp: [...TCP, { key: "bytes", field: "bytes", type: size, default: null, example: "1MB" }],
-  web: [
-    ...TCP,
-    { key: "requests", field: "interval_ns", type: OFTEN, example: "10/s" },
-    {
-      key: "size_alpha",
-      field: "size_alpha",
-      type: number("float", false, 0, 100, true),
-      default: "0.9",
-      example: "0.9",
-    },
-    { key: "size_min", field: "size_min_bytes", type: size, default: "1kB", example: "1kB" },
-    { key: "size_max", field: "size_max_bytes", type: size, default: "1MB", example: "1MB" },
-  ],
-  video: [
-    ...TCP,
-    { key: "rate", field: "rate_bps", type: rate, example: "4Mbit" },
-    { key: "frames", field: "interval_ns", type: OFTEN, default: "60/s", example: "60/s" },
-    { key: "frame_spread", field: "spread", type: number("float", false, 0, 10), default: "0.15", example: "0.15" },
-    { key: "controls", field: "control_interval_ns", type: OFTEN, default: null, example: "60/s" },
-  ],
-  cbr: [
-    ...ANY,
-    { key: "rate", field: "rate_bps", type: rate, example: "50Mbit" },
-    { ...RTT, type: timeOrZero },
-    { key: "ecn", field: "ecn", type: choice("not-ect", "ect0", "ect1"), default: "not-ect", example: "ect1" },
-    { key: "packet", field: "packet_bytes", type: quantity(SIZE, 64, 9014), default: "1514B", example: "1514B" },
-    { key: "batch", field: "batch", type: number("int", true, 1, 65_536), default: "1", example: "1" },
-  ],
-  "udp-prague": [
-    ...ANY,
-    RTT,
-    { key: "packet", field: "packet_bytes", type: quantity(SIZE, 192, 9014), default: "1442B", example: "1442B" },
-    REVERSE,
-    PACE,
-  ],
-};
-
-export const IMPAIR: readonly Key[] = [
-  { key: "netem", field: "netem", type: TEXT, example: "delay 2ms" },
-  { key: "before", field: "before", type: TEXT, example: "bottleneck" },
-  {
-    key: "direction",
-    field: "direction",
-    type: choice("forward", "reverse", "both"),
-    default: "forward",
-    example: "both",
-  },
-];
-
-const CODEPOINT = choice("not-ect", "ect0", "ect1", "ce");
-
-export const REWRITE: readonly Key[] = [
-  { key: "flow", field: "flow", type: TEXT, example: "tweaked" },
-  { key: "where", field: "where", type: TEXT, example: "before:bottleneck" },
-  { key: "from", field: "from", type: CODEPOINT, example: "ect0" },
-  { key: "to", field: "to", type: choice("not-ect", "ect0", "ect1", "ce", "drop"), example: "ect1" },
-];
+export const TOP: readonly Key[] = table("top", known.tables.top);
+export const LINK: readonly Key[] = table("link", known.tables.link);
+export const IMPAIR: readonly Key[] = table("impair", known.tables.impair);
+export const REWRITE: readonly Key[] = table("rewrite", known.tables.rewrite);
+export const FLOW = Object.fromEntries(
+  Object.entries(known.flows).map(([kind, keys]) => [kind, table("flow", keys)]),
+) as unknown as Readonly<Record<FlowSpec["kind"], readonly Key[]>>;
 
 /** What may change while it runs. */
 export const AT: Readonly<Record<"link" | "flow", readonly Key[]>> = {
-  link: LINK.filter(({ key }) => key === "rate" || key === "qdisc"),
-  flow: [RTT, ANY[1] as Key, { key: "rate", field: "rate_bps", type: rate, example: "20Mbit" }],
+  link: table("at_link", known.tables.at_link),
+  flow: table("at_flow", known.tables.at_flow),
 };
 
-export const TIME_OF_CHANGE: Key = { key: "time", field: "time_ns", type: timeOrZero, example: "20s" };
-
-export type { Dimension };
+export const TIME_OF_CHANGE = table("at", known.tables.at)[0] as Key;
 
 /** The keys of a kind of flow; of one that is none, those of a TCP flow. */
 export function keysOf(kind: unknown): readonly Key[] {

@@ -166,7 +166,9 @@ class Resolver {
     const place = `flow.${name}`;
     if (!this.named(place, name)) return [];
     const kind = values.get("kind") ?? "tcp";
-    const read = this.read(place, keysOf(kind), values);
+    const keys = keysOf(kind);
+    const read = this.read(place, keys, values);
+    const told = (key: string) => values.get(key) ?? keys.find((one) => one.key === key)?.default ?? "";
     for (const key of ["path", "reverse_path"]) {
       const [wanted, usual] = [read[key] as string[] | null, key === "path" ? links : []];
       const unknown = (wanted ?? []).filter((link, i, all) => !links.includes(link) || all.indexOf(link) < i);
@@ -183,16 +185,16 @@ class Resolver {
     if ("size_min_bytes" in read && (read.size_min_bytes as number) > (read.size_max_bytes as number)) {
       this.wrong(
         `${place}.size_min`,
-        values.get("size_min") ?? "1kB",
-        `is above size_max = "${values.get("size_max") ?? "1MB"}"; size_max is used for both`,
+        told("size_min"),
+        `is above size_max = "${told("size_max")}"; size_max is used for both`,
       );
       read.size_min_bytes = read.size_max_bytes;
     }
     if (read.stop_ns !== null && (read.stop_ns as number) <= (read.start_ns as number)) {
       this.wrong(
         `${place}.stop`,
-        values.get("stop") ?? "",
-        `is not after start = "${values.get("start") ?? "0s"}"; the flow runs to the end instead`,
+        told("stop"),
+        `is not after start = "${told("start")}"; the flow runs to the end instead`,
       );
       read.stop_ns = null;
     }
