@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from l4slab.engines.linux import kernels
 
 @click.group()
 def linux() -> None:
-    """Build and list the kernels for --engine linux."""
+    """Build and list the kernels for --engine linux, and run commands on them."""
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -95,6 +97,29 @@ def list_kernels(as_json: bool) -> int:
     ]
     terminal.show("Kernels", columns)
     return 0
+
+
+@linux.command("exec")
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--write", "writable", metavar="DIR", multiple=True, type=_FOLDER, help="COMMAND may write here; may be repeated."
+)
+@click.option("--kernel", "name", metavar="NAME", default=kernels.DEFAULT, help="A kernel of l4slab linux list.")
+@click.option("--time", "tells_time", is_flag=True, help="Print at the end how much virtual time went by.")
+def execute(command: tuple[str, ...], writable: tuple[Path, ...], name: str, tells_time: bool) -> int:
+    """Run COMMAND on the kernel, in virtual time and as root of its network.
+
+    It sees the files of this machine read-only, and no network but its own. Its exit status and output are passed
+    through.
+    """
+    from l4slab.engines.linux import shell
+
+    begun = time.monotonic()
+    ended = shell.execute(command, writable, (sys.stdout.buffer, sys.stderr.buffer), name)
+    if tells_time:
+        took = time.monotonic() - begun
+        print(f"l4slab: {ended.virtual_s:.2f} s of virtual time in {took:.2f} s", file=sys.stderr)
+    return ended.status
 
 
 @click.command()

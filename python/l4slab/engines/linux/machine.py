@@ -46,6 +46,7 @@ class Machine:
     run: Path
     limit_s: float
     clock: Path | None = None  # the socket of a `Clock`; None: it runs to its end
+    has_ipv6: bool = False  # else there are only its sockets, which take IPv4, too
 
     def command(self) -> list[str]:
         """How it is booted. It dies with the thread that started it, however that ends."""
@@ -55,8 +56,7 @@ class Machine:
             f"mem={_MEMORY}",
             *("root=/dev/root", "rootfstype=hostfs", f'rootflags="{self.root}"', "ro"),
             f"init=/lab/{self.helper}/init.sh",
-            # Programs may have sockets of IPv6; nobody sends any.
-            "ipv6.disable_ipv6=1",
+            f"ipv6.disable_ipv6={int(not self.has_ipv6)}",
             # Idle time is jumped over and computing takes none.
             "time-travel=inf-cpu" if self.clock is None else f"time-travel=ext:{self.clock}",
             *("quiet", "con0=null,fd:1", "con=null", "seccomp=auto", "noreboot"),

@@ -25,7 +25,7 @@ OUT_FOLDER = "/dev/out"
 NEVER = 2**64 - 1
 # What they get of the environment; HOME is read only, and so is everything but these two.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
-_TEMPORARY = "/dev/shm"  # noqa: S108
+TEMPORARY = "/dev/shm"  # noqa: S108
 # Receive windows follow the rate as on any host, but may grow until they never limit, and so may what waits to be sent.
 _SETTINGS = (
     "echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save",
@@ -87,7 +87,7 @@ def answering(came: str, destination: str, device: str, mac: str, gateway: str) 
 def host() -> Iterator[str]:
     """What the plan says of all programs."""
     found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    for name, value in {"PATH": os.defpath, **found, "TMPDIR": _TEMPORARY}.items():
+    for name, value in {"PATH": os.defpath, **found, "TMPDIR": TEMPORARY}.items():
         yield f"environment {_word(f'{name}={value}')}"
     yield f"directory {_word(str(Path.cwd()))}"
 
