@@ -3,7 +3,7 @@ import { Changes } from "./changes";
 import { createClock } from "./clock/clock";
 import { h } from "./controls/dom";
 import { figures } from "./controls/figures";
-import { type Camp, offered, type Wanted, withStandby } from "./controls/groups";
+import { offered, type Service, type Wanted, withStandby } from "./controls/groups";
 import { Left } from "./controls/left";
 import { Problems } from "./controls/problems";
 import { top } from "./controls/top";
@@ -53,7 +53,7 @@ export class App {
     this.left = new Left({
       change: (change) => this.change(change),
       anew: (edit) => this.anew(edit),
-      add: (wanted, camp) => this.add(wanted, camp),
+      add: (wanted, service) => this.add(wanted, service),
       check: (link) => this.check(link),
       vocabulary: () => this.engines.vocabulary,
     });
@@ -210,8 +210,8 @@ export class App {
     this.show();
   }
 
-  private add(wanted: Wanted, camp: Camp): void {
-    const group = offered(this.set, wanted, camp);
+  private add(wanted: Wanted, service: Service): void {
+    const group = offered(this.set, wanted, service);
     const silent = this.silent.get(group.name);
     if (!silent) {
       this.anew((run) => ({ ...run, flows: [...run.flows, group] }));
@@ -385,7 +385,7 @@ function drawer(controls: HTMLElement): HTMLElement {
 /** What the panels can be told in the address. */
 const VIEW: Record<keyof ViewOptions, readonly string[]> = {
   window_s: ["5", "20", "60"],
-  rates: ["flow", "camp", "window"],
+  rates: ["flow", "service", "window"],
   delays: ["queue", "flow"],
   tail: ["cdf", "ccdf"],
 };

@@ -193,7 +193,7 @@ export interface Clock {
 export interface ViewOptions {
   /** How many seconds of watching the curves hold; of the run, that times the speed. */
   window_s: 5 | 20 | 60;
-  rates: "flow" | "camp" | "window";
+  rates: "flow" | "service" | "window";
   delays: "queue" | "flow";
   tail: "cdf" | "ccdf";
 }

@@ -27,7 +27,7 @@ export function watchOf(run: Run, speed: number, options: ViewOptions): Watch {
   const sample_ns = (options.window_s * speed * 1e9) / SAMPLES_PER_WINDOW;
   return {
     sample_ns: Math.round(Math.max(least_ns, sample_ns)),
-    members: options.rates !== "camp",
+    members: options.rates !== "service",
     histograms: false,
     packets: tellsPackets(run, speed),
   };
@@ -36,7 +36,7 @@ export function watchOf(run: Run, speed: number, options: ViewOptions): Watch {
 export function batchWatch(options: ViewOptions): Watch {
   return {
     sample_ns: Math.round((options.window_s * 1e9) / BATCH_SAMPLES),
-    members: options.rates !== "camp",
+    members: options.rates !== "service",
     histograms: true,
     packets: false,
   };

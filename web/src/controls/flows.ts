@@ -1,53 +1,59 @@
-/** The two camps: groups of flows, each with what can be changed about it. */
+/** The two services: groups of flows, each with what can be changed about it. */
 import { FLOW, type Key } from "../model/keys";
 import { isL4s, isScalable } from "../model/run";
 import { parseInterval, print, printInterval, RATE, TIME, Wrong } from "../model/units";
 import type { Change, FlowSpec, Run, Vocabulary } from "../types";
 import { h, slug } from "./dom";
 import { choice, type Field, keyField, slider, text } from "./fields";
-import { type Camp, KINDS, type Wanted } from "./groups";
+import { KINDS, type Service, type Wanted } from "./groups";
 import { COUNTS, logarithmic } from "./scale";
 
 export interface FlowActions {
   change(change: Change): void;
   anew(edit: (run: Run) => Run): void;
-  add(wanted: Wanted, camp: Camp): void;
+  add(wanted: Wanted, service: Service): void;
   vocabulary(): Vocabulary | null;
 }
 
-export const CAMPS: Record<Camp, { title: string; about: string }> = {
+export const SERVICES: Record<Service, { title: string; about: string }> = {
   l4s: { title: "L4S", about: "reduces a little at each of many marks: needs a short queue" },
   classic: { title: "Classic", about: "halves or so at a drop or mark: needs a long queue" },
 };
 
-export function campOf(flow: FlowSpec): Camp {
+export function serviceOf(flow: FlowSpec): Service {
   return isL4s(flow) ? "l4s" : "classic";
 }
 
-export interface CampPanel {
+export interface ServicePanel {
   root: HTMLElement;
   set(flows: readonly FlowSpec[]): void;
 }
 
-export function campPanel(camp: Camp, flows: readonly FlowSpec[], actions: FlowActions): CampPanel {
-  const groups = new Map(flows.map((flow) => [flow.name, group(flow, camp, actions)]));
+export function servicePanel(service: Service, flows: readonly FlowSpec[], actions: FlowActions): ServicePanel {
+  const groups = new Map(flows.map((flow) => [flow.name, group(flow, service, actions)]));
   const add = h(
     "select",
-    { id: `add-${camp}`, ariaLabel: `Add to ${CAMPS[camp].title}` },
+    { id: `add-${service}`, ariaLabel: `Add to ${SERVICES[service].title}` },
     h("option", { value: "" }, "+ Add …"),
   );
   add.append(...Object.entries(KINDS).map(([kind, { title }]) => h("option", { value: kind }, title)));
   add.addEventListener("change", () => {
     const wanted = add.value as Wanted;
     add.value = "";
-    if (wanted) actions.add(wanted, camp);
+    if (wanted) actions.add(wanted, service);
   });
   const empty = flows.length === 0 && h("p", { className: "help" }, "No flows yet. Add a group.");
   return {
     root: h(
       "section",
-      { className: `card camp ${camp}`, id: `camp-${camp}` },
-      h("header", {}, h("h2", {}, CAMPS[camp].title), h("p", { className: "help" }, CAMPS[camp].about), add),
+      { className: `card service ${service}`, id: `service-${service}` },
+      h(
+        "header",
+        {},
+        h("h2", {}, SERVICES[service].title),
+        h("p", { className: "help" }, SERVICES[service].about),
+        add,
+      ),
       ...[...groups.values()].map(({ root }) => root),
       empty,
     ),
@@ -66,7 +72,7 @@ interface Group {
   set(flow: FlowSpec): void;
 }
 
-function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
+function group(flow: FlowSpec, service: Service, actions: FlowActions): Group {
   const { name, kind } = flow;
   const id = `flow-${slug(name)}`;
   const edited = (run: Run, values: Record<string, unknown>): Run => ({
@@ -81,7 +87,7 @@ function group(flow: FlowSpec, camp: Camp, actions: FlowActions): Group {
 
   if ("cc" in flow) {
     const all = actions.vocabulary()?.controllers.map((one) => one.name) ?? [flow.cc];
-    const of = all.filter((cc) => isScalable(cc) === (camp === "l4s") || cc === flow.cc);
+    const of = all.filter((cc) => isScalable(cc) === (service === "l4s") || cc === flow.cc);
     const options = of.map((cc) => [cc, cc] as const);
     field(
       "cc",

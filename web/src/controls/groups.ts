@@ -1,7 +1,7 @@
-/** The groups of flows that one can add to a camp. */
+/** The groups of flows that one can add to a service. */
 import type { FlowSpec, Run } from "../types";
 
-export type Camp = "l4s" | "classic";
+export type Service = "l4s" | "classic";
 export type Wanted = "long" | "web" | "downloads" | "video" | "udp";
 
 interface Offered {
@@ -20,10 +20,10 @@ export const KINDS: Record<Wanted, Offered> = {
   udp: { title: "unresponsive UDP", is: (flow) => flow.kind === "cbr" },
 };
 
-/** A group more for the run, set up as its camp is. */
-export function offered(run: Run, wanted: Wanted, camp: Camp): FlowSpec {
-  const usual = camp === "l4s" ? "prague" : "cubic";
-  const word = wanted === "long" ? camp : `${wanted}-${camp}`;
+/** A group more for the run, set up as its service is. */
+export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
+  const usual = service === "l4s" ? "prague" : "cubic";
+  const word = wanted === "long" ? service : `${wanted}-${service}`;
   const base = {
     name: unused(
       word,
@@ -56,7 +56,7 @@ export function offered(run: Run, wanted: Wanted, camp: Camp): FlowSpec {
       ...base,
       kind: "cbr",
       rate_bps: 10e6,
-      ecn: camp === "l4s" ? "ect1" : "not-ect",
+      ecn: service === "l4s" ? "ect1" : "not-ect",
       packet_bytes: 1514,
       batch: 1,
     },
@@ -68,8 +68,8 @@ export function offered(run: Run, wanted: Wanted, camp: Camp): FlowSpec {
  * The run with every group that can be added to it, silent: so that flows can come while it runs.
  */
 export function withStandby(run: Run): Run {
-  const silent = (["l4s", "classic"] as const).flatMap((camp) =>
-    (Object.keys(KINDS) as Wanted[]).map((wanted) => ({ ...offered(run, wanted, camp), count: 0 })),
+  const silent = (["l4s", "classic"] as const).flatMap((service) =>
+    (Object.keys(KINDS) as Wanted[]).map((wanted) => ({ ...offered(run, wanted, service), count: 0 })),
   );
   return { ...run, flows: [...run.flows, ...silent] };
 }

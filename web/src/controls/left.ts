@@ -1,20 +1,20 @@
-/** The left side: links, the two camps, and the rest of the run. Built anew where its shape changes, set otherwise. */
+/** The left side: links, the two services, and the rest of the run. Built anew where its shape changes, set otherwise. */
 import type { LinkSpec, Run, Vocabulary } from "../types";
 import { h } from "./dom";
-import { type CampPanel, campOf, campPanel, type FlowActions } from "./flows";
-import { type Camp, KINDS } from "./groups";
+import { type FlowActions, type ServicePanel, serviceOf, servicePanel } from "./flows";
+import { KINDS, type Service } from "./groups";
 import { type LinkActions, type LinkPanel, linkPanel } from "./link";
 import { type RestPanel, restPanel } from "./rest";
 
 export type LeftActions = LinkActions & FlowActions;
 
-const CAMPS: readonly Camp[] = ["l4s", "classic"];
+const SERVICES: readonly Service[] = ["l4s", "classic"];
 
 export class Left {
   readonly root = h("div", { className: "controls" });
   private shape = "";
   private links = new Map<string, LinkPanel>();
-  private camps = new Map<Camp, CampPanel>();
+  private services = new Map<Service, ServicePanel>();
   private rest: RestPanel | undefined;
 
   constructor(private readonly actions: LeftActions) {}
@@ -27,32 +27,32 @@ export class Left {
       this.build(now);
     }
     for (const link of now.links) this.links.get(link.name)?.set(link);
-    for (const [camp, panel] of this.camps) panel.set(now.flows.filter((flow) => campOf(flow) === camp));
+    for (const [service, panel] of this.services) panel.set(now.flows.filter((flow) => serviceOf(flow) === service));
     this.rest?.set(run);
   }
 
   private build(run: Run): void {
     const single = run.links.length === 1;
     this.links = new Map(run.links.map(({ name }: LinkSpec) => [name, linkPanel(name, single, this.actions)]));
-    this.camps = new Map(
-      CAMPS.map((camp) => [
-        camp,
-        campPanel(
-          camp,
-          run.flows.filter((flow) => campOf(flow) === camp),
+    this.services = new Map(
+      SERVICES.map((service) => [
+        service,
+        servicePanel(
+          service,
+          run.flows.filter((flow) => serviceOf(flow) === service),
           this.actions,
         ),
       ]),
     );
     this.rest = restPanel(this.actions.anew);
-    const panels = [...this.links.values(), ...this.camps.values(), this.rest].map(({ root }) => root);
+    const panels = [...this.links.values(), ...this.services.values(), this.rest].map(({ root }) => root);
     keepingPlace(this.root, () => this.root.replaceChildren(...panels));
   }
 }
 
 /** What the controls are built for. */
 function shapeOf(run: Run, vocabulary: Vocabulary | null): string {
-  const flows = run.flows.map((flow) => [flow.name, flow.kind, campOf(flow), KINDS.downloads.is(flow)]);
+  const flows = run.flows.map((flow) => [flow.name, flow.kind, serviceOf(flow), KINDS.downloads.is(flow)]);
   return JSON.stringify([run.links.map(({ name }) => name), flows, vocabulary?.version]);
 }
 

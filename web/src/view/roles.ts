@@ -51,8 +51,8 @@ const LOOKS: Record<Role, readonly Look[]> = {
   ],
 };
 
-/** What a camp is called. */
-export const CAMPS: Readonly<Record<Role, string>> = {
+/** What a service is called. */
+export const SERVICES: Readonly<Record<Role, string>> = {
   scalable: "L4S",
   classic: "Classic",
   bbr: "BBR",
@@ -98,7 +98,7 @@ export function looksOf(flows: readonly FlowSpec[]): Map<string, Look> {
   return found;
 }
 
-/** The queues of a link: L and C look like the camps they are for. */
+/** The queues of a link: L and C look like the services they are for. */
 export function lookOfQueue(queue: string): Look {
   if (queue === "L") return lookOf("scalable");
   if (queue === "C") return lookOf("classic");

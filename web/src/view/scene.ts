@@ -2,8 +2,8 @@
 import { separationOf } from "../model/short";
 import type { FlowSpec, Run, ViewOptions } from "../types";
 import { type Counts, keyOf, total } from "./distribution";
-import { CAMPS, type Look, lookOf, type Role } from "./roles";
-import { ofCamp, ofFlow, type Store } from "./store";
+import { type Look, lookOf, type Role, SERVICES } from "./roles";
+import { ofFlow, ofService, type Store } from "./store";
 import { figures } from "./theme";
 
 export const DEFAULTS: ViewOptions = { window_s: 20, rates: "flow", delays: "queue", tail: "cdf" };
@@ -63,7 +63,7 @@ export function sending({ run, store, now_s, window_s }: Scene): FlowSpec[] {
   return (run?.flows ?? []).filter((flow) => flow.count > 0 || sent(flow.name));
 }
 
-/** Who is told apart in sums: the camps, or the groups where all are of one camp. */
+/** Who is told apart in sums: the services, or the groups where all are of one service. */
 export interface Party {
   name: string;
   look: Look;
@@ -82,9 +82,9 @@ export function partiesOf(scene: Scene): Party[] {
     }));
   }
   return scene.roles.map((role) => ({
-    name: CAMPS[role],
+    name: SERVICES[role],
     look: lookOf(role),
-    key: (quantity) => ofCamp(role, quantity),
+    key: (quantity) => ofService(role, quantity),
   }));
 }
 

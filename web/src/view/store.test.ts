@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Run, Samples } from "../types";
-import { JOINED, ONE, ofCamp, ofFlow, ofMember, ofQueue, rateAt, Store } from "./store";
+import { JOINED, ONE, ofFlow, ofMember, ofQueue, ofService, rateAt, Store } from "./store";
 
 const run = {
   links: [{ name: "bottleneck", rate_bps: 100e6, qdisc: "dualpi2", burst_bytes: 0 }],
@@ -43,12 +43,12 @@ function told(): Store {
   return store;
 }
 
-test("camps are sums of their groups, counts are per second, use is of the rate at the time", () => {
+test("services are sums of their groups, counts are per second, use is of the rate at the time", () => {
   const store = told();
   store.add(samples([...at(0.5), ...at(1)]));
-  expect(store.fine.get(ofCamp("scalable", "goodput_mbps"))).toBe(40);
-  expect(store.fine.get(ofCamp("classic", "goodput_mbps"))).toBe(40);
-  expect(store.fine.get(ofCamp("scalable", "ce_packets"))).toBe(12);
+  expect(store.fine.get(ofService("scalable", "goodput_mbps"))).toBe(40);
+  expect(store.fine.get(ofService("classic", "goodput_mbps"))).toBe(40);
+  expect(store.fine.get(ofService("scalable", "ce_packets"))).toBe(12);
   expect(store.fine.get(ofQueue("bottleneck", "all", "utilisation_pct"))).toBeCloseTo(45, 9);
   for (let time = 1.5; time <= 4; time += 0.5) store.add(samples(at(time)));
   expect(store.fine.get(ofQueue("bottleneck", "all", "utilisation_pct"))).toBeCloseTo(90, 9);

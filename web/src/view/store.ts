@@ -31,7 +31,7 @@ const PLACES = new Set(["time_s", "flow", "link", "queue"]);
 /** The queue of a link that has none inside. */
 export const ONE = "one";
 
-/** Of camps, what is summed over their groups. */
+/** Of services, what is summed over their groups. */
 const SUMMED = ["goodput_mbps", "rate_mbps", "ce_packets", "dropped_packets", "sent_packets"];
 
 /** Names of columns: whose, and what. */
@@ -39,7 +39,7 @@ export const ofFlow = (flow: string, quantity: string): string => `flow|${flow}|
 export const ofQueue = (link: string, queue: string, quantity: string): string => `queue|${link}|${queue}|${quantity}`;
 export const ofMember = (flow: string, member: number, quantity: string): string =>
   `member|${flow}|${member}|${quantity}`;
-export const ofCamp = (camp: Role, quantity: string): string => `camp|${camp}|${quantity}`;
+export const ofService = (service: Role, quantity: string): string => `service|${service}|${quantity}`;
 
 /** The rate of a link at an instant: what the run says, and the changes since. */
 export function rateAt(run: Run, link: string, time_s: number): number {
@@ -61,7 +61,7 @@ export class Store {
   readonly queues = new Map<string, string[]>();
   /** When each flow group sent last, in seconds. */
   readonly sent = new Map<string, number>();
-  private camps = new Map<string, Role>();
+  private services = new Map<string, Role>();
   private readonly sums = new Map<string, { sum: number; n: number }>();
   private joined = 0;
   private run: Run | undefined;
@@ -79,7 +79,7 @@ export class Store {
 
   show(run: Run): void {
     this.run = run;
-    this.camps = new Map(run.flows.map((flow) => [flow.name, roleOf(flow)]));
+    this.services = new Map(run.flows.map((flow) => [flow.name, roleOf(flow)]));
   }
 
   add(samples: Samples): void {
@@ -143,14 +143,14 @@ export class Store {
     else if (!queues.includes(queue)) queues.push(queue);
   }
 
-  /** The newest row is complete: sums over camps, and its part in the coarse row. */
+  /** The newest row is complete: sums over services, and its part in the coarse row. */
   private close(per_s: number): void {
-    for (const [flow, camp] of this.camps) {
+    for (const [flow, service] of this.services) {
       if (this.fine.get(ofFlow(flow, "sent_packets")) > 0) this.sent.set(flow, this.fine.latest);
       for (const quantity of SUMMED) {
         const value = this.fine.get(ofFlow(flow, quantity));
         if (Number.isNaN(value)) continue;
-        const key = ofCamp(camp, quantity);
+        const key = ofService(service, quantity);
         const before = this.fine.get(key);
         this.fine.set(key, value + (Number.isNaN(before) ? 0 : before));
       }

@@ -8,7 +8,7 @@ import { Distribution } from "./panels/distribution";
 import { Headline } from "./panels/headline";
 import { delayPanel, dropPanel, lawPanel, markPanel, ratePanel, utilisationPanel } from "./panels/over_time";
 import { Picture } from "./queue/picture";
-import { CAMPS, looksOf, type Role, roleOf } from "./roles";
+import { looksOf, type Role, roleOf, SERVICES } from "./roles";
 import { DEFAULTS, type Drawn, type Scene, sending } from "./scene";
 import { Store } from "./store";
 import { followTheme } from "./theme";
@@ -100,7 +100,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
   /** The panels learn which flows, queues and gauges there are. */
   function arrange(): void {
     const present = sending(scene).map(roleOf);
-    scene.roles = (Object.keys(CAMPS) as Role[]).filter((role) => present.includes(role));
+    scene.roles = (Object.keys(SERVICES) as Role[]).filter((role) => present.includes(role));
     for (const one of drawn) one.arrange();
   }
 

@@ -2,7 +2,7 @@
 import type { FlowSpec } from "../../types";
 import { Canvas } from "../canvas";
 import { Panel } from "../panel";
-import { CAMPS, lookOf, type Role, roleOf } from "../roles";
+import { lookOf, type Role, roleOf, SERVICES } from "../roles";
 import { type Drawn, type Scene, sending } from "../scene";
 import { colourOf, FONT, figures, marker, theme } from "../theme";
 
@@ -24,7 +24,7 @@ function hasEnd(flow: FlowSpec): boolean {
 export class Completion implements Drawn {
   readonly panel: Panel;
   private readonly canvas: Canvas;
-  private camps = new Map<string, Role>();
+  private services = new Map<string, Role>();
   private stale = true;
   private drawn = -1;
 
@@ -39,12 +39,12 @@ export class Completion implements Drawn {
   }
 
   arrange(): void {
-    this.camps = new Map((this.scene.run?.flows ?? []).map((flow) => [flow.name, roleOf(flow)]));
+    this.services = new Map((this.scene.run?.flows ?? []).map((flow) => [flow.name, roleOf(flow)]));
     const flows = sending(this.scene);
     this.panel.root.hidden = !flows.some(hasEnd) && !this.scene.store.dots.held;
-    const camps = this.scene.roles.filter((role) => flows.some((flow) => hasEnd(flow) && roleOf(flow) === role));
+    const services = this.scene.roles.filter((role) => flows.some((flow) => hasEnd(flow) && roleOf(flow) === role));
     this.panel.setLegend(
-      camps.map((role) => ({ key: role, label: CAMPS[role], look: lookOf(role), drawn: "dots" as const })),
+      services.map((role) => ({ key: role, label: SERVICES[role], look: lookOf(role), drawn: "dots" as const })),
     );
     this.stale = true;
   }
@@ -109,7 +109,7 @@ export class Completion implements Drawn {
       const fresh: number[] = [];
       to.beginPath();
       for (let i = 0; i < dots.held; i += 1) {
-        if (this.camps.get(dots.flow[i] ?? "") !== role || (dots.time_s[i] as number) > now) continue;
+        if (this.services.get(dots.flow[i] ?? "") !== role || (dots.time_s[i] as number) > now) continue;
         if (now - (dots.time_s[i] as number) < born) fresh.push(i);
         else marker(to, look.marker, xOf(dots.size_bytes[i] as number), yOf(dots.completion_ms[i] as number), 2.2);
       }

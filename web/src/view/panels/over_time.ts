@@ -1,8 +1,8 @@
 /** The panels of curves over time: which curves they have. */
 import type { FlowSpec, ViewOptions } from "../../types";
-import { CAMPS, type Look, lookOf, lookOfQueue } from "../roles";
+import { type Look, lookOf, lookOfQueue, SERVICES } from "../roles";
 import { hasFlowQueues, partiesOf, qdiscOf, queuesOf, type Scene, sending } from "../scene";
-import { JOINED, MEMBERS_SHOWN, ONE, ofCamp, ofFlow, ofMember, ofQueue, SAMPLES_PER_WINDOW } from "../store";
+import { JOINED, MEMBERS_SHOWN, ONE, ofFlow, ofMember, ofQueue, ofService, SAMPLES_PER_WINDOW } from "../store";
 import { type CurveOf, Curves } from "./curves";
 
 const INK: Look = lookOf("other");
@@ -45,11 +45,11 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
     switch (scene.options.rates) {
       case "flow":
         return [...perFlow(scene, "goodput_mbps").map((curve) => ({ ...curve, unit: " Mb/s" })), capacity()];
-      case "camp":
+      case "service":
         return [
           ...scene.roles.map((role): CurveOf => {
-            const key = ofCamp(role, "goodput_mbps");
-            return { key, look: lookOf(role), width: 2.2, label: CAMPS[role], unit: " Mb/s", ghost: true };
+            const key = ofService(role, "goodput_mbps");
+            return { key, look: lookOf(role), width: 2.2, label: SERVICES[role], unit: " Mb/s", ghost: true };
           }),
           capacity(),
         ];
@@ -73,7 +73,7 @@ export function ratePanel(scene: Scene, into: HTMLElement, choose: (rates: ViewO
     "what to draw",
     [
       ["flow", "each flow"],
-      ["camp", "camps"],
+      ["service", "services"],
       ["window", "windows"],
     ],
     scene.options.rates,

@@ -5,9 +5,9 @@
 import type { Samples } from "../../types";
 import { Canvas } from "../canvas";
 import { type LegendEntry, Panel } from "../panel";
-import { CAMPS, type Look, lookOf, lookOfQueue, roleOf } from "../roles";
+import { type Look, lookOf, lookOfQueue, roleOf, SERVICES } from "../roles";
 import { type Drawn, hasFlowQueues, partiesOf, qdiscOf, queuesOf, type Scene } from "../scene";
-import { ofCamp, ofQueue, rateAt } from "../store";
+import { ofQueue, ofService, rateAt } from "../store";
 import { colourOf, FONT, figures, theme } from "../theme";
 import { Brush } from "./brush";
 import { byEcn, byFlow, bySingle, type Gone, type Lane, Lanes, type Packet, someOf } from "./lanes";
@@ -380,7 +380,7 @@ export class Picture implements Drawn {
     to.globalAlpha = 1;
   }
 
-  /** The link, filled by each camp as far as it uses it. */
+  /** The link, filled by each service as far as it uses it. */
   private drawShares(): void {
     const { gate, funnel, right, wire } = this.layout;
     const { to } = this.canvas;
@@ -389,7 +389,7 @@ export class Picture implements Drawn {
     const capacity = rateAt(run, link, now_s) * 1e-6;
     let top = wire.top;
     for (const role of roles) {
-      const rate = store.coarse.get(ofCamp(role, "rate_mbps"));
+      const rate = store.coarse.get(ofService(role, "rate_mbps"));
       if (!(rate > 0)) continue;
       const height = Math.min((rate / capacity) * wire.height, wire.top + wire.height - top);
       to.fillStyle = colourOf(lookOf(role));
@@ -415,10 +415,10 @@ export class Picture implements Drawn {
         ? row.name
         : (flow?.name ?? row.name);
     const look = isQueue ? lookOfQueue(row.name) : flow ? this.lookOf(flow.name) : lookOf("other");
-    const camp = flow ? CAMPS[roleOf(flow)] : "";
+    const service = flow ? SERVICES[roleOf(flow)] : "";
     const count = `${Math.round(length)} waiting`;
     const time = Number.isFinite(delay) ? `${figures(delay, 2)} ms` : "";
-    const words = isQueue ? [name, time, count] : [name, "", camp];
+    const words = isQueue ? [name, time, count] : [name, "", service];
     to.textAlign = "left";
     to.fillStyle = colourOf(look);
     if (labelsAbove) {
