@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,8 @@ from l4slab.plot.figures import Figure
 from l4slab.report import results as folders
 from l4slab.results import claims
 from l4slab.sweep import Where, expand
+
+from . import studies
 
 EXPERIMENTS = [experimentfile.load(file) for file in study("deployment")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
@@ -121,6 +124,7 @@ def others() -> list[dict[str, Any]]:
     return rows
 
 
+@cache
 def deck() -> pl.DataFrame:
     return pl.DataFrame(single() + others(), schema=SCHEMA, strict=False)
 
@@ -137,13 +141,14 @@ def changed(where: dict[str, Any], values: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def verdicts(flows: pl.DataFrame) -> dict[str, str]:
+def verdicts(flows: pl.DataFrame, *names: str) -> dict[str, str]:
+    """The verdicts on these claims, or on all."""
     empty = {
         name: pl.DataFrame(schema=metrics.LABELS | dict.fromkeys(NAMES, pl.String) | FACTORS | metrics.TABLES[name])
         for name in ("links", "series")
     }
     tables = {"flows": flows} | empty
-    return dict(claims.evaluate(EXPERIMENTS, tables).select("id", "verdict").iter_rows())
+    return studies.verdicts(EXPERIMENTS, tables, *names)
 
 
 PRAGUE, CUBIC = {"experiment": "single", "flow": "prague"}, {"experiment": "single", "flow": "cubic"}
@@ -190,7 +195,7 @@ def test_each_verdict_is_as_stated() -> None:
 @pytest.mark.parametrize("name", TURNS)
 def test_a_claim_turns(name: str) -> None:
     failed = (name in NOT_FOUND) != (name in ONLY_HERE)
-    assert verdicts(changed(*TURNS[name]))[name] == ("holds" if failed else "fails")
+    assert verdicts(changed(*TURNS[name]), name)[name] == ("holds" if failed else "fails")
 
 
 def test_every_claim_has_a_case_in_which_it_turns() -> None:

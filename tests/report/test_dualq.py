@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import l4slab
 import polars as pl
 import pytest
@@ -13,6 +11,8 @@ from l4slab.plot.figures import Figure
 from l4slab.results import claims
 from l4slab.results.claims import Claim
 from l4slab.results.published import Published
+
+from . import studies
 
 FILES = study("dualq")
 EXPERIMENTS = [experimentfile.load(file) for file in FILES]
@@ -131,14 +131,7 @@ Tables = dict[str, pl.DataFrame]
 
 def verdicts(tables: Tables, *names: str) -> dict[str, str]:
     """The verdicts on these claims, or on all."""
-    experiments = [
-        dataclasses.replace(
-            e, document=e.document | {"claim": [c for c in e.document["claim"] if not names or c["id"] in names]}
-        )
-        for e in EXPERIMENTS
-    ]
-    found = claims.evaluate(experiments, tables)
-    return dict(found.select("id", "verdict").iter_rows())
+    return studies.verdicts(EXPERIMENTS, tables, *names)
 
 
 @pytest.fixture(scope="module")

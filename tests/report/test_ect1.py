@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +19,8 @@ from l4slab.report import results as folders
 from l4slab.results import claims
 from l4slab.results.claims import Claim
 from l4slab.results.published import Published
+
+from . import studies
 
 EXPERIMENTS = [experimentfile.load(file) for file in study("ect1")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
@@ -235,13 +236,7 @@ TURNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
     """The verdicts on these claims, or on all."""
-    experiments = [
-        dataclasses.replace(
-            e, document=e.document | {"claim": [c for c in e.document["claim"] if not names or c["id"] in names]}
-        )
-        for e in EXPERIMENTS
-    ]
-    return dict(claims.evaluate(experiments, tables).select("id", "verdict").iter_rows())
+    return studies.verdicts(EXPERIMENTS, tables, *names)
 
 
 def test_ids_are_unique_across_the_files() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,8 @@ from l4slab.report import results as folders
 from l4slab.results import claims
 from l4slab.results.claims import Claim
 from l4slab.results.published import Published
+
+from . import studies
 
 EXPERIMENTS = [experimentfile.load(file) for file in study("overload")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
@@ -383,14 +384,8 @@ HOLD_ON: dict[str, dict[tuple[str, str, int, str], dict[str, float]]] = {
 
 def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
     """The verdicts on these claims, or on all."""
-    experiments = [
-        dataclasses.replace(
-            e, document=e.document | {"claim": [c for c in e.document["claim"] if not names or c["id"] in names]}
-        )
-        for e in EXPERIMENTS
-    ]
     tables = {"series": frame("series", [])} | tables
-    return dict(claims.evaluate(experiments, tables).select("id", "verdict").iter_rows())
+    return studies.verdicts(EXPERIMENTS, tables, *names)
 
 
 def verdict(name: str, tables: dict[str, pl.DataFrame]) -> str:

@@ -102,6 +102,7 @@ def test_the_study_is_all_there(study_page: str) -> None:
         assert part.lower() in text.lower(), part
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_verdict_that_differs_from_the_study_stands_out(make_tables, make_folder) -> None:
     folder = make_folder(make_tables({"A": {"cubic": 10, "tweaked": 40}}))
     text = write_report(folder).read_text("utf-8")
@@ -120,6 +121,7 @@ def test_a_verdict_that_differs_from_the_study_stands_out(make_tables, make_fold
     assert text.index('class="unexpected"') < text.index("A-smaller-share") < text.index('<section id="figures">')
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_agreement_shows_the_distance(make_tables, make_folder) -> None:
     folder = make_folder(make_tables({"A": {"cubic": 46.0, "tweaked": 4.5}}))
     rows = {(row["experiment"], row["quantity"]): row for row in tables.agreement(load(folder))}
@@ -139,6 +141,7 @@ def test_missing_runs_are_named(study_page: str) -> None:
     assert "8 of 20 runs are missing" in study_page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_part_that_a_study_does_by_default_is_no_alarm(make_folder, tmp_path: Path) -> None:
     file = experiment(tmp_path)
     file.write_text('trials = 4\nsubset = "trial <= 2"\n' + file.read_text())

@@ -8,6 +8,8 @@ from l4slab import experimentfile
 from l4slab.base.packaged import study
 from l4slab.results import claims, published
 
+from . import studies
+
 EXPERIMENTS = [experimentfile.load(file) for file in study("fast-lane")]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
 
@@ -44,9 +46,8 @@ TURNS = {
 }
 
 
-def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
-    found = claims.evaluate(EXPERIMENTS, tables)
-    return dict(found.select("id", "verdict").iter_rows())
+def verdicts(tables: dict[str, pl.DataFrame], *names: str) -> dict[str, str]:
+    return studies.verdicts(EXPERIMENTS, tables, *names)
 
 
 def test_ids_are_unique_across_the_files() -> None:
@@ -71,7 +72,7 @@ def test_every_claim_has_a_case_that_turns_it() -> None:
 @pytest.mark.parametrize("name", TURNS)
 def test_a_claim_turns(name: str, make_tables) -> None:
     turned = "holds" if CLAIMS[name].listed == "disputed" else "fails"
-    assert verdicts(make_tables(TURNS[name]))[name] == turned
+    assert verdicts(make_tables(TURNS[name]), name)[name] == turned
 
 
 @pytest.mark.parametrize("missing", ["A", "B", "C", "D"])
