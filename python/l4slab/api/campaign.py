@@ -86,7 +86,7 @@ def _none_chosen(where: str, plans: Sequence[Plan]) -> InputError:
 
 
 def _check(plans: Sequence[Plan]) -> None:
-    """What the files state about results."""
+    """Check the statements that the files make about results."""
     references.check([plan.experiment for plan in plans])
     sweep.check_code(plans)
     claims.check(plans)
@@ -323,7 +323,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Status:
-    """What a results folder has; `size` in bytes."""
+    """The content of a results folder; `size` in bytes."""
 
     experiments: list[Progress]
     size: int

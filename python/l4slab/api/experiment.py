@@ -84,7 +84,7 @@ class Experiment(Top):
 
     @classmethod
     def from_toml(cls, text: str, name: str = "experiment") -> Self:
-        """What an experiment file describes; `name` is its name without .toml. Raises InputError.
+        """The experiment of a file; `name` is the file's name without .toml. Raises InputError.
 
         A key that only the sweep sets is not an attribute of its table.
         """

@@ -1,4 +1,4 @@
-"""What a campaign found: its tables, SQL over them, figures, and how a notebook shows them."""
+"""The results of a campaign: its tables, SQL over them, figures, and their display in a notebook."""
 
 from __future__ import annotations
 
@@ -239,5 +239,5 @@ def require_results(folder: Path, place: Path | str) -> None:
 
 
 def no_results(place: Path | str) -> InputError:
-    """What is wrong about a place without results."""
+    """The message about a place without results."""
     return InputError('is not a results folder; give a DIR that "l4slab run --out DIR" has written', file=place)

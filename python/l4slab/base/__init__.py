@@ -1,1 +1,1 @@
-"""What every other part uses: errors, units, the columns of the tables, what the package ships."""
+"""Shared by all other parts: errors, units, the columns of the tables, packaged files."""

@@ -1,4 +1,4 @@
-"""What a person probably meant by a piece of SQL that cannot run or that finds nothing."""
+"""Corrections of SQL that cannot run or that matches nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def in_words(sql: str, reason: str, columns: Iterable[str]) -> str:
 
 
 def unmatched(sql: str, values: Mapping[str, Iterable[str]]) -> str | None:
-    """What is wrong where `sql` compares a name with a text that it never has: NAME = 'text', or NAME in ('text', ...).
+    """The mistake if `sql` compares a name with a text that it never has: NAME = 'text', or NAME in ('text', ...).
 
     `values` are the texts that each name has.
     """

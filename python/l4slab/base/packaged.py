@@ -59,7 +59,7 @@ def study(name: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class About:
-    """What an experiment file says about itself."""
+    """The title and description of an experiment file."""
 
     title: str
     about: str
@@ -67,7 +67,7 @@ class About:
 
 
 def about(file: Path | str) -> About:
-    """What a packaged experiment file says about itself."""
+    """The title and description of a packaged experiment file."""
     path = Path(file)
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     counts = {"claims": len(document.get("claim", ())), "published figures": len(document.get("published", ()))}

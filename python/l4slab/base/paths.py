@@ -31,7 +31,7 @@ _REASONS = {
 
 
 def name_mistake(name: str, reserved: str = "") -> str | None:
-    """What is wrong about a name, as a text that continues "has a name"; None where it is right."""
+    """The mistake in a name, as a text that continues "has a name", or None."""
     if not name.strip():
         return "without a letter or a digit; use letters, digits, _ and -"
     if not name.isprintable():
@@ -70,7 +70,7 @@ def require_folder() -> None:
 
 
 def told(error: OSError, folder: Path | str) -> L4slabError:
-    """What to tell where results cannot be kept in `folder`."""
+    """The error to raise if results cannot be stored in `folder`."""
     if error.errno in _DISK:
         kept = "finished runs are kept: free some space and give the same command again"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

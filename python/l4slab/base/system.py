@@ -1,4 +1,4 @@
-"""What differs between Linux, macOS and Windows. No other module asks which of them this is, except `engines/linux`."""
+"""Differences between Linux, macOS and Windows. Only `engines/linux` asks elsewhere which system this is."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def working_copy(url: str) -> Path:
 
 
 class Glance(Store):
-    """What a location has, for reading: as much as tells which runs are finished."""
+    """A location's content for reading: enough to know which runs are finished."""
 
     def __init__(self, url: str, folder: Path):
         super().__init__(folder)

@@ -109,7 +109,7 @@ class _Part:
 
 
 def _age(part: str) -> str:
-    """What sorts the names of parts: a merged part is as old as the newest of those it is made of."""
+    """The sort key of a part's name. A merged part is as old as its newest source."""
     return part.partition("-")[2]
 
 

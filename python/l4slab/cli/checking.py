@@ -244,7 +244,7 @@ def _show_not_applicable(items: list[Item]) -> None:
 
 
 def measured(item: Item, place: bool = True) -> str:
-    """What was measured, in words, and in which place; where there is no verdict, why."""
+    """The measured value in words and its place, or the reason for no verdict."""
     if item.why:
         return item.why
     from l4slab.base import metrics
@@ -256,7 +256,7 @@ def measured(item: Item, place: bool = True) -> str:
 
 
 def bound(item: Item) -> str:
-    """What it is held against."""
+    """The bound in words."""
     return f"{item.relation} {terminal.cell(item.bound)}" if item.relation and not item.why else ""
 
 

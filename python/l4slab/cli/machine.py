@@ -1,4 +1,4 @@
-"""What this machine can do: `l4slab doctor`, and the kernel of `l4slab linux`."""
+"""`l4slab doctor`, and the kernel of `l4slab linux`."""
 
 from __future__ import annotations
 

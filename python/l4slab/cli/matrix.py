@@ -253,7 +253,7 @@ def _document(found: Matrix, page: Path) -> Keys:
 
 
 def outcome(command: str, found: Matrix, differences: Differences | None, judged: list[Judged]) -> Outcome:
-    """What CI is told: a verdict per runner and failed run, and what a comparison says."""
+    """The report for CI: a verdict per runner, per failed run and per comparison."""
     told = [
         Verdict(
             f"runner {proof.row}", "alone in a FIFO it fills the link with full packets",

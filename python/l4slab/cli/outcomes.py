@@ -1,4 +1,4 @@
-"""What to do with results: `l4slab compare` and `l4slab export`."""
+"""`l4slab compare` and `l4slab export`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _document(found: Differences, judged: list[Judged]) -> Keys:
 
 
 def show(found: Differences, judged: list[Judged], status: int) -> None:
-    """What changed, on the terminal."""
+    """Show the changes on the terminal."""
     _show_changes("Moved beyond the spread of the trials", found.moved)
     _show_changes("Different, with too few trials to distinguish from noise", found.different)
     if found.verdicts:
@@ -159,7 +159,7 @@ def _p(one: Judged) -> str:
 
 
 def outcome(command: str, found: Differences, judged: list[Judged]) -> Outcome:
-    """What CI is told: a verdict per limit and cell, and per claim that changed."""
+    """The report for CI: a verdict per limit and cell, and per claim that changed."""
     told = [_judged(one) for one in judged]
     told += [
         Verdict(

@@ -1,4 +1,4 @@
-"""What a campaign gave, or would give: tables on the terminal, or JSON."""
+"""The results or the plan of a campaign: tables on the terminal, or JSON."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _counted(claims: pl.DataFrame) -> list[str]:
 
 
 def outcome(results: Results, command: str) -> Outcome:
-    """What CI is told: a verdict per claim and failed run."""
+    """The report for CI: a verdict per claim and failed run."""
     from l4slab.base import metrics
     from l4slab.results.claims import JudgedRow, as_expected, as_recorded
 
@@ -258,7 +258,7 @@ def _means(results: Results) -> tuple[pl.DataFrame, list[str]]:
 
 
 def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
-    """What is told of flows: of transfers only where there are some, complete or not, and of frames likewise."""
+    """The columns to show of flows. Those of transfers and of frames only if there are any."""
     told = [name for name in ("transfers", "unfinished") if name in flows.columns and flows[name].sum()]
     columns = _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
     return columns | (_FRAMES if "frames" in flows.columns and flows["frames"].count() else {})

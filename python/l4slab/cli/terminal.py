@@ -124,7 +124,7 @@ def say(text: str) -> None:
 
 
 def as_json(value: Any) -> None:
-    """What a script reads: one JSON document on the standard output."""
+    """Print one JSON document on the standard output, for scripts."""
     plain = (sys.stdout.encoding or "utf-8").lower().replace("-", "") != "utf8"
     print(json_of(value, plain))
 

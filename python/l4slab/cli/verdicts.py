@@ -1,4 +1,4 @@
-"""What CI reads: a command's verdicts as JUnit XML, as a Markdown summary and as a badge.
+"""A command's verdicts for CI: as JUnit XML, as a Markdown summary and as a badge.
 
 Every command makes one list of verdicts. All files are written from this list.
 """
@@ -172,7 +172,7 @@ def _counts(name: str, verdicts: Sequence[Verdict]) -> dict[str, str]:
 
 
 def _found(one: Verdict) -> str:
-    """What a test case says besides its name, which has to be the same in every run."""
+    """The details of a test case. Its name stays the same in every run."""
     parts = [f"measured {one.measured}" if one.measured and one.expected else one.measured]
     parts += [f"expected {one.expected}"] if one.expected else []
     parts += [one.where]

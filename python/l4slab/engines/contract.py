@@ -155,7 +155,7 @@ class Engine(ABC):
         """
 
     def examine(self) -> Iterator[Finding]:
-        """What `l4slab doctor` says about it. An engine that this machine lacks is no defect."""
+        """Its lines in `l4slab doctor`. A missing engine is no defect."""
         yield Finding(self.name, True, self.lacking() or f"build {self.version()}")
 
     @classmethod  # noqa: B027  (an engine without processes has nothing to do)

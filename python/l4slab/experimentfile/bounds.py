@@ -40,7 +40,7 @@ _NO_LIMIT = 100_000
 
 
 def memory_bytes(run: Mapping[str, Any]) -> float:
-    """What a run with this description may need at most, in bytes."""
+    """An upper bound of a run's memory, in bytes."""
     seconds = run["duration_ns"] / 1e9
     rates = {link["name"]: link["rate_bps"] for link in run["links"]}
     for change in run["at"]:

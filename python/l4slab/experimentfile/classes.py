@@ -140,7 +140,7 @@ class Changing:
 
 
 def changeable(link: run.Link) -> dict[str, tuple[str, ...]]:
-    """What may change of the classes of a link of a run's description, by number."""
+    """The values that may change of a link's classes in a run's description, by number."""
     qdiscs = {"": link["qdisc"]} | {one["id"]: one.get(QUEUE) or "" for one in link["classes"]}
     valid: dict[str, tuple[str, ...]] = {}
     for number, qdisc in qdiscs.items():
@@ -419,7 +419,7 @@ def _remarks(built: Mapping[str, _Building], build: _Building, rate_bps: int) ->
 
 
 def _most(built: Mapping[str, _Building], number: str, rate_bps: int) -> int:
-    """What a class gets at most; of "", what the link has."""
+    """The highest rate of a class; of "", the link's rate."""
     if not number:
         return rate_bps
     above = _most(built, holder(number), rate_bps)

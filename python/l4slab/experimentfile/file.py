@@ -186,7 +186,7 @@ def _instead_of(file: Path) -> str:
 
 
 def _toml_remedy(text: str, error: str) -> str:
-    """What to write instead of the line that is no TOML."""
+    """The correction of a line that is not TOML."""
     if text.lstrip().startswith("{"):
         return 'this looks like JSON, and an experiment is TOML, such as duration = "60s" and [link.bottleneck]'
     found = re.search(r"at line (\d+)", error)

@@ -1,4 +1,4 @@
-"""What an experiment file names that is not in it: code of the user's own, queues and controllers of a kernel."""
+"""Names in an experiment file that point outside: custom code, and queues and controllers of a kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Use:
 
 @dataclass
 class Outside:
-    """What a file names that the core does not define."""
+    """Names in a file that the core does not define."""
 
     folder: Path
     uses: list[Use] = field(default_factory=list)

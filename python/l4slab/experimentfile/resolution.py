@@ -449,7 +449,7 @@ def _of_link(link: run.Link) -> list[str]:
 
 
 def _of_a_tree(name: str, link: run.Link) -> str:
-    """What can change of a link with classes."""
+    """The values that can change of a link with classes."""
     number, settings = max(classes.changeable(link).items(), key=lambda one: len(one[1]))
     *most, last = settings
     what = f"{', '.join(most)} and {last}" if most else last
@@ -494,7 +494,7 @@ def _check_class_key(place: Place, key: str, value: object, link: run.Link) -> N
 
 
 def _changeable(flow: run.Flow) -> list[str]:
-    """What may change of a flow: the rate, of one that sends at a rate whatever happens, and not how many programs."""
+    """The values that may change of a flow: the rate only of an unresponsive one, the number not of programs."""
     if flow["kind"] == "program":
         return ["rtt"]
     if flow["kind"] == "media":

@@ -152,7 +152,7 @@ class At(Table):
 
 
 class FlowChange(Table):
-    """What may change of a flow; `count`: how many of its flows send from now on."""
+    """The values that may change of a flow; `count`: the number of its flows that send from now on."""
 
     rtt: TimeOrZero | None = Field(default=None, examples=['"20ms"'], serialization_alias="rtt_ns")
     count: int | None = Field(default=None, ge=0, le=bounds.COUNT, examples=["2"])

@@ -1,4 +1,4 @@
-"""What a person may have meant by the words of a qdisc that `tc` takes otherwise, or that are not here."""
+"""Corrections of qdisc options that `tc` reads differently or that l4slab lacks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OTHERS = {
 
 
 def remedy(text: str) -> str | None:
-    """What to write instead of a qdisc that cannot be read; None where the core's own words say it. It continues
+    """The correction of a qdisc that cannot be read, or None if the core's message says it. It continues
     `key = value`.
     """
     words = text.split()

@@ -59,7 +59,7 @@ def rate_trace(name: str, folder: Path, *, repeat: bool) -> RateTrace:
 
 
 def delay_trace(name: str, folder: Path, *, repeat: bool) -> DelayTrace:
-    """What a path adds to round trips, as a run's description has them: `steps` of (ns, ns).
+    """The delay that a path adds to round trips, as in a run's description: `steps` of (ns, ns).
 
     Raises ValueError that continues `delay_trace = name`.
     """
@@ -69,7 +69,7 @@ def delay_trace(name: str, folder: Path, *, repeat: bool) -> DelayTrace:
 
 
 def mean_bps(trace: RateTrace, duration_ns: int) -> int:
-    """What a link's trace carries on average: in one round, or in a run where it does not begin again."""
+    """The mean rate of a link's trace: over one round, or over the run if the trace does not repeat."""
     end = trace["repeat_ns"] or duration_ns
     return max(round(_Carried(trace).round(end) * 1e9 / end), 1)
 
@@ -86,7 +86,7 @@ def bins(trace: RateTrace, duration_ns: int, bin_ns: int) -> list[tuple[float, f
 
 
 class _Carried:
-    """What a trace carries up to a time."""
+    """The bits that a trace carries up to a time."""
 
     def __init__(self, trace: RateTrace):
         self.repeat_ns: int | None = trace["repeat_ns"]

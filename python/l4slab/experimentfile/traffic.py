@@ -79,7 +79,7 @@ _OF_COMMANDS = ("server", "client", "sender")
 
 
 class LookedUp(TypedDict, total=False):
-    """What a description says of a flow that depends on other files and on the core."""
+    """The parts of a flow's description that depend on other files and on the core."""
 
     cc: str | None
     options: dict[str, str]
@@ -95,7 +95,7 @@ class LookedUp(TypedDict, total=False):
 
 
 class AnyFlow(Table):
-    """What every flow has. `summary`: the kind, in a line of `l4slab list`."""
+    """The keys of every flow. `summary`: the kind, in a line of `l4slab list`."""
 
     summary: ClassVar[str]
 
@@ -137,7 +137,7 @@ class AnyFlow(Table):
         return cast(run.Flow, {**found, **self.looked_up(outside)})
 
     def looked_up(self, outside: Outside) -> LookedUp:
-        """What a description says of a flow that its table alone does not. Raises Problem."""
+        """The parts of a flow's description that do not follow from its table alone. Raises Problem."""
         del outside
         return {}
 
@@ -147,7 +147,7 @@ class AnyFlow(Table):
 
 
 class Tcp(AnyFlow):
-    """What connections are like."""
+    """The keys of flows that are TCP connections."""
 
     cc: str = Field(examples=['"cubic"'])
     rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")

@@ -66,13 +66,13 @@ class Table(BaseModel):
         return handler(value)
 
     def written(self) -> dict[str, object]:
-        """What was set, by the keys of the file."""
+        """The values that the file sets, by key."""
         names = [name for name in type(self).model_fields if name in self.model_fields_set]
         values = {_key(type(self), name): getattr(self, name) for name in names}
         return {key: value for key, value in values.items() if value is not None}
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
-        """What is wrong about several keys together: the one to name, or "", and a text that continues `key = value`.
+        """A mistake of several keys together: the key to name, or "", and a text that continues `key = value`.
 
         `raw` is the table as written.
         """

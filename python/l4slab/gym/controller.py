@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 
 class FlowStep(NamedTuple):
-    """What a reward is made of. Segments delivered, marked and lost within the step; rate of the flow's payload, and of
+    """The inputs of a reward. Segments delivered, marked and lost within the step; rate of the flow's payload, and of
     the slowest link of its path as the file has it, Mbit/s; queueing delay (smoothed RTT beyond the least), ms; base
     RTT as the file has it, ms; window, segments; time of the episode, s.
     """

@@ -35,7 +35,7 @@ class QueueState(NamedTuple):
 
 
 class QueueStep(NamedTuple):
-    """What a reward is made of: the share of the link's rate that was used; the state by queue, "all" among them; the
+    """The inputs of a reward: the share of the link's rate that was used; the state by queue, "all" among them; the
     parameters that held; time of the episode, s.
     """
 

@@ -1,4 +1,4 @@
-"""What a class declares: its parameters and gauges, and whether it has the methods that it needs.
+"""The declaration of a class: its parameters and gauges, and whether it has the required methods.
 
 Here code of one's own is loaded, so only a worker comes here.
 """
@@ -67,7 +67,7 @@ def _names(kind: str, found: ModuleType) -> list[str]:
 
 
 def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
-    """What the class `name` of a file declares. Raises Refused."""
+    """The declaration of the class `name` of a file. Raises Refused."""
     found = module(file, content)
     base, names = _BASES[kind], _names(kind, found)
     there = f"class Mine({base.__name__}): ... of l4slab.own"

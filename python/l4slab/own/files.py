@@ -135,7 +135,7 @@ def _ask(what: str, *asked: object, names: list[str]) -> Any:
 
 
 def used(description: Run) -> list[Code]:
-    """What a run has of it."""
+    """Its entry in a run."""
     return [_known[key] for key in dict.fromkeys(_keys(description)) if key in _known]
 
 
@@ -156,7 +156,7 @@ def refused(description: Run) -> str | None:
 
 
 def listed(path: Path) -> dict[str, list[_core.Own]]:
-    """What a file has, as entries of `l4slab list`: "qdiscs" and "controllers". Raises ValueError with one sentence."""
+    """A file's content as entries of `l4slab list`: "qdiscs" and "controllers". Raises ValueError with one sentence."""
     file, _, thing = path.name.partition(":")
     folder = path.parent
     entries: dict[Kind, list[_core.Own]] = {"queue": [], "controller": []}

@@ -70,7 +70,7 @@ class _Watch(threading.Thread):
 
 
 def _describe(kind: Any, reference: str, name: str, content: bytes, modules: dict[str, bytes]) -> tuple[str, str]:
-    """What it declares as JSON, and a controller's wish for ECN."""
+    """Its declaration as JSON, and the kind of ECN that a controller asks for."""
     file, _, thing = name.partition(":")
     if not file.endswith(".py"):
         with tempfile.TemporaryDirectory(prefix="l4slab-own-") as folder:

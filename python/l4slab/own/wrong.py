@@ -9,7 +9,7 @@ from l4slab.base.errors import one_line
 
 
 def sentence(error: BaseException, name: str) -> str:
-    """What has gone wrong in `name`, such as "mine.py:Mine", in one sentence."""
+    """The failure in `name` ("mine.py:Mine") as one sentence."""
     file = name.partition(":")[0]
     if isinstance(error, MemoryError):
         # The sentence needs some, too.

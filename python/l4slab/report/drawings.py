@@ -179,7 +179,7 @@ class Marked(TypedDict):
 
 
 class Folded(TypedDict):
-    """What the page draws of a case when it is unfolded: its runs, the one in full, and the distributions."""
+    """The data that the page draws of an unfolded case: its runs, the one in full, and the distributions."""
 
     runs: list[str]
     drawn: str
@@ -189,7 +189,7 @@ class Folded(TypedDict):
 
 
 def of_folded(folder: Folder, case: Case) -> Folded:
-    """What the page draws of a case when it is unfolded: which runs, one of them in full, and the distributions.
+    """The data that the page draws of an unfolded case: which runs, one of them in full, and the distributions.
 
     The same as `of_case`. The lines over time are those that the page has of each run (`runs`).
     """

@@ -23,7 +23,7 @@ _MOST_CASES = 4
 
 
 class Results(Protocol):
-    """What the figures need of `l4slab.api.results.Results`."""
+    """The part of `l4slab.api.results.Results` that figures need."""
 
     @property
     def experiments(self) -> Sequence[Experiment]: ...
@@ -91,7 +91,7 @@ class Plots:
 
     @checked("figure")
     def figure(self, figure: figures.Figure) -> Drawing | None:
-        """What a `[[figure]]` of an experiment draws: `l4slab.Figure(id="x", kind="heatmap", sql="select ...")`."""
+        """The drawing of a `[[figure]]`: `l4slab.Figure(id="x", kind="heatmap", sql="select ...")`."""
         columns = figures.COLUMNS[figure.kind]
         return figures.draw_one(figure, lambda sql: self._results.sql(sql, columns))
 
@@ -138,7 +138,7 @@ def _with_panels(rows: pl.DataFrame, cases: list[Case]) -> pl.DataFrame:
 
 
 def _labels(cases: list[Case]) -> list[str]:
-    """What tells these cases from each other."""
+    """The levels that distinguish these cases."""
     names = cases[0].levels if cases else ()
     varied = [name for name in names if len({case.levels[name] for case in cases}) > 1]
     told = [Case({name: case.levels[name] for name in varied}).level_text for case in cases]

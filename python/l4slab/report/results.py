@@ -139,7 +139,7 @@ class Folder:
 
     @cached_property
     def overflows(self) -> pl.DataFrame:
-        """What was dropped for lack of room: the labels of a run, `lost_at` ("link.NAME" or "impair.NAME"),
+        """Packets dropped for lack of room: the labels of a run, `lost_at` ("link.NAME" or "impair.NAME"),
         `lost_packets`, and of them `dropped_packets` in the measured interval, NULL where only this is known.
         """
         # These are columns of the tables, so no factor has such a name.
@@ -165,7 +165,7 @@ class Folder:
         return found.sort(keys, nulls_last=True)
 
     def _overflowed(self, rows: pl.LazyFrame, keys: list[str]) -> pl.DataFrame:
-        """What the links of these rows dropped for lack of room."""
+        """Packets that the links of these rows dropped for lack of room."""
         name = "dropped_overflow_packets"
         count = pl.col(name) if name in rows.collect_schema() else pl.lit(None, pl.Int64)
         of_queue = rows.with_columns(lost_packets=count, lost_at=pl.lit("link.") + pl.col("link")).filter(
@@ -182,7 +182,7 @@ class Folder:
         }
 
     def described(self, case: Case) -> Description:
-        """What a run of a case is."""
+        """The description of a run of a case."""
         place = self.cases.index(case)
         if place not in self._described:
             self._described[place] = sweep.describe(self.file(case.experiment), case.levels)
@@ -234,7 +234,7 @@ class Folder:
 
     @cached_property
     def command(self) -> str:
-        """What makes these results again."""
+        """The command that makes these results again."""
         engines = {self.engine(name) for name in self.experiments}
         engine = option(engines.pop()) if len(engines) == 1 else ""
         mine = {e.file.name: e.source for e in self.files}

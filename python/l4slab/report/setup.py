@@ -1,4 +1,4 @@
-"""What a run was, every default filled in, in words."""
+"""A run's set-up in words, with every default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from l4slab.base.run import Class, DelayTrace, Filter, Flow, Link, RateTrace, Ru
 
 
 def settings(told: Run) -> list[tuple[str, str]]:
-    """What a run's description says, as (setting, value)."""
+    """A run's description as pairs (setting, value)."""
     rows = [("duration", _time(told["duration_ns"])), ("left out of the figures", _time(told["warmup_ns"]))]
     rows += [("sample", _time(told["sample_ns"])), ("start jitter", f"0 to {_time(told['start_jitter_ns'])}")]
     for link in told["links"]:

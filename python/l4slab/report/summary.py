@@ -1,4 +1,4 @@
-"""What happened, in words: who got which rate, who waited how long, what was marked and lost, what took how long.
+"""The results in words: rates, delays, marks, losses and completion times.
 
 A number is the mean over the trials of a case.
 """
@@ -29,7 +29,7 @@ _LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_ma
 
 @dataclass(frozen=True)
 class Mean:
-    """What a flow or link has in a case: means over its trials."""
+    """The values of a flow or link in a case: means over its trials."""
 
     name: str
     cc: str | None

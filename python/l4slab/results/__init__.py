@@ -1,1 +1,1 @@
-"""What is said of results: claims, published values, bars, differences, and exports."""
+"""Statements about results: claims, published values, bars, differences, and exports."""

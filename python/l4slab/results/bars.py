@@ -66,7 +66,7 @@ DEFAULT_BARS = {
 
 
 def agree_of(experiment: Experiment) -> Agree:
-    """What [agree] says, with the default bars where it says nothing. Raises InputError."""
+    """The bars of [agree], with the defaults for those that it leaves out. Raises InputError."""
     raw = experiment.document["agree"]
     tables = {key: value for key, value in raw.items() if isinstance(value, dict)}
     written = {key: value for key, value in raw.items() if key not in tables}

@@ -1,4 +1,4 @@
-"""What changed between two results folders: quantities that moved beyond the spread of their trials, and verdicts.
+"""Changes between two results folders: quantities that moved beyond the spread of their trials, and verdicts.
 
 Cells are matched by experiment, levels of the factors, and flow (or link and queue). A quantity of a cell has moved
 where the ranges over the trials of the two folders do not overlap. If nothing had changed, that would happen by chance
@@ -80,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Differences:
-    """What `compare` found. `compared` quantities have values in both folders; `same` of them are the same in every
+    """The result of `compare`. `compared` quantities have values in both folders; `same` of them are the same in every
     trial, `judged` are not and have trials enough.
     """
 
@@ -96,7 +96,7 @@ class Differences:
 
 
 def compare(before: Path | str, after: Path | str) -> Differences:
-    """What changed from one results folder to another. Raises InputError where one is none, and where
+    """The changes from one results folder to another. Raises InputError where one is none, and where
     they have nothing in common.
     """
     changes: list[Change] = []
@@ -189,7 +189,7 @@ def words_of(keys: Sequence[str], key: Sequence[Any], places: int) -> tuple[str,
 
 
 def _only(own: Iterable[tuple[str, str]], other: Collection[tuple[str, str]]) -> list[str]:
-    """What is not in the other folder: combinations as a whole, and flows and links of combinations that both have."""
+    """Rows that the other folder lacks: whole combinations, and flows and links of common combinations."""
     common = {combination for combination, _ in other}
     missing = {
         f"{combination}, {place}" if combination in common else combination: None

@@ -69,7 +69,7 @@ class _Kind:
 
 
 class FlowRow(TypedDict):
-    """What is read of a row of the table `flows`."""
+    """The columns that are read of the table `flows`."""
 
     flow: str
     cc: str
@@ -79,7 +79,7 @@ class FlowRow(TypedDict):
 
 
 class SeriesRow(TypedDict):
-    """What is read of a row of the table `series`."""
+    """The columns that are read of the table `series`."""
 
     time_s: float
     goodput_mbps: float | None

@@ -76,7 +76,7 @@ class Judged:
 
 
 def limits(text: str) -> list[Limit]:
-    """What --fail-on says, such as "share -5%, l4s.sojourn_ms_p99 +10%". Raises InputError."""
+    """The limits of --fail-on, such as "share -5%, l4s.sojourn_ms_p99 +10%". Raises InputError."""
     found = []
     for part in text.split(","):
         if (match := _LIMIT.fullmatch(part.strip())) is None:

@@ -42,7 +42,7 @@ class Form:
 
 
 class Row(NamedTuple):
-    """What the stack had said of itself until then; None where it has not yet."""
+    """The stack's latest report about itself at that time, or None."""
 
     time_s: float
     cwnd_bytes: float | None

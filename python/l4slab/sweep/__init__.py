@@ -111,7 +111,7 @@ class Plan:
         return self.runs if self.chosen is None else [run for run in self.runs if run.id in self.chosen]
 
     def notes(self) -> list[str]:
-        """What the user should know about the sweep, a sentence each."""
+        """Notes about the sweep for the user, a sentence each."""
         name = self.experiment.name
         if self.tried is not None:
             return [

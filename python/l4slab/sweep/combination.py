@@ -45,7 +45,7 @@ def levels_of(experiment: Experiment) -> dict[str, list[Level]]:
 
 
 def typed(level: Level) -> tuple[str, Level]:
-    """What tells levels apart: to Python, 1 and true are equal."""
+    """A key that distinguishes levels; to Python, 1 and true are equal."""
     return type(level).__name__, level
 
 

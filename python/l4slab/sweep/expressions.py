@@ -92,7 +92,7 @@ def _not_evaluated(
     differing: Mapping[str, str],
     error: duckdb.Error,
 ) -> InputError:
-    """What is wrong with an expression of the file, or of the command line."""
+    """The mistake in an expression of the file or of the command line."""
     reason = sql_reason(error)
     unknown = re.match(r'Referenced column "([^"]*)" not found', reason)
     ambiguous = next((name for name in differing if mentions(expression, name)), None)

@@ -58,7 +58,7 @@ def recipe() -> str:
 
 
 def patch(source: Path) -> None:
-    """What every kernel has. Done again it changes nothing. Raises BuildError."""
+    """Build the parts that all kernels share. A second call changes nothing. Raises BuildError."""
     kconfig = source / "arch/um/Kconfig"
     text = kconfig.read_text()
     patched = re.sub(r"(config HZ\n\tint\n\tdefault )\d+", rf"\g<1>{HZ}", text)

@@ -191,7 +191,7 @@ def kernel(name: str = kernels.DEFAULT) -> kernels.Kernel:
 
 
 def write(made: lab.Lab, folder: Path) -> None:
-    """What the machine finds in its folder."""
+    """The files that the machine finds in its folder."""
     (folder / "setup.sh").write_text(lab.script(made))
     (folder / "teardown.sh").write_text(lab.teardown(made))
     (folder / "plan").write_text("\n".join(made.plan) + "\n")
@@ -266,7 +266,7 @@ def _keep_captures(made: lab.Lab, folder: Path, keep: Path) -> None:
 
 
 def disk_sentence(error: OSError) -> str:
-    """What a person is told of files that cannot be written."""
+    """The message about files that cannot be written."""
     where = f" ({error.filename})" if error.filename else ""
     return f"the run's files cannot be written{where}: {error.strerror or error}; free some space or set TMPDIR"
 
@@ -381,7 +381,7 @@ def _refuse_stab(link: Link, run: Description) -> None:
 
 
 def _shaped_bps(qdisc: str, link: Link) -> int | None:
-    """What a queue lets through at most; None: it does not say."""
+    """A queue's own limit of the rate, or None."""
     kind, *words = qdisc.split()
     if holds_classes(qdisc):
         of_tree = [one for one in link.get("classes", ()) if not holder(one["id"])]

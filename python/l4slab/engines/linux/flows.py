@@ -53,12 +53,12 @@ class Flow:
 
     @property
     def tcp(self) -> TcpFlow | None:
-        """What the run says of connections of TCP."""
+        """The run's description of TCP connections."""
         return self.spec if self.spec["kind"] == "tcp" else None
 
     @property
     def program(self) -> ProgramFlow | None:
-        """What the run says of programs."""
+        """The run's description of programs."""
         return self.spec if self.spec["kind"] == "program" else None
 
     @property
@@ -79,7 +79,7 @@ class Flow:
 
     @property
     def ecn(self) -> str:
-        """What the sender asks for, or the codepoint of a CBR source; empty: what the kernel's default is."""
+        """The sender's kind of ECN, or the codepoint of a CBR source; empty: the kernel's default."""
         ecn = str(self.spec.get("ecn") or "")
         if (program := self.program) is not None:
             return ecn or (default_ecn(program["cc"]) if program["cc"] else "")
@@ -87,7 +87,7 @@ class Flow:
 
     @property
     def peer_ecn(self) -> str:
-        """What the receiver supports."""
+        """The receiver's kind of ECN."""
         return (self.tcp["peer_ecn"] if self.tcp is not None else None) or self.ecn
 
     @property
@@ -97,13 +97,13 @@ class Flow:
 
 
 def default_ecn(cc: str) -> str:
-    """What a congestion control wants when nothing is said."""
+    """The kind of ECN that a congestion control asks for by default."""
     return str(controller(cc)["ecn"])
 
 
 @cache
 def controller(name: str) -> _core.Controller:
-    """What the core says of a congestion control; one that only a kernel has is like Reno there."""
+    """The core's entry of a congestion control; one that only a kernel has gets Reno's."""
     known = {entry["name"]: entry for entry in _core.controllers()}
     return known.get(name) or {**known["reno"], "name": name, "in_linux": True, "parameters": []}
 

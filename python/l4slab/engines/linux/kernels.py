@@ -70,7 +70,7 @@ def laboratory() -> str:
 
 
 def fingerprint() -> str:
-    """What `RECIPE` is the number of."""
+    """The sources that `RECIPE` numbers."""
     return hashlib.sha256(f"{recipe()} {laboratory()} {user_land.PACKAGES}".encode()).hexdigest()[:16]
 
 

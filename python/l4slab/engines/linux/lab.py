@@ -64,7 +64,7 @@ _TCP = [
 
 @cache
 def queue(name: str) -> _core.Qdisc | None:
-    """What the core says of a queue; None of one that only a kernel has."""
+    """The core's entry of a queue; None for one that only a kernel has."""
     return next((entry for entry in _core.qdiscs() if entry["name"] == name), None)
 
 
@@ -120,7 +120,7 @@ class _Edge:
 
 @dataclass
 class Lab:
-    """What is set up for a run: commands per namespace, and the plan of what happens then."""
+    """The set-up of a run: commands per namespace, and the plan of later events."""
 
     run: Run
     flows: list[Flow] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Lab:
         return [name for name in self.namespaces if name[0] in "ij"]
 
     def impair_of(self, namespace: str) -> Impair:
-        """What the run says of the impairment in this namespace."""
+        """The run's description of the impairment in this namespace."""
         return self.run["impairs"][int(namespace[1:]) - 1]
 
     def link_namespace(self, link: int) -> str:
@@ -337,7 +337,7 @@ def classid(handles: Mapping[str, str], number: str) -> str:
 
 
 def _class(handles: Mapping[str, str], of: Class, one: Class) -> str:
-    """What `tc class` is told of a class of htb, `of`, that has the numbers of `one`."""
+    """The arguments of `tc class` for a class of the htb `of` with the numbers of `one`."""
     parent = classid(handles, above) if (above := of.get("parent")) is not None else f"{handles[holder(of['id'])]}:"
     return (
         f"dev out parent {parent} classid {classid(handles, one['id'])} "
@@ -347,7 +347,7 @@ def _class(handles: Mapping[str, str], of: Class, one: Class) -> str:
 
 
 def _matches(one: Filter, flows: Sequence[Flow]) -> Iterable[str]:
-    """What flower is told of a filter: of a host, that it sends, and that it receives."""
+    """The arguments of flower for a filter; for a host, one as sender and one as receiver."""
     value = (one.get("dscp") or 0) << 2 | CODEPOINTS[one.get("ecn") or "not-ect"]
     mask = ("dscp" in one) * 0xFC | ("ecn" in one) * 0x3
     fields = f"ip_tos 0x{value:x}/0x{mask:x}" if mask else ""
@@ -422,7 +422,7 @@ def _htb(rate_bps: int, burst_bytes: int) -> str:
 
 
 def composed_rewrites(flow: str, rewrites: Iterable[Rewrite], places: list[tuple[str, str]]) -> dict[str, str]:
-    """What becomes of each codepoint at successive places (side, link): of each, the first rule that fits counts."""
+    """The new value of each codepoint at successive places (side, link). The first matching rule of a place counts."""
     changed = {}
     rules = [rule for rule in rewrites if rule["flow"] == flow]
     for codepoint in CODEPOINTS:
@@ -510,7 +510,7 @@ def lives(run: Run, spec: Spec) -> list[tuple[int, int]]:
 
 
 def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterable[str]:
-    """What the plan says of connections of a flow that begin and end so; `first`: the number of the first one."""
+    """The plan's lines for connections of a flow that begin and end so; `first`: the number of the first one."""
     spec = flow.spec
     for index, (start, stop) in enumerate(spans, first):
         words = (
@@ -532,7 +532,7 @@ def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterab
 
 
 def orders(lab: Lab, change: Change) -> Iterable[str]:
-    """What the plan says of a change while it runs, but for the number of flows (`lives`)."""
+    """The plan's lines for a change during the run, except the number of flows (`lives`)."""
     when = f"at {change['time_ns']}"
     rate = change.get("rate_bps")
     if change.get("flow") is not None:

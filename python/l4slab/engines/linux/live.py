@@ -274,7 +274,7 @@ class _Session:
             self._rates[flow] = rate_bps
 
     def _counted(self, change: Change) -> Iterator[str]:
-        """What makes a group have as many flows as the change says."""
+        """The commands that give a group the number of flows of a change."""
         name, count = change.get("flow"), change.get("count")
         if name is None or count is None:
             return

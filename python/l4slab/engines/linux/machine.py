@@ -65,7 +65,7 @@ class Machine:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """Its output."""
         return self.run / "console.log"
 
     @contextmanager
@@ -207,7 +207,7 @@ def _text(log: Path) -> str:
 
 
 def _context(output: str) -> str:
-    """What the programs said before the failure: their last error."""
+    """The last error of the programs before the failure."""
     said = [
         line.strip()
         for line in output.splitlines()

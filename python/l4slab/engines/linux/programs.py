@@ -85,7 +85,7 @@ def answering(came: str, destination: str, device: str, mac: str, gateway: str) 
 
 
 def host() -> Iterator[str]:
-    """What the plan says of all programs."""
+    """The plan's lines for all programs."""
     found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     for name, value in {"PATH": os.defpath, **found, "TMPDIR": TEMPORARY}.items():
         yield f"environment {_word(f'{name}={value}')}"
@@ -93,7 +93,7 @@ def host() -> Iterator[str]:
 
 
 def plan(flow: Flow, spec: ProgramFlow, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """What the plan says of a flow, whose description is `spec`: `programs.h` reads it."""
+    """The plan's lines for a flow with the description `spec`; `programs.h` reads them."""
     at_server, at_client = (flow.server, flow.client) if spec["sender"] == "client" else (flow.client, flow.server)
     address = flow.destination if spec["sender"] == "client" else flow.source
     yield f"host {at_client}"

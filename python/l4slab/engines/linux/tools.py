@@ -1,4 +1,4 @@
-"""What the steps of a build share: the programs of the host that they call, and the stamps that they leave."""
+"""Parts that the steps of a build share: calls of the host's programs, and stamps of finished steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Progress = Callable[[str, float | None], None]
 
 
 def missing(tools: dict[str, str]) -> str | None:
-    """What of `tools` is missing and how to get it, as a sentence; None where all are there."""
+    """A sentence that names the missing `tools` and how to get them, or None."""
     absent = {tool: packages for tool, packages in tools.items() if shutil.which(tool) is None}
     if not absent:
         return None
@@ -48,7 +48,7 @@ def missing(tools: dict[str, str]) -> str | None:
 
 
 def stamp(path: Path) -> dict[str, object]:
-    """What a step has left; empty where it has not been done."""
+    """The stamp of a step; empty before the step is done."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

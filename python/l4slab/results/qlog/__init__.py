@@ -63,7 +63,7 @@ def export(folder: Path, target: Path, run: str | None = None, flow: str | None 
 
 
 class FlowRow(TypedDict):
-    """What is read of a row of the table `flows`."""
+    """The columns that are read of the table `flows`."""
 
     experiment: str
     run: str

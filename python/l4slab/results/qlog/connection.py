@@ -27,7 +27,7 @@ _WRAP = 1 << 32
 
 
 class Sample(NamedTuple):
-    """What the sender itself told at a step of the time series."""
+    """The sender's own values at a step of the time series."""
 
     time_ns: int
     cwnd_packets: float

@@ -14,7 +14,7 @@ _USUAL_HEAD = bytes((_NOP, _NOP, _TIMESTAMPS, 10))
 
 
 class Options(NamedTuple):
-    """What they say."""
+    """Their content."""
 
     stamp: int = 0  # TSval and TSecr (RFC 7323, 3.2)
     echo: int | None = None

@@ -1,4 +1,4 @@
-"""What TCP's sequence numbers say, said with the packet numbers of QUIC: each transmission has a number of its own."""
+"""TCP's sequence numbers as QUIC's packet numbers: each transmission has its own number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Span:
 
 @dataclass(slots=True)
 class Acked:
-    """What an ACK has told."""
+    """The content of an ACK."""
 
     numbers: list[int] = field(default_factory=list)  # of transmissions whose bytes have now all arrived, ascending
     rtt_ns: int | None = None  # of the newest of them that was sent once (Karn's rule)
@@ -185,7 +185,7 @@ class Transmissions:
         self._right[first:last] = [right]
 
     def _forget_below(self) -> None:
-        """What the cumulative ACK has passed; spans with transmissions of which nothing is known stay."""
+        """Remove what the cumulative ACK has passed. Spans with transmissions of unknown fate stay."""
         passed = bisect_right(self._right, self.una)
         del self._left[:passed], self._right[:passed]
         if self._left and self._left[0] < self.una:

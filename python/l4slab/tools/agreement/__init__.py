@@ -51,7 +51,7 @@ def find(names: Sequence[str]) -> list[Path]:
 
 
 def plan(files: Sequence[Path], trials: int | None = None, engine: str = KERNEL) -> dict[str, list[Plan]]:
-    """What runs on the simulator and on the kernel, or on the engine in its place, by the engine's name; everything is
+    """The runs on the simulator and on the kernel (or the engine in its place), by the engine's name; everything is
     checked. Raises InputError.
 
     `trials` replaces the numbers of trials in the files.

@@ -1,4 +1,4 @@
-"""What differs between the results of two kernels, beyond the spread of their trials."""
+"""Differences between the results of two kernels beyond the spread of their trials."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ChangedRow(KernelRow):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between two kernels: `rows` as in `kernels.parquet`, `missing` the cells that one has not run."""
+    """The differences between two kernels: `rows` as in `kernels.parquet`, `missing` the cells that one has not run."""
 
     folder: Path
     rows: pl.DataFrame

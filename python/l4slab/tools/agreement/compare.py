@@ -75,7 +75,7 @@ class BarRow(TypedDict):
 
 @dataclass(frozen=True)
 class Agreement:
-    """What `agree` found; the tables as in `metrics.AGREEMENT` and `metrics.BARS`."""
+    """The result of `agree`; the tables as in `metrics.AGREEMENT` and `metrics.BARS`."""
 
     folder: Path
     rows: pl.DataFrame

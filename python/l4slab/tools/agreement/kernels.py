@@ -33,7 +33,7 @@ def engine_of(name: str) -> str:
 
 
 def plan(files: Sequence[Path], names: tuple[str, str], trials: int | None = None) -> list[list[Plan]]:
-    """What runs on each kernel. Raises InputError."""
+    """The plans for each kernel. Raises InputError."""
     if names[0] == names[1]:
         raise InputError(f"--kernel {names[0]} is compared with itself; give --against another, or default")
     counts = None if trials is None else {file.stem: trials for file in files}

@@ -1,4 +1,4 @@
-"""What `l4slab agree` writes: tables, one figure, and one page that needs no network."""
+"""The output of `l4slab agree`: tables, one figure, and one page that needs no network."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def place(row: AgreementRow | KernelRow) -> str:
 
 
 class Pair(TypedDict):
-    """What kernel and simulator have of a quantity."""
+    """A quantity on the kernel and on the simulator."""
 
     kernel: str
     simulator: str

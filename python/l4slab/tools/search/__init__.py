@@ -36,7 +36,7 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found; everything is in `folder`."""
+    """The result of a search; all files are in `folder`."""
 
     folder: Path
     objective: Objective

@@ -1,4 +1,4 @@
-"""What laboratories get wrong."""
+"""Checks for known mistakes of laboratories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CORRUPTION = ("Ip.InHdrErrors", "Ip.InAddrErrors", "Ip.OutNoRoutes", "Ip.InDisc
 
 
 def check(observed: Observed) -> None:
-    """What laboratories get wrong. Raises CheckError with one sentence."""
+    """Check for known mistakes of laboratories. Raises CheckError with one sentence."""
     programs.check(observed)
     for test in (_check_events, _check_queues, _check_hosts, _check_delays, _check_ends, _check_ecn, _check_bottleneck):
         test(observed)
@@ -129,7 +129,7 @@ def _check_delays(observed: Observed) -> None:
 
 
 def _check_ends(observed: Observed) -> None:
-    """What left the last link has come to the receiver, with its marks."""
+    """Check that packets that left the last link reached the receiver with their marks."""
     for flow in observed.lab.flows:
         if flow.is_program:
             continue  # what its host sends to itself is counted, too

@@ -1,4 +1,4 @@
-"""What became of the packets that came to the network in the measured interval: rows of the table `losses`."""
+"""The fate of the packets that entered the network in the measured interval: rows of the table `losses`."""
 
 from __future__ import annotations
 
@@ -147,6 +147,6 @@ def _reasons(element: Link | Impairment) -> Array:
 
 
 def _dropped_codepoints(observed: Observed, flow: Flow) -> list[int]:
-    """What rewriting behind the last link throws away."""
+    """Packets that rewriting behind the last link drops."""
     rules = labs.composed_rewrites(flow.spec["name"], observed.run["rewrites"], [("after", flow.spec["path"][-1])])
     return [CODEPOINTS[old] for old, new in rules.items() if new == "drop"]

@@ -84,7 +84,7 @@ def _goodputs(observed: Observed, flow: Flow) -> list[float]:
 
 
 def controller_of(spec: Spec) -> str:
-    """What sends: the congestion control, of a packaged stack with its name; else the kind of flow."""
+    """The sender: its congestion control (with the name of a packaged stack), or else the kind of flow."""
     if spec["kind"] == "program" and (stack := spec.get("stack")) is not None:
         return f"{stack['name']}/{stack['cc']}"
     return str(spec.get("cc") or spec["kind"])

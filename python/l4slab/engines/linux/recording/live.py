@@ -1,4 +1,4 @@
-"""What a laboratory that goes on has seen since it was last asked.
+"""New observations of a running laboratory since the last request.
 
 Its files grow while it runs; what is new in them is read, and of what was read is kept what the next step of the series
 needs. A queue does not tell what it drops: a packet counts as dropped as soon as one that came after it, of the same
@@ -51,7 +51,7 @@ class Growing:
         self._has_begun = False
 
     def rest(self) -> bytes:
-        """What has been added; nothing while it is not there."""
+        """The new content; empty while the file does not exist."""
         if self._file is None:
             try:
                 self._file = self._path.open("rb", buffering=0)
@@ -64,7 +64,7 @@ class Growing:
             self._file.close()
 
     def records(self, dtype: np.dtype[Any]) -> Array:
-        """What has been added to a file of records."""
+        """The new content of a file of records."""
         content = self.rest()
         if content and not self._has_begun:
             check_head(self._path.name, content[: FORMAT.itemsize], dtype)
@@ -91,7 +91,7 @@ Columns = dict[str, list[object]]
 
 
 class Watch(TypedDict, total=False):
-    """What a page wants to see."""
+    """The series that a page asks for."""
 
     sample_ns: int
     members: bool
@@ -110,7 +110,7 @@ class Histogram(TypedDict):
 
 
 class Sampled(TypedDict):
-    """What has happened since the last time."""
+    """The events since the last call."""
 
     now_ns: int
     series: Columns
@@ -154,7 +154,7 @@ class _Tap:
         self.tc += zip(ticks, parse_tc(self._tc.rest().decode(errors="replace")), strict=False)
 
     def forget(self, until_ns: int, packets_until_ns: int) -> None:
-        """What is before these times is not needed any more; of what `tc` said the last before it is."""
+        """Forget observations before these times, except the last one of `tc` before them."""
         self.left = self.left[self.left["out_ns"] > packets_until_ns]
         later = self.lost_ns > until_ns
         self.lost, self.lost_ns = self.lost[later], self.lost_ns[later]
@@ -246,7 +246,7 @@ class Recorder:
         return sum(tap.bytes for tap in self._taps.values())
 
     def set_watch(self, watch: Watch, now_ns: int) -> None:
-        """What is shown from now on. A step of the series that has begun before is left out."""
+        """Show these series from now on. A step that has already begun is left out."""
         sample_ns, told = self.sample_ns, self.watch.get("packets")
         self.watch = watch
         if now_ns and self.sample_ns != sample_ns:
@@ -260,7 +260,7 @@ class Recorder:
             self._known_from[number] = int(tap.waiting["number"].max()) + 1 if len(tap.waiting) else 0
 
     def take(self, now_ns: int) -> Sampled:
-        """What has happened since the last time, until now."""
+        """The events from the last call until now."""
         ticks = [int(line) for line in self._ticks.rest().split()]
         for tap in self._taps.values():
             tap.read(ticks)

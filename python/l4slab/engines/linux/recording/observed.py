@@ -1,4 +1,4 @@
-"""What a laboratory left, packet by packet and sample by sample."""
+"""The observations of a laboratory, packet by packet and sample by sample."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CheckError(Exception):
 
 
 def head_of(dtype: np.dtype[Any]) -> bytes:
-    """What a file of these records begins with."""
+    """The header of a file of these records."""
     return np.array((b"l4slab", FORMAT_VERSION, dtype.itemsize), FORMAT).tobytes()
 
 
@@ -72,7 +72,7 @@ def check_head(name: str, head: bytes, dtype: np.dtype[Any]) -> None:
 
 
 class Told(TypedDict, total=False):
-    """What `tc -s -j qdisc show` says of a qdisc, as far as it is read by name; counters are besides."""
+    """The fields of `tc -s -j qdisc show` that are read by name. Counters are added to them."""
 
     kind: str
     handle: str
@@ -99,7 +99,7 @@ def queue_under_test(output: Output) -> Told:
 
 @dataclass
 class Link:
-    """What was seen at one link. `packets` came within the run; the rest is by packet."""
+    """The observations at one link. `packets` arrived within the run; the other arrays are per packet."""
 
     name: str
     packets: Array
@@ -259,7 +259,7 @@ class Link:
         return [rate for begin, rate in self.rates if begin <= time_ns][-1]
 
     def capacity_bits(self, begin_ns: int, end_ns: int) -> float:
-        """What the shaper could have sent."""
+        """The shaper's capacity."""
         ends = [time for time, _ in self.rates[1:]] + [self.duration_ns]
         total = 0.0
         for (start, rate), end in zip(self.rates, ends, strict=True):
@@ -325,7 +325,7 @@ class Link:
 
 @dataclass
 class Impairment:
-    """What was seen at an impairment, of one direction. `packets` came within the run; the rest is by packet."""
+    """The observations at an impairment in one direction. `packets` arrived within the run; the rest is per packet."""
 
     name: str
     packets: Array

@@ -1,4 +1,4 @@
-"""What is known of flows of programs: of their processes from events, of what they send from the captures."""
+"""Flows of programs: their processes from events, their traffic from the captures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _check_sent(observed: Observed, flow: Flow) -> None:
 
 
 def _last_words(observed: Observed, flow: Flow, role: str, number: int) -> str:
-    """What a program has said last, for the end of a clause."""
+    """A program's last line of output, for the end of a clause."""
     stem = f"{flow.spec['name'].replace('/', '_')}.{role}.{number}"
     outputs = (observed.said.get(f"{stem}.{stream}") for stream in ("err", "out"))
     return next((f': "{said}"' for said in outputs if said), "")

@@ -1,4 +1,4 @@
-"""What a packaged stack says of its congestion control in its qlog, on the clock of the captures."""
+"""The congestion control's state in the qlog of a packaged stack, on the clock of the captures."""
 
 from __future__ import annotations
 

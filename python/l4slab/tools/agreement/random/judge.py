@@ -74,7 +74,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Value:
-    """What one trial has of a quantity, None where it has none, and of how many packets."""
+    """A quantity in one trial, or None, and the number of packets behind it."""
 
     value: float | None
     packets: float | None
@@ -176,7 +176,7 @@ def allowed(quantity: str, kernel: float) -> float:
 
 
 def _silent(place: Place, kernel: Trials, simulator: Trials) -> bool:
-    """What says nothing does not count, as in `compare`: it would pass for agreement."""
+    """Uninformative comparisons are excluded, as in `compare`; they would pass for agreement."""
     trials = [*kernel.get(place, []), *simulator.get(place, [])]
     values = [one.value for one in trials if one.value is not None]
     if not values or (place.quantity in _COUNTS and not any(values)):
