@@ -185,6 +185,28 @@ def test_a_small_run_by_hand(describe: Describe, left: Any) -> None:
     assert of_link["sojourn_ms"].to_list() == [None, 10.0, pytest.approx((20 + 10 + 40 + 0) / 4), None]
 
 
+@pytest.mark.parametrize(("qdisc", "waiting"), [("pfifo limit 50", 1), ("codel", 3)])
+def test_what_leaves_after_the_end_tells_of_drops_on_arrival(
+    describe: Describe, left: Any, qdisc: str, waiting: int
+) -> None:
+    run = describe(ONE_LINK.replace("pfifo limit 50", qdisc) + CUBIC, duration='"2s"')
+    packets = [packet(1100, 1110, id=1), *(packet(1990 + n, None, id=2 + n) for n in (0, 1)), packet(1995, 2050, id=4)]
+    tables = recording.tables(left(run, [packets], outputs=[tc(kind=qdisc.split()[0])] * 20))
+    # CoDel drops what has waited: the capture goes on after the end, and what it drops then had waited in the end.
+    assert tables.flows["waiting_packets"].to_list() == [waiting]
+    assert tables.flows["dropped_packets"].to_list() == [3 - waiting]
+
+
+def test_the_limit_of_a_class_changes_with_its_queue(describe: Describe, left: Any) -> None:
+    link = ONE_LINK.replace("pfifo limit 50", "htb default 1")
+    link += '[link.one.class.1]\nrate = "10Mbit"\nqdisc = "pfifo limit 2"\n'
+    at = '[[at]]\ntime = "1500ms"\n"link.one.class.1.qdisc" = "pfifo limit 4"\n'
+    run = describe(link + CUBIC + at, duration='"2s"')
+    packets = [packet(1600 + n, 1700 + n, id=n) for n in range(5)]
+    tables = recording.tables(left(run, [packets], outputs=[[{"kind": "htb", "parent": "1:1", "qlen": 0}]] * 20))
+    assert tables.links["backlog_packets_max"].to_list() == [4, 4]
+
+
 def test_the_receiver_of_a_damaged_packet_drops_it(describe: Describe, left: Any) -> None:
     observed = left(describe(ONE_LINK + CUBIC), [[packet(1100, 1110, id=1), packet(1200, 1210, id=2, damaged=1)]])
     tables = recording.tables(observed)

@@ -130,7 +130,9 @@ class Link:
         packets = self.packets
         lost = packets["out_ns"] == NEVER
         last = np.zeros(int(self.connection.max(initial=-1)) + 1, np.uint64)
-        np.maximum.at(last, self.connection[~lost], packets["in_ns"][~lost])
+        # What leaves after the end tells of drops before it only where packets are dropped as they arrive.
+        telling = np.where(self.drops_late, self.left, ~lost)
+        np.maximum.at(last, self.connection[telling], packets["in_ns"][telling])
         result: Array = lost & (packets["in_ns"] <= last[self.connection])
         if not self.tc:
             return result
@@ -167,11 +169,13 @@ class Link:
     @cached_property
     def qdiscs(self) -> list[tuple[Span, list[str]]]:
         """When each qdisc was in force, and its words, in order of time."""
-        words = [(0, self.spec["qdisc"])]
-        changed = [(change["time_ns"], change.get("qdisc")) for change in self.changes]
-        words += [(time, qdisc) for time, qdisc in changed if qdisc is not None]
-        ends = [*(time for time, _ in words[1:]), FOR_EVER]
-        return [((begin, end), str(text).split()) for (begin, text), end in zip(words, ends, strict=True)]
+        return _in_order(self.spec["qdisc"], [(change["time_ns"], change.get("qdisc")) for change in self.changes])
+
+    def qdiscs_of(self, number: str) -> list[tuple[Span, list[str]]]:
+        """The same of a class's queue."""
+        first = next(one.get("qdisc") for one in self.spec["classes"] if one["id"] == number)
+        changes = [(change["time_ns"], one) for change in self.changes for one in change.get("classes", ())]
+        return _in_order(first or "", [(time, one.get("qdisc")) for time, one in changes if one["id"] == number])
 
     def came_in(self, span: Span) -> Array:
         """Which packets came within a span of time. What a qdisc has got leaves from it or is lost with it."""
@@ -306,21 +310,25 @@ class Link:
         for span, words in self.qdiscs:
             found |= self.came_in(span) & (words[0] in LATE_DROPS)
         for one in self.classes:
-            found |= self.bands[one["id"]] & ((one.get("qdisc") or "").split()[0] in LATE_DROPS)
+            for span, words in self.qdiscs_of(one["id"]):
+                found |= self.bands[one["id"]] & self.came_in(span) & (words[0] in LATE_DROPS)
         return found
 
     def limit(self, queue: str) -> int | None:
         """The most packets that this queue can have held; None where its limit is another."""
-        words = [words for _, words in self.qdiscs]
+        queues = [self.qdiscs]
         if self.classes:
             used = [
-                one for one in self.classes if queue == one["id"] or (queue == "all" and self.bands[one["id"]].any())
+                one["id"]
+                for one in self.classes
+                if queue == one["id"] or (queue == "all" and self.bands[one["id"]].any())
             ]
-            words = [(one.get("qdisc") or "").split() for one in used]
-        limits = [int(of[of.index("limit") + 1]) for of in words if of[0] in PACKET_LIMITS and "limit" in of]
-        if len(limits) < len(words):
-            return None
-        return sum(limits) if self.classes else max(limits)
+            queues = [self.qdiscs_of(number) for number in used]
+        most = [[_packet_limit(words) for _, words in queue] for queue in queues]
+        known = [
+            max(limits) for one in most if len(limits := [limit for limit in one if limit is not None]) == len(one)
+        ]
+        return sum(known) if len(known) == len(most) else None
 
 
 @dataclass
@@ -392,6 +400,17 @@ class Observed:
         """The links of a flow's data."""
         by_name = {link.name: link for link in self.links}
         return [by_name[name] for name in flow.spec["path"]]
+
+
+def _in_order(first: str, changes: Sequence[tuple[int, str | None]]) -> list[tuple[Span, list[str]]]:
+    """When each qdisc was in force, and its words."""
+    words = [(0, first), *((time, qdisc) for time, qdisc in changes if qdisc is not None)]
+    ends = [*(time for time, _ in words[1:]), FOR_EVER]
+    return [((begin, end), text.split()) for (begin, text), end in zip(words, ends, strict=True)]
+
+
+def _packet_limit(words: list[str]) -> int | None:
+    return int(words[words.index("limit") + 1]) if words[0] in PACKET_LIMITS and "limit" in words else None
 
 
 def in_window(observed: Observed, times: Array) -> Array:
