@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -48,6 +50,31 @@ def build(names: tuple[str, ...], again: bool) -> int:
         what = "is built" if is_new else "was built before"
         terminal.out().print(f"{stack.name} {what}, in {stack.build}", soft_wrap=True, markup=False)
     return 1 if failed else 0
+
+
+@stacks.command("import")
+@click.argument("image", metavar="IMAGE", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option("--cc", "controllers", metavar="NAME", multiple=True, help="A controller that it has; may be repeated.")
+@click.option("--server-params", metavar="TEXT", default="", help="SERVER_PARAMS; {cc} stands for the controller.")
+@click.option("--client-params", metavar="TEXT", default="", help="CLIENT_PARAMS.")
+@click.option("--directory", metavar="DIR", default="/", help="The image's working directory.  [default: /]")
+@click.option("--entry", metavar="FILE", default="/run_endpoint.sh", help="Its entry.  [default: /run_endpoint.sh]")
+def import_(
+    image: Path,
+    folder: Path,
+    controllers: tuple[str, ...],
+    server_params: str,
+    client_params: str,
+    directory: str,
+    entry: str,
+) -> int:
+    """Write a recipe into FOLDER for an endpoint of the QUIC Interop Runner, whose image is unpacked in IMAGE."""
+    from l4slab.stacks import importing
+
+    importing.write(folder, image, controllers, (server_params, client_params), directory, entry)
+    terminal.out().print(f"{folder} has the recipe; now: l4slab stacks build ./{folder}", soft_wrap=True, markup=False)
+    return 0
 
 
 stacks.add_command(prove)

@@ -1,4 +1,5 @@
-"""Files beside the experiment file that it names: traces, and with `reference` tables of published figures, as CSV.
+"""Files beside the experiment file that it names: traces, recipes of stacks, and with `reference` tables of published
+figures, as CSV.
 
 Lines that begin with `#` say where the figures are from and how exactly they could be read; the next has the columns.
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import duckdb
 import polars as pl
 
+from l4slab import stacks
 from l4slab.base import frames
 from l4slab.base.errors import InputError, one_line
 from l4slab.base.values import Keys
@@ -23,20 +25,25 @@ def names(experiment: Experiment) -> list[str]:
     """The files that the experiment's tables name."""
     sections = (tables for tables in experiment.document.values() if isinstance(tables, list))
     found = (table.get("reference") for tables in sections for table in tables if isinstance(table, dict))
-    return sorted({name for name in found if isinstance(name, str)} | _traces(experiment))
+    return sorted({name for name in found if isinstance(name, str)} | _traces_and_recipes(experiment))
 
 
-def _traces(experiment: Experiment) -> set[str]:
+def _traces_and_recipes(experiment: Experiment) -> set[str]:
     """Those of links and flows, also those that a sweep names; of a name with {placeholders} all that it may be."""
     tables: list[Keys] = [*experiment.document["link"].values(), *experiment.document["flow"].values()]
     levels = [level.settings for levels in experiment.bundles.values() for level in levels]
     settings = [(key, value) for table in [*tables, *levels] for key, value in table.items()]
     settings += [(key, value) for key, values in experiment.factors.items() for value in values]
     found: set[str] = set()
+    folder = experiment.file.parent
     for key, name in settings:
-        if key.split(".")[-1] not in ("rate_trace", "delay_trace") or not isinstance(name, str) or not is_beside(name):
+        last = key.split(".")[-1]
+        if not isinstance(name, str) or not is_beside(name):
             continue
-        folder = experiment.file.parent
+        if last == "stack" and "/" in name:
+            found |= {str(path.relative_to(folder)) for path in stacks.sources(folder / name)}
+        if last not in ("rate_trace", "delay_trace"):
+            continue
         pattern = PLACEHOLDER.sub("*", glob.escape(name).replace("[{]", "{"))
         found |= {str(path.relative_to(folder)) for path in folder.glob(pattern)}
     return found

@@ -25,6 +25,7 @@ from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds
 from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Size, TimeOrZero
+from l4slab.experimentfile.traces import is_beside
 from l4slab.experimentfile.wording import Problem, Table, checked_by, show
 
 _LARGEST_FRAME = 9014  # of jumbo frames
@@ -374,6 +375,9 @@ class ProgramFlow(AnyFlow):
 
     def _of_the_stack(self, name: str, folder: Path) -> LookedUp:
         place = ("flow", self.name)
+        if "/" in name and not (is_beside(name) or Path(name).is_absolute()):
+            text = f"= {show(name)} is not beside the experiment file, with which results keep it; give a whole path"
+            raise Problem(place, "stack", text)
         try:
             stack = stacks.find(name, folder)
         except ValueError as error:

@@ -156,11 +156,12 @@ def find(name: str, beside: Path | None = None) -> Stack:
 def _read(folder: Path, name: str) -> Stack:
     if not _NAME.fullmatch(name):
         raise ValueError(f"the folder's name {name} is not a stack's; use small letters, digits and -")
-    sources = _sources(folder)
-    return _parsed(folder, name, tuple((str(path.relative_to(folder)), path.read_bytes()) for path in sources))
+    found = sources(folder)
+    return _parsed(folder, name, tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found))
 
 
-def _sources(folder: Path) -> list[Path]:
+def sources(folder: Path) -> list[Path]:
+    """The files of a recipe's folder that its digest is of."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if not {*path.relative_to(folder).parts} & {*_NO_SOURCES})
 

@@ -211,7 +211,8 @@ def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | N
         return recording.tables(observed)
     except (MachineError, recording.CheckError) as error:
         kept = f"; what it said is kept in {keep / programs.FOLDER}" if made.has_programs and keep is not None else ""
-        raise EngineError(f"{error}{kept}") from None
+        said = programs.last_words(folder, str(error)) if isinstance(error, MachineError) else ""
+        raise EngineError(f"{error}{said}{kept}") from None
     finally:
         if keep is not None:
             _keep(folder, keep)

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from l4slab import stacks
-from l4slab.base.errors import suggest
+from l4slab.base.errors import one_line, suggest
 from l4slab.base.run import ProgramFlow, Run, Sending
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.machine import Machine
@@ -135,8 +135,18 @@ def _filled(word: str, number: int, address: str) -> str:
 
 
 def _word(text: str) -> str:
-    """As `unescaped` of programs.h reads it."""
-    return quote(text, safe="/:=,.+@{}[]()")
+    """As `unescaped` of programs.h reads it: a word ends at a blank, a text at a zero."""
+    return quote(text, safe="/:=,.+@{}[]()") or "%00"
+
+
+def last_words(folder: Path, sentence: str) -> str:
+    """The last line that a server wrote to its standard error, for the end of a sentence that is about one."""
+    if not sentence.startswith("the server of flow"):
+        return ""
+    for file in sorted((folder / FOLDER).glob("*.server.1.err")):
+        if lines := file.read_text(errors="replace").split("\n")[-2:-1]:
+            return f'; its last words: "{one_line(lines[0])[:200]}"'
+    return ""
 
 
 def watch(run: Run, flows: Iterable[Flow], booted: Machine) -> Callable[[], str | None]:

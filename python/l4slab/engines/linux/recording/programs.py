@@ -22,6 +22,7 @@ COLUMNS: metrics.Schema = {
 }
 _CODEPOINTS = {"not_ect_packets": 0, "ect1_packets": 1, "ect0_packets": 2}
 _TCP = "tcp"
+_UNSUPPORTED = 127
 _STRETCH = 1 << 46  # bytes, of one connection
 
 
@@ -42,6 +43,8 @@ def _check_processes(observed: Observed, flow: Flow) -> None:
         if how == "stopped" or (how == "exit" and status == 0):
             continue
         what = f"status {status}" if how == "exit" else signal.Signals(status).name
+        if flow.program is not None and flow.program.get("stack") is not None and status == _UNSUPPORTED:
+            what += ", by which an endpoint of the QUIC Interop Runner says that it does not support the test case,"
         which = f" {number}" if role == "client" and flow.spec["count"] > 1 else ""
         words = _last_words(observed, flow, role, number)
         raise CheckError(f'the {role}{which} of flow "{name}" ended with {what} at {int(event[0]) * 1e-9:.3f} s{words}')
