@@ -21,7 +21,9 @@ def test_a_preset_runs(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     flows = campaign.run("short.toml").flows
     media = flows.filter(flows["frames"].is_not_null())
     assert media["frames"].min() > 20
-    assert sorted(media["aqm"].unique()) == ["CAKE", "DualPI2", "FIFO", "FQ-CoDel"]
+    # Each with a FIFO and at least two other queues.
+    assert "FIFO" in media["aqm"].to_list()
+    assert media["aqm"].n_unique() >= 3
 
 
 def test_another_preset_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,11 @@ PRESETS = {
     "call": "a video call both ways beside uploads",
     "game": "a cloud game beside a download and uploads",
     "desktop": "a remote desktop beside uploads",
+    "home-wifi": "three stations behind an access point",
+    "cable": "a home behind a cable modem",
+    "leo": "a home behind a satellite terminal",
+    "dsl": "a home behind VDSL2",
+    "fibre": "a home behind fibre",
 }
 
 
