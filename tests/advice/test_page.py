@@ -91,16 +91,14 @@ def again(drawn: ModuleType, name: str, where: str) -> list[Cell]:
 
 def test_places_of_the_map_come_out_again(drawn: ModuleType) -> None:
     where = "capacity_mbps = 1 and base_rtt_ms in (10, 160) and rival in ('cubic', 'bbr3, ECN')"
-    where += " and aqm in ('dualpi2', 'pfifo, 2 BDP', 'codel ecn')"
-    assert len(again(drawn, PAIRS, where)) == 12
+    where += " and aqm in ('dualpi2', 'codel ecn')"
+    assert len(again(drawn, PAIRS, where)) == 8
 
 
 def test_crowds_of_the_map_come_out_again(drawn: ModuleType) -> None:
-    where = (
-        "capacity_mbps = 4 and base_rtt_ms = 10 and rival in ('cubic', 'bbr') and crowd in ('1+10', '10+1', '25+25')"
-    )
+    where = "capacity_mbps = 4 and base_rtt_ms = 10 and rival in ('cubic', 'bbr') and crowd in ('1+10', '10+1')"
     where += " and aqm in ('dualpi2', 'cake')"
-    assert len(again(drawn, CROWDS, where)) == 12
+    assert len(again(drawn, CROWDS, where)) == 8
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ _MOST_SAMPLES = 20_000
 # Enough rows that the overhead of a file counts for little, as in the tables.
 _SAMPLES = 200
 _PACKET_S = 0.3e-6  # of the simulator, for each packet on each link
-_FRAME_BYTES = 1514
 _DAY_S = 24 * 3600
 
 

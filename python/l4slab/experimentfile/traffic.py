@@ -28,8 +28,6 @@ from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Siz
 from l4slab.experimentfile.traces import is_beside
 from l4slab.experimentfile.wording import Problem, Table, checked_by, show
 
-_LARGEST_FRAME = 9014  # of jumbo frames
-
 # In a program's commands: the address of its server, the number of the client, a folder that is kept.
 COMMAND_NAMES = (SERVER, NUMBER, OUT) = ("{server}", "{number}", "{out}")
 COMMAND_KEYS = (".server", ".client")

@@ -87,13 +87,6 @@ function decode(text: string): string | undefined {
   }
 }
 
-/** A stored description for `run=`. */
-export function toBase64(json: string): string {
-  const bytes = new TextEncoder().encode(json);
-  const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
-  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-}
-
 function fromBase64(text: string): string | undefined {
   try {
     const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));

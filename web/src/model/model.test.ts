@@ -2,12 +2,18 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { runFromJson, toJson } from "../json";
 import type { FlowSpec, Run } from "../types";
-import { readAddress, toBase64, writeAddress } from "./address";
+import { readAddress, writeAddress } from "./address";
 import known from "./defaults.json";
 import { FLOW } from "./keys";
 import { trialOf, trialSeed } from "./seed";
 import { endedAt, notYet, toToml } from "./toml";
 import { parse, parseInterval, print, printInterval, RATE, SIZE, TIME } from "./units";
+
+function toBase64(json: string): string {
+  const bytes = new TextEncoder().encode(json);
+  const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
 
 /** The largest rate that a file may have; sizes and times may be larger. */
 const whole = (min: number, max = 1e12) =>

@@ -40,7 +40,6 @@ FOR_EVER = 1 << 62
 ECT1, CE = 1, 3
 ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
 ECN_MODES = ("off", "classic", "accecn", "pending")
-UDP_HEADERS = 42
 # Packets that have left a queue and are not yet on the wire.
 _IN_SERVICE = 2
 NETEM_LIMIT = 1000  # netem's default
