@@ -240,7 +240,7 @@ def test_two_machines_at_once(url: str, tmp_path: Path, monkeypatch: pytest.Monk
     plan = campaign.plan([file])[0]
     recordings = {run.id: recording(run.json) for run in plan.runs}
     order = random.Random(merge)
-    for _ in range(4):
+    for _ in range(2):
         machines = []
         for name in ("here", "elsewhere"):
             monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
