@@ -78,24 +78,26 @@ class Objective(Table):
 
     def value(self, experiment: Experiment, tables: Mapping[str, pl.DataFrame]) -> Value:
         """The number of each trial, or the one of all, of one scenario's tables. Raises InputError."""
-        rows = self._rows(experiment, tables)
-        # Several rows of one trial would pass for as many trials.
-        if len(rows) > 1 and (count := len(self._rows(experiment, _of_one_trial(tables)))) > 1:
-            text = f"sql = {show(self.sql)} gives {count} rows for one trial; make it one, as in"
-            example = "select min(share) from flows group by trial"
-            raise InputError(f"{text} {example}", file=experiment.file, key=f"{_PLACE}:")
+        with claims.connect_to(tables) as connection:
+            claims.show_experiment(connection, experiment)
+            rows = self._rows(connection, experiment)
+            # Several rows of one trial would pass for as many trials.
+            if len(rows) > 1:
+                _show_one_trial(connection, tables)
+                if (count := len(self._rows(connection, experiment))) > 1:
+                    text = f"sql = {show(self.sql)} gives {count} rows for one trial; make it one, as in"
+                    example = "select min(share) from flows group by trial"
+                    raise InputError(f"{text} {example}", file=experiment.file, key=f"{_PLACE}:")
         numbers = [float(row[0]) for row in rows if row[0] is not None]
         return Value(tuple(number for number in numbers if math.isfinite(number)))
 
-    def _rows(self, experiment: Experiment, tables: Mapping[str, pl.DataFrame]) -> list[tuple[Any, ...]]:
-        """What the query gives. Raises InputError."""
-        with claims.connect_to(tables) as connection:
-            claims.show_experiment(connection, experiment)
-            try:
-                return connection.execute(self.sql).fetchall()
-            except duckdb.Error as error:
-                text = f"sql = {show(self.sql)} cannot be evaluated: {sql_reason(error)}"
-                raise InputError(text, file=experiment.file, key=f"{_PLACE}:") from None
+    def _rows(self, connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> list[tuple[Any, ...]]:
+        """The rows of the query. Raises InputError."""
+        try:
+            return connection.execute(self.sql).fetchall()
+        except duckdb.Error as error:
+            text = f"sql = {show(self.sql)} cannot be evaluated: {sql_reason(error)}"
+            raise InputError(text, file=experiment.file, key=f"{_PLACE}:") from None
 
     def is_harm(self, mean: float) -> bool:
         """Whether a number is beyond the threshold."""
@@ -119,9 +121,11 @@ class Objective(Table):
         return mean if self.goal == "minimise" else -mean
 
 
-def _of_one_trial(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    first = pl.col("trial") == pl.col("trial").min()
-    return {name: table.filter(first) for name, table in tables.items() if "trial" in table.columns}
+def _show_one_trial(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pl.DataFrame]) -> None:
+    """Reduce the tables of one experiment to its first trial."""
+    for name in (name for name, table in tables.items() if "trial" in table.columns):
+        rows = f"from all_{name} where trial = (select min(trial) from all_{name})"
+        connection.execute(f"create or replace temp view {name} as select * {rows}")
 
 
 @dataclass(frozen=True)
