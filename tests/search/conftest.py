@@ -1,0 +1,10 @@
+"""What the tests of searches share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def reports_are_not_drawn(undrawn: None) -> None:
+    """`undrawn`, for all of them."""
