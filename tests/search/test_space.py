@@ -62,15 +62,15 @@ def space() -> Space:
 
 def test_points_are_within_the_ranges_and_run_as_they_are_read(space: Space) -> None:
     rng = random.Random(1)
-    points = [space.draw(rng) for _ in range(200)]
+    points = [space.draw(rng) for _ in range(100)]
     for point in points:
         assert 1e6 <= RATE.parse(point["link.bottleneck.rate"]) <= 1e9
         assert 1_000_000 <= TIME.parse(point["flow.l4s.rtt"]) <= 200_000_000
         assert not (point["n"] == 4 and RATE.parse(point["link.bottleneck.rate"]) > 1e8)
     assert {point["n"] for point in points} == {1, 2, 3, 4}
     slow = sum(RATE.parse(point["link.bottleneck.rate"]) < 30e6 for point in points)
-    assert 60 < slow < 140  # half of a logarithmic range, by ratio
-    for point in points[:20]:
+    assert 30 < slow < 70  # half of a logarithmic range, by ratio
+    for point in points[:5]:
         document = space.document(point)
         assert "search" not in document
         assert document["link"]["bottleneck"]["qdisc"] == f"codel target {point['target']}"
