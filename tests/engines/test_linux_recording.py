@@ -14,6 +14,7 @@ from l4slab.engines.linux import lab, recording
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.recording import reading
 from l4slab.engines.linux.recording.live import Growing
+from l4slab.engines.linux.recording.observed import Impairment
 from l4slab.engines.sim import SimEngine
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
@@ -195,6 +196,15 @@ def test_what_leaves_after_the_end_tells_of_drops_on_arrival(
     # CoDel drops what has waited: the capture goes on after the end, and what it drops then had waited in the end.
     assert tables.flows["waiting_packets"].to_list() == [waiting]
     assert tables.flows["dropped_packets"].to_list() == [3 - waiting]
+
+
+def test_netem_loses_what_its_words_lose() -> None:
+    packets = np.array([packet(ms, None) for ms in (100, 1100, 2100, 3100)], recording.PACKET)
+    words = ["loss 10%", "corrupt 5% limit 1000", "limit 1000", "corrupt 0% limit 1000"]
+    changes = [(second * SECOND, text.split()) for second, text in enumerate(words)]
+    found = Impairment("n", packets, changes, 0, 4 * SECOND).reasons
+    # A change keeps what corrupts. Without it only the limit is left, whose places copies take, too.
+    assert found.tolist() == ["loss", "checksum", "checksum", "overflow"]
 
 
 def test_the_limit_of_a_class_changes_with_its_queue(describe: Describe, left: Any) -> None:

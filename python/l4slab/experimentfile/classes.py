@@ -299,7 +299,7 @@ def _check_htb(build: _Building, tables: Mapping[str, Keys]) -> None:
     for number, one in classes.items():
         place = build.of(number)
         if one.rate is None:
-            raise Problem(place, "", 'has no rate; add it such as rate = "5Mbit"')
+            raise Problem(place, "", 'has no rate; add it, such as rate = "5Mbit"')
         if one.ceil is not None and RATE.parse(one.ceil) < RATE.parse(one.rate):
             raise Problem(place, "ceil", f"= {show(one.ceil)} is below rate = {show(one.rate)}; raise it")
         if one.parent is not None and one.parent not in classes:
@@ -351,7 +351,7 @@ def _check_prio(build: _Building, tables: Mapping[str, Keys]) -> None:
             if key != "qdisc":
                 raise Problem(build.of(number), key, f"= {show(table[key])} is of htb; a band of prio has a qdisc only")
         if build.classes[number].qdisc is None:
-            raise Problem(build.of(number), "", 'has no qdisc; add it such as qdisc = "fq_codel"')
+            raise Problem(build.of(number), "", 'has no qdisc; add it, such as qdisc = "fq_codel"')
     missing = [band for band in bands if band not in build.classes]
     if missing:
         minor = missing[0].rpartition(":")[2]

@@ -354,7 +354,7 @@ def _flows_by_name(flows: list[Value]) -> dict[str, Keys]:
             raise Problem(place, "", "is not a table; write [[flow]]")
         name = table.get("name")
         if name is None:
-            raise Problem(place, "", 'has no name; add it such as name = "l4s"')
+            raise Problem(place, "", 'has no name; add it, such as name = "l4s"')
         if not isinstance(name, str):
             raise Problem(place, "name", f'= {show(name)} is not text; write it such as name = "l4s"')
         _name_ok(name, place)

@@ -134,9 +134,9 @@ class Link(Table):
             return None
         for key in ("qdisc_up", "station"):
             if key in raw:
-                return key, 'is of a link with a medium; add it such as medium = "leo", or remove this'
+                return key, 'is of a link with a medium; add it, such as medium = "leo", or remove this'
         if self.rate is None and self.rate_trace is None:
-            text = 'has no rate; add it such as rate = "100Mbit", or rate_trace with the name of a file'
+            text = 'has no rate; add it, such as rate = "100Mbit", or rate_trace with the name of a file'
             return "", f'{text}, or medium such as "leo"'
         if self.rate is not None and self.rate_trace is not None:
             return "rate", f"= {show(raw['rate'])} stands beside rate_trace, which says it; remove one of them"
@@ -177,7 +177,7 @@ class Impair(Table):
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if not self.netem and self.ack_thinning is None:
-            return "", 'has no netem; add it such as netem = "delay 2ms", or ack_thinning = 4'
+            return "", 'has no netem; add it, such as netem = "delay 2ms", or ack_thinning = 4'
         if self.ack_thinning is not None and self.direction == "forward":
             return "direction", '= "forward" has no ACKs to thin; write direction = "reverse" or "both"'
         if self.ack_thinning is None and "ack_wait" in raw:

@@ -31,7 +31,7 @@ class Bar(Table):
     def mistake(self, raw: Keys) -> tuple[str, str] | None:  # noqa: ARG002
         tolerance = self.absolute is not None or self.relative is not None
         if tolerance and self.cells is None:
-            return "", "has a tolerance but does not say for how many cells; add it such as cells = 0.9"
+            return "", "has a tolerance but does not say for how many cells; add it, such as cells = 0.9"
         if self.cells is not None and not tolerance:
             return "", "has cells but no tolerance; add absolute or relative"
         return None

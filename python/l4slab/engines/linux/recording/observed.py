@@ -362,10 +362,13 @@ class Impairment:
         came = np.sort(begin[~self.dropped])
         inside = np.searchsorted(came, begin, side="right") - np.searchsorted(np.sort(out[out != NEVER]), begin)
         found = np.full(len(begin), "loss", dtype=object)
+        corrupts = False
         for since, words in self.words:
             later = begin >= since
+            # What a change does not name stays, but for losses. Copies take places, too, and nobody sees them come.
+            corrupts = float(words[words.index("corrupt") + 1].rstrip("%")) > 0 if "corrupt" in words else corrupts
             limit = int(words[words.index("limit") + 1]) if "limit" in words else NETEM_LIMIT
-            found[later] = "loss" if "loss" in words or "corrupt" not in words else "checksum"
+            found[later] = "loss" if "loss" in words else "checksum" if corrupts else "overflow"
             found[later & (inside >= limit)] = "overflow"
         return found
 
