@@ -73,7 +73,10 @@ def longest(runs: Sequence[Run]) -> float:
 
 
 def _work(runs: Sequence[Run], packets: float, simulator_s: float) -> Work:
-    return Work(len(runs), sum(run.description["duration_ns"] for run in runs) * 1e-9, packets, simulator_s)
+    lasts_s = sum(run.description["duration_ns"] for run in runs) * 1e-9
+    parts = [[flow["kind"] == "program" for flow in run.description["flows"]] for run in runs]
+    of_programs = sum(sum(part) / len(part) for part in parts if part) / len(runs)
+    return Work(len(runs), lasts_s, packets, simulator_s, packets * of_programs)
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:

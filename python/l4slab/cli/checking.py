@@ -43,7 +43,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
 @options.engine
 @options.workers
-@click.option("--quick", is_flag=True, help="One minute of processor time; the card names what is left out.")
+@click.option("--quick", is_flag=True, help="One minute of processor time, on the kernel 15; the card names the rest.")
 @click.option("--baseline", metavar="CARD", help="A card.json; a verdict that is worse makes the exit status 1.")
 @click.option(
     "--fail-on", metavar="PERCENT", help="With --baseline: fail also on a number that is worse by more, such as 5%."

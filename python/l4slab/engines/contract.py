@@ -63,13 +63,15 @@ class Finding:
 @dataclass(frozen=True)
 class Work:
     """The size of some runs: their number, the time that passes in them, the packets that cross their links (a packet
-    counts at each link), and the processor time that the simulator takes for them.
+    counts at each link), the processor time that the simulator takes for them, and how many of the packets are of
+    programs, about.
     """
 
     runs: int
     run_s: float
     packets: float
     simulator_s: float
+    program_packets: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Engine(ABC):
     is_reference: ClassVar[bool] = False  # it shows what really happens, so a model is compared with it
     keeps_files: ClassVar[bool] = False  # `execute` writes into `keep`
     captured_bytes: ClassVar[float] = 60  # of captures, for each packet and half an ACK
+    quick_s: ClassVar[float] = 60  # processor time of `l4slab check --quick`
     live: ClassVar[tuple[str, Live] | None] = None  # with the name that the page has for it
 
     def __init__(self, variant: str = "") -> None:

@@ -133,17 +133,17 @@ def possible(asked: Suite, engine: str) -> Suite:
     return replace(asked, experiments=kept, lacking=lacking)
 
 
-def quick(asked: Suite, engine: str, seconds: float = 60.0) -> Suite:
+def quick(asked: Suite, engine: str, seconds: float | None = None) -> Suite:
     """The experiments that take so many seconds of processor time together, the shortest first; `lacking` names others.
-
-    Raises InputError.
+    None: as many as the engine has for it. Raises InputError.
     """
+    most_s = get_engine(engine).quick_s if seconds is None else seconds
     plans = campaign.plan(asked.experiments, engine)
     took = {plan.experiment.name: estimate(plan.runs).seconds if plan.runs else 0.0 for plan in plans}
     lacking, spent = dict(asked.lacking), 0.0
     for name, each in sorted(took.items(), key=lambda one: one[1]):
         spent += each
-        if spent > seconds:
+        if spent > most_s:
             lacking[name] = f"left out by --quick: {duration_text(each)} of processor time"
     # The figures compare experiments, of which some are left out.
     kept = [one.model_copy(update={"figures": []}) for one in asked.experiments if one.name not in lacking]
