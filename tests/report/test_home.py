@@ -1,0 +1,56 @@
+"""The claims of the study home hold on its own runs, and each can turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import l4slab
+import polars as pl
+import pytest
+from l4slab import experimentfile
+from l4slab.base.packaged import study
+from l4slab.results import claims
+
+FILES = study("home")
+EXPERIMENTS = [experimentfile.load(file) for file in FILES]
+CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
+
+# For each claim two levels of a factor whose rows are exchanged for the verdict to turn.
+SWAPS: dict[str, tuple[str, Any, Any]] = {
+    "the-narrow-place-decides": ("place", "modem", "access point"),
+    "stations-move-the-bottleneck": ("stations", 1, 8),
+    "both-are-needed": ("place", "both", "modem"),
+    "a-fifo-hurts-aggregation": ("stations", 1, 8),
+    "calls-in-time": ("place", "both", "neither"),
+    "bbr-is-kept-apart-by-stations": ("stations", 1, 3),
+    "the-rest-is-in-the-air": ("place", "both", "neither"),
+}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
+    found = l4slab.run(FILES, out=tmp_path_factory.mktemp("home") / "out")
+    assert not found.failures
+    return {"flows": found.flows, "links": found.links}
+
+
+def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
+    return dict(claims.evaluate(EXPERIMENTS, tables).select("id", "verdict").iter_rows())
+
+
+def test_every_claim_has_a_case_that_turns_it() -> None:
+    assert set(SWAPS) == set(CLAIMS)
+    assert all(claim.says and claim.kind == "found" for claim in CLAIMS.values())
+
+
+@pytest.mark.slow
+def test_each_claim_holds_and_turns(tables: dict[str, pl.DataFrame]) -> None:
+    assert set(verdicts(tables).values()) == {"holds"}
+    for name, (column, one, other) in SWAPS.items():
+        exchange = pl.col(column).replace({one: other, other: one})
+        swapped = {
+            table: rows.with_columns(exchange) if column in rows.columns else rows for table, rows in tables.items()
+        }
+        assert verdicts(swapped)[name] == "fails", name
+    nothing = {table: rows.clear() for table, rows in tables.items()}
+    assert "holds" not in verdicts(nothing).values()
