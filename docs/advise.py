@@ -40,7 +40,7 @@ def name(case: Case) -> str:
 
 
 def measure(case: Case) -> runs.Simulated:
-    """What `advise` simulates of a case."""
+    """The runs that `advise` simulates for a case."""
     flows, _ = runs.simulate(case, workers=1, compared=False)
     return runs.simulated(flows, case.fair_share)
 

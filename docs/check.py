@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 
 def card(cc: str) -> dict[str, Any]:
-    """What the page tells of one congestion control."""
+    """The page's part about one congestion control."""
     found = check.check(cc, console=terminal.err())
     return {
         "of": mark(),

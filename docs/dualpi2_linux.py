@@ -182,7 +182,7 @@ def _lines(heads: list[str], rows: Iterable[Iterable[str | None]]) -> Iterable[l
 
 
 def written(name: str, page: str) -> str:
-    """What stands in the page."""
+    """A table of the page."""
     found = re.search(rf"<!-- {name}:.*?-->\n\n(.*?)\n<!-- end -->", page, re.DOTALL)
     if found is None:
         raise ValueError(f"{PAGE.name} has no table {name}")

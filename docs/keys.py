@@ -61,7 +61,7 @@ def keys_of(model: type[Table]) -> Iterator[Json]:
 
 
 def type_of(info: FieldInfo) -> Json:
-    """What values a key takes."""
+    """The type of a key's values."""
     inner, marks = info.annotation, list(info.metadata)
     if get_origin(inner) in (Union, types.UnionType):
         inner = next(one for one in get_args(inner) if one is not type(None))

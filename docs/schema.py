@@ -66,7 +66,7 @@ ROWS = list(rows())
 
 
 def meaning(section: str, key: str, kind: str = "") -> str:
-    """What the page says of a key, without links."""
+    """The page's description of a key, without links."""
     of_kind = KIND_TABLES.get(kind, ())
     fitting = [
         (any(words in above for words in of_kind), text)

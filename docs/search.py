@@ -36,7 +36,7 @@ def mark() -> str:
 
 
 def one(problem: str, optimiser: str, seed: int) -> dict[str, Any]:
-    """What one search comes to."""
+    """The result of one search."""
     with tempfile.TemporaryDirectory() as folder:
         found = search.search(
             EXAMPLES / f"{problem}.toml", folder, BUDGET, optimiser=optimiser, seed=seed, cases=0, workers=1

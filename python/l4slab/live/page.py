@@ -20,7 +20,7 @@ _MODULE = re.compile("[\"'`]H4sI")
 
 
 class Facts(TypedDict, total=False):
-    """What the page is told: the WebSocket's address, the engines of its server, why it has not got others, and the
+    """The facts for the page: the WebSocket's address, the engines of its server, why it has not got others, and the
     description of the run that it begins with.
     """
 
@@ -60,6 +60,6 @@ def simulates(document: str) -> bool:
 
 
 def fragment(description: Run) -> str:
-    """What follows the page's address so that it begins with this run (a resolved description): "#run=…"."""
+    """The fragment of the page's address that opens this run (a resolved description): "#run=…"."""
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "#run=" + base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")

@@ -23,7 +23,7 @@ from l4slab.base.errors import L4slabError
 
 
 class Engine(Protocol):
-    """What answers the requests of one page."""
+    """An object that answers the requests of one page."""
 
     def ask(self, text: str) -> str: ...
 

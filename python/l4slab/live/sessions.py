@@ -24,7 +24,7 @@ _GRACE_S = 3.0  # for an engine to put its things away
 
 
 def engines() -> dict[str, Live]:
-    """What a page can choose, by the page's names."""
+    """The engines that a page can choose, by the page's names."""
     found = (engine_class(name).live for name in ENGINES)
     return dict(live for live in found if live is not None)
 

@@ -38,7 +38,7 @@ def distribution(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def points(histograms: pl.DataFrame, quantity: str, flows: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
-    """What `delays` draws of each flow that has such a distribution: points of (ms, percent below that)."""
+    """The data of `delays` for each flow with such a distribution: points of (ms, percent below that)."""
     rows = histograms.filter(pl.col("flow").is_not_null(), quantity=quantity)
     drawn = {name: one for name in flows if len(one := distribution(rows.filter(flow=name)))}
     return {name: points_of(one, ends_of(list(drawn.values()))[0]) for name, one in drawn.items()}

@@ -128,7 +128,7 @@ def draw(
 
 
 def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame]) -> Drawing | None:
-    """What one figure draws; `query` gives what SQL finds."""
+    """The drawing of one figure; `query` runs SQL."""
     data = query(figure.sql)
     data = data.with_columns(pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns)
     data = data.with_columns(cs.decimal().cast(pl.Float64))  # what SQL makes of a number such as 1.0

@@ -1,4 +1,4 @@
-"""What all figures share: size, fonts, the mark of published values, and SVG that is the same bytes every time."""
+"""The style of all figures: size, fonts, the mark of published values, and SVG with reproducible bytes."""
 
 from __future__ import annotations
 

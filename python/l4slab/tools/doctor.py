@@ -44,7 +44,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _page() -> Finding:
-    """What `l4slab live` shows. Only that needs it: not to have it is no defect."""
+    """The page of `l4slab live`. Nothing else needs it, so a missing page is no defect."""
     file = page.built()
     if file is None:
         return Finding("page", True, "not built, only l4slab live needs it; build it with: ./dev.sh page")

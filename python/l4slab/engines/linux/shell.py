@@ -63,7 +63,7 @@ def execute(
 
 
 def script(command: Sequence[str], writable: Sequence[Path], directory: Path, environment: Mapping[str, str]) -> str:
-    """What init.sh runs instead of setting up a laboratory: it does not return."""
+    """The script that init.sh runs instead of setting up a laboratory. It does not return."""
     variables = {
         key: value
         for key, value in environment.items()

@@ -58,7 +58,7 @@ def scale(spread: float) -> float:
 
 @cache
 def distances() -> tuple[Distance, ...]:
-    """What ships with the package."""
+    """The distances that ship with the package."""
     text = (files("l4slab.tools.advice") / TABLE).read_text("utf-8")
     rows = csv.DictReader(io.StringIO("".join(line for line in text.splitlines(True) if not line.startswith("#"))))
     numbers = ("published", "simulated", "spread")
@@ -103,7 +103,7 @@ class Distances:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a laboratory would find, as an advantage of Prague: a centre, its unit, and how many units off it may be.
+    """A prediction of a laboratory's result as an advantage of Prague: a centre, its unit, and the error in units.
 
     `above` and `below` widen one side, where laboratories are known to differ in a direction.
     """

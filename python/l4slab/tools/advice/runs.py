@@ -87,7 +87,7 @@ def report_again(case: Case, out: Path | str, about: str, workers: int | None = 
 
 
 def simulated(flows: pl.DataFrame, fair: float) -> Simulated:
-    """What the runs say of who gets what."""
+    """The results of the runs: rates and delays of both sides."""
     prague = flows.filter(pl.col("flow") == "prague")
     given = prague.filter(pl.col("experiment") == AS_GIVEN).sort("trial")
     others = prague.filter(pl.col("experiment") == NEIGHBOURS).sort("neighbour")

@@ -1,4 +1,4 @@
-"""What an advice says, in sentences: on the terminal and at the top of its report."""
+"""Advice in sentences: on the terminal and at the top of its report."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ __all__ = ["Card", "Item", "Program", "Suite", "check", "judge", "possible", "qu
 
 @dataclass(frozen=True)
 class Card:
-    """What was found of a congestion control: an item per requirement, and where its runs are."""
+    """The result for a congestion control: an item per requirement, and the folder of its runs."""
 
     cc: str
     options: Mapping[str, str]

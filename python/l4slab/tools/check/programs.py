@@ -31,12 +31,12 @@ class Program:
     stack: str | None = None
 
     def keys(self) -> frozenset[str]:
-        """What an experiment may say of its flow."""
+        """The keys that an experiment may set for its flow."""
         is_tcp = self.stack is None or stacks.find(self.stack).recipe.kernel
         return _KEYS if is_tcp else _KEYS - {"ecn"}
 
     def name(self, cc: str | None) -> str:
-        """What a card says that it is of."""
+        """The subject that a card names."""
         if self.stack is not None:
             return f"{self.stack} {cc or stacks.find(self.stack).recipe.controllers[0]}"
         return self.client + (f" with {cc}" if cc else "")

@@ -84,7 +84,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured at one row, queue and rival: means over the trials, and the range of the share."""
+    """The measurement at one row, queue and rival: means over the trials, and the range of the share."""
 
     row: str
     queue: str
@@ -310,7 +310,7 @@ def run(
 
 
 def matrix(asked: Asked, results: Results) -> Matrix:
-    """What these results say."""
+    """The cells of these results."""
     failed: dict[tuple[object, ...], str] = {}
     for one, reason in results.failures:
         failed.setdefault(tuple(one.factors.get(name) for name in ("stack", "qdisc", "against")), reason)

@@ -1,4 +1,4 @@
-"""What `l4slab matrix` writes besides the campaign: a page that needs no network, and a file per cell."""
+"""Output of `l4slab matrix` besides the campaign: a page that needs no network, and a file per cell."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _shown(cell: Cell, engine: str) -> ShownCell:
 
 
 def numbers(cell: Cell) -> list[tuple[str, str]]:
-    """What a cell shows, with names."""
+    """The numbers of a cell, by name."""
     if cell.share is None:
         return []
     spread = "" if cell.share_min == cell.share_max else f" ({number(cell.share_min)} to {number(cell.share_max)})"

@@ -63,7 +63,7 @@ class Found:
         return pl.read_parquet(self.folder / f"{TRIED}.parquet")
 
     def summary(self) -> Keys:
-        """What `summary.json` has."""
+        """The content of `summary.json`."""
         return {
             "engine": self.engine,
             "harm": self.objective.text,

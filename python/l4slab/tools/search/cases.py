@@ -47,7 +47,7 @@ _MORE_REDUCING, _MORE_LAST = 1_000_100, 1_000_200
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a claim's results say on an engine: "holds", "fails", or "none", with why."""
+    """The verdict on a claim on an engine: "holds", "fails", or "none" with the reason."""
 
     verdict: str
     mean: float | None = None

@@ -1,4 +1,4 @@
-"""What a search looks for: a number of a scenario's results, and from where on it is harm."""
+"""The objective of a search: a number of a scenario's results, and the threshold of harm."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Objective(Table):
         return self.is_harm(mean + away if self.goal == "minimise" else mean - away)
 
     def cost(self, mean: float) -> float:
-        """What an optimiser makes small."""
+        """The cost that an optimiser minimises."""
         return mean if self.goal == "minimise" else -mean
 
 
@@ -130,7 +130,7 @@ def _show_one_trial(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, 
 
 @dataclass(frozen=True)
 class Value:
-    """What an objective is in the trials of a scenario; empty where its results do not say."""
+    """The values of an objective in the trials of a scenario; empty if the results have none."""
 
     numbers: Sequence[float]
 

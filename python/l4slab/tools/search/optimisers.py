@@ -1,4 +1,4 @@
-"""What proposes the next point: random sampling, TPE of Optuna, CMA-ES of cmaes.
+"""Optimisers that propose the next point: random sampling, TPE of Optuna, CMA-ES of cmaes.
 
 All are told the outcomes in the order in which they have proposed the points, whatever ended first: what they propose
 follows from their seed alone.
@@ -26,7 +26,7 @@ class Optimiser(Protocol):
         """The next point; None: not before it is told more."""
 
     def tell(self, cost: float | None) -> None:
-        """What the oldest point that was asked for costs; None where that is not known."""
+        """Report the cost of the oldest proposed point, or None if it is unknown."""
 
 
 class Random:

@@ -38,7 +38,7 @@ def plan_of(document: Keys, file: Path, engine: str) -> Plan:
 
 
 def value_of(plan: Plan, recordings: Sequence[tuple[Run, Recording]], objective: Objective) -> Value:
-    """What the objective is in the runs of one scenario. Raises InputError."""
+    """The objective's value in the runs of one scenario. Raises InputError."""
     return objective.value(plan.experiment, label(recordings, [plan]))
 
 

@@ -151,7 +151,7 @@ class Searching:
         self._judge()
 
     def _judge(self) -> None:
-        """What has become of the oldest points, as far as they are over."""
+        """Judge the oldest points that are finished."""
         while self._open and self._open[0].is_over:
             one = self._open.pop(0)
             value, why = one.value, one.why

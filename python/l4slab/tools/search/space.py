@@ -85,7 +85,7 @@ class Range:
         return number if self.dimension is None else quantity(number, self.dimension)
 
     def number(self, level: Level) -> float:
-        """What `level` was made of."""
+        """The number that `level` was made from."""
         return float(level) if self.dimension is None else float(self.dimension.parse(level))
 
 
@@ -107,7 +107,7 @@ Parameter = Range | Choice
 
 @dataclass(frozen=True)
 class Space:
-    """What `[search]` describes. Deterministic: the same random numbers give the same points."""
+    """The space of `[search]`. Deterministic: the same random numbers give the same points."""
 
     experiment: Experiment
     parameters: tuple[Parameter, ...]
@@ -221,7 +221,7 @@ class Space:
 
     @contextmanager
     def _as_search(self) -> Iterator[None]:
-        """What is wrong with a sweep is wrong with [search] here."""
+        """Report mistakes of a sweep as mistakes of [search]."""
         try:
             yield
         except InputError as error:
@@ -234,7 +234,7 @@ class Space:
 
 
 def _levels(document: Keys, name: str) -> Iterator[Level]:
-    """What stands in a document where a parameter's dotted name leads to."""
+    """The value in a document at a parameter's dotted name."""
     section, table, key = (*name.split(".", 2), "", "")[:3]
     for found, one in tables(document, section).items() if key else ():
         level = one.get(key)

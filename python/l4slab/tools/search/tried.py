@@ -72,7 +72,7 @@ def table(points: Sequence[Tried], names: Sequence[str]) -> pl.DataFrame:
 
 
 def known(folder: Path) -> dict[tuple[str, ...], Value]:
-    """What the objective was, by the ids of the runs of a point, in an earlier part of this search."""
+    """The objective's values in an earlier part of this search, by the ids of a point's runs."""
     file = folder / f"{TRIED}.parquet"
     if not file.is_file():
         return {}
