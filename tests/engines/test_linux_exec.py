@@ -76,6 +76,7 @@ def test_folders_are_mounted_before_those_in_them(tmp_path: Path) -> None:
     assert "B%%" not in script
 
 
-def test_a_folder_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute("--write", "nowhere", "--", "true") == 2
+@pytest.mark.parametrize("option", ["--write", "--kernel"])
+def test_what_is_not_there_is_told(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(option, "nowhere", "--", "true") == 2
     assert "nowhere" in capsys.readouterr().err

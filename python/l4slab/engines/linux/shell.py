@@ -39,12 +39,14 @@ def execute(
 ) -> Ended:
     """Run a command of this machine; what it says goes to `outputs`. It may write below the folders `writable`.
 
-    Raises EngineError.
+    Raises InputError, EngineError.
     """
     folders = [path.absolute() for path in writable]
     for folder in folders:
         if not os.access(folder, os.W_OK):
             raise InputError(f"--write {folder} cannot be written by you; give a folder of your own")
+    # A kernel that is not there is an InputError, and not a run that failed.
+    kernels.ready(name)
     found = kernel(name)
     try:
         with run_folder() as folder:
