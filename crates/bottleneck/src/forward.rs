@@ -15,13 +15,13 @@ use l4slab_core::distribution::Distribution;
 use l4slab_core::ecn::Ecn;
 use l4slab_core::element::Fates;
 use l4slab_core::packet::{Flags, Packet};
-use l4slab_core::sim::transit::Transit;
+use l4slab_core::sim::transit::{Step, Transit};
 use l4slab_core::time::{Span, Time};
 use l4slab_core::units::Rate;
 use serde::Serialize;
 
 use crate::frame::{MOST_HEADERS, Segment, Train, Unit, VNET};
-use crate::log::{Arrival, IS_BACK, IS_CORRUPT, Record, id, set_id};
+use crate::log::{Arrival, IS_BACK, IS_CORRUPT, Record, flow_number, id, set_id};
 use crate::probe;
 use crate::system::{self, Gather, Poll};
 
@@ -203,20 +203,29 @@ struct Side {
     tun: OwnedFd,
     /// When its last packet has left its access line, ns since the start.
     stamp: u64,
-    count: Count,
+}
+
+/// How the forwarder does it.
+pub struct Manner {
+    /// The servers' packets take the way there.
+    pub reversed: bool,
+    pub access: Rate,
+    /// So long a packet that is due waits for another one to leave with, ns.
+    pub hold: u64,
+    /// UDP may be joined.
+    pub joins_udp: bool,
+    /// When the time of the run is zero; without, when forwarding begins.
+    pub zero: Option<u64>,
 }
 
 /// See the module.
 pub struct Forwarder {
     transit: Transit,
-    sides: [Side; 2],
-    /// The server's packets take the way there.
-    reversed: bool,
-    access: Rate,
-    /// So long a packet that is due waits for another one to leave with, ns.
-    hold: u64,
-    /// UDP may be joined.
-    joins_udp: bool,
+    /// Client and server of each flow group.
+    sides: Vec<[Side; 2]>,
+    /// Of the packets from all clients, and from all servers.
+    counts: [Count; 2],
+    manner: Manner,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     arrivals: u32,
@@ -231,21 +240,16 @@ pub struct Forwarder {
 impl Forwarder {
     pub fn new(
         transit: Transit,
-        tuns: [OwnedFd; 2],
-        reversed: bool,
-        access: Rate,
-        hold: u64,
-        joins_udp: bool,
+        tuns: Vec<[OwnedFd; 2]>,
+        manner: Manner,
         log: Option<LogWriter>,
     ) -> Forwarder {
-        let side = |tun| Side { tun, stamp: 0, count: Count::default() };
+        let side = |tun| Side { tun, stamp: 0 };
         Forwarder {
             transit,
-            sides: tuns.map(side),
-            reversed,
-            access,
-            hold,
-            joins_udp,
+            sides: tuns.into_iter().map(|pair| pair.map(side)).collect(),
+            counts: Default::default(),
+            manner,
             slots: Vec::new(),
             free: Vec::new(),
             arrivals: 0,
@@ -259,23 +263,25 @@ impl Forwarder {
     }
 
     fn elapsed(&self) -> u64 {
-        system::clock() - self.begun
+        system::clock().saturating_sub(self.begun)
     }
-    /// The namespace whose packets take this way.
+    /// The side whose packets take this way.
     fn source(&self, back: usize) -> usize {
-        back ^ usize::from(self.reversed)
+        back ^ usize::from(self.manner.reversed)
     }
 
     /// Forwards until `ask` says that it is over; it is asked, with the time in ns, when a child process has ended.
     pub fn run(&mut self, children: &OwnedFd, mut ask: impl FnMut(u64) -> Answer) {
-        let mut polls =
-            [Poll::new(&self.sides[0].tun), Poll::new(&self.sides[1].tun), Poll::new(children)];
-        (self.begun, self.cpu) = (system::clock(), system::processor_time());
+        let tuns = self.sides.iter().flatten().map(|side| Poll::new(&side.tun));
+        let mut polls: Vec<_> = tuns.chain([Poll::new(children)]).collect();
+        let last = polls.len() - 1;
+        self.cpu = system::processor_time();
+        self.begun = self.manner.zero.unwrap_or_else(system::clock);
         let mut asks = true;
         loop {
             let mut wake = u64::MAX;
-            for (side, poll) in polls.iter_mut().take(2).enumerate() {
-                let (is_open, next) = self.read(side);
+            for (n, poll) in polls[..last].iter_mut().enumerate() {
+                let (is_open, next) = self.read(n / 2, n % 2);
                 poll.listen(is_open);
                 wake = wake.min(next);
             }
@@ -283,8 +289,11 @@ impl Forwarder {
             let horizon = self.transit.horizon(Time(now));
             self.transit.run_until(horizon.min(Time(now + 1_000_000_000)));
             self.settle();
-            wake = wake.min(self.write(0)).min(self.write(1)).min(self.transit.next().0);
-            if polls[2].is_ready() {
+            for n in 0..last {
+                wake = wake.min(self.write(n / 2, n % 2));
+            }
+            wake = wake.min(self.transit.next().0);
+            if polls[last].is_ready() {
                 system::drain(children);
                 asks = true;
             }
@@ -302,39 +311,41 @@ impl Forwarder {
     }
 
     /// Reads a ring until it is empty. Whether it is to be listened to, and when to come back in any case.
-    fn read(&mut self, side: usize) -> (bool, u64) {
-        let back = side ^ usize::from(self.reversed);
+    fn read(&mut self, flow: usize, side: usize) -> (bool, u64) {
         for n in 0..READS {
             let now = self.elapsed();
-            let behind = self.sides[side].stamp.saturating_sub(now);
+            let behind = self.sides[flow][side].stamp.saturating_sub(now);
             if behind > MOST_BEHIND {
                 return (false, now + behind - MOST_BEHIND);
             }
             let mut vnet = [0; VNET];
-            let length = system::read_packet(&self.sides[side].tun, &mut vnet, &mut self.buffer);
+            let length =
+                system::read_packet(&self.sides[flow][side].tun, &mut vnet, &mut self.buffer);
             if length == 0 {
                 return (true, u64::MAX);
             }
-            let count = &mut self.sides[side].count;
+            let count = &mut self.counts[side];
             count.reads += 1;
             count.most_reads = count.most_reads.max(n + 1);
             let Some(unit) = Unit::parse(&vnet, &self.buffer[..length]) else { continue };
             if let Some(at) = probe::sent_at(&unit) {
-                count.wait.record(Span((now + self.begun).saturating_sub(at)));
+                count.wait.record(Span(system::clock().saturating_sub(at)));
                 continue;
             }
-            self.send(side, back == 1, now, unit);
+            self.send(flow, side, now, unit);
         }
         (true, 0)
     }
 
     /// Splits what was read; its packets leave the host at the rate of its access line.
-    fn send(&mut self, side: usize, is_back: bool, now: u64, unit: Unit) {
+    fn send(&mut self, flow: usize, side: usize, now: u64, unit: Unit) {
         let unit = Rc::new(unit);
+        let is_back = (side == 1) != self.manner.reversed;
         for k in 0..unit.segments {
-            let mut pkt = unit.packet(k, is_back);
-            let on_line = self.access.time_for(pkt.frame_len.into()).0.max(1);
-            let Side { stamp, count, .. } = &mut self.sides[side];
+            let mut pkt = unit.packet(k, flow as u16, is_back);
+            pkt.flow = flow_number(pkt.flow, flow, self.sides.len());
+            let on_line = self.manner.access.time_for(pkt.frame_len.into()).0.max(1);
+            let (Side { stamp, .. }, count) = (&mut self.sides[flow][side], &mut self.counts[side]);
             *stamp = now.max(*stamp + on_line);
             count.packets_in += 1;
             count.ce_in += u64::from(pkt.ecn == Ecn::Ce);
@@ -342,7 +353,7 @@ impl Forwarder {
             set_id(&mut pkt, self.arrivals);
             self.arrivals = self.arrivals.wrapping_add(1);
             if let Some(log) = &mut self.log {
-                log.add(&Record::Arrival(at, Arrival::of(&pkt)));
+                log.add(&Record::Arrival(at, Arrival::of(&pkt, unit.ends())));
             }
             let slot = Slot { segment: Segment { unit: Rc::clone(&unit), k }, carriers: 1 };
             let handle = self.free.pop().unwrap_or_else(|| {
@@ -369,17 +380,23 @@ impl Forwarder {
 
     /// Counts what the network has lost and copied.
     fn settle(&mut self) {
+        if let (Some(steps), Some(log)) = (&mut self.transit.steps, &mut self.log) {
+            for Step { crossed, pkt } in steps.drain(..) {
+                let (at, ecn) = (pkt.enqueued_at, pkt.ecn.get().bits());
+                log.add(&Record::Step { at, id: id(&pkt), crossed, ecn });
+            }
+        }
         let mut fates = std::mem::take(&mut self.fates);
         self.transit.take_fates(&mut fates);
         for (pkt, copies) in fates.copied.drain(..) {
             let slot = self.slots[pkt.ecn_bytes.ect0 as usize].as_mut();
             slot.expect("it is in the network").carriers += copies;
             let side = self.source(pkt.is_ack().into());
-            self.sides[side].count.copied += u64::from(copies);
+            self.counts[side].copied += u64::from(copies);
         }
         for pkt in fates.lost.drain(..) {
             let side = self.source(pkt.is_ack().into());
-            self.sides[side].count.lost += 1;
+            self.counts[side].lost += 1;
             if let Some(log) = &mut self.log {
                 log.add(&Record::Loss { at: pkt.enqueued_at, id: id(&pkt), hop: pkt.hop });
             }
@@ -389,10 +406,10 @@ impl Forwarder {
     }
 
     /// Writes what has left the network on one way and is due. When to come back.
-    fn write(&mut self, back: usize) -> u64 {
+    fn write(&mut self, flow: usize, back: usize) -> u64 {
         let from = self.source(back);
         for _ in 0..WRITES {
-            let waiting = &self.transit.departed[back];
+            let waiting = &self.transit.departed[flow][back];
             let Some(head) = waiting.front() else { return u64::MAX };
             let now = self.elapsed();
             let segment = |pkt: &Packet| {
@@ -401,8 +418,8 @@ impl Forwarder {
             };
             let mut train = Train::new(segment(head), head);
             let mut due = head.enqueued_at.0;
-            if train.is_open(head) && (self.joins_udp || head.flags.has(Flags::DATA)) {
-                let limit = now.max(due + self.hold);
+            if train.is_open(head) && (self.manner.joins_udp || head.flags.has(Flags::DATA)) {
+                let limit = now.max(due + self.manner.hold);
                 for pkt in waiting.iter().skip(1) {
                     if pkt.enqueued_at.0 > limit || !train.join(segment(pkt), pkt) {
                         break;
@@ -413,7 +430,7 @@ impl Forwarder {
             if due > now {
                 return due;
             }
-            let tun = &self.sides[1 - from].tun;
+            let tun = &self.sides[flow][1 - from].tun;
             let written = if head.flags.has(Flags::CORRUPT) {
                 let whole = train.corrupted();
                 self.gather.write(tun, [&[0; VNET][..], &whole].into_iter())
@@ -425,19 +442,20 @@ impl Forwarder {
                 let payloads = payloads.map(|pkt| Train::payload(segment(pkt)));
                 self.gather.write(tun, first.chain(payloads))
             };
-            self.count(from, back, train.count, now, written.is_err());
+            self.count(flow, back, train.count, now, written.is_err());
         }
         0
     }
 
     /// Counts and takes out what was written at `now`.
-    fn count(&mut self, from: usize, back: usize, packets: usize, now: u64, is_refused: bool) {
-        let count = &mut self.sides[from].count;
+    fn count(&mut self, flow: usize, back: usize, packets: usize, now: u64, is_refused: bool) {
+        let from = self.source(back);
+        let count = &mut self.counts[from];
         count.writes += 1;
         count.refused += u64::from(is_refused);
         for _ in 0..packets {
-            let pkt = self.transit.departed[back].pop_front().expect("it was written");
-            let count = &mut self.sides[from].count;
+            let pkt = self.transit.departed[flow][back].pop_front().expect("it was written");
+            let count = &mut self.counts[from];
             count.late.record(Span(now - pkt.enqueued_at.0));
             count.packets_out += 1;
             count.bytes_out += u64::from(pkt.frame_len);
@@ -467,10 +485,8 @@ impl Forwarder {
     pub fn finish(mut self, notes: &mut Vec<String>) -> Summary {
         let seconds = self.elapsed() as f64 * 1e-9;
         let cpu = system::processor_time();
-        for back in 0..2 {
-            for pkt in std::mem::take(&mut self.transit.departed[back]) {
-                self.record_departure(&pkt, Time::ZERO);
-            }
+        for pkt in std::mem::take(&mut self.transit.departed).into_iter().flatten().flatten() {
+            self.record_departure(&pkt, Time::ZERO);
         }
         let end = self.transit.reached();
         if let Some(mut log) = self.log.take() {
@@ -480,7 +496,7 @@ impl Forwarder {
             }
         }
         let spent = |i: usize| (cpu[i] - self.cpu[i]) as f64 * 1e-9;
-        let frames: u64 = self.sides.iter().map(|side| side.count.packets_out).sum();
+        let frames: u64 = self.counts.iter().map(|count| count.packets_out).sum();
         let mut queues = Vec::new();
         for (link, reports) in self.transit.reports() {
             queues.extend(reports.into_iter().map(|q| QueueRow {
@@ -500,7 +516,7 @@ impl Forwarder {
         }
         Summary {
             seconds,
-            directions: [0, 1].map(|side| Direction::from(&self.sides[side].count)),
+            directions: self.counts.each_ref().map(Direction::from),
             queues,
             user_s: spent(0),
             system_s: spent(1),

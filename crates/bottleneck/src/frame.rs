@@ -171,14 +171,28 @@ impl Unit {
         (h ^ (h >> 15)).wrapping_mul(0x2c1b_3c6d) >> 1
     }
 
+    /// Protocol, ports, and how it opens: the flags of TCP, or the first byte of a datagram.
+    pub fn ends(&self) -> Ends {
+        if self.transport == 0 {
+            return Ends::default();
+        }
+        let b = &self.bytes;
+        let opening = if self.transport == TCP { self.ip + 13 } else { self.headers };
+        Ends {
+            protocol: self.transport,
+            ports: [u16_at(b, self.ip), u16_at(b, self.ip + 2)],
+            opening: b.get(opening).copied().unwrap_or(0),
+        }
+    }
+
     /// The segment as the queues see it; `is_back`: from the server's side.
-    pub fn packet(&self, k: u16, is_back: bool) -> Packet {
+    pub fn packet(&self, k: u16, group: u16, is_back: bool) -> Packet {
         let payload = self.payload(k).len();
         let length = ETHERNET_HEADER as usize + self.headers + payload;
         let class = self.traffic_class();
         let direction = if is_back { Flags::ACK } else { Flags(0) };
         let ecn = Ecn::from_bits(class);
-        let group = GroupId::default();
+        let group = GroupId { number: group, account: 0 };
         let mut pkt = Packet::new(self.flow(), group, direction, length as u32, ecn);
         pkt.dscp = class >> 2;
         let plain = match self.transport {
@@ -244,6 +258,15 @@ impl Unit {
         }
         plain
     }
+}
+
+/// What tells connections apart, apart from the addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// 0: neither TCP nor UDP.
+    pub protocol: u8,
+    pub ports: [u16; 2],
+    pub opening: u8,
 }
 
 /// One packet of the wire.
@@ -511,7 +534,7 @@ mod tests {
             let (mut payload, ip) = (Vec::new(), unit.ip);
             for k in 0..3 {
                 let segment = Segment { unit: Rc::clone(&unit), k };
-                let mut pkt = unit.packet(k, false);
+                let mut pkt = unit.packet(k, 0, false);
                 assert_eq!(
                     (pkt.ecn == Ecn::Ect1, pkt.payload),
                     (true, [1400, 1400, 200][k as usize])
@@ -540,7 +563,7 @@ mod tests {
             let (bytes, vnet) = super_packet(is_v6, 4200, 1400, ACK | PSH);
             let unit = Rc::new(Unit::parse(&vnet, &bytes).unwrap());
             let segments: Vec<_> = (0..3).map(|k| Segment { unit: Rc::clone(&unit), k }).collect();
-            let pkts: Vec<_> = (0..3).map(|k| unit.packet(k, false)).collect();
+            let pkts: Vec<_> = (0..3).map(|k| unit.packet(k, 0, false)).collect();
             let mut train = Train::new(&segments[0], &pkts[0]);
             assert!(train.is_open(&pkts[0]));
             assert!(train.join(&segments[1], &pkts[1]) && train.join(&segments[2], &pkts[2]));
@@ -572,7 +595,7 @@ mod tests {
         let mut other = second.clone();
         other.0[20] ^= 1;
         let [first, second, other] = [first, second, other].map(of);
-        let pkt = |of: &Segment| of.unit.packet(0, false);
+        let pkt = |of: &Segment| of.unit.packet(0, 0, false);
         let mut train = Train::new(&first, &pkt(&first));
         assert!(!train.join(&other, &pkt(&other)));
         assert!(train.join(&second, &pkt(&second)));
@@ -604,7 +627,7 @@ mod tests {
             let unit = Rc::new(unit);
             let mut payload = 0;
             for k in 0..unit.segments {
-                let pkt = unit.packet(k, round % 5 == 0);
+                let pkt = unit.packet(k, 0, round % 5 == 0);
                 let segment = Segment { unit: Rc::clone(&unit), k };
                 let train = Train::new(&segment, &pkt);
                 wire(&train, std::slice::from_ref(&segment));

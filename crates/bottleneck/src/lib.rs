@@ -4,13 +4,15 @@
 //! * [`forward`] is the loop: packets are stamped once, [`l4slab_core::sim::transit`] decides what happens to them, and
 //!   what leaves is written when it is due.
 //! * [`setup`] makes the namespaces and starts the programs; [`system`] has the calls to Linux.
-//! * [`log`] is the file of arrivals, departures and losses; [`replay`] compares it with the simulator on any machine.
+//! * [`log`] is the file of arrivals, departures and losses; [`replay`] compares it with the simulator on any machine, and
+//!   [`packets`] tells from it what each link saw.
 
 // Times come from the clock of the machine here: that is the purpose of the crate.
 #![allow(clippy::disallowed_types)]
 
 pub mod frame;
 pub mod log;
+pub mod packets;
 pub mod replay;
 
 #[cfg(target_os = "linux")]

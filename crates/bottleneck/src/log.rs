@@ -2,7 +2,8 @@
 //!
 //! | tag | record (little-endian, without gaps) |
 //! |---|---|
-//! | `A` | arrival: time sent u64, flow u32, number u32, TSval u32, TSecr u32, frame u16, payload u16, flags u16, TCP bits u8, DSCP u8, ECN u8 |
+//! | `A` | arrival: time sent u64, flow u32, number u32, TSval u32, TSecr u32, frame u16, payload u16, flags u16, TCP bits u8, DSCP u8, ECN u8, flow group u16, ports u16 u16, protocol u8, opening u8 |
+//! | `S` | step: time u64, id u32, elements crossed u8, ECN u8; only where somebody asks |
 //! | `D` | departure: time due u64, time written u64 (0: never), id u32, ECN u8, flags u8 |
 //! | `L` | loss: time u64, id u32, hop u8 |
 //! | `E` | end: everything before this time u64 has happened |
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Refused;
+use crate::frame::Ends;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -26,11 +28,11 @@ pub struct Header {
     pub l4slab_bottleneck: u32,
     /// The build that made it (`L4SLAB_SOURCE_HASH`).
     pub build: String,
-    /// The run with the flow group whose path it was.
+    /// The run with the flow groups whose paths they were.
     pub run: Box<RawValue>,
 }
 
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Bits of a departure's flags.
 pub const IS_BACK: u8 = 1;
@@ -40,6 +42,7 @@ pub const IS_CORRUPT: u8 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Arrival(Time, Arrival),
+    Step { at: Time, id: u32, crossed: u8, ecn: u8 },
     Departure { due: Time, written: Time, id: u32, ecn: u8, flags: u8 },
     Loss { at: Time, id: u32, hop: u8 },
     End(Time),
@@ -58,10 +61,13 @@ pub struct Arrival {
     bits: u8,
     dscp: u8,
     ecn: u8,
+    group: u16,
+    /// What the queues do not read.
+    pub ends: Ends,
 }
 
 impl Arrival {
-    pub fn of(pkt: &Packet) -> Arrival {
+    pub fn of(pkt: &Packet, ends: Ends) -> Arrival {
         Arrival {
             flow: pkt.flow,
             seq: pkt.seq,
@@ -73,6 +79,8 @@ impl Arrival {
             bits: pkt.bits.0,
             dscp: pkt.dscp,
             ecn: pkt.ecn.get().bits(),
+            group: pkt.group.number,
+            ends,
         }
     }
     /// The packet again, with this id.
@@ -80,13 +88,22 @@ impl Arrival {
         let millis = |stamp: u32| Time(u64::from(stamp) * 1_000_000);
         let ecn = Ecn::from_bits(self.ecn);
         let flags = Flags(self.flags);
-        let mut pkt = Packet::new(self.flow, GroupId::default(), flags, self.frame_len.into(), ecn);
+        let group = GroupId { number: self.group, account: 0 };
+        let mut pkt = Packet::new(self.flow, group, flags, self.frame_len.into(), ecn);
         (pkt.seq, pkt.payload, pkt.dscp) = (self.seq, self.payload, self.dscp);
         (pkt.tsval, pkt.stamp) = (Stamp::of(millis(self.tsval)), millis(self.tsecr));
         pkt.bits = TcpBits(self.bits);
         set_id(&mut pkt, id);
         pkt
     }
+}
+
+/// A flow's number in the simulator: its group follows from it.
+pub fn flow_number(hash: u32, group: usize, groups: usize) -> u32 {
+    let (group, groups) = (group as u32, groups as u32);
+    // The top bit has a meaning there.
+    let hash = hash.min((u32::MAX >> 1) - groups);
+    hash - hash % groups + group
 }
 
 /// The number of an arrival stands where only a receiver would look: copies have it too.
@@ -106,6 +123,15 @@ impl Record {
                 [a.flow, a.seq, a.tsval, a.tsecr].iter().for_each(|n| to.extend(n.to_le_bytes()));
                 [a.frame_len, a.payload, a.flags].iter().for_each(|n| to.extend(n.to_le_bytes()));
                 to.extend([a.bits, a.dscp, a.ecn]);
+                let Ends { protocol, ports: [from, into], opening } = a.ends;
+                [a.group, from, into].iter().for_each(|n| to.extend(n.to_le_bytes()));
+                to.extend([protocol, opening]);
+            }
+            Record::Step { at, id, crossed, ecn } => {
+                to.push(b'S');
+                to.extend(at.0.to_le_bytes());
+                to.extend(id.to_le_bytes());
+                to.extend([*crossed, *ecn]);
             }
             Record::Departure { due, written, id, ecn, flags } => {
                 to.push(b'D');
@@ -152,6 +178,10 @@ impl Record {
                     let (frame_len, payload) = (short(from)?, short(from)?);
                     let flags = short(from)?;
                     let [bits, dscp, ecn] = bytes(from)?;
+                    let group = short(from)?;
+                    let ports = [short(from)?, short(from)?];
+                    let [protocol, opening] = bytes(from)?;
+                    let ends = Ends { protocol, ports, opening };
                     let arrival = Arrival {
                         flow,
                         seq,
@@ -163,8 +193,15 @@ impl Record {
                         bits,
                         dscp,
                         ecn,
+                        group,
+                        ends,
                     };
                     Record::Arrival(at, arrival)
+                }
+                b'S' => {
+                    let id = long(from)?;
+                    let [crossed, ecn] = bytes(from)?;
+                    Record::Step { at, id, crossed, ecn }
                 }
                 b'D' => {
                     let (written, id) = (time(from)?, long(from)?);
@@ -197,6 +234,39 @@ pub fn header(build: &str, run: &str) -> Result<Vec<u8>, Refused> {
     Ok(line)
 }
 
+/// Reads a log record by record.
+pub struct Reader<R> {
+    pub header: Header,
+    from: R,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// # Errors
+    /// One sentence: it is no log, or of another format.
+    pub fn new(mut from: R) -> Result<Reader<R>, Refused> {
+        let no_log = "is no log of l4slab bottleneck; give the file that --log has written";
+        let mut line = String::new();
+        let first = from.by_ref().take(100 << 20).read_line(&mut line);
+        first.map_err(|_| Refused::input(no_log))?;
+        let header: Header = serde_json::from_str(&line).map_err(|_| Refused::input(no_log))?;
+        if header.l4slab_bottleneck != FORMAT {
+            return Err(Refused::input("is a log of another version of l4slab; record it again"));
+        }
+        Ok(Reader { header, from })
+    }
+
+    /// The next record. The last one is the end.
+    ///
+    /// # Errors
+    /// One sentence: it has no end, or is damaged.
+    pub fn take(&mut self) -> Result<Record, Refused> {
+        let damaged = "is damaged; record it again";
+        let cut = "has no end, because its run was killed; only the log of a run that ended can be compared";
+        let record = Record::read(&mut self.from).map_err(|_| Refused::input(damaged))?;
+        record.ok_or_else(|| Refused::input(cut))
+    }
+}
+
 /// A whole log.
 pub struct Log {
     pub header: Header,
@@ -207,25 +277,15 @@ pub struct Log {
 impl Log {
     /// # Errors
     /// One sentence: it is no log, of another format, or has no end.
-    pub fn read(mut from: impl BufRead) -> Result<Log, Refused> {
-        let no_log = "is no log of l4slab bottleneck; give the file that --log has written";
-        let mut line = String::new();
-        let first = from.by_ref().take(100 << 20).read_line(&mut line);
-        first.map_err(|_| Refused::input(no_log))?;
-        let header: Header = serde_json::from_str(&line).map_err(|_| Refused::input(no_log))?;
-        if header.l4slab_bottleneck != FORMAT {
-            return Err(Refused::input("is a log of another version of l4slab; record it again"));
-        }
+    pub fn read(from: impl BufRead) -> Result<Log, Refused> {
+        let mut reader = Reader::new(from)?;
         let mut records = Vec::new();
-        let damaged = "is damaged; record it again";
-        while let Some(record) = Record::read(&mut from).map_err(|_| Refused::input(damaged))? {
-            if let Record::End(end) = record {
-                return Ok(Log { header, records, end });
+        loop {
+            match reader.take()? {
+                Record::End(end) => return Ok(Log { header: reader.header, records, end }),
+                record => records.push(record),
             }
-            records.push(record);
         }
-        let cut = "has no end, because its run was killed; only the log of a run that ended can be compared";
-        Err(Refused::input(cut))
     }
 }
 
@@ -241,8 +301,11 @@ mod tests {
         (pkt.tsval, pkt.stamp) =
             (Stamp::of(Time(5_000_000_000)), Time(u64::from(u32::MAX) * 1_000_000));
         pkt.bits = TcpBits::AE;
+        pkt.group.number = 3;
+        let ends = Ends { protocol: 6, ports: [1, 65_535], opening: 2 };
         let records = vec![
-            Record::Arrival(Time(1), Arrival::of(&pkt)),
+            Record::Arrival(Time(1), Arrival::of(&pkt, ends)),
+            Record::Step { at: Time(2), id: 0, crossed: 1, ecn: 3 },
             Record::Departure { due: Time(9), written: Time(10), id: 0, ecn: 3, flags: IS_BACK },
             Record::Loss { at: Time(11), id: 0, hop: 2 },
         ];
@@ -251,7 +314,7 @@ mod tests {
         let log = Log::read(&bytes[..]).unwrap();
         assert_eq!((log.end, &log.records), (Time(12), &records));
         let Record::Arrival(_, arrival) = &log.records[0] else { panic!() };
-        assert_eq!(Arrival::of(&arrival.packet(0)), Arrival::of(&pkt));
+        assert_eq!(Arrival::of(&arrival.packet(0), ends), Arrival::of(&pkt, ends));
         let cut = Log::read(&bytes[..bytes.len() - 3]).err().unwrap();
         assert!(cut.sentence.contains("has no end"), "{}", cut.sentence);
     }

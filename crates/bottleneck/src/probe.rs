@@ -23,8 +23,8 @@ pub fn socket(from: [u8; 4]) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sends probes from both namespaces until `stop`, 100 a second each, at uneven distances.
-pub fn start(sockets: [UdpSocket; 2], stop: Arc<AtomicBool>) -> io::Result<thread::JoinHandle<()>> {
+/// Sends probes from all namespaces until `stop`, 200 a second of all together, at uneven distances.
+pub fn start(sockets: Vec<UdpSocket>, stop: Arc<AtomicBool>) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name("probe".to_owned()).spawn(move || {
         system::wake_sharply();
         let mut odd = 1_u64;

@@ -21,10 +21,10 @@ type Departure = (Time, u32, u8);
 /// When which packet was lost, and where on its path.
 type Loss = (Time, u32, u8);
 
-/// What came out of a path: departures by direction, and losses.
+/// What came out of paths: departures by flow group and direction, and losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    pub departures: [Vec<Departure>; 2],
+    pub departures: Vec<Vec<Departure>>,
     pub losses: Vec<Loss>,
 }
 
@@ -64,8 +64,10 @@ impl Traffic for Recorded {
     fn is_spread(&self) -> bool {
         true
     }
-    fn build(&self, _: &Place) -> Box<dyn Flow> {
-        let sent = std::mem::take(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner));
+    fn build(&self, place: &Place) -> Box<dyn Flow> {
+        let mut sent =
+            std::mem::take(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        sent.iter_mut().flatten().for_each(|(_, pkt)| pkt.group = place.group);
         Box::new(Hosts { sent, arrived: Arc::clone(&self.arrived) })
     }
 }
@@ -110,17 +112,20 @@ impl Flow for Hosts {
     }
 }
 
-/// Runs the simulator of `run`, whose only flow group sends `sent` instead, up to `end`, exclusively.
+/// Runs the simulator of `run`, whose flow groups send `sent` instead, up to `end`, exclusively.
 ///
 /// # Errors
 /// One sentence: the run is not valid.
-pub fn simulate(mut run: Run, sent: Sent, end: Time) -> Result<Outcome, Refused> {
-    let arrived = Arc::default();
-    let recorded = Recorded { sent: Mutex::new(sent), arrived: Arc::clone(&arrived) };
+pub fn simulate(mut run: Run, sent: Vec<Sent>, end: Time) -> Result<Outcome, Refused> {
+    let arrived: Vec<Arc<Mutex<[Vec<Departure>; 2]>>> =
+        sent.iter().map(|_| Arc::default()).collect();
     let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
-    run.flows[0].traffic = Arc::new(recorded);
-    run.flows[0].count = 1;
-    (run.flows[0].start_ns, run.flows[0].stop_ns, run.start_jitter_ns) = (0, None, 0);
+    for ((flow, sent), arrived) in run.flows.iter_mut().zip(sent).zip(&arrived) {
+        let recorded = Recorded { sent: Mutex::new(sent), arrived: Arc::clone(arrived) };
+        flow.traffic = Arc::new(recorded);
+        (flow.count, flow.start_ns, flow.stop_ns) = (1, 0, None);
+    }
+    run.start_jitter_ns = 0;
     // Nobody asks for the time series.
     run.sample_ns = end.0.max(run.sample_ns);
     let mut simulation = Simulation::new(&run).map_err(wrong)?;
@@ -130,7 +135,10 @@ pub fn simulate(mut run: Run, sent: Sent, end: Time) -> Result<Outcome, Refused>
     let mut losses: Vec<_> =
         fates.lost.iter().map(|pkt| (pkt.enqueued_at, id(pkt), pkt.hop)).collect();
     losses.sort_unstable();
-    let departures = std::mem::take(&mut *arrived.lock().unwrap_or_else(PoisonError::into_inner));
+    let of = |one: &Arc<Mutex<[Vec<Departure>; 2]>>| {
+        std::mem::take(&mut *one.lock().unwrap_or_else(PoisonError::into_inner))
+    };
+    let departures = arrived.iter().flat_map(of).collect();
     let mut outcome = Outcome { departures, losses };
     outcome.cut(end);
     Ok(outcome)
@@ -148,12 +156,14 @@ impl Outcome {
             None => "nothing more".to_owned(),
             Some((at, id, value)) => format!("packet {id} at {} ns with {name} {value}", at.0),
         };
-        let lists = [
-            ("departure there", "ECN", &self.departures[0], &simulated.departures[0]),
-            ("departure back", "ECN", &self.departures[1], &simulated.departures[1]),
-            ("loss", "hop", &self.losses, &simulated.losses),
-        ];
-        lists.into_iter().find_map(|(what, name, live, simulated)| {
+        let both = self.departures.iter().zip(&simulated.departures).enumerate();
+        let departures = both.map(|(n, (live, simulated))| {
+            let way = if n % 2 == 0 { "there" } else { "back" };
+            (format!("flow {}: departure {way}", n / 2 + 1), "ECN", live, simulated)
+        });
+        let losses = ("loss".to_owned(), "hop", &self.losses, &simulated.losses);
+        let mut lists = departures.chain([losses]);
+        lists.find_map(|(what, name, live, simulated)| {
             let n = live.iter().zip(simulated).take_while(|(a, b)| a == b).count();
             let (a, b) = (live.get(n).copied(), simulated.get(n).copied());
             (a != b).then(|| {
@@ -171,31 +181,32 @@ impl Outcome {
 pub fn replay(from: impl BufRead) -> Result<Comparison, Refused> {
     let Log { header, records, end } = Log::read(from)?;
     let run = Run::from_json(header.run.get()).map_err(|e| Refused::input(e.to_string()))?;
-    if run.flows.len() != 1 {
-        return Err(Refused::input("is damaged: its run has not one flow group"));
-    }
-    let mut sent: Sent = Default::default();
-    let mut live = Outcome::default();
+    let flows = run.flows.len();
+    let mut sent: Vec<Sent> = vec![Sent::default(); flows];
+    let mut live = Outcome { departures: vec![Vec::new(); 2 * flows], losses: Vec::new() };
     let (mut arrivals, mut marked) = (0_u32, 0);
     let mut came = Vec::new();
+    let damaged = || Refused::input("is damaged: a packet of no flow group");
     for record in &records {
         match record {
             Record::Arrival(at, arrival) => {
                 let pkt = arrival.packet(arrivals);
-                came.push(pkt.ecn.get().bits());
-                sent[usize::from(pkt.is_ack())].push_back((*at, pkt));
+                let flow = usize::from(pkt.group.number);
+                came.push((pkt.ecn.get().bits(), flow));
+                let of_flow = sent.get_mut(flow).ok_or_else(damaged)?;
+                of_flow[usize::from(pkt.is_ack())].push_back((*at, pkt));
                 arrivals += 1;
             }
             Record::Departure { due, id, ecn, flags, .. } => {
-                let is_new = came.get(*id as usize).is_some_and(|before| before != ecn);
-                marked += usize::from(is_new && *ecn == 3);
+                let (before, flow) = *came.get(*id as usize).ok_or_else(damaged)?;
+                marked += usize::from(before != *ecn && *ecn == 3);
                 // The simulator's host discards what is corrupt.
                 if flags & IS_CORRUPT == 0 {
-                    live.departures[usize::from(flags & 1)].push((*due, *id, *ecn));
+                    live.departures[2 * flow + usize::from(flags & 1)].push((*due, *id, *ecn));
                 }
             }
             Record::Loss { at, id, hop } => live.losses.push((*at, *id, *hop)),
-            Record::End(_) => {}
+            Record::Step { .. } | Record::End(_) => {}
         }
     }
     live.losses.sort_unstable();
@@ -220,7 +231,7 @@ mod tests {
     use l4slab_core::sim::transit::Transit;
 
     use super::*;
-    use crate::log::set_id;
+    use crate::log::{flow_number, set_id};
 
     /// A path with everything: links on both ways, impairments, changes of rate, queue, RTT and netem.
     fn run(qdisc: &str, more: &str) -> String {
@@ -229,7 +240,8 @@ mod tests {
                 {{"name": "a", "rate_bps": 20000000, "qdisc": {qdisc} {more}}},
                 {{"name": "b", "rate_bps": 5000000, "qdisc": "fq_codel"}}],
               "flows": [{{"name": "f", "kind": "cbr", "rate_bps": 1, "rtt_ns": 3000000, "path": ["a"],
-                "reverse_path": ["b"]}}],
+                "reverse_path": ["b"]}},
+                {{"name": "g", "kind": "cbr", "rate_bps": 1, "rtt_ns": 7000000, "path": ["b", "a"]}}],
               "impairs": [{{"name": "i", "netem": "delay 1ms 500us loss 1% duplicate 1% reorder 5% corrupt 1%",
                 "before": "a", "direction": "both", "ack_thinning": 2, "ack_wait_ns": 1000000}}],
               "rewrites": [{{"flow": "f", "where": "after", "link": "a", "from": "ect0", "to": "drop"}}],
@@ -241,7 +253,7 @@ mod tests {
     }
 
     /// Packets of some flows in both directions, some of them at the same time.
-    fn traffic(rng: &mut Rng, is_back: bool) -> VecDeque<(Time, Packet)> {
+    fn traffic(rng: &mut Rng, group: u16, is_back: bool) -> VecDeque<(Time, Packet)> {
         let mut at = 0;
         let mut sent = VecDeque::new();
         while at < 400_000_000 {
@@ -251,8 +263,10 @@ mod tests {
             let kind = if is_data { Flags::DATA } else { Flags(0) };
             let length = if is_data { 200 + rng.below(1_300) as u32 } else { 66 };
             let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ect1][rng.below(4) as usize];
-            let flow = [5, 77, 0x7fff_fff0][rng.below(3) as usize];
-            let mut pkt = Packet::new(flow, GroupId::default(), direction.with(kind), length, ecn);
+            let hash = [5, 77, 0x7fff_ffff][rng.below(3) as usize];
+            let flow = flow_number(hash, group.into(), 2);
+            let of = GroupId { number: group, account: 0 };
+            let mut pkt = Packet::new(flow, of, direction.with(kind), length, ecn);
             pkt.payload = if is_data { length as u16 - 66 } else { 0 };
             pkt.seq = sent.len() as u32;
             sent.push_back((Time(at), pkt));
@@ -261,29 +275,28 @@ mod tests {
     }
 
     /// Steps the network as a forwarder with a bad clock does.
-    fn step(run: &Run, sent: &Sent, rng: &mut Rng, end: Time) -> Outcome {
+    fn step(run: &Run, sent: &[Sent], rng: &mut Rng, end: Time) -> Outcome {
         let mut transit = Transit::new(run).unwrap();
         let (mut outcome, mut fates) = (Outcome::default(), Fates::default());
-        let mut next = [0, 0];
+        outcome.departures = vec![Vec::new(); 2 * sent.len()];
+        let sent: Vec<_> = sent.iter().flatten().collect();
+        let mut next = vec![0; sent.len()];
         let mut now = 0;
         while transit.reached() < end {
             now += rng.below(3_000_000);
-            for side in 0..2 {
-                while let Some((at, pkt)) = sent[side].get(next[side]).filter(|(at, _)| at.0 < now)
-                {
+            for (sent, next) in sent.iter().zip(&mut next) {
+                while let Some((at, pkt)) = sent.get(*next).filter(|(at, _)| at.0 < now) {
                     transit.send(*at, *pkt);
-                    next[side] += 1;
+                    *next += 1;
                 }
             }
             let horizon = transit.horizon(Time(now));
             transit.run_until(horizon.min(end));
             transit.take_fates(&mut fates);
-            for side in 0..2 {
-                for pkt in transit.departed[side].drain(..) {
-                    if !pkt.flags.has(Flags::CORRUPT) {
-                        let ecn = pkt.ecn.get().bits();
-                        outcome.departures[side].push((pkt.enqueued_at, id(&pkt), ecn));
-                    }
+            let departed = transit.departed.iter_mut().flatten();
+            for (departed, found) in departed.zip(&mut outcome.departures) {
+                for pkt in departed.drain(..).filter(|pkt| !pkt.flags.has(Flags::CORRUPT)) {
+                    found.push((pkt.enqueued_at, id(&pkt), pkt.ecn.get().bits()));
                 }
             }
         }
@@ -316,8 +329,9 @@ mod tests {
             }
             let read = || Run::from_json(&text).unwrap();
             let mut rng = Rng::stream(seed as u64, "replay", 0);
-            let mut sent = [traffic(&mut rng, false), traffic(&mut rng, true)];
-            for (number, (_, pkt)) in sent.iter_mut().flatten().enumerate() {
+            let mut of = |group| [false, true].map(|is_back| traffic(&mut rng, group, is_back));
+            let mut sent = vec![of(0), of(1)];
+            for (number, (_, pkt)) in sent.iter_mut().flatten().flatten().enumerate() {
                 set_id(pkt, number as u32);
             }
             let end = Time(420_000_000);

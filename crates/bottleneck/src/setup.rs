@@ -5,7 +5,7 @@
 //! their devices. The forwarder in turn ends with its parent.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use l4slab_core::sim::transit::Transit;
 use l4slab_core::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::forward::{Answer, Forwarder, LogWriter, Summary};
+use crate::forward::{Answer, Forwarder, LogWriter, Manner, Summary};
 use crate::{Refused, log, probe, system};
 
 /// What it is to do.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// A run with one flow group, as JSON.
+    /// A run whose flow groups have the paths, as JSON.
     run: String,
     /// The build, for the log.
     build: String,
@@ -47,11 +47,36 @@ pub struct Options {
     wishes: Vec<(String, String, String)>,
     /// The process that must be the parent.
     parent: i32,
+    /// For an engine, whose command enters the namespaces itself, as /run/netns/NAME. Without, there is one pair.
+    #[serde(default)]
+    hosts: Vec<[HostOptions; 2]>,
+    /// So long after the command's start the time of the run is zero, in whole milliseconds. The word `ZERO` of the command
+    /// becomes this time by `CLOCK_MONOTONIC`, ns.
+    #[serde(default)]
+    lead_ns: Option<u64>,
+    /// The log has what happens between the elements of a path.
+    #[serde(default)]
+    steps: bool,
+}
+
+/// A namespace of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostOptions {
+    name: String,
+    ipv4: [u8; 4],
+    mtu: i32,
+    /// Files of /proc/sys, what to write, and what to say where the kernel refuses it; if nothing, it does not matter.
+    settings: Vec<(String, String, String)>,
 }
 
 /// Addresses of client and server.
 const IPV4: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const NAMES: [&str; 2] = ["client", "server"];
+const MTU: i32 = 1500;
+const NETMASK: [u8; 4] = [255, 255, 255, 0];
+/// All hosts of a run are beside each other.
+const NETMASK_OF_RUN: [u8; 4] = [255, 0, 0, 0];
 /// Super-packets that the ring of a device holds: long, because it is read empty before anything else.
 const RING: i32 = 1000;
 /// A host's access line if the links are not faster than a quarter of it.
@@ -78,7 +103,7 @@ pub fn run(options: &str) -> Result<String, Refused> {
         |e: std::io::Error| Refused::machine(format!("the forwarder cannot be started: {e}"));
     system::die_with_parent(Some(options.parent)).map_err(failed)?;
     system::set_signals(&[libc::SIGINT, libc::SIGQUIT], true);
-    enter_namespaces()?;
+    enter_namespaces(!options.hosts.is_empty())?;
     let (mut from, to) = system::pipe().map_err(failed)?;
     let Some(child) = system::fork().map_err(failed)? else {
         drop(from);
@@ -97,7 +122,7 @@ pub fn run(options: &str) -> Result<String, Refused> {
 }
 
 /// A user namespace, unless privileges make it needless, and a PID namespace for the children.
-fn enter_namespaces() -> Result<(), Refused> {
+fn enter_namespaces(as_root: bool) -> Result<(), Refused> {
     let (uid, gid) = system::ids();
     if uid == 0 && system::unshare(libc::CLONE_NEWPID).is_ok() {
         return Ok(());
@@ -109,9 +134,10 @@ fn enter_namespaces() -> Result<(), Refused> {
         ))
     })?;
     let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
+    let inside = |id| if as_root { 0 } else { id };
     let maps = write("setgroups", "deny".to_owned())
-        .and_then(|()| write("uid_map", format!("{uid} {uid} 1")))
-        .and_then(|()| write("gid_map", format!("{gid} {gid} 1")));
+        .and_then(|()| write("uid_map", format!("{} {uid} 1", inside(uid))))
+        .and_then(|()| write("gid_map", format!("{} {gid} 1", inside(gid))));
     maps.map_err(|e| Refused::machine(format!("the user namespace cannot be set up: {e}")))
 }
 
@@ -137,12 +163,14 @@ struct Host {
     tun: OwnedFd,
     joins_udp: bool,
     probe: std::net::UdpSocket,
+    /// Its table of devices: it can be read without entering the namespace.
+    devices: File,
 }
 
 fn inside(options: &Options) -> Result<Summary, Refused> {
     let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
     let run = Run::from_json(&options.run).map_err(wrong)?;
-    let transit = Transit::new(&run).map_err(wrong)?;
+    let mut transit = Transit::new(&run).map_err(wrong)?;
     let log = options.log.as_ref().map(|path| File::create(path).map_err(|e| (path, e)));
     let log = log.transpose().map_err(|(path, e)| {
         Refused::input(format!(
@@ -150,44 +178,69 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
         ))
     })?;
     let mut notes = Vec::new();
-    let hosts = [host(0, options, &mut notes)?, host(1, options, &mut notes)?];
+    let mut hosts = Vec::new();
+    if options.hosts.is_empty() {
+        let both = [0, 1].map(|side| plain_host(side, options, &mut notes));
+        let [client, server] = both;
+        hosts.push([client?, server?]);
+    } else {
+        system::own_mounts().map_err(machine("/run/netns cannot be made for the programs"))?;
+        for [client, server] in &options.hosts {
+            hosts.push([named_host(client)?, named_host(server)?]);
+        }
+    }
     let children = system::children().map_err(machine("signalfd"))?;
     let server = match &options.server {
         None => None,
         Some(line) => {
             let command = ["sh", "-c", line].map(str::to_owned);
-            let pid = start(&hosts[1].namespace, &command, true)?;
+            let pid = start(&hosts[0][1].namespace, &command, true)?;
             wait_for_server(pid, line)?;
             Some(pid)
         }
     };
-    let [client_host, server_host] = hosts;
     let access = options.access_bps.unwrap_or(ACCESS.max(4 * transit.peak().bps()));
+    transit.steps = options.steps.then(Vec::new);
     let writer = log
         .map(|file| {
             LogWriter::start(file, log::header(&options.build, &options.run)?)
                 .map_err(machine("the log"))
         })
         .transpose()?;
-    let namespaces = [client_host.namespace, server_host.namespace];
-    let sockets = [client_host.probe, server_host.probe];
-    let joins_udp = client_host.joins_udp && server_host.joins_udp;
-    let mut forwarder = Forwarder::new(
-        transit,
-        [client_host.tun, server_host.tun],
-        options.reverse,
-        Rate::from_bps(access.max(1)),
-        options.hold_ns,
-        joins_udp,
-        writer,
-    );
+    let joins_udp = hosts.iter().flatten().all(|host| host.joins_udp);
+    let (mut tuns, mut sockets, mut namespaces, mut devices) = (vec![], vec![], vec![], vec![]);
+    for pair in hosts {
+        tuns.push(pair.map(|host| {
+            sockets.push(host.probe);
+            namespaces.push(host.namespace);
+            devices.push(host.devices);
+            host.tun
+        }));
+    }
     system::wake_sharply();
     let realtime = options.realtime && system::run_in_real_time().is_ok();
     if realtime && let Err(e) = system::lock_memory() {
         notes.push(format!("pages may be swapped out: mlockall: {e}"));
     }
+    let zero = options.lead_ns.map(|lead| (system::clock() + lead).next_multiple_of(1_000_000));
+    let manner = Manner {
+        reversed: options.reverse,
+        access: Rate::from_bps(access.max(1)),
+        hold: options.hold_ns,
+        joins_udp,
+        zero,
+    };
+    let mut forwarder = Forwarder::new(transit, tuns, manner, writer);
     // Last of all: what it sends is read at once.
-    let command = start(&namespaces[0], &options.command, false)?;
+    let word = |word: &String| match zero {
+        Some(zero) if word == "ZERO" => zero.to_string(),
+        _ => word.clone(),
+    };
+    let command: Vec<_> = options.command.iter().map(word).collect();
+    let command = start(&namespaces[0], &command, false)?;
+    drop(namespaces);
+    // It has all that it needs.
+    system::drop_privileges().map_err(machine("the forwarder cannot give up its privileges"))?;
     let stop = Arc::new(AtomicBool::new(false));
     let probes = probe::start(sockets, Arc::clone(&stop));
     let probes = probes.map_err(machine("the thread of the probes"))?;
@@ -195,14 +248,12 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
     forwarder.run(&children, |now| programs.ask(now));
     stop.store(true, Ordering::Relaxed);
     // The devices are there until the forwarder ends.
-    let drops = namespaces.each_ref().map(|namespace| {
-        system::setns(namespace, libc::CLONE_NEWNET).ok().and_then(|()| device_drops())
-    });
+    let drops: Vec<_> = devices.iter_mut().map(device_drops).collect();
     let mut summary = forwarder.finish(&mut notes);
     let _ = probes.join();
-    for (direction, drops) in summary.directions.iter_mut().zip(drops) {
+    for (n, drops) in drops.into_iter().enumerate() {
         match drops {
-            Some(drops) => direction.device_drops = drops,
+            Some(drops) => summary.directions[n % 2].device_drops += drops,
             None => notes.push("the drops of the devices are not known".to_owned()),
         }
     }
@@ -242,27 +293,12 @@ impl Programs {
     }
 }
 
-/// A network namespace, in which this process stays, with a device that is up.
-fn host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result<Host, Refused> {
-    system::unshare(libc::CLONE_NEWNET)
-        .map_err(machine("this machine refuses network namespaces; run it as root"))?;
-    let namespace =
-        File::open("/proc/thread-self/ns/net").map_err(machine("/proc/thread-self/ns/net"))?;
-    let (tun, joins_udp) = system::open_tun().map_err(|e| {
-        Refused::machine(format!(
-            "/dev/net/tun cannot be opened: {e}; load it (modprobe tun), make it accessible (chmod 666 /dev/net/tun), \
-             or pass it to the container (docker run --device /dev/net/tun)"
-        ))
-    })?;
-    let wish = |name: &str, value: &str| fs::write(sysctl_path(name), value).is_ok();
-    let device = system::DEVICE;
-    for (name, value) in
-        [("accept_dad", "0"), ("router_solicitations", "0"), ("addr_gen_mode", "1")]
-    {
-        wish(&format!("net/ipv6/conf/{device}/{name}"), value);
-    }
+/// One of the two hosts of a command and its server.
+fn plain_host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result<Host, Refused> {
+    let (host, failed) = new_host()?;
     for (name, value, otherwise) in &options.wishes {
-        if !wish(name, value) && !otherwise.is_empty() && !notes.contains(otherwise) {
+        let is_taken = fs::write(sysctl_path(name), value).is_ok();
+        if !is_taken && !otherwise.is_empty() && !notes.contains(otherwise) {
             notes.push(otherwise.clone());
         }
     }
@@ -271,10 +307,7 @@ fn host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result<Host,
             Refused::input(format!("--sysctl {name}={value} is refused by this kernel: {e}"))
         })?;
     }
-    let failed = machine("the network namespace cannot be set up");
-    system::bring_up("lo").map_err(&failed)?;
-    system::configure(IPV4[side], RING).map_err(&failed)?;
-    system::bring_up(device).map_err(&failed)?;
+    let host = connect(host, IPV4[side], NETMASK, MTU).map_err(failed)?;
     let mut ipv6 = [0; 16];
     (ipv6[0], ipv6[15]) = (0xfd, side as u8 + 1);
     if system::configure_ipv6(ipv6).is_err() {
@@ -283,8 +316,62 @@ fn host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result<Host,
             notes.push(note);
         }
     }
-    let probe = probe::socket(IPV4[side]).map_err(&failed)?;
-    Ok(Host { namespace, tun, joins_udp, probe })
+    Ok(host)
+}
+
+/// A host of a run, with the name of its namespace.
+fn named_host(options: &HostOptions) -> Result<Host, Refused> {
+    let (host, failed) = new_host()?;
+    for (name, value, otherwise) in &options.settings {
+        let is_taken = fs::write(sysctl_path(name), value).is_ok();
+        if !is_taken && !otherwise.is_empty() {
+            return Err(Refused::input(otherwise.clone()));
+        }
+    }
+    system::name_namespace(&options.name).map_err(&failed)?;
+    connect(host, options.ipv4, NETMASK_OF_RUN, options.mtu).map_err(failed)
+}
+
+/// A network namespace with its device.
+struct NewHost {
+    namespace: File,
+    devices: File,
+    tun: OwnedFd,
+    joins_udp: bool,
+}
+
+/// A network namespace, in which this process stays, with a device; and what to say when the rest fails.
+fn new_host() -> Result<(NewHost, impl Fn(std::io::Error) -> Refused), Refused> {
+    system::unshare(libc::CLONE_NEWNET)
+        .map_err(machine("this machine refuses network namespaces; run it as root"))?;
+    let open = |what: &str| {
+        let path = format!("/proc/thread-self/{what}");
+        File::open(&path).map_err(|e| Refused::machine(format!("{path}: {e}")))
+    };
+    let (namespace, devices) = (open("ns/net")?, open("net/dev")?);
+    let (tun, joins_udp) = system::open_tun().map_err(|e| {
+        Refused::machine(format!(
+            "/dev/net/tun cannot be opened: {e}; load it (modprobe tun), make it accessible (chmod 666 /dev/net/tun), \
+             or pass it to the container (docker run --device /dev/net/tun)"
+        ))
+    })?;
+    let device = system::DEVICE;
+    for (name, value) in
+        [("accept_dad", "0"), ("router_solicitations", "0"), ("addr_gen_mode", "1")]
+    {
+        let _ = fs::write(sysctl_path(&format!("net/ipv6/conf/{device}/{name}")), value);
+    }
+    let failed = machine("the network namespace cannot be set up");
+    Ok((NewHost { namespace, devices, tun, joins_udp }, failed))
+}
+
+/// Gives the host of this namespace its address.
+fn connect(host: NewHost, ipv4: [u8; 4], netmask: [u8; 4], mtu: i32) -> std::io::Result<Host> {
+    let NewHost { namespace, devices, tun, joins_udp } = host;
+    system::bring_up("lo")?;
+    system::configure(ipv4, netmask, mtu, RING)?;
+    system::bring_up(system::DEVICE)?;
+    Ok(Host { namespace, tun, joins_udp, probe: probe::socket(ipv4)?, devices })
 }
 
 fn sysctl_path(name: &str) -> String {
@@ -347,9 +434,10 @@ fn wait_for_server(pid: i32, line: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Packets that the ring of the device had no room for, in the namespace of this process.
-fn device_drops() -> Option<u64> {
-    let table = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+/// Packets that the ring of the device had no room for.
+fn device_drops(devices: &mut File) -> Option<u64> {
+    let mut table = String::new();
+    devices.seek(SeekFrom::Start(0)).and_then(|_| devices.read_to_string(&mut table)).ok()?;
     let row = table.lines().find_map(|line| line.trim().strip_prefix(system::DEVICE))?;
     row.trim_start_matches(':').split_whitespace().nth(11)?.parse().ok()
 }

@@ -1,11 +1,12 @@
 //! The calls to Linux, each as a small safe function.
 
 use std::ffi::{CString, OsStr, c_int, c_void};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::frame::VNET;
 
@@ -43,6 +44,47 @@ pub fn unshare(flags: c_int) -> io::Result<()> {
 pub fn setns(of: &File, kind: c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open.
     check(unsafe { libc::setns(of.as_raw_fd(), kind) }).map(drop)
+}
+/// A mount namespace for this process, in which only its own network namespaces have names.
+pub fn own_mounts() -> io::Result<()> {
+    unshare(libc::CLONE_NEWNS)?;
+    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)?;
+    // Nothing is made on the machine itself.
+    let there = if Path::new(NAMED).is_dir() { NAMED } else { "/run" };
+    mount("tmpfs", there, "tmpfs", 0)?;
+    fs::create_dir_all(NAMED)
+}
+/// Gives the network namespace of this thread a name, as `ip netns` does.
+pub fn name_namespace(name: &str) -> io::Result<()> {
+    let path = format!("{NAMED}/{name}");
+    File::create(&path)?;
+    mount("/proc/thread-self/ns/net", &path, "", libc::MS_BIND)
+}
+const NAMED: &str = "/run/netns";
+fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
+    let text =
+        |text: &str| CString::new(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let (source, target, kind) = (text(source)?, text(target)?, text(kind)?);
+    // SAFETY: the strings live until the call returns, and this needs no data.
+    check(unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null())
+    })
+    .map(drop)
+}
+/// This process keeps no capability, and none of its programs gets one.
+pub fn drop_privileges() -> io::Result<()> {
+    #[repr(C)]
+    struct Head {
+        version: u32,
+        pid: c_int,
+    }
+    // _LINUX_CAPABILITY_VERSION_3 has two words of each set.
+    let (head, none) = (Head { version: 0x2008_0522, pid: 0 }, [0_u32; 6]);
+    // SAFETY: the kernel reads a head and two times three words.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        check(libc::syscall(libc::SYS_capset, &raw const head, none.as_ptr()) as c_int).map(drop)
+    }
 }
 pub fn ids() -> (u32, u32) {
     // SAFETY: these cannot fail.
@@ -328,11 +370,11 @@ pub fn bring_up(device: &str) -> io::Result<()> {
 }
 
 /// Gives the TUN device of this network namespace its addresses, MTU and queue length.
-pub fn configure(ipv4: [u8; 4], queue: c_int) -> io::Result<()> {
+pub fn configure(ipv4: [u8; 4], netmask: [u8; 4], mtu: c_int, queue: c_int) -> io::Result<()> {
     let socket = socket(libc::AF_INET)?;
     let fd = socket.as_raw_fd();
     let mut r = request(DEVICE);
-    for (number, value) in [(libc::SIOCSIFADDR, ipv4), (libc::SIOCSIFNETMASK, [255, 255, 255, 0])] {
+    for (number, value) in [(libc::SIOCSIFADDR, ipv4), (libc::SIOCSIFNETMASK, netmask)] {
         // SAFETY: a sockaddr_in fits into a sockaddr.
         unsafe {
             let mut address: libc::sockaddr_in = zeroed();
@@ -343,7 +385,7 @@ pub fn configure(ipv4: [u8; 4], queue: c_int) -> io::Result<()> {
         }
         ioctl(fd, number, (&raw mut r).cast())?;
     }
-    r.ifr_ifru.ifru_mtu = 1500;
+    r.ifr_ifru.ifru_mtu = mtu;
     ioctl(fd, libc::SIOCSIFMTU, (&raw mut r).cast())?;
     ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
     // SAFETY: the request has filled it in.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
-use l4slab_bottleneck::{Refused, replay};
+use l4slab_bottleneck::{Refused, packets, replay};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn told<T: Serialize>(what: Result<T, Refused>) -> String {
     }
 }
 
-/// Runs a command behind a bottleneck, see `l4slab.tools.bottleneck`; `{"done": summary}` or `{"refused": sentence,
+/// Runs a command behind a bottleneck, see `l4slab.engines.real.forwarder`; `{"done": summary}` or `{"refused": sentence,
 /// "is_input": bool}`. The process must have one thread, and is of no other use afterwards.
 #[cfg(target_os = "linux")]
 #[pyfunction]
@@ -44,7 +44,21 @@ fn replay_log(py: Python<'_>, path: PathBuf) -> String {
     told(py.detach(compare))
 }
 
+/// Writes what the links saw, see `l4slab_bottleneck::packets`; answers as `run_bottleneck` does, with the connections of
+/// programs.
+#[pyfunction]
+fn packets_of_log(py: Python<'_>, path: PathBuf, groups: &str, folder: PathBuf) -> String {
+    let write = || {
+        let groups: Vec<packets::Group> =
+            serde_json::from_str(groups).map_err(|e| Refused::input(e.to_string()))?;
+        let file = File::open(&path).map_err(|e| Refused::input(format!("cannot be read: {e}")))?;
+        packets::write(BufReader::new(file), &groups, &folder)
+    };
+    told(py.detach(write))
+}
+
 pub fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run_bottleneck, m)?)?;
-    m.add_function(wrap_pyfunction!(replay_log, m)?)
+    m.add_function(wrap_pyfunction!(replay_log, m)?)?;
+    m.add_function(wrap_pyfunction!(packets_of_log, m)?)
 }

@@ -14,14 +14,14 @@ use crate::element::{Fates, Outbox};
 use crate::error::ScenarioError;
 use crate::net::link::QueueReport;
 use crate::packet::Packet;
-use crate::scenario::{DelayTrace, Run};
+use crate::scenario::{DelayTrace, FlowSpec, Run};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
 /// An inbox tells times in a window by a few bits.
 const LONGEST_WINDOW: Span = Span::from_millis(50);
 
-/// One direction of the path.
+/// One direction of a flow group's path.
 struct Way {
     nodes: Vec<usize>,
     delays: Delays,
@@ -45,11 +45,9 @@ struct Delays {
 }
 
 impl Delays {
-    fn new(run: &Run, is_back: bool) -> Delays {
-        let flow = &run.flows[0];
-        let mut changes: Vec<_> = run
-            .at
-            .iter()
+    fn new(run: &Run, flow: &FlowSpec, is_back: bool) -> Delays {
+        let of_flow = run.at.iter().filter(|change| change.flow.as_ref() == Some(&flow.name));
+        let mut changes: Vec<_> = of_flow
             .filter_map(|change| Some((Time(change.time_ns), Span(change.rtt_ns?))))
             .collect();
         changes.sort_by_key(|(at, _)| *at);
@@ -103,37 +101,63 @@ impl Delays {
     }
 }
 
+/// A packet's flow group and direction.
+fn place_of(pkt: &Packet) -> (usize, usize) {
+    (pkt.group.number.into(), pkt.is_ack().into())
+}
+
 /// See the module.
 pub struct Transit {
     network: Network,
-    there: Way,
-    back: Way,
+    /// Of each flow group, there and back.
+    ways: Vec<[Way; 2]>,
     agenda: VecDeque<(Time, Event)>,
     /// Of each impairment the places of its elements.
     impairs: Vec<Vec<usize>>,
     /// Everything before has happened.
     reached: Time,
     out: Outbox,
-    /// Packets that have left the network, by direction, in the order of `enqueued_at`, when they did. The caller
-    /// takes them.
-    pub departed: [VecDeque<Packet>; 2],
+    /// Packets that have left the network, by flow group and direction, in the order of `enqueued_at`, when they did.
+    /// The caller takes them.
+    pub departed: Vec<[VecDeque<Packet>; 2]>,
+    /// Where somebody wants to know: packets as they came to their first element, with the time in `enqueued_at`, and
+    /// as they left each one. The caller takes them.
+    pub steps: Option<Vec<Step>>,
+}
+
+/// A packet between two elements of its path.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// How many elements it has crossed.
+    pub crossed: u8,
+    pub pkt: Packet,
+}
+
+/// What stands on a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Link(usize),
+    Impair(usize),
+    Rewrite,
 }
 
 impl Transit {
-    /// The path of the run's only flow group, whose traffic does not matter.
+    /// The paths of the run's flow groups, whose traffic does not matter.
     ///
     /// # Errors
     /// One sentence if the description is inconsistent.
     pub fn new(run: &Run) -> Result<Transit, ScenarioError> {
-        let [flow] = &run.flows[..] else {
-            return Err(ScenarioError("a path needs exactly one flow group".to_owned()));
-        };
+        if run.flows.is_empty() {
+            return Err(ScenarioError("a path needs a flow group".to_owned()));
+        }
         let mut wiring = Wiring::new(run)?;
-        let (there, back) = wiring.paths(flow)?;
+        let paths: Vec<_> =
+            run.flows.iter().map(|flow| wiring.paths(flow)).collect::<Result<_, _>>()?;
         let impairs = wiring.places();
         let (nodes, media) = wiring.into_nodes();
+        let nodes_of = paths.iter().flat_map(|(there, back)| [there, back]);
         let hops: Vec<_> =
-            [&there, &back].iter().flat_map(|p| p.windows(2)).map(|hop| (hop[0], hop[1])).collect();
+            nodes_of.flat_map(|p| p.windows(2)).map(|hop| (hop[0], hop[1])).collect();
         let mut network = Network::new(nodes, &hops, media);
         network.is_mixed = true;
         for link in 0..run.links.len() {
@@ -146,34 +170,40 @@ impl Transit {
                 Event::Rate(..) | Event::Qdisc(..) | Event::Class(..) | Event::Netem(..)
             )
         };
-        let way = |nodes, is_back| Way {
+        let way = |nodes, flow, is_back| Way {
             nodes,
-            delays: Delays::new(run, is_back),
+            delays: Delays::new(run, flow, is_back),
             under_way: VecDeque::new(),
         };
+        let ways = paths.into_iter().zip(&run.flows);
+        let ways =
+            ways.map(|((there, back), flow)| [way(there, flow, false), way(back, flow, true)]);
         let mut out = Outbox::default();
         out.fates = Some(Fates::default());
         Ok(Transit {
             network,
-            there: way(there, false),
-            back: way(back, true),
+            ways: ways.collect(),
             agenda: agenda(run)?.into_iter().filter(of_links).collect(),
             impairs,
             reached: Time::ZERO,
             out,
-            departed: [VecDeque::new(), VecDeque::new()],
+            departed: run.flows.iter().map(|_| Default::default()).collect(),
+            steps: None,
         })
     }
 
-    /// A host sends `pkt` at `now`; packets that are an ACK set out at the far end. Each direction's packets come in the
-    /// order of time, and not before what [`Transit::horizon`] was for the last call of [`Transit::run_until`].
+    /// A host sends `pkt` at `now`; its group says whose, and packets that are an ACK set out at the far end. The packets
+    /// of each host come in the order of time, and not before what [`Transit::horizon`] was for the last call of [`Transit::run_until`].
     pub fn send(&mut self, now: Time, mut pkt: Packet) {
-        let is_back = pkt.is_ack();
-        let way = if is_back { &mut self.back } else { &mut self.there };
+        let (flow, side) = place_of(&pkt);
+        let way = &mut self.ways[flow][side];
         pkt.hop = 0;
         pkt.enqueued_at = way.delays.arrival(now);
+        if let Some(steps) = &mut self.steps {
+            steps.push(Step { crossed: 0, pkt });
+        }
         if way.nodes.is_empty() {
-            self.departed[usize::from(is_back)].push_back(pkt);
+            self.departed[flow][side].push_back(pkt);
         } else {
             way.under_way.push_back(pkt);
         }
@@ -185,7 +215,7 @@ impl Transit {
             true => Time::NEVER,
             false => way.delays.arrival(now),
         };
-        of(&mut self.there).min(of(&mut self.back))
+        self.ways.iter_mut().flatten().map(of).min().unwrap_or(Time::NEVER)
     }
 
     /// Lets everything before `until` happen.
@@ -222,16 +252,27 @@ impl Transit {
         let of = |link: &crate::net::link::Link| (link.name.clone(), link.report(self.reached));
         self.network.links().map(of).collect()
     }
+    /// What stands on the path of a flow group, there (0) or back (1).
+    pub fn path(&self, flow: usize, side: usize) -> Vec<Place> {
+        let links = self.network.links().count();
+        let of = |n: &usize| match self.impairs.iter().position(|places| places.contains(n)) {
+            _ if *n < links => Place::Link(*n),
+            Some(impair) => Place::Impair(impair),
+            None => Place::Rewrite,
+        };
+        self.ways[flow][side].nodes.iter().map(of).collect()
+    }
     /// The most that any link of the path gives.
     pub fn peak(&self) -> Rate {
-        let nodes = self.there.nodes.iter().chain(&self.back.nodes);
+        let nodes = self.ways.iter().flatten().flat_map(|way| &way.nodes);
         let links = nodes.filter_map(|n| self.network.link(*n));
         links.map(|link| link.peak().0).max().unwrap_or_default()
     }
 
     fn next_inside(&self) -> Time {
         let of = |way: &Way| way.under_way.front().map_or(Time::NEVER, |pkt| pkt.enqueued_at);
-        self.network.earliest().min(of(&self.there)).min(of(&self.back))
+        let of_hosts = self.ways.iter().flatten().map(of).min();
+        self.network.earliest().min(of_hosts.unwrap_or(Time::NEVER))
     }
 
     fn advance(&mut self, until: Time) {
@@ -246,7 +287,7 @@ impl Transit {
     }
 
     fn run_window(&mut self, until: Time) {
-        for way in [&mut self.there, &mut self.back] {
+        for way in self.ways.iter_mut().flatten() {
             while way.under_way.front().is_some_and(|pkt| pkt.enqueued_at < until) {
                 let pkt = way.under_way.pop_front().expect("there is one");
                 self.network.inbox(way.nodes[0]).packets.push(pkt);
@@ -270,10 +311,13 @@ impl Transit {
         let (mut departed, links, _) = self.network.take_departed(n);
         for mut pkt in departed.drain(..) {
             pkt.hop += 1;
-            let way = if pkt.is_ack() { &self.back } else { &self.there };
-            match way.nodes.get(usize::from(pkt.hop)) {
+            if let Some(steps) = &mut self.steps {
+                steps.push(Step { crossed: pkt.hop, pkt });
+            }
+            let (flow, side) = place_of(&pkt);
+            match self.ways[flow][side].nodes.get(usize::from(pkt.hop)) {
                 Some(next) => self.network.inbox(*next).push(pkt),
-                None => self.departed[usize::from(pkt.is_ack())].push_back(pkt),
+                None => self.departed[flow][side].push_back(pkt),
             }
         }
         self.network.give_back(n, departed, links);

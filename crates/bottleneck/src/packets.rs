@@ -1,0 +1,292 @@
+//! From the log of an engine's run to what its links saw: the files that the laboratory of the engine `linux` writes, which
+//! `l4slab.engines.linux.recording` reads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::path::Path;
+
+use l4slab_core::packet::Flags;
+use l4slab_core::scenario::Run;
+use l4slab_core::sim::transit::{Place, Transit};
+use serde::Deserialize;
+
+use crate::Refused;
+use crate::log::{Reader, Record};
+
+/// `struct format` of lab.c.
+const MAGIC: &[u8; 8] = b"l4slab\0\0";
+const FORMAT: u32 = 3;
+const RECORD: usize = 40;
+const PAYLOAD: u8 = 1;
+const BACKWARD: u8 = 2;
+/// What the last word of a record says: what the queue has dropped.
+const DROPPED: u32 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SYN: u8 = 2;
+/// QUIC's long headers are those of the handshake (RFC 9000, section 17).
+const LONG_HEADER: u8 = 0xc0;
+const SHORT_HEADER: u8 = 0x40;
+
+/// What is known of a flow group.
+#[derive(Deserialize)]
+pub struct Group {
+    is_program: bool,
+    /// The client of the program sends the data.
+    client_sends: bool,
+}
+
+/// A packet at a link.
+#[derive(Clone, Default)]
+struct Seen {
+    came: u64,
+    left: u64,
+    flow: u16,
+    conn: u16,
+    id: u32,
+    length: u16,
+    ecn: [u8; 2],
+    kind: u8,
+    headers: u8,
+    sequence: u32,
+    fresh: u32,
+    dropped: bool,
+}
+
+/// A connection of a program: protocol and ports, the data's sender first.
+#[derive(Default)]
+struct Pair {
+    group: usize,
+    protocol: u8,
+    ports: [u16; 2],
+    first: Option<u64>,
+    ready: u64,
+    last: u64,
+    was_opened: bool,
+}
+
+/// A packet in the network.
+struct Under {
+    group: usize,
+    side: usize,
+    pair: Option<usize>,
+    /// A segment whose bytes have numbers.
+    is_numbered: bool,
+    seen: Seen,
+    /// Where it is: the link, and which of its packets.
+    at: Option<(usize, usize)>,
+}
+
+/// Which bytes of a connection have left a link.
+#[derive(Default)]
+struct Passed {
+    /// By begin, the end; they do not touch.
+    stretches: BTreeMap<i64, i64>,
+    newest: i64,
+}
+
+impl Passed {
+    /// How many of `length` bytes from the sequence number `from` have not been there.
+    fn add(&mut self, from: u32, length: u32) -> u32 {
+        // Sequence numbers come round after 2^32.
+        let near = from.wrapping_sub(self.newest as u32) as i32;
+        let mut begin = self.newest + i64::from(near);
+        let mut end = begin + i64::from(length);
+        self.newest = self.newest.max(end);
+        let mut fresh = i64::from(length);
+        let (first, last) = (begin, end);
+        let touching: Vec<_> = self.stretches.range(..=end).rev().map(|(b, e)| (*b, *e)).collect();
+        for (b, e) in touching.into_iter().take_while(|(_, e)| *e >= first) {
+            fresh -= (e.min(last) - b.max(first)).max(0);
+            (begin, end) = (begin.min(b), end.max(e));
+            self.stretches.remove(&b);
+        }
+        self.stretches.insert(begin, end);
+        fresh as u32
+    }
+}
+
+/// Writes `packets.N.bin` of each link of the log's run into a folder; the connections of programs as lines for events.tsv.
+///
+/// # Errors
+/// One sentence: the log or the folder.
+pub fn write(from: impl BufRead, groups: &[Group], folder: &Path) -> Result<Vec<String>, Refused> {
+    let mut log = Reader::new(from)?;
+    let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
+    let run = Run::from_json(log.header.run.get()).map_err(wrong)?;
+    let transit = Transit::new(&run).map_err(wrong)?;
+    let paths: Vec<[Vec<Place>; 2]> =
+        (0..run.flows.len()).map(|flow| [0, 1].map(|side| transit.path(flow, side))).collect();
+    let mut links: Vec<Vec<Seen>> = vec![Vec::new(); run.links.len()];
+    let mut under: Vec<Under> = Vec::new();
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut numbers: HashMap<(usize, u8, [u16; 2]), usize> = HashMap::new();
+    let mut passed: HashMap<(usize, u16, u16), Passed> = HashMap::new();
+    let damaged = || Refused::input("is damaged: a packet of no flow group");
+    loop {
+        match &log.take()? {
+            Record::Arrival(at, arrival) => {
+                let pkt = arrival.packet(under.len() as u32);
+                let (group, side) = (usize::from(pkt.group.number), usize::from(pkt.is_ack()));
+                let known = groups.get(group).ok_or_else(damaged)?;
+                let ends = arrival.ends;
+                let ports = if side == 1 { [ends.ports[1], ends.ports[0]] } else { ends.ports };
+                let is_tcp_data = ends.protocol == TCP && pkt.flags.has(Flags::DATA);
+                let pair = known.is_program.then(|| {
+                    *numbers.entry((group, ends.protocol, ports)).or_insert_with(|| {
+                        let protocol = ends.protocol;
+                        pairs.push(Pair { group, protocol, ports, ..Pair::default() });
+                        pairs.len() - 1
+                    })
+                });
+                if let Some(pair) = pair
+                    && known.client_sends == (side == 0)
+                {
+                    let pair = &mut pairs[pair];
+                    let (opens, goes_on) = match ends.protocol {
+                        TCP => (ends.opening & SYN != 0, ends.opening & SYN == 0),
+                        UDP => {
+                            let form = ends.opening & LONG_HEADER;
+                            (form == LONG_HEADER, form == SHORT_HEADER)
+                        }
+                        _ => (false, false),
+                    };
+                    if pair.first.is_none() {
+                        (pair.first, pair.was_opened) = (Some(at.0), opens);
+                    }
+                    if pair.was_opened && goes_on && pair.ready == 0 {
+                        pair.ready = at.0;
+                    }
+                    pair.last = at.0;
+                }
+                let has_payload = is_tcp_data || ends.protocol == UDP;
+                let payload = if has_payload { pkt.payload } else { 0 };
+                let backward = if side == 1 { BACKWARD } else { 0 };
+                let seen = Seen {
+                    flow: group as u16 + 1,
+                    conn: pair.map_or(ports[0], |pair| pair as u16),
+                    id: under.len() as u32,
+                    length: pkt.frame_len,
+                    ecn: [pkt.ecn.get().bits(); 2],
+                    kind: backward | if has_payload { PAYLOAD } else { 0 },
+                    headers: (pkt.frame_len - payload).min(255) as u8,
+                    sequence: if is_tcp_data { pkt.seq } else { under.len() as u32 },
+                    ..Seen::default()
+                };
+                under.push(Under {
+                    group,
+                    side,
+                    pair,
+                    is_numbered: is_tcp_data && side == 0,
+                    seen,
+                    at: None,
+                });
+            }
+            Record::Step { at, id, crossed, ecn } => {
+                let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
+                if let Some((link, n)) = packet.at.take() {
+                    let seen = &mut links[link][n];
+                    (seen.left, seen.ecn[1]) = (at.0, *ecn);
+                    seen.fresh = u32::from(seen.length) - u32::from(seen.headers);
+                    if packet.is_numbered {
+                        let stretches = passed.entry((link, seen.flow, seen.conn)).or_default();
+                        seen.fresh = stretches.add(seen.sequence, seen.fresh);
+                    }
+                }
+                let path = &paths[packet.group][packet.side];
+                if let Some(Place::Link(link)) = path.get(usize::from(*crossed)) {
+                    let mut seen = packet.seen.clone();
+                    (seen.came, seen.ecn[0]) = (at.0, *ecn);
+                    packet.at = Some((*link, links[*link].len()));
+                    links[*link].push(seen);
+                }
+            }
+            Record::Loss { id, .. } => {
+                let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
+                if let Some((link, n)) = packet.at.take() {
+                    links[link][n].dropped = true;
+                }
+            }
+            Record::Departure { due, id, .. } => {
+                let packet = under.get(*id as usize).ok_or_else(damaged)?;
+                if let Some(pair) = packet.pair {
+                    let last = &mut pairs[pair].last;
+                    *last = (*last).max(due.0);
+                }
+            }
+            Record::End(_) => break,
+        }
+    }
+    for (link, packets) in links.iter().enumerate() {
+        let path = folder.join(format!("packets.{link}.bin"));
+        write_link(&path, packets, groups)
+            .map_err(|e| Refused::machine(format!("{} cannot be written: {e}", path.display())))?;
+    }
+    Ok(pairs.iter().enumerate().map(|(n, pair)| line(n, pair)).collect())
+}
+
+fn write_link(path: &Path, packets: &[Seen], groups: &[Group]) -> io::Result<()> {
+    let mut to = BufWriter::new(File::create(path)?);
+    to.write_all(MAGIC)?;
+    to.write_all(&FORMAT.to_le_bytes())?;
+    to.write_all(&(RECORD as u32).to_le_bytes())?;
+    for (number, seen) in packets.iter().enumerate() {
+        let is_program = groups[usize::from(seen.flow) - 1].is_program;
+        to.write_all(&seen.came.to_le_bytes())?;
+        to.write_all(&seen.left.to_le_bytes())?;
+        for short in [seen.flow, seen.conn, seen.id as u16, seen.length] {
+            to.write_all(&short.to_le_bytes())?;
+        }
+        to.write_all(&[seen.ecn[0], seen.ecn[1], seen.kind, seen.headers])?;
+        let number = if is_program { seen.sequence } else { number as u32 };
+        let dropped = if seen.dropped { DROPPED } else { 0 };
+        for long in [number, seen.fresh, dropped] {
+            to.write_all(&long.to_le_bytes())?;
+        }
+    }
+    to.flush()
+}
+
+/// As `write_pairs` of programs.h.
+fn line(number: usize, pair: &Pair) -> String {
+    let protocol = match pair.protocol {
+        TCP => "tcp",
+        UDP => "udp",
+        _ => "ip",
+    };
+    let first = pair.first.unwrap_or(pair.last);
+    let Pair { group, ports: [from, into], ready, last, .. } = pair;
+    format!(
+        "{first}\tconnection\t{}\t{number}\t{protocol}\t{from}\t{into}\t{ready}\t{last}",
+        group + 1
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_fresh_once() {
+        let mut passed = Passed::default();
+        let start = u32::MAX - 1500;
+        let sent = [(0, 1000), (1000, 1000), (0, 1000), (3000, 500), (1500, 2000), (500, 3000)];
+        let fresh: Vec<_> =
+            sent.iter().map(|(at, n)| passed.add(start.wrapping_add(*at), *n)).collect();
+        assert_eq!(fresh, [1000, 1000, 0, 500, 1000, 0]);
+        assert_eq!(passed.stretches.len(), 1);
+    }
+
+    #[test]
+    fn stretches_are_as_a_set_of_bytes() {
+        let mut rng = l4slab_core::rng::Rng::stream(1, "stretches", 0);
+        let mut passed = Passed::default();
+        let mut known = std::collections::BTreeSet::new();
+        for _ in 0..2000 {
+            let (from, length) = (rng.below(3000) as u32, 1 + rng.below(40) as u32);
+            let new = (from..from + length).filter(|byte| known.insert(*byte)).count();
+            assert_eq!(passed.add(from, length) as usize, new);
+        }
+    }
+}
