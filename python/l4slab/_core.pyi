@@ -294,9 +294,13 @@ def own_call() -> int:
     """The number of the call of code of one's own that is under way; 0: none is."""
 
 def run_bottleneck(options: str) -> str:
-    """Run a command behind a bottleneck in real time; options and answer as JSON, see l4slab.tools.bottleneck. The
-    process must have one thread, and is of no other use afterwards.
+    """Run a command behind a bottleneck in real time; options and answer as JSON, see l4slab.engines.real.forwarder.
+
+    The process must have one thread, and is of no other use afterwards.
     """
+
+def packets_of_log(path: Path, groups: str, folder: Path) -> str:
+    """Write packets.N.bin of each link of a log; the answer as JSON, with the connections of programs."""
 
 def replay_log(path: Path) -> str:
     """Compare a log of a bottleneck with the simulator; the answer as JSON."""

@@ -33,14 +33,15 @@ _DAY_S = 24 * 3600
 
 @dataclass(frozen=True)
 class Estimate:
-    """Processor seconds, bytes in the result tables (parts hold the same again) and in captures, and the bytes of
-    memory that the largest run may need.
+    """Processor seconds, or those of the wall where the engine has no virtual time; bytes in the result tables (parts
+    hold the same again) and in captures, and the bytes of memory that the largest run may need.
     """
 
     seconds: float
     size: float
     captures: float = 0
     memory: float = 0
+    is_virtual: bool = True
 
     def times(self, factor: float) -> Estimate:
         """The estimate for `factor` times as many runs."""
@@ -50,7 +51,8 @@ class Estimate:
         captures = f" and {_size(self.captures)} of captures" if self.captures else ""
         tables = f"{_size(self.size)} of tables and as much again of parts"
         memory = f"at most {_size(max(self.memory, 1e6))} of memory per run"
-        return f"about {_duration(self.seconds)} of processor time, {memory}, {tables}{captures}"
+        kind = "processor time" if self.is_virtual else "the wall clock, one run after another"
+        return f"about {_duration(self.seconds)} of {kind}, {memory}, {tables}{captures}"
 
     @property
     def warning(self) -> str | None:
@@ -103,7 +105,8 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     engine = get_engine(runs[0].engine)
     seconds = engine.estimate(_work(runs, packets, seconds))
     captures = engine.captured_bytes * packets * sum(run.captures for run in runs) / len(runs)
-    return Estimate(seconds, tables, captures, max(bounds.memory_bytes(run.description) for run in runs))
+    memory = max(bounds.memory_bytes(run.description) for run in runs)
+    return Estimate(seconds, tables, captures, memory, engine.virtual_time)
 
 
 def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:

@@ -13,6 +13,7 @@ from l4slab.engines.contract import Engine
 ENGINES = {
     "sim": "l4slab.engines.sim:SimEngine",
     "linux": "l4slab.engines.linux.engine:LinuxEngine",
+    "real": "l4slab.engines.real.engine:RealEngine",
 }
 # The default engine, which also gives estimates.
 DEFAULT = "sim"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from l4slab.base import system
 from l4slab.engines.contract import Finding
+from l4slab.engines.real import forwarder
 from l4slab.engines.registry import ENGINES, get_engine
 from l4slab.live import page
-from l4slab.tools import bottleneck
 
 _LIBRARIES = ("polars", "duckdb", "pydantic", "jinja2", "websockets")
 # What only some commands need, and the extra that brings it.
@@ -35,7 +35,7 @@ def examine() -> Iterator[Finding]:
             yield Finding(library, True, version(library))
         except PackageNotFoundError:
             yield Finding(library, True, f'not installed; only {who} it (pip install "l4slab[{extra}]")')
-    can, text = bottleneck.examine()
+    can, text = forwarder.examine()
     yield Finding("bottleneck", True, text if can else f"not available, only l4slab bottleneck needs it: {text}")
     yield _page()
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9

@@ -152,10 +152,13 @@ class Lab:
         return f"k{link + 1}"
 
 
-def build(run: Run, pcap: bool = False, live: bool = False, own_defaults: bool = False) -> Lab:
+def build(
+    run: Run, pcap: bool = False, live: bool = False, own_defaults: bool = False, out: str = programs.OUT_FOLDER
+) -> Lab:
     """The laboratory of `run`, a resolved description. `live`: while it runs it is told what comes next, and the end.
 
-    `own_defaults`: for a kernel of one's own. What is at its default is left out, as that kernel may have another one.
+    `out`: the folder that programs write to. `own_defaults`: for a kernel of one's own. What is at its default is left
+    out, as that kernel may have another one.
     """
     if own_defaults:
         run = _with_its_defaults(run)
@@ -184,7 +187,7 @@ def build(run: Run, pcap: bool = False, live: bool = False, own_defaults: bool =
         for (here, _), edge in lab.edges.items():
             if here in (f"i{number}", f"j{number}"):
                 edge.root = [f"qdisc replace dev {edge.device} root netem {impair['netem']}"]
-    _make_plan(lab, pcap, live)
+    _make_plan(lab, pcap, live, out)
     return lab
 
 
@@ -457,7 +460,7 @@ def _rewrites(lab: Lab, flow: Flow) -> None:
             )
 
 
-def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
+def _make_plan(lab: Lab, pcap: bool, live: bool, out: str) -> None:
     run = lab.run
     duration = NEVER // 2 if live else run["duration_ns"]
     plan = [f"time {duration} {run['warmup_ns']} {run['sample_ns']}"]
@@ -475,7 +478,7 @@ def _make_plan(lab: Lab, pcap: bool, live: bool) -> None:
         plan += programs.host()
     for flow in lab.flows:
         spans = lives(run, flow.spec)
-        plan += ends(flow, spans) if flow.program is None else programs.plan(flow, flow.program, spans)
+        plan += ends(flow, spans) if flow.program is None else programs.plan(flow, flow.program, spans, out)
     for change in run["at"]:
         plan += orders(lab, change)
     lab.plan = plan
@@ -663,12 +666,7 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
     lines = list(_HOST)
     if flow is not None:
         ip.append(f"addr add {flow.source if name == flow.client else flow.destination}/32 dev lo")
-        ecn = flow.ecn if name == flow.client else flow.peer_ecn
-        lines += [*_TCP, f"echo {system.TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
-        lines += programs.settings(flow.program, system.TCP_ECN.get(ecn)) if flow.program is not None else []
-        rto_ns = flow.tcp.get("rto_min_ns") if flow.tcp is not None else None
-        if name == flow.client and rto_ns is not None:
-            lines.append(f"echo {rto_ns // 1000} >/proc/sys/net/ipv4/tcp_rto_min_us")
+        lines += settings(flow, name)
     ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
     for edge in out:
         ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")
@@ -698,6 +696,17 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
             tc += [f"qdisc add dev {edge.far} clsact", *edge.at_far]
     if tc:
         lines += ["tc -batch - <<X", *tc, "X"]
+    return lines
+
+
+def settings(flow: Flow, name: str) -> list[str]:
+    """Shell commands for the namespace of this name, one of the flow's hosts."""
+    ecn = flow.ecn if name == flow.client else flow.peer_ecn
+    lines = [*_TCP, f"echo {system.TCP_ECN[ecn]} >/proc/sys/net/ipv4/tcp_ecn"] if flow.is_tcp else []
+    lines += programs.settings(flow.program, system.TCP_ECN.get(ecn)) if flow.program is not None else []
+    rto_ns = flow.tcp.get("rto_min_ns") if flow.tcp is not None else None
+    if name == flow.client and rto_ns is not None:
+        lines.append(f"echo {rto_ns // 1000} >/proc/sys/net/ipv4/tcp_rto_min_us")
     return lines
 
 

@@ -92,32 +92,40 @@ def host() -> Iterator[str]:
     yield f"directory {_word(str(Path.cwd()))}"
 
 
-def plan(flow: Flow, spec: ProgramFlow, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """The plan's lines for a flow with the description `spec`; `programs.h` reads them."""
+def plan(flow: Flow, spec: ProgramFlow, spans: Iterable[tuple[int, int]], out: str = OUT_FOLDER) -> Iterator[str]:
+    """The plan's lines for a flow with the description `spec`; `programs.h` reads them. `out`: where programs write."""
     at_server, at_client = (flow.server, flow.client) if spec["sender"] == "client" else (flow.client, flow.server)
     address = flow.destination if spec["sender"] == "client" else flow.source
     yield f"host {at_client}"
-    yield _line(flow, spec, "server", 1, at_server, 0, NEVER, address)
-    yield from _settings(spec, 1, address)
+    yield _line(flow, spec, "server", 1, at_server, 0, NEVER, address, out)
+    yield from _settings(spec, 1, address, out)
     for number, (start, stop) in enumerate(spans, start=1):
-        yield _line(flow, spec, "client", number, at_client, start, stop, address)
-        yield from _settings(spec, number, address)
+        yield _line(flow, spec, "client", number, at_client, start, stop, address, out)
+        yield from _settings(spec, number, address, out)
 
 
-def _settings(spec: ProgramFlow, number: int, address: str) -> Iterator[str]:
+def _settings(spec: ProgramFlow, number: int, address: str, out: str) -> Iterator[str]:
     """Of its environment, what the file says."""
     for name, value in spec.get("env", {}).items():
-        yield f"setting {_word(f'{name}={_filled(_built(spec, value), number, address)}')}"
+        yield f"setting {_word(f'{name}={_filled(_built(spec, value), number, address, out)}')}"
 
 
 def _line(
-    flow: Flow, spec: ProgramFlow, role: Sending, number: int, namespace: str, start: int, stop: int, address: str
+    flow: Flow,
+    spec: ProgramFlow,
+    role: Sending,
+    number: int,
+    namespace: str,
+    start: int,
+    stop: int,
+    address: str,
+    out: str,
 ) -> str:
     words = [_built(spec, word) for word in shlex.split(spec[role])]
     # Links stay: a program may ask by which name it was called.
     words[0] = str(Path.cwd() / (shutil.which(words[0]) or words[0]))
     sends = int(spec["sender"] == role)
-    filled = (_word(_filled(word, number, address)) for word in words)
+    filled = (_word(_filled(word, number, address, out)) for word in words)
     head = f"program {flow.number} {_word(spec['name'])} {role} {number} {sends} {namespace} {start} {stop}"
     return f"{head} {' '.join(filled)}"
 
@@ -128,8 +136,8 @@ def _built(spec: ProgramFlow, word: str) -> str:
     return word if stack is None else word.replace(stacks.STACK, str(stacks.cache() / stack["build"]))
 
 
-def _filled(word: str, number: int, address: str) -> str:
-    for placeholder, value in ((SERVER, address), (NUMBER, str(number)), (OUT, OUT_FOLDER)):
+def _filled(word: str, number: int, address: str, out: str) -> str:
+    for placeholder, value in ((SERVER, address), (NUMBER, str(number)), (OUT, out)):
         word = word.replace(placeholder, value)
     return word
 

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")
 PACKET.names = (
     *("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number"),
-    *("fresh", "damaged"),
+    *("fresh", "damaged"),  # of the engine `real`: whether the queue dropped it
 )
 # What each file of records begins with: `struct format` of lab.c. The version changes where a record does.
 FORMAT = np.dtype("S8,u4,u4")
@@ -107,6 +107,7 @@ class Link:
     changes: list[Change]
     duration_ns: int
     flows: Sequence[Flow] = ()
+    tells_drops: bool = False  # whether the packets say themselves which ones the queue dropped
 
     @cached_property
     def left(self) -> Array:
@@ -128,6 +129,9 @@ class Link:
         """
         packets = self.packets
         lost = packets["out_ns"] == NEVER
+        if self.tells_drops:
+            told: Array = lost & (packets["damaged"] != 0)
+            return told
         last = np.zeros(int(self.connection.max(initial=-1)) + 1, np.uint64)
         # What leaves after the end tells of drops before it only where packets are dropped as they arrive.
         telling = np.where(self.drops_late, self.left, ~lost)

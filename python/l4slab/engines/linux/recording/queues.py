@@ -65,7 +65,7 @@ def link_rows(observed: Observed, link: Link) -> list[Row]:
     for queue, which in queues_of(observed, link).items():
         spans = link.in_force(queue, run["warmup_ns"], run["duration_ns"])
         rows.append(_link_row(observed, link, queue, which, spans))
-    steps = _gained_tc(link, "step-mark", run["warmup_ns"])
+    steps = None if link.tells_drops else _gained_tc(link, "step-mark", run["warmup_ns"])
     for row in rows:
         row["step_marked_packets"] = steps if row["queue"] in ("all", "L") else 0
     return rows
@@ -125,7 +125,7 @@ def _overflowed(observed: Observed, link: Link) -> int | None:
     """Drops of full queues in the measured interval; None where a qdisc in force does not tell them apart."""
     begin, end = observed.run["warmup_ns"], observed.run["duration_ns"]
     kinds = {words[0] for span, words in link.qdiscs if span[0] < end and begin < span[1]}
-    if not kinds <= {*FIFOS, *OVERFLOWS}:
+    if not kinds <= {*FIFOS, *({} if link.tells_drops else OVERFLOWS)}:
         return None
     of_fifos = int(in_window(observed, link.packets["in_ns"][link.overflowed]).sum())
     return of_fifos + _gained_tc(link, OVERFLOWS, begin)

@@ -28,9 +28,11 @@ from l4slab.engines.linux.recording.observed import (
 _LAST_BYTES = 4096
 
 
-def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
+def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> Observed:
     """Read what the laboratory left, or has left so far: then there are no counters yet. Raises CheckError where
     something is missing.
+
+    Without `has_tc`, the queues are not the kernel's: only the packets tell of them.
     """
     run = lab.run
     ticks = [int(line) for line in _lines(folder / "ticks.tsv")]
@@ -39,14 +41,14 @@ def read(lab: Lab, folder: Path, is_over: bool = True) -> Observed:
         used = lab.link_namespace(number) in lab.routes
         packets = _packets(folder, number) if used else np.empty(0, PACKET)
         packets = packets[packets["in_ns"] <= run["duration_ns"]]
-        outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used else []
-        if used and len(outputs) != len(ticks):
+        outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used and has_tc else []
+        if used and has_tc and len(outputs) != len(ticks):
             raise CheckError(f"tc gave {len(outputs)} of {len(ticks)} samples of link {spec['name']}")
         changes = [change for change in run["at"] if change.get("link") == spec["name"]]
         tc = list(zip(ticks, outputs, strict=False))
-        links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"], lab.flows))
+        links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"], lab.flows, not has_tc))
     events = [line.split("\t") for line in _lines(folder / "events.tsv")]
-    teardown = _text(folder / "teardown.txt") if is_over else ""
+    teardown = _text(folder / "teardown.txt") if is_over and has_tc else ""
     return Observed(
         lab,
         links,

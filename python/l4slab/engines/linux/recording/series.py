@@ -107,6 +107,8 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[Columns]:
     states = [outputs.get(int(time), {}) for time in steps]
     whole = _queue_series(observed, link, "all", everything, steps)
     whole["backlog_packets"] = [_number(state.get("qlen")) for state in states]
+    if link.tells_drops:
+        whole["backlog_packets"] = _backlog_at(link, everything, steps)
     whole["dropped_overflow_packets"] = _overflows(link, states, steps)
     rows = [whole]
     bands = link.bands
@@ -114,14 +116,19 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[Columns]:
         row = _queue_series(observed, link, band, which, steps)
         width = observed.run["sample_ns"]
         row["is_there"] = [bool(link.in_force(band, int(time) - width, int(time))) for time in steps]
-        times, backlog = link.backlog(which)
-        at = np.searchsorted(times, steps, side="right")
-        row["backlog_packets"] = [float(backlog[index - 1]) if index else 0.0 for index in at]
+        row["backlog_packets"] = _backlog_at(link, which, steps)
         rows.append(row)
     low = link.packets["out_ns"][bands["L"] & link.left] if "L" in bands else np.empty(0, np.uint64)
     marks = gains(zip(steps, states, strict=True), "step-mark").values()
     each = [_probabilities(*of_step) for of_step in zip(states, marks, _binned(low, None, steps), strict=True)]
     return [whole | {name: [found.get(name) for found in each] for name in _PROBABILITIES}, *rows[1:]]
+
+
+def _backlog_at(link: Link, which: Array, steps: Array) -> list[float | None]:
+    """How many of these packets are in the queue at the end of each step."""
+    times, backlog = link.backlog(which)
+    at = np.searchsorted(times, steps, side="right")
+    return [float(backlog[index - 1]) if index else 0.0 for index in at]
 
 
 def _overflows(link: Link, states: list[Told], steps: Array) -> list[float | None]:

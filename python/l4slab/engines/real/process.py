@@ -1,4 +1,4 @@
-"""The process that becomes a bottleneck: `python -m l4slab.tools.bottleneck_process OPTIONS ANSWER`.
+"""The process that becomes a bottleneck: `python -m l4slab.engines.real.process OPTIONS ANSWER`.
 
 Both are descriptors of files in memory. The process has no other thread when it makes its namespaces, so it imports
 nothing but the core.
