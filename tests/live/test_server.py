@@ -230,8 +230,9 @@ def test_so_many_sessions_at_once(visit: Callable[..., Client], monkeypatch: pyt
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_server_that_ends_leaves_no_process(page: Path, folder: Path, ending: signal.Signals) -> None:
     code = (
-        # Who runs the tests may ignore a terminal that goes, as nohup does.
+        # Who runs the tests may ignore a terminal that closes, as nohup does, or Ctrl-C, as a shell in the background.
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
         "import sys; from pathlib import Path; from l4slab.live.server import Server, serve; "
         "from l4slab.engines.contract import Live; "
         "serve(Server({'native': Live('engines:Odd')}, Path(sys.argv[1])), 0, lambda a: print(a, flush=True))"
