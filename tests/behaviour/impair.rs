@@ -52,7 +52,7 @@ fn jitter_costs_what_it_costs_linux() {
         ("prague", "2ms 1ms", 42.0),
     ];
     for (cc, jitter, mbps) in linux {
-        let runs = 16;
+        let runs = 8;
         let total: f64 = (1..=runs)
             .map(|seed| {
                 let l = lab(25.0, 0.0).with("seed", seed).link("b", 50.0, "dualpi2");

@@ -264,7 +264,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(256))]
+    #![proptest_config(config(128))]
 
     /// At every instant and every link, packets in = packets out + drops + backlog; and for every
     /// flow, over its whole path.
@@ -432,7 +432,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(96))]
+    #![proptest_config(config(64))]
 
     /// A run that is watched, reported and changed while it goes on gives the same bits as one in which the
     /// same changes were planned.

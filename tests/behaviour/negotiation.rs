@@ -100,7 +100,7 @@ fn sce_needs_both_hosts() {
 fn prague_without_accecn_is_reno() {
     for peer in ["off", "classic"] {
         for (qdisc, low, high) in [("pfifo limit 170", 0.43, 0.57), ("dualpi2", 0.46, 0.54)] {
-            let r = lab(400.0, 50.0)
+            let r = lab(200.0, 40.0)
                 .with("start_jitter_ns", 100_000_000)
                 .link("b", 100.0, qdisc)
                 .tcp("p", "prague", 20.0, json!({"peer_ecn": peer, "count": 3}))

@@ -53,7 +53,7 @@ fn opportunities_are_all_used() {
         let l = lab(29.0, 0.0).with("sample_ns", 1_000_000_000);
         let l = traced(l, "pfifo limit 100", 8.0, trace.clone());
         let extra = json!({"packet_bytes": packet, "rtt_ns": 0});
-        let r = l.cbr("u", 2000.0, "not-ect", extra).run();
+        let r = l.cbr("u", 200.0, "not-ect", extra).run();
         is_within_one_packet(&by_second(&r), &allowed);
     }
 }

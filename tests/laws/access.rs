@@ -101,8 +101,7 @@ fn media_conserve_packets() {
                 assert_eq!(behind.pulled, totals.sent, "{what}");
                 assert!(behind.arrived + behind.lost <= behind.pulled, "{what}");
             }
-            let r = mixed(&words, qdisc, 3).run();
-            for f in &r.0.flows {
+            for f in &simulation.run().flows {
                 let sum = f.delivered_packets + f.lost_packets + f.waiting_packets;
                 assert_eq!(f.offered_packets, sum, "{words}, {qdisc}, {}", f.flow);
             }

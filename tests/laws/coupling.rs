@@ -135,7 +135,7 @@ fn the_rate_ratio_follows_coupling_factor_and_rtts() {
         ("reno", 100.0, 10.0, 10.0, 5, 1),
         ("reno", 100.0, 10.0, 10.0, 5, 4),
     ] {
-        let r = lab(120.0, 20.0)
+        let r = lab(80.0, 20.0)
             .with("start_jitter_ns", 100_000_000)
             .link("b", mbps, &format!("dualpi2 coupling_factor {k}"))
             .tcp("l", "prague", rtt_l, json!({"count": flows}))
