@@ -37,6 +37,7 @@ HEADINGS = {
 KIND_TABLES = {
     "tcp": ("are TCP", '"tcp" send'), "web": ("are TCP", "Web"), "video": ("are TCP", "Video"), "cbr": ("CBR",),
     "media": ("Media",), "udp-prague": ("UDP Prague",), "program": ("Programs",),
+    "page": ("are TCP", "Page"), "responsiveness": ("are TCP", "Tests of responsiveness"),
 }  # fmt: skip
 
 Schema = dict[str, Any]

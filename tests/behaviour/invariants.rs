@@ -133,21 +133,35 @@ fn media(links: usize) -> impl Strategy<Value = Value> {
         })
 }
 
-/// Web requests, or a video with movements.
+/// Web requests, a video with movements, pages, or tests of responsiveness.
 fn application(links: usize) -> impl Strategy<Value = Value> {
     let size = (1_u64..3000, 1_u64..50_000);
-    (tcp(links), any::<bool>(), 3_u64..100, size, any::<bool>()).prop_map(
-        |(mut flow, web, interval, (least, more), moves)| {
-            flow["kind"] = json!(if web { "web" } else { "video" });
+    let kinds = prop::sample::select(vec!["web", "video", "page", "responsiveness"]);
+    (tcp(links), kinds, 3_u64..100, size, any::<bool>()).prop_map(
+        |(mut flow, kind, interval, (least, more), moves)| {
+            flow["kind"] = json!(kind);
             flow["bytes"] = Value::Null;
             flow["pace_bps"] = Value::Null;
             flow["interval_ns"] = json!(interval * 1_000_000);
-            if web {
-                flow["size_min_bytes"] = json!(least);
-                flow["size_max_bytes"] = json!(least + more);
-            } else {
-                flow["rate_bps"] = json!(8 * (least + more) * 1000 / interval);
-                flow["control_interval_ns"] = json!(moves.then_some(interval * 700_000));
+            match kind {
+                "web" => {
+                    flow["size_min_bytes"] = json!(least);
+                    flow["size_max_bytes"] = json!(least + more);
+                }
+                "video" => {
+                    flow["rate_bps"] = json!(8 * (least + more) * 1000 / interval);
+                    flow["control_interval_ns"] = json!(moves.then_some(interval * 700_000));
+                }
+                "page" => {
+                    flow["interval_ns"] = json!(interval * 5_000_000);
+                    flow["scale"] = json!(least as f64 / 3000.0);
+                }
+                _ => {
+                    flow["probe_interval_ns"] = json!(interval * 200_000);
+                    flow["connections"] = json!(1 + least % 5);
+                    flow["notsent_bytes"] = json!(more);
+                    flow["idle_ns"] = json!(interval * 1_000_000);
+                }
             }
             flow
         },

@@ -12,7 +12,7 @@
 //! elements, in the order in which these released them. So results do not depend on where windows begin.
 
 use crate::packet::Packet;
-use crate::probe::{Experience, SenderState, Totals, Transfer};
+use crate::probe::{Experience, Responsiveness, SenderState, Totals, Transfer};
 use crate::sack::SackStore;
 use crate::time::{Span, Time};
 
@@ -191,6 +191,10 @@ pub trait Flow: Send {
     fn take_transfers(&mut self, _into: &mut Vec<Transfer>) {}
     /// What became of frames in the measured interval, if the run is over at `now`.
     fn experience(&self, _now: Time) -> Option<Experience> {
+        None
+    }
+    /// What a test of responsiveness has found so far.
+    fn responsiveness(&self) -> Option<Responsiveness> {
         None
     }
     /// Transfers that began at `since` or later and are not complete.

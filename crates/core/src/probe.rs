@@ -133,6 +133,21 @@ impl std::ops::AddAssign for Experience {
     }
 }
 
+/// Round trips per minute under load (draft-ietf-ippm-responsiveness), and the latency that a user has.
+#[derive(Copy, Clone, Debug)]
+pub struct Responsiveness {
+    /// The mean of `foreign`, probes on new connections, and `own`, those on load connections.
+    pub rpm: Option<f64>,
+    pub foreign: Option<f64>,
+    pub own: Option<f64>,
+    /// low, medium or high.
+    pub confidence: &'static str,
+    /// A request on a new connection before the load, and under it.
+    pub idle_ms: Option<f64>,
+    pub loaded_ms_p50: Option<f64>,
+    pub loaded_ms_p95: Option<f64>,
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum TransferKind {
     /// A flow with an end.
@@ -142,6 +157,8 @@ pub enum TransferKind {
     /// A frame over RTP.
     MediaFrame,
     Input,
+    /// All objects of a web page.
+    Page,
 }
 
 impl TransferKind {
@@ -152,6 +169,7 @@ impl TransferKind {
             TransferKind::Request => "request",
             TransferKind::Frame | TransferKind::MediaFrame => "frame",
             TransferKind::Input => "input",
+            TransferKind::Page => "page",
         }
     }
 }

@@ -2,7 +2,9 @@
 
 pub mod cbr;
 pub mod media;
+pub mod page;
 pub mod poisson;
+pub mod responsiveness;
 pub mod tcp;
 pub mod udp_prague;
 pub mod video;
@@ -122,6 +124,8 @@ pub fn read(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Traffic>, Sc
         "cbr" => spec::<cbr::Spec>(keys),
         "media" => spec::<media::Spec>(keys),
         "udp-prague" => spec::<udp_prague::Spec>(keys),
+        "page" => spec::<page::Spec>(keys),
+        "responsiveness" => spec::<responsiveness::Spec>(keys),
         "web" => spec::<web::Spec>(keys),
         "video" => spec::<video::Spec>(keys),
         _ => Err(ScenarioError(format!("there is no traffic of kind \"{kind}\""))),

@@ -48,7 +48,7 @@ FLOWS: Schema = {
     "sce_pct": _FLOAT,  # ECT(0) made ECT(1) by a queue, likewise
     "drop_pct": _FLOAT,
     "retransmits": _INT,
-    "transfers": _INT,  # completed ones: flows with `bytes`, web requests, video frames
+    "transfers": _INT,  # completed ones: flows with `bytes`, web requests and pages, video frames
     "completion_ms_p50": _FLOAT,
     "completion_ms_p99": _FLOAT,
     "slowdown_p50": _FLOAT,  # completion time over that on an idle path
@@ -68,6 +68,13 @@ FLOWS: Schema = {
     "media_mbps": _FLOAT,  # what the encoders made
     "media_change_pct": _FLOAT,  # by which that changes from one second to the next
     "feedback_kbps": _FLOAT,  # Ethernet frames of the receivers' reports
+    "rpm": _FLOAT,  # of tests of responsiveness: round trips per minute, mean of the next two
+    "rpm_foreign": _FLOAT,  # of probes on new connections
+    "rpm_self": _FLOAT,  # of probes on load connections
+    "rpm_confidence": _TEXT,  # low | medium | high
+    "idle_ms_p50": _FLOAT,  # a request on a new connection before the load
+    "loaded_ms_p50": _FLOAT,  # and under it
+    "loaded_ms_p95": _FLOAT,
 }
 
 # A row per run and single flow, where the file asks for them.
@@ -121,10 +128,11 @@ SIM_SERIES: Schema = dict.fromkeys(
 # Those of these columns that queues report.
 PROBABILITIES = frozenset({"p_c", "p_l", "p_l_coupled", "p_l_native"})
 
-# A row per transfer that was completed: a flow with `bytes`, a web request, a video frame, a viewer's input.
+# A row per transfer that was completed: a flow with `bytes`, a web request or page, a video frame, a viewer's
+# input.
 TRANSFERS: Schema = {
     "flow": _TEXT,
-    "kind": _TEXT,  # flow | request | frame | input
+    "kind": _TEXT,  # flow | request | page | frame | input
     "start_s": _FLOAT,
     "size_bytes": _INT,
     "completion_ms": _FLOAT,

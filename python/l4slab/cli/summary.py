@@ -44,6 +44,13 @@ _FRAMES = {
     "lost_frames_pct": ("frames\nlost %", 6),
     "freezes": ("freezes\n", 9),
 }
+# And of tests of responsiveness.
+_RESPONSIVENESS = {
+    "rpm_foreign": ("RPM\nforeign", 8),
+    "rpm_self": ("RPM\nself", 8),
+    "idle_ms_p50": ("idle\nms", 6),
+    "loaded_ms_p50": ("loaded\nms", 8),
+}
 
 
 def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
@@ -261,7 +268,9 @@ def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
     """The columns to show of flows. Those of transfers and of frames only if there are any."""
     told = [name for name in ("transfers", "unfinished") if name in flows.columns and flows[name].sum()]
     columns = _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
-    return columns | (_FRAMES if "frames" in flows.columns and flows["frames"].count() else {})
+    for group, key in ((_FRAMES, "frames"), (_RESPONSIVENESS, "rpm_foreign")):
+        columns |= group if key in flows.columns and flows[key].count() else {}
+    return columns
 
 
 def _shared(results: Results, cases: pl.DataFrame) -> list[bool]:

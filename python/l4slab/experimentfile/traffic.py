@@ -227,6 +227,31 @@ class VideoFlow(Tcp):
     controls: Interval | None = Field(default=None, serialization_alias="control_interval_ns")
 
 
+class PageFlow(Tcp):
+    """`count` users who open pages: objects in two waves from 12 origins, over an HTTP/2 connection to each."""
+
+    summary: ClassVar[str] = "web pages: 71 objects from 12 origins in two waves, over HTTP/2 connections"
+
+    kind: Literal["page"] = "page"
+    pages: Interval = Field(default="4/min", serialization_alias="interval_ns")
+    scale: float = Field(default=1, ge=0.001, le=1000, examples=["1"])
+
+
+class ResponsivenessFlow(Tcp):
+    """`count` tests of responsiveness: load connections and probes until goodput and round trips are stable."""
+
+    summary: ClassVar[str] = "tests of responsiveness: round trips per minute under load (RPM)"
+
+    kind: Literal["responsiveness"] = "responsiveness"
+    interval: Duration = Field(default="5s", serialization_alias="interval_ns")
+    probes: Interval = Field(default="100/s", serialization_alias="probe_interval_ns")
+    connections: int = Field(default=16, ge=1, le=64, examples=["16"])
+    notsent: Annotated[str, Quantity(SIZE, most=2**30)] = Field(
+        default="16kB", examples=['"128kB"'], serialization_alias="notsent_bytes"
+    )
+    idle: TimeOrZero = Field(default="2s", serialization_alias="idle_ns")
+
+
 class CbrFlow(AnyFlow):
     """`count` unresponsive UDP sources; `packet` is the Ethernet frame, `batch` frames leave back to back."""
 
@@ -432,7 +457,10 @@ def _contents_of(path: Path, _size: int, _time_ns: int) -> str:
 # The registry: a kind of traffic is a model and its line here.
 KINDS: dict[str, type[AnyFlow]] = {
     model.model_fields["kind"].default: model
-    for model in (Flow, WebFlow, VideoFlow, MediaFlow, CbrFlow, UdpPragueFlow, ProgramFlow)
+    for model in (
+        *(Flow, WebFlow, VideoFlow, PageFlow, ResponsivenessFlow),
+        *(MediaFlow, CbrFlow, UdpPragueFlow, ProgramFlow),
+    )
 }
 
 

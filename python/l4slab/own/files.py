@@ -102,7 +102,7 @@ def _with_queues(description: Run, canonical: Mapping[str, str]) -> tuple[list[L
 
 def _with_options(flow: Flow) -> Flow:
     """The flow; one with a controller of its own has all options."""
-    if flow["kind"] not in ("tcp", "web", "video") or HASH not in flow["cc"]:
+    if flow["kind"] not in ("tcp", "web", "video", "page", "responsiveness") or HASH not in flow["cc"]:
         return flow
     found = flow.copy()
     try:

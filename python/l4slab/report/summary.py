@@ -20,7 +20,7 @@ from l4slab.report.results import Case, Folder
 _MEANS = (
     "count", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct", "transfers",
     "completion_ms_p50", "completion_ms_p99", "unfinished", "frames", "frame_ms_p50", "frame_ms_p99", "late_pct",
-    "lost_frames_pct", "freezes", "freeze_s",
+    "lost_frames_pct", "freezes", "freeze_s", "rpm_foreign", "rpm_self",
 )  # fmt: skip
 # Capacities that are told one after another.
 _MAX_STEPS = 6
@@ -97,6 +97,8 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
             _range(rows, "late_pct", "{} % of its frames were late", max, "most"),
             _range(rows, "lost_frames_pct", "{} % of its frames were lost", max, "most"),
             _range(rows, "freezes", "it froze {} times", max, "most"),
+            _range(rows, "rpm_foreign", "{} round trips per minute on new connections", min, "fewest"),
+            _range(rows, "rpm_self", "{} on load connections", min, "fewest"),
         ]
         told.append((name, "; ".join(filter(None, parts)) + "."))
     return told + overflows(folder)

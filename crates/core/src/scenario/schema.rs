@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::{Keys, Run};
-use crate::traffic::{cbr, media, tcp, udp_prague, video, web};
+use crate::traffic::{cbr, media, page, responsiveness, tcp, udp_prague, video, web};
 
 /// The schema of descriptions as they are written: a key that is always there is required.
 pub fn run() -> Value {
@@ -32,6 +32,8 @@ impl JsonSchema for Flow {
             kind::<cbr::Spec>(all, "CbrFlow", "cbr"),
             kind::<media::Spec>(all, "MediaFlow", "media"),
             kind::<udp_prague::Spec>(all, "UdpPragueFlow", "udp-prague"),
+            kind::<page::Spec>(all, "PageFlow", "page"),
+            kind::<responsiveness::Spec>(all, "ResponsivenessFlow", "responsiveness"),
             kind::<Program>(all, "ProgramFlow", "program"),
         ];
         json_schema!({ "anyOf": kinds })

@@ -8,7 +8,7 @@ use crate::distribution::Distribution;
 use crate::element::common_mode;
 use crate::net::link::{Link, QueueReport};
 use crate::net::tap::Tap;
-use crate::probe::{Experience, Transfer, TransferKind};
+use crate::probe::{Experience, Responsiveness, Transfer, TransferKind};
 use crate::time::Time;
 
 /// The recording so far, as if the run were over at `end`. The series has only rows that were not taken yet.
@@ -243,6 +243,11 @@ fn flow_row<T: Tap>(
         all
     });
     let media = experience.as_ref();
+    let tests: Vec<Responsiveness> = flows().filter_map(|f| f.responsiveness()).collect();
+    let of_tests = |one: fn(&Responsiveness) -> Option<f64>| {
+        let known: Vec<f64> = tests.iter().filter_map(one).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
     let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
     FlowRow {
         flow: g.name.clone(),
@@ -293,6 +298,13 @@ fn flow_row<T: Tap>(
         media_mbps: media.map(|m| mbps(m.media_bytes)),
         media_change_pct: media.and_then(Experience::change_pct),
         feedback_kbps: media.map(|m| 1e3 * mbps(m.feedback_bytes)),
+        rpm: of_tests(|t| t.rpm),
+        rpm_foreign: of_tests(|t| t.foreign),
+        rpm_self: of_tests(|t| t.own),
+        rpm_confidence: tests.iter().map(|t| t.confidence).fold(None, common_mode),
+        idle_ms_p50: of_tests(|t| t.idle_ms),
+        loaded_ms_p50: of_tests(|t| t.loaded_ms_p50),
+        loaded_ms_p95: of_tests(|t| t.loaded_ms_p95),
         ecn_mode: flows().filter_map(|f| f.ecn_mode()).fold(None, common_mode),
     }
 }

@@ -88,6 +88,15 @@ pub struct FlowRow {
     pub media_change_pct: Option<f64>,
     /// Ethernet frames of reports.
     pub feedback_kbps: Option<f64>,
+    /// Of tests of responsiveness: round trips per minute, of probes on new connections and on load connections, how
+    /// sure the result is, and the latency of a request on a new connection before the load and under it.
+    pub rpm: Option<f64>,
+    pub rpm_foreign: Option<f64>,
+    pub rpm_self: Option<f64>,
+    pub rpm_confidence: Option<&'static str>,
+    pub idle_ms_p50: Option<f64>,
+    pub loaded_ms_p50: Option<f64>,
+    pub loaded_ms_p95: Option<f64>,
     /// How ECN negotiation ended: off, classic, accecn, or mixed if not all flows of the group ended
     /// alike (a lost SYN is repeated without ECN); of a UDP flow nothing.
     pub ecn_mode: Option<&'static str>,

@@ -94,6 +94,22 @@ impl Hosts {
         self.controller.gauges()
     }
 
+    /// The largest IP packet.
+    pub fn mtu(&self) -> u32 {
+        self.mtu_bytes
+    }
+    /// The codepoints of a handshake and of data, if both hosts agree.
+    pub fn codepoints(&self, rng: Rng) -> (Ecn, Ecn) {
+        let wish = self.controller.build(rng).constants().ecn;
+        let support = self.ecn.unwrap_or_else(|| wish.support());
+        match (support, wish) {
+            _ if self.peer_ecn.unwrap_or(support) != support => (Ecn::NotEct, Ecn::NotEct),
+            (EcnSupport::Off, _) => (Ecn::NotEct, Ecn::NotEct),
+            (EcnSupport::AccEcn, EcnWish::Ect1AccEcn) => (wish.handshake_field(), Ecn::Ect1),
+            _ => (wish.handshake_field(), Ecn::Ect0),
+        }
+    }
+
     /// The two ends of the connection with this `number`, for a transfer of so many bytes or what an
     /// application writes.
     pub fn connect(

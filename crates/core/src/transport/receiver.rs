@@ -164,6 +164,11 @@ impl Receiver {
         self.next
     }
 
+    /// Of the path, as far as it knows.
+    pub fn rtt(&self) -> Span {
+        self.rtt
+    }
+
     pub fn group(&self) -> GroupId {
         self.group
     }

@@ -204,6 +204,18 @@ impl Sender {
     pub fn bytes(&self) -> Option<u64> {
         self.config.bytes
     }
+    /// Number of the next segment.
+    pub fn next(&self) -> u32 {
+        self.board.nxt
+    }
+    /// What the application has written and TCP has not sent, bytes.
+    pub fn unsent(&self) -> u64 {
+        self.data.left
+    }
+    /// A client has asked for the first time.
+    pub fn was_asked(&self) -> bool {
+        self.data.asked
+    }
     /// The largest IP packet.
     pub fn mtu(&self) -> u32 {
         self.config.mtu

@@ -87,14 +87,23 @@ impl Receiver {
         c.tries += 1;
     }
 
+    /// The codepoint of a request on the connection.
+    pub fn request_field(&self) -> Ecn {
+        self.field(true)
+    }
+
     /// `is_new`: data that is sent for the first time (RFC 3168, 6.1.5).
-    fn to_server(&self, now: Time, payload: u32, is_new: bool) -> Packet {
-        let field = match self.mode {
+    fn field(&self, is_new: bool) -> Ecn {
+        match self.mode {
             EcnMode::AccEcn => self.fields.acks,
             EcnMode::Classic if is_new => Ecn::Ect0,
             EcnMode::Classic => self.fields.handshake,
             EcnMode::Off => Ecn::NotEct,
-        };
+        }
+    }
+
+    fn to_server(&self, now: Time, payload: u32, is_new: bool) -> Packet {
+        let field = self.field(is_new);
         let len = ACK_FRAME + self.mode.handshake_option() + payload;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, field);
         p.payload = payload as u16;

@@ -1,0 +1,75 @@
+//! Round trips per minute: a queue of known length, the idle path, and what fair queueing is worth.
+
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, agrees, between, lab, ns};
+
+fn test(l: Lab, cc: &str, rtt_ms: f64, extra: Value) -> Lab {
+    let mut keys = json!({"kind": "responsiveness", "interval_ns": ns(1.0), "probe_interval_ns": ns(0.01),
+                          "connections": 1, "notsent_bytes": 0, "idle_ns": ns(1.0)});
+    for (key, value) in extra.as_object().expect("an object") {
+        keys[key] = value.clone();
+    }
+    l.tcp("rpm", cc, rtt_ms, keys)
+}
+
+/// One load connection whose receive window W is above the bandwidth-delay product keeps W frames under way: a round trip takes
+/// W/C. The answer to a self probe waits for the next ACK besides.
+#[test]
+fn rpm_of_a_window_that_fills_the_queue() {
+    for (mbps, window) in [(20.0, 300), (50.0, 400), (10.0, 150)] {
+        let l = lab(40.0, 0.0).bare_link("b", mbps, "pfifo limit 1000");
+        let r = test(l, "cubic", 20.0, json!({"receive_window_bytes": window * 1448})).run();
+        let row = r.flow("rpm");
+        // The probes' packets are in the queue, too: 5 % of the load at the most.
+        let trip = f64::from(window) * 1514.0 * 8.0 / mbps / 1e3;
+        agrees("foreign", row.rpm_foreign.unwrap(), 60_000.0 / trip, 0.02);
+        agrees("self", row.rpm_self.unwrap(), 60_000.0 / trip, 0.02);
+        agrees("loaded", row.loaded_ms_p50.unwrap(), trip, 0.02);
+        agrees("idle", row.idle_ms_p50.unwrap(), 20.0, 0.02);
+        assert_eq!(row.rpm_confidence, Some("high"));
+    }
+}
+
+/// A CBR overload in bursts of 40 keeps a FIFO of 200 packets between 160 and full. (An even one would find each free place first and
+/// have half of the probes dropped.) A probe on a new connection waits as long as the load's packets do.
+#[test]
+fn rpm_of_a_queue_that_is_full() {
+    let l = lab(20.0, 0.0).bare_link("b", 20.0, "pfifo limit 200");
+    let l = l.cbr("flood", 20.3, "not-ect", json!({"batch": 40}));
+    let r = test(l, "cubic", 20.0, json!({"idle_ns": 0})).run();
+    let row = r.flow("rpm");
+    between("queue", row.sojourn_ms_mean.unwrap(), 160.0 * 0.6056, 200.0 * 0.6056);
+    let trip = 20.0 + row.sojourn_ms_mean.unwrap();
+    agrees("foreign", row.rpm_foreign.unwrap(), 60_000.0 / trip, 0.02);
+}
+
+/// What the server has committed to a connection delays self probes only: so much at the connection's rate.
+#[test]
+fn committed_data_delays_self_probes() {
+    let rpm = |notsent: u64| {
+        let l = lab(30.0, 0.0).bare_link("b", 20.0, "pfifo limit 1000");
+        let keys = json!({"receive_window_bytes": 300 * 1448, "notsent_bytes": notsent});
+        let r = test(l, "cubic", 20.0, keys).run();
+        (r.flow("rpm").rpm_foreign.unwrap(), r.flow("rpm").rpm_self.unwrap())
+    };
+    let (without, with) = (rpm(0), rpm(100 * 1448));
+    agrees("foreign", with.0, without.0, 0.02);
+    let more = 60_000.0 / with.1 - 60_000.0 / without.1;
+    agrees("self", more, 100.0 * 1514.0 * 8.0 / 20.0 / 1e3, 0.05);
+}
+
+/// In `fq_codel` a new connection goes first.
+#[test]
+fn fair_queueing_answers_at_once() {
+    let rpm = |qdisc: &str| {
+        let l = lab(40.0, 0.0).link("b", 20.0, qdisc);
+        let r = test(l, "cubic", 20.0, json!({"connections": 16, "notsent_bytes": 16_000})).run();
+        let row = r.flow("rpm");
+        (row.rpm_foreign.unwrap(), row.rpm_self.unwrap(), row.goodput_mbps)
+    };
+    let (fifo, fq) = (rpm("pfifo limit 500"), rpm("fq_codel"));
+    assert!(fq.0 > 4.0 * fifo.0, "foreign {} and {}", fq.0, fifo.0);
+    between("foreign in fq_codel", fq.0, 2000.0, 3000.0);
+    assert!(fq.1 < fq.0, "self {} and foreign {}", fq.1, fq.0);
+}
