@@ -88,6 +88,12 @@ params! {
             choice("RULE", [("each", LossRule::Each), ("conditional", LossRule::Conditional)]), "draft";
         /// segment of the algorithm
         mss: u32 = 1000, size(100..=9000), "draft";
+        /// what the window over the RTT is divided by for the target rate
+        rate_headroom: f64 = 1.2, factor(), "draft";
+        /// added to the RTT for the target rate
+        rtt_margin: Span = Span::ZERO, any_time(), "draft";
+        /// smoothed RTT at first, which then follows once per round trip; without, the first sample, then each
+        initial_srtt: Option<Span> = None, some_time().optional().default(""), "draft";
         /// window at first; without, three segments
         initial_window: Option<u32> = None, size(1000..=100_000_000).optional().default(""), "MIN_REF_WND";
     }
@@ -113,6 +119,9 @@ impl Described for Options {
             ("reduce_jitter", "on"),
             ("loss", "conditional"),
             ("mss", "1200"),
+            ("rate_headroom", "1.1"),
+            ("rtt_margin", "1ms"),
+            ("initial_srtt", "50ms"),
         ],
     }];
 }
@@ -138,6 +147,7 @@ struct Scream {
     inflection: Option<f64>,
     may_set_inflection: bool,
     srtt: f64,
+    srtt_since: Time,
     /// The most in flight in this round trip and in the one before.
     max_in_flight: [f64; 2],
     round_since: Time,
@@ -176,7 +186,8 @@ impl Scream {
             ref_wnd: options.initial_window.map_or(MIN_REF_WND * mss, f64::from),
             inflection: None,
             may_set_inflection: true,
-            srtt: 0.0,
+            srtt: options.initial_srtt.map_or(0.0, Span::as_secs_f64),
+            srtt_since: Time::ZERO,
             max_in_flight: [0.0; 2],
             round_since: Time::ZERO,
             alpha: 0.0,
@@ -212,6 +223,16 @@ impl Scream {
     }
     fn jitter_scale(&self) -> f64 {
         if self.options.reduce_jitter { self.jitter.scale() } else { 1.0 }
+    }
+
+    fn update_srtt(&mut self, now: Time, rtt: Span) {
+        let seldom = self.options.initial_srtt.is_some();
+        if seldom && now.since(self.srtt_since) < rtt {
+            return;
+        }
+        self.srtt_since = now;
+        let rtt = rtt.as_secs_f64();
+        self.srtt = if self.srtt == 0.0 { rtt } else { self.srtt + (rtt - self.srtt) / 8.0 };
     }
 
     fn update_alpha(&mut self, now: Time) {
@@ -336,8 +357,9 @@ impl Scream {
         let small = (self.mss / self.ref_wnd - 0.1).clamp(0.0, 0.2);
         let part = (1.0 - small) * self.mss
             / (self.mss + PACKET_OVERHEAD)
-            / (1.2 + self.queue_term + self.frame_term);
-        let target = part * 8.0 * self.ref_wnd / self.srtt;
+            / (self.options.rate_headroom + self.queue_term + self.frame_term);
+        let rtt = self.srtt + self.options.rtt_margin.as_secs_f64();
+        let target = part * 8.0 * self.ref_wnd / rtt;
         self.target = target.clamp(self.rates.min, self.rates.max);
     }
 }
@@ -355,8 +377,7 @@ impl MediaController for Scream {
         }
         self.delivered += report.packets.len() as u64 - lost;
         self.marked += marked;
-        let rtt = report.rtt.as_secs_f64();
-        self.srtt = if self.srtt == 0.0 { rtt } else { self.srtt + (rtt - self.srtt) / 8.0 };
+        self.update_srtt(report.now, report.rtt);
         self.update_alpha(report.now);
         self.update_qdelay(report.now, report.one_way);
         self.update_round(report.now, report.max_in_flight as f64, lost > 0);
