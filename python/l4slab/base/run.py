@@ -173,6 +173,37 @@ class MediaFlow(TypedDict):
 
 
 @final
+class PageFlow(TypedDict):
+    """Users who open pages."""
+
+    cc: str
+    count: int
+    delay_trace: NotRequired[DelayTrace | None]
+    dscp: int
+    ecn: EcnSupport | None
+    host: NotRequired[int | None]
+    # Mean time between pages.
+    interval_ns: int
+    kind: Literal["page"]
+    mtu_bytes: NotRequired[int | None]
+    name: str
+    options: dict[str, str]
+    pace_bps: int | None
+    path: list[str]
+    peer_ecn: EcnSupport | None
+    peer_host: NotRequired[int | None]
+    receive_window_bytes: int | None
+    reverse_path: NotRequired[list[str]]
+    rto_min_ns: NotRequired[int | None]
+    rtt_ns: int
+    # Factor of all sizes.
+    scale: float
+    start_ns: int
+    station: NotRequired[str | None]
+    stop_ns: int | None
+
+
+@final
 class RateTrace(TypedDict):
     """How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
     full packets).
@@ -206,6 +237,43 @@ class Link(TypedDict):
     stations: NotRequired[dict[str, str]]
     # It is the direction from the users of that link's medium.
     up_of: NotRequired[str | None]
+
+
+@final
+class ResponsivenessFlow(TypedDict):
+    """A test of responsiveness towards the receiver of the path."""
+
+    cc: str
+    # Most load connections (MNP).
+    connections: int
+    count: int
+    delay_trace: NotRequired[DelayTrace | None]
+    dscp: int
+    ecn: EcnSupport | None
+    host: NotRequired[int | None]
+    # How long foreign probes measure the idle path before the load.
+    idle_ns: int
+    # Between two looks at goodput and responsiveness (the draft's ID).
+    interval_ns: int
+    kind: Literal["responsiveness"]
+    mtu_bytes: NotRequired[int | None]
+    name: str
+    # What the server has committed to a connection beyond what TCP has sent.
+    notsent_bytes: int
+    options: dict[str, str]
+    pace_bps: int | None
+    path: list[str]
+    peer_ecn: EcnSupport | None
+    peer_host: NotRequired[int | None]
+    # Between two probes at the least: foreign and self ones take turns.
+    probe_interval_ns: int
+    receive_window_bytes: int | None
+    reverse_path: NotRequired[list[str]]
+    rto_min_ns: NotRequired[int | None]
+    rtt_ns: int
+    start_ns: int
+    station: NotRequired[str | None]
+    stop_ns: int | None
 
 
 # What becomes of a data packet with a certain codepoint.
@@ -377,7 +445,7 @@ class WebFlow(TypedDict):
     stop_ns: int | None
 
 
-Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | ProgramFlow
+Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow
 
 
 @final

@@ -220,6 +220,41 @@ export interface MediaFlow {
 }
 
 /**
+ * Users who open pages.
+ */
+export interface PageFlow {
+  cc: string;
+  count: number;
+  delay_trace?: DelayTrace | null;
+  dscp: number;
+  ecn: EcnSupport | null;
+  host?: number | null;
+  /**
+   * Mean time between pages.
+   */
+  interval_ns: number;
+  kind: "page";
+  mtu_bytes?: number | null;
+  name: string;
+  options: Record<string, string>;
+  pace_bps: number | null;
+  path: string[];
+  peer_ecn: EcnSupport | null;
+  peer_host?: number | null;
+  receive_window_bytes: number | null;
+  reverse_path?: string[];
+  rto_min_ns?: number | null;
+  rtt_ns: number;
+  /**
+   * Factor of all sizes.
+   */
+  scale: number;
+  start_ns: number;
+  station?: string | null;
+  stop_ns: number | null;
+}
+
+/**
  * How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
  * full packets).
  */
@@ -264,6 +299,53 @@ export interface Link {
    * It is the direction from the users of that link's medium.
    */
   up_of?: string | null;
+}
+
+/**
+ * A test of responsiveness towards the receiver of the path.
+ */
+export interface ResponsivenessFlow {
+  cc: string;
+  /**
+   * Most load connections (MNP).
+   */
+  connections: number;
+  count: number;
+  delay_trace?: DelayTrace | null;
+  dscp: number;
+  ecn: EcnSupport | null;
+  host?: number | null;
+  /**
+   * How long foreign probes measure the idle path before the load.
+   */
+  idle_ns: number;
+  /**
+   * Between two looks at goodput and responsiveness (the draft's ID).
+   */
+  interval_ns: number;
+  kind: "responsiveness";
+  mtu_bytes?: number | null;
+  name: string;
+  /**
+   * What the server has committed to a connection beyond what TCP has sent.
+   */
+  notsent_bytes: number;
+  options: Record<string, string>;
+  pace_bps: number | null;
+  path: string[];
+  peer_ecn: EcnSupport | null;
+  peer_host?: number | null;
+  /**
+   * Between two probes at the least: foreign and self ones take turns.
+   */
+  probe_interval_ns: number;
+  receive_window_bytes: number | null;
+  reverse_path?: string[];
+  rto_min_ns?: number | null;
+  rtt_ns: number;
+  start_ns: number;
+  station?: string | null;
+  stop_ns: number | null;
 }
 
 /**
@@ -466,7 +548,7 @@ export interface WebFlow {
   stop_ns: number | null;
 }
 
-export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | ProgramFlow;
+export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow;
 
 /**
  * A run. Times are nanoseconds, rates bits per second, sizes bytes. Only keys with `skip_serializing_if` may be
