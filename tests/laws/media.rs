@@ -157,17 +157,6 @@ fn pacing_sets_the_rate_in_dualpi2() {
     }
 }
 
-/// With Ericsson's first RTT the window comes within 30 % of its trace. (0.8, 1.2, 1.6 and 2.0 s: 24, 27, 26 and 23 %.)
-#[test]
-fn scream_ramps_up_like_ericssons_trace() {
-    let r = trace(json!({"initial_srtt": "50ms"})).with("sample_ns", ns(0.1)).run();
-    let window = r.flow_series("call", "ref_wnd_bytes");
-    for (t, kb) in [(0.8, 30.1), (1.2, 49.5), (1.6, 76.0), (2.0, 113.0)] {
-        let found = window.iter().find(|(s, _)| (s - t).abs() < 1e-6).expect("a sample").1;
-        agrees("window", found / 1e3, kb, 0.3);
-    }
-}
-
 /// Without marks the queue stays between a half and the whole of the target of 60 ms.
 #[test]
 fn scream_without_marks_keeps_a_short_queue() {

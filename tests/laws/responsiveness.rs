@@ -31,19 +31,6 @@ fn rpm_of_a_window_that_fills_the_queue() {
     }
 }
 
-/// A CBR overload in bursts of 40 keeps a FIFO of 200 packets between 160 and full. (An even one would find each free place first and
-/// have half of the probes dropped.) A probe on a new connection waits as long as the load's packets do.
-#[test]
-fn rpm_of_a_queue_that_is_full() {
-    let l = lab(20.0, 0.0).bare_link("b", 20.0, "pfifo limit 200");
-    let l = l.cbr("flood", 20.3, "not-ect", json!({"batch": 40}));
-    let r = test(l, "cubic", 20.0, json!({"idle_ns": 0})).run();
-    let row = r.flow("rpm");
-    between("queue", row.sojourn_ms_mean.unwrap(), 160.0 * 0.6056, 200.0 * 0.6056);
-    let trip = 20.0 + row.sojourn_ms_mean.unwrap();
-    agrees("foreign", row.rpm_foreign.unwrap(), 60_000.0 / trip, 0.02);
-}
-
 /// What the server has committed to a connection delays self probes only: so much at the connection's rate.
 #[test]
 fn committed_data_delays_self_probes() {
