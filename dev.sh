@@ -13,6 +13,7 @@
 #   ./dev.sh wheel --linux       that of the kernel, l4slab-linux, and its source archive; builds the kernel if need be
 #   ./dev.sh docs [--draft]      the documentation site, in results/site; a draft leaves out studies of minutes
 #   ./dev.sh bench               packets per second and instructions per packet
+#   ./dev.sh profile             where the instructions go, by function
 set -eu
 cd "$(dirname "$0")"
 
@@ -200,6 +201,10 @@ docs)
     ;;
 bench)
     exec cargo bench --package l4slab-core --bench simulator -- --instructions
+    ;;
+profile)
+    command -v valgrind >/dev/null || fail "valgrind is missing: install it with the system's packages"
+    exec cargo bench --package l4slab-core --bench simulator -- --profile
     ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -4,12 +4,14 @@
 //! ```text
 //! cargo bench                      # all scenarios, best of five rounds
 //! cargo bench -- --instructions    # also counts instructions (needs valgrind)
+//! cargo bench -- --profile         # where the instructions go, as a table (needs valgrind)
 //! ```
 //!
 //! Rounds go through all scenarios in turn, so that what else the machine does hits all alike.
 
 #![allow(clippy::disallowed_types)] // a benchmark reads the clock
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -159,26 +161,117 @@ impl Scenario {
         (recording.delivered_packets, start.elapsed())
     }
 
-    /// Instructions per delivered packet: this program under callgrind, for two durations; the
+    /// Instructions per delivered packet, by function: this program under callgrind, for two durations; the
     /// difference leaves start-up out.
-    fn instructions(&self) -> Option<f64> {
-        let count = |seconds: f64| -> Option<(f64, f64)> {
+    fn profile(&self) -> Option<BTreeMap<String, f64>> {
+        let run = |seconds: f64| -> Option<(BTreeMap<String, f64>, f64)> {
+            let file = std::env::temp_dir().join(format!("callgrind.{}", std::process::id()));
             let out = Command::new("valgrind")
-                .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+                .arg("--tool=callgrind")
+                .arg(format!("--callgrind-out-file={}", file.display()))
                 .arg(std::env::current_exe().ok()?)
                 .args(["--once", self.name, &seconds.to_string()])
                 .output()
                 .ok()?;
-            let log = String::from_utf8_lossy(&out.stderr).into_owned();
-            let line = log.lines().find(|l| l.contains("Collected"))?;
-            let instructions = line.rsplit(' ').next()?.replace(',', "").parse().ok()?;
-            let packets = String::from_utf8_lossy(&out.stdout).trim().parse().ok()?;
-            Some((instructions, packets))
+            let costs = costs(&std::fs::read_to_string(&file).ok()?);
+            std::fs::remove_file(&file).ok()?;
+            Some((costs, String::from_utf8_lossy(&out.stdout).trim().parse().ok()?))
         };
-        let (i1, p1) = count(self.short_seconds)?;
-        let (i2, p2) = count(self.short_seconds * 2.0)?;
-        Some((i2 - i1) / (p2 - p1))
+        let (before, p1) = run(self.short_seconds)?;
+        let (mut costs, p2) = run(self.short_seconds * 2.0)?;
+        for (function, cost) in &mut costs {
+            *cost = (*cost - before.get(function).unwrap_or(&0.0)) / (p2 - p1);
+        }
+        Some(costs)
     }
+
+    fn instructions(&self) -> Option<f64> {
+        Some(self.profile()?.values().sum())
+    }
+}
+
+/// What each function costs by itself, with what was compiled into it, in callgrind's file of results.
+fn costs(file: &str) -> BTreeMap<String, f64> {
+    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut costs: BTreeMap<String, f64> = BTreeMap::new();
+    let (mut function, mut is_call) = ("", false);
+    for line in file.lines() {
+        if let Some((kind @ ("fn" | "cfn"), value)) = line.split_once('=') {
+            let (number, name) = value.split_once(' ').unwrap_or((value, ""));
+            if !name.is_empty() {
+                names.insert(number, name);
+            }
+            if kind == "fn" {
+                function = names.get(number).copied().unwrap_or(number);
+            }
+        } else if line.starts_with("calls=") {
+            // The line after it has what the called function costs.
+            is_call = true;
+        } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
+            let cost = line.rsplit(' ').next().and_then(|cost| cost.parse::<f64>().ok());
+            if let (Some(cost), false) = (cost, is_call) {
+                *costs.entry(short(function)).or_default() += cost;
+            }
+            is_call = false;
+        }
+    }
+    costs
+}
+
+/// `<a::b::C as a::d::E>::f` is `C::f`.
+fn short(function: &str) -> String {
+    let function = function.split(" [").next().unwrap_or(function);
+    let mut name = String::new();
+    let mut parts = function.rsplit("::");
+    let method = parts.next().unwrap_or(function);
+    let owner = function.strip_suffix(method).and_then(|f| f.strip_suffix("::")).unwrap_or("");
+    let owner = match (owner.rfind("<impl "), owner.find(" as ")) {
+        (Some(at), _) => &owner[at + 6..],
+        (None, Some(at)) => &owner[1..at],
+        _ => owner,
+    };
+    let owner = owner.split('<').next().unwrap_or(owner).trim_end_matches('>');
+    if let Some(owner) = owner.rsplit("::").find(|part| !part.is_empty()) {
+        name = format!("{owner}::");
+    }
+    name + method
+}
+
+/// Functions with less than this in every scenario go to the last row, instructions per packet.
+const SMALL: f64 = 5.0;
+
+/// A Markdown page.
+fn print_profile() {
+    let profiles: Vec<_> = SCENARIOS.iter().map(|s| s.profile().expect("valgrind")).collect();
+    let of = |function: &String| -> Vec<f64> {
+        profiles.iter().map(|p| p.get(function).copied().unwrap_or(0.0)).collect()
+    };
+    let mut functions: Vec<&String> = profiles.iter().flat_map(|p| p.keys()).collect();
+    functions.sort();
+    functions.dedup();
+    let largest = |f: &&String| of(f).into_iter().fold(0.0, f64::max);
+    let (mut large, small): (Vec<_>, Vec<_>) =
+        functions.into_iter().partition(|f| largest(f) >= SMALL);
+    large.sort_by(|a, b| largest(b).total_cmp(&largest(a)));
+    let row = |name: &str, costs: Vec<f64>| {
+        let costs: Vec<_> = costs.iter().map(|c| format!("{c:.0}")).collect();
+        println!("| {name} | {} |", costs.join(" | "));
+    };
+    let sum = |rows: &[&String]| -> Vec<f64> {
+        (0..profiles.len()).map(|i| rows.iter().map(|f| of(f)[i]).sum()).collect()
+    };
+    println!("# Where the simulator's instructions go\n");
+    println!(
+        "Instructions per delivered packet, by function. `./dev.sh profile` prints this page."
+    );
+    println!("A function contains what the compiler has put into it. The scenarios are:\n");
+    SCENARIOS.iter().for_each(|s| println!("* `{}`: {}", s.name, s.what));
+    println!();
+    let names: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
+    println!("| function | {} |\n|---|{}", names.join(" | "), "---:|".repeat(names.len()));
+    large.iter().for_each(|f| row(&format!("`{f}`"), of(f)));
+    row("all others", sum(&small));
+    row("sum", sum(&[large, small].concat()));
 }
 
 fn main() {
@@ -188,6 +281,9 @@ fn main() {
         let seconds = args[i + 2].parse().expect("seconds");
         println!("{}", s.run(seconds).0);
         return;
+    }
+    if args.iter().any(|a| a == "--profile") {
+        return print_profile();
     }
     let mut best = vec![f64::INFINITY; SCENARIOS.len()];
     for _ in 0..ROUNDS {
