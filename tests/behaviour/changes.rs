@@ -316,6 +316,30 @@ fn a_shaper_adapts_without_a_loss() {
     assert_eq!(thrown_away(&l).1, 0);
 }
 
+/// Cake with other tins counts what waits in them under their new names, and loses none.
+#[test]
+fn cakes_tins_change_with_what_waits_in_them() {
+    let l = lab(4.0, 0.0).with("sample_ns", 100_000_000).link(
+        "l",
+        100.0,
+        "cake bandwidth 8mbit diffserv4 rtt 10s",
+    );
+    let l = l.cbr("u", 12.0, "not-ect", json!({}));
+    let l = l.at(2.0, "l", json!({"qdisc": "cake bandwidth 8mbit diffserv8 rtt 10s"}));
+    let r = l.run();
+    let at = |queue: &str, time: f64| {
+        let series = r.queue_series("l", queue, "backlog_packets");
+        series.into_iter().find(|(t, _)| (t - time).abs() < 1e-9).map(|(_, packets)| packets)
+    };
+    // Best effort has number 0 of four and 2 of eight.
+    let before = at("Best Effort", 2.0).expect("a tin of four");
+    assert!(before > 600.0, "{before}");
+    let stays = at("Tin 0", 2.1).expect("a tin of eight");
+    assert!((stays - before).abs() <= 70.0, "{before} {stays}");
+    let new = at("Tin 2", 2.1).expect("a tin of eight");
+    assert!(new > 0.0 && new <= 100.0, "{new}");
+}
+
 /// Of netem, what the words do not name stays or not as in the kernel; these are its numbers.
 #[test]
 fn an_impairment_keeps_what_its_kernel_keeps() {

@@ -561,6 +561,21 @@ fn tins_share_by_weight_or_by_rate() {
     close(shares("cake bandwidth 100mbit memlimit 100mb"), [1.0 / 16.0, 11.0 / 16.0, 0.25]);
 }
 
+/// The clocks of the estimate begin with the boot, long ago: a first packet is a window without bytes per second, and the
+/// rate may be set at once. 20 Mbit/s lose 1/256, of which 15/16 are let through; the mean gap is a quarter of a second.
+#[test]
+fn autorate_begins_long_ago() {
+    let mut bench = Bench::new("cake bandwidth 20mbit autorate-ingress besteffort");
+    bench.put_flow(3 * SECOND, Ecn::Ect0, 1);
+    let estimate = 20.0 * 255.0 / 256.0;
+    assert!((bench.gauge("capacity_estimate_mbps") - estimate).abs() < 1e-4);
+    bench.put_flow(3 * SECOND + 100_000_000, Ecn::Ect0, 1);
+    assert!(
+        (bench.gauge("capacity_estimate_mbps") - estimate).abs() < 1e-4,
+        "a short gap ends no window"
+    );
+}
+
 /// Packets in pairs every 600 us: between pauses 40.4 Mbit/s. The estimate follows it, and
 /// 15/16 of it is let through.
 #[test]

@@ -297,3 +297,31 @@ fn each_packet_has_the_step_of_its_arrival() {
     assert_eq!(marks(all, "dualpi2 min_qlen_step 5"), [true, true, true, false, false, true]);
     assert_eq!(marks(long, "dualpi2 min_qlen_step 0"), [false, false, false, true, true, true]);
 }
+
+/// Tins keep their numbers (`cake_reconfigure`): number 2 is best effort of eight and video of four, 6 is no more.
+#[test]
+fn cake_keeps_each_packet_in_its_tin() {
+    let mut bench = Bench::new("cake bandwidth 8mbit diffserv8");
+    for (i, dscp) in [8, 0, 0, 46].into_iter().enumerate() {
+        bench.put_packet(i as u64, Packet { dscp, flow: i as u32, ..Packet::new(Ecn::NotEct) });
+    }
+    let waiting = |bench: &Bench| {
+        (0..bench.queue.bands().len()).map(|band| bench.queue.waiting_in(band)).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(&bench), [0, 1, 2, 0, 0, 0, 1, 0]);
+    bench
+        .change(ms(1), &parsed("cake bandwidth 8mbit diffserv4"))
+        .expect("it stays the same queue");
+    assert_eq!(bench.queue.bands()[..3], ["Bulk", "Best Effort", "Video"]);
+    assert_eq!(waiting(&bench), [1, 0, 2, 0]);
+    assert_eq!(bench.dropped(DropReason::Replaced), 1);
+    bench
+        .change(ms(2), &parsed("cake bandwidth 8mbit precedence"))
+        .expect("it stays the same queue");
+    assert_eq!(waiting(&bench), [0, 1, 2, 0, 0, 0, 0, 0]);
+    bench
+        .change(ms(3), &parsed("cake bandwidth 8mbit besteffort"))
+        .expect("it stays the same queue");
+    assert_eq!((bench.queue.waiting_in(0), bench.packets()), (0, 0));
+    assert_eq!(bench.dropped(DropReason::Replaced), 4);
+}

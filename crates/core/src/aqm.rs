@@ -141,6 +141,10 @@ pub trait Aqm<P: Pkt>: Send {
     fn bands(&self) -> &'static [&'static str] {
         &[]
     }
+    /// How many packets wait in one of them; only asked where a change has led to other bands.
+    fn waiting_in(&self, _band: usize) -> u64 {
+        self.backlog().packets
+    }
     /// The queue's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
     /// Itself, if it asks which flows share a host.

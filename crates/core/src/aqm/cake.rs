@@ -33,6 +33,7 @@ use std::any::Any;
 use ack_filter::{AckFilter, Sacks};
 use autorate::Autorate;
 pub use config::CakeConfig;
+use diffserv::Share;
 use hash::Hashes;
 use tin::Tin;
 
@@ -41,7 +42,7 @@ use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, ReadsHosts,
-    ReadsSacks, Separation, in_order,
+    ReadsSacks, Separation,
 };
 use crate::packet::SackSlot;
 use crate::sack::Blocks;
@@ -68,15 +69,17 @@ pub struct Cake<P> {
     hosts: Hosts,
 }
 
+fn new_tin<P: Pkt>(config: &CakeConfig, share: Share) -> Tin<P> {
+    Tin::new(share, config.flow_mode, config.line.target(), config.line.rtt, config.sce)
+}
+
 impl<P: Pkt> Cake<P> {
-    pub fn new(config: CakeConfig, now: Time) -> Self {
+    pub fn new(config: CakeConfig) -> Self {
         let shares = config.diffserv.shares(config.line.rate);
-        let (target, interval) = (config.line.target(), config.line.rtt);
-        let tin = |&share| Tin::new(share, config.flow_mode, target, interval, config.sce);
         Cake {
-            tins: shares.iter().map(tin).collect(),
+            tins: shares.into_iter().map(|share| new_tin(&config, share)).collect(),
             shaper: Shaper::new(Pace::new(config.line.rate)),
-            autorate: config.autorate.then(|| Autorate::new(config.line.rate, now)),
+            autorate: config.autorate.then(|| Autorate::new(config.line.rate, None)),
             said_rate: config.line.rate,
             current: 0,
             packets: 0,
@@ -124,18 +127,18 @@ impl<P: Pkt> Cake<P> {
         Some(pkt)
     }
 
-    /// Takes out all waiting packets in the order of arrival. Packets in tins beyond this many are lost.
-    fn give_back(&mut self, tins: usize, cx: &mut QueueCx<P>) -> Vec<P> {
-        let mut waiting = Vec::new();
-        for t in 0..self.tins.len() {
+    /// Removes the tins beyond this many, with their packets.
+    fn keep_tins(&mut self, tins: usize, cx: &mut QueueCx<P>) {
+        for t in tins..self.tins.len() {
             self.band(t, cx);
             for flow in 0..self.tins[t].flows.len() {
                 while let Some(pkt) = self.pop(t, flow) {
-                    if t < tins { waiting.push(pkt) } else { cx.drop(pkt, DropReason::Replaced) }
+                    cx.drop(pkt, DropReason::Replaced);
                 }
             }
         }
-        in_order(waiting)
+        self.tins.truncate(tins);
+        self.current = self.current.min(self.tins.len() - 1);
     }
 
     /// What a packet costs, charged to its tin and to the whole.
@@ -346,18 +349,19 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     fn on_timer(&mut self, _cx: &mut QueueCx<P>) {
         self.shaper.woken();
     }
-    /// Packets beyond a smaller memory leave when the next packet arrives, as in Linux. If the tins change, waiting
-    /// packets are sorted again, and packets of a removed tin are lost.
+    /// Packets beyond a smaller memory leave when the next packet arrives, as in Linux. Tins keep their number, their
+    /// packets and their place in the schedule, whatever they are called; a removed tin loses its packets.
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<CakeConfig>().ok_or_else(Vec::new)?.clone();
-        if config.diffserv != self.config.diffserv {
-            return Err(self.give_back(config.diffserv.shares(0).len(), cx));
-        }
+        let shares = config.diffserv.shares(config.line.rate);
+        self.keep_tins(shares.len(), cx);
+        let new = shares.into_iter().skip(self.tins.len()).map(|share| new_tin(&config, share));
+        self.tins.extend(new);
         let keeps =
             config.autorate && self.autorate.is_some() && config.line.rate == self.said_rate;
         let rate = if keeps { self.config.line.rate } else { config.line.rate };
         self.said_rate = config.line.rate;
-        let autorate = self.autorate.take().unwrap_or_else(|| Autorate::new(rate, cx.now));
+        let autorate = self.autorate.take().unwrap_or_else(|| Autorate::new(rate, Some(cx.now)));
         self.autorate = config.autorate.then_some(autorate);
         for tin in &mut self.tins {
             (tin.mode, tin.sce) = (config.flow_mode, config.sce);
@@ -368,6 +372,11 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
     }
     fn bands(&self) -> &'static [&'static str] {
         self.config.diffserv.bands()
+    }
+    fn waiting_in(&self, band: usize) -> u64 {
+        let tins = self.tins.iter().enumerate();
+        let of_band = tins.filter(|&(t, _)| self.config.diffserv.band(t) == band);
+        of_band.flat_map(|(_, tin)| &tin.flows).map(|flow| flow.queue.len() as u64).sum()
     }
     fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
         (self.config.ack_filter != AckFilter::Off).then_some(self)
@@ -409,7 +418,7 @@ impl Qdisc for CakeConfig {
     const MARKING: Marking = Marking::Always;
     const DROPS_WAITING: bool = true;
 
-    fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
-        Box::new(Cake::new(self.clone(), link.now))
+    fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
+        Box::new(Cake::new(self.clone()))
     }
 }

@@ -30,15 +30,15 @@ pub trait Carried: Pkt {
 /// Default burst (HTB's `burst` and `cburst`), bytes.
 pub const DEFAULT_BURST: u64 = 1600;
 
-/// Token bucket in units of time (single HTB class with rate = ceil). Tokens are `now - empty_at`,
-/// at most one burst; a packet may leave while they are not negative and then costs its own length.
+/// Token bucket in units of time (single HTB class with rate = ceil). Full at the start, it lacks
+/// `full_at - now`; a packet may leave while that is at most one burst, and then costs its own length.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: Rate,
     burst_bytes: u64,
     burst: Span,
-    /// When the tokens are (or were) zero.
-    empty_at: Time,
+    /// When the bucket is (or was) full.
+    full_at: Time,
     /// Remainder of the divisions so far, in bits·ns below the rate: nothing is rounded away.
     remainder: u64,
     /// A length, what it costs, and the remainder of that: lengths repeat.
@@ -47,17 +47,14 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     pub fn new(rate: Rate, burst_bytes: u64) -> TokenBucket {
-        // HTB starts with a full bucket; time before zero does not exist, so the clock is shifted.
-        let mut bucket = TokenBucket {
+        TokenBucket {
             rate,
             burst_bytes,
-            burst: Span::ZERO,
-            empty_at: Time::ZERO,
+            burst: rate.time_for(burst_bytes),
+            full_at: Time::ZERO,
             remainder: 0,
             known: (0, Span::ZERO, 0),
-        };
-        bucket.set_rate(rate);
-        bucket
+        }
     }
     pub fn rate(&self) -> Rate {
         self.rate
@@ -67,22 +64,23 @@ impl TokenBucket {
     }
     /// Takes effect with the next packet; the tokens at hand keep their time.
     pub fn set_rate(&mut self, rate: Rate) {
+        let burst = rate.time_for(self.burst_bytes);
         self.rate = rate;
-        self.burst = rate.time_for(self.burst_bytes);
+        self.full_at = (self.full_at + burst).saturating_sub(self.burst);
+        self.burst = burst;
         self.remainder = 0;
         self.known = (0, Span::ZERO, 0);
     }
     /// When the next packet may leave.
     #[inline(always)]
     pub fn ready_at(&self) -> Time {
-        self.empty_at
+        self.full_at.saturating_sub(self.burst)
     }
     /// A packet of `bytes` leaves.
     #[inline(always)]
     pub fn charge(&mut self, now: Time, bytes: u32) {
-        let floor = now.saturating_sub(self.burst);
-        if self.empty_at < floor {
-            self.empty_at = floor;
+        if self.full_at < now {
+            self.full_at = now;
             self.remainder = 0;
         }
         let rate = self.rate.bps();
@@ -90,11 +88,11 @@ impl TokenBucket {
             let bits = u64::from(bytes) * 8_000_000_000;
             self.known = (bytes, Span(bits / rate), bits % rate);
         }
-        self.empty_at += self.known.1;
+        self.full_at += self.known.1;
         self.remainder += self.known.2;
         if self.remainder >= rate {
             self.remainder -= rate;
-            self.empty_at += Span(1);
+            self.full_at += Span(1);
         }
     }
 }
@@ -571,10 +569,16 @@ impl<P: Carried> Service<P> {
     pub fn move_in(&mut self, aqm: &mut dyn Aqm<P>, pkt: P, now: Time) {
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         aqm.enqueue(pkt, &mut cx);
-        let band = &mut self.bands[self.first_band + cx.current_band()];
-        band.backlog += 1;
+        let band = cx.current_band();
+        self.place(band, 1);
+    }
+
+    /// So many packets wait in a band of the present queue. They are no arrivals.
+    pub fn place(&mut self, band: usize, packets: u64) {
+        let band = &mut self.bands[self.first_band + band];
+        band.backlog += packets;
         band.backlog_max = band.backlog_max.max(band.backlog);
-        self.backlog += 1;
+        self.backlog += packets;
     }
 
     /// The reported packets were dropped at `now`.
@@ -631,16 +635,30 @@ mod tests {
         assert!((took - expected).abs() < 2e-9, "{took} s, expected {expected} s");
     }
 
-    /// After idling, HTB's burst of 1600 B lets two packets go at once.
+    /// After idling, HTB's burst of 1600 B lets two packets go at once. A link has been idle when it begins,
+    /// however slow it is.
     #[test]
     fn after_idling_two_packets_leave_back_to_back() {
-        let mut s = TokenBucket::new(Rate::from_bps(10_000_000), DEFAULT_BURST);
-        let now = Time(1_000_000_000);
-        let mut left = 0;
-        while s.ready_at() <= now {
-            s.charge(now, 1514);
-            left += 1;
+        for (bps, now) in [(10_000_000, Time(1_000_000_000)), (9600, Time::ZERO)] {
+            let mut s = TokenBucket::new(Rate::from_bps(bps), DEFAULT_BURST);
+            let mut left = 0;
+            while s.ready_at() <= now {
+                s.charge(now, 1514);
+                left += 1;
+            }
+            assert_eq!(left, 2);
         }
-        assert_eq!(left, 2);
+    }
+
+    /// Another rate leaves the tokens their time, as far as the new bucket holds it.
+    #[test]
+    fn tokens_keep_their_time() {
+        let mut s = TokenBucket::new(Rate::from_bps(1_000_000), 1250);
+        s.charge(Time::ZERO, 2500);
+        assert_eq!(s.ready_at(), Time(10_000_000));
+        s.set_rate(Rate::from_bps(100_000));
+        assert_eq!(s.ready_at(), Time(10_000_000));
+        s.set_rate(Rate::from_bps(10_000_000));
+        assert_eq!(s.ready_at(), Time(10_000_000));
     }
 }

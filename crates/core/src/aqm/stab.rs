@@ -264,6 +264,9 @@ impl<P: Pkt + Send> Aqm<P> for Stab<P> {
     fn bands(&self) -> &'static [&'static str] {
         self.queue.bands()
     }
+    fn waiting_in(&self, band: usize) -> u64 {
+        self.queue.waiting_in(band)
+    }
     fn probe(&self, out: &mut dyn Gauges) {
         self.queue.probe(out);
     }

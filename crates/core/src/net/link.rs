@@ -245,9 +245,21 @@ impl Link {
         match self.aqm.change(qdisc.parameters(), &mut cx) {
             Ok(()) => {
                 self.give_up(now, out);
+                self.follow_bands();
                 self.service.timer = self.aqm.next_timer();
             }
             Err(waiting) => self.replace_qdisc(now, qdisc, waiting, out),
+        }
+    }
+
+    /// A change may have led to other bands, which then hold what waits.
+    fn follow_bands(&mut self) {
+        if self.aqm.bands() != self.sets[self.present].names {
+            self.service.move_out();
+            self.install();
+            for band in 0..self.sets[self.present].bands.len() {
+                self.service.place(band, self.aqm.waiting_in(band));
+            }
         }
     }
 

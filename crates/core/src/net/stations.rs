@@ -52,6 +52,9 @@ impl Aqm<Packet> for Stations {
     fn bands(&self) -> &'static [&'static str] {
         self.queues[0].bands()
     }
+    fn waiting_in(&self, band: usize) -> u64 {
+        self.queues.iter().map(|queue| queue.waiting_in(band)).sum()
+    }
     fn probe(&self, out: &mut dyn Gauges) {
         self.queues[self.served].probe(out);
     }
