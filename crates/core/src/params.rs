@@ -516,6 +516,56 @@ pub fn samples<C: Described>(rng: &mut Rng) -> Vec<(String, Vec<String>)> {
     with.collect()
 }
 
+/// What a registry does by name with its lines: `parse_named` and `samples`, and `random_string` of what is written in words.
+macro_rules! by_name {
+    (words $config:ident: $($variant:ident($kind:ty)),*) => {
+        params::by_name! { samples $($kind),* }
+
+        /// A random string that [`parse`] reads, of the entry with this name.
+        pub fn random_string(name: &str, rng: &mut Rng) -> String {
+            let random = |rng: &mut Rng| {
+                $(if name == <$kind>::NAME {
+                    return format!("{name} {}", params::random_words::<$kind>(rng));
+                })*
+                panic!("{name} is not registered");
+            };
+            let strings = std::iter::repeat_with(|| random(rng));
+            let mut valid = strings.take(10_000).filter(|text| parse(text).is_ok());
+            valid.next().expect("values from the ranges of the table agree now and then")
+        }
+
+        fn parse_named<'a>(
+            name: &str,
+            words: impl Iterator<Item = &'a str>,
+        ) -> Option<Result<$config, Refused>> {
+            $(if name == <$kind>::NAME {
+                return Some(params::read_words::<$kind>(words).map($config::$variant));
+            })*
+            None
+        }
+    };
+    (options $config:ident: $($variant:ident($kind:ty)),*) => {
+        params::by_name! { samples $($kind),* }
+
+        fn parse_named(name: &str, options: &[(&str, &str)]) -> Option<Result<$config, Refused>> {
+            $(if name == <$kind>::NAME {
+                return Some(params::read_options(options).map($config::$variant));
+            })*
+            None
+        }
+    };
+    (samples $($kind:ty),*) => {
+        /// For each parameter of the entry with this name: words with a random value of it, and words that are refused.
+        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
+            $(if name == <$kind>::NAME {
+                return params::samples::<$kind>(rng);
+            })*
+            Vec::new()
+        }
+    };
+}
+pub(crate) use by_name;
+
 /// "did you mean …?" if a candidate is near, else all of them.
 pub fn hint(word: &str, candidates: impl Iterator<Item = &'static str>, all: &str) -> String {
     let candidates: Vec<_> = candidates.collect();

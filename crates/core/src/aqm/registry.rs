@@ -147,13 +147,6 @@ impl TryFrom<String> for QdiscConfig {
     }
 }
 
-/// A random string that [`parse`] reads, of the queue of this name.
-pub fn random_string(name: &str, rng: &mut Rng) -> String {
-    let strings = std::iter::repeat_with(|| random_named(name, rng).expect("a registered queue"));
-    let mut valid = strings.take(10_000).filter(|text| parse(text).is_ok());
-    valid.next().expect("values from the ranges of the table agree now and then")
-}
-
 /// Defines the enum of configurations and the functions over all of them.
 macro_rules! qdiscs {
     ($($variant:ident($config:ty)),* $(,)?) => {
@@ -238,30 +231,7 @@ macro_rules! qdiscs {
             }),*]
         }
 
-        /// For each keyword of a queue: words with a random value of it, and words that are refused.
-        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
-            $(if name == <$config>::NAME {
-                return params::samples::<$config>(rng);
-            })*
-            Vec::new()
-        }
-
-        fn random_named(name: &str, rng: &mut Rng) -> Option<String> {
-            $(if name == <$config>::NAME {
-                return Some(format!("{name} {}", params::random_words::<$config>(rng)));
-            })*
-            None
-        }
-
-        fn parse_named<'a>(
-            name: &str,
-            words: impl Iterator<Item = &'a str>,
-        ) -> Option<Result<QdiscConfig, Refused>> {
-            $(if name == <$config>::NAME {
-                return Some(params::read_words::<$config>(words).map(QdiscConfig::$variant));
-            })*
-            None
-        }
+        params::by_name! { words QdiscConfig: $($variant($config)),* }
     };
 }
 use qdiscs;

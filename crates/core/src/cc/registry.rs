@@ -175,23 +175,7 @@ macro_rules! controllers {
             }),*]
         }
 
-        /// For each option of a controller: words with a random value of it, and words that are refused.
-        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
-            $(if name == <$options>::NAME {
-                return params::samples::<$options>(rng);
-            })*
-            Vec::new()
-        }
-
-        fn parse_named(
-            name: &str,
-            options: &[(&str, &str)],
-        ) -> Option<Result<ControllerConfig, Refused>> {
-            $(if name == <$options>::NAME {
-                return Some(params::read_options(options).map(ControllerConfig::$variant));
-            })*
-            None
-        }
+        params::by_name! { options ControllerConfig: $($variant($options)),* }
     };
 }
 use controllers;

@@ -28,7 +28,7 @@ pub trait MediumKind: Described {
     /// It has stations, which may differ from each other in these words.
     const OF_STATIONS: &'static [&'static str] = &[];
 
-    /// What queues take for the rate of the link, towards the users and from them.
+    /// The link rate that queues assume, towards the users and from them.
     fn rates(&self) -> [Rate; 2];
     /// The parts of a queue that it serves apart.
     fn parts(&self, _way: Way, _users: &Subscribers) -> Parts {
@@ -114,13 +114,6 @@ impl MediumConfig {
     }
 }
 
-/// A random string that [`parse`] reads, of the medium of this name.
-pub fn random_string(name: &str, rng: &mut Rng) -> String {
-    let strings = std::iter::repeat_with(|| random_named(name, rng).expect("a registered medium"));
-    let mut valid = strings.take(10_000).filter(|text| parse(text).is_ok());
-    valid.next().expect("values from the ranges of the table agree now and then")
-}
-
 /// Makes the enum of configurations and what goes through all of them.
 macro_rules! media {
     ($($variant:ident($config:ty)),* $(,)?) => {
@@ -158,7 +151,7 @@ macro_rules! media {
                     })*
                 }
             }
-            /// What queues take for the rate of the link, towards the users and from them.
+            /// The link rate that queues assume, towards the users and from them.
             pub fn rates(&self) -> [Rate; 2] {
                 match self {
                     $(MediumConfig::$variant(config) => config.rates(),)*
@@ -191,30 +184,7 @@ macro_rules! media {
             }),*]
         }
 
-        /// For each keyword of a medium: words with a random value of it, and words that are refused.
-        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
-            $(if name == <$config>::NAME {
-                return params::samples::<$config>(rng);
-            })*
-            Vec::new()
-        }
-
-        fn random_named(name: &str, rng: &mut Rng) -> Option<String> {
-            $(if name == <$config>::NAME {
-                return Some(format!("{name} {}", params::random_words::<$config>(rng)));
-            })*
-            None
-        }
-
-        fn parse_named<'a>(
-            name: &str,
-            words: impl Iterator<Item = &'a str>,
-        ) -> Option<Result<MediumConfig, Refused>> {
-            $(if name == <$config>::NAME {
-                return Some(params::read_words::<$config>(words).map(MediumConfig::$variant));
-            })*
-            None
-        }
+        params::by_name! { words MediumConfig: $($variant($config)),* }
     };
 }
 use media;

@@ -93,20 +93,7 @@ macro_rules! media_controllers {
             }),*]
         }
 
-        /// For each option of a media controller: words with a random value of it, and words that are refused.
-        pub fn samples(name: &str, rng: &mut Rng) -> Vec<(String, Vec<String>)> {
-            $(if name == <$options>::NAME {
-                return params::samples::<$options>(rng);
-            })*
-            Vec::new()
-        }
-
-        fn parse_named(name: &str, options: &[(&str, &str)]) -> Option<Result<MediaConfig, Refused>> {
-            $(if name == <$options>::NAME {
-                return Some(params::read_options(options).map(MediaConfig::$variant));
-            })*
-            None
-        }
+        params::by_name! { options MediaConfig: $($variant($options)),* }
     };
 }
 use media_controllers;
