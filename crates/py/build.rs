@@ -58,7 +58,7 @@ fn read(root: &Path, name: &str) -> String {
         .replace("\r\n", "\n")
 }
 
-/// What a lock file says of each package that the `[dependencies]` of a manifest lead to.
+/// The lock file's entries of all packages that a manifest's `[dependencies]` reach.
 fn locked<'a>(manifest: &'a str, lock: &'a str) -> BTreeSet<&'a str> {
     let packages: Vec<&str> = lock.split("[[package]]\n").skip(1).map(str::trim_end).collect();
     let table = manifest.split("\n[dependencies]\n").nth(1).expect("[dependencies]");

@@ -67,7 +67,7 @@ impl From<&Distribution> for Quantiles {
     }
 }
 
-/// What was counted of the packets of one host.
+/// Counters of the packets of one host.
 #[derive(Default)]
 struct Count {
     reads: u64,

@@ -276,7 +276,7 @@ pub struct Segment {
     pub k: u16,
 }
 
-/// What leaves in one write: segments of one flow that follow each other, with the fields that the queues may change.
+/// One write: consecutive segments of one flow, with the fields that queues may change.
 #[derive(Debug)]
 pub struct Train {
     first: Segment,

@@ -38,7 +38,7 @@ pub const FORMAT: u32 = 2;
 pub const IS_BACK: u8 = 1;
 pub const IS_CORRUPT: u8 = 2;
 
-/// What happened to a packet.
+/// An event of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Arrival(Time, Arrival),
@@ -48,7 +48,7 @@ pub enum Record {
     End(Time),
 }
 
-/// What the queues read of a packet.
+/// The fields of a packet that queues read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     flow: u32,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::forward::{Answer, Forwarder, LogWriter, Manner, Summary};
 use crate::{Refused, log, probe, system};
 
-/// What it is to do.
+/// Its task.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -263,7 +263,7 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
     Ok(summary)
 }
 
-/// What runs in the namespaces.
+/// The programs in the namespaces.
 struct Programs {
     command: i32,
     server: Option<i32>,

@@ -165,7 +165,7 @@ pub fn exit_status(wait_status: i32) -> i32 {
     }
 }
 
-/// What comes instead of the signal that a child has ended.
+/// A descriptor that reports the end of a child instead of the signal.
 pub fn children() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised before it is used, and the descriptor is new.
     unsafe {
@@ -219,7 +219,7 @@ pub fn pipe() -> io::Result<(File, File)> {
     }
 }
 
-/// What a descriptor is waited for.
+/// The events to wait for at a descriptor.
 #[repr(transparent)]
 pub struct Poll(libc::pollfd);
 

@@ -63,7 +63,7 @@ use crate::sack::Blocks;
 use crate::time::Time;
 use crate::units::{self, Rate};
 
-/// What a queue may know of a packet. Generic, so that the same queue runs in the simulator and on
+/// The fields of a packet that a queue may read. Generic, so that the same queue runs in the simulator and on
 /// real packets.
 pub trait Pkt: Clone {
     /// Bytes as a qdisc counts them: the Ethernet frame without FCS.
@@ -95,12 +95,12 @@ pub trait Pkt: Clone {
     }
 }
 
-/// What a queue may read of a TCP header.
+/// The fields of a TCP header that a queue may read.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct TcpHeader {
     /// The same for all packets of one connection and direction.
     pub connection: u32,
-    /// What is acknowledged: the next segment expected.
+    /// The acknowledgement number: the next expected segment.
     pub number: u32,
     /// The time stamps, in milliseconds.
     pub tsval: u32,
@@ -187,7 +187,7 @@ pub trait Divided<P: Pkt> {
 
 /// A queue that filters ACKs.
 pub trait ReadsSacks {
-    /// What the packet that carries this slot has, before it arrives.
+    /// The slot's value before the packet arrives.
     fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks);
 }
 
@@ -304,7 +304,7 @@ pub struct LinkInfo {
     pub now: Time,
 }
 
-/// What a queue holds now.
+/// The backlog of a queue.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
     pub packets: u64,
@@ -356,7 +356,7 @@ pub enum MarkReason {
     Step,
 }
 
-/// What happened during one call of a queue: read by the link, which keeps the statistics.
+/// The events of one call of a queue. The link reads them and keeps the statistics.
 pub struct QueueCx<'a, P> {
     pub now: Time,
     pub rng: &'a mut Rng,

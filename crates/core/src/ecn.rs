@@ -41,7 +41,7 @@ impl Ecn {
     }
 }
 
-/// What becomes of a data packet with a certain codepoint.
+/// The fate of a data packet with a certain codepoint.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -52,7 +52,7 @@ pub enum Rewritten {
     To(Ecn),
 }
 
-/// What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+/// The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

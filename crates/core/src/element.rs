@@ -32,7 +32,7 @@ pub struct Outbox {
     pub fates: Option<Fates>,
 }
 
-/// What became of packets that did not simply go on.
+/// Counters of packets that were lost or copied.
 #[derive(Debug, Default)]
 pub struct Fates {
     /// With the time of the loss as `enqueued_at`.
@@ -42,7 +42,7 @@ pub struct Fates {
 }
 
 impl Outbox {
-    /// What follows is sent at `now`.
+    /// The following packets are sent at `now`.
     #[inline(always)]
     pub fn set_clock(&mut self, now: Time) {
         self.arrival = (now + self.delay).max(self.not_before);
@@ -189,7 +189,7 @@ pub trait Flow: Send {
     }
     /// Hands over the completed transfers, each once.
     fn take_transfers(&mut self, _into: &mut Vec<Transfer>) {}
-    /// What became of frames in the measured interval, if the run is over at `now`.
+    /// The fate of the frames of the measured interval, if the run ends at `now`.
     fn experience(&self, _now: Time) -> Option<Experience> {
         None
     }
@@ -203,7 +203,7 @@ pub trait Flow: Send {
     }
 }
 
-/// What a flow knows of its path.
+/// A flow's knowledge of its path.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct PathState {
     /// Delay before the links, and back.

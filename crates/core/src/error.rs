@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// What is wrong with a run, in one sentence.
+/// A mistake in a run, in one sentence.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct ScenarioError(pub String);

@@ -46,7 +46,7 @@ pub trait Node: Send {
     fn as_port_mut(&mut self) -> Option<&mut Port> {
         None
     }
-    /// What it counts if it is no link.
+    /// Its counters, unless it is a link.
     fn ledger(&self) -> Option<&Ledger> {
         None
     }

@@ -148,7 +148,7 @@ impl EcnField {
             _ => Ecn::Ce,
         }
     }
-    /// What was done to it by queues is remembered.
+    /// The actions of queues on it are remembered.
     #[inline]
     pub fn set(&mut self, ecn: Ecn) {
         self.0 = self.0 & EcnField::SCE | ecn.bits();

@@ -1,4 +1,4 @@
-//! What a run is for the core: a plain, fully resolved description, read from JSON.
+//! A run as the core reads it: a plain, fully resolved description in JSON.
 
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -276,7 +276,7 @@ pub struct FlowSpec {
     pub delay_trace: Option<DelayTrace>,
     /// The station of the media on its path; without, one of the group's own.
     pub station: Option<String>,
-    /// What its flows are made by.
+    /// The kind of its flows.
     pub traffic: Arc<dyn Traffic>,
 }
 
@@ -553,7 +553,7 @@ impl Run {
         }
     }
 
-    /// What serves a link in place of a wire.
+    /// The medium that serves a link in place of a wire.
     pub fn medium_of<'a>(&'a self, link: &'a LinkSpec) -> Option<&'a MediumConfig> {
         match &link.up_of {
             Some(down) => self.links[self.link(down).ok()?].medium.as_ref(),

@@ -1,4 +1,4 @@
-//! What flows are made by: one file for each kind, with its description, its elements and its law.
+//! Traffic of flows: one file for each kind, with its description, its elements and its algorithm.
 
 pub mod cbr;
 pub mod media;
@@ -19,7 +19,7 @@ use crate::packet::{FlowId, GroupId};
 use crate::params::Gauge;
 use crate::time::Time;
 
-/// What a flow is told of its place in the run.
+/// A flow's place in the run.
 #[derive(Copy, Clone, Debug)]
 pub struct Place<'a> {
     pub seed: u64,
@@ -58,20 +58,20 @@ impl Place<'_> {
     }
 }
 
-/// What the description of one kind of traffic provides.
+/// The description of one kind of traffic.
 pub trait Traffic: std::fmt::Debug + Send + Sync {
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// Its mistake in one sentence.
     fn check(&self) -> Result<(), ScenarioError> {
         Ok(())
     }
-    /// What the results call its senders: the congestion control, or what else it is.
+    /// The name of its senders in the results: the congestion control, or else the kind.
     fn sender_name(&self) -> &str;
-    /// What travels on it, if its packets can be captured.
+    /// The protocol of its packets, if they can be captured.
     fn wire(&self) -> Option<WireKind> {
         None
     }
-    /// What it sends depends on what comes back.
+    /// Its sending depends on feedback.
     fn is_answered(&self) -> bool {
         true
     }
@@ -108,7 +108,7 @@ pub enum WireKind {
 /// Reads the description of the traffic of this `kind`.
 ///
 /// # Errors
-/// What is wrong with it, in one sentence.
+/// Its mistake in one sentence.
 pub fn read(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Traffic>, ScenarioError> {
     fn spec<T>(keys: Value) -> Result<Box<dyn Traffic>, ScenarioError>
     where

@@ -21,7 +21,7 @@ use crate::wire::Wire;
 /// Captures under construction; what a simulation is tapped with.
 pub struct Captures {
     folder: PathBuf,
-    /// What is there until then.
+    /// The packets until then.
     temporary: PathBuf,
     /// Of each group the client's and the server's file, if it is captured.
     files: Vec<Option<[Writer<BufWriter<File>>; 2]>>,

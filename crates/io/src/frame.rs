@@ -37,14 +37,14 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// What differs between packets in the IP header.
+/// The fields of the IP header that differ between packets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Ip {
     pub dscp: u8,
     pub ecn: Ecn,
 }
 
-/// What differs between segments in the TCP header.
+/// The fields of the TCP header that differ between segments.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Segment {
     pub seq: u32,
@@ -89,7 +89,7 @@ impl Options {
         let head = self.push(&[Options::TIMESTAMPS, 10]);
         head.push(&val.to_be_bytes()).push(&ecr.to_be_bytes())
     }
-    /// What a SYN announces, in Linux's order.
+    /// The options of a SYN, in Linux's order.
     pub fn announce(self, mss: u16, val: u32, ecr: u32, window_scale: u8) -> Options {
         self.push(&[Options::MSS, 4])
             .push(&mss.to_be_bytes())
@@ -203,7 +203,7 @@ impl Headers {
     }
 }
 
-/// What the transport's checksum covers of the IP header (RFC 9293, 3.1), summed up.
+/// The sum of the IP header's fields that the transport's checksum covers (RFC 9293, 3.1).
 fn pseudo_header(from: &Endpoint, to: &Endpoint, protocol: u8, length: u16) -> u32 {
     let words = [from.ip, to.ip].into_iter().flat_map(|ip| [[ip[0], ip[1]], [ip[2], ip[3]]]);
     words.map(|w| u32::from(u16::from_be_bytes(w))).sum::<u32>()

@@ -1,4 +1,4 @@
-//! What the simulator's packets look like on the wire, and the files that programs such as Wireshark
+//! The simulator's packets as bytes on the wire, and files that programs such as Wireshark
 //! read: everything of l4slab that writes to a disk and is not a result table.
 //!
 //! * [`frame`] puts headers in front of a payload: Ethernet, IPv4, TCP or UDP, with checksums.

@@ -25,7 +25,7 @@ const NANOSECONDS: u8 = 9;
 /// Blocks are handed to the compressor in pieces of about this many bytes.
 const PIECE: usize = 1 << 16;
 
-/// What a file says about itself.
+/// The header of a file.
 pub struct About<'a> {
     pub comment: &'a str,
     pub interface: &'a str,

@@ -210,7 +210,7 @@ impl Wire {
     }
 }
 
-/// What the frame has room for.
+/// The free bytes of the frame.
 fn option_bytes(pkt: &Packet) -> u32 {
     u32::from(pkt.frame_len - pkt.payload) - ETHERNET_HEADER - 20 - 20
 }

@@ -109,7 +109,7 @@ impl<T> Clone for Api<T> {
     }
 }
 
-/// What `create` gave.
+/// The pointer that `create` returned.
 pub struct Object {
     this: *mut c_void,
     destroy: unsafe extern "C" fn(*mut c_void),

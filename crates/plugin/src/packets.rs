@@ -13,7 +13,7 @@ use l4slab_core::time::Time;
 
 use super::l4slab::{Link, Packet as Seen};
 
-/// What `id` says of a packet, which is l4slab's own.
+/// The fields that `id` packs; the format is l4slab's own.
 const GONE: u32 = 0;
 const WAITS: u32 = 1;
 /// It is CE when it leaves.
@@ -139,7 +139,7 @@ impl Drop for Packets {
     }
 }
 
-/// What a library does during one call.
+/// The actions of a library during one call.
 pub struct Actions<'a> {
     pub packets: &'a mut Packets,
     pub rng: &'a mut Rng,
@@ -148,7 +148,7 @@ pub struct Actions<'a> {
 }
 
 impl Actions<'_> {
-    /// What the call is given; valid as long as `self` stays where it is.
+    /// The argument of the call; valid as long as `self` does not move.
     #[inline(always)]
     pub fn link(&mut self, now: Time) -> Link {
         let host = ptr::from_mut(self).cast();

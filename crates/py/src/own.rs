@@ -74,7 +74,7 @@ fn tell(name: &str, table: &'static Table, object: &Py<PyAny>, out: &mut dyn Gau
     });
 }
 
-/// What is declared; of what is known under this reference, that is the same.
+/// The declaration. A known reference keeps its declaration.
 fn declared(kind: &str, reference: &str, declaration: &str) -> PyResult<&'static Table> {
     let known = match kind {
         "controller" => CONTROLLERS.table(reference),
@@ -99,7 +99,7 @@ fn declare_own(kind: &str, reference: &str, declaration: &str) -> PyResult<()> {
     Ok(())
 }
 
-/// What `l4slab list` says of one that was declared.
+/// The entry of a declared one in `l4slab list`.
 #[pyfunction]
 fn own_info<'py>(py: Python<'py>, kind: &str, reference: &str) -> PyResult<Bound<'py, PyAny>> {
     let table = match kind {

@@ -16,12 +16,12 @@ use pyo3::prelude::*;
 
 use super::refused;
 
-/// What `cc` of the flow whose window is held is called: with ECT(1), and without ECN of its own.
+/// The names of `cc` of the flow whose window is held: with ECT(1), and without its own ECN.
 const HELD: [(&str, EcnWish); 2] =
     [("held-ect1#steps", EcnWish::Ect1AccEcn), ("held#steps", EcnWish::NotEct)];
 const ENDLESS_NS: u64 = 1 << 60;
 
-/// What was decided outside, and what the connection has told since.
+/// The decision from outside, and the connection's reports since then.
 #[derive(Default)]
 struct Hand {
     cwnd: u32,

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ask(at: *mut u8, bytes: usize) -> *const Text {
     tell(answer)
 }
 
-/// What a panic said, empty where there was none. What is pointed to lasts until the next call.
+/// The message of a panic, or empty. The pointer is valid until the next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn last_words() -> *const Text {
     ANSWER.with(|text| std::ptr::from_ref(text).cast())

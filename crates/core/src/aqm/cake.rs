@@ -61,7 +61,7 @@ pub struct Cake<P> {
     current: usize,
     packets: u64,
     bytes: u64,
-    /// Kernel memory of what waits.
+    /// Kernel memory of the backlog.
     memory: u64,
     memory_limit: u64,
     hash: FlowHash,
@@ -141,7 +141,7 @@ impl<P: Pkt> Cake<P> {
         self.current = self.current.min(self.tins.len() - 1);
     }
 
-    /// What a packet costs, charged to its tin and to the whole.
+    /// The cost of a packet, charged to its tin and to the shaper.
     #[inline]
     fn charge(&mut self, tin: usize, pkt: &P, now: Time, dropped: bool) -> i64 {
         let len = self.config.line.on_wire(pkt.frame_len());

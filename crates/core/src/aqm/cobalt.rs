@@ -16,7 +16,7 @@ use super::inverse_sqrt::{inverse_sqrt, scale};
 use super::{MarkReason, Pkt, QueueCx};
 use crate::time::{Span, Time};
 
-/// What the flows of a queue have in common.
+/// The parameters that the flows of a queue share.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct CobaltParams {
     pub interval: Span,

@@ -28,7 +28,7 @@ use crate::time::{Span, Time};
 const BLUE_INTERVALS: u64 = 4;
 const SCE_THRESH_MAX: u32 = 1024;
 
-/// What the law compares with.
+/// The parameters of the algorithm.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct CobaltParams {
     pub ce_interval: Span,
@@ -279,7 +279,7 @@ impl Cobalt {
     }
 }
 
-/// What [`Cobalt::probe`] tells.
+/// The gauges of [`Cobalt::probe`].
 pub const CE_COUNT: Gauge = gauge("ce_count", "", "count of the schedule for CE marks and drops");
 pub const SCE_COUNT: Gauge = gauge("sce_count", "", "count of the schedule for SCE marks");
 pub const P_BLUE: Gauge = gauge("p_blue", "", "drop probability of BLUE");

@@ -44,17 +44,17 @@ const TICK_LOG: u32 = 10;
 const TIME_MAX: Span = Span::from_micros(2_199_023_255);
 
 params! {
-    /// What `codel` and `fq_codel` have in common, by the names in `tc`.
+    /// The parameters that `codel` and `fq_codel` share, by the names in `tc`.
     pub struct CodelParams {
-        /// a standing delay from here on is too long
+        /// acceptable standing delay
         target: Span = Span::from_millis(5), time(MICROSECOND..=TIME_MAX), "as RFC 8289: 5 to 10 % of the interval";
-        /// how long it may stand; about the longest RTT
+        /// time above the target before the first signal; about the longest RTT
         interval: Span = Span::from_millis(100), time(MICROSECOND..=TIME_MAX), "as RFC 8289";
         ecn: bool = false, words([
-            ("ecn", true, "mark instead of dropping, where the packet can be marked"),
-            ("noecn", false, "drop, whatever the packet's codepoint"),
+            ("ecn", true, "mark ECN-capable packets instead of dropping them"),
+            ("noecn", false, "always drop, never mark"),
         ]), "Linux";
-        /// beyond, every packet that can be marked is, besides the law and whatever `ecn` says
+        /// delay above which every ECN-capable packet is marked, independent of CoDel and `ecn`
         ce_threshold: Option<Span> = None, time(Span::ZERO..=TIME_MAX).optional(), "Linux";
         /// Only those whose DS field (DSCP and ECN) it selects.
         selector: Option<Selector> = None, unsaid();
@@ -81,7 +81,7 @@ impl CodelParams {
 pub struct Codel {
     /// Signals of this episode; decides the time to the next.
     count: u32,
-    /// What `count` was when this episode began.
+    /// `count` at the beginning of this episode.
     last_count: u32,
     dropping: bool,
     /// 1/sqrt(count) in 2^-16.
@@ -208,7 +208,7 @@ impl Codel {
         self.count = self.count.wrapping_add(dropped);
     }
 
-    /// What `tc -s` shows of the law; `drop_next` in the run's time.
+    /// CoDel's statistics in `tc -s`; `drop_next` in the run's time.
     pub fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("count", f64::from(self.count));
         out.gauge("lastcount", f64::from(self.last_count));
@@ -221,7 +221,7 @@ impl Codel {
 params! {
     /// The parameters of `codel`.
     pub struct CodelConfig {
-        /// what the queue holds at most, in packets; tail drop
+        /// largest backlog, in packets; tail drop
         limit: u32 = 1000, number(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 8289 has no limit";
         params: CodelParams = CodelParams::default(), nested();
     }
@@ -264,7 +264,7 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     }
 }
 
-/// What [`Codel::probe`] tells, as `tc -s` calls it.
+/// The gauges of [`Codel::probe`], by the names in `tc -s`.
 pub const GAUGES: &[Gauge] = &[
     gauge("count", "", "signals of this episode"),
     gauge("lastcount", "", "the count when the episode began"),

@@ -42,7 +42,7 @@ const U_MAX: u32 = 8;
 params! {
     /// The parameters, by their names in RFC 9332, B.
     pub struct CurvyRed {
-        /// what both queues hold at most, as time at the rate that the link has at first
+        /// largest backlog of both queues, as time at the link's first rate
         limit: Span = Span::from_millis(250), some_time(), "as RFC 9332, A.1";
         /// slope of sqrt(p_C): 2^s_c per second of delay
         s_c: i32 = 1, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332, Appendix B";
@@ -50,7 +50,7 @@ params! {
         s_l: i32 = 2, signed(-SLOPE_MAX..=SLOPE_MAX).shown("BITS"), "RFC 9332, Appendix B";
         /// C's delay is smoothed with a weight of 2^-f
         f: u32 = 5, number(0..=EWMA_MAX).shown("BITS"), "RFC 9332, Appendix B";
-        /// beyond, L marks every packet: 7570b, 1ms
+        /// L marks every packet above this backlog or delay: 7570b, 1ms
         t: Threshold = Threshold::Bytes(5 * MTU_FRAME), threshold(), "RFC 9332, Appendix B";
         /// curviness: random numbers for L, twice as many for C
         u: u32 = 1, number(1..=U_MAX), "RFC 9332, Appendix B";
@@ -72,7 +72,7 @@ params! {
     }
 }
 
-/// What L compares before it marks natively.
+/// The measure that L compares with its threshold.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Threshold {
     /// The bytes left behind the packet.

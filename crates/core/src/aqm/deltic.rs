@@ -285,7 +285,7 @@ impl Described for DelticConfig {
         "delay time control: a delta-sigma integrator each for SCE marks, CE marks and drops";
     const IN_LINUX: bool = false;
     const GAUGES: &'static [Gauge] = &[
-        gauge(SIGNALS[0], "Hz", "SCE marks per second that the controller is at"),
+        gauge(SIGNALS[0], "Hz", "SCE marks per second of the controller"),
         gauge(SIGNALS[1], "Hz", "the same of CE marks"),
         gauge(SIGNALS[2], "Hz", "the same of drops"),
         gauge("jitter_ms", "ms", "delay forgiven as the link's own pace"),

@@ -63,20 +63,20 @@ params! {
         coupling_factor: u8 = 20, tenths(), "MULPI";
         /// share of the link granted to L, in 1/256
         weight: u8 = 230, count(1..=u8::MAX), "MULPI";
-        /// delay that the controller of C aims at
+        /// target queueing delay of C
         target: Span = Span::from_millis(10), some_time(), "MULPI";
         /// what C holds at most: at amsr, 64kb
         classic_buffer: Buffer = Buffer::Time(Span::from_millis(100)), buffer(), "MULPI";
-        /// what L holds; as a time at least 40000 B
+        /// largest backlog of L; as a time at least 40000 B
         ll_buffer: Buffer = Buffer::Time(Span::from_millis(10)), buffer(), "MULPI";
         /// packets with this DSCP go to the L queue as well
         nqb: Option<u8> = Some(45), count(0..=63).shown("DSCP").optional()
-            .or("nonqb", None, "only ECT(1) and CE go there"), "RFC 9956";
+            .or("nonqb", None, "only ECT(1) and CE go to the L queue"), "RFC 9956";
         iaqm: bool = true, words([
             ("iaqm", true, "mark in L"),
             ("noiaqm", false, "do not mark in L"),
         ]), "MULPI";
-        /// delay of L from which on every packet is marked
+        /// delay of L above which every packet is marked
         maxth: Span = Span::from_millis(1), time(MICROSECOND..=MAXTH_MAX).takes("a time from 1us to 65535us"), "MULPI";
         /// the ramp below it spans 2^NUMBER ns
         lg_range: u8 = 19, count(0..=LG_RANGE_MAX), "MULPI";
@@ -353,7 +353,7 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
             self.next_alignment = cx.now + VQ_INTERVAL;
         }
     }
-    /// What waits beyond a smaller buffer stays.
+    /// The backlog above a smaller buffer stays.
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<DocsisConfig>().ok_or_else(Vec::new)?.clone();
         let link = LinkInfo { rate: self.link_rate, now: cx.now };
@@ -402,11 +402,15 @@ impl Described for DocsisConfig {
         P_C,
         P_L_COUPLED,
         gauge("prob_native", "", "native mark probability of the last packet of L"),
-        gauge("drop_prob", "", "PIE's, of a packet of 1024 B; it may exceed 1"),
-        gauge("burst_allowance_ms", "ms", "what is left of the burst allowance"),
+        gauge("drop_prob", "", "PIE's drop probability of a packet of 1024 B; it may exceed 1"),
+        gauge("burst_allowance_ms", "ms", "remaining burst allowance"),
         gauge("vq_ms", "ms", "delay of the virtual queue"),
-        gauge("qprotect_score_ms", "ms", "what the highest score had left at the last update"),
-        gauge("qprotect_sanctioned_packets", "packets", "sent to C so far by queue protection"),
+        gauge("qprotect_score_ms", "ms", "highest score at the last update"),
+        gauge(
+            "qprotect_sanctioned_packets",
+            "packets",
+            "packets that queue protection has sent to C",
+        ),
     ];
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {

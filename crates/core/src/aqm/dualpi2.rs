@@ -53,11 +53,11 @@ const MAX_TO_TYPICAL_RTT: u64 = 6;
 params! {
     /// The parameters, by their names in `tc`.
     pub struct DualPi2Config {
-        /// what both queues hold at most, in packets
+        /// largest backlog of both queues, in packets
         limit: u32 = 10_000, count(1..=u32::MAX).shown("PACKETS"), "Linux; RFC 9332, A.1: 250 ms of the link's rate";
         /// kernel memory; without it 3028 B per packet of limit
         memlimit: u32 = default_memlimit(10_000), count(1..=u32::MAX).shown("BYTES"), "Linux";
-        /// delay that the controller aims at
+        /// target queueing delay
         target: Span = Span::from_millis(15), some_time(), "as RFC 9332, A.1";
         /// time between two updates of the controller
         tupdate: Span = Span::from_millis(16), time(MICROSECOND..=SHORT_TIME_MAX), "Linux; A.1: min(target, RTT_max/3) = 15 ms";
@@ -67,7 +67,7 @@ params! {
         beta: u32 = 819, gain(), "Linux, 3.2 Hz; A.1: 0.3/RTT_max = 3 Hz";
         /// sets target, tupdate, alpha and beta for this longest RTT
         max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332, A.1";
-        /// sets them for this RTT; max_rtt/6 if only that is given
+        /// sets them for this typical RTT; max_rtt/6 if only max_rtt is given
         typical_rtt: Option<Span> = None, some_time().optional(), "RFC 9332, A.1";
         /// k in p_L = k sqrt(p_C)
         coupling_factor: u8 = 2, number(1..=u8::MAX), "as RFC 9332, A.1";
@@ -75,17 +75,17 @@ params! {
             ("l4s_ect", false, "ECT(1) and CE go to the L queue"),
             ("any_ect", true, "ECT(0) goes there as well"),
         ]), "as RFC 9332, 2.3";
-        /// beyond, L marks every packet: its own wait, or the packets left behind it
+        /// L marks every packet above this delay, or with more packets behind it
         step_thresh: StepThresh = StepThresh::Time(Span::from_millis(1)), step_thresh(), "Linux; A.1: a ramp around 1 ms";
-        /// no step for a packet that finds L shorter, in packets
+        /// smallest backlog of L for the step, in packets
         min_qlen_step: u32 = 0, count(0..=u32::MAX).shown("PACKETS"), "Linux; A.1: no native marks for a queue of one packet";
         drop_on_overload: bool = true, words([
-            ("drop_on_overload", true, "from k p' > 1 on, drop ECT packets with p'^2"),
-            ("overflow", false, "hold p' at 1/k instead and let the queue grow to its limit"),
+            ("drop_on_overload", true, "above k p' = 1, drop ECT packets with probability p'^2"),
+            ("overflow", false, "hold p' at 1/k and let the queue grow to its limit"),
         ]), "Linux";
         drop_enqueue: bool = false, words([
-            ("drop_dequeue", false, "decide when a packet leaves"),
-            ("drop_enqueue", true, "decide when it arrives"),
+            ("drop_dequeue", false, "drop and mark at dequeue"),
+            ("drop_enqueue", true, "drop and mark at enqueue"),
         ]), "Linux";
         /// share of the link granted to C
         classic_protection: u8 = 10, percent(0..=100), "Linux";
@@ -96,7 +96,7 @@ params! {
     }
 }
 
-/// What L compares before it marks natively.
+/// The measure that L compares with its step.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum StepThresh {
     /// The packet's own wait.
@@ -109,7 +109,7 @@ pub enum StepThresh {
 #[derive(Debug)]
 pub struct DualPi2<P> {
     queues: Queues<P>,
-    /// Kernel memory of what waits; `None` until it may come near its limit.
+    /// Kernel memory of the backlog; `None` until it may come near its limit.
     memory: Option<u64>,
     /// So many packets of at most [`MTU_FRAME`] surely fit; 0 once the memory is counted.
     fitting: usize,
@@ -129,7 +129,7 @@ pub struct DualPi2<P> {
     beta: i64,
 }
 
-/// What the coupled law says of a packet.
+/// The decision of the coupled algorithm about a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Verdict {
     Pass,
@@ -219,7 +219,7 @@ impl DualPi2Config {
         self.limit.min(self.memlimit / units::most_truesize(MTU_FRAME)) as usize
     }
 
-    /// What p' wants for a packet of this band while `backlog` bytes wait beside it (RFC 9332, A.2
+    /// The decision by p' about a packet of this band while `backlog` bytes wait (RFC 9332, A.2
     /// `dualpi2_dequeue`; for overload see Section 4.2.3).
     #[inline(always)]
     fn verdict(&self, p: u32, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
@@ -384,7 +384,11 @@ impl Described for DualPi2Config {
         P_PRIME,
         P_C,
         P_L_COUPLED,
-        gauge("credit_bytes", "B", "C's turn if positive; `tc -s` shows the hundredfold"),
+        gauge(
+            "credit_bytes",
+            "B",
+            "credit of the scheduler; C is next if positive; `tc -s` shows it times 100",
+        ),
     ];
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {

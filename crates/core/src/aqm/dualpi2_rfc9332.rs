@@ -34,11 +34,11 @@ const GAIN_STEPS: f64 = 1e6;
 params! {
     /// The parameters, by their names in RFC 9332, A.1 or else in `tc`'s `dualpi2`.
     pub struct DualPi2Rfc9332 {
-        /// what both queues hold at most, as time at the rate that the link has at first
+        /// largest backlog of both queues, as time at the link's first rate
         limit: Span = Span::from_millis(250), some_time(), "RFC 9332, A.1";
         /// k in p_L = k sqrt(p_C)
         coupling_factor: u8 = 2, number(1..=u8::MAX), "RFC 9332, A.1";
-        /// delay that the controller aims at
+        /// target queueing delay
         target: Span = Span::from_millis(15), some_time(), "RFC 9332, A.1";
         /// sets tupdate, alpha and beta for this worst RTT, 100ms
         max_rtt: Option<Span> = None, some_time().optional(), "RFC 9332, A.1";
@@ -57,8 +57,8 @@ params! {
         /// coupled probability from which L drops too
         p_lmax: f64 = 1.0, real("PROBABILITY", "a probability above 0, at most 1", |p| 0.0 < p && p <= 1.0, (0.01, 1.0)), "RFC 9332, A.1";
         random: bool = false, words([
-            ("recur", false, "hits at regular spacing"),
-            ("random", true, "hits at random"),
+            ("recur", false, "signals at regular spacing"),
+            ("random", true, "signals at random"),
         ]), "RFC 9332, A.1";
         scheduler: SchedulerConfig = SchedulerConfig::default(), nested();
     }

@@ -59,7 +59,7 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
-    /// What waits beyond a smaller limit stays.
+    /// The backlog above a smaller limit stays.
     fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let limit = match self.limit {
             Limit::Packets(_) => to.downcast_ref().map(Pfifo::limit),
@@ -76,7 +76,7 @@ macro_rules! fifo {
     ($config:ident, $name:literal, $summary:literal, $default:expr, $source:literal, $limit:expr, $drops_waiting:literal, $limits_packets:literal) => {
         params! {
             pub struct $config {
-                /// what the queue holds at most
+                /// largest backlog
                 limit: u32 = $default, limit(), $source;
             }
         }

@@ -50,17 +50,17 @@ const DELAY_MAX: Span = Span::from_secs(1);
 params! {
     /// The parameters, by their names in `tc`.
     pub struct FqConfig {
-        /// what all flows hold at most, in packets; tail drop
+        /// largest backlog of all flows, in packets; tail drop
         limit: u32 = 10_000, number(0..=u32::MAX).shown("PACKETS"), "Linux";
-        /// what a flow holds at most, in packets; tail drop
+        /// largest backlog of a flow, in packets; tail drop
         flow_limit: u32 = 100, number(0..=u32::MAX).shown("PACKETS"), "Linux";
         /// size of the kernel's table of flows, which is exact; without effect
         buckets: u32 = 1024, number(2..=BUCKETS_MAX).fitted(u32::next_power_of_two), "Linux";
         /// the bits of a packet's hash that make a flow
         orphan_mask: u32 = 1023, number(0..=u32::MAX).shown("MASK"), "Linux";
-        /// bytes that a flow may send in its turn; at least 256
+        /// bytes per flow and round; at least 256
         quantum: u32 = 2 * MTU_FRAME, number(0..=u32::MAX).shown("BYTES").fitted(|n| n.clamp(QUANTUM_MIN, QUANTUM_MAX)), "Linux: two full frames";
-        /// the same for a flow not seen before
+        /// quantum of a new flow
         initial_quantum: u32 = 10 * MTU_FRAME, number(0..=QUANTUM_MAX).shown("BYTES"), "Linux: ten full frames";
         pacing: bool = true, words([
             ("pacing", true, "obey maxrate"),
@@ -68,13 +68,13 @@ params! {
         ]), "Linux";
         /// of each flow
         maxrate: Option<Rate> = None, rate().optional(), "Linux";
-        /// up to this maxrate, packets are spaced one by one, else a quantum at a time
+        /// highest maxrate at which packets are paced one by one; above it, by quanta
         low_rate_threshold: Rate = Rate::from_bps(550_000), rate_if(
             "a rate such as 550kbit, below 34359mbit", |r| r.bps() / 8 <= u64::from(u32::MAX), &["40gbit"]
         ), "Linux";
-        /// a flow idle for longer gets its quantum back
+        /// idle time after which a flow's credit is refilled
         refill_delay: Span = Span::from_millis(40), any_time(), "Linux";
-        /// beyond, every packet that can be marked is
+        /// delay above which every ECN-capable packet is marked
         ce_threshold: Option<Span> = None, any_time().optional(), "Linux";
         /// accepted, without effect: only a socket sets departure times
         horizon: Option<Span> = None, any_time().optional(), "Linux: 10 s";
@@ -113,7 +113,7 @@ pub struct Fq<P> {
     /// Flows held back, the first one on top; of those due together, the one held back first.
     throttled: BinaryHeap<Reverse<(Time, u64, usize)>>,
     throttlings: u64,
-    /// What waits in flows.
+    /// The backlog of the flows.
     packets: u64,
     bytes: u64,
     config: FqConfig,
@@ -337,7 +337,7 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
         Ok(())
     }
 
-    /// What `tc -s` shows.
+    /// The statistics of `tc -s`.
     fn probe(&self, out: &mut dyn Gauges) {
         let inactive = self.flows.flows().filter(|f| f.queue.is_empty()).count();
         out.gauge("flows", self.numbers.len() as f64);

@@ -35,18 +35,18 @@ const QUANTUM_MAX: u32 = 1 << 20;
 params! {
     /// The parameters, by their names in `tc`.
     pub struct FqCodelConfig {
-        /// what all flows hold at most, in packets; drops from the head
+        /// largest backlog of all flows, in packets; drops from the head
         limit: u32 = 10_240, number(1..=u32::MAX).shown("PACKETS"), "as RFC 8290, 5.2";
-        /// into how many flows packets are hashed
+        /// number of flow queues that packets are hashed into
         flows: u32 = 1024, number(1..=FLOWS_MAX), "as RFC 8290, 5.2";
-        /// bytes that a flow may send in its turn; at least 256
+        /// bytes per flow and round; at least 256
         quantum: u32 = MTU_FRAME, number(1..=QUANTUM_MAX).shown("BYTES").fitted(|n| n.max(QUANTUM_MIN)), "Linux: a full frame";
         params: CodelParams = CodelParams { ecn: true, ..CodelParams::default() }, nested();
         /// ce_threshold only where the DS field, masked, has the value: 0x01/0x01 is ECT(1) and CE
         ce_threshold_selector: Option<Selector> = None, selector().optional(), "Linux";
         /// kernel memory; the default holds 14315 full TCP segments or 14563 full UDP packets
         memory_limit: u32 = 32 << 20, size(0..=u32::MAX).fitted(|n| n.min(MEMORY_LIMIT_MAX)), "Linux";
-        /// how many packets may go at once when it is full
+        /// largest number of packets to drop at once from a full queue
         drop_batch: u32 = 64, number(1..=u32::MAX).shown("PACKETS"), "Linux";
     }
 }
@@ -64,7 +64,7 @@ pub struct FqCodel<P> {
     hash: FlowHash,
     packets: u64,
     bytes: u64,
-    /// Kernel memory of what waits.
+    /// Kernel memory of the backlog.
     memory: u64,
     config: FqCodelConfig,
 }
@@ -150,7 +150,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         Backlog { packets: self.packets, bytes: self.bytes }
     }
 
-    /// What `tc -s` shows of the qdisc; and of CoDel, if there is only one.
+    /// The statistics of `tc -s` for the qdisc; and those of CoDel, if there is only one.
     /// Packets beyond a smaller limit leave in turn, through CoDel, and are lost.
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<FqCodelConfig>().ok_or_else(Vec::new)?.clone();
@@ -178,7 +178,7 @@ impl Described for FqCodelConfig {
     const GAUGES: &'static [Gauge] = &[
         gauge("new_flows", "", "flows in the list of new ones"),
         gauge("old_flows", "", "flows in the list of old ones"),
-        gauge("memory_used_bytes", "B", "kernel memory of what waits"),
+        gauge("memory_used_bytes", "B", "kernel memory of the backlog"),
     ];
     const MORE_GAUGES: &'static [Gauge] = codel::GAUGES;
     const FIXED: &'static [&'static str] = &["flows"];

@@ -33,11 +33,11 @@ const UPDATED_AT_ONCE: usize = 2048;
 params! {
     /// The parameters, by their names in `tc`.
     pub struct FqPieConfig {
-        /// what all flows hold at most, in packets
+        /// largest backlog of all flows, in packets
         limit: u32 = 10_240, number(1..=u32::MAX).shown("PACKETS"), "Linux";
-        /// into how many flows packets are hashed
+        /// number of flow queues that packets are hashed into
         flows: u32 = 1024, number(1..=FLOWS_MAX), "Linux";
-        /// what a flow may send in its turn; at least 256
+        /// bytes per flow and round; at least 256
         quantum: u32 = MTU_FRAME, size(1..=QUANTUM_MAX).fitted(|n| n.max(QUANTUM_MIN)), "Linux: a full frame";
         /// accepted, without effect as in the kernel
         memory_limit: u32 = 32 << 20, size(1..=u32::MAX), "Linux";

@@ -115,7 +115,7 @@ impl<P: Pkt> List<P> {
     }
 }
 
-/// What is known of a flow besides its COBALT.
+/// A flow's state besides its COBALT.
 #[derive(Copy, Clone, Debug)]
 struct Flow {
     /// Bytes it may send in this sweep.

@@ -188,7 +188,7 @@ impl Table for Line {
             raw.of(meta("", ""), |line| line),
             cells.of(meta("", ""), |line| &mut line.cells),
             overhead.of(meta("overhead", "count IP packets plus these"), |line| &mut line.overhead),
-            mpu.of(meta("mpu", "a packet counts as no less"), |line| &mut line.mpu),
+            mpu.of(meta("mpu", "smallest size that a packet counts as"), |line| &mut line.mpu),
             rtt.of(meta("rtt", "COBALT's interval; its target is a twentieth"), |line| {
                 &mut line.rtt
             }),

@@ -117,12 +117,12 @@ impl fmt::Debug for OwnQdisc {
 
 /// The packets of a queue, by number. Numbers are used again.
 struct Packets<P> {
-    /// What has left stays until its place is taken: a packet is only moved whole.
+    /// A packet that has left stays until its place is reused, because packets are moved only as a whole.
     places: Vec<P>,
     states: Vec<State>,
     bands: Vec<usize>,
     free: Vec<u32>,
-    /// What the call at hand has dropped.
+    /// The drops of the current call.
     dropped: Vec<(P, DropReason, usize)>,
 }
 
@@ -179,7 +179,7 @@ pub fn is_of(name: &'static str, parameters: &dyn Any) -> bool {
     own.is_some_and(|own| std::ptr::eq(own.entry.table.name, name))
 }
 
-/// What the law does during one call.
+/// The actions of the custom queue during one call.
 struct Actions<'a, P> {
     packets: &'a mut Packets<P>,
     rng: &'a mut Rng,

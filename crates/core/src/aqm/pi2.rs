@@ -50,9 +50,9 @@ const RATE_THRESHOLD: u64 = 10_000;
 params! {
     /// The parameters, by their names in the module's `tc`.
     pub struct Pi2Config {
-        /// what both queues hold at most, in packets
+        /// largest backlog of both queues, in packets
         limit: u32 = 1000, number(1..=u32::MAX).shown("PACKETS"), "sch_pi2";
-        /// delay that the controller aims at
+        /// target queueing delay
         target: Span = Span::from_millis(20), some_time(), "sch_pi2";
         /// time between two updates, in jiffies of 4 ms plus one
         tupdate: Span = Span::from_millis(30), some_time(), "sch_pi2";
@@ -63,8 +63,8 @@ params! {
         /// coupling: classic packets have (p/k)^2
         k: u32 = 2, number(1..=K_MAX), "sch_pi2";
         bytemode: bool = false, words([
-            ("bytemode", true, "signal smaller packets less"),
-            ("nobytemode", false, "signal all sizes alike"),
+            ("bytemode", true, "signal with a probability that grows with packet size"),
+            ("nobytemode", false, "signal all sizes with the same probability"),
         ]), "sch_pi2";
         ecn: EcnMode = EcnMode::Mark, words([
             ("noecn", EcnMode::Drop, "drop all alike"),
@@ -77,9 +77,9 @@ params! {
             ("ect1_scal", Scalable::Ect1, "ECT(1) and CE are of scalable senders"),
             ("ecn_scal", Scalable::AllEct, "all ECT are of scalable senders"),
         ]), "sch_pi2";
-        /// beyond, L marks every packet
+        /// L marks every packet above this threshold
         l_thresh: Span = Span::from_millis(1), some_time(), "sch_pi2";
-        /// C goes first if its head is older than L's by more
+        /// C is served first if its head is older than L's by more than this
         t_shift: Span = Span::from_millis(40), some_time(), "sch_pi2";
     }
 }

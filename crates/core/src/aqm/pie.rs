@@ -66,9 +66,9 @@ const RATE_THRESHOLD: u64 = 16_384;
 const DECAY: u64 = 64;
 
 params! {
-    /// What PIE and FQ-PIE have in common, by the names in `tc`.
+    /// The parameters that PIE and FQ-PIE share, by the names in `tc`.
     pub struct PieParams {
-        /// delay that the controller aims at
+        /// target queueing delay
         target: Span = Span::from_millis(15), some_time(), "as RFC 8033, 4.2";
         /// time between two updates, in jiffies of 4 ms plus one
         tupdate: Span = Span::from_millis(15), some_time(), "as RFC 8033, but for the jiffies";
@@ -77,13 +77,13 @@ params! {
         /// proportional gain in 1/16 Hz
         beta: u32 = 20, number(1..=GAIN_MAX), "1.25 Hz, as RFC 8033";
         ecn: bool = false, words([
-            ("ecn", true, "mark ECT packets instead, while p is small"),
+            ("ecn", true, "mark ECT packets instead of dropping them while p is small"),
             ("noecn", false, "drop all alike"),
         ]), "Linux";
         /// p is for full frames, smaller packets have less.
         bytemode: bool = false, words([
-            ("bytemode", true, "drop smaller packets less"),
-            ("nobytemode", false, "drop all sizes alike"),
+            ("bytemode", true, "drop with a probability that grows with packet size"),
+            ("nobytemode", false, "drop all sizes with the same probability"),
         ]), "Linux";
         dq_rate_estimator: bool = false, words([
             ("dq_rate_estimator", true, "delay from backlog and departure rate (RFC 8033)"),
@@ -145,7 +145,7 @@ pub struct Law {
     pub p: u64,
     /// The sum of p since the last drop.
     accu: u64,
-    /// What is left of the burst allowance, in ticks.
+    /// Remaining burst allowance, in ticks.
     burst: u64,
     /// The delay now and at the last update, in ticks.
     qdelay: u64,
@@ -305,7 +305,7 @@ pub fn from_ticks(ticks: u64) -> Span {
 params! {
     /// The parameters, by their names in `tc`.
     pub struct PieConfig {
-        /// what the queue holds at most, in packets
+        /// largest backlog, in packets
         limit: u32 = 1000, number(1..=u32::MAX).shown("PACKETS"), "Linux";
         params: PieParams = PieParams::default(), nested();
     }
@@ -365,11 +365,11 @@ impl PieParams {
     }
 }
 
-/// What [`Law::probe`] tells.
+/// The gauges of [`Law::probe`].
 pub const GAUGES: &[Gauge] = &[
     gauge("p_c", "", "drop or mark probability of a packet"),
     gauge("qdelay_ms", "ms", "delay at the last update"),
-    gauge("burst_allowance_ms", "ms", "what is left of the burst allowance"),
+    gauge("burst_allowance_ms", "ms", "remaining burst allowance"),
 ];
 
 impl Described for PieConfig {

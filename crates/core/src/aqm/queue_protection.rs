@@ -36,7 +36,7 @@ params! {
     /// The operator's parameters, RFC 9957, 4.1.
     #[derive(Copy)]
     pub struct Thresholds {
-        /// no sanction while the delay of L is no longer than this (CRITICALqL); maxth if that is given
+        /// no sanction while the delay of L is at most this (CRITICALqL); maxth if given
         critical_ql: Span = Span::from_millis(1), some_time(), "RFC 9957: MAXTH";
         /// nor while the flow's score is below this at that delay (CRITICALqLSCORE)
         critical_score: Span = Span::from_millis(4), some_time(), "RFC 9957";
@@ -116,7 +116,7 @@ impl QueueProtection {
         score
     }
 
-    /// What is left of a bucket's score; the last bucket are the dregs.
+    /// The remaining score of a bucket. The last bucket is the shared one ("dregs").
     pub fn score(&self, now: Time, bucket: usize) -> Span {
         self.buckets[bucket].expiry.since(now)
     }

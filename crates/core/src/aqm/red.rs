@@ -47,19 +47,19 @@ const TICKS_PER_US: f64 = 1000.0 / 64.0;
 params! {
     /// The parameters, by their names in `tc`, which fills in those not given. Zero stands for that.
     pub struct RedConfig {
-        /// what the queue holds at most; required
+        /// largest backlog; required
         limit: u32 = 0, bytes(), "";
-        /// average from which packets are marked at random; max/3
+        /// average backlog at which random marking begins; max/3
         min: u32 = 0, bytes(), "tc, after Floyd's advice of 1997";
-        /// average from which every packet is; 3 min, or limit/4
+        /// average backlog at which every packet is marked; 3 min, or limit/4
         max: u32 = 0, bytes(), "tc, after Floyd's advice of 1997";
-        /// average packet; required
+        /// average packet size; required
         avpkt: u32 = 0, bytes(), "";
-        /// burst to let pass, which decides the weight of the average; (2 min + max)/(3 avpkt)
+        /// burst to tolerate, which sets the weight of the average; (2 min + max)/(3 avpkt)
         burst: u32 = 0, number(1..=u32::MAX).shown("PACKETS").default(""), "tc, after Floyd's advice of 1997";
         /// rate of the link, for the decay while idle
         bandwidth: Rate = Rate::from_bps(10_000_000), rate(), "tc";
-        /// max_p: of a mark when the average reaches max
+        /// max_p: marking probability when the average reaches max
         probability: f64 = 0.02, real(
             "NUMBER", "a number above 0, at most 1", |p| p > 0.0 && p <= 1.0, (0.001, 1.0)
         ), "tc, after Floyd's advice of 1997";
@@ -68,8 +68,8 @@ params! {
             ("adaptative", true, "the same"),
         ]), "tc";
         ecn: bool = false, words([("ecn", true, "mark instead of dropping")]), "tc";
-        harddrop: bool = false, words([("harddrop", true, "drop from max on, even with ecn")]), "tc";
-        nodrop: bool = false, words([("nodrop", true, "with ecn: let pass what cannot be marked")]), "tc";
+        harddrop: bool = false, words([("harddrop", true, "drop above max, even with ecn")]), "tc";
+        nodrop: bool = false, words([("nodrop", true, "with ecn: accept packets that cannot be marked")]), "tc";
     }
 }
 
@@ -347,7 +347,7 @@ impl Described for RedConfig {
     const SUMMARY: &'static str = "random early detection on the average backlog (RED)";
     const REQUIRED: &'static str = "limit 150000 avpkt 1000";
     const GAUGES: &'static [Gauge] = &[
-        gauge("avg_bytes", "B", "average of the backlog"),
+        gauge("avg_bytes", "B", "average backlog"),
         gauge("max_p", "", "probability of a mark when the average reaches max"),
     ];
 

@@ -278,7 +278,7 @@ params! {
             ("wrr", Kind::Wrr),
             ("drr", Kind::Drr),
         ]).called(&["scheduler"]), "RFC 9332 leaves it open";
-        /// tshift: C goes first if its head is older by more
+        /// tshift: C is served first if its head is older by more than this
         tshift: Span = Span::from_millis(30), some_time(), "twice the target";
         /// wrr, drr: share granted to C
         classic_protection: u8 = 10, percent(1..=99), "as in Linux";

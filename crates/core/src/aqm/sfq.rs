@@ -21,46 +21,46 @@ use crate::tc;
 use crate::time::Time;
 use crate::units::{MTU_FRAME, Rate};
 
-/// What the kernel brings `depth` and `flows` down to, and takes at most for `divisor`.
+/// The kernel's upper bounds of `depth`, `flows` and `divisor`.
 const DEPTH_MAX: u32 = 127;
 const FLOWS_MAX: u32 = 65_408;
 const DIVISOR_MAX: u32 = 1 << 16;
 /// The kernel raises a smaller quantum to the first and refuses one beyond the second.
 const QUANTUM_MIN: u32 = 256;
 const QUANTUM_MAX: u32 = 1 << 20;
-/// What 32 bits of jiffies hold, in seconds.
+/// The range of 32 bits of jiffies, in seconds.
 const PERTURB_MAX: u32 = i32::MAX as u32 / jiffies::HZ as u32;
 
 params! {
     /// The parameters, by their names in `tc`. Zero means the default, as in the kernel.
     pub struct SfqConfig {
-        /// what all flows hold at most; at most depth times flows
+        /// largest backlog of all flows; at most depth times flows
         limit: u32 = DEPTH_MAX, number(2..=u32::MAX).shown("PACKETS"), "Linux";
-        /// what a flow holds at most; at most 127
+        /// largest backlog of a flow; at most 127
         depth: u32 = DEPTH_MAX, or_default(DEPTH_MAX, DEPTH_MAX).shown("PACKETS"), "Linux";
-        /// how many flows may have packets at a time; at most divisor
+        /// largest number of flows with packets; at most divisor
         flows: u32 = 128, or_default(128, FLOWS_MAX), "Linux";
-        /// into how many flows packets are hashed
+        /// number of flow queues that packets are hashed into
         divisor: u32 = 1024, divisor(), "Linux";
-        /// bytes that a flow may send in its turn; at least 256
+        /// bytes per flow and round; at least 256
         quantum: u32 = MTU_FRAME, size(0..=QUANTUM_MAX).fitted(|n| if n == 0 { MTU_FRAME } else { n.max(QUANTUM_MIN) }), "Linux: a full frame";
-        /// after how many seconds packets are hashed anew; 0 for never
+        /// seconds between changes of the hash; 0: never
         perturb: u32 = 0, number(0..=PERTURB_MAX).shown("SECONDS"), "Linux";
-        headdrop: bool = false, words([("headdrop", true, "a flow that is too long loses its oldest packet, not its newest")]), "Linux";
-        /// starts RED on the backlog of each flow; max is at most this
+        headdrop: bool = false, words([("headdrop", true, "drop the oldest packet of a full flow instead of the newest")]), "Linux";
+        /// run RED on the backlog of each flow; max is at most this
         redflowlimit: u32 = 0, bytes(), "";
-        /// average from which packets are marked at random; max/3
+        /// average backlog at which random marking begins; max/3
         min: u32 = 0, bytes(), "tc, after Floyd's advice of 1997";
-        /// average from which every packet is; redflowlimit/4
+        /// average backlog at which every packet is marked; redflowlimit/4
         max: u32 = 0, bytes(), "tc, after Floyd's advice of 1997";
-        /// average packet; 1000
+        /// average packet size; 1000
         avpkt: u32 = 0, size(1..=u32::MAX).default("").mapped(|n| n, said), "tc";
-        /// burst to let pass, which decides the weight of the average; (2 min + max)/(3 avpkt)
+        /// burst to tolerate, which sets the weight of the average; (2 min + max)/(3 avpkt)
         burst: u32 = 0, number(1..=u32::MAX).shown("PACKETS").default("").mapped(|n| n, said), "tc, after Floyd's advice of 1997";
-        /// max_p: of a mark when the average reaches max; 0.02
+        /// max_p: marking probability when the average reaches max; 0.02
         probability: f64 = 0.0, probability(), "tc, after Floyd's advice of 1997";
         ecn: bool = false, words([("ecn", true, "RED marks instead of dropping")]), "tc";
-        harddrop: bool = false, words([("harddrop", true, "RED drops from max on, even with ecn")]), "tc";
+        harddrop: bool = false, words([("harddrop", true, "RED drops above max, even with ecn")]), "tc";
     }
 }
 
@@ -291,7 +291,7 @@ impl<P: Pkt> Sfq<P> {
         cx.drop(pkt, DropReason::Overflow);
     }
 
-    /// What RED says of a packet for a flow that has some: false if it must go.
+    /// RED's decision about a packet of a flow with a backlog: false to drop it.
     fn admits(&mut self, x: u32, pkt: &mut P, cx: &mut QueueCx<P>) -> bool {
         let Some(red) = &self.red else { return true };
         let flow = &mut self.flows[x as usize];

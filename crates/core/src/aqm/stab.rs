@@ -21,7 +21,7 @@ use crate::params::{self, Described, Given, Refused};
 use crate::probe::Gauges;
 use crate::time::Time;
 
-/// What `tc` takes for `mtu` and `tsize` where they are not given, or 0.
+/// `tc`'s values of `mtu` and `tsize` if they are absent or 0.
 const MTU: u32 = 2047;
 const TSIZE: u32 = 512;
 /// More slots do not fit into a netlink message.
@@ -36,16 +36,16 @@ params! {
         mtu: u32 = 0, count(0..=LONGEST).shown("BYTES"), "tc: 0, which is 2047";
         /// how many slots the table has
         tsize: u32 = 0, count(0..=MOST_SLOTS).shown("SLOTS"), "tc: 0, which is 512";
-        /// what a packet counts at least
+        /// smallest size that a packet counts as
         mpu: u32 = 0, count(0..=LONGEST).shown("BYTES"), "tc";
-        /// what it counts in addition, or less
+        /// bytes added to each packet, or less
         overhead: i32 = 0, signed(-(1 << 24)..=1 << 24), "tc";
         /// atm (or adsl) counts whole cells of 53 bytes
         linklayer: Option<Layer> = None, layer().optional().default(""), "tc";
     }
 }
 
-/// What a link below the queue carries.
+/// The framing of the link below the queue.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Layer {
     #[default]
@@ -215,7 +215,7 @@ impl<P: Pkt> Pkt for Resized<P> {
 pub struct Stab<P> {
     table: SizeTable,
     queue: Box<dyn Aqm<Resized<P>>>,
-    /// What the queue has told in the call at hand.
+    /// The queue's events in the current call.
     drops: Vec<Dropped<Resized<P>>>,
 }
 

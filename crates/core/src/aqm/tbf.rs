@@ -27,21 +27,21 @@ const BURST_MAX: Span = Span((u32::MAX as u64) << 6);
 params! {
     /// The parameters, by their names in `tc`.
     pub struct TbfConfig {
-        /// at which the bucket fills; required
+        /// fill rate of the bucket; required
         rate: Rate = Rate::from_bps(0), rate(), "";
         /// size of the bucket; required
         burst: u32 = 0, size_and_cell().called(&["burst", "buffer", "maxburst"]), "";
-        /// at which a second bucket of mtu bytes fills
+        /// fill rate of a second bucket of mtu bytes
         peakrate: Option<Rate> = None, rate().optional(), "";
         /// size of that bucket
         mtu: Option<u32> = None, size_and_cell().called(&["mtu", "minburst"]).optional(), "";
-        /// what the queue holds at most; this or latency is required
+        /// largest backlog; this or latency is required
         limit: u32 = 0, limit().default(""), "";
-        /// sets limit to what leaves in this time, and a burst
+        /// sets limit to the bytes sent in this time, plus a burst
         latency: Option<Span> = None, some_time().optional(), "";
-        /// what a packet counts at least
+        /// smallest size that a packet counts as
         mpu: u32 = 0, size(0..=u32::MAX), "tc";
-        /// what it counts in addition
+        /// bytes added to each packet
         overhead: u16 = 0, count(0..=u16::MAX).shown("BYTES"), "tc";
         /// atm (or adsl) counts whole cells
         linklayer: LinkLayer = LinkLayer::Ethernet, linklayer(), "tc";
@@ -62,7 +62,7 @@ pub enum LinkLayer {
 }
 
 impl TbfConfig {
-    /// What a packet of `len` bytes costs at `rate`.
+    /// The cost of a packet of `len` bytes at `rate`.
     #[inline]
     fn cost(&self, rate: Rate, len: u32) -> i64 {
         let mut bytes = (u64::from(len) + u64::from(self.overhead)).max(self.mpu.into());

@@ -239,7 +239,7 @@ impl FilterSpec {
     }
 }
 
-/// What a link has: one queue, or a tree of them.
+/// The queues of a link: one, or a tree of them.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Queue {
     One(QdiscConfig),
@@ -478,7 +478,7 @@ struct Leaf<P> {
     id: String,
 }
 
-/// What the queue of a class finds: a link of the class's ceiling.
+/// The link as the queue of a class sees it: with the class's ceiling as rate.
 fn below(ceil: Option<Rate>, link: LinkInfo) -> LinkInfo {
     LinkInfo { rate: ceil.map_or(link.rate, |ceil| ceil.min(link.rate)), ..link }
 }

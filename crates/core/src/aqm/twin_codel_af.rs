@@ -29,7 +29,7 @@ const SCE_THRESH: u32 = 4;
 struct Class<P> {
     queue: Cnq<P>,
     params: CobaltParams,
-    /// What it owes to the other class.
+    /// Its debt to the other class.
     deficit: u64,
 }
 

@@ -46,7 +46,7 @@ params! {
 
 /// What BBR tells, whatever its version.
 pub(super) const GAUGES: &[Gauge] = &[
-    gauge("pacing_gain", "", "factor on the rate that is found"),
+    gauge("pacing_gain", "", "factor on the estimated rate"),
     gauge("min_rtt_ms", "ms", "smallest RTT of the model"),
     gauge("bottleneck_packets_per_ms", "packets/ms", "delivery rate of the model"),
 ];

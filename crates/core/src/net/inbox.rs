@@ -1,4 +1,4 @@
-//! What has been sent to an element in the network and waits for its time.
+//! Packets that were sent to an element and have not arrived yet.
 
 use crate::aqm::service::{LinkArrivals, PLACE_BITS, place};
 use crate::packet::Packet;
@@ -106,7 +106,7 @@ impl Inbox {
     pub fn arrivals(&self) -> LinkArrivals<'_, Packet> {
         LinkArrivals { packets: &self.packets, keys: &self.keys[self.next..], base: self.base }
     }
-    /// What arrives before `until` does so before measuring begins.
+    /// Measuring has not begun for packets that arrive before `until`.
     pub fn note_warmup(&mut self, until: Time) {
         for key in &self.keys[self.next..] {
             if Time(self.base.0 + (key >> PLACE_BITS)) >= until {

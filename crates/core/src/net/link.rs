@@ -65,7 +65,7 @@ pub struct Link {
     behind: Option<Box<Behind>>,
 }
 
-/// What a link has to tell of one of its queues, or of all together, since measuring began.
+/// A link's counters of one of its queues, or of all together, since measuring began.
 pub struct QueueReport {
     pub name: &'static str,
     pub counts: Counts,
@@ -85,7 +85,7 @@ pub struct QueueSample {
     pub is_present: bool,
 }
 
-/// What all queues of a link together are called.
+/// The name of all queues of a link together.
 pub const ALL: &str = "all";
 
 impl Link {
@@ -143,7 +143,7 @@ impl Link {
             false => self.watch = None,
         }
     }
-    /// What was seen of them since this was last asked.
+    /// Observations since the last call.
     pub fn take_seen(&mut self) -> Seen {
         let backlog = self.service.backlog;
         self.watch.as_mut().map(|watch| watch.take(backlog)).unwrap_or_default()
@@ -153,7 +153,7 @@ impl Link {
     pub fn copied(&self, account: usize) -> u64 {
         self.service.flow_counters[account].copied
     }
-    /// What was dropped here of packets that came to the network since measuring began.
+    /// Drops here of packets that entered the network since measuring began.
     pub fn losses(&self) -> &Losses {
         &self.service.losses
     }
@@ -318,7 +318,7 @@ impl Link {
         set.capacity_bits += bits;
         self.accounted_at = now;
     }
-    /// What could be sent since it was last up to date.
+    /// The capacity since the last update.
     fn capacity_bits(&self, now: Time) -> f64 {
         let Some(trace) = &self.service.trace else {
             let span = now.since(self.accounted_at);
@@ -327,7 +327,7 @@ impl Link {
         trace.steps().bits_before(now) - trace.steps().bits_before(self.accounted_at)
     }
 
-    /// What was measured before now does not count.
+    /// Measuring begins now.
     pub fn begin_measuring(&mut self, now: Time) {
         for (before, band) in self.measured.iter_mut().zip(&mut self.service.bands) {
             *before = band.counts;

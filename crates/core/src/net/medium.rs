@@ -32,7 +32,7 @@ pub trait Medium: Send {
     fn act(&mut self, now: Time, sides: &mut Sides);
     /// There may be something to send in this part of a queue, which was empty or held it back.
     fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides);
-    /// What it did in the `span` since this was last called.
+    /// Its counters of the `span` since the last call.
     fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges);
     /// All packets that it has pulled and neither delivered nor lost.
     fn purge(&mut self) -> Vec<Packet>;
@@ -45,7 +45,7 @@ pub struct Side<'a> {
     pub departed: &'a mut Vec<Packet>,
 }
 
-/// What a medium may do with its queues.
+/// The operations of a medium on its queues.
 pub struct Sides<'a> {
     sides: [Side<'a>; 2],
     out: &'a mut Outbox,
@@ -58,7 +58,7 @@ impl<'a> Sides<'a> {
     fn of(&mut self, way: Way) -> &mut Side<'a> {
         &mut self.sides[way as usize]
     }
-    /// What waits in a part of a queue and is not held back there.
+    /// The backlog of a part of a queue that is not held back.
     pub fn waiting(&mut self, way: Way, part: usize) -> Backlog {
         self.of(way).port.link.waiting(part)
     }

@@ -8,7 +8,7 @@ use crate::ecn::{Ecn, Rewritten};
 use crate::element::Outbox;
 use crate::time::Time;
 
-/// What carries `from` goes on with `to`; of several rules the first that fits.
+/// Packets with `from` leave with `to`. The first matching rule counts.
 #[derive(Debug)]
 pub struct Rewrite {
     pub rules: Vec<(Ecn, Rewritten)>,

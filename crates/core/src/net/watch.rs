@@ -8,7 +8,7 @@ use crate::time::Time;
 /// Events beyond this are not kept.
 const MAX_EVENTS: usize = 20_000;
 
-/// What happens to a packet.
+/// An event of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PacketEventKind {
     Arrives,

@@ -42,7 +42,7 @@ struct Word<T> {
     says: Box<dyn Fn(&T) -> bool>,
 }
 
-/// What `params!` knows of a field.
+/// A field of `params!`.
 #[derive(Copy, Clone, Debug)]
 pub struct Meta {
     pub keyword: &'static str,

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use super::{attributes, call, tell};
 
-/// What one ACK told. Good until the call returns: the next ACK is told by the same object.
+/// One ACK. Valid until the call returns: the next ACK reuses the object.
 #[pyclass(module = "l4slab._core", get_all)]
 #[derive(Default)]
 pub struct Ack {
@@ -93,7 +93,7 @@ impl Ack {
     }
 }
 
-/// What a controller answers with.
+/// A controller's answer.
 #[pyclass(module = "l4slab._core")]
 #[derive(Default)]
 pub struct Window {

@@ -90,7 +90,7 @@ enum Event {
     Drop(u32, DropReason),
 }
 
-/// What a queue can do, during one of its calls.
+/// The link as a queue sees it during one of its calls.
 #[pyclass(module = "l4slab._core")]
 pub struct Link {
     #[pyo3(get)]

@@ -43,7 +43,7 @@ params! {
             ("no-split-gso", false, "accepted, without effect"),
         ]), "Linux";
         ack_filter: AckFilter = AckFilter::Off, words([
-            ("ack-filter", AckFilter::On, "drop ACKs that a later one makes needless, but for one of two"),
+            ("ack-filter", AckFilter::On, "drop ACKs that a later ACK makes redundant, except one of two"),
             ("ack-filter-aggressive", AckFilter::Aggressive, "drop all of them"),
             ("no-ack-filter", AckFilter::Off, "drop none"),
         ]), "Linux";
@@ -74,7 +74,7 @@ fn sce() -> Spec<Sce> {
 }
 
 impl CakeConfig {
-    /// What the buffer may hold, in bytes of memory.
+    /// The buffer's limit, in bytes of memory.
     pub fn memory_limit(&self) -> u64 {
         let most = LIMIT_PACKETS * u64::from(MTU_FRAME);
         match (self.memlimit, self.line.rate) {

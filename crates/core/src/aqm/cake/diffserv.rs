@@ -27,7 +27,7 @@ const CS5: u8 = cs(5);
 const CS6: u8 = cs(6);
 const CS7: u8 = cs(7);
 
-/// What a tin may use before others come first.
+/// The share that a tin may use before other tins have priority.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Bytes per second; 0 where the whole is unlimited.

@@ -45,7 +45,7 @@ impl FlowMode {
     }
 }
 
-/// What is known of a packet's origin, already spread over 32 bits.
+/// A packet's origin, already hashed to 32 bits.
 #[derive(Copy, Clone, Debug)]
 pub struct Hashes {
     pub flow: u32,
@@ -54,7 +54,7 @@ pub struct Hashes {
 }
 
 impl Hashes {
-    /// What has a queue of its own under `mode`; `None` if all packets share one.
+    /// The key of a packet's queue under `mode`; `None` if all packets share one.
     #[inline]
     pub fn key(self, mode: FlowMode) -> Option<u32> {
         let chosen = |bit, hash| if mode.0 & bit != 0 { hash } else { 0 };

@@ -19,7 +19,7 @@ const QUANTUM_SHIFT: u32 = 12;
 const QUANTUM_MIN: u64 = 300;
 const QUANTUM_MAX: u64 = MTU_FRAME as u64;
 
-/// What a flow counts as.
+/// The kind of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Set {
     Idle,
@@ -140,7 +140,7 @@ impl<P: Pkt> Tin<P> {
         tin
     }
 
-    /// What follows from the tin's rate.
+    /// Values derived from the tin's rate.
     pub fn set_share(&mut self, share: Share, target: Span, interval: Span) {
         self.pace = Pace::new(share.rate);
         self.flow_quantum = match share.rate {

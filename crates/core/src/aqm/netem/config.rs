@@ -18,7 +18,7 @@ params! {
     // The comments are lines of help, with tc's brackets.
     #[allow(rustdoc::broken_intra_doc_links)]
     pub struct NetemConfig {
-        /// what it holds at most, in packets
+        /// largest backlog, in packets
         limit: u32 = 1000, size(0..=u32::MAX).shown("PACKETS").takes(SIZE), "tc";
         /// delay, its spread and correlation
         delay: Delay = Delay::default(), delay().called(&["delay", "latency"]), "";
@@ -26,20 +26,20 @@ params! {
         distribution: Option<Distribution> = None, distribution(), "";
         /// [random] P [RHO], state P13 [P31 [P32 [P23 [P14]]]], gemodel P [R [1-H [1-K]]]
         loss: Loss = Loss::Random(Chance::default()), loss().called(&["loss", "drop"]), "";
-        ecn: bool = false, words([("ecn", true, "marks CE instead of losing, where the packet allows")]), "";
+        ecn: bool = false, words([("ecn", true, "mark ECN-capable packets instead of losing them")]), "";
         /// packets with a flipped bit, correlation
         corrupt: Chance = Chance::default(), chance(), "";
         /// packets sent twice, correlation
         duplicate: Chance = Chance::default(), chance(), "";
         /// packets sent at once, correlation; needs delay
         reorder: Chance = Chance::default(), chance(), "";
-        /// reorders at most every so manieth packet; needs reorder
+        /// reorder only every Nth packet; needs reorder
         gap: u32 = 0, gap(), "";
-        /// sends one after the other; overhead per packet, cell, overhead per cell
+        /// sending rate; then overhead per packet, cell size, overhead per cell
         rate: Option<RateModel> = None, rate(), "";
-        /// releases in slots so far apart: MIN [MAX] or distribution NAME DELAY JITTER, then [packets N] [bytes B]
+        /// time between slots that release packets: MIN [MAX] or distribution NAME DELAY JITTER, then [packets N] [bytes B]
         slot: Option<SlotConfig> = None, slot(), "";
-        /// draws the numbers that the kernel draws with this seed
+        /// seed of the kernel's random numbers
         seed: Option<u64> = None, seed(), "";
         // What a change (`merged`) gives besides.
         slot_begins: bool = true, unsaid();
@@ -410,7 +410,7 @@ impl Described for NetemConfig {
         Some(Ok(merged))
     }
 
-    /// What `tc` refuses of the whole.
+    /// Combinations that `tc` refuses.
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         let refuse = |keyword: &str, value: String, fix: &str| {
             Err(given.refuse(keyword, value, fix.to_owned()))

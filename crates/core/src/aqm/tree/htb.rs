@@ -79,7 +79,7 @@ fn find<Q>(classes: &[ClassSpec<Q>], id: &str) -> Option<usize> {
     classes.binary_search_by_key(&Some(number), |class| parse_id(&class.id)).ok()
 }
 
-/// What a leaf did when its turn came.
+/// The result of a leaf's turn.
 pub enum Turn<P> {
     /// Nothing waits in it.
     Empty,
@@ -93,7 +93,7 @@ pub enum Turn<P> {
     },
 }
 
-/// What a class may do.
+/// The mode of a class.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Mode {
     CannotSend,

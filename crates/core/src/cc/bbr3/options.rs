@@ -20,15 +20,15 @@ params! {
         ecn_max_rtt: Span = Span::from_millis(5), any_time(), "google/bbr";
         /// weight of a round's share of marks in alpha
         ecn_alpha_gain: f64 = 0.0625, fraction(), "google/bbr: 1/16";
-        /// of alpha, what a round with marks takes off inflight_lo
+        /// fraction of alpha by which a round with marks reduces inflight_lo
         ecn_factor: f64 = 0.3334, fraction(), "google/bbr: 1/3";
         /// share of marks above which probing has gone too far
         ecn_thresh: f64 = 0.5, fraction(), "google/bbr";
         /// share of losses above which probing has gone too far
         loss_thresh: f64 = 0.02, fraction(), "google/bbr";
-        /// what a round with losses takes off
+        /// reduction by a round with losses
         beta: f64 = 0.3, fraction(), "google/bbr";
-        /// of inflight_hi, what is left to others while cruising
+        /// fraction of inflight_hi left to other flows while cruising
         inflight_headroom: f64 = 0.15, fraction(), "google/bbr";
         /// pacing gain after startup; 0.5 in draft-ietf-ccwg-bbr
         drain_gain: f64 = 0.3467, fraction(), "google/bbr";

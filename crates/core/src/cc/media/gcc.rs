@@ -75,7 +75,7 @@ params! {
         /// how the threshold adapts: "libwebrtc" falls faster than it rises, "draft" slower
         threshold: Adaptation = Adaptation::Libwebrtc,
             choice("VARIANT", [("libwebrtc", Adaptation::Libwebrtc), ("draft", Adaptation::Draft)]), "libwebrtc";
-        /// time over which the rate that arrives is measured
+        /// time over which the arrival rate is measured
         acked_window: Span = Span::from_millis(500), some_time(), "libwebrtc";
         /// bound that follows losses: "libwebrtc" (loss-based estimator v2), "draft" (section 6) or "off"
         loss: LossRule = LossRule::Libwebrtc,

@@ -49,7 +49,7 @@ params! {
         alpha_bits: u32 = 24, choice("20|24", [("20", 20), ("24", 24)]), "L4STeam";
         /// 0: alpha starts at 0 and the first mark halves; 1: alpha starts at 1
         alpha_mode: u32 = 0, count(0..=1).module("prague_alpha_mode", &[]), "L4STeam";
-        /// what the window's fraction is for: "carry" between whole windows, "rounded": cuts by alpha, "full":
+        /// use of the window's fraction: "carry" between whole windows, "rounded": cuts by alpha, "full":
         /// growth too
         cwnd_fraction: Fraction = Fraction::Full, choice("MODE", [
             ("carry", Fraction::Carry),
@@ -72,9 +72,9 @@ params! {
         rate_offset: u32 = 4, count(0..=127), "L4STeam";
         /// a burst lasts at most 1/2 to this power seconds
         burst_shift: u32 = 12, count(0..=31).module("prague_burst_shift", &[]), "L4STeam";
-        /// segments of a burst at the least (net.ipv4.tcp_min_tso_segs, where it counts)
+        /// smallest burst in segments (net.ipv4.tcp_min_tso_segs, where it counts)
         min_tso_segs: u32 = 1, count(1..=1000), "L4STeam";
-        /// segments of a burst at most; 0: no limit
+        /// largest burst in segments; 0: no limit
         max_tso_segs: u32 = 0, count(0..=1000).module("prague_max_tso_segs", &[]), "L4STeam";
     }
 }

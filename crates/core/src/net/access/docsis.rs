@@ -49,7 +49,7 @@ params! {
         down: Rate = Rate::from_bps(200_000_000), rate(), "docsis-ns3, residential";
         /// peak rate, in percent of the sustained one
         peak: u16 = 200, count(100..=10_000_u16).shown("PERCENT"), "docsis-ns3, residential";
-        /// how long at the sustained rate may pass at the peak rate after a pause
+        /// burst at the peak rate after a pause, as time at the sustained rate
         burst: Span = Span::from_millis(100), some_time(), "docsis-ns3, residential";
         /// MAP interval, which is rounded to whole frames
         map: Span = Span::from_millis(1), time(Span::from_micros(150)..=Span::from_millis(20)), "docsis-ns3, residential";
@@ -65,7 +65,7 @@ params! {
         ]), "";
         /// rate that other modems take of the upstream channel
         load: Rate = Rate::from_bps(0), rate_if("a rate such as 100mbit, at most 600mbit", |r| r.bps() <= 600_000_000, &["1gbit", "5m"]), "";
-        /// how much that varies from one MAP interval to the next, uniformly up and down
+        /// change of that rate from one MAP interval to the next, uniformly up and down
         vary: u8 = 0, percent(0..=100), "";
         /// between modem and CMTS, km
         distance: u16 = 8, count(0..=160), "docsis-ns3";
@@ -115,7 +115,7 @@ impl MediumKind for DocsisConfig {
     }
 }
 
-/// What the upstream does next.
+/// The next event of the upstream.
 enum Event {
     /// A part of a grant is prepared: in a frame that begins one frame later.
     Grant { flow: usize, bytes: u64, begins_grant: bool },

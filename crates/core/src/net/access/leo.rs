@@ -55,7 +55,7 @@ params! {
         jitter: Span = Span::from_millis(10), any_time(), "TMA 2024, data";
         /// probability of an outage at the beginning of a slot
         handover: f64 = 0.38, probability().called(&["p-ho"]), "TMA 2024, data";
-        /// its mean length
+        /// mean length of an outage
         outage: Span = Span::from_millis(310), some_time(), "TMA 2024, data";
         /// probability that an outage loses what is sent meanwhile; otherwise the packets wait
         lossy: f64 = 0.9, probability().called(&["p-loss"]), "TMA 2024, data";
@@ -68,8 +68,8 @@ params! {
             ("moving", true, "obstructions, as while driving"),
         ]), "";
         calm: bool = false, words([
-            ("varying", false, "all of this is random"),
-            ("calm", true, "only the satellites' distance changes"),
+            ("varying", false, "delay, rate and loss are random"),
+            ("calm", true, "only the distance of the satellites changes"),
         ]), "";
     }
 }
@@ -105,7 +105,7 @@ impl MediumKind for LeoConfig {
 struct Outage {
     from: Time,
     until: Time,
-    /// What is sent meanwhile is lost; or else it waits.
+    /// Packets sent during the outage are lost; otherwise they wait.
     loses: bool,
 }
 

@@ -35,12 +35,12 @@ params! {
         per: f64 = 0.0, real("PROBABILITY", "a number from 0 to 1", |p| (0.0..=1.0).contains(&p), (0.0, 0.5)), "";
         /// MPDUs of an A-MPDU at most, which is the window of the block acknowledgement too; 1: no aggregation
         ampdu: Option<u16> = None, some_count().default("64, or 256 with ax"), "802.11, negotiated";
-        /// bytes of an A-MPDU at most
+        /// largest A-MPDU in bytes
         ampdu_bytes: Option<u32> = None, size(2048..=6_500_631).optional().called(&["ampdu-bytes"])
             .default("65535 (n), 1048575 (ac), 6500631 (ax)"), "802.11";
-        /// time of a PPDU at most
+        /// longest PPDU
         ppdu: Span = PPDU_MOST, time(Span::from_micros(100)..=PPDU_MOST), "aPPDUMaxTime";
-        /// how often an MPDU is sent again
+        /// largest number of retransmissions of an MPDU
         retry: u8 = 7, count(0..=255), "802.11";
         /// PSDUs longer than this are announced with RTS and CTS
         rts: Option<u32> = None, size(0..=6_500_631).optional().default("never"), "Linux";
@@ -207,7 +207,7 @@ impl WifiConfig {
 impl MediumKind for WifiConfig {
     const OF_STATIONS: &'static [&'static str] = &["nss", "mcs", "gi", "sgi", "per"];
 
-    /// What one saturated sender of full packets gets alone.
+    /// The rate of a single saturated sender of full packets.
     fn rates(&self) -> [Rate; 2] {
         let rate = air::saturated(self);
         [rate, rate]

@@ -21,7 +21,7 @@ pub const GAUGES: &[Gauge] = &[
     gauge("medium_lost_packets", "packets", "given up by the medium"),
 ];
 
-/// What happened behind the queue since a time.
+/// Counters behind the queue since a time.
 #[derive(Copy, Clone, Debug, Default)]
 struct Sums {
     packets: u64,
@@ -31,7 +31,7 @@ struct Sums {
     lost: u64,
 }
 
-/// What a link keeps of the medium behind it.
+/// A link's state for the medium behind it.
 #[derive(Debug, Default)]
 pub struct Behind {
     parts: Parts,
@@ -45,7 +45,7 @@ pub struct Behind {
     /// From the queue to the arrival, since measuring began.
     delay: Distribution,
     lost_measured: u64,
-    /// What the medium has told of the time since the last sample.
+    /// The medium's report since the last sample.
     gauges: Vec<(&'static str, f64)>,
 }
 
@@ -122,7 +122,7 @@ impl Link {
         behind.pulled += u64::from(pkt.is_some());
         pkt
     }
-    /// What waits in a part and is not held back.
+    /// The backlog of a part that is not held back.
     pub fn waiting(&mut self, part: usize) -> Backlog {
         let held = self.behind.as_ref().is_some_and(|behind| behind.held[part]);
         match held {
@@ -178,7 +178,7 @@ impl Link {
         }
     }
 
-    /// What is told of the time since the last sample, after the medium has told its part.
+    /// The report since the last sample, after the medium's own part.
     pub fn take_gauges(&mut self, out: &mut dyn Gauges) {
         let Some(behind) = &mut self.behind else { return };
         let sums = std::mem::take(&mut behind.sampled);

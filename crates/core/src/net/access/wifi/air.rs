@@ -17,7 +17,7 @@ use crate::units::{ETHERNET_HEADER, MTU_FRAME, Rate};
 /// Access categories by rising priority: background, best effort, video, voice.
 const BE: usize = 1;
 const VI: usize = 2;
-/// What a station's deficit grows by when it has had its turn (mac80211, the default weight).
+/// The amount added to a station's deficit after its turn (mac80211, the default weight).
 const AIRTIME_QUANTUM: i64 = 256_000;
 /// A station owes at most so much airtime, ns.
 const MOST_OWED: i64 = 50_000_000;
@@ -120,7 +120,7 @@ struct Mpdu {
     arrived: Time,
 }
 
-/// What is under way between two nodes in an access category.
+/// The traffic between two nodes in an access category.
 #[derive(Default)]
 struct Session {
     /// Not acknowledged, in order.
@@ -192,7 +192,7 @@ pub struct Cell {
     counts: [Counts; 2],
 }
 
-/// What one saturated sender gets, on average over its backoff: full packets, frames as queues count them.
+/// The rate of one saturated sender of full packets, as queues count frames, averaged over its backoff.
 pub fn saturated(config: &WifiConfig) -> Rate {
     let modulation = Modulation::new(config);
     let full = MTU_FRAME - ETHERNET_HEADER + phy::MPDU_OVERHEAD + overhead(config);
@@ -370,7 +370,7 @@ impl Cell {
         self.transmit(now, ppdus, now + txop, sides);
     }
 
-    /// What is sent from `now` on: by one node, or by several, which collide.
+    /// Begin an access at `now`: by one node, or by several, which collide.
     fn transmit(&mut self, now: Time, mut ppdus: Vec<Ppdu>, txop_until: Time, sides: &mut Sides) {
         let is_collision = ppdus.len() > 1;
         let longest = ppdus.iter().map(|ppdu| ppdu.first).max().unwrap_or(Span::ZERO);
@@ -415,7 +415,7 @@ impl Cell {
         }
     }
 
-    /// What arrives of a PPDU, whose exchange begins at `now`; false if nothing does.
+    /// Deliver a PPDU whose exchange begins at `now`; false if nothing arrives.
     fn receive(&mut self, now: Time, ppdu: Ppdu, is_lost: bool, sides: &mut Sides) -> bool {
         let way = self.contenders[ppdu.contender].way;
         let per = self.pers[ppdu.station];
@@ -504,7 +504,7 @@ impl Cell {
         }
     }
 
-    /// What a contender sends if its exchange is to end within `most`; the first one of an access may be longer, if it is a
+    /// The PPDU of a contender whose exchange ends within `most`; the first one of an access may be longer, if it is a
     /// single MPDU.
     fn build(
         &mut self,

@@ -13,7 +13,7 @@ pub const BLOCK_ACK: u32 = 32;
 pub const LONG_BLOCK_ACK: u32 = 56;
 pub const RTS: u32 = 20;
 pub const CTS: u32 = 14;
-/// What an MPDU has besides its IP packet: LLC and SNAP, QoS data header, FCS; and with CCMP.
+/// The overhead of an MPDU: LLC and SNAP, QoS data header, FCS; and with CCMP.
 pub const MPDU_OVERHEAD: u32 = 8 + 26 + 4;
 pub const CCMP: u32 = 16;
 /// Before each MPDU of an A-MPDU, which is then padded to a multiple of 4 bytes.
