@@ -91,7 +91,7 @@ class CbrFlow(TypedDict):
     stop_ns: int | None
 
 
-# What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+# The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
 EcnSupport = Literal["off", "classic", "accecn"] | Literal["sce"]
 
 # A packet matches if it has all given properties; `host` sends or receives it.
@@ -276,7 +276,7 @@ class ResponsivenessFlow(TypedDict):
     stop_ns: int | None
 
 
-# What becomes of a data packet with a certain codepoint.
+# The fate of a data packet with a certain codepoint.
 Rewritten = Literal["drop"] | Ecn
 
 Sending = Literal["client", "server"]

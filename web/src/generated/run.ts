@@ -101,7 +101,7 @@ export interface CbrFlow {
 }
 
 /**
- * What a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+ * The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
  */
 export type EcnSupport = "off" | "classic" | "accecn" | "sce";
 
@@ -349,7 +349,7 @@ export interface ResponsivenessFlow {
 }
 
 /**
- * What becomes of a data packet with a certain codepoint.
+ * The fate of a data packet with a certain codepoint.
  */
 export type Rewritten = "drop" | Ecn;
 
