@@ -213,8 +213,8 @@ RECIPES = {
             ("python/l4slab/experimentfile/traffic.py", "    batch: int = Field(", MODEL),
             (
                 "python/l4slab/experimentfile/traffic.py",
-                "    for model in (Flow,",
-                "    + (ThrowawayFlow,)\n",
+                "        *(MediaFlow, CbrFlow, UdpPragueFlow, ProgramFlow),",
+                "        ThrowawayFlow,\n",
             ),
             (
                 "docs/experiment-file.md",
