@@ -327,7 +327,7 @@ fn versions_differ_in_the_target_rtt() {
 /// then independent with a constant probability. Returns that probability as the flow met it, its
 /// mean window (packets per second times RTT) and the RTT in seconds. `expected`: the flow's rate.
 fn in_a_crowd(cc: &str, ecn: &str, rtt_ms: f64, p_c: f64, expected: f64) -> (f64, f64, f64) {
-    let (c, seconds) = (1000.0, 440.0);
+    let (c, seconds) = (1000.0, 840.0);
     let load = match cc {
         "prague" => (c - expected) / (1.0 - p_c),
         _ => c / (1.0 - p_c) - expected,
@@ -340,7 +340,7 @@ fn in_a_crowd(cc: &str, ecn: &str, rtt_ms: f64, p_c: f64, expected: f64) -> (f64
         .run();
     let f = result.flow("flow");
     let signals = f.ce_packets + f.dropped_packets;
-    assert!(signals >= 600, "{signals} signals are too few for a mean");
+    assert!(signals >= 1200, "{signals} signals are too few for a mean");
     let p = signals as f64 / f.sent_packets as f64;
     let rtt = f.rtt_ms_mean.unwrap() * 1e-3;
     let pps = f.sent_packets as f64 / (seconds - 40.0);
