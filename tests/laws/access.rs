@@ -4,7 +4,7 @@ use l4slab_core::net::access;
 use l4slab_core::rng::Rng;
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Result, agrees, between, bps, columns, lab, ns};
+use crate::lab::{Lab, Result, agrees, between, bps, columns, lab, mean_since, ns};
 
 /// Adds a link `home` and its other side `home.up`.
 pub fn medium(lab: Lab, words: &str, qdisc: &str, stations: Value) -> Lab {
@@ -62,6 +62,8 @@ fn all() -> Vec<String> {
         "wifi ac80 mcs 4 per 0.2",
         "wifi a mcs 3 fifo",
         "wifi ax20 mcs 2 noairtime rts 500",
+        "lte rate 12mbit drive handover 1s gap 60ms lossy",
+        "nr cqi 7 bler 0.5 bler2 0.5 um tdd DDSUU",
         "docsis",
         "docsis ggr 5mbit ggi 135us load 400mbit vary 30%",
     ]
@@ -673,4 +675,208 @@ fn docsis_rates() {
     let home = medium(lab(30.0, 10.0), "docsis one-flow", "pfifo limit 200", json!({}));
     let spec = json!({"name": "f", "cc": "cubic", "rtt_ns": 20_000_000, "path": ["home.up"], "reverse_path": ["home"]});
     agrees("TCP upstream", flow(home, spec).run().flow("f").goodput_mbps, 0.995 * 50.0, 0.02);
+}
+
+/// One user in FDD without errors: the rate of the formula. A packet waits for its slot on average half a slot with FDD, and
+/// 1.1 slots with the TDD pattern of srsRAN.
+#[test]
+fn nr_slots() {
+    for (words, mbps, slots) in [
+        // 51 blocks, 12 subcarriers, 14 symbols of which 86 % carry data, 5.5547 bit, 2000 slots.
+        ("nr fdd bler 0 core 0s", 81.86, 0.5),
+        ("nr bler 0 core 0s", 81.86 * (6.0 + 8.0 / 14.0) / 10.0, 1.1),
+        ("nr fdd rate 40mbit bler 0 core 0s", 40.0, 0.5),
+    ] {
+        let home = medium(lab(5.0, 0.5), words, "pfifo limit 500", json!({}));
+        let full = cbr(home, "udp", 100.0, 1500, "home").run().flow("udp").rate_mbps;
+        agrees(words, full * 1505.0 / 1514.0, mbps, 0.005);
+        // Every 10.3 ms and a little, which is no multiple of a slot.
+        let home = medium(lab(200.0, 0.0), words, "pfifo", json!({}));
+        let r = cbr(home, "one", 114.0 * 8.0 / 10_313.7, 100, "home").run();
+        let waits = r.queue("home", "all").sojourn_ms_mean.expect("packets");
+        agrees(&format!("{words}: wait in slots"), waits / 0.5, slots, 0.03);
+    }
+}
+
+/// HARQ with repetitions that never fail, all slots full and a packet in each block: a Monte Carlo of the same rule. A block
+/// that fails holds up what follows.
+#[test]
+fn nr_harq_delays_what_follows() {
+    // 51 blocks, 12 subcarriers, 14 symbols of which 86 % carry data, 0.877 bit: 807 bytes, 5 of which are headers.
+    let run = |bler: f64, round: u32| {
+        let words = format!("nr fdd cqi 3 harq {round} bler {bler} bler2 0 core 0s");
+        let home = medium(lab(300.0, 0.5), &words, "pfifo limit 50", json!({}));
+        let mut simulation = cbr(home, "udp", 14.0, 802, "home").simulation();
+        simulation.run_until(l4slab_core::time::Time(299_900_000_000));
+        let link =
+            simulation.links().into_iter().find(|link| link.name == "home").expect("it exists");
+        let (delay, _) = link.medium().expect("a medium");
+        let (mean, bins) = (delay.mean_ms().expect("packets"), delay.bins());
+        let all: u64 = bins.iter().map(|bin| bin.count).sum();
+        // Without errors a packet arrives three slots after its own begins.
+        let late = bins.iter().filter(|bin| bin.low.as_millis_f64() > 1.7).map(|bin| bin.count);
+        (mean / 0.5, late.sum::<u64>() as f64 / all as f64, Result(simulation.run()))
+    };
+    let (least, late, clean) = run(0.0, 8);
+    agrees("delay without errors, slots", least, 3.0, 1e-6);
+    assert!(late == 0.0);
+    for (round, bler, slots, delayed) in
+        [(8, 0.1, 2.72, 0.539), (8, 0.2, 4.33, 0.778), (4, 0.1, 0.862, 0.324)]
+    {
+        let (mean, late, r) = run(bler, round);
+        let what = format!("a round of {round} slots, {bler} fail");
+        let throughput = r.flow("udp").rate_mbps / clean.flow("udp").rate_mbps;
+        agrees(&format!("{what}: throughput"), throughput, 1.0 / (1.0 + bler), 0.005);
+        agrees(&format!("{what}: mean extra delay, slots"), mean - least, slots, 0.02);
+        between(&format!("{what}: delayed"), late, delayed - 0.01, delayed + 0.01);
+        let again = mean_since(&r.queue_series("home", "all", "harq_pct"), 0.5);
+        agrees(&format!("{what}: sent again, %"), again, 100.0 * bler / (1.0 + bler), 0.02);
+    }
+}
+
+/// Schedulers: equal users get the same; with proportional fairness and constant channels all get the same slots, and with
+/// an exponent of 2 rates as the square roots.
+#[test]
+fn nr_schedulers() {
+    let cell = |words: &str, rates: &[&str]| -> Vec<f64> {
+        let stations: Value = rates
+            .iter()
+            .enumerate()
+            .map(|(i, rate)| (format!("u{i}"), json!(format!("rate {rate}"))))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let mut home = medium(lab(10.0, 1.0), words, "pfifo limit 100", stations);
+        for i in 0..rates.len() {
+            home = cbr(home, &format!("u{i}"), 60.0, 1500, "home");
+            home.0["flows"][i]["station"] = json!(format!("u{i}"));
+        }
+        home.run().0.flows.iter().map(|f| f.rate_mbps * 1505.0 / 1514.0).collect()
+    };
+    for n in [1, 3, 6] {
+        for rate in cell("nr fdd bler 0 rr", &vec!["30mbit"; n]) {
+            agrees(&format!("{n} users in turn"), rate, 30.0 / n as f64, 0.01);
+        }
+    }
+    let fair = cell("nr fdd bler 0 pf", &["10mbit", "40mbit"]);
+    agrees("near", fair[1], 20.0, 0.02);
+    agrees("far", fair[0], 5.0, 0.02);
+    let fairer = cell("nr fdd bler 0 pf alpha 2", &["10mbit", "40mbit"]);
+    agrees("ratio with exponent 2", fairer[1] / fairer[0], 2.0, 0.03);
+    // The gain of choosing the best of n independent exponential rates is 1 + 1/2 + ... + 1/n.
+    let gain = |n: usize| {
+        let words = "nr fdd bler 0 rayleigh pf-window 1000";
+        cell(words, &vec!["4mbit"; n]).iter().sum::<f64>() / 4.0
+    };
+    agrees("gain of two", gain(2), 1.5, 0.03);
+    agrees("gain of four", gain(4), 2.083, 0.03);
+    // LTE in 5 MHz at the best rate: ns-3's test has 2 196 000 B/s.
+    let lte = cell("lte 5MHz bler 0 cqi 15", &["17mbit"]);
+    agrees("as said", lte[0], 17.0, 0.01);
+    let peak = access::parse("lte 5MHz cqi 15").expect("words").rates()[0].bps() as f64 / 8.0;
+    agrees("LTE, bytes per second", peak, 2_196_000.0, 0.01);
+}
+
+/// The rate varies as said: mean, coefficient of variation, and how long.
+#[test]
+fn nr_channel_varies() {
+    let words = "nr fdd rate 1mbit bler 0 ar1 0.6 500ms";
+    // One value in each 500 ms.
+    let lab = lab(20_000.0, 0.0).with("sample_ns", 500_000_000_u64);
+    let home = medium(lab, words, "pfifo", json!({}));
+    let all = series(&cbr(home, "udp", 0.02, 111, "home").run(), "home", "capacity_mbps");
+    agrees("mean", mean(&all), 1.0, 0.02);
+    agrees("cv", variance(&all).sqrt() / mean(&all), 0.6, 0.05);
+    let logs: Vec<f64> = all.iter().map(|rate| rate.ln()).collect();
+    let (m, v) = (mean(&logs), variance(&logs));
+    let pairs: Vec<f64> = logs.windows(2).map(|w| (w[0] - m) * (w[1] - m) / v).collect();
+    between("autocorrelation of the logarithm after 500 ms", mean(&pairs), 0.34, 0.40);
+}
+
+/// As shipped, a base station's buffer is deep. A queue that marks takes the delay away, and not the throughput.
+#[test]
+fn nr_queue_of_a_base_station() {
+    let run = |qdisc: &str, cc: &str, seconds: f64| {
+        let home =
+            medium(lab(seconds, seconds / 2.0), "nr rate 40mbit bler 0.01", qdisc, json!({}));
+        let r = download(home, "f", cc, 20.0).run();
+        let mut waits = series(&r, "home", "sojourn_ms").split_off((5.0 * seconds) as usize);
+        waits.sort_by(f64::total_cmp);
+        (waits[waits.len() * 95 / 100], r.flow("f").goodput_mbps)
+    };
+    let (deep, _) = run("bfifo limit 6172672", "cubic", 60.0);
+    agrees("95 % wait less, ms", deep, 1234.0, 0.1);
+    let (marked, mbps) = run("dualpi2 step_thresh 10ms", "prague", 20.0);
+    between("the same with marks", marked, 0.0, 0.05 * deep);
+    between("goodput with marks", mbps, 0.9 * 40.0 * 1448.0 / 1505.0, 40.0);
+}
+
+/// An idle user asks: the wait grows by half the period of requests.
+#[test]
+fn nr_uplink_asks() {
+    let wait = |words: &str| {
+        let words = format!("nr bler 0 core 0s {words}");
+        let home = medium(lab(400.0, 0.0), &words, "pfifo", json!({}));
+        // Each of 30 users, whose occasions have phases of their own, every 211 ms.
+        let mut home = home;
+        for i in 0..30 {
+            home = cbr(home, &format!("u{i}"), 114.0 * 8.0 / 211_317.0, 100, "home.up");
+            home.0["flows"][i]["start_ns"] = json!(7_003_000 * i);
+        }
+        let r = home.run();
+        let parts = ["sojourn_ms", "access_ms", "air_ms", "reorder_ms"];
+        parts
+            .map(|column| {
+                let all: Vec<f64> =
+                    series(&r, "home.up", column).into_iter().filter(|ms| !ms.is_nan()).collect();
+                mean(&all)
+            })
+            .iter()
+            .sum::<f64>()
+    };
+    let waits = [5, 20, 40].map(|ms| wait(&format!("sr {ms}ms sr-grant 200")));
+    between("slope", (waits[2] - waits[0]) / 35.0, 0.47, 0.53);
+    between("a period of 20 ms, one grant", waits[1], 15.0, 20.0);
+    // With a grant of 50 B a second one follows; prescheduled none.
+    between("a period of 20 ms, two grants", wait("sr 20ms"), 19.0, 25.0);
+    between("prescheduled", wait("prescheduled 200"), 1.5, 4.0);
+}
+
+/// HARQ disorders blocks, and packets arrive in order: a sender without losses repeats nothing.
+#[test]
+fn nr_keeps_order() {
+    let words = "nr rate 20mbit bler 0.3 bler2 0.1";
+    let home = medium(lab(5.0, 0.0), words, "pfifo limit 100000", json!({}));
+    let r = download(home, "f", "cubic", 20.0).run();
+    assert_eq!(r.flow("f").retransmits, 0);
+    between(
+        "sent again, %",
+        mean_since(&r.queue_series("home", "all", "harq_pct"), 1.0),
+        20.0,
+        30.0,
+    );
+}
+
+/// During a handover nothing is delivered; afterwards everything is, in order, unless it is lossy.
+#[test]
+fn nr_handover() {
+    let run = |words: &str| {
+        let words = format!("nr rate 40mbit bler 0 core 0s handover 1s gap 80ms {words}");
+        let home = medium(
+            lab(10.0, 0.0).with("sample_ns", 1_000_000_u64),
+            &words,
+            "pfifo limit 1000",
+            json!({}),
+        );
+        cbr(home, "udp", 10.0, 1200, "home").run()
+    };
+    let r = run("");
+    let rates: Vec<f64> =
+        r.flow_series("udp", "rate_mbps").into_iter().map(|(_, rate)| rate).collect();
+    let gaps: Vec<usize> = rates.split(|rate| *rate > 0.0).map(<[f64]>::len).collect();
+    assert!(gaps.iter().filter(|ms| (78..=85).contains(*ms)).count() >= 9, "{gaps:?}");
+    assert!(r.0.losses.is_empty());
+    let lossy = run("lossy");
+    let lost: u64 =
+        lossy.0.losses.iter().filter(|l| l.lost_by == "medium").map(|l| l.lost_packets).sum();
+    between("lost of what waits at ten handovers", lost as f64, 1.0, 60.0);
 }

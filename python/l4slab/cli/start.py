@@ -19,6 +19,7 @@ PRESETS = {
     "desktop": "a remote desktop beside uploads",
     "home-wifi": "three stations behind an access point",
     "cable": "a home behind a cable modem",
+    "5g": "three phones in a cell",
     "leo": "a home behind a satellite terminal",
     "dsl": "a home behind VDSL2",
     "fibre": "a home behind fibre",

@@ -2,6 +2,7 @@
 
 pub mod docsis;
 pub mod leo;
+pub mod nr;
 pub mod process;
 pub mod wifi;
 
@@ -21,7 +22,11 @@ media! {
     Leo(leo::LeoConfig),
     Wifi(wifi::WifiConfig),
     Docsis(docsis::DocsisConfig),
+    Nr(nr::NrConfig),
 }
+
+/// Words of a medium that may stand in place of its name.
+const ALSO: [(&str, &str); 1] = [("lte", "nr")];
 
 /// A medium as it is listed, parsed and built.
 pub trait MediumKind: Described {
@@ -76,7 +81,9 @@ pub struct MediumInfo {
 pub fn parse(text: &str) -> Result<MediumConfig, Refused> {
     let mut words = text.split_whitespace();
     let name = words.next().unwrap_or_default();
-    parse_named(name, words).unwrap_or_else(|| {
+    let also = ALSO.into_iter().find(|(word, _)| *word == name);
+    let (name, word) = also.map_or((name, None), |(word, of)| (of, Some(word)));
+    parse_named(name, word.into_iter().chain(words)).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the media are");
         Err(Refused::UnknownName { what: "medium", name: name.to_owned(), hint })
