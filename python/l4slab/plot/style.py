@@ -132,8 +132,11 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
     """The legend above the panels, with as many names side by side as fit."""
     if handles:
         longest = max(len(str(handle.get_label())) for handle in handles)
-        columns = max(1, min(len(handles), 112 // (9 + longest)))
-        figure.legend(handles=list(handles), loc="outside upper left", ncols=columns, handlelength=3)
+        for columns in range(max(1, min(len(handles), 112 // (9 + longest))), 0, -1):
+            drawn = figure.legend(handles=list(handles), loc="outside upper left", ncols=columns, handlelength=3)
+            if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
+                break
+            drawn.remove()
 
 
 def limit_y(axis: Axes, times: ArrayLike, values: ArrayLike, warmup_s: float, below: float = 0) -> None:

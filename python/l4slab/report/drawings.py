@@ -29,12 +29,12 @@ _DELAYS = (
     ("completion_ms", "completion", "How long the transfers of each flow took"),
     ("frame_ms", "frames", "How long the frames of each flow took, from the camera to the last byte"),
 )
-# Cases drawn at most, and side by side; every run can be opened beyond these.
+# Cases drawn at most, and marks of cases side by side; every run can be opened beyond these.
 MAX_CASES = 12
 # The panels of a run that are also drawn for a case, and their published columns.
 _OVER_TIME = ["delivery rate", "TCP RTT", "classic ECN score", "queue delay", "marking probability"]
 _PUBLISHED = {"rate_mbps": "delivery rate", "rtt_ms_mean": "TCP RTT"}
-MAX_COMPARED_CASES = 60
+MAX_COMPARED_MARKS = 150
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def are_chosen(folder: Folder) -> bool:
 
 def comparison(folder: Folder) -> Drawn | None:
     """All cases side by side, where there are some, but not too many."""
-    if not 1 < len(folder.cases) <= MAX_COMPARED_CASES:
+    if len(folder.cases) < 2 or len(folder.cases) * len(folder.senders) > MAX_COMPARED_MARKS:
         return None
     figure = plot.comparison(
         folder.flows,
