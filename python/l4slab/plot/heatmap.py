@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from l4slab.base.numbers import plain
 from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, ink_on, named, styled
 
+# The mean width of a letter, in inches, for each point of its size.
+_LETTER = 0.6 / 72
 _CELL_IN = 0.25
 _MAX_COLUMNS = 3
 _TITLE_IN = 0.3  # between the panels and the bar of colours, where titles stand
@@ -209,9 +212,17 @@ def _panel(
             color=ink,
             fontsize=5.8 if small else 7.6,
         )
+    size = 7.5 if small else 8.5
     axis.set_xticks(range(len(columns)), columns)
     axis.set_yticks(range(len(rows)), rows)
-    axis.tick_params(length=0, labelsize=7.5 if small else 8.5)
+    axis.tick_params(length=0, labelsize=size)
+    letter = size * _LETTER
+    spec = axis.get_subplotspec()
+    panels = spec.get_gridspec().ncols if spec else 1
+    room = (WIDTH_IN - letter * max(len(str(row)) for row in rows)) / (panels * len(columns))
+    lengths = [len(str(column)) for column in columns]
+    if any((a + b) / 2 * letter > room for a, b in itertools.pairwise(lengths)):
+        axis.tick_params(axis="x", labelrotation=90)
     axis.grid(visible=False)
     for side in axis.spines.values():
         side.set_visible(False)
