@@ -1,10 +1,10 @@
 //! A run consists of elements. Each runs over a window of time on its own.
 //!
-//! A packet that leaves a host now returns to it after a round trip at the earliest. During that time no
-//! element depends on the others' actions in the same window, only on packets sent to it before. In each
-//! window the sending ends of all flows run first, then the elements of the network, from the first link of
-//! the paths to the last, then the receiving ends. A packet carries the time of its arrival at the next
-//! element.
+//! A packet that leaves a host now can affect this host only after a round trip. Within a window of that
+//! length, packets go only from senders to the network and from there to receivers. So each stage runs
+//! through the whole window before the next one: the sending ends of all flows, then the elements of the
+//! network, from the first link of the paths to the last, then the receiving ends. A packet carries the time
+//! of its arrival at the next element.
 //!
 //! When several things happen at the same instant, a link first runs its queue's timer, then sends, then
 //! accepts arrivals. A host handles packets before timers. Packets that arrive together are ordered:
@@ -32,7 +32,7 @@ pub struct Outbox {
     pub fates: Option<Fates>,
 }
 
-/// Counters of packets that were lost or copied.
+/// The packets that the network lost or copied, until somebody takes them.
 #[derive(Debug, Default)]
 pub struct Fates {
     /// With the time of the loss as `enqueued_at`.

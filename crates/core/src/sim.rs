@@ -85,7 +85,7 @@ pub struct Simulation<T = NoTap> {
     shown_at: Time,
     is_measuring: bool,
     agenda: VecDeque<(Time, Event)>,
-    /// For this long no element depends on the actions of another one.
+    /// The length of a window: within it, no stage (senders, network, receivers) affects an earlier one.
     window: Span,
     longest_delay: Span,
     groups: Vec<Group>,
@@ -197,7 +197,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// From now on the slowest link of each path is as fast as it is.
+    /// Records rate and burst of the slowest link of each path, valid from now on.
     fn record_rates(&mut self) {
         for group in &mut self.groups {
             let (rate, burst) = self.network.slowest(&group.forward.nodes);
@@ -286,7 +286,7 @@ impl<T: Tap> Simulation<T> {
             let waiting = &slot.held[slot.released..];
             let n = waiting.iter().take_while(|p| p.enqueued_at < until).count();
             let inbox = self.network.inbox(self.groups[slot.group].back.nodes[0]);
-            // Sending ends have delivered before, also in the order of flows.
+            // The inbox may hold packets of sending ends in the order of flows; ACKs behind them break that order.
             inbox.is_mixed |= inbox.packets.first().is_some_and(|pkt| !pkt.is_ack());
             inbox.packets.extend_from_slice(&waiting[..n]);
             self.back.set(i, waiting.get(n).map_or(Time::NEVER, |p| p.enqueued_at));

@@ -17,7 +17,7 @@
 //! | period | `tupdate` in whole jiffies and one more, see [`jiffies`] | 15 ms |
 //! | p above 1 | not cut, see [`Law::update`] | cut at 1 |
 //! | decay of p when idle | 1/64 per period | 2 % |
-//! | burst allowance of 150 ms | ends after 150 ms between departures | counted in periods |
+//! | burst allowance of 150 ms | each departure subtracts the time since the one before | counted in periods |
 //! | delay above 250 ms | p grows by 2 % per period besides | no rule |
 //! | sum from 8.5 on, packet marked | the sum stays: all are marked until a drop | restarts |
 //!
@@ -45,16 +45,16 @@ const TICKS_PER_SECOND: u64 = 1_000_000_000 >> TICK_SHIFT;
 /// Gains are given in 1/16 Hz (`tc`), up to 2 Hz.
 const GAIN_SHIFT: u32 = 4;
 const GAIN_MAX: u32 = 32;
-/// RFC 8033, 5.1: no drops while less than two full frames wait, …
+/// RFC 8033, 4.1: no drop while less than two full frames wait.
 const MIN_BACKLOG: u64 = 2 * MTU_FRAME as u64;
-/// … nor at less than half the target, as long as p is below 20 %.
+/// Nor, as long as p is below 20 %, while the delay is below half the target.
 const SAFE_PROB: u64 = MAX_PROB / 5;
 /// Section 5.4: between these sums of p, drop at random.
 const ACCU_LOW: u64 = MAX_PROB / 100 * 85;
 const ACCU_HIGH: u64 = MAX_PROB / 2 * 17;
 /// Section 5.1: above 10 %, ECT packets are dropped.
 const ECN_PROB: u64 = MAX_PROB / 10;
-/// Section 5.5: p grows by 2 % at once at most, once it is 10 %.
+/// Section 5.5: from p = 10 % on, one update adds at most 2 %. Linux adds another 2 % beyond [`LARGE_DELAY`].
 const LARGEST_STEP: u64 = MAX_PROB / 50;
 /// Linux: beyond, p grows faster.
 const LARGE_DELAY: u64 = Span::from_millis(250).0 >> TICK_SHIFT;
@@ -143,7 +143,7 @@ impl DepartureRate {
 pub struct Law {
     /// The probability in units of 1/[`MAX_PROB`].
     pub p: u64,
-    /// The sum of p since the last drop.
+    /// The sum of p since the last drop or mark at random; 0 while p is 0.
     accu: u64,
     /// Remaining burst allowance, in ticks.
     burst: u64,
@@ -170,7 +170,8 @@ impl Default for Law {
 }
 
 impl Law {
-    /// May the packet enter a queue of `backlog` bytes? Marks it if that helps; up to `ecn_prob`.
+    /// May the packet enter a queue of `backlog` bytes? One that would be dropped is marked and enters, if it is
+    /// ECT, ECN is on and p is at most `ecn_prob`.
     pub fn admits<P: Pkt>(
         &mut self,
         params: &PieParams,
@@ -250,8 +251,8 @@ impl Law {
         if qdelay > LARGE_DELAY {
             delta = delta.wrapping_add(LARGEST_STEP as i64);
         }
-        // p stops at 0. But since it has 64 bits the kernel no longer notices that p exceeds 1, of
-        // which 56 bits are all: under lasting overload p grows on, and takes as long to come down.
+        // p stops at 0, but not at 1: Linux stores it in 64 bits, of which 1 takes 56, and only looks for an
+        // overflow. Under lasting overload p exceeds 1, and takes as long to come down.
         let saturated = delta > 0 && self.p.checked_add_signed(delta).is_none();
         self.p = match self.p.checked_add_signed(delta) {
             Some(p) => p,
@@ -281,7 +282,7 @@ impl Law {
         1 + 2 * powers.iter().filter(|&power| self.p < MAX_PROB / power).count() as u32
     }
 
-    /// p as the classic probability that it is, and what it depends on.
+    /// Tells the probability, the delay and the remaining burst allowance.
     pub fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("p_c", self.p as f64 / MAX_PROB as f64);
         out.gauge("qdelay_ms", from_ticks(self.qdelay).as_millis_f64());
@@ -368,7 +369,7 @@ impl PieParams {
 /// The gauges of [`Law::probe`].
 pub const GAUGES: &[Gauge] = &[
     gauge("p_c", "", "drop or mark probability of a packet"),
-    gauge("qdelay_ms", "ms", "delay at the last update"),
+    gauge("qdelay_ms", "ms", "present estimate of the delay"),
     gauge("burst_allowance_ms", "ms", "remaining burst allowance"),
 ];
 
