@@ -240,9 +240,6 @@ impl<T: Tap> Simulation<T> {
             self.run_sender(i, now);
             next = i + 1;
         }
-        if self.slots.len() > 1 {
-            self.network.mix();
-        }
     }
 
     fn run_sender(&mut self, i: usize, until: Time) {
@@ -286,8 +283,6 @@ impl<T: Tap> Simulation<T> {
             let waiting = &slot.held[slot.released..];
             let n = waiting.iter().take_while(|p| p.enqueued_at < until).count();
             let inbox = self.network.inbox(self.groups[slot.group].back.nodes[0]);
-            // The inbox may hold packets of sending ends in the order of flows; ACKs behind them break that order.
-            inbox.is_mixed |= inbox.packets.first().is_some_and(|pkt| !pkt.is_ack());
             inbox.packets.extend_from_slice(&waiting[..n]);
             self.back.set(i, waiting.get(n).map_or(Time::NEVER, |p| p.enqueued_at));
             slot.released += n;

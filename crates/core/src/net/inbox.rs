@@ -1,12 +1,11 @@
 //! Packets that were sent to an element and have not arrived yet.
 
 use crate::aqm::service::{LinkArrivals, PLACE_BITS, place};
-use crate::packet::Packet;
+use crate::packet::{FlowId, Packet};
 use crate::time::Time;
 
-/// Packets on their way to an element: those of hosts come in the order of flows, those of other elements
-/// after them, and are taken in the order of their arrival. Of those that arrive together the hosts' come
-/// first, in the order of flows, then those of other elements as these let go of them.
+/// Packets on their way to an element, which takes them in the order of their arrival. Those that arrive together are
+/// taken by [`rank`], and those of one rank as they were sent.
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Not in order.
@@ -17,9 +16,6 @@ pub struct Inbox {
     next: usize,
     /// The keys are in order, and what comes now is put between them.
     is_sorted: bool,
-    /// Not all of the packets come from hosts in the window at hand, so that those that arrive together
-    /// may not be in the order of flows.
-    pub is_mixed: bool,
     scratch: Vec<u64>,
     counts: Vec<u32>,
 }
@@ -27,11 +23,9 @@ pub struct Inbox {
 impl Inbox {
     /// From another element.
     pub fn push(&mut self, pkt: Packet) {
-        if self.is_sorted {
-            self.insert(pkt);
-        } else {
-            self.is_mixed = true;
-            self.packets.push(pkt);
+        match self.is_sorted {
+            true => self.insert(pkt),
+            false => self.packets.push(pkt),
         }
     }
 
@@ -60,11 +54,16 @@ impl Inbox {
         self.base = now;
         self.is_sorted = true;
         let (mut runs, mut last) = (1, 0);
+        // Most often all packets come by rank, and then those that arrive together do, too.
+        let (mut is_ranked, mut last_rank) = (true, 0);
         self.keys.extend(self.packets.iter().enumerate().map(|(place, pkt)| {
             debug_assert!(pkt.enqueued_at >= now, "a packet from the past");
             let key = (pkt.enqueued_at.0 - now.0) << PLACE_BITS | place as u64;
             runs += usize::from(key < last);
             last = key;
+            let rank = rank(pkt);
+            is_ranked &= rank >= last_rank;
+            last_rank = rank;
             key
         }));
         match runs {
@@ -73,22 +72,15 @@ impl Inbox {
             _ => sort(&mut self.keys, &mut self.scratch, &mut self.counts),
         }
         let are_together = |k: &[u64]| k[0] >> PLACE_BITS == k[1] >> PLACE_BITS;
-        if self.is_mixed && self.keys.windows(2).any(are_together) {
+        if !is_ranked && self.keys.windows(2).any(are_together) {
             self.order_ties();
         }
     }
 
-    /// Those of hosts that arrive together go by flow. An element's packets keep its order, such as that of
-    /// a netem that lets go of many at once.
     #[cold]
     fn order_ties(&mut self) {
-        let packets = &self.packets;
-        let rank = |key: &u64| {
-            let pkt = &packets[place(*key)];
-            if pkt.hop == 0 { (false, pkt.flow) } else { (true, 0) }
-        };
         for together in self.keys.chunk_by_mut(|a, b| a >> PLACE_BITS == b >> PLACE_BITS) {
-            together.sort_by_key(rank);
+            together.sort_by_key(|key| rank(&self.packets[place(*key)]));
         }
     }
 
@@ -133,8 +125,7 @@ impl Inbox {
     /// The window is over: what has not been taken waits for the next one.
     pub fn close(&mut self) {
         self.is_sorted = false;
-        self.is_mixed = self.next < self.keys.len();
-        if self.is_mixed {
+        if self.next < self.keys.len() {
             let rest = &self.keys[self.next..];
             self.packets = rest.iter().map(|key| self.packets[place(*key)]).collect();
         } else {
@@ -143,6 +134,13 @@ impl Inbox {
         self.keys.clear();
         self.next = 0;
     }
+}
+
+/// The order of packets that arrive together: first those of hosts, by flow; then those of other elements, which keep
+/// their order, such as that of a netem that lets go of many at once.
+#[inline(always)]
+fn rank(pkt: &Packet) -> FlowId {
+    if pkt.hop == 0 { pkt.flow } else { FlowId::MAX }
 }
 
 /// Up to so many ascending runs are merged; more are spread over buckets.

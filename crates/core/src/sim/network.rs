@@ -49,8 +49,6 @@ pub struct Network {
     stations: Vec<Station>,
     clusters: Vec<Cluster>,
     media: Vec<Shared>,
-    /// Flows have several connections, so their packets are not in the order of flow numbers.
-    pub is_mixed: bool,
 }
 
 impl Network {
@@ -67,7 +65,7 @@ impl Network {
             links: Vec::new(),
         };
         let stations = nodes.into_iter().map(station).collect();
-        Network { stations, clusters, media, is_mixed: false }
+        Network { stations, clusters, media }
     }
 
     pub fn links(&self) -> impl Iterator<Item = &Link> {
@@ -174,9 +172,7 @@ impl Network {
         out: &mut Outbox,
     ) -> Option<(Time, Time)> {
         for &n in &self.clusters[cluster].members {
-            let inbox = &mut self.stations[n].inbox;
-            inbox.is_mixed |= self.is_mixed;
-            inbox.sort(now);
+            self.stations[n].inbox.sort(now);
         }
         match self.clusters[cluster].kind {
             Kind::Single => Some((now, until)),
@@ -242,12 +238,6 @@ impl Network {
             s.inbox.close();
             s.departed.clear();
             s.links.clear();
-        }
-    }
-    /// Waiting packets were not sent in the order of flows.
-    pub fn mix(&mut self) {
-        for s in &mut self.stations {
-            s.inbox.is_mixed |= !s.inbox.packets.is_empty();
         }
     }
 }

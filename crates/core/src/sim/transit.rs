@@ -159,7 +159,6 @@ impl Transit {
         let hops: Vec<_> =
             nodes_of.flat_map(|p| p.windows(2)).map(|hop| (hop[0], hop[1])).collect();
         let mut network = Network::new(nodes, &hops, media);
-        network.is_mixed = true;
         for link in 0..run.links.len() {
             network.link_mut(link).add_account(FlowCounters::default());
         }

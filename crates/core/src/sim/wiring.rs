@@ -199,8 +199,7 @@ impl<T: Tap> Simulation<T> {
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =
             paths.flat_map(|p| p.nodes.windows(2)).map(|hop| (hop[0], hop[1])).collect();
-        let mut network = Network::new(nodes, &hops, media);
-        network.is_mixed = run.flows.iter().any(|f| f.traffic.is_spread());
+        let network = Network::new(nodes, &hops, media);
         let mut simulation = Simulation {
             now: Time::ZERO,
             end: Time(run.duration_ns),
