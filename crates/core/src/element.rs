@@ -169,6 +169,10 @@ pub trait Flow: Send {
     fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time;
     /// When the sending end wants to run for the first time, and the receiving one.
     fn starts(&self) -> (Time, Time);
+    /// Fetches into the cache what the sending end's turn touches, or the receiving one's.
+    fn fetch(&self, _is_sender: bool) {}
+    /// The same of what the sending end points to; its own state has been fetched.
+    fn fetch_data(&self) {}
     /// The path, before the run and when it has changed.
     fn set_path(&mut self, _path: &PathState) {}
 

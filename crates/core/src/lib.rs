@@ -36,6 +36,7 @@ pub mod net;
 pub mod own;
 pub mod packet;
 pub mod params;
+mod prefetch;
 pub mod probe;
 pub mod rng;
 pub mod sack;

@@ -30,6 +30,7 @@ use crate::net::ledger::Ledger;
 use crate::net::link::Link;
 use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, Packet};
+use crate::prefetch;
 use crate::probe::{Series, Transfer};
 use crate::scenario::Run;
 use crate::time::{Span, Time};
@@ -65,10 +66,26 @@ struct FlowSlot {
     /// Packets from the receiving end towards a link, in order. Those before `released` have arrived.
     held: Vec<Packet>,
     released: usize,
-    /// The first and the last packet that the receiving end gets in the current window.
+}
+
+/// The first and the last packet that a receiving end gets in the current window, by their places among the
+/// departures of its last link.
+#[derive(Copy, Clone)]
+struct Chain {
     first: u32,
     last: u32,
 }
+
+impl Chain {
+    const EMPTY: Chain = Chain { first: CHAIN_END, last: CHAIN_END };
+}
+
+/// With fewer flows, what they touch stays in the cache.
+const MANY_FLOWS: usize = 64;
+/// How many flows before its turn the places of a flow are fetched, then its state, then what that points to.
+const FETCH_SLOT: usize = 8;
+const FETCH_STATE: usize = 4;
+const FETCH_DATA: usize = 2;
 
 /// A simulation, ready to run.
 pub struct Simulation<T = NoTap> {
@@ -94,11 +111,15 @@ pub struct Simulation<T = NoTap> {
     /// Number of flows that exist from the start.
     initial_flows: usize,
     slots: Vec<FlowSlot>,
+    /// By flow; apart from the slots, because each packet touches it.
+    chains: Vec<Chain>,
     /// By flow: when the next action of its sending end reaches the network, when packets of its
     /// receiving end reach it, and when the receiving end has something to do.
     senders: Deadlines,
     back: Deadlines,
     receivers: Deadlines,
+    /// Flows whose turn it is.
+    due: Vec<u32>,
     network: Network,
     /// For each element, the place under which its losses are reported.
     places: Vec<String>,
@@ -224,22 +245,51 @@ impl<T: Tap> Simulation<T> {
 
     /// Runs the sending ends as far as their packets reach the network before `until`.
     fn run_senders(&mut self, until: Time) {
-        let mut next = 0;
-        while let Some(i) = self.senders.due(next, until) {
-            let delay = self.groups[self.slots[i].group].forward.delay;
-            self.run_sender(i, until.saturating_sub(delay));
-            next = i + 1;
-        }
+        self.run_each_sender(until, |delay| until.saturating_sub(delay));
     }
 
     /// In a window the sending ends lag behind by their delay to the network. Their actions until now
     /// arrive there later.
     fn catch_up_senders(&mut self, now: Time) {
-        let mut next = 0;
-        while let Some(i) = self.senders.due(next, now + self.longest_delay) {
-            self.run_sender(i, now);
-            next = i + 1;
+        self.run_each_sender(now + self.longest_delay, |_| now);
+    }
+
+    /// Runs those sending ends whose packets reach the network before `due_until`, each up to a time that depends on
+    /// its delay.
+    #[inline(always)]
+    fn run_each_sender(&mut self, due_until: Time, until: impl Fn(Span) -> Time) {
+        let mut due = std::mem::take(&mut self.due);
+        self.senders.take_due(due_until, &mut due);
+        for (n, &i) in due.iter().enumerate() {
+            if self.slots.len() > MANY_FLOWS {
+                self.fetch(&due[n..], true);
+            }
+            let delay = self.groups[self.slots[i as usize].group].forward.delay;
+            self.run_sender(i as usize, until(delay));
         }
+        self.due = due;
+    }
+
+    /// Fetches into the cache what the next flows will touch: a cache miss takes longer than a flow's turn.
+    fn fetch(&self, due: &[u32], is_sender: bool) {
+        let slot = |n: usize| due.get(n).map(|i| &self.slots[*i as usize]);
+        if let Some(slot) = slot(FETCH_SLOT) {
+            prefetch::lines(slot);
+        }
+        if let Some(slot) = slot(FETCH_STATE) {
+            slot.flow.fetch(is_sender);
+        }
+        let Some(slot) = slot(FETCH_DATA) else { return };
+        if is_sender {
+            slot.flow.fetch_data();
+            slot.acks.get(slot.read).into_iter().for_each(prefetch::lines);
+            return;
+        }
+        prefetch::end(&slot.acks);
+        let last = *self.groups[slot.group].forward.nodes.last().expect("a path has a link");
+        let first = self.chains[due[FETCH_DATA] as usize].first;
+        let (departed, _) = self.network.departed(last);
+        departed.get(first as usize).into_iter().for_each(prefetch::lines);
     }
 
     fn run_sender(&mut self, i: usize, until: Time) {
@@ -277,8 +327,10 @@ impl<T: Tap> Simulation<T> {
 
     /// Delivers to links what receiving ends have sent towards them.
     fn release(&mut self, until: Time) {
-        let mut next = 0;
-        while let Some(i) = self.back.due(next, until) {
+        let mut due = std::mem::take(&mut self.due);
+        self.back.take_due(until, &mut due);
+        for &i in &due {
+            let i = i as usize;
             let slot = &mut self.slots[i];
             let waiting = &slot.held[slot.released..];
             let n = waiting.iter().take_while(|p| p.enqueued_at < until).count();
@@ -287,8 +339,8 @@ impl<T: Tap> Simulation<T> {
             self.back.set(i, waiting.get(n).map_or(Time::NEVER, |p| p.enqueued_at));
             slot.released += n;
             drop_taken(&mut slot.held, &mut slot.released);
-            next = i + 1;
         }
+        self.due = due;
     }
 
     /// Forwards the packets that have left an element of the network: to the next one, or to an end.
@@ -312,31 +364,35 @@ impl<T: Tap> Simulation<T> {
             }
             let flow = pkt.flow as usize;
             let i = if flow < initial_flows { flow } else { slot_of(pkt.flow, initial_flows) };
-            let slot = &mut self.slots[i];
             if pkt.is_ack() {
-                slot.acks.push(*pkt);
+                self.slots[i].acks.push(*pkt);
                 self.senders.advance(i, pkt.enqueued_at + group.forward.delay);
                 continue;
             }
             self.delivered_packets += 1;
-            if slot.first == CHAIN_END {
-                slot.first = place as u32;
+            let chain = &mut self.chains[i];
+            if chain.first == CHAIN_END {
+                chain.first = place as u32;
                 self.receivers.advance(i, pkt.enqueued_at);
             } else {
-                links[slot.last as usize] = place as u32;
+                links[chain.last as usize] = place as u32;
             }
-            slot.last = place as u32;
+            chain.last = place as u32;
         }
         self.network.give_back(n, departed, links);
     }
 
     /// Runs the receiving ends on packets that have arrived before `until`.
     fn run_receivers(&mut self, until: Time) {
-        let mut next = 0;
-        while let Some(i) = self.receivers.due(next, until) {
-            self.run_receiver(i, until);
-            next = i + 1;
+        let mut due = std::mem::take(&mut self.due);
+        self.receivers.take_due(until, &mut due);
+        for (n, &i) in due.iter().enumerate() {
+            if self.slots.len() > MANY_FLOWS {
+                self.fetch(&due[n..], false);
+            }
+            self.run_receiver(i as usize, until);
         }
+        self.due = due;
     }
 
     fn run_receiver(&mut self, i: usize, until: Time) {
@@ -351,7 +407,7 @@ impl<T: Tap> Simulation<T> {
         let before = self.out.packets.len();
         let last = *forward.nodes.last().expect("a path has a link");
         let (departed, links) = self.network.departed(last);
-        let mut arrivals = ArrivalChain::new(departed, links, slot.first);
+        let mut arrivals = ArrivalChain::new(departed, links, self.chains[i].first);
         let shown = self.taps.open(&mut arrivals, &self.out.sacks);
         let next = slot.flow.run_receiver(&mut arrivals, until, &mut self.out);
         self.taps.close(End::Server, shown, &arrivals, &self.out, before);
@@ -359,7 +415,7 @@ impl<T: Tap> Simulation<T> {
             wakes.advance(i, pkt.enqueued_at + on_top);
         }
         std::mem::swap(&mut self.out.packets, goal);
-        (slot.first, slot.last) = (CHAIN_END, CHAIN_END);
+        self.chains[i] = Chain::EMPTY;
         self.receivers.set(i, next);
     }
 }

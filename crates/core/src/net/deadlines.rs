@@ -40,22 +40,27 @@ impl Deadlines {
     pub fn earliest(&self) -> Time {
         self.earliest.iter().copied().min().unwrap_or(Time::NEVER)
     }
-    /// The first element from `i` on whose deadline is before `until`.
+    /// Takes out the elements whose deadline is before `until`, in their order: they have none until it is set
+    /// again.
     #[inline]
-    pub fn due(&mut self, mut i: usize, until: Time) -> Option<usize> {
-        while i < self.at.len() {
-            let block = i / BLOCK;
-            let end = self.at.len().min((block + 1) * BLOCK);
-            if self.earliest[block] < until {
-                if let Some(found) = self.at[i..end].iter().position(|at| *at < until) {
-                    return Some(i + found);
-                }
-                self.earliest[block] =
-                    self.at[block * BLOCK..end].iter().copied().min().unwrap_or(Time::NEVER);
+    pub fn take_due(&mut self, until: Time, due: &mut Vec<u32>) {
+        due.clear();
+        for (block, earliest) in self.earliest.iter_mut().enumerate() {
+            if *earliest >= until {
+                continue;
             }
-            i = end;
+            let first = block * BLOCK;
+            let mut rest = Time::NEVER;
+            for (i, at) in self.at[first..].iter_mut().take(BLOCK).enumerate() {
+                if *at < until {
+                    due.push((first + i) as u32);
+                    *at = Time::NEVER;
+                } else {
+                    rest = rest.min(*at);
+                }
+            }
+            *earliest = rest;
         }
-        None
     }
 }
 
@@ -71,18 +76,18 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let mut plain: Vec<Time> = (0..200).map(|_| Time(rng.below(1000))).collect();
         plain.iter().for_each(|at| deadlines.push(*at));
+        let mut due = Vec::new();
         for now in 0..1500 {
             let until = Time(now);
             assert!(deadlines.earliest() <= *plain.iter().min().unwrap());
-            let mut i = 0;
-            while let Some(found) = deadlines.due(i, until) {
-                assert!(plain[i..found].iter().all(|at| *at >= until) && plain[found] < until);
+            deadlines.take_due(until, &mut due);
+            let expected = (0..).zip(&plain).filter(|(_, at)| **at < until).map(|(i, _)| i);
+            assert!(due.iter().copied().eq(expected));
+            for i in due.drain(..) {
                 let later = if rng.below(4) == 0 { Time::NEVER } else { Time(now + rng.below(90)) };
-                deadlines.set(found, later);
-                plain[found] = later;
-                i = found + 1;
+                deadlines.set(i as usize, later);
+                plain[i as usize] = later;
             }
-            assert!(plain[i..].iter().all(|at| *at >= until));
             let any = rng.below(200) as usize;
             deadlines.advance(any, Time(now + 5));
             plain[any] = plain[any].min(Time(now + 5));

@@ -5,12 +5,12 @@ use super::changes::agenda;
 use super::network::Served;
 use super::taps::Taps;
 use super::watching::{Members, Watch};
-use super::{FlowSlot, Network, Path, Simulation};
+use super::{Chain, FlowSlot, Network, Path, Simulation};
 use crate::aqm::hosts::Hosts;
 use crate::aqm::service::{FlowCounters, TokenBucket};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::Queue;
-use crate::element::{CHAIN_END, Outbox, PathState};
+use crate::element::{Outbox, PathState};
 use crate::error::ScenarioError;
 use crate::net::Node;
 use crate::net::access::Place;
@@ -219,9 +219,11 @@ impl<T: Tap> Simulation<T> {
             per_flow: run.per_flow,
             initial_flows: run.flows.iter().map(|f| f.count as usize).sum(),
             slots: Vec::new(),
+            chains: Vec::new(),
             senders: Deadlines::default(),
             back: Deadlines::default(),
             receivers: Deadlines::default(),
+            due: Vec::new(),
             network,
             places,
             ends: Ledger::default(),
@@ -318,9 +320,8 @@ impl<T: Tap> Simulation<T> {
             read: 0,
             held: Vec::new(),
             released: 0,
-            first: CHAIN_END,
-            last: CHAIN_END,
         });
+        self.chains.push(Chain::EMPTY);
     }
 
     /// The time for which no element depends on another one's actions. A sending end learns of data that it

@@ -13,6 +13,7 @@ use crate::error::ScenarioError;
 use crate::own;
 use crate::packet::{FlowId, TCP_IP_HEADERS};
 use crate::params::Gauge;
+use crate::prefetch;
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -206,6 +207,15 @@ impl Flow for Tcp {
     }
     fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.receiver, arrivals, until, out)
+    }
+    fn fetch(&self, is_sender: bool) {
+        match is_sender {
+            true => prefetch::lines(&self.sender),
+            false => prefetch::lines(&self.receiver),
+        }
+    }
+    fn fetch_data(&self) {
+        self.sender.fetch_segments();
     }
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline(), Time::NEVER)

@@ -8,6 +8,7 @@ use super::rack::Rack;
 use super::undo::Undo;
 use crate::cc::{LostSegment, RateSample, Totals};
 use crate::packet::Stamp;
+use crate::prefetch;
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
@@ -212,6 +213,12 @@ impl Scoreboard {
     fn peek(&self, seq: u32) -> &Segment {
         let mask = self.ring.len() - 1;
         &self.ring[seq as usize & mask]
+    }
+    /// Fetches the oldest segments into the cache, and the place of the next one.
+    pub fn fetch_ends(&self) {
+        prefetch::lines(self.peek(self.una));
+        prefetch::lines(self.peek(self.una + 1));
+        prefetch::lines(self.peek(self.nxt));
     }
     /// When the oldest outstanding segment was last sent.
     pub fn head_sent_at(&self) -> Option<Time> {

@@ -226,6 +226,10 @@ impl Sender {
     pub fn controller(&self) -> &dyn CongestionControl {
         &*self.cc
     }
+    /// Fetches into the cache the segments that are next to be acknowledged, and where the next one will be.
+    pub fn fetch_segments(&self) {
+        self.board.fetch_ends();
+    }
     pub fn srtt(&self) -> Span {
         self.rtt.srtt()
     }
