@@ -24,7 +24,12 @@ impl Time {
     /// Microseconds since `earlier` on a clock of whole ones, as TCP's is (Linux `tcp_stamp_us_delta`).
     #[inline]
     pub const fn micros_since(self, earlier: Time) -> u64 {
-        (self.0 / 1_000).saturating_sub(earlier.0 / 1_000)
+        self.as_micros().saturating_sub(earlier.as_micros())
+    }
+    /// What a clock of whole microseconds shows.
+    #[inline]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
     }
     /// The instant `span` later; never, if that is beyond all time.
     #[inline]

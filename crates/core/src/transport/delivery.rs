@@ -12,10 +12,10 @@ pub struct Delivery {
     pub bytes: u64,
     /// Segments reported as marked.
     pub ce: u32,
-    /// When the last one was.
-    pub at: Time,
-    /// When the current flight began.
-    pub first_sent_at: Time,
+    /// When the last one was, µs.
+    pub at_us: u64,
+    /// When the current flight began, µs.
+    pub first_sent_us: u64,
     /// Segments in flight, of the last one sent while the application had no data; 0: not limited.
     pub app_limited_until: u32,
 }
@@ -36,28 +36,33 @@ pub struct Departure {
 /// What is longer than 4295 s counts as this.
 #[inline]
 pub fn micros_between(later: Time, earlier: Time) -> u32 {
-    later.micros_since(earlier).min(u64::from(u32::MAX)) as u32
+    since_us(later.as_micros(), earlier.as_micros())
+}
+
+#[inline(always)]
+fn since_us(later: u64, earlier: u64) -> u32 {
+    later.saturating_sub(earlier).min(u64::from(u32::MAX)) as u32
 }
 
 impl Delivery {
     /// The first segment of a flight leaves.
     #[inline(always)]
     pub fn begin_flight(&mut self, now: Time) {
-        self.first_sent_at = now;
-        self.at = now;
+        self.first_sent_us = now.as_micros();
+        self.at_us = now.as_micros();
     }
     #[inline(always)]
     pub fn count(&mut self, now: Time, segments: u32, bytes: u32) {
         self.segments += segments;
         self.bytes += u64::from(bytes);
-        self.at = now;
+        self.at_us = now.as_micros();
     }
     #[inline(always)]
     pub fn departure(&self, now: Time) -> Departure {
         Departure {
             sent_at: now,
-            flight_us: micros_between(now, self.first_sent_at),
-            since_delivery_us: micros_between(now, self.at),
+            flight_us: since_us(now.as_micros(), self.first_sent_us),
+            since_delivery_us: since_us(now.as_micros(), self.at_us),
             delivered: self.segments,
             app_limited: self.app_limited_until > 0,
         }

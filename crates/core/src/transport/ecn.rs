@@ -189,13 +189,16 @@ pub struct AccEcnSender {
     packets_per_ack: u32,
 }
 
-/// Place of the CE counter.
+/// Places of the counters.
+const ECT1: usize = 0;
 const CE: usize = 1;
+const ECT0: usize = 2;
 
 impl AccEcnSender {
     /// How many of the `delivered` segments (`delivered_bytes` of payload) that this ACK newly
     /// covers were marked. The 3-bit counter may have wrapped if more than 7 were covered; the
     /// byte counter of the option, if present, tells how often.
+    #[inline(always)]
     pub fn decode(
         &mut self,
         ace: TcpBits,
@@ -204,7 +207,6 @@ impl AccEcnSender {
         delivered_bytes: u32,
         mss: u32,
     ) -> u32 {
-        let ce_bytes = self.read_option(option, delivered_bytes);
         if delivered > 0 {
             let now = delivered << 6;
             self.packets_per_ack = match self.packets_per_ack {
@@ -215,9 +217,30 @@ impl AccEcnSender {
         }
         let delta =
             u32::from(ace.0).wrapping_sub(ACE_INIT).wrapping_sub(self.ce_packets) & ACE_MASK;
-        let marks = self.resolve_wrap(delta, ce_bytes, delivered, delivered_bytes, mss);
+        let marks = if self.is_unmarked(option) {
+            delta
+        } else {
+            let ce_bytes = self.read_option(option, delivered_bytes);
+            self.resolve_wrap(delta, ce_bytes, delivered, delivered_bytes, mss)
+        };
         self.ce_packets = self.ce_packets.wrapping_add(marks);
         marks
+    }
+
+    /// A part of [`Self::read_option`] that is most often all: only ECT(1) has arrived, as before.
+    #[inline(always)]
+    fn is_unmarked(&mut self, option: Option<EcnBytes>) -> bool {
+        let Some(o) = option else { return false };
+        let ect1 = o.ect1.wrapping_sub(E1B_INIT) & BYTES_MASK;
+        let delta = ect1.wrapping_sub(self.bytes[ECT1]) & BYTES_MASK;
+        let is_unmarked = self.moving == Some(ECT1)
+            && delta < 1 << 23
+            && o.ce & BYTES_MASK == self.bytes[CE]
+            && o.ect0.wrapping_sub(E0B_INIT) & BYTES_MASK == self.bytes[ECT0];
+        if is_unmarked {
+            self.bytes[ECT1] = ect1;
+        }
+        is_unmarked
     }
 
     /// Marked bytes that the ACK reports; `None` if that is uncertain: a counter went back (a

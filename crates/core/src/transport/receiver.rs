@@ -178,6 +178,18 @@ impl Receiver {
         self.support == EcnSupport::Sce && self.mode == EcnMode::Classic
     }
 
+    #[cold]
+    fn on_handshake(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        if !pkt.flags.has(Flags::SYN) {
+            // The third ACK.
+            self.rtt = now.since(self.handshake_sent);
+        } else if self.client.is_some() {
+            self.on_answer(now, pkt, out);
+        } else {
+            self.on_syn(now, pkt, out);
+        }
+    }
+
     fn on_syn(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let ect_syn = self.fields.handshake != Ecn::NotEct;
         let (mode, bits) = ecn::answer_syn(self.support, ect_syn, pkt.bits, pkt.ecn.get());
@@ -220,6 +232,7 @@ impl Receiver {
         }
     }
 
+    #[inline(never)]
     fn on_data(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if self.rtt == Span::ZERO {
             // The third ACK was lost.
@@ -661,7 +674,7 @@ impl End for Receiver {
     }
 
     /// A packet of the flow arrives.
-    #[inline]
+    #[inline(always)]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         if self.is_undisturbed
             && pkt.flags.without(Flags::WARMUP.with(Flags::COPIED)) == Flags::DATA
@@ -671,15 +684,8 @@ impl End for Receiver {
             self.on_next(now, pkt, out);
         } else if pkt.flags.has(Flags::DATA) {
             self.on_data(now, pkt, out);
-        } else if pkt.flags.has(Flags::SYN) {
-            if self.client.is_some() {
-                self.on_answer(now, pkt, out);
-            } else {
-                self.on_syn(now, pkt, out);
-            }
         } else {
-            // The third ACK of the handshake.
-            self.rtt = now.since(self.handshake_sent);
+            self.on_handshake(now, pkt, out);
         }
     }
 }

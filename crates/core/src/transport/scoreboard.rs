@@ -460,7 +460,7 @@ impl Scoreboard {
         self.detect_from = self.detect_from.max(ack);
         let newest = micros_between(now, last.sent_at);
         self.rack.advance_to(last.sent_at, ack - 1, newest);
-        self.delivery.first_sent_at = last.sent_at;
+        self.delivery.first_sent_us = last.sent_at.as_micros();
         self.delivery.count(now, delivered, bytes);
         AckOutcome {
             una_advanced: true,
@@ -573,7 +573,7 @@ impl Scoreboard {
         if newer {
             out.newest_prior = Some(*seg);
             out.newest_seq = seq;
-            self.delivery.first_sent_at = seg.sent_at;
+            self.delivery.first_sent_us = seg.sent_at.as_micros();
         }
     }
 

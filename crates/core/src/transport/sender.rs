@@ -321,7 +321,7 @@ impl End for Sender {
     }
 
     /// A packet from the receiver arrives.
-    #[inline]
+    #[inline(always)]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         self.data.max_window_kib = self.data.max_window_kib.max(pkt.window);
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {

@@ -26,10 +26,10 @@ pub(super) struct WindowTuning {
     /// Memory, and the window that has been opened of it so far, bytes.
     buffer: u64,
     pub(super) open: u64,
-    /// Read by the application in the best round trip, and where and when this one began.
+    /// Read by the application in the best round trip, and where and when this one began, µs.
     space: u64,
     read_before: u64,
-    since: Time,
+    since_us: u64,
     /// RTT in eighths of a microsecond, and the timestamp of which it was sampled last.
     pub(super) rtt8: u64,
     echoed: Stamp,
@@ -44,7 +44,7 @@ impl WindowTuning {
             open: FIRST_WINDOW,
             space: FIRST_SPACE,
             read_before: 0,
-            since: Time::ZERO,
+            since_us: 0,
             rtt8: 0,
             echoed: Stamp::default(),
             awaited: None,
@@ -93,7 +93,7 @@ impl WindowTuning {
     #[inline(always)]
     pub(super) fn on_read(&mut self, now: Time, read: u64, queued: u64, span: u64) {
         let rtt_us = self.rtt8 >> 3;
-        if rtt_us == 0 || now.micros_since(self.since) < rtt_us {
+        if rtt_us == 0 || now.0 < (self.since_us + rtt_us) * 1_000 {
             return;
         }
         let copied = read.saturating_sub(self.read_before + queued);
@@ -101,7 +101,7 @@ impl WindowTuning {
             self.grow_buffer(copied, span);
         }
         self.read_before = read;
-        self.since = now;
+        self.since_us = now.0 / 1_000;
     }
 
     /// Linux `tcp_rcvbuf_grow`: `space` is what is read per round trip now.

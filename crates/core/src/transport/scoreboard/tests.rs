@@ -91,8 +91,8 @@ impl Model {
     }
     fn send(&mut self, now: Time, payload: u32) {
         if self.una == self.nxt() {
-            self.delivery.first_sent_at = now;
-            self.delivery.at = now;
+            self.delivery.first_sent_us = now.as_micros();
+            self.delivery.at_us = now.as_micros();
         }
         self.segs.push(Seg {
             payload,
@@ -164,7 +164,7 @@ impl Model {
         let sent = |n: u32| self.segs[n as usize].delivery.segments;
         if newest.is_none_or(|n| sent(seq) >= sent(n)) {
             *newest = Some(seq);
-            self.delivery.first_sent_at = s.sent_at;
+            self.delivery.first_sent_us = s.sent_at.as_micros();
         }
     }
     fn reordered(&mut self, low: u32, high: u32) {
@@ -257,7 +257,7 @@ impl Model {
         self.delivery.segments += outcome.delivered;
         self.delivery.bytes += u64::from(outcome.delivered_bytes);
         if outcome.delivered > 0 {
-            self.delivery.at = now;
+            self.delivery.at_us = now.as_micros();
         }
         outcome
     }
@@ -312,8 +312,8 @@ impl Model {
         }
         let Some(newest) = newest else { return RateSample::default() };
         let s = self.segs[newest as usize];
-        let sending = us(s.sent_at, s.delivery.first_sent_at);
-        let interval = sending.max(us(now, s.delivery.at));
+        let sending = (s.sent_at.as_micros() - s.delivery.first_sent_us) as u32;
+        let interval = sending.max((now.as_micros() - s.delivery.at_us) as u32);
         RateSample {
             delivered: self.delivery.segments - s.delivery.segments,
             interval: Span::from_micros(if interval < min_us { 0 } else { interval.into() }),

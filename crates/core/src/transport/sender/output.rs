@@ -115,12 +115,11 @@ impl Sender {
         });
     }
 
-    /// Would it be better to wait for the rest of a burst?
-    pub(super) fn should_defer(&self, now: Time, burst: u32) -> bool {
+    /// Would it be better to wait for the rest of a burst, as the window is open for so many?
+    fn should_defer(&self, now: Time, burst: u32, open: u32) -> bool {
         if self.recovery.state.is_repairing() || now > self.pacing.clock + DEFER {
             return false;
         }
-        let open = self.win.cwnd - self.board.in_flight();
         if open >= burst || open * DEFER_WINDOW_DIVISOR >= self.win.cwnd {
             return false;
         }
@@ -147,8 +146,9 @@ impl Sender {
         if !self.may_send(now) {
             return;
         }
-        if self.board.in_flight() < self.win.cwnd {
-            self.send_normally(now, out);
+        let in_flight = self.board.in_flight();
+        if in_flight < self.win.cwnd {
+            self.send_normally(now, in_flight, out);
         } else {
             self.usage.update(true, &self.board);
         }
@@ -156,15 +156,15 @@ impl Sender {
 
     /// Apart: most often the window is full, or the pacing clock says no.
     #[inline(never)]
-    pub(super) fn send_normally(&mut self, now: Time, out: &mut Outbox) {
-        self.send_new(now, Push::Normal, out);
+    pub(super) fn send_normally(&mut self, now: Time, in_flight: u32, out: &mut Outbox) {
+        self.send_new(now, Push::Normal, in_flight, out);
     }
 
     /// Sends one segment, whatever the window says.
     #[cold]
     pub(super) fn transmit_probe(&mut self, now: Time, out: &mut Outbox) {
         if self.may_send(now) {
-            self.send_new(now, Push::Probe, out);
+            self.send_new(now, Push::Probe, self.board.in_flight(), out);
         }
     }
 
@@ -181,15 +181,14 @@ impl Sender {
     }
 
     #[inline(always)]
-    pub(super) fn send_new(&mut self, now: Time, push: Push, out: &mut Outbox) {
-        let burst = self.burst();
+    pub(super) fn send_new(&mut self, now: Time, push: Push, mut in_flight: u32, out: &mut Outbox) {
+        let (burst, cwnd) = (self.burst(), self.win.cwnd);
         let mut sent = 0;
         let mut limited = false;
         loop {
-            let in_flight = self.board.in_flight();
-            let cwnd = self.win.cwnd;
             // Not more than half a window at once, so that the ACK clock keeps ticking.
-            let mut quota = cwnd.saturating_sub(in_flight).min((cwnd / 2).max(1));
+            let open = cwnd.saturating_sub(in_flight);
+            let mut quota = open.min((cwnd / 2).max(1));
             if quota == 0 {
                 if push != Push::Probe {
                     break;
@@ -205,16 +204,18 @@ impl Sender {
             }
             quota = quota.min(self.data.queue.grow_head(quota).max(1));
             let many = self.data.left > u64::from(self.win.mss);
-            if many && push == Push::Normal && self.should_defer(now, burst) {
+            if many && push == Push::Normal && self.should_defer(now, burst, open) {
                 limited = true;
                 break;
             }
-            sent += self.send_burst(now, quota, push, out);
+            let n = self.send_burst(now, quota, push, out);
+            sent += n;
+            in_flight += n;
             if push == Push::Probe || !self.data.is_there() || self.pacing.blocks(now) {
                 break;
             }
         }
-        limited |= self.board.in_flight() >= self.win.cwnd;
+        limited |= in_flight >= cwnd;
         if sent > 0 || limited {
             self.usage.update(limited, &self.board);
         }
