@@ -182,9 +182,8 @@ impl Cubic {
 
     /// A recent start of epoch makes RTTs unrepresentative.
     #[inline(always)]
-    fn sample_rtt(&mut self, ack: &Ack, w: &mut Window) {
+    fn sample_rtt(&mut self, now: Time, ack: &Ack, w: &mut Window) {
         let Some(rtt) = ack.rtt.newest_us else { return };
-        let now = self.clock(ack.now);
         if self.epoch.as_ref().is_some_and(|e| now.since(e.start) < Span::from_secs(1)) {
             return;
         }
@@ -202,8 +201,7 @@ impl Cubic {
 
     /// RFC 9438, 4.2: how many ACKed segments one segment of growth takes now.
     #[inline(always)]
-    fn update_count(&mut self, acked: u32, ack: &Ack, cwnd: u32) {
-        let now = self.clock(ack.now);
+    fn update_count(&mut self, now: Time, acked: u32, ack: &Ack, cwnd: u32) {
         let window = u64::from(cwnd);
         if let Some(e) = &mut self.epoch {
             e.reno_acked += i64::from(acked);
@@ -280,7 +278,8 @@ impl Cubic {
 impl CongestionControl for Cubic {
     #[inline(always)]
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        self.sample_rtt(ack, w);
+        let now = self.clock(ack.now);
+        self.sample_rtt(now, ack, w);
         if !ack.state.may_grow || !ack.usage.cwnd_limited {
             return;
         }
@@ -291,7 +290,7 @@ impl CongestionControl for Cubic {
                 return;
             }
         }
-        self.update_count(acked, ack, w.cwnd);
+        self.update_count(now, acked, ack, w.cwnd);
         w.additive_increase(u32::try_from(self.count).unwrap_or(u32::MAX), acked);
     }
 
