@@ -149,15 +149,16 @@ const FEW_RUNS: usize = 8;
 /// Sorts keys that come in a few ascending runs, as those of a few flows do.
 fn merge(keys: &mut Vec<u64>, scratch: &mut Vec<u64>) {
     loop {
-        scratch.clear();
-        let mut rest = &keys[..];
+        scratch.resize(keys.len(), 0);
+        let (mut rest, mut into) = (&keys[..], &mut scratch[..]);
         let mut runs = 0;
         while !rest.is_empty() {
             runs += 1;
             let (left, others) = rest.split_at(run(rest));
             let (right, others) = others.split_at(run(others));
-            merge_two(left, right, scratch);
-            rest = others;
+            let (merged, after) = into.split_at_mut(left.len() + right.len());
+            merge_two(left, right, merged);
+            (rest, into) = (others, after);
         }
         std::mem::swap(keys, scratch);
         if runs <= 1 {
@@ -172,18 +173,21 @@ fn run(keys: &[u64]) -> usize {
     pairs.take_while(|pair| pair[0] <= pair[1]).count() + usize::from(!keys.is_empty())
 }
 
-fn merge_two(mut left: &[u64], mut right: &[u64], into: &mut Vec<u64>) {
-    while let (Some(l), Some(r)) = (left.first(), right.first()) {
+fn merge_two(mut left: &[u64], mut right: &[u64], into: &mut [u64]) {
+    let mut at = 0;
+    while let ([l, after_l @ ..], [r, after_r @ ..]) = (left, right) {
         if l <= r {
-            into.push(*l);
-            left = &left[1..];
+            into[at] = *l;
+            left = after_l;
         } else {
-            into.push(*r);
-            right = &right[1..];
+            into[at] = *r;
+            right = after_r;
         }
+        at += 1;
     }
-    into.extend_from_slice(left);
-    into.extend_from_slice(right);
+    let (of_left, of_right) = into[at..].split_at_mut(left.len());
+    of_left.copy_from_slice(left);
+    of_right.copy_from_slice(right);
 }
 
 /// Sorts keys of many flows: first they are spread over buckets of time.
