@@ -23,8 +23,9 @@ const FIRST_SPACE: u64 = 10 * SEGMENT;
 /// sender pushes by it.
 #[derive(Clone, Debug)]
 pub(super) struct WindowTuning {
-    /// Memory, and the window that has been opened of it so far, bytes.
+    /// Memory, the window that it has room for while one segment waits, and the one that has been opened so far, bytes.
     buffer: u64,
+    widest: u64,
     pub(super) open: u64,
     /// Read by the application in the best round trip, and where and when this one began, µs.
     space: u64,
@@ -41,6 +42,7 @@ impl WindowTuning {
     pub(super) fn new() -> WindowTuning {
         WindowTuning {
             buffer: BUFFER,
+            widest: room(BUFFER, 1, 1),
             open: FIRST_WINDOW,
             space: FIRST_SPACE,
             read_before: 0,
@@ -116,6 +118,7 @@ impl WindowTuning {
         };
         let window = window + growth + span;
         self.buffer = self.buffer.max(window * 256 / RATIO);
+        self.widest = room(self.buffer, 1, 1);
     }
 
     /// Data have come out of sequence, up to `span` bytes ahead.
@@ -128,16 +131,22 @@ impl WindowTuning {
         u16::try_from(8 * self.open.div_ceil(8 * 1024)).unwrap_or(u16::MAX)
     }
 
-    /// A segment has arrived, with which `segments` wait in so many `blocks`: opens the window by two segments
-    /// if there is room, and tells whether it did (Linux `tcp_grow_window`).
+    /// A segment has arrived, with which `segments` wait in so many `blocks`, one at least: opens the window by two
+    /// segments if there is room, and tells whether it did (Linux `tcp_grow_window`).
     #[inline(always)]
     pub(super) fn grow(&mut self, segments: u64, blocks: u64) -> bool {
-        let used = segments * SEGMENT + blocks * OVERHEAD;
-        let room = (self.buffer.saturating_sub(used) * RATIO / 256).saturating_sub(self.open);
-        if room == 0 {
+        // Most often: the window is as wide as the memory allows.
+        if self.open >= self.widest {
             return false;
         }
+        let room = room(self.buffer, segments, blocks).saturating_sub(self.open);
         self.open += room.min(2 * SEGMENT);
-        true
+        room > 0
     }
+}
+
+/// The window for which a buffer has room beside what waits.
+fn room(buffer: u64, segments: u64, blocks: u64) -> u64 {
+    let used = segments * SEGMENT + blocks * OVERHEAD;
+    buffer.saturating_sub(used) * RATIO / 256
 }
