@@ -155,9 +155,14 @@ impl Prague {
         u64::from(self.srtt8.max(self.target_srtt8()))
     }
 
-    fn rate_of_window(&self, w: &Window) -> u64 {
-        let per_segment = 8_000_000 * u64::from(w.mtu()) / u64::from(self.srtt8.max(1));
-        shifted_product(per_segment, self.frac_window, WINDOW_BITS).max(RATE_MIN)
+    /// The rate of a window of one segment. An ACK needs it three times, and divides once.
+    #[inline(always)]
+    fn segment_rate(&self, w: &Window) -> u64 {
+        8_000_000 * u64::from(w.mtu()) / u64::from(self.srtt8.max(1))
+    }
+    #[inline(always)]
+    fn rate_of_window(&self, segment_rate: u64) -> u64 {
+        shifted_product(segment_rate, self.frac_window, WINDOW_BITS).max(RATE_MIN)
     }
     fn window_of_rate(&self, w: &Window) -> u64 {
         let rtt = match self.slow_srtt8 >> SLOW_SRTT_SHIFT {
@@ -197,7 +202,7 @@ impl Prague {
     /// The per-ACK part: growth by the unmarked segments, then the whole window follows the
     /// fractional one in steps of one segment.
     #[inline(always)]
-    fn update_window(&mut self, ack: &Ack, w: &mut Window) {
+    fn update_window(&mut self, ack: &Ack, w: &mut Window, segment_rate: u64) {
         if ack.ce > 0 {
             if !self.saw_ce && !self.config.alpha_starts_at_one {
                 self.frac_window = self.frac_window.div_ceil(2);
@@ -216,7 +221,7 @@ impl Prague {
                     return;
                 }
             }
-            self.grow(acked, w);
+            self.grow(acked, w, segment_rate);
         }
         let window = self.whole_window(w.cwnd);
         if w.cwnd > window {
@@ -233,7 +238,7 @@ impl Prague {
     }
 
     #[inline(always)]
-    fn grow(&mut self, acked: u64, w: &Window) {
+    fn grow(&mut self, acked: u64, w: &Window, segment_rate: u64) {
         if self.steers_rate(w) {
             let rtt = self.virtual_srtt8();
             let step = ((acked * MTU_REFERENCE) << SRTT8_SECOND_SHIFT) / rtt;
@@ -250,7 +255,7 @@ impl Prague {
                 step = step * MTU_REFERENCE / u64::from(w.mtu());
             }
             self.frac_window += step.max(acked);
-            self.rate = (self.rate + acked).max(self.rate_of_window(w));
+            self.rate = (self.rate + acked).max(self.rate_of_window(segment_rate));
         }
     }
 
@@ -328,7 +333,7 @@ impl Prague {
     }
 
     #[inline(always)]
-    fn update_pacing(&mut self, ack: &Ack, w: &Window) {
+    fn update_pacing(&mut self, ack: &Ack, w: &Window, segment_rate: u64) {
         let mut rate;
         if self.steers_rate(w) {
             let swing = shifted_product(self.config.rate_offset, self.rate, SWING_SHIFT);
@@ -338,11 +343,7 @@ impl Prague {
         } else {
             let window = self.config.fraction.paced_window(self.frac_window, w.cwnd);
             let window = window.max(u64::from(ack.flight.now));
-            rate = 8_000_000 * u64::from(w.mtu());
-            if self.srtt8 > 0 {
-                rate /= u64::from(self.srtt8);
-            }
-            rate = (rate * window).max(RATE_MIN);
+            rate = (segment_rate * window).max(RATE_MIN);
             self.rate = rate;
         }
         if w.cwnd < w.ssthresh / 2 {
@@ -357,7 +358,7 @@ impl Prague {
     }
 
     #[inline(always)]
-    fn choose_mode(&mut self, w: &Window) {
+    fn choose_mode(&mut self, w: &Window, segment_rate: u64) {
         if self.config.fixed_mode.is_some() {
             return;
         }
@@ -372,7 +373,7 @@ impl Prague {
             }
         } else {
             self.mode = Mode::Window;
-            self.rate = self.rate_of_window(w);
+            self.rate = self.rate_of_window(segment_rate);
         }
     }
 
@@ -405,7 +406,7 @@ impl Prague {
     fn shrink_window(&mut self, cut: u64, w: &Window) {
         let least = self.config.fraction.floor().min(self.frac_window);
         self.frac_window = self.frac_window.saturating_sub(cut).max(least);
-        self.rate = self.rate_of_window(w);
+        self.rate = self.rate_of_window(self.segment_rate(w));
     }
 
     fn halve(&mut self, w: &Window) {
@@ -441,13 +442,16 @@ impl CongestionControl for Prague {
             detector.sample(rtt_us);
         }
         self.frac_window = self.config.fraction.resumed(self.frac_window, w.cwnd, self.left_cwnd);
-        self.update_window(ack, w);
+        let mut segment_rate = self.segment_rate(w);
+        self.update_window(ack, w, segment_rate);
         self.left_cwnd = w.cwnd;
         if self.round_is_over(ack, w) {
             self.end_round(ack, w);
+            // Segments may have another size now.
+            segment_rate = self.segment_rate(w);
         }
-        self.update_pacing(ack, w);
-        self.choose_mode(w);
+        self.update_pacing(ack, w, segment_rate);
+        self.choose_mode(w, segment_rate);
     }
 
     fn on_congestion(&mut self, why: Congestion, at: Time, w: &mut Window) {
@@ -473,7 +477,7 @@ impl CongestionControl for Prague {
             self.frac_window = self.window_of_rate(w);
         } else {
             self.frac_window = self.frac_window.max(self.window_before_loss);
-            self.rate = self.rate_of_window(w);
+            self.rate = self.rate_of_window(self.segment_rate(w));
         }
         w.cwnd = w.cwnd.max(prior_cwnd);
         self.left_cwnd = w.cwnd;
@@ -510,8 +514,9 @@ impl CongestionControl for Prague {
             }
             self.slow_srtt8 = u64::from(ack.rtt.srtt8) << SLOW_SRTT_SHIFT;
         }
-        self.rate = self.rate_of_window(w);
-        self.update_pacing(ack, w);
+        let segment_rate = self.segment_rate(w);
+        self.rate = self.rate_of_window(segment_rate);
+        self.update_pacing(ack, w, segment_rate);
         self.start_round(ack, w);
         None
     }

@@ -151,7 +151,7 @@ fn the_window_has_a_floor_of_one_segment() {
         assert!(p.steers_rate(&w) || p.frac_window >= ONE_SEGMENT);
     }
     assert_eq!(p.frac_window, ONE_SEGMENT);
-    assert_eq!(p.rate, RATE_MIN.max(p.rate_of_window(&w)));
+    assert_eq!(p.rate, RATE_MIN.max(p.rate_of_window(p.segment_rate(&w))));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn one_ack_does_not_make_a_halved_window_immense() {
         usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
         ..Ack::default()
     };
-    p.grow(1, &w);
+    p.grow(1, &w, p.segment_rate(&w));
     p.on_ack(&a, &mut w);
     let segments = p.frac_window as f64 / ONE_SEGMENT as f64;
     assert!(segments < 20.0, "{segments} segments");
