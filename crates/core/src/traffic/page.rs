@@ -277,6 +277,8 @@ impl Pages {
 
     /// The browser asks for an object.
     fn ask(&mut self, now: Time, connection: usize, object: usize, out: &mut Outbox) {
+        // A connection that was quiet has a timer again.
+        self.wake(connection);
         let c = &mut self.connections[connection];
         let again = now + c.client.rtt() * 2 + DELAYED_ACK;
         c.asked.push(Asked { object, again, known: None });
