@@ -448,12 +448,12 @@ impl End for Receiving<'_> {
         if !receiver.copies.is_new(pkt) {
             return;
         }
-        if pkt.window != IS_PADDING {
-            receiver.received_bytes += u64::from(pkt.payload);
-            stream.frames.on_packet(now, pkt.ecn_bytes.ect0);
-        }
         let is_newer = receiver.newest.is_none_or(|n| (pkt.seq.wrapping_sub(n) as i32) > 0);
         receiver.newest = if is_newer { Some(pkt.seq) } else { receiver.newest };
+        if pkt.window != IS_PADDING {
+            receiver.received_bytes += u64::from(pkt.payload);
+            stream.frames.on_packet(now, pkt.ecn_bytes.ect0, receiver.newest);
+        }
         stream.history.on_arrival(now, pkt);
         if let Some(report) = receiver.reporter.on_packet(now, pkt.seq, pkt.bits.has(TcpBits::PSH))
         {

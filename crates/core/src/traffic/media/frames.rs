@@ -27,6 +27,13 @@ struct Frame {
     sent: Time,
 }
 
+impl Frame {
+    /// Whether a packet that left after all of the frame has come.
+    fn is_passed(&self, newest: Option<u32>) -> bool {
+        self.sent < Time::NEVER && newest.is_some_and(|seq| seq.wrapping_sub(self.last) as i32 > 0)
+    }
+}
+
 /// Frames from the first that may still come.
 #[derive(Clone, Debug)]
 pub struct Frames {
@@ -123,19 +130,19 @@ impl Frames {
         self.left = self.ring.get(at + 1).map_or(0, |f| f.bytes);
     }
 
-    /// A packet of a frame has come for the first time.
+    /// A packet of a frame has come for the first time; `newest` is the newest packet that has come.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, number: u32) {
+    pub fn on_packet(&mut self, now: Time, number: u32, newest: Option<u32>) {
         let at = number.wrapping_sub(self.first) as usize;
         let Some(frame) = self.ring.get_mut(at) else { return };
         frame.came += 1;
         if frame.came == frame.packets {
             let frame = *frame;
-            self.complete(now, number, frame);
+            self.complete(now, number, frame, newest);
         }
     }
 
-    fn complete(&mut self, now: Time, number: u32, frame: Frame) {
+    fn complete(&mut self, now: Time, number: u32, frame: Frame, newest: Option<u32>) {
         let latency = now.since(frame.captured);
         if frame.captured >= self.measured_from && latency > self.deadline {
             self.so_far.late += 1;
@@ -154,8 +161,10 @@ impl Frames {
         self.viewer.show(now, number);
         while let Some(front) = self.ring.front() {
             let is_complete = front.came == front.packets;
+            // The receiver knows from a later packet that all of a frame was sent. How far the sender has
+            // got by now depends on windows.
             let is_lost =
-                front.sent < Time::NEVER && now > front.captured + self.deadline + PATIENCE;
+                front.is_passed(newest) && now > front.captured + self.deadline + PATIENCE;
             if !is_complete && !is_lost {
                 break;
             }
@@ -177,12 +186,10 @@ impl Frames {
             if frame.came == frame.packets {
                 continue;
             }
-            let is_passed = frame.sent < Time::NEVER
-                && newest.is_some_and(|seq| seq.wrapping_sub(frame.last) as i32 > 0);
             if now <= frame.captured + self.deadline {
                 // Too soon to tell.
                 all.frames -= 1;
-            } else if is_passed {
+            } else if frame.is_passed(newest) {
                 all.lost += 1;
             } else {
                 all.late += 1;
@@ -297,11 +304,13 @@ mod tests {
         }
         arrivals.sort_unstable();
         arrivals.retain(|(ms, ..)| *ms < end);
-        for (ms, number, _) in &arrivals {
-            frames.on_packet(at(*ms), *number);
+        let mut newest = None;
+        for (ms, number, seq) in &arrivals {
+            newest = newest.max(Some(*seq));
+            frames.on_packet(at(*ms), *number, newest);
         }
         let stop = at(u64::from(n) * 20);
-        frames.experience(at(end), stop, arrivals.iter().map(|a| a.2).max())
+        frames.experience(at(end), stop, newest)
     }
 
     #[test]
