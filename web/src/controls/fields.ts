@@ -39,6 +39,20 @@ interface Slider extends Told {
   put(value: number): void;
 }
 
+/** Whether somebody is typing into the field: what stands there has not been taken yet. */
+export function typingInto(input: HTMLInputElement): () => boolean {
+  let is = false;
+  input.addEventListener("input", () => {
+    is = true;
+  });
+  for (const end of ["change", "blur"]) {
+    input.addEventListener(end, () => {
+      is = false;
+    });
+  }
+  return () => is;
+}
+
 export function slider({ scale, print, read, put, ...told }: Slider): Field<number> {
   const range = h("input", { type: "range", id: told.id, min: "0", max: String(scale.length - 1), step: "1" });
   const text = h("input", {
@@ -58,6 +72,7 @@ export function slider({ scale, print, read, put, ...told }: Slider): Field<numb
     wrong.say(null);
   };
   let shown = Number.NaN;
+  const isTyping = typingInto(text);
   range.addEventListener("input", () => {
     shown = scale[Number(range.value)] ?? 0;
     show(shown);
@@ -73,8 +88,8 @@ export function slider({ scale, print, read, put, ...told }: Slider): Field<numb
   return {
     root: h("div", { className: "field slider" }, labelled(told), range, text, wrong),
     set(value) {
-      // What is being typed is not to be overwritten by what it replaces.
-      if (value === shown && document.activeElement === text) return;
+      // What is being typed is not to be overwritten, nor what was refused by what it would replace.
+      if (isTyping() || (value === shown && document.activeElement === text)) return;
       shown = value;
       show(value);
     },
@@ -131,10 +146,11 @@ export function text({ put, placeholder, ...told }: Text): Field<string> {
   const wrong = sentence(`${told.id}-wrong`);
   input.setAttribute("aria-describedby", wrong.id);
   input.addEventListener("change", () => tried(() => put(input.value.trim()), input.value, wrong.say));
+  const isTyping = typingInto(input);
   return {
     root: h("div", { className: "field" }, labelled(told), input, wrong),
     set(value) {
-      if (document.activeElement !== input || wrong.hidden) input.value = value;
+      if (document.activeElement !== input || (wrong.hidden && !isTyping())) input.value = value;
     },
   };
 }

@@ -3,7 +3,7 @@ import { LINK } from "../model/keys";
 import { print, RATE } from "../model/units";
 import type { Change, Described, LinkSpec, Run, Vocabulary } from "../types";
 import { h, sentence, slug } from "./dom";
-import { keyField, labelled, slider } from "./fields";
+import { keyField, labelled, slider, typingInto } from "./fields";
 import { logarithmic } from "./scale";
 
 const RATES = logarithmic(100e3, 10e9);
@@ -112,6 +112,7 @@ function qdiscField(id: string, vocabulary: () => Vocabulary | null, put: (qdisc
   input.addEventListener("focus", complete);
   input.addEventListener("input", complete);
   input.addEventListener("change", () => void apply(input.value));
+  const isTyping = typingInto(input);
   const keys = h(
     "div",
     { className: "chips", role: "group", ariaLabel: "Common queues" },
@@ -130,7 +131,7 @@ function qdiscField(id: string, vocabulary: () => Vocabulary | null, put: (qdisc
     ),
     set(qdisc: string) {
       written.set(kindOf(qdisc) === "bfifo" ? "pfifo" : kindOf(qdisc), qdisc);
-      if (document.activeElement !== input || wrong.hidden) input.value = qdisc;
+      if (document.activeElement !== input || (wrong.hidden && !isTyping())) input.value = qdisc;
       told(qdisc);
     },
   };
