@@ -198,8 +198,10 @@ impl Test {
     }
 
     /// The server knows of a self probe: its answer ends behind what was committed before it.
-    fn on_self_probe(&mut self, now: Time, load: usize, number: u32) {
+    fn on_self_probe(&mut self, now: Time, load: usize, number: u32, out: &mut Outbox) {
         let Load { server, asked, .. } = &mut self.loads[load];
+        // What the server sends by its timers before comes before the answer.
+        catch_up(server, now, out);
         let committed = self.notsent.div_ceil(u64::from(self.segment)) as u32;
         if let Some(probe) = asked.iter_mut().find(|p| p.number == number) {
             probe.known.get_or_insert((now, server.next().wrapping_add(committed)));
@@ -321,7 +323,7 @@ impl Flow for Test {
                 out.set_clock(now);
                 out.push(self.answer(connection, pkt.seq));
             } else if pkt.flags.has(Flags::MESSAGE) {
-                self.on_self_probe(now, load, pkt.seq);
+                self.on_self_probe(now, load, pkt.seq, out);
             } else if let Some(Load { server, .. }) = self.loads.get_mut(load) {
                 catch_up(server, now, out);
                 out.set_clock(now);
