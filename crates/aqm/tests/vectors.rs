@@ -88,10 +88,9 @@ fn wrong_words_give_a_sentence() {
     assert!(e.contains("no_such_word"), "{e}");
 }
 
-/// Compiles `examples/vectors.c` where there is a C compiler.
-#[test]
+/// Compiles a program of `examples/`; `None` where there is no C compiler.
 #[cfg(target_os = "linux")]
-fn the_c_library_decides_the_same() {
+fn compiled(name: &str) -> Option<PathBuf> {
     let built = env::current_exe().unwrap();
     let beside = fs::read_dir(built.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
     let is_library = |name: &str| name.starts_with("libl4slab_aqm") && name.ends_with(".a");
@@ -100,21 +99,86 @@ fn the_c_library_decides_the_same() {
     let library = libraries.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
     let library = library.expect("cargo builds all kinds of the library").path();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = built.with_file_name("l4slab-aqm-vectors");
+    let program = built.with_file_name(format!("l4slab-aqm-{name}"));
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(root.join("include"))
-        .arg(root.join("examples/vectors.c"))
+        .arg(root.join(format!("examples/{name}.c")))
         .arg(&library)
         .args(["-lm", "-lpthread", "-ldl", "-o"])
         .arg(&program)
         .status();
     let Ok(status) = compiled else {
         eprintln!("skipped: there is no C compiler");
-        return;
+        return None;
     };
     assert!(status.success());
+    Some(program)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_c_library_decides_the_same() {
+    let Some(program) = compiled("vectors") else { return };
     let files = QUEUES.map(|(_, name)| folder().join(format!("{name}.txt")));
     let ran = Command::new(&program).args(files).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// An IPv4 packet with this number.
+#[cfg(target_os = "linux")]
+fn ip_packet(number: u16, ecn: u8) -> Vec<u8> {
+    let mut packet = vec![0; 1_000];
+    (packet[0], packet[1], packet[8]) = (0x45, ecn, 64);
+    packet[9] = 17;
+    packet[2..4].copy_from_slice(&1_000_u16.to_be_bytes());
+    packet[4..6].copy_from_slice(&number.to_be_bytes());
+    let sum = !header_sum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+#[cfg(target_os = "linux")]
+fn header_sum(packet: &[u8]) -> u16 {
+    let mut sum: u32 =
+        packet[..20].chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    while sum >> 16 > 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// At 20 Mbit/s a burst of 100 packets waits up to 40 ms, so L4S packets are marked; classic ones pass as they were.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_router_marks_l4s_packets_of_a_burst() {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+    let Some(program) = compiled("router") else { return };
+    for ecn in [1, 0] {
+        let (ours, input) = UnixDatagram::pair().unwrap();
+        let (output, theirs) = UnixDatagram::pair().unwrap();
+        let mut router = Command::new(&program)
+            .arg("20000000")
+            .stdin(OwnedFd::from(input))
+            .stdout(OwnedFd::from(output))
+            .spawn()
+            .unwrap();
+        let sender = std::thread::spawn(move || {
+            for number in 0..100 {
+                ours.send(&ip_packet(number, ecn)).unwrap();
+            }
+            ours.send(&[]).unwrap()
+        });
+        let mut marked = 0;
+        for number in 0..100 {
+            let mut packet = [0; 2_000];
+            assert_eq!(theirs.recv(&mut packet).unwrap(), 1_000);
+            assert_eq!(packet[4..6], u16::to_be_bytes(number));
+            assert_eq!(header_sum(&packet), 0xffff);
+            marked += usize::from(packet[1] & 3 == 3);
+        }
+        assert_eq!(marked > 10, ecn == 1, "{marked}");
+        sender.join().unwrap();
+        assert!(router.wait().unwrap().success());
+    }
 }
