@@ -1,6 +1,9 @@
-"""The claims of the study call hold on its own runs, and each can turn."""
+"""The claims of the study call hold on its own runs, each can turn, and its page has its numbers."""
 
 from __future__ import annotations
+
+import runpy
+from pathlib import Path
 
 import l4slab
 import polars as pl
@@ -9,6 +12,7 @@ from l4slab import experimentfile
 from l4slab.base.packaged import study
 from l4slab.results import claims
 
+ROOT = Path(__file__).parents[2]
 FILES = study("call")
 EXPERIMENTS = [experimentfile.load(file) for file in FILES]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
@@ -42,3 +46,5 @@ def test_claims_hold_and_turn(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name, (factor, one, other) in SWAPS.items():
         swapped = results.flows.with_columns(pl.col(factor).cast(pl.String).replace({one: other, other: one}))
         assert verdicts(swapped)[name] == "fails", name
+
+    assert runpy.run_path(str(ROOT / "docs" / "tables.py"))["stale"]("call", results.folder) == []

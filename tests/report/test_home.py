@@ -1,7 +1,9 @@
-"""The claims of the study home hold on its own runs, and each can turn."""
+"""The claims of the study home hold on its own runs, each can turn, and its page has its numbers."""
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import l4slab
@@ -11,6 +13,7 @@ from l4slab import experimentfile
 from l4slab.base.packaged import study
 from l4slab.results import claims
 
+ROOT = Path(__file__).parents[2]
 FILES = study("home")
 EXPERIMENTS = [experimentfile.load(file) for file in FILES]
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.tables(claims.Claim)}
@@ -28,10 +31,15 @@ SWAPS: dict[str, tuple[str, Any, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> l4slab.Results:
     found = l4slab.run(FILES, out=tmp_path_factory.mktemp("home") / "out")
     assert not found.failures
-    return {"flows": found.flows, "links": found.links}
+    return found
+
+
+@pytest.fixture(scope="module")
+def tables(results: l4slab.Results) -> dict[str, pl.DataFrame]:
+    return {"flows": results.flows, "links": results.links}
 
 
 def verdicts(tables: dict[str, pl.DataFrame]) -> dict[str, str]:
@@ -54,3 +62,8 @@ def test_each_claim_holds_and_turns(tables: dict[str, pl.DataFrame]) -> None:
         assert verdicts(swapped)[name] == "fails", name
     nothing = {table: rows.clear() for table, rows in tables.items()}
     assert "holds" not in verdicts(nothing).values()
+
+
+@pytest.mark.slow
+def test_the_page_has_the_simulators_numbers(results: l4slab.Results) -> None:
+    assert runpy.run_path(str(ROOT / "docs" / "tables.py"))["stale"]("home", results.folder) == []
