@@ -54,7 +54,9 @@ class Qdisc(Described):
     limits_packets: bool
 
 class Controller(Described):
-    """`look`: its place among those of its role; `scalable_with`: options, with their value."""
+    """`look`: its place among those of its role; `scalable_with`: options, with their value; `states`: of its state
+    machine.
+    """
 
     ecn: Literal["off", "classic", "accecn", "sce"]
     role: str
@@ -62,6 +64,7 @@ class Controller(Described):
     needs_ecn: bool
     out_of_tree: bool
     scalable_with: list[tuple[str, str]]
+    states: list[str]
 
 class Media(Described):
     """A media controller: its packets carry `ecn`; None as its role: it answers nothing."""
@@ -122,7 +125,7 @@ def qdiscs() -> list[Qdisc]:
 
 def controllers() -> list[Controller]:
     """The same of congestion controls; also ecn, presets (keyword, value, sets), role, look (its place among those of
-    its role), needs_ecn, out_of_tree, and scalable_with (options, with their value).
+    its role), needs_ecn, out_of_tree, scalable_with (options, with their value), and states.
     """
 
 def media_controllers() -> list[Media]:

@@ -67,6 +67,10 @@ pub trait CongestionControl: Send {
     }
     /// The controller's inner state, for time series.
     fn probe(&self, _out: &mut dyn Gauges) {}
+    /// The state that it is in, one of [`Controller::STATES`].
+    fn state(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// What TCP sees before it decides what it means; few controllers need it.
@@ -159,6 +163,8 @@ pub trait Controller: Described {
     const NEEDS_ECN: bool = false;
     /// Linux has it as a module outside of its tree.
     const OUT_OF_TREE: bool = false;
+    /// The states of its state machine, if it has one.
+    const STATES: &'static [&'static str] = &[];
     /// Options, with their value, that make it scalable.
     const SCALABLE_WITH: &'static [(&'static str, &'static str)] = &[];
 

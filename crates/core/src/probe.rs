@@ -23,6 +23,8 @@ pub struct SenderState<'a> {
     /// Its window, packets.
     pub cwnd: u32,
     pub srtt: Span,
+    /// The state of its controller, if that has states.
+    pub state: Option<&'static str>,
     /// Tells its controller's inner state, if that is of interest.
     pub controller: Option<&'a Probe<'a>>,
 }
@@ -182,6 +184,8 @@ pub struct Series {
     pub flow: Vec<u16>,
     pub link: Vec<u16>,
     pub queue: Vec<Option<&'static str>>,
+    /// State of the congestion control.
+    pub state: Vec<Option<&'static str>>,
     pub columns: Vec<(&'static str, Vec<f64>)>,
 }
 
@@ -192,8 +196,15 @@ impl Series {
         self.flow.push(flow);
         self.link.push(link);
         self.queue.push(queue);
+        self.state.push(None);
         for (_, column) in &mut self.columns {
             column.push(f64::NAN);
+        }
+    }
+    /// The state of the congestion control in the last row.
+    pub fn set_state(&mut self, state: Option<&'static str>) {
+        if let Some(last) = self.state.last_mut() {
+            *last = state;
         }
     }
 }

@@ -375,6 +375,19 @@ pub struct Change {
     /// In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub netem: Option<String>,
+    /// The change waits, from `time_ns` on, for a state of a flow's congestion control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<AwaitedState>,
+}
+
+/// A state of the congestion control of a flow group's first flow, and how long after it something happens.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AwaitedState {
+    pub flow: String,
+    pub name: String,
+    pub after_ns: u64,
 }
 
 /// The queues of a change with all their parameters: what its words do not name is as it was before.
@@ -713,6 +726,17 @@ impl Run {
     /// # Errors
     /// One sentence that names the part and the fix.
     pub fn check_change(&self, c: &Change) -> Result<(), ScenarioError> {
+        if let Some(state) = &c.state {
+            let flow = &self.flows[self.group(&state.flow)?];
+            let states = flow.traffic.states();
+            if !states.contains(&&state.name[..]) {
+                let (name, hint) =
+                    (&flow.name, params::hint(&state.name, states.iter().copied(), "it has"));
+                let hint =
+                    if states.is_empty() { "its congestion control has no states" } else { &hint };
+                return wrong(format!("flow \"{name}\" has no state \"{}\"; {hint}", state.name));
+            }
+        }
         if c.netem.is_some() != c.impair.is_some() {
             return wrong(
                 "a netem that changes is that of an impair, and an impair has nothing else",
@@ -765,7 +789,9 @@ impl Run {
                     return wrong(format!("flow \"{name}\" has no rate that can change"));
                 }
                 if c.pause.is_some() && !flow.traffic.pauses() {
-                    return wrong(format!("flow \"{name}\" cannot pause; media can"));
+                    return wrong(format!(
+                        "flow \"{name}\" cannot pause; media and TCP with a rate can"
+                    ));
                 }
                 if c.rate_bps == Some(0) {
                     return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));

@@ -14,7 +14,7 @@ mod wiring;
 use std::collections::VecDeque;
 
 use accounts::{Account, Group};
-use changes::Event;
+use changes::{Event, Trigger};
 use network::Network;
 pub use recording::Recording;
 use taps::Taps;
@@ -102,6 +102,9 @@ pub struct Simulation<T = NoTap> {
     shown_at: Time,
     is_measuring: bool,
     agenda: VecDeque<(Time, Event)>,
+    /// The changes that wait for a state, and when it is looked for next.
+    triggers: Vec<Trigger>,
+    next_look: Time,
     /// The length of a window: within it, no stage (senders, network, receivers) affects an earlier one.
     window: Span,
     longest_delay: Span,
@@ -194,7 +197,7 @@ impl<T: Tap> Simulation<T> {
     fn next_event(&self) -> Time {
         let measuring = if self.is_measuring { Time::NEVER } else { self.warmup };
         let change = self.agenda.front().map_or(Time::NEVER, |(at, _)| *at);
-        measuring.min(change).min(self.next_sample).min(self.next_show)
+        measuring.min(change).min(self.next_look).min(self.next_sample).min(self.next_show)
     }
 
     /// Performs everything planned for now. A sample comes first, because it covers the time before.
@@ -208,6 +211,9 @@ impl<T: Tap> Simulation<T> {
         if self.next_show <= self.now {
             self.take_sample();
             self.next_show += self.show;
+        }
+        if self.next_look <= self.now {
+            self.look_at_states();
         }
         while self.agenda.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, event) = self.agenda.pop_front().expect("there is one");

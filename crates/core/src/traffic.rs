@@ -91,6 +91,10 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     fn pauses(&self) -> bool {
         false
     }
+    /// The states of its congestion control, if that has any.
+    fn states(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// The columns of the time series that it adds.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()

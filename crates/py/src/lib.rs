@@ -88,6 +88,9 @@ fn series<'py>(
     d.set_item("flow", PyList::new(py, s.flow.iter().map(|i| name(flows, i)))?)?;
     d.set_item("link", PyList::new(py, s.link.iter().map(|i| name(links, i)))?)?;
     d.set_item("queue", PyList::new(py, &s.queue)?)?;
+    if s.state.iter().any(Option::is_some) {
+        d.set_item("cc_state", PyList::new(py, &s.state)?)?;
+    }
     for (column, values) in &s.columns {
         let values = values.iter().map(|v| (!v.is_nan()).then_some(*v));
         d.set_item(*column, PyList::new(py, values)?)?;

@@ -70,6 +70,8 @@ def _run(file: Path, where: str | None) -> Run:
     (plan,) = campaign.plan([file], where=where)
     if not plan.todo:
         raise InputError("describes no run; give an experiment file", file=file)
+    if any("state" in change for change in plan.todo[0].description["at"]):
+        raise InputError("has a change that waits for a state, which the page does not know; write its time", file=file)
     return plan.todo[0].description
 
 

@@ -113,5 +113,7 @@ def _version() -> str:
 
 def _columns(run_json: str) -> dict[str, pl.Schema]:
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(run_json)}
+    if "app_limited" in gauges:  # of senders whose controller has states
+        gauges["cc_state"] = pl.String()
     more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": metrics.SIM_SERIES | gauges}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}

@@ -22,8 +22,8 @@ Steps = Sequence[tuple[float, float]]
 def of_links(description: Description) -> dict[str, Steps]:
     """The steps of each link."""
     steps = {link["name"]: _of_link(description, link) for link in description["links"]}
-    for change in description["at"]:  # in the order of time
-        if (link := change.get("link")) and (rate_bps := change.get("rate_bps")):
+    for change in description["at"]:  # in the order of time; of one that waits for a state, none is known before
+        if change.get("state") is None and (link := change.get("link")) and (rate_bps := change.get("rate_bps")):
             steps[link].append((change["time_ns"] / 1e9, rate_bps / 1e6))
     return {name: _merged(found) for name, found in steps.items()}
 

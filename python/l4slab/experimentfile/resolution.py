@@ -172,10 +172,11 @@ class Resolver:
         timed = []
         for number, raw in enumerate(document["at"], start=1):
             place = numbered("at", number)
-            time = TIME.parse(check(At, {"time": raw["time"]} if "time" in raw else {}, place).time)
+            at = check(At, {key: value for key, value in raw.items() if "." not in key}, place)
+            time = TIME.parse(at.time or "0s")
             if time >= duration_ns:
                 raise Problem(place, "time", f"= {show(raw['time'])} {end}; choose an earlier time")
-            timed.append((time, place, raw))
+            timed.append((time, place, raw, _awaited(at, place, flows)))
         queues = _Queues(self.outside, links.values(), impairs.values())
         trees = {
             name: classes.Changing(
@@ -191,8 +192,10 @@ class Resolver:
         }
         changes: list[run.Change] = []
         # A change of a class starts from its state after earlier changes.
-        for time, place, raw in sorted(timed, key=lambda one: one[0]):
+        for time, place, raw, awaited in sorted(timed, key=lambda one: one[0]):
             found, told = _changes(time, raw, place, links, flows, document["impair"], queues, trees, duration_ns)
+            if awaited is not None:
+                found = [{**change, "state": awaited} for change in found]
             changes += found
             self.remarks |= dict.fromkeys(told)
             for key, value in raw.items():
@@ -349,6 +352,21 @@ def _named_hosts(flows: Mapping[str, Keys]) -> list[str]:
     return list(found)
 
 
+def _awaited(at: At, place: Place, flows: Mapping[str, run.Flow]) -> run.AwaitedState | None:
+    """The state that a change waits for. Raises Problem."""
+    if at.state is None or at.flow is None:
+        return None
+    if at.flow not in flows:
+        raise Problem(place, "flow", f"= {show(at.flow)} names no flow; {suggest(at.flow, flows)}")
+    cc = str(flows[at.flow].get("cc"))
+    states = next((list(one["states"]) for one in _core.controllers() if one["name"] == cc), [])
+    if at.state not in states:
+        having = [one["name"] for one in _core.controllers() if one["states"]]
+        remedy = suggest(at.state, states) if states else f"{cc} has none; those that have are {', '.join(having)}"
+        raise Problem(place, "state", f"= {show(at.state)} is no state of flow {show(at.flow)}; {remedy}")
+    return {"flow": at.flow, "name": at.state, "after_ns": TIME.parse(at.after or "0s")}
+
+
 def _changes(
     time_ns: int,
     raw: Keys,
@@ -365,7 +383,7 @@ def _changes(
     of_classes: dict[str, dict[str, Keys]] = {}
     for key, value in raw.items():
         match key.split("."):
-            case ["time"]:
+            case ["time" | "flow" | "state" | "after"]:
                 continue
             case ["link", name, "qdisc_up"] if f"{name}.up" in links:
                 if isinstance(value, str) and classes.holds_classes(value):
@@ -408,7 +426,7 @@ def _changes(
             case ["flow", name, _]:
                 raise Problem(place, key, f"= {show(value)} names no flow {show(name)}; {suggest(name, flows)}")
             case _:
-                keys = ["time", *(key for link in links.values() for key in _of_link(link))]
+                keys = [*At.model_fields, *(key for link in links.values() for key in _of_link(link))]
                 keys += [f"flow.{name}.{setting}" for name, flow in flows.items() for setting in _changeable(flow)]
                 keys += [f"impair.{name}.{setting}" for name in impairs for setting in AT_IMPAIR_KEYS]
                 raise Problem(place, key, f"= {show(value)} is not a key here; {suggest(key, keys)}")
@@ -499,6 +517,8 @@ def _changeable(flow: run.Flow) -> list[str]:
         return ["rtt"]
     if flow["kind"] == "media":
         return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]
+    if flow["kind"] == "tcp" and flow.get("rate_bps") is not None:
+        return [*AT_FLOW_KEYS, "pause"]
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 

@@ -146,9 +146,29 @@ class Link(Table):
 
 
 class At(Table):
-    """A change while it runs; the changed keys stand beside `time`, as dotted keys."""
+    """A change while it runs; the changed keys stand beside `time`, as dotted keys. With `state` it waits, from `time`
+    on, for this state of the congestion control of `flow`, and then for `after`.
+    """
 
-    time: TimeOrZero = Field(examples=['"20s"'], serialization_alias="time_ns", description="When the change happens")
+    time: TimeOrZero | None = Field(
+        default=None, examples=['"20s"'], serialization_alias="time_ns", description="When the change happens"
+    )
+    flow: str | None = Field(default=None, examples=['"l4s"'], description="The flow with the awaited state")
+    state: str | None = Field(
+        default=None, examples=['"drain"'], description="The state of its congestion control to wait for"
+    )
+    after: TimeOrZero | None = Field(default=None, examples=['"40ms"'], description="Time since that state was seen")
+
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        if self.state is not None and self.flow is None:
+            text = f'= {show(raw["state"])} is a state of a flow; add its name, such as flow = "l4s"'
+            return "state", text
+        for key in ("flow", "after"):
+            if self.state is None and key in raw:
+                return key, f'= {show(raw[key])} stands without state; add it, such as state = "drain"'
+        if self.state is None and self.time is None:
+            return "", 'has no time; add it, such as time = "20s"'
+        return None
 
 
 class FlowChange(Table):
@@ -158,7 +178,7 @@ class FlowChange(Table):
     count: int | None = Field(default=None, ge=0, le=bounds.COUNT, examples=["2"])
     rate: Rate | None = Field(default=None, serialization_alias="rate_bps")
     rate_max: Rate | None = Field(default=None, serialization_alias="rate_max_bps")  # of media
-    pause: bool | None = Field(default=None, examples=["true"])  # of media
+    pause: bool | None = Field(default=None, examples=["true"])  # of media, and of TCP with a rate
 
 
 class Impair(Table):

@@ -70,7 +70,7 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rto_min_ns", "mtu_bytes", "env", "stack", "station")
+_SELDOM = ("rate_bps", "rto_min_ns", "mtu_bytes", "env", "stack", "station")
 # Later than any run ends.
 _FOR_EVER_NS = 2**62
 # What a stack says instead of the file.
@@ -195,6 +195,14 @@ class Flow(Tcp):
 
     kind: Literal["tcp"] = "tcp"
     bytes: Size | None = None
+    rate: Rate | None = Field(
+        default=None, serialization_alias="rate_bps", description="What the application writes at most"
+    )
+
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        if self.bytes is not None and self.rate is not None:
+            return "rate", f"= {show(raw['rate'])} stands beside bytes; remove one of them"
+        return super().mistake(raw)
 
 
 class WebFlow(Tcp):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from l4slab.base.run import Class, DelayTrace, Filter, Flow, Link, RateTrace, Run
+from l4slab.base.run import Change, Class, DelayTrace, Filter, Flow, Link, RateTrace, Run
 
 
 def settings(told: Run) -> list[tuple[str, str]]:
@@ -27,16 +27,25 @@ def settings(told: Run) -> list[tuple[str, str]]:
         changed += [f"RTT {_time(rtt)}"] if (rtt := change.get("rtt_ns")) is not None else []
         changed += [f"{count} flows"] if (count := change.get("count")) is not None else []
         changed += [netem] if (netem := change.get("netem")) else []
+        changed += ["pauses" if pause else "resumes"] if (pause := change.get("pause")) is not None else []
         what = change.get("link") or change.get("flow") or change.get("impair")
         parts = [f"{what}: {', '.join(changed)}"] if changed else []
         parts += [f"{what}, class {one['id']}: {_class(one)}" for one in change.get("classes", ())]
-        rows += [(f"at {_time(change['time_ns'])}", part) for part in parts]
+        rows += [(_when(change), part) for part in parts]
     for impair in told.get("impairs", []):
         where = f"before {impair['before']}, {impair['direction']}"
         if "ack_thinning" in impair:
             where += f", one of {impair['ack_thinning']} ACKs, after {_time(impair['ack_wait_ns'])} at the latest"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
     return rows
+
+
+def _when(change: Change) -> str:
+    if (awaited := change.get("state")) is None:
+        return f"at {_time(change['time_ns'])}"
+    after = f", {_time(awaited['after_ns'])} later" if awaited["after_ns"] else ""
+    since = f" from {_time(change['time_ns'])} on" if change["time_ns"] else ""
+    return f"when {awaited['flow']} is in {awaited['name']}{since}{after}"
 
 
 def _rate_of(link: Link) -> list[str]:
@@ -83,8 +92,8 @@ def _flow(flow: Flow, told: Run) -> str:
         parts += [f"{stack['build']} with {stack['cc']}"]
     else:
         parts += [str(flow.get("cc") or flow["kind"])]
-    if "rate_bps" in flow:
-        parts += [_rate(flow["rate_bps"])]
+    if (rate_bps := flow.get("rate_bps")) is not None:
+        parts += [_rate(rate_bps)]
     if "packet_bytes" in flow:
         parts += [f"packets of {'up to ' if flow['kind'] in ('udp-prague', 'media') else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]

@@ -197,8 +197,10 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
   at_impair: { netem: { instead: "such changes are left out" } },
   flow: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
 };
+/** The application of `kind = "tcp"` always has data here. */
+const BULK = "rate";
 /** A file may leave these out where it has something instead that the page has not. */
-const NEEDED: Readonly<Record<string, readonly string[]>> = { link: ["rate"], impair: ["netem"] };
+const NEEDED: Readonly<Record<string, readonly string[]>> = { link: ["rate"], impair: ["netem"], at: ["time"] };
 
 function table(name: string, told: readonly Told[]): Key[] {
   const left = (one: Told) => !Object.hasOwn(NOT_HELD[name] ?? {}, one.key);
@@ -216,7 +218,10 @@ export const LINK: readonly Key[] = table("link", known.tables.link);
 export const IMPAIR: readonly Key[] = table("impair", known.tables.impair);
 export const REWRITE: readonly Key[] = table("rewrite", known.tables.rewrite);
 export const FLOW = Object.fromEntries(
-  Object.entries(known.flows).map(([kind, keys]) => [kind, table("flow", keys)]),
+  Object.entries(known.flows).map(([kind, keys]) => [
+    kind,
+    table("flow", keys).filter(({ key }) => kind !== "tcp" || key !== BULK),
+  ]),
 ) as unknown as Readonly<Record<FlowSpec["kind"], readonly Key[]>>;
 
 /** What may change while it runs. */

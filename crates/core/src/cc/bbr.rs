@@ -61,11 +61,13 @@ impl Controller for Options {
     type Made = Bbr;
     const ROLE: Role = Role::Bbr;
     const LOOK: u8 = 0;
+    const STATES: &'static [&'static str] = &["startup", "drain", "probe_bw", "probe_rtt"];
     fn build(&self, rng: Rng) -> Bbr {
         Bbr::new(rng)
     }
 }
 
+/// In the order of [`Controller::STATES`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Mode {
     Startup,
@@ -498,6 +500,10 @@ impl CongestionControl for Bbr {
         self.aggregation.since = ack.now;
         self.pacing.start(ack.rtt.srtt8 >> 3, w);
         None
+    }
+
+    fn state(&self) -> Option<&'static str> {
+        Some(Options::STATES[self.mode as usize])
     }
 
     fn probe(&self, out: &mut dyn Gauges) {

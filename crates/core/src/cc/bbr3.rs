@@ -58,9 +58,26 @@ impl Described for Options {
         bbr::GAUGES[0],
         bbr::GAUGES[1],
         bbr::GAUGES[2],
-        gauge("inflight_hi_packets", "packets", "bound from probing too far"),
-        gauge("inflight_lo_packets", "packets", "bound from the last rounds"),
+        gauge(
+            "inflight_hi_packets",
+            "packets",
+            "bound from probing too far (draft: inflight_longterm)",
+        ),
+        gauge(
+            "inflight_lo_packets",
+            "packets",
+            "bound from the last rounds (draft: inflight_shortterm)",
+        ),
         gauge("alpha", "", "estimate of the fraction of marks"),
+        gauge("max_bw_packets_per_ms", "packets/ms", "largest delivery rate of two cycles"),
+        gauge("bw_lo_packets_per_ms", "packets/ms", "bound of the rate (draft: bw_shortterm)"),
+        gauge("extra_acked_packets", "packets", "allowance for aggregated ACKs"),
+        gauge("bdp_packets", "packets", "what is in flight at the model's rate without a queue"),
+        gauge("cwnd_gain", "", "factor on the product of rate and RTT"),
+        gauge("full_bw_count", "", "rounds without growth of the rate"),
+        gauge("full_bw_reached", "", "1 when the pipe has been full once"),
+        gauge("round_count", "", "round trips so far"),
+        gauge("bw_probe_wait_ms", "ms", "time from the beginning of Down to the next probe"),
     ];
 }
 
@@ -68,13 +85,22 @@ impl Controller for Options {
     type Made = Bbr3;
     const ROLE: Role = Role::Bbr;
     const LOOK: u8 = 1;
+    const STATES: &'static [&'static str] = &[
+        "startup",
+        "drain",
+        "probe_bw_down",
+        "probe_bw_cruise",
+        "probe_bw_refill",
+        "probe_bw_up",
+        "probe_rtt",
+    ];
     const SCALABLE_WITH: &'static [(&'static str, &'static str)] = &[("ecn_low", "ect1")];
     fn build(&self, rng: Rng) -> Bbr3 {
         Bbr3::new(self, rng)
     }
 }
 
-/// Up, Down, Cruise and Refill are the cycle of ProbeBW.
+/// Up, Down, Cruise and Refill are the cycle of ProbeBW. In the order of [`Controller::STATES`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Phase {
     Startup,
@@ -135,6 +161,7 @@ pub struct Bbr3 {
     // Rounds.
     round_end: u32,
     round_start: bool,
+    round_count: u32,
     loss_round_end: u32,
     loss_round_start: bool,
     // The model: rates of the last cycle and of this one, and what the last round delivered.
@@ -200,6 +227,7 @@ impl Bbr3 {
             delivered: 0,
             round_end: 0,
             round_start: false,
+            round_count: 0,
             loss_round_end: 1,
             loss_round_start: false,
             bw_hi: [0; 2],
@@ -297,6 +325,7 @@ impl Bbr3 {
             ack.rate.interval > Span::ZERO && ack.rate.prior_delivered >= self.round_end;
         if self.round_start {
             self.round_end = self.delivered;
+            self.round_count += 1;
             self.rounds_since_probe = (self.rounds_since_probe + 1).min(255);
             self.update_alpha(ack);
         }
@@ -709,11 +738,26 @@ impl CongestionControl for Bbr3 {
         None
     }
 
+    fn state(&self) -> Option<&'static str> {
+        Some(Options::STATES[self.phase as usize])
+    }
+
     fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("pacing_gain", f64::from(self.pacing_gain) / f64::from(ONE));
         out.gauge("min_rtt_ms", f64::from(self.min_rtt_us) / 1e3);
-        let per_us = f64::from(self.bw()) / f64::from(1_u32 << RATE_BITS);
-        out.gauge("bottleneck_packets_per_ms", per_us * 1e3);
+        let per_ms = |rate: u32| f64::from(rate) / f64::from(1_u32 << RATE_BITS) * 1e3;
+        out.gauge("bottleneck_packets_per_ms", per_ms(self.bw()));
+        out.gauge("max_bw_packets_per_ms", per_ms(self.max_bw()));
+        if self.bounds.bw_lo != UNSET {
+            out.gauge("bw_lo_packets_per_ms", per_ms(self.bounds.bw_lo));
+        }
+        out.gauge("extra_acked_packets", f64::from(self.aggregation.allowance(self.bw())));
+        out.gauge("bdp_packets", f64::from(self.inflight(self.max_bw(), ONE)));
+        out.gauge("cwnd_gain", f64::from(self.cwnd_gain) / f64::from(ONE));
+        out.gauge("full_bw_count", f64::from(self.full_rounds));
+        out.gauge("full_bw_reached", f64::from(u8::from(self.full)));
+        out.gauge("round_count", f64::from(self.round_count));
+        out.gauge("bw_probe_wait_ms", self.probe_wait_us as f64 / 1e3);
         for (name, bound) in [
             ("inflight_hi_packets", self.bounds.inflight_hi),
             ("inflight_lo_packets", self.bounds.inflight_lo),

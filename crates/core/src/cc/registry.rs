@@ -37,6 +37,7 @@ pub struct ControllerInfo {
     pub needs_ecn: bool,
     pub out_of_tree: bool,
     pub scalable_with: &'static [(&'static str, &'static str)],
+    pub states: &'static [&'static str],
 }
 
 /// Knows the content of an ACK. It is built for each controller separately, so that it looks up only what
@@ -89,6 +90,14 @@ macro_rules! controllers {
                 match self {
                     $(ControllerConfig::$variant(options) => Cc::$variant(options.build(rng)),)*
                     ControllerConfig::Own(own) => Cc::Other(own.build(rng)),
+                }
+            }
+
+            /// Its states, see [`Controller::STATES`].
+            pub fn states(&self) -> &'static [&'static str] {
+                match self {
+                    $(ControllerConfig::$variant(_) => <$options>::STATES,)*
+                    ControllerConfig::Own(_) => &[],
                 }
             }
 
@@ -172,6 +181,7 @@ macro_rules! controllers {
                 needs_ecn: <$options>::NEEDS_ECN,
                 out_of_tree: <$options>::OUT_OF_TREE,
                 scalable_with: <$options>::SCALABLE_WITH,
+                states: <$options>::STATES,
             }),*]
         }
 

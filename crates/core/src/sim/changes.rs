@@ -26,6 +26,40 @@ pub(super) enum Event {
     Delay(usize, usize),
 }
 
+/// A change that waits for a state.
+pub(super) struct Trigger {
+    group: usize,
+    state: String,
+    not_before: Time,
+    after: Span,
+    events: Vec<Event>,
+}
+
+/// How often states are looked at, while a change waits for one.
+const LOOK: Span = Span::from_millis(1);
+
+/// The changes that wait for a state.
+pub(super) fn triggers(run: &Run) -> Result<Vec<Trigger>, ScenarioError> {
+    let mut triggers = Vec::new();
+    for (change, whole) in run.at.iter().zip(run.whole()?) {
+        if let Some(state) = &change.state {
+            triggers.push(Trigger {
+                group: run.group(&state.flow)?,
+                state: state.name.clone(),
+                not_before: Time(change.time_ns),
+                after: Span(state.after_ns),
+                events: events(run, change, whole)?,
+            });
+        }
+    }
+    Ok(triggers)
+}
+
+/// When states are first looked at.
+pub(super) fn first_look(triggers: &[Trigger]) -> Time {
+    triggers.iter().map(|trigger| trigger.not_before).min().unwrap_or(Time::NEVER)
+}
+
 /// The steps of a change, in the order of execution.
 fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, ScenarioError> {
     run.check_change(change)?;
@@ -53,7 +87,7 @@ fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, Scenar
 /// Planned changes, in the order of time.
 pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Event)>, ScenarioError> {
     let mut agenda = Vec::new();
-    for (change, whole) in run.at.iter().zip(run.whole()?) {
+    for (change, whole) in run.at.iter().zip(run.whole()?).filter(|(c, _)| c.state.is_none()) {
         let at = Time(change.time_ns);
         agenda.extend(events(run, change, whole)?.into_iter().map(|event| (at, event)));
     }
@@ -81,6 +115,41 @@ impl<T: Tap> Simulation<T> {
             self.perform(event);
         }
         Ok(self.now)
+    }
+
+    /// Plans the changes whose state has come.
+    #[cold]
+    pub(super) fn look_at_states(&mut self) {
+        let waiting = std::mem::take(&mut self.triggers);
+        let (come, waiting): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|t| t.not_before <= self.now && self.is_in(t));
+        for trigger in come {
+            let at = self.now + trigger.after;
+            for event in trigger.events {
+                self.plan(at, event);
+            }
+        }
+        self.triggers = waiting;
+        self.next_look = match self.triggers.is_empty() {
+            true => Time::NEVER,
+            false => self.now + LOOK,
+        };
+    }
+
+    /// Whether the group's first active flow is in that state, as the time series says.
+    fn is_in(&self, trigger: &Trigger) -> bool {
+        let mut first = None;
+        for account in &self.groups[trigger.group].accounts {
+            for slot in &self.accounts[*account].slots {
+                self.slots[*slot].flow.senders(&mut |sender| _ = first.get_or_insert(sender.state));
+            }
+        }
+        first.flatten() == Some(&trigger.state[..])
+    }
+
+    fn plan(&mut self, at: Time, event: Event) {
+        let place = self.agenda.partition_point(|(other, _)| *other <= at);
+        self.agenda.insert(place, (at, event));
     }
 
     /// Other parameters of a link's queue, or another queue.
@@ -146,11 +215,11 @@ impl<T: Tap> Simulation<T> {
         let g = &self.groups[group];
         let trace = g.delay_trace.as_ref().expect("it has one");
         let (added, base) = (trace.step(step).expect("it was planned").1, g.rtt);
-        if let Some((at, _)) = trace.step(step + 1) {
-            let place = self.agenda.partition_point(|(other, _)| *other <= at);
-            self.agenda.insert(place, (at, Event::Delay(group, step + 1)));
+        let (next, before) = (trace.step(step + 1), g.added);
+        if let Some((at, _)) = next {
+            self.plan(at, Event::Delay(group, step + 1));
         }
-        if added != g.added {
+        if added != before {
             self.set_rtt(group, base, added);
         }
     }

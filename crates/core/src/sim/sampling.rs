@@ -63,6 +63,7 @@ impl<T: Tap> Simulation<T> {
                     if n == 0
                         && let Some(probe) = sender.controller
                     {
+                        series.set_state(sender.state);
                         probe(series);
                     }
                     n += 1;

@@ -1,7 +1,7 @@
 //! Builds the elements of a run from its description.
 
 use super::accounts::{Account, Group};
-use super::changes::agenda;
+use super::changes::{agenda, first_look, triggers};
 use super::network::Served;
 use super::taps::Taps;
 use super::watching::{Members, Watch};
@@ -200,6 +200,7 @@ impl<T: Tap> Simulation<T> {
         let hops: Vec<_> =
             paths.flat_map(|p| p.nodes.windows(2)).map(|hop| (hop[0], hop[1])).collect();
         let network = Network::new(nodes, &hops, media);
+        let triggers = triggers(run)?;
         let mut simulation = Simulation {
             now: Time::ZERO,
             end: Time(run.duration_ns),
@@ -212,6 +213,8 @@ impl<T: Tap> Simulation<T> {
             shown_at: Time::ZERO,
             is_measuring: false,
             agenda: agenda(run)?.into(),
+            next_look: first_look(&triggers),
+            triggers,
             window: Span::ZERO,
             longest_delay: Span::ZERO,
             groups,

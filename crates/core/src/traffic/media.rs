@@ -504,6 +504,7 @@ impl Flow for Media {
         each(SenderState {
             cwnd: (window / u64::from(packet.payload)) as u32,
             srtt: *srtt,
+            state: None,
             controller: Some(&|out| {
                 out.gauge("target_mbps", cc.target_bps() * 1e-6);
                 let last = self.sender.next_frame.saturating_sub(self.sender.interval);

@@ -1,9 +1,12 @@
-//! TCP in bulk, endless or of a size.
+//! TCP in bulk, endless or of a size, or with an application that limits its rate.
+
+mod writer;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use self::writer::{Writer, Writes};
 use super::{Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{EcnWish, INITIAL_WINDOW};
@@ -12,7 +15,7 @@ use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox, PathSta
 use crate::error::ScenarioError;
 use crate::own;
 use crate::packet::{FlowId, TCP_IP_HEADERS};
-use crate::params::Gauge;
+use crate::params::{Gauge, gauge};
 use crate::prefetch;
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
@@ -39,6 +42,13 @@ pub struct Hosts {
     mtu_bytes: u32,
     rto_min: Span,
 }
+
+/// What the sender tells beside a controller's state; the same columns as in a stack's qlog.
+const BESIDE_STATES: &[Gauge] = &[
+    gauge("inflight_bytes", "bytes", "payload in flight"),
+    gauge("pacing_mbps", "Mbit/s", "pacing rate, of payload"),
+    gauge("app_limited", "", "1 if the delivery rate is limited by the application"),
+];
 
 /// Of Ethernet.
 const MTU: u32 = MTU_FRAME - ETHERNET_HEADER;
@@ -92,7 +102,12 @@ impl Hosts {
         &self.cc
     }
     pub fn gauges(&self) -> Vec<Gauge> {
-        self.controller.gauges()
+        let of_states = if self.states().is_empty() { &[][..] } else { BESIDE_STATES };
+        [&self.controller.gauges()[..], of_states].concat()
+    }
+    /// The states of the controller, if it has any.
+    pub fn states(&self) -> &'static [&'static str] {
+        self.controller.states()
     }
 
     /// The largest IP packet.
@@ -170,9 +185,28 @@ pub struct Spec {
     hosts: Hosts,
     /// Size of the transfer; endless by default.
     bytes: Option<u64>,
+    /// The application writes no more than that; by default it always has data.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
+    rate_bps: Option<u64>,
 }
 
 impl Traffic for Spec {
+    fn check(&self) -> Result<(), ScenarioError> {
+        match (self.rate_bps, self.bytes) {
+            (Some(0), _) => Err(ScenarioError("rate must be above 0".to_owned())),
+            (Some(_), Some(_)) => Err(ScenarioError("it has bytes or a rate".to_owned())),
+            _ => Ok(()),
+        }
+    }
+    fn has_rate(&self) -> bool {
+        self.rate_bps.is_some()
+    }
+    fn pauses(&self) -> bool {
+        self.rate_bps.is_some()
+    }
+    fn states(&self) -> &'static [&'static str] {
+        self.hosts.states()
+    }
     fn sender_name(&self) -> &str {
         self.hosts.cc()
     }
@@ -183,12 +217,14 @@ impl Traffic for Spec {
         self.hosts.gauges()
     }
     fn is_bulk(&self) -> bool {
-        self.bytes.is_none()
+        self.bytes.is_none() && self.rate_bps.is_none()
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
-        let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, false);
+        let stream = self.rate_bps.is_some();
+        let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, stream);
         sender.start_at(place.start);
-        Box::new(Tcp { sender, receiver, path: PathState::default(), is_told: false })
+        let writer = self.rate_bps.map(|bps| Writer::new(bps, place.stop));
+        Box::new(Tcp { sender, receiver, writer, path: PathState::default(), is_told: false })
     }
 }
 
@@ -196,6 +232,8 @@ impl Traffic for Spec {
 struct Tcp {
     sender: Sender,
     receiver: Receiver,
+    /// The application, if it does not always have data.
+    writer: Option<Writer>,
     path: PathState,
     /// Its transfer was handed over.
     is_told: bool,
@@ -203,7 +241,12 @@ struct Tcp {
 
 impl Flow for Tcp {
     fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
-        element::run(&mut self.sender, arrivals, until, out)
+        match &mut self.writer {
+            None => element::run(&mut self.sender, arrivals, until, out),
+            Some(writer) => {
+                element::run(&mut Writes(&mut self.sender, writer), arrivals, until, out)
+            }
+        }
     }
     fn run_receiver(&mut self, arrivals: &mut ArrivalChain, until: Time, out: &mut Outbox) -> Time {
         element::run(&mut self.receiver, arrivals, until, out)
@@ -225,6 +268,19 @@ impl Flow for Tcp {
     }
     fn stop(&mut self, now: Time) {
         self.sender.stop_at(now);
+        if let Some(writer) = &mut self.writer {
+            writer.stop_at(now);
+        }
+    }
+    fn set_rate(&mut self, _now: Time, bps: u64) {
+        if let Some(writer) = &mut self.writer {
+            writer.set_rate(bps);
+        }
+    }
+    fn pause(&mut self, now: Time, is_paused: bool) {
+        if let Some(writer) = &mut self.writer {
+            writer.pause(now, is_paused);
+        }
     }
     fn totals(&self) -> Totals {
         totals(&self.sender, &self.receiver)
@@ -256,10 +312,17 @@ pub(super) fn totals(sender: &Sender, receiver: &Receiver) -> Totals {
 /// until the first ACK of data.)
 pub(super) fn show(sender: &Sender, each: &mut dyn FnMut(SenderState)) {
     if sender.is_active() && sender.srtt() > Span::ZERO {
+        let state = sender.controller().state();
         each(SenderState {
             cwnd: sender.window().cwnd,
             srtt: sender.srtt(),
-            controller: Some(&|out| sender.controller().probe(out)),
+            state,
+            controller: Some(&|out| {
+                sender.controller().probe(out);
+                if state.is_some() {
+                    sender.probe(out);
+                }
+            }),
         });
     }
 }

@@ -261,6 +261,7 @@ impl Flow for UdpPrague {
             each(SenderState {
                 cwnd: law.packet_window() as u32,
                 srtt: law.srtt(),
+                state: None,
                 controller: Some(&|out| {
                     out.gauge("alpha", law.alpha());
                     out.gauge("packet_bytes", law.packet() as f64);

@@ -72,6 +72,9 @@ impl Traffic for Spec {
     fn sender_name(&self) -> &str {
         self.hosts.cc()
     }
+    fn states(&self) -> &'static [&'static str] {
+        self.hosts.states()
+    }
     fn gauges(&self) -> Vec<Gauge> {
         self.hosts.gauges()
     }

@@ -27,6 +27,7 @@ use crate::cc::{
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{End, Outbox};
 use crate::packet::{Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS};
+use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
 /// More payload than a run can send, and room to count with it.
@@ -232,6 +233,16 @@ impl Sender {
     }
     pub fn srtt(&self) -> Span {
         self.rtt.srtt()
+    }
+    /// What belongs beside the state of a controller.
+    pub fn probe(&self, out: &mut dyn Gauges) {
+        let in_flight = u64::from(self.board.in_flight()) * u64::from(self.win.mss);
+        out.gauge("inflight_bytes", in_flight as f64);
+        if self.pacing.rate < u64::MAX {
+            out.gauge("pacing_mbps", self.pacing.rate as f64 * 8e-6);
+        }
+        let limited = self.board.delivery.app_limited_until > 0;
+        out.gauge("app_limited", f64::from(u8::from(limited)));
     }
     /// Its controller answers SCE, if the receiver tells it.
     pub fn answers_sce(&self) -> bool {

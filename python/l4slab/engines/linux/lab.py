@@ -26,6 +26,7 @@ from l4slab.base import system
 from l4slab.base.run import Change, Class, Filter, Impair, Link, Rewrite, Run
 from l4slab.base.run import Flow as Spec
 from l4slab.base.units import TIME
+from l4slab.engines.contract import LackingError
 from l4slab.engines.linux import programs
 from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, is_known
 from l4slab.engines.linux.rng import Stream
@@ -719,3 +720,19 @@ def teardown(lab: Lab) -> str:
         if name.startswith("k"):
             lines.append(f"ip netns exec {name} tc -s -d class show dev out")
     return "\n".join(lines) + "\n"
+
+
+def refuse(run: Run, engine: str) -> None:
+    """Raises ValueError with what neither of the engines with a kernel's TCP can do."""
+    for spec in run["flows"]:
+        if spec["kind"] == "tcp" and spec.get("rate_bps") is not None:
+            raise LackingError(
+                f'flow "{spec["name"]}": the {engine} engine\'s TCP always has data; leave out rate, use a program '
+                "that writes so, or the sim engine"
+            )
+    for change in run["at"]:
+        if (awaited := change.get("state")) is not None:
+            raise LackingError(
+                f'a change waits for state = "{awaited["name"]}" of flow "{awaited["flow"]}", and the {engine} engine '
+                "sees no states while it runs; write its time, or use the sim engine"
+            )

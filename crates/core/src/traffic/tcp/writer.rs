@@ -1,0 +1,109 @@
+//! An application that writes to its connection at a rate, a piece every millisecond.
+//!
+//! The socket holds two pieces. What does not fit is never written, as if the application were blocked. So with a rate
+//! above the path's, TCP always has data, and soon after the rate falls it has not.
+
+use crate::element::{End, Outbox};
+use crate::packet::Packet;
+use crate::time::{Span, Time};
+use crate::transport::sender::Sender;
+
+const INTERVAL: Span = Span::from_millis(1);
+/// Pieces that the socket holds.
+const HELD: u64 = 2;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    bps: u64,
+    next: Time,
+    stop: Time,
+    has_begun: bool,
+    is_paused: bool,
+    /// What was not yet enough for a byte, 8000ths.
+    rest: u64,
+}
+
+impl Writer {
+    pub fn new(bps: u64, stop: Time) -> Writer {
+        Writer { bps, next: Time::NEVER, stop, has_begun: false, is_paused: false, rest: 0 }
+    }
+    pub fn set_rate(&mut self, bps: u64) {
+        (self.bps, self.rest) = (bps, 0);
+    }
+    pub fn stop_at(&mut self, now: Time) {
+        (self.stop, self.next) = (now, Time::NEVER);
+    }
+    /// It rests, or goes on.
+    pub fn pause(&mut self, now: Time, is_paused: bool) {
+        self.is_paused = is_paused;
+        let writes = self.has_begun && !is_paused && now < self.stop;
+        self.next = if writes { now } else { Time::NEVER };
+    }
+    /// The connection is there.
+    fn begin(&mut self, now: Time) {
+        self.has_begun = true;
+        self.pause(now, self.is_paused);
+    }
+    /// The bytes of the next piece, if `unsent` wait.
+    fn piece(&mut self, now: Time, unsent: u64) -> u64 {
+        let after = now + INTERVAL;
+        self.next = if after < self.stop { after } else { Time::NEVER };
+        let bits = self.bps + self.rest;
+        let bytes = bits / 8000;
+        self.rest = bits % 8000;
+        bytes.min((HELD * bytes).saturating_sub(unsent))
+    }
+}
+
+/// The sending end with its application.
+pub struct Writes<'a>(pub &'a mut Sender, pub &'a mut Writer);
+
+impl Writes<'_> {
+    #[inline]
+    fn follow(&mut self, now: Time) {
+        while self.0.take_mark().is_some() {}
+        if !self.1.has_begun && self.0.is_established() {
+            self.1.begin(now);
+        }
+    }
+}
+
+impl End for Writes<'_> {
+    fn deadline(&self) -> Time {
+        self.0.deadline().min(self.1.next)
+    }
+    fn on_timer(&mut self, now: Time, out: &mut Outbox) {
+        if self.1.next <= now {
+            let bytes = self.1.piece(now, self.0.unsent());
+            if bytes > 0 {
+                self.0.write(now, bytes, out);
+            }
+        } else {
+            self.0.on_timer(now, out);
+        }
+        self.follow(now);
+    }
+    fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
+        self.0.on_packet(now, pkt, out);
+        self.follow(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10 Mbit/s are 1250 bytes in a millisecond; the socket holds 2500.
+    #[test]
+    fn a_piece_is_what_the_rate_gives_and_the_socket_takes() {
+        let mut w = Writer::new(10_000_000, Time::NEVER);
+        w.begin(Time::ZERO);
+        assert_eq!(w.piece(Time::ZERO, 0), 1250);
+        assert_eq!(w.piece(Time::ZERO, 1250), 1250);
+        assert_eq!((w.piece(Time::ZERO, 2000), w.piece(Time::ZERO, 2500)), (500, 0));
+        w.set_rate(12_000);
+        let pieces: Vec<u64> = (0..4).map(|_| w.piece(Time::ZERO, 0)).collect();
+        assert_eq!(pieces, [1, 2, 1, 2], "12 bits in a millisecond");
+    }
+}

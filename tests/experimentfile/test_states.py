@@ -1,0 +1,118 @@
+"""Changes that wait for a state, and TCP whose application limits it."""
+
+from __future__ import annotations
+
+import l4slab
+import polars as pl
+import pytest
+from l4slab.api.experiment import Experiment, load
+from l4slab.base.errors import InputError
+from l4slab.engines.registry import get_engine
+from l4slab.sweep import expand
+
+FILE = """
+duration = "4s"
+sample = "1ms"
+start_jitter = "0s"
+[link.bottleneck]
+rate = "10Mbit"
+qdisc = "pfifo limit 200"
+[[flow]]
+name = "a"
+cc = "bbr3"
+rtt = "40ms"
+{flow}
+"""
+WAITS = """
+[[at]]
+flow = "a"
+state = "{state}"
+{more}
+"link.bottleneck.rate" = "5Mbit"
+"""
+
+
+def series(flow: str = "", at: str = "") -> pl.DataFrame:
+    result = l4slab.run(Experiment.from_toml(FILE.format(flow=flow) + at, "states"))
+    assert not result.failures
+    return result.series.filter(pl.col("flow") == "a").drop("run")
+
+
+def slows_at(at: str) -> float:
+    """When the path has become slower, from when the queue's delay is that of the slower link: the rate halves."""
+    plain, slower = series(), series(at=at)
+    rates = plain.join(slower, on="time_s").filter(pl.col("rate_mbps") != pl.col("rate_mbps_right"))
+    return float(rates["time_s"].min())
+
+
+def begins(state: str, after: float = 0.0) -> float:
+    return float(series().filter((pl.col("cc_state") == state) & (pl.col("time_s") >= after))["time_s"].min())
+
+
+def test_a_change_comes_within_milliseconds_of_its_state() -> None:
+    for state in ("drain", "probe_bw_refill"):
+        assert 0 <= slows_at(WAITS.format(state=state, more="")) - begins(state) <= 0.004
+
+
+def test_it_waits_from_its_time_on_and_then_for_so_long() -> None:
+    second = begins("probe_bw_refill", 2.5)
+    at = slows_at(WAITS.format(state="probe_bw_refill", more='time = "2.5s"\nafter = "100ms"'))
+    assert 0.1 <= at - second <= 0.104
+
+
+def test_a_state_that_never_comes_changes_nothing() -> None:
+    plain = series()
+    assert series(at=WAITS.format(state="probe_rtt", more="")).equals(plain)
+
+
+@pytest.mark.parametrize(
+    ("at", "sentence"),
+    [
+        ('[[at]]\nstate = "drain"\n"link.bottleneck.rate" = "5Mbit"', 'add its name, such as flow = "l4s"'),
+        ('[[at]]\nflow = "a"\ntime = "1s"\n"link.bottleneck.rate" = "5Mbit"', "stands without state"),
+        ('[[at]]\nafter = "1s"\ntime = "1s"\n"link.bottleneck.rate" = "5Mbit"', "stands without state"),
+        ('[[at]]\n"link.bottleneck.rate" = "5Mbit"', 'has no time; add it, such as time = "20s"'),
+        (WAITS.format(state="drian", more=""), 'did you mean "drain"'),
+        (WAITS.format(state="drain", more="").replace('"a"', '"b"'), "names no flow"),
+    ],
+)
+def test_mistakes(at: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        expand(load(Experiment.from_toml(FILE.format(flow="") + at, "states"), {}), "sim")
+
+
+def test_a_controller_without_states_is_named() -> None:
+    text = FILE.format(flow="").replace("bbr3", "cubic") + WAITS.format(state="drain", more="")
+    with pytest.raises(InputError, match="cubic has none; those that have are bbr, bbr3"):
+        expand(load(Experiment.from_toml(text, "states"), {}), "sim")
+
+
+def test_kernels_refuse_it() -> None:
+    for flow, at, sentence in (
+        ("", WAITS.format(state="drain", more=""), "sees no states"),
+        ('rate = "5Mbit"', "", "always has data"),
+    ):
+        text = (FILE.format(flow=flow) + at).replace("bbr3", "bbr")
+        (run,) = expand(load(Experiment.from_toml(text, "states"), {}), "sim").runs
+        with pytest.raises(ValueError, match=sentence):
+            get_engine("linux").check(run.description)
+
+
+def test_an_application_limits_tcp_to_its_rate() -> None:
+    limited = series('rate = "5.792Mbit"').filter(pl.col("time_s") > 1)
+    assert limited["goodput_mbps"].mean() == pytest.approx(5.792, rel=0.01)
+    assert limited["app_limited"].min() == 1
+    full = series('rate = "50Mbit"').filter(pl.col("time_s") > 1)
+    assert full["app_limited"].mean() < 0.01
+
+
+def test_an_application_rests_and_writes_again() -> None:
+    at = '[[at]]\ntime = "1s"\n"flow.a.pause" = true\n[[at]]\ntime = "2s"\n"flow.a.pause" = false'
+    rates = series('rate = "50Mbit"', at)
+    part = {
+        name: rates.filter(pl.col("time_s").is_between(begin, end))["rate_mbps"].mean()
+        for name, begin, end in (("before", 0.5, 1), ("pause", 1.2, 2), ("after", 2.3, 4))
+    }
+    assert part["pause"] == 0
+    assert part["before"] > 9
+    assert part["after"] > 9
