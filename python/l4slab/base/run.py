@@ -9,6 +9,15 @@ from typing import Literal, NotRequired, TypedDict, final
 
 
 @final
+class AwaitedState(TypedDict):
+    """A state of the congestion control of a flow group's first flow, and how long after it something happens."""
+
+    after_ns: int
+    flow: str
+    name: str
+
+
+@final
 class Class(TypedDict):
     """A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb. `Q`: a
     queue with all its parameters, or its words.
@@ -47,6 +56,8 @@ class Change(TypedDict):
     qdisc: NotRequired[str | None]
     rate_bps: NotRequired[int | None]
     rtt_ns: NotRequired[int | None]
+    # The change waits, from `time_ns` on, for a state of a flow's congestion control.
+    state: NotRequired[AwaitedState | None]
     time_ns: int
 
 
@@ -347,6 +358,8 @@ class TcpFlow(TypedDict):
     path: list[str]
     peer_ecn: EcnSupport | None
     peer_host: NotRequired[int | None]
+    # The application writes no more than that; by default it always has data.
+    rate_bps: NotRequired[int | None]
     receive_window_bytes: int | None
     reverse_path: NotRequired[list[str]]
     rto_min_ns: NotRequired[int | None]
