@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from l4slab import experimentfile, stacks, sweep
+from l4slab import _core, experimentfile, stacks, sweep
 from l4slab.engines.linux import lab, recording
 from l4slab.engines.linux.recording import PACKET, SAMPLE, Observed, qlogs
 from l4slab.engines.linux.recording.observed import Link
@@ -55,6 +55,19 @@ def test_arrays_of_draft_00_that_the_end_has_cut(tmp_path: Path) -> None:
     assert (first.cwnd_bytes, first.pacing_mbps, first.limited) == (15638, 40, True)
     assert first.srtt_ms == pytest.approx(3.826)
     assert (last.cwnd_bytes, last.state, last.limited) == (20000, "1", False)
+
+
+def test_states_that_are_numbers_get_names(tmp_path: Path) -> None:
+    file = tmp_path / "x.client.qlog"
+    file.write_text(DRAFT)
+    form = Form("us", "us", "app_limited", "bbr startup drain")
+    for cc, state in (("bbr", "drain"), ("prague", "1")):
+        found = qlog.read(file, form, cc)
+        assert found is not None
+        assert found.rows[-1].state == state
+    names = stacks.find("picoquic").recipe.qlog["states"].split()
+    bbr3 = next(one for one in _core.controllers() if one["name"] == "bbr3")
+    assert names[1:8] == bbr3["states"]
 
 
 def test_one_document(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Stacks differ in the file's format (a line per event, one JSON document, or arrays of draft-00), in names and in units.
 A recipe's `qlog` has what differs: the units of `time` and `rtt`, and what the stack calls `limited`, that is, having
-too little data to send: a state of the congestion control, or a flag among its metrics.
+too little data to send: a state of the congestion control, or a flag among its metrics. `states` has the names of
+states that the log gives as numbers, from 0 on: "CC NAME NAME ...", of the controller CC.
 """
 
 from __future__ import annotations
@@ -29,14 +30,20 @@ class Form:
     time: str = "ms"
     rtt: str = "ms"
     limited: str = ""
+    states: str = ""
+
+    def state(self, cc: str, told: str) -> str:
+        """The state of a controller by its name."""
+        of_cc, *names = self.states.split() or [""]
+        return names[int(told)] if cc == of_cc and told.isdecimal() and int(told) < len(names) else told
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Form:
         """From a recipe. Raises ValueError."""
         for key, value in given.items():
-            if key not in ("time", "rtt", "limited"):
-                raise ValueError(f"qlog has {key}, which is none of time, rtt, limited")
-            if key != "limited" and value not in _SECONDS:
+            if key not in ("time", "rtt", "limited", "states"):
+                raise ValueError(f"qlog has {key}, which is none of time, rtt, limited, states")
+            if key in ("time", "rtt") and value not in _SECONDS:
                 raise ValueError(f"qlog.{key} = {value!r} is no unit; valid are {', '.join(_SECONDS)}")
         return cls(**given)
 
@@ -61,8 +68,10 @@ class Log:
     rows: list[Row]
 
 
-def read(path: Path, form: Form) -> Log | None:
-    """The log in a file; None where it has no packet that was sent, or no metrics. What the end has cut is left out."""
+def read(path: Path, form: Form, cc: str = "") -> Log | None:
+    """The log of a sender with the controller `cc` in a file; None where it has no packet that was sent, or no metrics.
+    What the end has cut is left out.
+    """
     scale = _SECONDS[form.time]
     sent: float | None = None
     known: dict[str, Any] = {}
@@ -71,18 +80,19 @@ def read(path: Path, form: Form) -> Log | None:
         if name.endswith(_SENT):
             sent = time * scale if sent is None else sent
             continue
-        _learn(known, name, data, form)
+        _learn(known, name, data, form, cc)
         fields = (known.get(field) for field in Row._fields[1:])
         rows.append(Row(time * scale, *fields))
     rows.sort(key=lambda row: row.time_s)
     return Log(sent, rows) if sent is not None and rows else None
 
 
-def _learn(known: dict[str, Any], name: str, data: Mapping[str, Any], form: Form) -> None:
+def _learn(known: dict[str, Any], name: str, data: Mapping[str, Any], form: Form, cc: str) -> None:
     if name.endswith(_STATE):
-        known["state"] = str(data.get("new"))
+        told = str(data.get("new"))
+        known["state"] = form.state(cc, told)
         if form.limited and not known.get("by_flag"):
-            known["limited"] = known["state"] == form.limited
+            known["limited"] = told == form.limited
         return
     for field, names, scale in (
         ("cwnd_bytes", _CWND, 1.0),

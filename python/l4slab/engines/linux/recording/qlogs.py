@@ -44,7 +44,7 @@ def read(run: Run, folder: Path) -> qlog.Log | None:
     form = stacks.form_of(stack["build"])
     other = "server" if flow["sender"] == "client" else "client"
     files = [path for path in folder.rglob("*") if path.suffix in (".qlog", ".sqlog") and other not in path.name]
-    return qlog.read(files[0], form) if form is not None and len(files) == 1 else None
+    return qlog.read(files[0], form, stack["cc"]) if form is not None and len(files) == 1 else None
 
 
 def series(observed: Observed, flow: Flow, steps: Array) -> dict[str, list[float | None] | list[str | None]]:
