@@ -76,7 +76,7 @@ def test_the_page_says_where_each_requirement_is_asked(page: ModuleType) -> None
         here = {item.id: item.section for item in asked if item.part == title}
         assert set(here) <= set(told)
         assert set(told) <= {item.id for item in asked}
-        assert all(here[name] in told[name] or name == "bbr-others" for name in here)
+        assert all(here[name] in told[name] for name in here)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -16,6 +16,7 @@ import polars as pl
 from rich.console import Console
 
 from l4slab.api import campaign
+from l4slab.base import metrics
 from l4slab.engines.registry import DEFAULT
 from l4slab.tools.check.card import Item, items
 from l4slab.tools.check.programs import Program
@@ -74,16 +75,20 @@ def judge(
     console: Console | None = None,
 ) -> Card:
     """The card of a suite, whose experiments may be changed beforehand."""
+    options = asked.tested.get("options")
+    told = {name: str(value) for name, value in options.items()} if isinstance(options, dict) else {}
+    if not asked.experiments:
+        none = pl.DataFrame(schema=metrics.CLAIMS)
+        return Card(asked.cc, told, engine, items(asked, none, {}), lacking=asked.lacking)
     results = campaign.run(asked.experiments, out, engine, workers, console=console or Console(quiet=True))
     failed: dict[str, str] = {}
     for run, reason in results.failures:
         failed.setdefault(run.experiment, f"a run failed: {reason}")
     for name, reason in _ended(results.transfers).items():
         failed.setdefault(name, reason)
-    options = asked.tested.get("options")
     return Card(
         asked.cc,
-        {name: str(value) for name, value in options.items()} if isinstance(options, dict) else {},
+        told,
         engine,
         items(asked, results.claims, failed),
         [f"{run}: {reason}" for run, reason in results.failures],

@@ -72,14 +72,14 @@ def items(asked: Suite, verdicts: pl.DataFrame, failed: Mapping[str, str]) -> li
     """
     found = {(row["experiment"], row["id"]): row for row in metrics.rows_of(verdicts, ClaimRow)}
     made = [
-        _item(experiment, claim, found.get((experiment, claim.id)), failed.get(experiment), asked.lacking)
+        _item(experiment, claim, found.get((experiment, claim.id)), failed.get(experiment), asked)
         for experiment, claim in asked.claims
     ]
     parts = list(PARTS)
     return sorted(made, key=lambda item: (parts.index(item.part), _natural(item.section)))
 
 
-def _item(experiment: str, claim: Claim, row: ClaimRow | None, failed: str | None, lacking: Mapping[str, str]) -> Item:
+def _item(experiment: str, claim: Claim, row: ClaimRow | None, failed: str | None, asked: Suite) -> Item:
     part, _, rest = claim.source.partition(", ")
     source, _, bound_source = rest.partition(_BOUND)
     named = re.match(r"(?:section|appendix) ([\w.]+)", source)
@@ -94,8 +94,10 @@ def _item(experiment: str, claim: Claim, row: ClaimRow | None, failed: str | Non
     why = next((str(evidence[key]) for key in (*REASONS, "error") if evidence.get(key) is not None), "")
     if failed is not None:
         return Item(**about, verdict=verdict, why=failed)
+    if experiment in asked.apart:
+        return Item(**about, verdict="not applicable", why=asked.apart[experiment])
     if row is None or (row["verdict"] not in ("holds", "fails") and not why):
-        return Item(**about, verdict=verdict, why=lacking.get(experiment, "the runs do not tell"))
+        return Item(**about, verdict=verdict, why=asked.lacking.get(experiment, "the runs do not tell"))
     if row["verdict"] in ("holds", "fails"):
         verdict, why = ("pass" if row["verdict"] == "holds" else "fails"), ""
     elif evidence.get("not_applicable") is not None:

@@ -25,6 +25,8 @@ from l4slab.tools.check.programs import Place, Program
 # In the files: `cc = "{controller}"`, and what `controller` is in [let].
 _NAME = "controller"
 _PLACEHOLDER = f"{{{_NAME}}}"
+# Files about the states of BBR's draft.
+_OF_STATES = "bbr-"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Suite:
     experiments: list[Experiment]
     claims: list[tuple[str, Claim]]  # with the experiment's name, in the order of the files
     lacking: dict[str, str] = field(default_factory=dict)  # by experiment
+    apart: dict[str, str] = field(default_factory=dict)  # by experiment, why it is not meant for this one
 
 
 def suite(
@@ -72,14 +75,18 @@ def suite(
         if name not in known:
             raise InputError(f"--item {name} is not a requirement; {suggest(name, known)}")
     told_as = cc or "" if program is None else program.name(cc)
-    experiments, claims, lacking = [], [], {}
+    experiments, claims, lacking, apart = [], [], {}, {}
     if only:  # figures compare experiments of which some are left out
         documents = {name: {**document, "figure": []} for name, document in documents.items()}
     for name, document in documents.items():
         document["claim"] = [claim for claim in document.get("claim", []) if not only or claim["id"] in only]
         if not document["claim"]:
             continue
-        if _NAME not in document.get("let", {}):
+        if name.startswith(_OF_STATES) and (reason := _no_states(cc or "", program)) is not None:
+            apart[name] = reason
+        elif name.startswith(_OF_STATES) and program is not None:
+            lacking[name] = "the log of a stack has not the variables of the draft, and no kernel waits for a state"
+        elif _NAME not in document.get("let", {}):
             document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
             document["let"][_NAME] = quoted(cc or "")
@@ -91,9 +98,21 @@ def suite(
                 lacking[name] = reason
         experiment = Experiment.from_toml(to_toml(document), name)
         claims += [(name, claim) for claim in experiment.claims]
-        if name not in lacking:
+        if name not in lacking and name not in apart:
             experiments.append(experiment)
-    return Suite(told_as, alone, experiments, claims, lacking)
+    return Suite(told_as, alone, experiments, claims, lacking, apart)
+
+
+def _no_states(cc: str, program: Program | None) -> str | None:
+    """Why the states of BBR's draft are not to be seen."""
+    if program is None and cc not in {one["name"] for one in _core.controllers()}:
+        return "it tells no states"
+    if "bbr" not in cc.lower():
+        return "it is no BBR"
+    states = next((one["states"] for one in _core.controllers() if one["name"] == cc), [])
+    if program is None and "probe_bw_up" not in states:
+        return "its states are not those of the draft"
+    return None
 
 
 def told(options: Mapping[str, str]) -> str:
