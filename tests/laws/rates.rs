@@ -188,6 +188,7 @@ fn fluid_cubic(rtt: f64, p: f64, random: bool) -> f64 {
 /// whole segments stands still for more than a second on either side of K, and every maximum within
 /// a fifth of the law's stays what it is. Random marks move it, and the law as a fluid says where.
 #[test]
+#[ignore = "slow"]
 fn cubic_in_its_cubic_region() {
     agrees(
         "model of CUBIC, regular marks, W/(R/p)^(3/4)",
@@ -355,6 +356,7 @@ fn in_a_crowd(cc: &str, ecn: &str, rtt_ms: f64, p_c: f64, expected: f64) -> (f64
 /// Whole connections, by drops and by marks. TCP does not grow in the round trip of a reduction, so
 /// the model's pause applies.
 #[test]
+#[ignore = "slow"]
 fn reno_and_cubic_connections_in_a_crowd() {
     for (cc, a, beta) in [("reno", 1.0, 0.5), ("cubic", 8.0 / 15.0, 0.7)] {
         for (ecn, rtt_ms, p_c) in [("off", 18.0, 0.001), ("classic", 18.0, 0.001)] {
@@ -367,6 +369,7 @@ fn reno_and_cubic_connections_in_a_crowd() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn prague_connections_in_a_crowd() {
     for (rtt_ms, p) in [(100.0, 0.05), (50.0, 0.1), (30.0, 0.05), (12.6, 0.05), (5.1, 0.05)] {
         let expected = 26.0 / p / f64::max(25.0, rtt_ms);
