@@ -90,7 +90,7 @@ def test_a_controller_without_states_is_named() -> None:
 def test_kernels_refuse_it() -> None:
     for flow, at, sentence in (
         ("", WAITS.format(state="drain", more=""), "sees no states"),
-        ('rate = "5Mbit"', "", "always has data"),
+        ('app_rate = "5Mbit"', "", "always has data"),
     ):
         text = (FILE.format(flow=flow) + at).replace("bbr3", "bbr")
         (run,) = expand(load(Experiment.from_toml(text, "states"), {}), "sim").runs
@@ -99,16 +99,16 @@ def test_kernels_refuse_it() -> None:
 
 
 def test_an_application_limits_tcp_to_its_rate() -> None:
-    limited = series('rate = "5.792Mbit"').filter(pl.col("time_s") > 1)
+    limited = series('app_rate = "5.792Mbit"').filter(pl.col("time_s") > 1)
     assert limited["goodput_mbps"].mean() == pytest.approx(5.792, rel=0.01)
     assert limited["app_limited"].min() == 1
-    full = series('rate = "50Mbit"').filter(pl.col("time_s") > 1)
+    full = series('app_rate = "50Mbit"').filter(pl.col("time_s") > 1)
     assert full["app_limited"].mean() < 0.01
 
 
 def test_an_application_rests_and_writes_again() -> None:
     at = '[[at]]\ntime = "1s"\n"flow.a.pause" = true\n[[at]]\ntime = "2s"\n"flow.a.pause" = false'
-    rates = series('rate = "50Mbit"', at)
+    rates = series('app_rate = "50Mbit"', at)
     part = {
         name: rates.filter(pl.col("time_s").is_between(begin, end))["rate_mbps"].mean()
         for name, begin, end in (("before", 0.5, 1), ("pause", 1.2, 2), ("after", 2.3, 4))

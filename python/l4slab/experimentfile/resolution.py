@@ -518,7 +518,7 @@ def _changeable(flow: run.Flow) -> list[str]:
     if flow["kind"] == "media":
         return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]
     if flow["kind"] == "tcp" and flow.get("rate_bps") is not None:
-        return [*AT_FLOW_KEYS, "pause"]
+        return ["app_rate" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]
     return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
 
 
@@ -586,6 +586,8 @@ def _flow_change(time_ns: int, flow: run.Flow, settings: Keys, place: Place, dur
         change["count"] = checked.count
     if checked.rate is not None:
         change["rate_bps"] = numbers["rate_bps"]
+    if checked.app_rate is not None:
+        change["rate_bps"] = RATE.parse(checked.app_rate)
     if checked.rate_max is not None:
         change["rate_bps"] = numbers["rate_max_bps"]
     if checked.pause is not None:

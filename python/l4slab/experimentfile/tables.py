@@ -178,7 +178,8 @@ class FlowChange(Table):
     count: int | None = Field(default=None, ge=0, le=bounds.COUNT, examples=["2"])
     rate: Rate | None = Field(default=None, serialization_alias="rate_bps")
     rate_max: Rate | None = Field(default=None, serialization_alias="rate_max_bps")  # of media
-    pause: bool | None = Field(default=None, examples=["true"])  # of media, and of TCP with a rate
+    app_rate: Rate | None = Field(default=None)  # of TCP that has one
+    pause: bool | None = Field(default=None, examples=["true"])  # of media, and of TCP with an app_rate
 
 
 class Impair(Table):

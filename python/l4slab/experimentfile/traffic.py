@@ -195,13 +195,13 @@ class Flow(Tcp):
 
     kind: Literal["tcp"] = "tcp"
     bytes: Size | None = None
-    rate: Rate | None = Field(
+    app_rate: Rate | None = Field(
         default=None, serialization_alias="rate_bps", description="What the application writes at most"
     )
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
-        if self.bytes is not None and self.rate is not None:
-            return "rate", f"= {show(raw['rate'])} stands beside bytes; remove one of them"
+        if self.bytes is not None and self.app_rate is not None:
+            return "app_rate", f"= {show(raw['app_rate'])} stands beside bytes; remove one of them"
         return super().mistake(raw)
 
 

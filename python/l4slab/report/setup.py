@@ -92,8 +92,10 @@ def _flow(flow: Flow, told: Run) -> str:
         parts += [f"{stack['build']} with {stack['cc']}"]
     else:
         parts += [str(flow.get("cc") or flow["kind"])]
-    if (rate_bps := flow.get("rate_bps")) is not None:
-        parts += [_rate(rate_bps)]
+    if flow["kind"] == "tcp":
+        parts += [f"writes {_rate(rate)}"] if (rate := flow.get("rate_bps")) is not None else []
+    elif "rate_bps" in flow:
+        parts += [_rate(flow["rate_bps"])]
     if "packet_bytes" in flow:
         parts += [f"packets of {'up to ' if flow['kind'] in ('udp-prague', 'media') else ''}{flow['packet_bytes']} B"]
     parts += [f"RTT {_time(flow['rtt_ns'])}"]

@@ -176,6 +176,7 @@ const NOT_HELD_OF_FLOWS = {
 const NOT_HELD_OF_TCP = {
   rto_min: { field: "rto_min_ns", instead: "200ms is used" },
   mtu: { field: "mtu_bytes", instead: "1500B is used" },
+  app_rate: { field: "rate_bps", instead: "its application always has data" },
 };
 
 /** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */
@@ -197,8 +198,6 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
   at_impair: { netem: { instead: "such changes are left out" } },
   flow: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
 };
-/** The application of `kind = "tcp"` always has data here. */
-const BULK = "rate";
 /** A file may leave these out where it has something instead that the page has not. */
 const NEEDED: Readonly<Record<string, readonly string[]>> = { link: ["rate"], impair: ["netem"], at: ["time"] };
 
@@ -218,10 +217,7 @@ export const LINK: readonly Key[] = table("link", known.tables.link);
 export const IMPAIR: readonly Key[] = table("impair", known.tables.impair);
 export const REWRITE: readonly Key[] = table("rewrite", known.tables.rewrite);
 export const FLOW = Object.fromEntries(
-  Object.entries(known.flows).map(([kind, keys]) => [
-    kind,
-    table("flow", keys).filter(({ key }) => kind !== "tcp" || key !== BULK),
-  ]),
+  Object.entries(known.flows).map(([kind, keys]) => [kind, table("flow", keys)]),
 ) as unknown as Readonly<Record<FlowSpec["kind"], readonly Key[]>>;
 
 /** What may change while it runs. */

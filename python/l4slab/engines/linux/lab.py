@@ -727,7 +727,7 @@ def refuse(run: Run, engine: str) -> None:
     for spec in run["flows"]:
         if spec["kind"] == "tcp" and spec.get("rate_bps") is not None:
             raise LackingError(
-                f'flow "{spec["name"]}": the {engine} engine\'s TCP always has data; leave out rate, use a program '
+                f'flow "{spec["name"]}": the {engine} engine\'s TCP always has data; leave out app_rate, use a program '
                 "that writes so, or the sim engine"
             )
     for change in run["at"]:
