@@ -1,0 +1,96 @@
+"""A controller with a planted fault fails the rows that the fault is about, and no others.
+
+The controller is the example in C of docs/ci.md, which answers the extent of marks. Its card has the places in which the faults are
+to be seen and those beside them: a FIFO without marks, and queues that mark.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from l4slab.api.experiment import Experiment, to_toml
+from l4slab.tools import check
+from l4slab.tools.check.baseline import Baseline
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of the suite's experiments, the places that are left.
+PLACES = {
+    "share": {"mbit": [10], "ms": [10], "n_bdp": [1, 2]},
+    "queues": {"aqm": ["dualpi2"]},
+    "marks": {},
+    "codepoint": {},
+}
+FAULTS = {
+    "unchanged": [],
+    "half the answer to marks": [("self->alpha / 2", "self->alpha / 4")],
+    "a window of ten at least": [("target > 2", "target > 10"), ("(uint32_t)target : 2;", "(uint32_t)target : 10;")],
+}
+OF_MARKS = {"scalable", "answers-marks", "queues"}
+OF_SMALL_WINDOWS = {"loss-response", "share-of-reno", "share-of-cubic", "harm-delay", "harm-loss"}
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, check.Card]:
+    """Of each controller; the runs of the references are shared."""
+    folder = tmp_path_factory.mktemp("planted")
+    source = (ROOT / "examples" / "ci" / "controller" / "scalable.c").read_text("utf-8")
+    before, found = Path.cwd(), {}
+    os.chdir(folder)
+    try:
+        for number, (fault, changes) in enumerate(FAULTS.items()):
+            code = source
+            for old, new in changes:
+                assert old in code
+                code = code.replace(old, new)
+            Path("one.c").write_text(code, "utf-8")
+            include = ROOT / "python" / "l4slab" / "own" / "include"
+            library = f"libone{number}.so"
+            command = ["cc", "-std=c11", "-O2", "-fPIC", "-shared", "-I", str(include), "-o", library, "one.c"]
+            subprocess.run(command, check=True)
+            found[fault] = check.judge(reduced(check.suite(f"./{library}")), out=folder / "runs")
+    finally:
+        os.chdir(before)
+    return found
+
+
+def reduced(asked: check.Suite) -> check.Suite:
+    kept = []
+    for experiment in asked.experiments:
+        if experiment.name in PLACES:
+            document = experiment.written() | {"figure": []}
+            document["sweep"] = document.get("sweep", {}) | PLACES[experiment.name]
+            kept.append(Experiment.from_toml(to_toml(document), experiment.name))
+    asked.experiments[:] = kept
+    asked.claims[:] = [claim for claim in asked.claims if claim[0] in PLACES]
+    return asked
+
+
+def verdicts(card: check.Card) -> dict[str, str]:
+    return {item.id: item.verdict for item in card.items}
+
+
+def worse(card: check.Card, than: check.Card) -> set[str]:
+    """As `l4slab check --baseline --fail-on 5%` tells."""
+    numbers = {item.id: item.measured for item in than.items if isinstance(item.measured, int | float)}
+    baseline = Baseline(Path("card.json"), than.engine, verdicts(than), numbers, 0.05)
+    return {item.id for item in baseline.worse(card)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_fault_fails_its_rows_and_no_others(cards: dict[str, check.Card]) -> None:
+    plain = cards["unchanged"]
+    assert not plain.failures
+    assert set(verdicts(plain)) > OF_MARKS | OF_SMALL_WINDOWS
+    marks, floor = cards["half the answer to marks"], cards["a window of ten at least"]
+    # The documents bound no answer to marks so tightly: it is the numbers that tell.
+    assert worse(marks, plain) == OF_MARKS
+    assert verdicts(marks) == verdicts(plain)
+    assert worse(floor, plain) == OF_SMALL_WINDOWS
+    failed = {name for name, verdict in verdicts(floor).items() if verdict == "fails" != verdicts(plain)[name]}
+    assert {"loss-response", "share-of-reno", "share-of-cubic"} <= failed <= OF_SMALL_WINDOWS
+    assert not worse(plain, plain)
