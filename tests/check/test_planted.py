@@ -1,7 +1,7 @@
 """A controller with a planted fault fails the rows that the fault is about, and no others.
 
-The controller is the example in C of docs/ci.md, which answers the extent of marks. Its card has the places in which the faults are
-to be seen and those beside them: a FIFO without marks, and queues that mark.
+The controller is the example in C of docs/ci.md, which answers the extent of marks. Its card has the places in which
+the faults are to be seen: a FIFO without marks, and queues that mark.
 """
 
 from __future__ import annotations
