@@ -65,6 +65,7 @@ def test_states_that_are_numbers_get_names(tmp_path: Path) -> None:
         found = qlog.read(file, form, cc)
         assert found is not None
         assert found.rows[-1].state == state
+    assert [form.state("bbr", told) for told in ("66048", "65793", "2", "open")] == ["startup", "drain", "2", "open"]
     names = stacks.find("picoquic").recipe.qlog["states"].split()
     bbr3 = next(one for one in _core.controllers() if one["name"] == "bbr3")
     assert names[1:8] == bbr3["states"]

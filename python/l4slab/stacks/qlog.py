@@ -3,7 +3,8 @@
 Stacks differ in the file's format (a line per event, one JSON document, or arrays of draft-00), in names and in units.
 A recipe's `qlog` has what differs: the units of `time` and `rtt`, and what the stack calls `limited`, that is, having
 too little data to send: a state of the congestion control, or a flag among its metrics. `states` has the names of
-states that the log gives as numbers, from 0 on: "CC NAME NAME ...", of the controller CC.
+states that the log gives as numbers, from 0 on: "CC NAME NAME ...", of the controller CC. Bits above the lowest eight
+are other flags.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Form:
     def state(self, cc: str, told: str) -> str:
         """The state of a controller by its name."""
         of_cc, *names = self.states.split() or [""]
-        return names[int(told)] if cc == of_cc and told.isdecimal() and int(told) < len(names) else told
+        number = int(told) & 0xFF if cc == of_cc and told.isdecimal() else len(names)
+        return names[number] if number < len(names) else told
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Form:
