@@ -23,9 +23,15 @@ def test_a_fixed_rate_does_not_answer() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cc", ["gcc", "nada", "scream"])
 def test_the_cases_that_rfc_8868_has_a_bound_for(cc: str) -> None:
-    found = verdicts(cc)
     cases = ("capacity-two", "self-fairness", "rtt-fairness", "long-tcp", "pause", "several-links", "queue", "losses")
-    assert {found[case] for case in cases} == {"pass"}
+    assert set(verdicts(cc, cases).values()) == {"pass"}
+
+
+@pytest.mark.slow
+def test_the_cases_of_rfc_8869_over_wifi_and_lte() -> None:
+    found = verdicts("gcc", ("wifi-line", "wifi-line-tcp", "wifi-fair", "wifi-rivals", "cell-use", "cell-late"))
+    # Next to a long TCP transfer it keeps its lowest rate, a fifth of TCP's. On a bad channel an AQM helps little.
+    assert found == dict.fromkeys(found, "pass") | {"wifi-line-tcp": "fails", "cell-late": "fails"}
 
 
 def test_options_reach_the_calls() -> None:

@@ -27,6 +27,7 @@ PARTS = {
     "RFC 9743": "RFC 9743: criteria for a new congestion control",
     "draft-ietf-ccwg-bbr-06": "draft-ietf-ccwg-bbr-06, appendix A: test cases of BBR",
     "RFC 8867": "RFC 8867: test cases for congestion control of media",
+    "RFC 8869": "RFC 8869: test cases over Wi-Fi and cellular networks",
 }
 _BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
 _BOUND = "; bound: "
