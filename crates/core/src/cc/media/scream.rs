@@ -58,8 +58,9 @@ fn factor() -> Spec<f64> {
 
 params! {
     pub struct Options {
-        /// "draft", or "ericsson": the values of Ericsson's code; sets the defaults below
-        variant: &'static str = "draft", choice("VARIANT", [("draft", "draft"), ("ericsson", "ericsson")]), "";
+        /// "draft", or the values of Ericsson's code or of libwebrtc; sets the defaults below
+        variant: &'static str = "draft",
+            choice("VARIANT", [("draft", "draft"), ("ericsson", "ericsson"), ("libwebrtc", "libwebrtc")]), "";
         /// gain of alpha where the share of marks is above it
         alpha_up: f64 = 0.125, gain(), "L4S_AVG_G_UP";
         /// gain of alpha where the share of marks is below it
@@ -109,21 +110,37 @@ impl Described for Options {
         gauge("qdelay_ms", "ms", "queue delay that the sender estimates"),
         gauge("qdelay_target_ms", "ms", "queue delay that it keeps below"),
     ];
-    const PRESETS: &'static [Preset] = &[Preset {
-        keyword: "variant",
-        value: "ericsson",
-        sets: &[
-            ("mul_increase", "0.05"),
-            ("post_congestion_rtts", "200"),
-            ("head_room", "2"),
-            ("reduce_jitter", "on"),
-            ("loss", "conditional"),
-            ("mss", "1200"),
-            ("rate_headroom", "1.1"),
-            ("rtt_margin", "1ms"),
-            ("initial_srtt", "50ms"),
-        ],
-    }];
+    const PRESETS: &'static [Preset] = &[
+        Preset {
+            keyword: "variant",
+            value: "ericsson",
+            sets: &[
+                ("mul_increase", "0.05"),
+                ("post_congestion_rtts", "200"),
+                ("head_room", "2"),
+                ("reduce_jitter", "on"),
+                ("loss", "conditional"),
+                ("mss", "1200"),
+                ("rate_headroom", "1.1"),
+                ("rtt_margin", "1ms"),
+                ("initial_srtt", "50ms"),
+            ],
+        },
+        Preset {
+            keyword: "variant",
+            value: "libwebrtc",
+            sets: &[
+                ("inflection_slope", "2"),
+                ("head_room", "1.1"),
+                ("pacing", "1.1"),
+                ("burst", "10ms"),
+                ("reduce_jitter", "on"),
+                ("loss", "conditional"),
+                ("mss", "1280"),
+                ("rate_headroom", "1"),
+            ],
+        },
+    ];
 }
 
 impl MediaOptions for Options {
