@@ -233,6 +233,47 @@ class Window:
     def slow_start(self, acked: int) -> int:
         """A segment per segment acknowledged, up to ssthresh; what is left of `acked`."""
 
+class Fate:
+    """What became of a packet of media."""
+
+    sent_ns: int
+    arrived_ns: int | None  # None: it was lost
+    size: int  # of the RTP packet, bytes
+    ce: bool  # it arrived marked
+
+class Report:
+    """What a feedback report told. Sizes are bytes of RTP packets."""
+
+    now_ns: int
+    rtt_ns: int  # of the newest packet that has arrived, without the time that the receiver held the report
+    one_way_ns: int  # of the same packet, from the sender to the receiver
+    acked: int  # by so much the newest packet that has arrived moved on; lost ones before it included
+    in_flight: int  # sent after that packet
+    max_in_flight: int  # the most that this was since the report before
+    packets: tuple[Fate, ...]  # whose fate is new, in the order in which they were sent
+
+class Frame:
+    """The moment before the encoder makes a frame."""
+
+    now_ns: int
+    interval_ns: int  # between frames
+    queue_age_ns: int  # how long the oldest frame has waited that has not left in full
+    queue_bytes: int  # media that waits
+    last_bytes: int  # the frame before
+
+class Rates:
+    """What a controller of media answers with; every call finds what holds. A value that it cannot be raises
+    TypeError.
+    """
+
+    target_bps: float  # that the encoder should produce; l4slab keeps it between min_bps and max_bps
+    pacing_bps: float | None  # of RTP packets, while frames wait; None: 1.5 times the target
+    window: int | None  # bytes of RTP packets that may be in flight; None: any number
+    @property
+    def min_bps(self) -> float: ...  # of the encoder
+    @property
+    def max_bps(self) -> float: ...
+
 class Packet:
     """A packet in a queue, until it is dropped or sent."""
 
@@ -270,8 +311,8 @@ class Link:
         """Uniform in [0, 1), from the run's seed."""
 
 def declare_own(kind: str, reference: str, declaration: str) -> None:
-    """Make a controller or a queue known by what it declares, as JSON: its runs can be described, and not computed.
-    Raises ValueError.
+    """Make a controller (of TCP, or of "media") or a queue known by what it declares, as JSON: its runs can be
+    described, and not computed. Raises ValueError.
     """
 
 def own_info(kind: str, reference: str) -> Own | None:
@@ -283,10 +324,11 @@ def load_class(
     declaration: str,
     make: Callable[..., Any],
     methods: list[str],
-    ecn: str,
-    governs_window: bool,
+    constants: tuple[str, bool, int],
 ) -> None:
-    """As declare_own, of a class whose objects `make` gives. Raises ValueError."""
+    """As declare_own, of a class whose objects `make` gives. `constants`: ecn, governs_window (of TCP) and
+    report_interval_ns (of media). Raises ValueError.
+    """
 
 def load_library(kind: str, file: Path, reference: str, name: str) -> tuple[str, str]:
     """The same of a library: what it declares, and a controller's wish for ECN. Raises ValueError with what goes

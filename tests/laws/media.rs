@@ -331,3 +331,40 @@ fn a_pause_is_no_freeze() {
     let target = r.flow_series("call", "target_mbps");
     agrees("target at the end", target.last().unwrap().1, 1.0, 0.1);
 }
+
+/// UDP Prague's rate drives the encoder: it fills its part of the link and keeps the queue of an L4S flow.
+#[test]
+fn prague_for_media_has_its_part_of_an_l4s_queue() {
+    let l = lab(20.0, 5.0).link("b", 50.0, "dualpi2");
+    let r = media(l, "call", "prague", 100.0, 25.0, json!({})).run();
+    let row = r.flow("call");
+    between("media over the link", row.media_mbps.unwrap() / 50.0, 0.68, 0.9);
+    between("queue, 99 %", row.sojourn_ms_p99.unwrap(), 0.0, 4.0);
+    between("CE", row.ce_pct.unwrap(), 0.5, 15.0);
+    assert_eq!((row.lost_packets, row.late_pct, row.lost_frames_pct), (0, Some(0.0), Some(0.0)));
+    // A frame of 0.8 of the rate leaves in 0.8 of its interval of 20 ms.
+    between("frames", row.frame_ms_p50.unwrap() - 12.5, 14.0, 19.0);
+}
+
+/// Next to CUBIC in a deep FIFO losses halve it as they halve CUBIC, and it goes on.
+#[test]
+fn prague_for_media_shares_a_fifo_with_cubic() {
+    let l = lab(60.0, 20.0).link("b", 20.0, "pfifo limit 100");
+    let l = media(l, "call", "prague", 40.0, 40.0, json!({}));
+    let r = l.tcp("upload", "cubic", 40.0, json!({})).run();
+    let (call, upload) = (r.flow("call").rate_mbps, r.flow("upload").rate_mbps);
+    between("call over upload", call / upload, 0.1, 2.0);
+}
+
+/// Nothing piles up at the sender: what the encoder makes leaves before the next frame, at any number of packets in one.
+#[test]
+fn prague_for_media_sends_what_the_encoder_makes() {
+    for (mbps, interval) in [(2.0, 0.02), (20.0, 0.02), (20.0, 0.033)] {
+        let l = lab(30.0, 10.0).link("b", mbps, "dualpi2");
+        let l = media(l, "call", "prague", 40.0, 25.0, json!({"interval_ns": ns(interval)}));
+        let r = l.tcp("upload", "prague", 25.0, json!({})).run();
+        let row = r.flow("call");
+        between("sender's queue, ms", row.sender_queue_ms_p99.unwrap(), 0.0, 2e3 * interval);
+        between("late or lost, %", row.late_pct.unwrap() + row.lost_frames_pct.unwrap(), 0.0, 1.0);
+    }
+}

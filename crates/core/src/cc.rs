@@ -18,6 +18,7 @@ pub mod registry;
 pub mod reno;
 pub mod reno_sce;
 pub mod sce;
+pub mod udp_prague;
 
 use serde::Serialize;
 

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use libloading::os::unix;
 
 use super::guard::watched;
-use super::l4slab::{ABI, Ack, ControllerTable, Gauge, Link, Lost, Packet, QueueTable, Window};
+use super::l4slab::{
+    ABI, Ack, ControllerTable, Frame, Gauge, Link, Lost, MediaTable, Packet, QueueTable, Rates,
+    Report, Window,
+};
 use super::{Declaration, DeclaredGauge, Kind, Parameter};
 
 /// A library that is loaded.
@@ -43,6 +46,16 @@ impl Library {
             ("on_congestion", table.on_congestion.is_none()),
         ];
         self.complete("l4slab_controller", table, &missing)
+    }
+    pub fn media(&self) -> Result<Api<MediaTable>, String> {
+        // SAFETY: as above.
+        let table = unsafe { self.table::<MediaTable>("controller of media", "l4slab_media")? };
+        let missing = [
+            ("create", table.create.is_none()),
+            ("destroy", table.destroy.is_none()),
+            ("on_report", table.on_report.is_none()),
+        ];
+        self.complete("l4slab_media", table, &missing)
     }
     pub fn queue(&self) -> Result<Api<QueueTable>, String> {
         // SAFETY: as above.
@@ -249,6 +262,45 @@ impl Api<ControllerTable> {
     pub fn on_established(&self, object: &Object, granted: bool, w: &mut Window) {
         if let Some(call) = self.table.on_established {
             watched(|| unsafe { call(object.this, u32::from(granted), w) });
+        }
+    }
+    pub fn probe(&self, object: &Object, values: &mut [f64]) {
+        if let Some(call) = self.table.probe {
+            // SAFETY: a place per gauge.
+            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
+        }
+    }
+}
+
+impl Api<MediaTable> {
+    pub fn ecn(&self) -> u32 {
+        self.table.ecn
+    }
+    pub fn report_interval_ns(&self) -> u64 {
+        self.table.report_interval_ns
+    }
+    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
+        let t = self.table;
+        // SAFETY: the table says how many there are.
+        let parameters = unsafe { entries(t.parameters, t.parameter_count) };
+        let gauges = unsafe { entries(t.gauges, t.gauge_count) };
+        declaration(name, t.summary, parameters, gauges)
+    }
+    pub fn create(&self, options: &[f64], seed: u64) -> Option<Object> {
+        let (create, destroy) =
+            (self.table.create.expect(COMPLETE), self.table.destroy.expect(COMPLETE));
+        // SAFETY: a value per parameter.
+        let this = watched(|| unsafe { create(options.as_ptr(), seed) });
+        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+    }
+    pub fn on_report(&self, object: &Object, report: &Report, rates: &mut Rates) {
+        let call = self.table.on_report.expect(COMPLETE);
+        // SAFETY: here and below, the object is of this table.
+        watched(|| unsafe { call(object.this, report, rates) });
+    }
+    pub fn on_frame(&self, object: &Object, frame: &Frame, rates: &mut Rates) {
+        if let Some(call) = self.table.on_frame {
+            watched(|| unsafe { call(object.this, frame, rates) });
         }
     }
     pub fn probe(&self, object: &Object, values: &mut [f64]) {

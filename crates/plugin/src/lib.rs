@@ -6,6 +6,7 @@
 
 mod calls;
 pub mod guard;
+mod media;
 mod packets;
 mod queue;
 
@@ -18,6 +19,7 @@ mod l4slab;
 use std::path::Path;
 
 use l4slab_core::aqm::own::QDISCS;
+use l4slab_core::cc::media::own::{MEDIA_CONTROLLERS, Wishes};
 use l4slab_core::cc::own::{self as controllers, CONTROLLERS, check_window};
 use l4slab_core::cc::{
     Ack, Burst, Congestion, CongestionControl, Constants, EcnWish, LostSegment, Pace, Signals,
@@ -33,6 +35,7 @@ use l4slab_core::rng::Rng;
 use l4slab_core::time::Time;
 
 use calls::{Api, Library, Object};
+use media::MediaMaker;
 use queue::QueueMaker;
 
 /// Loads the controller of a library and registers it as `reference`; returns what it declares, and its
@@ -59,6 +62,27 @@ pub fn load_controller(
         None => declare(&declaration)?,
     };
     CONTROLLERS.register(reference, table, Some(Box::new(ControllerMaker { api, table, ecn })));
+    Ok((declaration, said))
+}
+
+/// The same of a controller of media; what its packets carry where the flow does not say.
+///
+/// # Errors
+/// As [`load_controller`].
+pub fn load_media(
+    file: &Path,
+    reference: &str,
+    name: &str,
+) -> Result<(Declaration, &'static str), String> {
+    let api = Library::open(file)?.media()?;
+    let (ecn, said) = media::codepoint(api.ecn())?;
+    let wishes = Wishes::new(ecn, api.report_interval_ns());
+    let declaration = api.declaration(name)?;
+    let table = match MEDIA_CONTROLLERS.table(reference) {
+        Some(table) => table,
+        None => declare(&declaration)?,
+    };
+    MEDIA_CONTROLLERS.register(reference, table, Some(Box::new(MediaMaker { api, table, wishes })));
     Ok((declaration, said))
 }
 
@@ -97,6 +121,11 @@ fn numbers(values: &Values) -> Vec<f64> {
     values.named().map(|(_, value)| number(value)).collect()
 }
 
+/// An object, or the end of the run.
+fn created(name: &str, object: Option<Object>) -> Object {
+    object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL")))
+}
+
 /// Tells the gauges that have a value.
 fn tell(gauges: &[Gauge], values: &[f64], out: &mut dyn Gauges) {
     for (gauge, value) in gauges.iter().zip(values) {
@@ -115,9 +144,7 @@ struct ControllerMaker {
 impl controllers::Maker for ControllerMaker {
     fn make(&self, options: &Values, mut rng: Rng) -> Box<dyn CongestionControl> {
         let name = self.table.name;
-        let object = self.api.create(&numbers(options), rng.u64());
-        let object =
-            object.unwrap_or_else(|| fail(format!("{name} has no memory: create gave NULL")));
+        let object = created(name, self.api.create(&numbers(options), rng.u64()));
         Box::new(Controller {
             api: self.api.clone(),
             table: self.table,

@@ -1,12 +1,14 @@
 //! Controllers and queues that are classes in Python, and the registration of these and of compiled ones.
 
 mod controller;
+mod media;
 mod queue;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 
 use l4slab_core::aqm::own::QDISCS;
+use l4slab_core::cc::media::own::MEDIA_CONTROLLERS;
 use l4slab_core::cc::own::CONTROLLERS;
 use l4slab_core::own::{self, Failure};
 use l4slab_core::params::declared::{Declaration, Table, Value, Values};
@@ -38,6 +40,17 @@ fn fail(py: Python<'_>, name: &str, error: PyErr) -> ! {
 /// A call of code in Python; what it raises ends the run.
 fn call<R>(name: &str, call: impl FnOnce(Python<'_>) -> PyResult<R>) -> R {
     Python::attach(|py| guard::watched(|| call(py)).unwrap_or_else(|error| fail(py, name, error)))
+}
+
+/// Whoever returns a window, as a congestion control of Linux does, would be heard by nobody.
+fn nothing(method: &str, answer: &str, given: &Bound<'_, PyAny>) -> PyResult<()> {
+    if given.is_none() {
+        return Ok(());
+    }
+    let given = given.repr()?;
+    Err(PyTypeError::new_err(format!(
+        "{method} gave {given}; it returns nothing and sets {answer}"
+    )))
 }
 
 /// Values of parameters as attributes have them.
@@ -74,26 +87,32 @@ fn tell(name: &str, table: &'static Table, object: &Py<PyAny>, out: &mut dyn Gau
     });
 }
 
+/// What is declared of a kind under a reference.
+fn known(kind: &str, reference: &str) -> Option<&'static Table> {
+    match kind {
+        "controller" => CONTROLLERS.table(reference),
+        "media" => MEDIA_CONTROLLERS.table(reference),
+        _ => QDISCS.table(reference),
+    }
+}
+
 /// The declaration. A known reference keeps its declaration.
 fn declared(kind: &str, reference: &str, declaration: &str) -> PyResult<&'static Table> {
-    let known = match kind {
-        "controller" => CONTROLLERS.table(reference),
-        _ => QDISCS.table(reference),
-    };
-    if let Some(table) = known {
+    if let Some(table) = known(kind, reference) {
         return Ok(table);
     }
     let declaration: Declaration = serde_json::from_str(declaration).map_err(refused)?;
     Table::declare(declaration).map_err(refused)
 }
 
-/// Makes a controller or a queue (`kind`) known by what it declares, given as JSON. Runs that have it can
+/// Makes a controller, one of media or a queue (`kind`) known by what it declares, given as JSON. Runs that have it can
 /// be described here, and not be computed. A ValueError says what is wrong with the declaration.
 #[pyfunction]
 fn declare_own(kind: &str, reference: &str, declaration: &str) -> PyResult<()> {
     let table = declared(kind, reference, declaration)?;
     match kind {
         "controller" => CONTROLLERS.register(reference, table, None),
+        "media" => MEDIA_CONTROLLERS.register(reference, table, None),
         _ => QDISCS.register(reference, table, None),
     }
     Ok(())
@@ -102,16 +121,12 @@ fn declare_own(kind: &str, reference: &str, declaration: &str) -> PyResult<()> {
 /// The entry of a declared one in `l4slab list`.
 #[pyfunction]
 fn own_info<'py>(py: Python<'py>, kind: &str, reference: &str) -> PyResult<Bound<'py, PyAny>> {
-    let table = match kind {
-        "controller" => CONTROLLERS.table(reference),
-        _ => QDISCS.table(reference),
-    };
-    to_python(py, &table.map(Table::info))
+    to_python(py, &known(kind, reference).map(Table::info))
 }
 
 /// The same as `declare_own` of a class, and runs can be computed. `make` gives an object, from its
 /// parameters and, of a controller, a seed; of a queue, the link's rate. `methods` are those that it has
-/// of the optional ones.
+/// of the optional ones. `constants`: ECN, governs_window of a controller of TCP, and report_interval_ns of one of media.
 #[pyfunction]
 fn load_class(
     kind: &str,
@@ -119,14 +134,18 @@ fn load_class(
     declaration: &str,
     make: Py<PyAny>,
     methods: Vec<String>,
-    ecn: &str,
-    governs_window: bool,
+    constants: (String, bool, u64),
 ) -> PyResult<()> {
+    let (ecn, governs_window, report_interval_ns) = constants;
     let table = declared(kind, reference, declaration)?;
     match kind {
         "controller" => {
-            let maker = controller::Maker::new(table, make, methods, ecn, governs_window);
+            let maker = controller::Maker::new(table, make, methods, &ecn, governs_window);
             CONTROLLERS.register(reference, table, Some(Box::new(maker)));
+        }
+        "media" => {
+            let maker = media::Maker::new(table, make, methods, &ecn, report_interval_ns);
+            MEDIA_CONTROLLERS.register(reference, table, Some(Box::new(maker)));
         }
         _ => {
             let maker = queue::Maker::new(table, make, methods);
@@ -147,6 +166,7 @@ fn load_library(
 ) -> PyResult<(String, &'static str)> {
     let (declaration, ecn) = match kind {
         "controller" => l4slab_plugin::load_controller(&file, reference, name).map_err(refused)?,
+        "media" => l4slab_plugin::load_media(&file, reference, name).map_err(refused)?,
         _ => (l4slab_plugin::load_queue(&file, reference, name).map_err(refused)?, "off"),
     };
     Ok((serde_json::to_string(&declaration).map_err(refused)?, ecn))
@@ -162,6 +182,10 @@ pub fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<controller::Ack>()?;
     m.add_class::<controller::Lost>()?;
     m.add_class::<controller::Window>()?;
+    m.add_class::<media::Fate>()?;
+    m.add_class::<media::Frame>()?;
+    m.add_class::<media::Rates>()?;
+    m.add_class::<media::Report>()?;
     m.add_class::<queue::Packet>()?;
     m.add_class::<queue::Link>()?;
     m.add_function(wrap_pyfunction!(declare_own, m)?)?;

@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-Kind = Literal["controller", "queue"]
+Kind = Literal["controller", "media", "queue"]  # "media": a controller of media
 
 # A file, the name in it, and further words.
 _NAMED = re.compile(r"(?P<file>[^\s:#]+\.(?:py|so))(?::(?P<thing>[^\s#]*))?(?=\s|$)\s*(?P<words>.*)", re.DOTALL)
@@ -64,7 +64,7 @@ def find(kind: Kind, text: str, folder: Path) -> tuple[str, Code] | None:
     if not file.endswith(".py"):
         # "./libmine.so:limit 100" is as good as "./libmine.so limit 100".
         thing, words = "", f"{thing} {words}"
-    if kind == "controller" and words.strip():
+    if kind != "queue" and words.strip():
         raise ValueError(f'{file} takes no words; write options = {{ name = "value" }} of the flow')
     content = read(file, folder)
     name = f"{file}:{thing}" if file.endswith(".py") else file

@@ -166,9 +166,16 @@ def _shortened(description: Description, most_packets: float) -> Description:
 
 
 def _known(flow: Flow) -> Flow:
-    """A copy. Flows that the simulator does not know, of a program or a kernel's controller, become CUBIC."""
+    """A copy. Flows that the simulator does not know, of a program or a kernel's controller, become CUBIC; media with
+    a controller of its own become SCReAM.
+    """
     known = {None, *(one["name"] for one in _core.controllers())}
-    if flow["kind"] == "media" or (flow["kind"] != "program" and flow.get("cc") in known):
+    if flow["kind"] == "media":
+        found = flow.copy()
+        if flow["cc"] not in {one["name"] for one in _core.media_controllers()}:
+            found["cc"], found["options"] = "scream", {}
+        return found
+    if flow["kind"] != "program" and flow.get("cc") in known:
         return flow.copy()
     return {
         "kind": "tcp",

@@ -33,7 +33,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.command()
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
-@click.option("--media", is_flag=True, help="CC is for media: the test cases of RFC 8867.")
+@click.option("--media", is_flag=True, help="CC is for media: the test cases of RFC 8867 and 8869.")
 @click.option("--stack", metavar="NAME", help="Judge a packaged stack (l4slab list stacks); CC is its controller.")
 @click.option("--server", metavar="COMMAND", help="Judge a program: command of its server.")
 @click.option("--client", metavar="COMMAND", help="Command of its client, which sends until it is stopped.")
@@ -97,7 +97,7 @@ def check(
     if not dry_run:
         get_engine(engine).require()
     name = program.name(cc) if program else cc or ""
-    folder = out or options.results_folder(f"check-{_as_name(name, settings)}", engine)
+    folder = out or options.results_folder(f"check-{'media-' if media else ''}{_as_name(name, settings)}", engine)
     asked = checking.possible(checking.suite(cc, settings, only, program, media), engine)
     if quick:
         asked = checking.quick(asked, engine)

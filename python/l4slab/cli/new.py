@@ -28,13 +28,13 @@ _LANGUAGES = {
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["controller", "queue"]))
+@click.argument("what", type=click.Choice(["controller", "media", "queue"]))
 @click.argument("name")
 @click.option("--python", is_flag=True, help="A class (the default).")
 @click.option("--c", is_flag=True, help="A library in C.")
 @click.option("--rust", is_flag=True, help="A library in Rust.")
 def new(what: str, name: str, **chosen: bool) -> int:
-    """Write a custom controller or queue that works, with an experiment and a test.
+    """Write a custom controller, of TCP or of media, or queue that works, with an experiment and a test.
 
     The files are in a new folder NAME.
     """

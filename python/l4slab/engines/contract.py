@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote
 
+from l4slab.base.code import Kind
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.run import Run as Description
 
@@ -128,7 +129,7 @@ class Engine(ABC):
         computes and records them. Empty where there is nothing to run with.
         """
 
-    def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
+    def knows(self, kind: Kind, name: str) -> bool:
         """Whether it has a congestion control or a queue of this name that the core does not define; a queue's name
         may have options behind it. Raises ValueError with one sentence where it has the queue and not these options.
         """

@@ -328,21 +328,25 @@ class MediaFlow(AnyFlow):
 
     def looked_up(self, outside: Outside) -> LookedUp:
         """The options in their canonical form, and rates only of what adapts, within those of the encoder."""
-        del outside
         place = ("flow", self.name)
         valid = [controller["name"] for controller in _core.media_controllers()]
-        if self.cc not in valid:
+        options = {name: _option_text(value) for name, value in self.options.items()}
+        try:
+            code = outside.find("media", self.cc, place, "cc")
+        except ValueError as error:
+            raise Problem(place, "cc", f"= {show(self.cc)}: {error}") from None
+        if code is None and self.cc not in valid:
             text = f"= {show(self.cc)} is not a congestion control for media; {suggest(self.cc, valid)}"
             raise Problem(place, "cc", text)
-        try:
-            options = _core.canonical_media(
-                self.cc, {name: _option_text(value) for name, value in self.options.items()}
-            )
-        except ValueError as error:
-            raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
+        if code is None:
+            try:
+                options = _core.canonical_media(self.cc, options)
+            except ValueError as error:
+                raise Problem(place, "options", f"= {show(self.options)}: {error}") from None
         least, first, most = (RATE.parse(rate) for rate in (self.rate_min, self.rate_start, self.rate_max))
         rates = (None, None) if self.cc == "none" else (min(least, most), min(first, most))
-        return {"options": options, "rate_min_bps": rates[0], "rate_start_bps": rates[1]}
+        found: LookedUp = {"options": options, "rate_min_bps": rates[0], "rate_start_bps": rates[1]}
+        return found if code is None else {**found, "cc": code}
 
 
 class ProgramFlow(AnyFlow):

@@ -1,4 +1,4 @@
-"""A custom controller or queue in Python: a class in a file next to the experiment file.
+"""A custom controller, of TCP or of media, or queue in Python: a class in a file next to the experiment file.
 
 `cc = "mine.py:Mine"` in a flow, `qdisc = "mine.py:MyQueue limit 100"` in a link. `l4slab new` writes a template, and
 docs/own.md is the reference. `include/l4slab.h` describes compiled ones.
@@ -14,18 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
-from l4slab._core import Ack, Link, Lost, Packet, Window
+from l4slab._core import Ack, Fate, Frame, Link, Lost, Packet, Rates, Report, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "Ack", "Congestion", "Controller", "Ecn", "Link", "Lost", "Packet", "Queue", "Window", "choice", "gauge", "number",
-    "rate", "size", "switch", "time", "whole",
+    "Ack", "Codepoint", "Congestion", "Controller", "Ecn", "Fate", "Frame", "Link", "Lost", "MediaController", "Packet",
+    "Queue", "Rates", "Report", "Window", "choice", "gauge", "number", "rate", "size", "switch", "time", "whole",
 ]  # fmt: skip
 
 Congestion = Literal["ecn", "loss", "timeout", "tail-loss"]
 Ecn = Literal["off", "classic", "accecn"]
+Codepoint = Literal["not-ect", "ect0", "ect1"]
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,27 @@ class Controller:
         """TCP has detected the loss of a segment. Called before the `on_ack` of the ACK that revealed it. ACKs carry
         `rate_tx_in_flight`, `rate_lost` and `rate_delivered_ce` only if the class has this method.
         """
+
+
+class MediaController:
+    """A congestion control of media: an object per flow with `kind = "media"`.
+
+    Parameters, gauges and `seed` are as those of a `Controller`. l4slab does packets, pacing, feedback and loss
+    detection. A controller gets what a feedback report told, and sets the rates that the encoder and the pacer have.
+    """
+
+    # What packets carry, if the flow does not say.
+    ecn: ClassVar[Codepoint] = "not-ect"
+    # Time between reports, if the flow does not say; 0: after 16 packets and each frame, at the latest after 40 ms.
+    report_interval_ns: ClassVar[int] = 0
+    seed: int
+
+    def on_report(self, report: Report, rates: Rates) -> None:
+        """Every feedback report that tells something new: sets `rates.target_bps`, and what else it wants."""
+        raise NotImplementedError
+
+    def on_frame(self, frame: Frame, rates: Rates) -> None:
+        """The encoder is about to make a frame, of the target rate that holds after this call."""
 
 
 class Queue:

@@ -9,22 +9,27 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
+from l4slab.base.code import Kind
 from l4slab.base.errors import one_line, suggest
 from l4slab.base.values import Keys
-from l4slab.own import Controller, Gauge, Parameter, Queue
+from l4slab.own import Controller, Gauge, MediaController, Parameter, Queue
 from l4slab.own.wrong import sentence
 
-Kind = Literal["controller", "queue"]
-
-_BASES: dict[str, type] = {"controller": Controller, "queue": Queue}
-_NEEDED = {"controller": ("on_ack", "on_congestion"), "queue": ("enqueue", "dequeue")}
+_BASES: dict[str, type] = {"controller": Controller, "media": MediaController, "queue": Queue}
+_NEEDED = {"controller": ("on_ack", "on_congestion"), "media": ("on_report",), "queue": ("enqueue", "dequeue")}
 _OPTIONAL = {
     "controller": ("on_recovered", "on_undo", "on_established", "on_lost"),
+    "media": ("on_frame",),
     "queue": ("next_timer", "on_timer"),
 }
-_WISHES = ("off", "classic", "accecn")
+_WISHES = {"controller": ("off", "classic", "accecn"), "media": ("not-ect", "ect0", "ect1")}
+# An hour between reports.
+_MOST_INTERVAL = 3_600_000_000_000
+
+
+_SAID = {"controller": "controller", "media": "controller of media", "queue": "queue"}
 
 
 class Refused(ValueError):
@@ -39,6 +44,7 @@ class Declared:
     methods: list[str]
     ecn: str
     governs_window: bool
+    report_interval_ns: int
     make: Callable[..., Any]
 
 
@@ -77,10 +83,10 @@ def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
     one = vars(found).get(name)
     if one is None:
         remedy = suggest(name, names) if names else f"it has none; write {there}"
-        raise Refused(f"{file} has no {kind} {name}; {remedy}")
+        raise Refused(f"{file} has no {_SAID[kind]} {name}; {remedy}")
     called = f"{file}:{name}"
     if not isinstance(one, type) or not issubclass(one, base):
-        raise Refused(f"{called} is no {kind}; write class {name}({base.__name__}), from l4slab.own")
+        raise Refused(f"{called} is no {_SAID[kind]}; write class {name}({base.__name__}), from l4slab.own")
     _check_methods(kind, called, one)
     attributes = {key: getattr(one, key) for key in reversed(dir(one))}
     order = [key for ancestor in reversed(one.__mro__) for key in vars(ancestor)]
@@ -95,13 +101,17 @@ def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
         "gauges": [{"name": key, "unit": value.unit, "help": one_line(value.help)} for key, value in gauges.items()],
     }
     ecn = getattr(one, "ecn", "off")
-    if ecn not in _WISHES:
-        raise Refused(f'{called}: ecn = {ecn!r} is refused; it is "off", "classic" or "accecn"')
+    if (wishes := _WISHES.get(kind)) and ecn not in wishes:
+        raise Refused(f'{called}: ecn = {ecn!r} is refused; it is "{wishes[0]}", "{wishes[1]}" or "{wishes[2]}"')
+    interval = getattr(one, "report_interval_ns", 0)
+    if type(interval) is not int or not 0 <= interval <= _MOST_INTERVAL:
+        text = "it is a whole number of nanoseconds, such as 100_000_000"
+        raise Refused(f"{called}: report_interval_ns = {interval!r} is refused; {text}")
     methods = [method for method in _OPTIONAL[kind] if getattr(one, method) is not getattr(base, method)]
     if "next_timer" in methods and "on_timer" not in methods:
         raise Refused(f"{called} has next_timer and no on_timer; define it: {_signature(base, 'on_timer')}")
     make = _maker(kind, one, list(gauges))
-    return Declared(declaration, methods, ecn, bool(getattr(one, "governs_window", False)), make)
+    return Declared(declaration, methods, ecn, bool(getattr(one, "governs_window", False)), interval, make)
 
 
 def _check_methods(kind: str, called: str, one: type) -> None:
@@ -156,7 +166,7 @@ def _parameter(called: str, keyword: str, parameter: Parameter) -> Keys:
 
 
 def _maker(kind: str, one: Any, gauges: list[str]) -> Callable[..., Any]:
-    given = "seed" if kind == "controller" else "link_rate_bps"
+    given = "link_rate_bps" if kind == "queue" else "seed"
 
     def make(parameters: dict[str, Any], number: int) -> Any:
         made = one.__new__(one)

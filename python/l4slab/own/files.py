@@ -102,11 +102,12 @@ def _with_queues(description: Run, canonical: Mapping[str, str]) -> tuple[list[L
 
 def _with_options(flow: Flow) -> Flow:
     """The flow; one with a controller of its own has all options."""
-    if flow["kind"] not in ("tcp", "web", "video", "page", "responsiveness") or HASH not in flow["cc"]:
+    if flow["kind"] not in ("tcp", "web", "video", "page", "responsiveness", "media") or HASH not in flow["cc"]:
         return flow
     found = flow.copy()
+    canonical = _core.canonical_media if flow["kind"] == "media" else _core.canonical_controller
     try:
-        found["options"] = _core.canonical_controller(flow["cc"], flow["options"])
+        found["options"] = canonical(flow["cc"], flow["options"])
     except ValueError as error:
         raise Problem(("flow", flow["name"]), "options", f"= {show(flow['options'])}: {error}") from None
     return found
@@ -142,7 +143,7 @@ def used(description: Run) -> list[Code]:
 def _keys(description: Run) -> Iterator[tuple[str, str]]:
     for flow in description["flows"]:
         if HASH in (controller := str(flow.get("cc") or "")):
-            yield "controller", controller
+            yield "media" if flow["kind"] == "media" else "controller", controller
     tables: list[Link | Change] = [*description["links"], *description["at"]]
     for table in tables:
         for qdisc in qdiscs_of(table):
@@ -156,20 +157,23 @@ def refused(description: Run) -> str | None:
 
 
 def listed(path: Path) -> dict[str, list[_core.Own]]:
-    """A file's content as entries of `l4slab list`: "qdiscs" and "controllers". Raises ValueError with one sentence."""
+    """A file's content as entries of `l4slab list`: "qdiscs", "controllers" and "media-controllers".
+
+    Raises ValueError with one sentence.
+    """
     file, _, thing = path.name.partition(":")
     folder = path.parent
-    entries: dict[Kind, list[_core.Own]] = {"queue": [], "controller": []}
+    entries: dict[Kind, list[_core.Own]] = {"queue": [], "controller": [], "media": []}
     content = read(file, folder)
     if not file.endswith(".py"):
-        both: list[tuple[Kind, str]] = [("controller", file), ("queue", file)]
+        every: list[tuple[Kind, str]] = [("controller", file), ("media", file), ("queue", file)]
     else:
-        both = [
+        every = [
             (kind, f"{file}:{name}")
             for kind, name in _ask("classes", file, content, modules_beside(file, content, folder), names=[file])
         ]
     wrong = []
-    for kind, name in both:
+    for kind, name in every:
         if thing in ("", name.partition(":")[2]):
             try:
                 if (described := find(kind, name, folder)) is None:
@@ -180,16 +184,16 @@ def listed(path: Path) -> dict[str, list[_core.Own]]:
                 wrong.append(str(error))
                 continue
             if (entry := _core.own_info(kind, reference)) is not None:
-                if kind == "controller":
+                if kind != "queue":
                     entry["ecn"] = _declared[kind, reference]
                 entries[kind].append(entry)
     if not any(entries.values()):
-        raise ValueError(wrong[0] if wrong else f"{path} has no such controller or queue; {_has(both)}")
-    return {"qdiscs": entries["queue"], "controllers": entries["controller"]}
+        raise ValueError(wrong[0] if wrong else f"{path} has no such controller or queue; {_has(every)}")
+    return {"qdiscs": entries["queue"], "controllers": entries["controller"], "media-controllers": entries["media"]}
 
 
-def _has(both: list[tuple[Kind, str]]) -> str:
-    names = ", ".join(name for _, name in both)
+def _has(every: list[tuple[Kind, str]]) -> str:
+    names = ", ".join(name for _, name in every)
     return f"it has {names}" if names else "write class Mine(Controller) or class Mine(Queue), from l4slab.own"
 
 

@@ -84,7 +84,8 @@ def _describe(kind: Any, reference: str, name: str, content: bytes, modules: dic
     found = declared.declare(kind, file, thing, content)
     text = json.dumps(found.declaration)
     try:
-        _core.load_class(kind, reference, text, found.make, found.methods, found.ecn, found.governs_window)
+        constants = (found.ecn, found.governs_window, found.report_interval_ns)
+        _core.load_class(kind, reference, text, found.make, found.methods, constants)
     except ValueError as error:
         raise Refused(f"{name}: {error}") from None
     return text, found.ecn

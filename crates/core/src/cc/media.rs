@@ -8,6 +8,8 @@ mod arrivals;
 pub mod fixed;
 pub mod gcc;
 pub mod nada;
+pub mod own;
+pub mod prague;
 pub mod registry;
 pub mod scream;
 

@@ -20,6 +20,7 @@ use crate::cc::media::{Cluster, FrameState, MediaController, Rates, Reports};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
+use crate::own::written;
 use crate::packet::{EcnBytes, Flags, Packet, TcpBits};
 use crate::params::{Gauge, gauge};
 use crate::probe::{Experience, SenderState, Totals, Transfer};
@@ -150,7 +151,7 @@ impl Traffic for Spec {
         Ok(())
     }
     fn sender_name(&self) -> &str {
-        &self.keys.cc
+        written(&self.keys.cc)
     }
     fn wire(&self) -> Option<WireKind> {
         Some(WireKind::Udp)
@@ -175,7 +176,8 @@ impl Traffic for Spec {
         let ratio = keys.keyframe_ratio;
         let key = keys.keyframe_interval_ns.map(|ns| KeyFrames { interval: Span(ns), ratio });
         let reaction = keys.reaction_ns.map_or(interval, Span);
-        let rng = Rng::stream(place.seed, &format!("media frames {}", place.name), place.index);
+        let stream =
+            |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
         let packet = |len: u32, is_audio: bool| {
             let mut p = Packet::new(place.number, place.group, Flags::UDP, len, codepoint);
             p.payload = (len - BELOW_RTP) as u16;
@@ -188,8 +190,15 @@ impl Traffic for Spec {
             Audio { packet: packet((media + OVERHEAD).min(9014), true), next: place.start }
         });
         let sender = Sender {
-            cc: self.config.build(self.rates(), codepoint),
-            encoder: Encoder::new(keys.encoder, interval, keys.spread, reaction, key, rng),
+            cc: self.config.build(self.rates(), codepoint, stream("media controller")),
+            encoder: Encoder::new(
+                keys.encoder,
+                interval,
+                keys.spread,
+                reaction,
+                key,
+                stream("media frames"),
+            ),
             packet: packet(keys.packet_bytes, false),
             interval,
             next_frame: place.start,

@@ -3,13 +3,11 @@
 //! timestamp. Where it sees a codepoint other than ECT(1) and CE it tells so, and the sender goes on
 //! with Not-ECT.
 
-mod law;
-
-use law::{Feedback, Law, MIN_PACKET};
 use serde::Deserialize;
 
 use super::cbr::Copies;
 use super::{Place, Traffic, WireKind};
+use crate::cc::udp_prague::{Feedback, Law, MIN_PACKET};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;

@@ -12,7 +12,7 @@ use l4slab_core::time::Time;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use super::{attributes, call, tell};
+use super::{attributes, call, nothing, tell};
 
 /// One ACK. Valid until the call returns: the next ACK reuses the object.
 #[pyclass(module = "l4slab._core", get_all)]
@@ -251,17 +251,6 @@ struct Object {
     on_undo: Option<Py<PyAny>>,
     on_established: Option<Py<PyAny>>,
     on_lost: Option<Py<PyAny>>,
-}
-
-/// Whoever returns a window, as a congestion control of Linux does, would be heard by nobody.
-fn nothing(method: &str, answer: &str, given: &Bound<'_, PyAny>) -> PyResult<()> {
-    if given.is_none() {
-        return Ok(());
-    }
-    let given = given.repr()?;
-    Err(PyTypeError::new_err(format!(
-        "{method} gave {given}; it returns nothing and sets {answer}"
-    )))
 }
 
 impl Controller {

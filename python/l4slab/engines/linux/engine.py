@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
 from l4slab import _core
 from l4slab.base import metrics
+from l4slab.base.code import Kind
 from l4slab.base.errors import InputError
 from l4slab.base.run import Flow, Link, TcpFlow
 from l4slab.base.run import Run as Description
@@ -118,7 +118,7 @@ class LinuxEngine(Engine):
     def check(self, description: Description) -> None:
         refuse(description, kernels.installed(self._kernel))
 
-    def knows(self, kind: Literal["controller", "queue"], name: str) -> bool:
+    def knows(self, kind: Kind, name: str) -> bool:
         if kind == "controller":
             return name in kernels.controllers()
         first, *words = name.split()

@@ -1,6 +1,6 @@
 /* Controllers and queues for the simulator l4slab, compiled.
  *
- * A library has one of the two tables at the end of this file, or both, under the name `l4slab_controller` or
+ * A library has some of the three tables of this file, under the names `l4slab_controller`, `l4slab_media` and
  * `l4slab_queue`. An experiment file says cc = "./libmine.so" or qdisc = "./libmine.so limit 100".
  *
  * Times are nanoseconds since the start of the run, windows count segments, rates of pacing are bytes of payload per
@@ -48,6 +48,10 @@ struct l4slab_gauge {
     const char *unit; /* "" for numbers and probabilities */
     const char *help;
 };
+
+enum l4slab_codepoint { L4SLAB_NOT_ECT = 0, L4SLAB_ECT1 = 1, L4SLAB_ECT0 = 2, L4SLAB_CE = 3 };
+
+#define L4SLAB_NEVER UINT64_MAX
 
 /* -- congestion control ----------------------------------------------------------------------------------------- */
 
@@ -145,9 +149,67 @@ struct l4slab_controller {
     void (*probe)(const void *self, double *gauges);
 };
 
-/* -- queue ------------------------------------------------------------------------------------------------------ */
+/* -- congestion control of media -------------------------------------------------------------------------------- */
 
-enum l4slab_codepoint { L4SLAB_NOT_ECT = 0, L4SLAB_ECT1 = 1, L4SLAB_ECT0 = 2, L4SLAB_CE = 3 };
+/* What became of a packet. */
+struct l4slab_fate {
+    uint64_t sent_ns;
+    uint64_t arrived_ns; /* L4SLAB_NEVER: it was lost */
+    uint32_t size;       /* of the RTP packet, bytes */
+    uint32_t ce;         /* not 0: it arrived marked */
+};
+
+/* What a feedback report told. Sizes are bytes of RTP packets. */
+struct l4slab_report {
+    uint64_t now_ns;
+    uint64_t rtt_ns;        /* of the newest packet that has arrived, without the time that the receiver held the report */
+    uint64_t one_way_ns;    /* of the same packet, from the sender to the receiver */
+    uint64_t acked;         /* by so much the newest packet that has arrived moved on; lost ones before it included */
+    uint64_t in_flight;     /* sent after that packet */
+    uint64_t max_in_flight; /* the most that this was since the report before */
+    const struct l4slab_fate *packets; /* whose fate is new, in the order in which they were sent */
+    uint32_t packet_count;
+};
+
+/* The moment before the encoder makes a frame. */
+struct l4slab_frame {
+    uint64_t now_ns;
+    uint64_t interval_ns;  /* between frames */
+    uint64_t queue_age_ns; /* how long the oldest frame has waited that has not left in full */
+    uint64_t queue_bytes;  /* media that waits */
+    uint64_t last_bytes;   /* the frame before */
+};
+
+/* What a controller of media answers with. Every call finds what holds, and may change the first three. */
+struct l4slab_rates {
+    double target_bps; /* that the encoder should produce; l4slab keeps it between the next two. At first: rate_start */
+    double pacing_bps; /* of RTP packets, while frames wait; 0: 1.5 times the target */
+    uint64_t window;   /* bytes of RTP packets that may be in flight; 0: any number */
+    double min_bps, max_bps; /* of the encoder */
+};
+
+/* The calls of a flow's controller. Those marked so may be NULL. */
+struct l4slab_media {
+    uint32_t abi;                /* L4SLAB_ABI */
+    uint32_t ecn;                /* enum l4slab_codepoint, not CE: what packets carry where the flow does not say */
+    uint64_t report_interval_ns; /* between reports where the flow does not say; 0: after 16 packets and each frame */
+    const char *summary;         /* one line */
+    const struct l4slab_parameter *parameters;
+    uint32_t parameter_count;
+    const struct l4slab_gauge *gauges;
+    uint32_t gauge_count;
+    /* As those of a controller. */
+    void *(*create)(const double *options, uint64_t seed);
+    void (*destroy)(void *self);
+    /* Every report that tells something new. */
+    void (*on_report)(void *self, const struct l4slab_report *report, struct l4slab_rates *rates);
+    /* NULL, or: the encoder is about to make a frame, of the target rate that this leaves. */
+    void (*on_frame)(void *self, const struct l4slab_frame *frame, struct l4slab_rates *rates);
+    /* NULL, or: as that of a controller. */
+    void (*probe)(const void *self, double *gauges);
+};
+
+/* -- queue ------------------------------------------------------------------------------------------------------ */
 
 /* A packet, from `enqueue` until it is dropped or `dequeue` has returned it. */
 struct l4slab_packet {
@@ -216,8 +278,6 @@ static inline struct l4slab_packet *l4slab_pop(struct l4slab_fifo *fifo) {
     return packet;
 }
 
-#define L4SLAB_NEVER UINT64_MAX
-
 /* The calls of a link's queue. Those marked so may be NULL. */
 struct l4slab_queue {
     uint32_t abi;        /* L4SLAB_ABI */
@@ -244,6 +304,7 @@ struct l4slab_queue {
 
 /* L4SLAB_CONTROLLER = { .abi = L4SLAB_ABI, ... }; and the same of a queue. */
 #define L4SLAB_CONTROLLER L4SLAB_EXPORT const struct l4slab_controller l4slab_controller
+#define L4SLAB_MEDIA L4SLAB_EXPORT const struct l4slab_media l4slab_media
 #define L4SLAB_QUEUE L4SLAB_EXPORT const struct l4slab_queue l4slab_queue
 
 #ifdef __cplusplus

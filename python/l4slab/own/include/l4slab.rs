@@ -1,6 +1,6 @@
 //! Controllers and queues for the simulator l4slab, compiled: `l4slab.h` for Rust.
 //!
-//! A library implements [`Controller`] or [`Queue`] and says so with `controller!` or `queue!`. An experiment
+//! A library implements [`Controller`], [`Media`] or [`Queue`] and says so with `controller!`, `media!` or `queue!`. An experiment
 //! file then says `cc = "./libmine.so"` or `qdisc = "./libmine.so limit 100"`. What the fields mean is told in `l4slab.h`.
 #![allow(dead_code, unused_macros, unused_imports)]
 
@@ -131,6 +131,58 @@ pub struct Window {
 }
 
 #[repr(C)]
+#[derive(Copy, Clone, Debug)]
+pub struct Fate {
+    pub sent_ns: u64,
+    /// NEVER: it was lost.
+    pub arrived_ns: u64,
+    pub size: u32,
+    pub ce: u32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct Report {
+    pub now_ns: u64,
+    pub rtt_ns: u64,
+    pub one_way_ns: u64,
+    pub acked: u64,
+    pub in_flight: u64,
+    pub max_in_flight: u64,
+    pub packets: *const Fate,
+    pub packet_count: u32,
+}
+
+impl Report {
+    pub fn packets(&self) -> &[Fate] {
+        match self.packet_count {
+            0 => &[],
+            n => unsafe { std::slice::from_raw_parts(self.packets, n as usize) },
+        }
+    }
+}
+
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Frame {
+    pub now_ns: u64,
+    pub interval_ns: u64,
+    pub queue_age_ns: u64,
+    pub queue_bytes: u64,
+    pub last_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Rates {
+    pub target_bps: f64,
+    pub pacing_bps: f64,
+    pub window: u64,
+    pub min_bps: f64,
+    pub max_bps: f64,
+}
+
+#[repr(C)]
 #[derive(Debug)]
 pub struct Packet {
     pub next: *mut Packet,
@@ -194,6 +246,25 @@ pub struct ControllerTable {
 }
 unsafe impl Sync for ControllerTable {}
 
+/// The table of a controller of media, as C has it.
+#[repr(C)]
+pub struct MediaTable {
+    pub abi: u32,
+    pub ecn: u32,
+    pub report_interval_ns: u64,
+    pub summary: *const c_char,
+    pub parameters: *const Parameter,
+    pub parameter_count: u32,
+    pub gauges: *const Gauge,
+    pub gauge_count: u32,
+    pub create: Option<unsafe extern "C" fn(*const f64, u64) -> *mut c_void>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub on_report: Option<unsafe extern "C" fn(*mut c_void, *const Report, *mut Rates)>,
+    pub on_frame: Option<unsafe extern "C" fn(*mut c_void, *const Frame, *mut Rates)>,
+    pub probe: Option<unsafe extern "C" fn(*const c_void, *mut f64)>,
+}
+unsafe impl Sync for MediaTable {}
+
 /// The table of a queue, as C has it.
 #[repr(C)]
 pub struct QueueTable {
@@ -239,6 +310,23 @@ pub trait Controller: Sized {
     fn probe(&self, _gauges: &mut [f64]) {}
 }
 
+/// A congestion control of media.
+pub trait Media: Sized {
+    /// One line.
+    const SUMMARY: &'static CStr;
+    /// NOT_ECT, ECT0 or ECT1.
+    const ECN: u8 = NOT_ECT;
+    const REPORT_INTERVAL_NS: u64 = 0;
+    const PARAMETERS: &'static [Parameter] = &[];
+    const GAUGES: &'static [Gauge] = &[];
+    /// `options`: a value per parameter.
+    fn create(options: &[f64], seed: u64) -> Self;
+    fn on_report(&mut self, report: &Report, rates: &mut Rates);
+    fn on_frame(&mut self, _frame: &Frame, _rates: &mut Rates) {}
+    /// A value per gauge.
+    fn probe(&self, _gauges: &mut [f64]) {}
+}
+
 /// A queue. Packets are l4slab's: a reference is good until the packet is dropped or sent.
 pub trait Queue: Sized {
     /// One line.
@@ -267,6 +355,14 @@ macro_rules! controller {
         pub static l4slab_controller: $crate::l4slab::ControllerTable = $crate::l4slab::Shim::<$mine>::CONTROLLER;
     };
 }
+/// `media!(Mine);`: the library has this controller of media.
+macro_rules! media {
+    ($mine:ty) => {
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)]
+        pub static l4slab_media: $crate::l4slab::MediaTable = $crate::l4slab::Shim::<$mine>::MEDIA;
+    };
+}
 /// `queue!(Mine);`: the library has this queue.
 macro_rules! queue {
     ($mine:ty) => {
@@ -275,7 +371,7 @@ macro_rules! queue {
         pub static l4slab_queue: $crate::l4slab::QueueTable = $crate::l4slab::Shim::<$mine>::QUEUE;
     };
 }
-pub(crate) use {controller, queue};
+pub(crate) use {controller, media, queue};
 
 /// The calls of C for an implementation of a trait.
 pub struct Shim<T>(PhantomData<T>);
@@ -338,6 +434,36 @@ impl<T: Controller> Shim<T> {
         unsafe { (*this.cast::<T>()).on_lost(&*lost) }
     }
     unsafe extern "C" fn probe_controller(this: *const c_void, gauges: *mut f64) {
+        unsafe { (*this.cast::<T>()).probe(places(gauges, T::GAUGES.len())) }
+    }
+}
+
+impl<T: Media> Shim<T> {
+    pub const MEDIA: MediaTable = MediaTable {
+        abi: ABI,
+        ecn: T::ECN as u32,
+        report_interval_ns: T::REPORT_INTERVAL_NS,
+        summary: T::SUMMARY.as_ptr(),
+        parameters: T::PARAMETERS.as_ptr(),
+        parameter_count: T::PARAMETERS.len() as u32,
+        gauges: T::GAUGES.as_ptr(),
+        gauge_count: T::GAUGES.len() as u32,
+        create: Some(Self::create_media),
+        destroy: Some(Self::destroy),
+        on_report: Some(Self::on_report),
+        on_frame: Some(Self::on_frame),
+        probe: Some(Self::probe_media),
+    };
+    unsafe extern "C" fn create_media(options: *const f64, seed: u64) -> *mut c_void {
+        create(T::create(unsafe { values(options, T::PARAMETERS.len()) }, seed))
+    }
+    unsafe extern "C" fn on_report(this: *mut c_void, report: *const Report, rates: *mut Rates) {
+        unsafe { (*this.cast::<T>()).on_report(&*report, &mut *rates) }
+    }
+    unsafe extern "C" fn on_frame(this: *mut c_void, frame: *const Frame, rates: *mut Rates) {
+        unsafe { (*this.cast::<T>()).on_frame(&*frame, &mut *rates) }
+    }
+    unsafe extern "C" fn probe_media(this: *const c_void, gauges: *mut f64) {
         unsafe { (*this.cast::<T>()).probe(places(gauges, T::GAUGES.len())) }
     }
 }

@@ -59,7 +59,8 @@ def suite(
     path, _, thing = (cc or "").rpartition("/")
     if path and is_code(cc or "") and (path.startswith("/") or ".." in path.split("/")):
         raise InputError(f'cc = "{cc}" is in another folder; go there: cd {path} && l4slab check {thing}')
-    if not media and program is None and cc in {one["name"] for one in _core.media_controllers()}:
+    of_media = {one["name"] for one in _core.media_controllers()} - {one["name"] for one in _core.controllers()}
+    if not media and program is None and cc in of_media:
         raise InputError(f'cc = "{cc}" is a congestion control for media; judge it with: l4slab check --media {cc}')
     if media and program is not None:
         raise InputError("--media judges a congestion control of the simulator; leave the program out")

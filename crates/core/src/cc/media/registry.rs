@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{MediaController, MediaOptions, Rates, Reports, fixed, gcc, nada, scream};
+use super::{MediaController, MediaOptions, Rates, Reports, fixed, gcc, nada, own, prague, scream};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::{self, Described, Gauge, Info, Refused};
@@ -13,6 +13,7 @@ media_controllers! {
     Scream(scream::Options),
     Gcc(gcc::Options),
     Nada(nada::Options),
+    Prague(prague::Options),
 }
 
 /// An entry of `l4slab list controllers`.
@@ -32,6 +33,9 @@ pub struct MediaInfo {
 /// # Errors
 /// One sentence that names the controller, the option, the value and the fix.
 pub fn parse(name: &str, options: &[(&str, &str)]) -> Result<MediaConfig, Refused> {
+    if let Some(own) = own::OwnMedia::parse(name, options) {
+        return own.map(MediaConfig::Own);
+    }
     parse_named(name, options).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the media controllers are");
@@ -46,39 +50,46 @@ macro_rules! media_controllers {
         #[derive(Clone, PartialEq, Debug)]
         pub enum MediaConfig {
             $($variant($options),)*
+            Own(own::OwnMedia),
         }
 
         impl MediaConfig {
             pub fn name(&self) -> &'static str {
                 match self {
                     $(MediaConfig::$variant(_) => <$options>::NAME,)*
+                    MediaConfig::Own(own) => own.name(),
                 }
             }
             /// Name and value of every option.
             pub fn canonical(&self) -> Vec<(&'static str, String)> {
                 match self {
                     $(MediaConfig::$variant(options) => params::write_options(options),)*
+                    MediaConfig::Own(own) => own.canonical(),
                 }
             }
-            pub fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
+            pub fn build(&self, rates: Rates, ecn: Ecn, rng: Rng) -> Box<dyn MediaController> {
                 match self {
                     $(MediaConfig::$variant(options) => options.build(rates, ecn),)*
+                    MediaConfig::Own(own) => own.build(rates, rng),
                 }
             }
             /// The columns of the time series that it adds.
             pub fn gauges(&self) -> Vec<Gauge> {
                 match self {
                     $(MediaConfig::$variant(options) => options.gauges(),)*
+                    MediaConfig::Own(own) => own.gauges(),
                 }
             }
             pub fn ecn(&self) -> Ecn {
                 match self {
                     $(MediaConfig::$variant(_) => <$options>::ECN,)*
+                    MediaConfig::Own(own) => own.wishes().ecn,
                 }
             }
             pub fn reports(&self) -> Reports {
                 match self {
                     $(MediaConfig::$variant(_) => <$options>::REPORTS,)*
+                    MediaConfig::Own(own) => own.wishes().reports,
                 }
             }
         }

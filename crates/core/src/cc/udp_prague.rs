@@ -1,4 +1,5 @@
-//! The law of UDP Prague (`prague_cc.cpp`): Prague's, in bytes and with packets that shrink.
+//! The algorithm of UDP Prague (`prague_cc.cpp`): Prague's, in bytes and with packets that shrink. Bulk data
+//! ([`crate::traffic::udp_prague`]) and media ([`super::media::prague`]) have it.
 //!
 //! Windows are in millionths of a byte, rates in bytes of payload per second, times in microseconds;
 //! alpha has 20 fractional bits.
@@ -136,6 +137,22 @@ impl Law {
         law
     }
 
+    /// Begins at another rate, bytes of payload per second.
+    pub fn begin_at(&mut self, rate: u64) {
+        self.rate = rate.clamp(MIN_RATE, self.max_rate);
+        self.fit_packets();
+    }
+    /// The highest rate is another one from now on, bytes of payload per second.
+    pub fn set_max_rate(&mut self, rate: u64) {
+        self.max_rate = rate.max(MIN_RATE);
+        self.align();
+        self.fit_packets();
+    }
+    /// Growth counts packets of this size until the next feedback: who sends frames cannot choose it.
+    pub fn set_packet(&mut self, bytes: u64) {
+        self.packet = bytes.clamp(MIN_PACKET, self.max_packet);
+    }
+
     /// Time counts from here.
     pub fn start(&mut self, now: Time) {
         self.alpha_interval.since = now;
@@ -156,6 +173,10 @@ impl Law {
     }
     pub fn alpha(&self) -> f64 {
         self.alpha as f64 / ALPHA_ONE as f64
+    }
+    /// Bytes of payload per second.
+    pub fn rate(&self) -> u64 {
+        self.rate
     }
     /// Payload of the next packet.
     pub fn packet(&self) -> u64 {
