@@ -51,6 +51,15 @@ def test_another_controller_gets_other_verdicts(options: dict[str, str], changed
     assert {name: moved.get(name) for name in changed} == changed
 
 
+def test_of_a_stack_its_log_is_asked() -> None:
+    told = check.Program("server", "client {server}", env={"QLOGDIR": "{out}"})
+    silent = check.Program("server", "client {server}")
+    for program, judged in ((told, {"bbr-states"}), (silent, set())):
+        asked = check.suite("bbr", program=program)
+        assert {one.name for one in asked.experiments if one.name.startswith(OF_STATES)} == judged
+    assert "QLOGDIR" in check.suite("bbr", program=silent).lacking["bbr-states"]
+
+
 def test_who_is_no_bbr_or_tells_no_states_is_not_judged() -> None:
     for cc, why in (("prague", "no BBR"), ("bbr", "not those of the draft")):
         asked = check.suite(cc)

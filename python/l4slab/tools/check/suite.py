@@ -25,8 +25,9 @@ from l4slab.tools.check.programs import Place, Program
 # In the files: `cc = "{controller}"`, and what `controller` is in [let].
 _NAME = "controller"
 _PLACEHOLDER = f"{{{_NAME}}}"
-# Files about the states of BBR's draft.
-_OF_STATES = "bbr-"
+# Files about the states of BBR's draft, and the one for which the log of a stack suffices.
+_OF_STATES, _LOGGED = "bbr-", "bbr-states"
+_LOG = "QLOGDIR"
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,12 @@ def suite(
             continue
         if name.startswith(_OF_STATES) and (reason := _no_states(cc or "", program)) is not None:
             apart[name] = reason
-        elif name.startswith(_OF_STATES) and program is not None:
-            lacking[name] = "the log of a stack has not the variables of the draft, and no kernel waits for a state"
+        elif name.startswith(_OF_STATES) and program is not None and (name != _LOGGED or _LOG not in program.env):
+            lacking[name] = (
+                f"it is told from a log; give --env {_LOG}={{out}} for a stack that logs its states"
+                if name == _LOGGED
+                else "it needs variables that no log has, an application of its own, or a change that waits for a state"
+            )
         elif _NAME not in document.get("let", {}):
             document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
