@@ -90,6 +90,7 @@ class Facts(TypedDict):
     parameters: dict[str, str]
     separation: str | None
     marks: bool | None
+    splits: bool
 
 # Rows, or values by column.
 _Cell = str | int | float | bool | None

@@ -13,6 +13,7 @@ mod invariants;
 mod lab;
 mod multilink;
 mod negotiation;
+mod offload;
 mod receive_window;
 mod recovery;
 mod traces;

@@ -294,6 +294,10 @@ pub trait Qdisc: Described {
     /// `limit` counts the packets of the whole queue.
     const LIMITS_PACKETS: bool = false;
 
+    /// It cuts packets of several segments when they come.
+    fn splits(&self) -> bool {
+        false
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>>;
 }
 

@@ -17,7 +17,7 @@
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.
 //! * [`own`] registers custom controllers and queues.
-//! * [`packet`] is what moves, with the [`sack`] blocks that it carries; [`probe`] and
+//! * [`packet`] is what moves, with the [`sack`] blocks that it carries, and [`offload`] several as one; [`probe`] and
 //!   [`distribution`] record.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`], [`windowed`], [`error`] are the small vocabulary of all
 //!   of them.
@@ -33,6 +33,7 @@ pub mod error;
 pub mod live;
 pub mod math;
 pub mod net;
+pub mod offload;
 pub mod own;
 pub mod packet;
 pub mod params;

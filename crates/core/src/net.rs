@@ -11,6 +11,7 @@ mod packet;
 pub mod parts;
 pub mod port;
 pub mod rewrite;
+pub mod split;
 pub mod stations;
 pub mod tap;
 pub mod thin;
@@ -41,6 +42,10 @@ pub trait Node: Send {
     }
     fn as_impair_mut(&mut self) -> Option<&mut Impair> {
         None
+    }
+    /// It cuts packets of several segments.
+    fn cuts(&self) -> bool {
+        false
     }
     /// It is a side of a medium.
     fn as_port_mut(&mut self) -> Option<&mut Port> {

@@ -50,6 +50,8 @@ impl Flags {
     pub const WARMUP: Flags = Flags(1 << 10);
     /// There is another one like it.
     pub const COPIED: Flags = Flags(1 << 11);
+    /// Several segments in one packet, see [`crate::offload`].
+    pub const SUPER: Flags = Flags(1 << 12);
 
     #[inline]
     pub const fn has(self, f: Flags) -> bool {
@@ -84,6 +86,10 @@ impl TcpBits {
     #[inline]
     pub const fn with(self, b: TcpBits) -> TcpBits {
         TcpBits(self.0 | b.0)
+    }
+    #[inline]
+    pub const fn without(self, b: TcpBits) -> TcpBits {
+        TcpBits(self.0 & !b.0)
     }
 }
 

@@ -574,6 +574,15 @@ impl Run {
         }
     }
 
+    /// Whether packets of several segments come to a link as segments: its queue cuts them, or its medium does.
+    pub fn splits(&self, link: &LinkSpec) -> bool {
+        let of_queue = match &link.qdisc {
+            Queue::One(qdisc) => qdisc.splits(),
+            Queue::Tree(tree) => tree.qdiscs().iter().any(|(_, qdisc)| qdisc.splits()),
+        };
+        of_queue || self.medium_of(link).is_some()
+    }
+
     /// Who shares a link's medium: groups that name the same station, or cross either side of it.
     pub fn subscribers(&self, link: &LinkSpec) -> Subscribers {
         let down = link.up_of.as_ref().unwrap_or(&link.name);
@@ -696,7 +705,7 @@ impl Run {
         for c in &self.at {
             self.check_change(c)?;
         }
-        self.whole()?;
+        self.check_splits(&self.whole()?)?;
         for r in &self.rewrites {
             self.link(&r.link)?;
             if !self.flows.iter().any(|f| f.name == r.flow) {
@@ -717,6 +726,28 @@ impl Run {
         }
         if self.impairs.len() > 100 {
             return wrong("at most 100 impairments are supported");
+        }
+        Ok(())
+    }
+
+    /// Packets of several segments are cut before a queue during the whole run, or never.
+    fn check_splits(&self, changes: &[Whole]) -> Result<(), ScenarioError> {
+        for flow in self.flows.iter().filter(|flow| flow.traffic.joins_segments()) {
+            for (change, whole) in self.at.iter().zip(changes) {
+                let Some(name) = change.link.as_ref().filter(|name| flow.path.contains(name)) else {
+                    continue;
+                };
+                let before = self.splits(&self.links[self.link(name)?]);
+                let one = whole.qdisc.iter().map(QdiscConfig::splits);
+                let inside = whole.classes.iter().filter_map(|class| class.qdisc.as_ref());
+                if one.chain(inside.map(QdiscConfig::splits)).any(|after| after != before) {
+                    let (flow, how) = (&flow.name, if before { "cuts" } else { "does not cut" });
+                    return wrong(format!(
+                        "link \"{name}\" {how} the packets of flow \"{flow}\" with gso at first, and a change of its \
+                         qdisc must not alter that"
+                    ));
+                }
+            }
         }
         Ok(())
     }

@@ -83,6 +83,10 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     fn is_bulk(&self) -> bool {
         false
     }
+    /// Its packets may hold several segments.
+    fn joins_segments(&self) -> bool {
+        false
+    }
     /// It has a rate that can change while it runs.
     fn has_rate(&self) -> bool {
         false

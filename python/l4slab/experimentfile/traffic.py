@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypedDict, cast
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from l4slab import _core, stacks
 from l4slab.base import run
@@ -70,7 +70,7 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rate_bps", "rto_min_ns", "mtu_bytes", "env", "stack", "station")
+_SELDOM = ("rate_bps", "rto_min_ns", "mtu_bytes", "env", "stack", "station", "gso", "gro_ns")
 # Later than any run ends.
 _FOR_EVER_NS = 2**62
 # What a stack says instead of the file.
@@ -197,6 +197,10 @@ class Flow(Tcp):
     bytes: Size | None = None
     app_rate: Rate | None = Field(
         default=None, serialization_alias="rate_bps", description="What the application writes at most"
+    )
+    gso: Annotated[bool | None, AfterValidator(lambda is_on: is_on or None)] = Field(default=None, examples=["true"])
+    gro: Annotated[str, Quantity(TIME, least=0, most=10**8)] | None = Field(
+        default=None, examples=['"50us"'], serialization_alias="gro_ns"
     )
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:

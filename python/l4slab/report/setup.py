@@ -104,6 +104,9 @@ def _flow(flow: Flow, told: Run) -> str:
     if "peer_ecn" in flow:
         parts += [f"RTO at least {_time(rto)}"] if (rto := flow.get("rto_min_ns")) is not None else []
         parts += [f"MTU {flow['mtu_bytes']} B"] if "mtu_bytes" in flow else []
+    if flow["kind"] == "tcp":
+        parts += ["segmentation offload"] if flow.get("gso") else []
+        parts += [f"segments joined every {_time(gro)}"] if (gro := flow.get("gro_ns")) is not None else []
     if "ecn" in flow:
         parts += [f"ECN {flow['ecn'] or 'as the controller wants'}"]
     if "peer_ecn" in flow:

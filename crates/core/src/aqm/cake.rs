@@ -17,7 +17,7 @@
 //!
 //! * With `ack-filter`, a waiting ACK goes that a later one makes needless ([`ack_filter`]).
 //!
-//! `nat` and `split-gso` change nothing here: there are neither translated addresses nor super-packets.
+//! `nat` changes nothing here: there are no translated addresses.
 //! Firewall marks are not modelled.
 
 pub mod ack_filter;
@@ -418,6 +418,9 @@ impl Qdisc for CakeConfig {
     const MARKING: Marking = Marking::Always;
     const DROPS_WAITING: bool = true;
 
+    fn splits(&self) -> bool {
+        self.split_gso
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Cake::new(self.clone()))
     }

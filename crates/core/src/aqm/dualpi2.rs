@@ -90,8 +90,8 @@ params! {
         /// share of the link granted to C
         classic_protection: u8 = 10, percent(0..=100), "Linux";
         split_gso: bool = true, words([
-            ("split_gso", true, "accepted; every packet is a segment already"),
-            ("no_split_gso", false, "accepted, without effect"),
+            ("split_gso", true, "cut packets of several segments (`gso` of a flow)"),
+            ("no_split_gso", false, "leave them whole"),
         ]), "Linux";
     }
 }
@@ -409,6 +409,9 @@ impl Qdisc for DualPi2Config {
     const DROPS_WAITING: bool = true;
     const LIMITS_PACKETS: bool = true;
 
+    fn splits(&self) -> bool {
+        self.split_gso
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualPi2::new(self.clone(), link.now))
     }

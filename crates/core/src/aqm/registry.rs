@@ -63,6 +63,8 @@ pub struct QdiscFacts {
     /// None of a queue of the user's own.
     pub separation: Option<Separation>,
     pub marks: Option<bool>,
+    /// It cuts packets of several segments when they come.
+    pub splits: bool,
 }
 
 fn as_map<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
@@ -114,7 +116,8 @@ impl QdiscConfig {
             Marking::Always => true,
             Marking::With(keywords) => keywords.iter().any(|keyword| has(keyword)),
         });
-        QdiscFacts { name: self.name().to_owned(), parameters, separation, marks }
+        let splits = self.splits();
+        QdiscFacts { name: self.name().to_owned(), parameters, separation, marks, splits }
     }
 
     /// Changes the current queue by these words. With the same name, parameters that they do not name stay
@@ -197,6 +200,14 @@ macro_rules! qdiscs {
                 match self {
                     $(QdiscConfig::$variant(config) => config.build(link),)*
                     QdiscConfig::Own(own) => own.build(link),
+                }
+            }
+
+            /// It cuts packets of several segments when they come.
+            pub fn splits(&self) -> bool {
+                match self {
+                    $(QdiscConfig::$variant(config) => config.splits(),)*
+                    QdiscConfig::Own(_) => false,
                 }
             }
 

@@ -21,6 +21,8 @@ use crate::units::Rate;
 /// An ATM cell: its bytes, and how many of them are payload.
 pub(super) const CELL: u64 = 53;
 pub(super) const CELL_PAYLOAD: u64 = 48;
+/// With segmentation offload.
+const LARGEST_PACKET: u32 = 65536;
 /// `tc` counts the time of a burst in 32 bits of 64 ns.
 const BURST_MAX: Span = Span((u32::MAX as u64) << 6);
 
@@ -284,6 +286,10 @@ impl Qdisc for TbfConfig {
     const MARKING: Marking = Marking::Never;
     const OVERFLOW: Overflow = Overflow::All;
 
+    /// Linux does so only with packets that do not fit into a bucket.
+    fn splits(&self) -> bool {
+        self.peak().map_or(self.burst, |peak| self.burst.min(peak.mtu)) < LARGEST_PACKET
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Tbf::new(self.clone(), link.now))
     }

@@ -204,6 +204,8 @@ impl<T: Tap> Simulation<T> {
         let mut all = Outcomes::default();
         let (mut passed, mut behind, mut copies) =
             (self.counted(i).packets - account.base.packets, 0, 0);
+        // Segments that a later link made of packets which the first one has counted.
+        let (mut was_sent, mut cut) = (false, 0);
         for n in &g.forward.nodes {
             if let Some(link) = self.network.link(*n) {
                 passed = passed - link.packets_of_warmup(i);
@@ -212,9 +214,14 @@ impl<T: Tap> Simulation<T> {
                 all.dropped += lost_of(link.losses(), i) - in_medium.copied().unwrap_or_default();
                 all.lost += lost_of(link.losses(), i);
                 behind = 0;
+                was_sent = true;
             }
             if let Some(ledger) = self.network.ledger(*n) {
-                all.offered += ledger::of(&ledger.copied, i);
+                let copied = ledger::of(&ledger.copied, i);
+                all.offered += copied;
+                if was_sent && self.network.cuts(*n) {
+                    cut += copied;
+                }
                 behind += lost_of(&ledger.losses, i);
                 all.lost += lost_of(&ledger.losses, i);
             }
@@ -225,7 +232,7 @@ impl<T: Tap> Simulation<T> {
             Some(ledger) => ledger::of(&ledger.came, i) + copies,
             None => passed.sent,
         };
-        (all.sent, all.ce, all.sce) = (passed.sent, passed.ce, passed.sce);
+        (all.sent, all.ce, all.sce) = (passed.sent + cut, passed.ce, passed.sce);
         all.delivered = passed.delivered - behind - of_ends;
         all.waiting = account.waiting.unwrap_or_else(|| all.offered - all.delivered - all.lost);
         all

@@ -78,6 +78,10 @@ impl Network {
     pub fn ledger(&self, n: usize) -> Option<&Ledger> {
         self.stations[n].node.ledger()
     }
+    /// An element cuts packets of several segments.
+    pub fn cuts(&self, n: usize) -> bool {
+        self.stations[n].node.cuts()
+    }
     /// Arrivals before now do not count.
     pub fn begin_measuring(&mut self, now: Time) {
         for s in &mut self.stations {

@@ -2,6 +2,7 @@
 
 use crate::element::{Arrivals, Outbox};
 use crate::net::tap::{End, Tap};
+use crate::offload;
 use crate::packet::Packet;
 use crate::sack::{Blocks, SackStore};
 use crate::time::Time;
@@ -51,15 +52,15 @@ impl<T: Tap> Taps<T> {
             return;
         }
         let Some(log) = &arrivals.log else { return };
-        let left =
-            |p: &Packet| (Time(p.enqueued_at.0 - out.delay.0), end, *p, out.sacks.get(p.sack));
+        let left = |p: Packet| (Time(p.enqueued_at.0 - out.delay.0), end, p, out.sacks.get(p.sack));
         let mut done = before;
         for ((pkt, blocks), sent) in shown.into_iter().zip(log) {
-            self.seen.extend(out.packets[done..*sent].iter().map(left));
-            self.seen.push((pkt.enqueued_at, end, pkt, blocks));
+            self.seen.extend(out.packets[done..*sent].iter().flat_map(offload::segments).map(left));
+            let came = |one| (pkt.enqueued_at, end, one, blocks);
+            self.seen.extend(offload::segments(&pkt).map(came));
             done = *sent;
         }
-        self.seen.extend(out.packets[done..].iter().map(left));
+        self.seen.extend(out.packets[done..].iter().flat_map(offload::segments).map(left));
     }
 
     /// Shows the packets that have passed before `until`.

@@ -21,6 +21,7 @@ use crate::net::link::Link;
 use crate::net::medium::Way;
 use crate::net::port::Port;
 use crate::net::rewrite::Rewrite;
+use crate::net::split::Split;
 use crate::net::tap::Tap;
 use crate::net::thin::Thin;
 use crate::packet::GroupId;
@@ -122,6 +123,9 @@ impl<'a> Wiring<'a> {
             let impairs = self.impairs.iter().filter(|p| p.link == link);
             forward.extend(impairs.filter_map(|p| p.forward));
             forward.extend(self.rewrite(flow, name, Side::Before));
+            if flow.traffic.joins_segments() && self.run.splits(&self.run.links[link]) {
+                forward.push(self.add(Box::<Split>::default()));
+            }
             forward.push(link);
             forward.extend(self.rewrite(flow, name, Side::After));
         }

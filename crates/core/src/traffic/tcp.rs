@@ -1,11 +1,13 @@
 //! TCP in bulk, endless or of a size, or with an application that limits its rate.
 
+mod offloading;
 mod writer;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use self::offloading::{Offload, Offloading};
 use self::writer::{Writer, Writes};
 use super::{Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
@@ -188,6 +190,8 @@ pub struct Spec {
     /// The application writes no more than that; by default it always has data.
     #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
     rate_bps: Option<u64>,
+    #[serde(flatten)]
+    offload: Offload,
 }
 
 impl Traffic for Spec {
@@ -219,12 +223,20 @@ impl Traffic for Spec {
     fn is_bulk(&self) -> bool {
         self.bytes.is_none() && self.rate_bps.is_none()
     }
+    fn joins_segments(&self) -> bool {
+        self.offload.gso
+    }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let stream = self.rate_bps.is_some();
         let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, stream);
         sender.start_at(place.start);
         let writer = self.rate_bps.map(|bps| Writer::new(bps, place.stop));
-        Box::new(Tcp { sender, receiver, writer, path: PathState::default(), is_told: false })
+        let path = PathState::default();
+        let tcp = Tcp { sender, receiver, writer, path, is_told: false };
+        if self.offload == Offload::default() {
+            return Box::new(tcp);
+        }
+        Box::new(Offloading::new(tcp, self.offload))
     }
 }
 

@@ -37,6 +37,11 @@ class Flow:
         return f"s{self.number}"
 
     @property
+    def coalescing(self) -> str:
+        """The namespace where its packets wait for the receiver's interrupt."""
+        return f"g{self.number}"
+
+    @property
     def source(self) -> str:
         """The sender's address; the capture reads the flow's number from it."""
         return f"10.208.{self.number >> 8}.{self.number & 255}"
@@ -89,6 +94,16 @@ class Flow:
     def peer_ecn(self) -> str:
         """The receiver's kind of ECN."""
         return (self.tcp["peer_ecn"] if self.tcp is not None else None) or self.ecn
+
+    @property
+    def has_gso(self) -> bool:
+        """Whether its sender's bursts cross the network as one packet each."""
+        return self.tcp is not None and bool(self.tcp.get("gso"))
+
+    @property
+    def gro_ns(self) -> int | None:
+        """The interrupt coalescing of the receiver that joins segments."""
+        return self.tcp.get("gro_ns") if self.tcp is not None else None
 
     @property
     def reverse_path(self) -> list[str]:

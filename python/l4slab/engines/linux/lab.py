@@ -104,6 +104,7 @@ class _Edge:
     there: str
     number: int
     root: list[str] = field(default_factory=list)  # tc commands for the near end
+    cuts: bool = False  # whether packets of several segments leave as segments
     filters: list[str] = field(default_factory=list)
     at_far: list[str] = field(default_factory=list)  # the far end's filters
 
@@ -178,6 +179,7 @@ def build(
             _lay(lab, _reverse(flow, links, impairs), flow.source)
         for _, edge, command in _delays(lab, flow, spec["rtt_ns"]):
             edge.root = [f"qdisc replace {command}"]
+        _offload(lab, flow)
         _rewrites(lab, flow)
         _put_on_hosts(lab, flow)
     for number, link in enumerate(run["links"]):
@@ -246,7 +248,28 @@ def forward(lab: Lab, flow: Flow) -> list[str]:
                 nodes.append(f"i{number}")
         number = links.index(link) + 1
         nodes += [f"k{number}", f"x{number}"]
-    return [*nodes, flow.server]
+    return [*nodes, *([flow.coalescing] if flow.gro_ns else []), flow.server]
+
+
+def _offload(lab: Lab, flow: Flow) -> None:
+    """Cuts packets of several segments before a queue that does so itself, where the capture would see only one of
+    them, and before the receiver, as a wire does. Packets come to an interrupt together.
+    """
+    if flow.has_gso or flow.gro_ns is not None:
+        for here, there in pairwise(forward(lab, flow)):
+            if there == flow.server or (there[0] == "k" and cuts(lab.run["links"][int(there[1:]) - 1])):
+                lab.edges[here, there].cuts = True
+    if flow.gro_ns:
+        edge = lab.edges[flow.coalescing, flow.server]
+        edge.root = [
+            f"qdisc replace dev {edge.device} root netem slot {flow.gro_ns}ns {flow.gro_ns}ns limit {NETEM_LIMIT}"
+        ]
+
+
+def cuts(link: Link) -> bool:
+    """Whether a queue of the link makes segments of a packet with several."""
+    qdiscs = [link["qdisc"], *(qdisc for one in link.get("classes", ()) if (qdisc := one.get("qdisc")))]
+    return any(_core.qdisc_facts(qdisc)["splits"] for qdisc in qdiscs if queue(qdisc.split()[0]) is not None)
 
 
 def _reverse(flow: Flow, links: list[str], impairs: list[Impair]) -> list[str]:
@@ -676,9 +699,14 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
         ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink{mtu}")
     if flow is not None:
         devices = [edge.device for edge in out]
-        lines += [f"ethtool -K {device} tso off gso off gro off tx off" for device in devices]
+        # What a device does not sum up itself, it does not segment.
+        off = "gro off" if flow.has_gso and name == flow.client else "tso off gso off gro off tx off"
+        lines += [f"ethtool -K {device} {off}" for device in devices]
+        if flow.gro_ns is not None and name == flow.server:
+            lines += [f"ethtool -K {edge.far} gro on" for edge in into]
         if flow.is_program:
             lines += [f"ethtool -K {device} tx-udp-segmentation off" for device in devices]
+    lines += [f"ethtool -K {edge.device} tso off gso off" for edge in out if edge.cuts]
     tc = []
     if flow is not None and flow.is_program:
         ways = {destination: next(e for e in out if e.device == to) for destination, to in lab.routes[name].items()}

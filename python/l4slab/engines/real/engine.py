@@ -188,6 +188,8 @@ def refuse(run: Description, controls: tuple[str, ...]) -> None:
         largest = spec["packet_bytes"] if spec["kind"] == "cbr" else (mtu or 0) + _ETHERNET
         if largest > lab.MTU_FRAME:
             raise ValueError(f"{name}: the real engine has no frames above {lab.MTU_FRAME} B; choose a smaller size")
+        if spec["kind"] == "tcp" and (spec.get("gso") or spec.get("gro_ns") is not None):
+            raise ValueError(f"{name}: the real engine has no gso and no gro; leave them out, or use the linux engine")
         wanted = spec.get("cc") if spec["kind"] in ("tcp", "program") else None
         if wanted is not None and wanted not in controls:
             raise ValueError(

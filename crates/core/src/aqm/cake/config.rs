@@ -39,8 +39,8 @@ params! {
             ("nowash", false, "leave it"),
         ]), "Linux";
         split_gso: bool = true, words([
-            ("split-gso", true, "accepted; every packet is a segment already"),
-            ("no-split-gso", false, "accepted, without effect"),
+            ("split-gso", true, "cut packets of several segments (`gso` of a flow)"),
+            ("no-split-gso", false, "leave them whole"),
         ]), "Linux";
         ack_filter: AckFilter = AckFilter::Off, words([
             ("ack-filter", AckFilter::On, "drop ACKs that a later ACK makes redundant, except one of two"),

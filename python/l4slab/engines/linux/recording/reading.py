@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from l4slab.engines.linux.lab import Lab
+from l4slab.engines.linux.lab import MTU_FRAME, Lab
 from l4slab.engines.linux.programs import FOLDER
 from l4slab.engines.linux.recording import qlogs
 from l4slab.engines.linux.recording.observed import (
     FORMAT,
+    NEVER,
     PACKET,
     SAMPLE,
     Array,
@@ -26,6 +27,7 @@ from l4slab.engines.linux.recording.observed import (
 )
 
 _LAST_BYTES = 4096
+ETHERNET = 14
 
 
 def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> Observed:
@@ -41,6 +43,8 @@ def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> O
         used = lab.link_namespace(number) in lab.routes
         packets = _packets(folder, number) if used else np.empty(0, PACKET)
         packets = packets[packets["in_ns"] <= run["duration_ns"]]
+        _match_again(packets, lab)
+        _count_headers(packets, lab)
         outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used and has_tc else []
         if used and has_tc and len(outputs) != len(ticks):
             raise CheckError(f"tc gave {len(outputs)} of {len(ticks)} samples of link {spec['name']}")
@@ -97,6 +101,49 @@ def _packets(folder: Path, link: int) -> Array:
         return packets
     came = _array(arrivals, PACKET)
     return np.concatenate([packets, came[~np.isin(came["number"], packets["number"])]])
+
+
+# The fields that are known of a packet when it leaves.
+_LEAVING = ["out_ns", "ecn_out", "fresh", "damaged"]
+
+
+def _match_again(packets: Array, lab: Lab) -> None:
+    """A packet of several segments takes as many IP identifications, which come round after fewer packets than the
+    capture supposes: then what leaves may have been taken for a packet of the round before that was dropped.
+    """
+    numbers = [flow.number for flow in lab.flows if flow.has_gso]
+    of_flows = np.flatnonzero(np.isin(packets["flow"], numbers))
+    keys = [packets[name][of_flows] for name in ("in_ns", "id", "conn", "flow")]
+    order = of_flows[np.lexsort([keys[0], packets["kind"][of_flows] >> 1, *keys[1:]])]
+    mine = packets[order]
+    same = np.ones(max(len(mine) - 1, 0), bool)
+    for name in ("id", "conn", "flow"):
+        same &= mine[name][1:] == mine[name][:-1]
+    same &= mine["kind"][1:] >> 1 == mine["kind"][:-1] >> 1
+    groups = np.concatenate([[0], np.cumsum(~same)]) if len(mine) else np.empty(0, np.int64)
+    wrong = np.unique(groups[:-1][same & (mine["out_ns"][:-1] >= mine["in_ns"][1:])])
+    for group in wrong:
+        members = order[groups == group]
+        left = packets[members][_LEAVING]
+        left = left[left["out_ns"] != NEVER]
+        for name in _LEAVING:
+            packets[name][members] = 0
+        came = packets["in_ns"][members]
+        for one in left[np.argsort(left["out_ns"])]:
+            last = members[np.searchsorted(came, one["out_ns"], side="right") - 1]
+            for name in _LEAVING:
+                packets[name][last] = one[name]
+
+
+def _count_headers(packets: Array, lab: Lab) -> None:
+    """Makes a packet of several segments as long as they are, as queues do (`qdisc_pkt_len`)."""
+    for flow in lab.flows:
+        if flow.has_gso and flow.tcp is not None:
+            frame = (flow.tcp.get("mtu_bytes") or MTU_FRAME - ETHERNET) + ETHERNET
+            which = np.flatnonzero((packets["flow"] == flow.number) & (packets["len"] > frame))
+            length, headers = packets["len"][which].astype(np.int64), packets["headers"][which].astype(np.int64)
+            more = (length - headers - 1) // (frame - headers)
+            packets["len"][which] = np.minimum(length + more * headers, np.iinfo(np.uint16).max)
 
 
 def _text(path: Path) -> str:
