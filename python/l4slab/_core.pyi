@@ -140,8 +140,15 @@ def canonical_medium(text: str) -> tuple[str, int, int]:
     links, towards the users and from them. Raises ValueError with one sentence.
     """
 
-def check_station(medium: str, text: str) -> None:
-    """Raises ValueError with one sentence if a station cannot differ from its medium in these words."""
+def check_station(medium: str, text: str) -> str:
+    """The words of a station that differs from its medium in these, with every default written out. Raises ValueError
+    with one sentence.
+    """
+
+def change_medium(medium: str, text: str, is_station: bool) -> str:
+    """The words of a medium, or of a station, that is changed by these while it runs. Raises ValueError with one
+    sentence.
+    """
 
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""

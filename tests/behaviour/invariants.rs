@@ -229,9 +229,13 @@ fn scenario_of(links: usize, queue: BoxedStrategy<String>) -> impl Strategy<Valu
                 let with = l.clone().at(at as f64 * 1e-3, &format!("l{link}"), change);
                 let refused = Run::from_json(&with.0.to_string()).err();
                 if refused.is_none_or(|e| {
-                    ["cannot change while it runs", "a change is not modelled", "must not alter that"]
-                        .iter()
-                        .all(|text| !e.0.contains(text))
+                    [
+                        "cannot change while it runs",
+                        "a change is not modelled",
+                        "must not alter that",
+                    ]
+                    .iter()
+                    .all(|text| !e.0.contains(text))
                 }) {
                     l = with;
                 }

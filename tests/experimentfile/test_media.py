@@ -42,6 +42,8 @@ path = ["home"]
 time = "1s"
 "link.home.qdisc" = "pfifo limit 100"
 "link.home.qdisc_up" = "fq_codel"
+"link.home.medium" = "wifi mcs 4"
+"link.home.station.far.medium" = "mcs 0"
 """
 
 
@@ -70,6 +72,7 @@ def test_a_medium_is_two_links(tmp_path: Path) -> None:
     assert (near["path"], near["reverse_path"]) == (["wan", "home"], ["home.up"])
     assert (far["path"], far["reverse_path"], far["station"]) == (["home.up", "wan"], ["home"], "far")
     assert [change["link"] for change in run["at"]] == ["home", "home.up"]
+    assert (run["at"][0]["medium"], run["at"][0]["stations"]) == ("wifi mcs 4", {"far": "mcs 0"})
 
 
 def test_a_medium_runs(tmp_path: Path) -> None:
@@ -92,6 +95,26 @@ MISTAKES = {
         '"link.home.rate" = "5Mbit"',
         ["link.home.rate", "has a medium", "link.home.qdisc"],
     ),
+    "another medium that comes": (
+        '"wifi mcs 4"',
+        '"leo"',
+        ["[[at]]", "link.home.medium", "another medium cannot come while it runs; begin with wifi"],
+    ),
+    "a word that stays": (
+        '"wifi mcs 4"',
+        '"wifi mcs 4 ax80"',
+        ["link.home.medium", "ax80", "it is ac80 and cannot change while it runs"],
+    ),
+    "a word of a station that stays": (
+        '.medium" = "mcs 0"',
+        '.medium" = "retry 1"',
+        ["link.home.station.far.medium", "no station keyword", "retry", "may differ in nss"],
+    ),
+    "a station that changes and is not there": (
+        'home.station.far.medium" = "mcs 0"',
+        'home.station.fra.medium" = "mcs 0"',
+        ["link.home.station.fra.medium", 'did you mean "far"'],
+    ),
     "nobody's station": ('path = ["home.up", "wan"]', 'path = ["wan"]', ["station", "far", "crosses none"]),
     "a name": ('path = ["home"]', 'path = ["home.down"]', ["home.down", "names no link"]),
 }
@@ -109,6 +132,10 @@ def test_mistakes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_no_kernel_has_media(tmp_path: Path) -> None:
-    run = described(written(tmp_path, FILE.replace('station = "far"\n', "")))
+    run = described(
+        written(
+            tmp_path, FILE.replace('station = "far"\n', "").replace('"link.home.station.far.medium" = "mcs 0"\n', "")
+        )
+    )
     with pytest.raises(ValueError, match='link "home": no kernel has the medium wifi in virtual time'):
         LinuxEngine().check(run)

@@ -84,7 +84,97 @@ fn mixed(words: &str, qdisc: &str, seed: u64) -> Lab {
                "reverse_path": ["home"], "dscp": 46}),
     );
     let home = cbr(home, "call", 0.1, 172, "home.up");
-    cbr(home, "video", 1.0, 1200, "home")
+    let home = cbr(home, "video", 1.0, 1200, "home");
+    let changes = match words.split(' ').next() {
+        Some("wifi") => ["wifi mcs 1 per 0.1", "wifi mcs 3 retry 2 rts 300"],
+        Some("docsis") => ["docsis up 20mbit down 60mbit", "docsis up 80mbit load 10mbit"],
+        Some("leo") => ["leo down 40mbit up 5mbit jitter 2ms", "leo loss 0.05 pop 1ms"],
+        _ => ["nr cqi 4 bler 0.3", "nr cqi 13 bler 0"],
+    };
+    home.at(0.7, "home", json!({"medium": changes[0]})).at(
+        1.7,
+        "home",
+        json!({"medium": changes[1]}),
+    )
+}
+
+/// From a change on the medium does what one with these words does from the start, and nothing is lost for it.
+#[test]
+fn words_change_while_a_medium_runs() {
+    for (before, change, after) in [
+        ("wifi ac20 mcs 7", "wifi mcs 2", "wifi ac20 mcs 2"),
+        ("wifi ax80 mcs 9 per 0.3", "wifi per 0", "wifi ax80 mcs 9"),
+        ("nr cqi 12 bler 0", "nr cqi 5", "nr cqi 5 bler 0"),
+        ("lte rate 20mbit bler 0", "lte rate 8mbit", "lte rate 8mbit bler 0"),
+        ("docsis down 40mbit", "docsis down 15mbit", "docsis down 15mbit"),
+        ("leo calm down 50mbit", "leo down 12mbit", "leo calm down 12mbit"),
+    ] {
+        let last = |words: &str, change: Option<&str>| {
+            let home = medium(lab(3.0, 0.0), words, "pfifo limit 30", json!({}));
+            let home = cbr(home, "udp", 300.0, 1500, "home");
+            let home = match change {
+                Some(change) => home.at(1.0, "home", json!({"medium": change})),
+                None => home,
+            };
+            let r = home.run();
+            let f = r.flow("udp");
+            assert_eq!(f.offered_packets, f.delivered_packets + f.lost_packets + f.waiting_packets);
+            let in_medium = r.0.losses.iter().filter(|l| l.lost_by == "medium");
+            assert!(words.contains("per") || in_medium.count() == 0, "{words}");
+            mean_since(&r.flow_series("udp", "goodput_mbps"), 1.5)
+        };
+        let (changed, whole) = (last(before, Some(change)), last(after, None));
+        agrees(&format!("{before}, then {change}"), changed, whole, 0.02);
+    }
+}
+
+/// A station changes by itself, and what cannot change is refused.
+#[test]
+fn a_station_changes_and_what_cannot_is_refused() {
+    let home = |changes: Value| {
+        let home = medium(lab(4.0, 0.0), "wifi ac20 mcs 7 noairtime", "pfifo limit 50", json!({}));
+        let home = ["near", "far"].iter().fold(home, |home, name| {
+            let mut home = cbr(home, name, 100.0, 1500, "home");
+            let flows = home.0["flows"].as_array_mut().expect("a list");
+            flows.last_mut().expect("one")["station"] = json!(name);
+            home
+        });
+        home.at(1.0, "home", changes)
+    };
+    let r = home(json!({"stations": {"far": "mcs 0"}})).run();
+    // In turns, a PPDU each: the slow one's are few bytes in as much time.
+    let rate = |name: &str| mean_since(&r.flow_series(name, "goodput_mbps"), 2.0);
+    assert!(rate("near") > 8.0 * rate("far"), "{} and {}", rate("near"), rate("far"));
+    let refused = |changes: Value| {
+        let error = l4slab_core::scenario::Run::from_json(&home(changes).0.to_string());
+        error.expect_err("it is refused").0
+    };
+    for (change, sentence) in [
+        (
+            json!({"medium": "wifi ax80"}),
+            "link \"home\": wifi: the word \"ax80\" is refused; it is ac20 and cannot change while it runs; leave it out",
+        ),
+        (
+            json!({"medium": "leo"}),
+            "link \"home\": wifi: medium \"leo\" is refused; another medium cannot come while it runs; begin with wifi \
+             and write what changes",
+        ),
+        (
+            json!({"medium": "wifi nqb be"}),
+            "link \"home\": wifi: nqb \"be\" is refused; it is vi and cannot change while it runs; leave it out",
+        ),
+        (
+            json!({"stations": {"none": "mcs 1"}}),
+            "link \"home\": station \"none\": no flow has this station",
+        ),
+        (
+            json!({"stations": {"far": "retry 1"}}),
+            "link \"home\": station \"far\": wifi has no station keyword \"retry\"; a station may differ in nss, mcs, gi, \
+             sgi, per",
+        ),
+    ] {
+        assert_eq!(refused(change), sentence);
+    }
 }
 
 /// Every packet that a queue took is sent, dropped or waits there; every packet that left it has arrived, was lost or is

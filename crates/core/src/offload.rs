@@ -53,7 +53,8 @@ pub fn segments(pkt: &Packet) -> impl Iterator<Item = Packet> + use<> {
 /// frames with their headers (`qdisc_pkt_len_segs_init`).
 pub fn append(to: &mut Packet, next: &Packet) -> bool {
     let held = count(to);
-    let (payload, frame) = (to.payload.checked_add(next.payload), to.frame_len.checked_add(next.frame_len));
+    let (payload, frame) =
+        (to.payload.checked_add(next.payload), to.frame_len.checked_add(next.frame_len));
     let (Some(payload), Some(frame_len)) = (payload, frame) else { return false };
     let same = |p: &Packet| p.flags.without(ENDS.with(Flags::SUPER).with(Flags::COPIED));
     let fits = next.flags.has(Flags::DATA)

@@ -245,12 +245,20 @@ impl Given {
             let (was, is) = (param.write(before), param.write(after));
             if was != is {
                 let keyword = param.rows()[0].keyword;
-                let value = |said: Option<String>| {
-                    said.unwrap_or_default()[keyword.len()..].trim_start().to_owned()
+                let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
+                // A value may be a word by itself.
+                let is_word = param.rows().len() > 1;
+                let value = |said: &str| match said.strip_prefix(keyword) {
+                    Some(value) if !is_word => value.trim_start().to_owned(),
+                    _ => said.to_owned(),
                 };
-                let fix =
-                    format!("it is {} and cannot change while it runs; leave it out", value(was));
-                return Err(self.refuse(keyword, value(is), fix));
+                let before = if was.is_empty() { "at its default".to_owned() } else { value(&was) };
+                let fix = format!("it is {before} and cannot change while it runs; leave it out");
+                return Err(self.refuse(
+                    if is_word { "the word" } else { keyword },
+                    value(&is),
+                    fix,
+                ));
             }
         }
         Ok(())
@@ -322,6 +330,26 @@ pub fn change_words<'a, C: Described>(
     before: &C,
     words: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<Changed<C>, Refused> {
+    let (config, given) = differing(before, words)?;
+    given.check_fixed(C::FIXED, &C::params(), before, &config)?;
+    Ok(Changed { config, words: given.without(C::FIXED) })
+}
+
+/// The same of something that does not run yet, where every keyword may differ.
+///
+/// # Errors
+/// As above.
+pub fn differ_words<'a, C: Described>(
+    before: &C,
+    words: impl Iterator<Item = &'a str> + Clone,
+) -> Result<C, Refused> {
+    differing(before, words).map(|(config, _)| config)
+}
+
+fn differing<'a, C: Described>(
+    before: &C,
+    words: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(C, Given), Refused> {
     let (owner, params) = (Owner::of::<C>(), C::params());
     let mut alone = C::default();
     let given = words_into(&owner, &params, &mut alone, words.clone())?;
@@ -336,8 +364,7 @@ pub fn change_words<'a, C: Described>(
             config
         }
     };
-    given.check_fixed(C::FIXED, &params, before, &config)?;
-    Ok(Changed { config, words: given.without(C::FIXED) })
+    Ok((config, given))
 }
 
 /// Reads options given by name.

@@ -17,7 +17,7 @@ use crate::aqm::trace::{Step, Steps};
 use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, parse_path};
 use crate::ecn::{Ecn, Rewritten};
 use crate::error::ScenarioError;
-use crate::net::access::{self, MediumConfig, Subscribers};
+use crate::net::access::{self, ChangedMedium, MediumConfig, Subscribers};
 use crate::params::{self, Gauge, Refused};
 use crate::time::{Span, Time};
 use crate::traffic::{self, Traffic};
@@ -378,6 +378,12 @@ pub struct Change {
     /// The change waits, from `time_ns` on, for a state of a flow's congestion control.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<AwaitedState>,
+    /// The medium's name and the words that change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub medium: Option<String>,
+    /// The words that change of its stations, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stations: BTreeMap<String, String>,
 }
 
 /// A state of the congestion control of a flow group's first flow, and how long after it something happens.
@@ -396,12 +402,16 @@ pub struct Whole {
     pub qdisc: Option<QdiscConfig>,
     pub classes: Vec<ClassSpec>,
     pub netem: Option<NetemConfig>,
+    pub medium: Option<ChangedMedium>,
 }
 
 /// The queues of a run, as far as its changes were followed: by link and path of a class, and by impairment.
 struct InForce {
     qdiscs: BTreeMap<(usize, Vec<u16>), QdiscConfig>,
     netems: Vec<NetemConfig>,
+    /// By link, and by station that has words of its own.
+    media: Vec<Option<MediumConfig>>,
+    stations: Vec<BTreeMap<String, MediumConfig>>,
 }
 
 impl InForce {
@@ -416,7 +426,12 @@ impl InForce {
                 }
             }
         }
-        InForce { qdiscs, netems: run.impairs.iter().map(|impair| impair.netem.clone()).collect() }
+        InForce {
+            qdiscs,
+            netems: run.impairs.iter().map(|impair| impair.netem.clone()).collect(),
+            media: run.links.iter().map(|link| link.medium.clone()).collect(),
+            stations: run.links.iter().map(|link| link.stations.clone()).collect(),
+        }
     }
 
     fn change(&mut self, place: (usize, Vec<u16>), words: &str) -> Result<QdiscConfig, Refused> {
@@ -428,6 +443,40 @@ impl InForce {
         Ok(to)
     }
 
+    fn change_medium(
+        &mut self,
+        run: &Run,
+        link: usize,
+        change: &Change,
+    ) -> Result<Option<ChangedMedium>, ScenarioError> {
+        if change.medium.is_none() && change.stations.is_empty() {
+            return Ok(None);
+        }
+        let name = &run.links[link].name;
+        let Some(mut config) = self.media[link].clone() else {
+            return wrong(format!("link \"{name}\" has no medium that could change"));
+        };
+        if let Some(words) = &change.medium {
+            let of_link = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
+            config = config.change(words).map_err(of_link)?;
+            self.media[link] = Some(config.clone());
+        }
+        for (station, words) in &change.stations {
+            let of_station =
+                |e: String| ScenarioError(format!("link \"{name}\": station \"{station}\": {e}"));
+            let is_there = run.flows.iter().any(|flow| flow.station.as_ref() == Some(station));
+            if !is_there || !config.has_stations() {
+                return Err(of_station("no flow has this station".to_owned()));
+            }
+            let before = self.stations[link].get(station).unwrap_or(&config);
+            let after = before.change_station(words).map_err(|e| of_station(e.to_string()))?;
+            self.stations[link].insert(station.clone(), after);
+        }
+        let stations =
+            run.subscribers_with(&run.links[link], Some(&config), &self.stations[link]).stations;
+        Ok(Some(ChangedMedium { config, stations }))
+    }
+
     fn follow(&mut self, run: &Run, change: &Change) -> Result<Whole, ScenarioError> {
         let mut whole = Whole::default();
         if let Some(name) = &change.link {
@@ -435,6 +484,7 @@ impl InForce {
             let of_link = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
             let qdisc = change.qdisc.as_ref().map(|words| self.change((link, Vec::new()), words));
             whole.qdisc = qdisc.transpose().map_err(of_link)?;
+            whole.medium = self.change_medium(run, link, change)?;
             for class in &change.classes {
                 let place = (link, parse_path(&class.id).unwrap_or_default());
                 let qdisc = class.qdisc.as_ref().map(|words| self.change(place, words));
@@ -587,6 +637,15 @@ impl Run {
     pub fn subscribers(&self, link: &LinkSpec) -> Subscribers {
         let down = link.up_of.as_ref().unwrap_or(&link.name);
         let down = &self.links[self.link(down).unwrap_or_default()];
+        self.subscribers_with(down, down.medium.as_ref(), &down.stations)
+    }
+    /// The same with other parameters; `down`: the link that goes to the users.
+    fn subscribers_with(
+        &self,
+        down: &LinkSpec,
+        medium: Option<&MediumConfig>,
+        of_stations: &BTreeMap<String, MediumConfig>,
+    ) -> Subscribers {
         let is_side = |name: &String| {
             *name == down.name
                 || self
@@ -607,8 +666,7 @@ impl Run {
             if known.is_none() {
                 let station = flow.station.as_ref();
                 names.push(station);
-                let words =
-                    station.and_then(|name| down.stations.get(name)).or(down.medium.as_ref());
+                let words = station.and_then(|name| of_stations.get(name)).or(medium);
                 all.stations.extend(words.cloned());
             }
         }
@@ -734,7 +792,8 @@ impl Run {
     fn check_splits(&self, changes: &[Whole]) -> Result<(), ScenarioError> {
         for flow in self.flows.iter().filter(|flow| flow.traffic.joins_segments()) {
             for (change, whole) in self.at.iter().zip(changes) {
-                let Some(name) = change.link.as_ref().filter(|name| flow.path.contains(name)) else {
+                let Some(name) = change.link.as_ref().filter(|name| flow.path.contains(name))
+                else {
                     continue;
                 };
                 let before = self.splits(&self.links[self.link(name)?]);
@@ -787,6 +846,9 @@ impl Run {
                 }
                 if c.rate_bps.is_some() && self.medium_of(spec).is_some() {
                     return wrong(format!("link \"{link}\" has the rates of its medium"));
+                }
+                if (c.medium.is_some() || !c.stations.is_empty()) && spec.medium.is_none() {
+                    return wrong(format!("link \"{link}\" has no medium that could change"));
                 }
                 if c.rate_bps == Some(0) {
                     return wrong(format!("link \"{link}\": rate must be above 0"));

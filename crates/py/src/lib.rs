@@ -200,11 +200,20 @@ fn canonical_medium(text: &str) -> PyResult<(String, u64, u64)> {
     Ok((medium.canonical(), down.bps(), up.bps()))
 }
 
-/// A ValueError says what is wrong with the words in which a station differs from its medium.
+/// The words of a station that differs from its medium in these, with every parameter spelt out. A ValueError says what is
+/// wrong.
 #[pyfunction]
-fn check_station(medium: &str, text: &str) -> PyResult<()> {
-    access::parse(medium).map_err(refused)?.of_station(text).map_err(refused)?;
-    Ok(())
+fn check_station(medium: &str, text: &str) -> PyResult<String> {
+    let station = access::parse(medium).map_err(refused)?.of_station(text).map_err(refused)?;
+    Ok(station.canonical())
+}
+
+/// The words of a medium, or of a station, that is changed by these while it runs. A ValueError says what is wrong.
+#[pyfunction]
+fn change_medium(medium: &str, text: &str, is_station: bool) -> PyResult<String> {
+    let medium = access::parse(medium).map_err(refused)?;
+    let changed = if is_station { medium.change_station(text) } else { medium.change(text) };
+    Ok(changed.map_err(refused)?.canonical())
 }
 
 /// The tc string with every parameter spelt out. A ValueError says what tc would refuse.
@@ -333,6 +342,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("media_controllers", wrap_pyfunction!(media_listing, m)?)?;
     m.add("media", wrap_pyfunction!(access_listing, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_medium, m)?)?;
+    m.add_function(wrap_pyfunction!(change_medium, m)?)?;
     m.add_function(wrap_pyfunction!(check_station, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;

@@ -272,8 +272,14 @@ class _Queues:
     def __init__(self, outside: Outside, links: Iterable[run.Link], impairs: Iterable[run.Impair]):
         self._outside = outside
         self._in_force: dict[str, _core.ChangingQdisc | None] = {}
+        self._media: dict[str, str] = {}
+        self._stations: dict[tuple[str, str], str] = {}  # that have words of their own
         for link in links:
             self._begin(f"link.{link['name']}.qdisc", link["qdisc"])
+            if (words := link.get("medium")) is not None:
+                self._media[link["name"]] = words
+                for station, differs in link.get("stations", {}).items():
+                    self._stations[link["name"], station] = _core.check_station(words, differs)
             for one in link.get("classes", ()):
                 self._begin(f"link.{link['name']}.class.{one['id']}.qdisc", one.get("qdisc") or "")
         for impair in impairs:
@@ -284,6 +290,22 @@ class _Queues:
             self._in_force[key] = _core.ChangingQdisc(text)
         except ValueError:
             self._in_force[key] = None
+
+    def change_medium(self, link: str, station: str | None, text: object, place: Place) -> str:
+        """Checks the words of the [[at]] at `place` for a medium, or for one of its stations. Raises Problem."""
+        key = f"link.{link}.medium" if station is None else f"link.{link}.station.{station}.medium"
+        if not isinstance(text, str):
+            raise Problem(place, key, f'= {show(text)} is not text; write what changes, such as "mcs 2"')
+        before = self._media[link] if station is None else self._stations.get((link, station), self._media[link])
+        try:
+            after = _core.change_medium(before, text, station is not None)
+        except ValueError as error:
+            raise Problem(place, key, f"= {show(text)}: {error}") from None
+        if station is None:
+            self._media[link] = after
+        else:
+            self._stations[link, station] = after
+        return text
 
     def change(self, key: str, text: str, place: Place) -> str:
         """The queue in a run's description for the [[at]] at `place`: only the named parameters if the kind of queue
@@ -381,6 +403,7 @@ def _changes(
     """The changes of one [[at]], one for each link, flow and impairment, and remarks."""
     settings: dict[tuple[str, str], Keys] = {}
     of_classes: dict[str, dict[str, Keys]] = {}
+    of_stations: dict[str, dict[str, object]] = {}
     for key, value in raw.items():
         match key.split("."):
             case ["time" | "flow" | "state" | "after"]:
@@ -390,6 +413,16 @@ def _changes(
                     text = f"= {show(value)} holds classes, which no medium serves; use a qdisc without"
                     raise Problem(place, key, text)
                 settings.setdefault(("link", f"{name}.up"), {})["qdisc"] = value
+            case ["link", name, "medium"] if name in links and "medium" in links[name]:
+                settings.setdefault(("link", name), {})["medium"] = value
+            case ["link", name, "station", station, "medium"] if name in links and "medium" in links[name]:
+                known = sorted({flow["station"] for flow in flows.values() if "station" in flow})
+                if station not in known:
+                    text = f"= {show(value)} names no station {show(station)} that a flow has"
+                    fix = suggest(station, known) if known else f"give one station = {show(station)}"
+                    raise Problem(place, key, f"{text}; {fix}")
+                settings.setdefault(("link", name), {})
+                of_stations.setdefault(name, {})[station] = value
             case ["link" | "flow" as kind, name, setting] if name in (links if kind == "link" else flows):
                 valid = AT_KEYS if kind == "link" else _changeable(flows[name])
                 if kind == "link" and setting == "rate" and media.is_side(links[name]):
@@ -442,6 +475,11 @@ def _changes(
             found.append({"time_ns": time_ns, "impair": name, "netem": words.removeprefix("netem").strip()})
         elif section == "link":
             change = _link_change(time_ns, name, changed, place, queues)
+            if name in of_stations:
+                change["stations"] = {
+                    station: queues.change_medium(name, station, words, place)
+                    for station, words in of_stations[name].items()
+                }
             if name in trees:
                 changed_classes, remarks = trees[name].change(place, of_classes.get(name, {}), change.get("rate_bps"))
                 if changed_classes:
@@ -459,7 +497,7 @@ def _of_link(link: run.Link) -> list[str]:
     if (down := link.get("up_of")) is not None:
         return [f"link.{down}.qdisc_up"]
     if "medium" in link:
-        return [f"{name}.qdisc"]
+        return [f"{name}.qdisc", f"{name}.medium"]
     if "classes" not in link:
         return [f"{name}.{setting}" for setting in AT_KEYS]
     of_classes = classes.changeable(link).items()
@@ -533,6 +571,8 @@ def _link_change(time_ns: int, link: str, settings: Keys, place: Place, queues: 
         if not isinstance(qdisc, str):
             raise Problem(place, key, f'= {show(qdisc)} is not text; write it such as "pie"')
         change["qdisc"] = queues.change(key, qdisc, place)
+    if "medium" in settings:
+        change["medium"] = queues.change_medium(link, None, settings["medium"], place)
     return change
 
 

@@ -6,6 +6,8 @@ pub mod nr;
 pub mod process;
 pub mod wifi;
 
+use std::any::Any;
+
 use serde::Serialize;
 
 use super::medium::{Medium, Way};
@@ -65,6 +67,14 @@ pub struct Subscribers {
     pub stations: Vec<MediumConfig>,
 }
 
+/// A medium as it is after a change.
+#[derive(Clone, Debug)]
+pub struct ChangedMedium {
+    pub config: MediumConfig,
+    /// The parameters as they are for each station.
+    pub stations: Vec<MediumConfig>,
+}
+
 /// An entry of `l4slab list media`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MediumInfo {
@@ -80,9 +90,7 @@ pub struct MediumInfo {
 /// One sentence that names the medium, the keyword, the value and the fix.
 pub fn parse(text: &str) -> Result<MediumConfig, Refused> {
     let mut words = text.split_whitespace();
-    let name = words.next().unwrap_or_default();
-    let also = ALSO.into_iter().find(|(word, _)| *word == name);
-    let (name, word) = also.map_or((name, None), |(word, of)| (of, Some(word)));
+    let (name, word) = name_of(words.next().unwrap_or_default());
     parse_named(name, word.into_iter().chain(words)).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the media are");
@@ -90,7 +98,38 @@ pub fn parse(text: &str) -> Result<MediumConfig, Refused> {
     })
 }
 
+/// The name that a first word stands for, and a further word.
+fn name_of(word: &str) -> (&str, Option<&str>) {
+    let also = ALSO.into_iter().find(|(short, _)| *short == word);
+    also.map_or((word, None), |(short, of)| (of, Some(short)))
+}
+
 impl MediumConfig {
+    /// The medium that runs, changed by these words, which begin with its name.
+    ///
+    /// # Errors
+    /// One sentence that names the medium, the keyword, the value and the fix.
+    pub fn change(&self, text: &str) -> Result<MediumConfig, Refused> {
+        let mut words = text.split_whitespace();
+        let (name, word) = name_of(words.next().unwrap_or_default());
+        if name != self.name() {
+            let fix = format!(
+                "another medium cannot come while it runs; begin with {} and write what changes",
+                self.name()
+            );
+            let (keyword, value) = ("medium".to_owned(), name.to_owned());
+            return Err(Refused::BadValue { owner: self.name(), keyword, value, fix });
+        }
+        self.changed(&word.into_iter().chain(words).collect::<Vec<_>>().join(" "))
+    }
+    /// A station of it that runs, changed by these words.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn change_station(&self, words: &str) -> Result<MediumConfig, Refused> {
+        self.check_of_station(words)?;
+        self.changed(words)
+    }
     pub fn has_stations(&self) -> bool {
         !self.of_stations().is_empty()
     }
@@ -99,6 +138,10 @@ impl MediumConfig {
     /// # Errors
     /// One sentence that names the medium, the keyword, the value and the fix.
     pub fn of_station(&self, words: &str) -> Result<MediumConfig, Refused> {
+        self.check_of_station(words)?;
+        self.differing(words)
+    }
+    fn check_of_station(&self, words: &str) -> Result<(), Refused> {
         let valid = self.of_stations();
         let entry = listing().into_iter().find(|entry| entry.info.name == self.name());
         let parameters = entry.map(|entry| entry.info.parameters).unwrap_or_default();
@@ -117,7 +160,7 @@ impl MediumConfig {
                 hint,
             });
         }
-        self.changed(words)
+        Ok(())
     }
 }
 
@@ -156,6 +199,20 @@ macro_rules! media {
                         let changed = params::change_words(config, words.split_whitespace())?;
                         Ok(MediumConfig::$variant(changed.config))
                     })*
+                }
+            }
+            fn differing(&self, words: &str) -> Result<MediumConfig, Refused> {
+                match self {
+                    $(MediumConfig::$variant(config) => {
+                        let differs = params::differ_words(config, words.split_whitespace())?;
+                        Ok(MediumConfig::$variant(differs))
+                    })*
+                }
+            }
+            /// The parameters themselves, for [`Medium::change`].
+            pub fn parameters(&self) -> &dyn Any {
+                match self {
+                    $(MediumConfig::$variant(config) => config,)*
                 }
             }
             /// The link rate that queues assume, towards the users and from them.

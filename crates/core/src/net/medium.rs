@@ -5,6 +5,8 @@
 //! waits afterwards is the medium's delay. Packets of one direction leave in the order in which the medium
 //! says that they arrive.
 
+use std::any::Any;
+
 use super::inbox::Inbox;
 use super::parts::Stages;
 use super::port::Port;
@@ -32,6 +34,8 @@ pub trait Medium: Send {
     fn act(&mut self, now: Time, sides: &mut Sides);
     /// There may be something to send in this part of a queue, which was empty or held it back.
     fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides);
+    /// Other parameters from now on, and those of each station. What it has pulled stays.
+    fn change(&mut self, now: Time, to: &dyn Any, stations: &[&dyn Any]);
     /// Its counters of the `span` since the last call.
     fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges);
     /// All packets that it has pulled and neither delivered nor lost.

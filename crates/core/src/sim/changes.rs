@@ -6,6 +6,7 @@ use crate::aqm::registry::QdiscConfig;
 use crate::aqm::tree::ClassSpec;
 use crate::element::PathState;
 use crate::error::ScenarioError;
+use crate::net::access::ChangedMedium;
 use crate::net::link::Link;
 use crate::net::tap::Tap;
 use crate::scenario::{Change, Run, Whole};
@@ -17,6 +18,7 @@ pub(super) enum Event {
     Rate(usize, Rate),
     Qdisc(usize, QdiscConfig),
     Class(usize, Box<ClassSpec>),
+    Medium(usize, Box<ChangedMedium>),
     Rtt(usize, Span),
     Count(usize, u32),
     FlowRate(usize, u64),
@@ -68,6 +70,7 @@ fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, Scenar
         let link = run.link(link)?;
         events.extend(change.rate_bps.map(|bps| Event::Rate(link, Rate::from_bps(bps))));
         events.extend(whole.qdisc.map(|qdisc| Event::Qdisc(link, qdisc)));
+        events.extend(whole.medium.map(|medium| Event::Medium(link, Box::new(medium))));
         events.extend(whole.classes.into_iter().map(|class| Event::Class(link, Box::new(class))));
     }
     if let Some(flow) = &change.flow {
@@ -173,6 +176,7 @@ impl<T: Tap> Simulation<T> {
                 self.network.link_mut(link).set_qdisc(self.now, &qdisc, &mut self.out);
             }
             Event::Class(link, class) => self.change_class(link, &class),
+            Event::Medium(link, medium) => self.change_medium(link, &medium),
             Event::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
             Event::Delay(group, step) => self.follow_delay(group, step),
             Event::Netem(impair, netem) => {
@@ -203,6 +207,17 @@ impl<T: Tap> Simulation<T> {
     #[inline(never)]
     fn change_class(&mut self, link: usize, class: &ClassSpec) {
         self.network.link_mut(link).change_class(self.now, class, &mut self.out);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_medium(&mut self, link: usize, to: &ChangedMedium) {
+        let Some(sides) = self.network.change_medium(link, self.now, to) else { return };
+        for (side, rate) in sides.into_iter().zip(to.config.rates()) {
+            self.network.link_mut(side).set_rate(self.now, rate);
+        }
+        self.record_rates();
+        self.measure_window();
     }
 
     /// The sending end of a flow may have something to do now.

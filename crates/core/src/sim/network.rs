@@ -2,6 +2,7 @@
 
 use crate::element::Outbox;
 use crate::net::Node;
+use crate::net::access::{ChangedMedium, MediumConfig};
 use crate::net::impair::Impair;
 use crate::net::inbox::Inbox;
 use crate::net::ledger::Ledger;
@@ -155,6 +156,13 @@ impl Network {
     /// How many elements a cluster has.
     pub fn size(&self, cluster: usize) -> usize {
         self.clusters[cluster].members.len()
+    }
+    /// Changes the medium behind a link, at the time that all have reached. Gives the links of its two sides.
+    pub fn change_medium(&mut self, n: usize, now: Time, to: &ChangedMedium) -> Option<[usize; 2]> {
+        let shared = self.media.iter_mut().find(|shared| shared.sides[0] == n)?;
+        let stations: Vec<_> = to.stations.iter().map(MediumConfig::parameters).collect();
+        shared.medium.change(now, to.config.parameters(), &stations);
+        Some(shared.sides)
     }
     /// Each medium tells what it did in the `span` since the last sample.
     pub fn probe_media(&mut self, span: Span) {

@@ -337,12 +337,13 @@ impl Transit {
                     self.network.impair_mut(*n).change(now, netem.clone());
                 }
             }
-            // The delays follow their changes themselves, and there are no flows.
+            // The delays follow their changes themselves, and there are neither flows nor media.
             Event::Rtt(..)
             | Event::Delay(..)
             | Event::Count(..)
             | Event::FlowRate(..)
-            | Event::Pause(..) => {}
+            | Event::Pause(..)
+            | Event::Medium(..) => {}
         }
     }
 }

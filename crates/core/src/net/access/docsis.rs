@@ -5,6 +5,7 @@
 //! `docs/access.md` has the numbers. Upstream rates are enforced by not granting, so that the queue is in the modem. Other
 //! modems are `load`, and requests do not collide.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{MediumKind, Place, Subscribers};
@@ -89,6 +90,9 @@ impl Described for DocsisConfig {
         gauge("unused_grant_bytes", "bytes", "granted and not used"),
     ];
 
+    const FIXED: &'static [&'static str] =
+        &["map", "two-flows", "distance", "symbols", "interleaver", "lead"];
+
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         if self.ggi > Span::ZERO && self.ggr.bps() == 0 {
             let fix = "it is of proactive grants; add ggr with their rate".to_owned();
@@ -156,6 +160,12 @@ impl Bucket {
         let most = i128::from(burst_bytes) * BYTE;
         Bucket { rate: rate.into(), tokens: most, most, at: Time::ZERO }
     }
+    /// Another rate and burst from now on.
+    fn set(&mut self, now: Time, to: Bucket) {
+        self.fill(now);
+        (self.rate, self.most) = (to.rate, to.most);
+        self.tokens = self.tokens.min(self.most);
+    }
     fn fill(&mut self, now: Time) {
         self.tokens += (u128::from(now.since(self.at).0) * self.rate) as i128;
         self.tokens = self.tokens.min(self.most);
@@ -171,6 +181,15 @@ impl Bucket {
     fn take(&mut self, bytes: u64) {
         self.tokens -= i128::from(bytes) * BYTE;
     }
+}
+
+/// Upstream, and the two of downstream.
+fn buckets(config: &DocsisConfig) -> (Bucket, [Bucket; 2]) {
+    let inflated = config.up.bps() * INFLATION.0 / INFLATION.1;
+    let burst = |rate: Rate| rate.bytes_in(config.burst).max(2000);
+    let peak = config.down.bps() * u64::from(config.peak) / 100;
+    let down = [Bucket::new(config.down.bps(), burst(config.down)), Bucket::new(peak, PEAK_BURST)];
+    (Bucket::new(inflated, burst(config.up)), down)
 }
 
 /// The medium at work.
@@ -212,9 +231,7 @@ impl Docsis {
         let modem = MODEM_MAP + frame * (symbols + 1) / symbols;
         let lead = modem + interleaver + SYMBOL * 3 + one_way + CMTS_MAP;
         let interval = ((config.map.0 + frame.0 / 2) / frame.0).max(1);
-        let inflated = config.up.bps() * INFLATION.0 / INFLATION.1;
-        let burst = |rate: Rate| rate.bytes_in(config.burst).max(2000);
-        let peak = config.down.bps() * u64::from(config.peak) / 100;
+        let (sustained, down) = buckets(&config);
         let flows = if config.one_flow { 1 } else { 2 };
         Docsis {
             frame,
@@ -229,15 +246,12 @@ impl Docsis {
             events: BTreeMap::new(),
             numbered: 0,
             requests: VecDeque::new(),
-            sustained: Bucket::new(inflated, burst(config.up)),
+            sustained,
             opportunities: place.stream("docsis requests", 0),
             placement: place.stream("docsis grants", 0),
             congestion: place.stream("docsis load", 0),
             counts: Counts::default(),
-            down: [
-                Bucket::new(config.down.bps(), burst(config.down)),
-                Bucket::new(peak, PEAK_BURST),
-            ],
+            down,
             due: Time::NEVER,
             phases: place.stream("docsis symbols", 0),
             config,
@@ -475,6 +489,18 @@ impl Medium for Docsis {
             }
             self.due = self.down[0].ready().max(self.down[1].ready()).max(now);
         }
+    }
+    fn change(&mut self, now: Time, to: &dyn Any, _: &[&dyn Any]) {
+        let Some(config) = to.downcast_ref::<DocsisConfig>() else { return };
+        let (sustained, down) = buckets(config);
+        self.sustained.set(now, sustained);
+        for (bucket, to) in self.down.iter_mut().zip(down) {
+            bucket.set(now, to);
+        }
+        if self.due != Time::NEVER {
+            self.due = self.down[0].ready().max(self.down[1].ready()).max(now);
+        }
+        self.config = config.clone();
     }
     fn probe(&mut self, way: Way, _: Span, out: &mut dyn Gauges) {
         if way == Way::Up {

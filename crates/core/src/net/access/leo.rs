@@ -6,6 +6,8 @@
 //! Laniewski et al., TMA 2024 (data set Starlink-on-the-Road), Hu et al., CoNEXT 2023 (Satellite-vs-Cellular),
 //! Mohan et al., WWW 2024.
 
+use std::any::Any;
+
 use super::process::{Ar1, exponential, factor, normal};
 use super::{MediumKind, Place, Subscribers};
 use crate::math;
@@ -89,6 +91,7 @@ impl Described for LeoConfig {
         gauge("slot", "", "number of the slot"),
         gauge("outage_ms", "ms", "without service since the last sample"),
     ];
+    const FIXED: &'static [&'static str] = &["second", "fixed", "varying"];
 }
 
 impl MediumKind for LeoConfig {
@@ -332,6 +335,16 @@ impl Medium for Leo {
         if direction.due == Time::NEVER {
             direction.due = direction.free.max(now);
         }
+    }
+    /// The draws for this second stay, so that rates change by the ratio of the means.
+    fn change(&mut self, _: Time, to: &dyn Any, _: &[&dyn Any]) {
+        let Some(config) = to.downcast_ref::<LeoConfig>() else { return };
+        for (way, mean) in self.ways.iter_mut().zip([config.down, config.up]) {
+            let mean = mean.bps() as f64;
+            let rate = way.rate.bps() as f64 * mean / way.mean;
+            (way.mean, way.rate) = (mean, Rate::from_bps((rate as u64).max(1000)));
+        }
+        self.config = config.clone();
     }
     fn probe(&mut self, way: Way, _: Span, out: &mut dyn Gauges) {
         let direction = &self.ways[way as usize];

@@ -211,6 +211,24 @@ impl Described for NrConfig {
         gauge("harq_pct", "%", "of transport blocks, those sent again"),
     ];
 
+    const FIXED: &'static [&'static str] = &[
+        "lte",
+        "20MHz",
+        "scs",
+        "tdd",
+        "prb",
+        "fixed",
+        "ar1",
+        "ar1-fast",
+        "outages",
+        "harq",
+        "sr",
+        "sr-grant",
+        "prescheduled",
+        "k2",
+        "handover",
+    ];
+
     fn renew(&mut self, given: &Given) {
         if given.has("cqi") {
             self.rate = None;

@@ -151,6 +151,8 @@ impl Described for WifiConfig {
         gauge("cw", "", "contention window of the last access"),
     ];
 
+    const FIXED: &'static [&'static str] = &["a", "airtime", "sta-edca", "aifsn-be", "nqb", "open"];
+
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.check(given)
     }

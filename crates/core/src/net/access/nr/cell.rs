@@ -1,5 +1,6 @@
 //! Who has which slot, what is repeated, what is granted, and handovers.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::bearer::{Bearer, Block};
@@ -487,6 +488,15 @@ impl Medium for Cell {
         }
         let slot = self.after(way, now);
         self.plan(way, slot);
+    }
+    fn change(&mut self, _: Time, to: &dyn Any, stations: &[&dyn Any]) {
+        let Some(config) = to.downcast_ref::<NrConfig>() else { return };
+        self.config = config.clone();
+        for (i, user) in self.users.iter_mut().enumerate() {
+            let of_station = stations.get(i).and_then(|station| station.downcast_ref());
+            user.config = of_station.unwrap_or(config).clone();
+            user.whole = WAYS.map(|way| user.config.bytes(way));
+        }
     }
     fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges) {
         let counts = std::mem::take(&mut self.ways[way as usize].counts);

@@ -1,5 +1,6 @@
 //! Who has the channel when, and what is in a PPDU.
 
+use std::any::Any;
 use std::collections::VecDeque;
 
 use super::phy::{self, Modulation, SIFS, SLOT, SLOWEST_ACK};
@@ -656,6 +657,18 @@ impl Medium for Cell {
             fresh.push_back(station);
         }
         self.activate(now, category);
+    }
+    fn change(&mut self, _: Time, to: &dyn Any, stations: &[&dyn Any]) {
+        let Some(config) = to.downcast_ref::<WifiConfig>() else { return };
+        self.config = config.clone();
+        for (i, (modulation, per)) in self.modulations.iter_mut().zip(&mut self.pers).enumerate() {
+            let of_station = stations.get(i).and_then(|station| station.downcast_ref());
+            let station: &WifiConfig = of_station.unwrap_or(config);
+            (*modulation, *per) = (Modulation::new(station), station.per);
+        }
+        for one in &mut self.contenders {
+            one.access = access(config, one.way == Way::Down, one.category);
+        }
     }
     fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges) {
         let counts = self.counts[way as usize];
