@@ -49,7 +49,7 @@ def test_the_receiver_joins_segments_at_its_interrupt(describe: Describe) -> Non
 @pytest.mark.parametrize(
     ("qdisc", "cc", "keys"),
     [
-        ("pfifo limit 30", "cubic", "gso = true\n"),
+        ("codel", "cubic", "gso = true\n"),
         ("fq_codel ce_threshold 1ms", "prague", 'gso = true\ngro = "100us"\n'),
         ("dualpi2", "prague", "gso = true\n"),
     ],

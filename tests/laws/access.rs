@@ -64,6 +64,7 @@ fn all() -> Vec<String> {
         "wifi ax20 mcs 2 noairtime rts 500",
         "lte rate 12mbit drive handover 1s gap 60ms lossy",
         "nr cqi 7 bler 0.5 bler2 0.5 um tdd DDSUU",
+        "nr cqi 5 mark l4span",
         "docsis",
         "docsis ggr 5mbit ggi 135us load 400mbit vary 30%",
     ]
@@ -885,19 +886,23 @@ fn nr_channel_varies() {
 /// As shipped, a base station's buffer is deep. A queue that marks takes the delay away, and not the throughput.
 #[test]
 fn nr_queue_of_a_base_station() {
-    let run = |qdisc: &str, cc: &str, seconds: f64| {
-        let home =
-            medium(lab(seconds, seconds / 2.0), "nr rate 40mbit bler 0.01", qdisc, json!({}));
+    let run = |qdisc: &str, cc: &str, marks: &str, seconds: f64| {
+        let words = format!("nr rate 40mbit bler 0.01 {marks}");
+        let home = medium(lab(seconds, seconds / 2.0), &words, qdisc, json!({}));
         let r = download(home, "f", cc, 20.0).run();
         let mut waits = series(&r, "home", "sojourn_ms").split_off((5.0 * seconds) as usize);
         waits.sort_by(f64::total_cmp);
         (waits[waits.len() * 95 / 100], r.flow("f").goodput_mbps)
     };
-    let (deep, _) = run("bfifo limit 6172672", "cubic", 60.0);
+    let fifo = "bfifo limit 6172672";
+    let (deep, _) = run(fifo, "cubic", "", 60.0);
     agrees("95 % wait less, ms", deep, 1234.0, 0.1);
-    let (marked, mbps) = run("dualpi2 step_thresh 10ms", "prague", 20.0);
-    between("the same with marks", marked, 0.0, 0.05 * deep);
-    between("goodput with marks", mbps, 0.9 * 40.0 * 1448.0 / 1505.0, 40.0);
+    // Marks of the queue, and of the central unit in front of the same FIFO.
+    for (qdisc, marks) in [("dualpi2 step_thresh 10ms", ""), (fifo, "mark l4span")] {
+        let (marked, mbps) = run(qdisc, "prague", marks, 20.0);
+        between(&format!("the same, {qdisc} {marks}"), marked, 0.0, 0.05 * deep);
+        between("goodput with marks", mbps, 0.9 * 40.0 * 1448.0 / 1505.0, 40.0);
+    }
 }
 
 /// An idle user asks: the wait grows by half the period of requests.

@@ -34,6 +34,10 @@ pub trait Medium: Send {
     fn act(&mut self, now: Time, sides: &mut Sides);
     /// There may be something to send in this part of a queue, which was empty or held it back.
     fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides);
+    /// Whether it marks a packet that comes to a part of a queue.
+    fn marks(&mut self, _now: Time, _way: Way, _pkt: &Packet, _part: usize) -> bool {
+        false
+    }
     /// Other parameters from now on, and those of each station. What it has pulled stays.
     fn change(&mut self, now: Time, to: &dyn Any, stations: &[&dyn Any]);
     /// Its counters of the `span` since the last call.
@@ -128,8 +132,12 @@ impl<'a> Sides<'a> {
             return;
         }
         for way in WAYS {
-            while let Some(pkt) = self.of(way).inbox.take(now + Span(1)) {
+            while let Some(mut pkt) = self.of(way).inbox.take(now + Span(1)) {
                 let side = &mut self.sides[way as usize];
+                let part = side.port.link.part_of(&pkt);
+                if medium.marks(now, way, &pkt, part) {
+                    side.port.link.mark(&mut pkt);
+                }
                 let part = side.port.link.accept(now, pkt, self.out);
                 medium.ready(now, way, part, self);
             }

@@ -2,13 +2,15 @@
 //! transport block carries as many bytes as its channel allows now.
 //!
 //! Here are the words and what follows from them for a slot. `nr/channel.rs` has the random process of a user's channel,
-//! `nr/bearer.rs` the packets of a user and direction, which are cut into transport blocks and arrive in order, and
+//! `nr/bearer.rs` the packets of a user and direction, which are cut into transport blocks and arrive in order,
+//! `nr/marking.rs` marks by a predicted sojourn, and
 //! `nr/cell.rs` slots, schedulers, HARQ, uplink grants and handover. Values are those of 3GPP and of srsRAN, and of public
 //! traces for the places; `docs/access.md` has them with their sources and what is left out.
 
 mod bearer;
 mod cell;
 mod channel;
+mod marking;
 
 use self::cell::Cell;
 use super::{MediumConfig, MediumKind, Place, Subscribers};
@@ -130,6 +132,7 @@ params! {
             ("forwarded", false, "at a handover what waits is forwarded"),
             ("lossy", true, "at a handover what waits is lost"),
         ]), "";
+        marks: bool = false, choice("none|l4span", [("none", false), ("l4span", true)]).called(&["mark"]), "";
         /// between base station and network, one way
         core: Span = Span::from_millis(5), any_time(), "";
     }
@@ -227,6 +230,7 @@ impl Described for NrConfig {
         "prescheduled",
         "k2",
         "handover",
+        "mark",
     ];
 
     fn renew(&mut self, given: &Given) {

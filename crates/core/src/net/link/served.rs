@@ -5,6 +5,7 @@ use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::Carried as _;
 use crate::aqm::{Backlog, DropReason, LinkInfo, QueueCx};
 use crate::distribution::Distribution;
+use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::net::parts::{NOTHING, Parts, Stages};
 use crate::net::stations::Stations;
@@ -91,6 +92,15 @@ impl Link {
         self.behind.as_ref().map_or(1, |behind| behind.held.len())
     }
 
+    /// The part of the queue that a packet comes to.
+    pub fn part_of(&self, pkt: &Packet) -> usize {
+        self.behind.as_ref().map_or(0, |behind| behind.parts.of(pkt))
+    }
+    /// The medium marks a packet before the queue gets it.
+    pub fn mark(&mut self, pkt: &mut Packet) {
+        pkt.ecn.set(Ecn::Ce);
+        self.service.bands[self.service.first_band].counts.marked += 1;
+    }
     /// A packet comes; tells to which part.
     pub fn accept(&mut self, now: Time, mut pkt: Packet, out: &mut Outbox) -> usize {
         if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack.is_some()) {

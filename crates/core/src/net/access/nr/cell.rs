@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::bearer::{Bearer, Block};
 use super::channel::Channel;
+use super::marking::Marker;
 use super::{NrConfig, Scheduler};
 use crate::math;
 use crate::net::access::Place;
@@ -53,6 +54,7 @@ struct User {
     asked: Option<u64>,
     handover: Time,
     absent_until: Time,
+    marker: Option<Marker>,
 }
 
 impl User {
@@ -134,6 +136,7 @@ impl Cell {
                 asked: None,
                 handover,
                 absent_until: Time::ZERO,
+                marker: config.marks.then(|| Marker::new(place.stream("nr marks", number))),
                 config: config.clone(),
             }
         };
@@ -390,6 +393,9 @@ impl Cell {
             let user = &mut self.users[number];
             let most = (user.capacity(now, Way::Down) * room) as u64;
             if let Some(block) = user.bearers[0].fill(now, most, room, sides) {
+                if let Some(marker) = &mut user.marker {
+                    marker.transmit(block.last + 1 - block.first, block.bytes);
+                }
                 self.served(Way::Down, number, block.bytes);
                 self.send(now, Way::Down, block, sides);
                 return 0.0;
@@ -466,10 +472,19 @@ impl Medium for Cell {
         let slots = self.ways.iter().filter_map(|direction| direction.slot);
         let waits = self.ways.iter().filter_map(|direction| direction.waits.first());
         let slot = slots.min().map_or(Time::NEVER, |slot| self.begins(slot));
+        let markers = self.users.iter().filter_map(|user| user.marker.as_ref());
+        let slot = markers.map(|marker| marker.next).fold(slot, Time::min);
         waits.map(|(at, _)| *at).fold(slot, Time::min)
     }
     fn act(&mut self, now: Time, sides: &mut Sides) {
         self.hand_over(now, sides);
+        let users = self.users.len();
+        for user in &mut self.users {
+            let User { marker, bearers, .. } = user;
+            if let Some(marker) = marker.as_mut().filter(|marker| marker.next <= now) {
+                marker.report(now, bearers[0].backlog(sides), users);
+            }
+        }
         for way in WAYS {
             while let Some((at, user)) = self.ways[way as usize].waits.first().copied()
                 && at <= now
@@ -481,6 +496,10 @@ impl Medium for Cell {
                 self.divide(now, way, sides);
             }
         }
+    }
+    fn marks(&mut self, now: Time, way: Way, pkt: &Packet, part: usize) -> bool {
+        let marker = self.users[part].marker.as_mut().filter(|_| way == Way::Down);
+        marker.is_some_and(|marker| marker.admit(now, pkt))
     }
     fn ready(&mut self, now: Time, way: Way, part: usize, _: &mut Sides) {
         if way == Way::Up && !self.is_prescheduled(part) {
