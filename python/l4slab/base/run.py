@@ -48,6 +48,8 @@ class Change(TypedDict):
     flow: NotRequired[str | None]
     impair: NotRequired[str | None]
     link: NotRequired[str | None]
+    # The medium's name and the words that change.
+    medium: NotRequired[str | None]
     # In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
     netem: NotRequired[str | None]
     # Whether the encoders of media rest from now on.
@@ -58,6 +60,8 @@ class Change(TypedDict):
     rtt_ns: NotRequired[int | None]
     # The change waits, from `time_ns` on, for a state of a flow's congestion control.
     state: NotRequired[AwaitedState | None]
+    # The words that change of its stations, by name.
+    stations: NotRequired[dict[str, str]]
     time_ns: int
 
 
@@ -349,6 +353,10 @@ class TcpFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: EcnSupport | None
+    # The receiver's host joins segments, from the first one that has come for so long (interrupt coalescing).
+    gro_ns: NotRequired[int | None]
+    # Bursts of the sender cross the network as one packet.
+    gso: NotRequired[bool]
     host: NotRequired[int | None]
     kind: Literal["tcp"]
     mtu_bytes: NotRequired[int | None]

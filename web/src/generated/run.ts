@@ -45,6 +45,10 @@ export interface Change {
   impair?: string | null;
   link?: string | null;
   /**
+   * The medium's name and the words that change.
+   */
+  medium?: string | null;
+  /**
    * In `tc`'s words, without "netem" itself; some that are not said stay, see `NetemConfig::merged`.
    */
   netem?: string | null;
@@ -62,6 +66,10 @@ export interface Change {
    * The change waits, from `time_ns` on, for a state of a flow's congestion control.
    */
   state?: AwaitedState | null;
+  /**
+   * The words that change of its stations, by name.
+   */
+  stations?: Record<string, string>;
   time_ns: number;
 }
 
@@ -442,6 +450,14 @@ export interface TcpFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: EcnSupport | null;
+  /**
+   * The receiver's host joins segments, from the first one that has come for so long (interrupt coalescing).
+   */
+  gro_ns?: number | null;
+  /**
+   * Bursts of the sender cross the network as one packet.
+   */
+  gso?: boolean;
   host?: number | null;
   kind: "tcp";
   mtu_bytes?: number | null;
