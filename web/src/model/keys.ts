@@ -177,6 +177,8 @@ const NOT_HELD_OF_TCP = {
   rto_min: { field: "rto_min_ns", instead: "200ms is used" },
   mtu: { field: "mtu_bytes", instead: "1500B is used" },
   app_rate: { field: "rate_bps", instead: "its application always has data" },
+  gso: { field: "gso", instead: "its packets hold one segment" },
+  gro: { field: "gro_ns", instead: "its receiver takes each packet when it comes" },
 };
 
 /** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */
