@@ -416,7 +416,7 @@ def _changes(
             case ["link", name, "medium"] if name in links and "medium" in links[name]:
                 settings.setdefault(("link", name), {})["medium"] = value
             case ["link", name, "station", station, "medium"] if name in links and "medium" in links[name]:
-                known = sorted({flow["station"] for flow in flows.values() if "station" in flow})
+                known = sorted({of for flow in flows.values() if (of := flow.get("station")) is not None})
                 if station not in known:
                     text = f"= {show(value)} names no station {show(station)} that a flow has"
                     fix = suggest(station, known) if known else f"give one station = {show(station)}"
