@@ -352,7 +352,8 @@ def run_bottleneck(options: str) -> str:
     The process must have one thread, and is of no other use afterwards.
     """
 
-def packets_of_log(path: Path, groups: str, folder: Path) -> str:
+def drop_reasons() -> list[str]: ...
+def packets_of_log(path: Path, wanted: str, folder: Path) -> str:
     """Write packets.N.bin of each link of a log; the answer as JSON, with the connections of programs."""
 
 def replay_log(path: Path) -> str:

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 from l4slab import _core
 from l4slab.cli import main
-from l4slab.engines.contract import EngineError, LackingError, Recording
+from l4slab.engines.contract import Captures, EngineError, LackingError, Recording
 from l4slab.engines.linux import lab
 from l4slab.engines.real import engine, forwarder, hosts
 from l4slab.engines.real.engine import RealEngine
+
+from scapy.layers.inet import IP
+from scapy.layers.l2 import Ether
+from scapy.utils import RawPcapNgReader
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
 
@@ -52,7 +56,6 @@ def program(client: str) -> str:
     [
         (ONE_LINK + CUBIC.replace("cubic", "prague"), 'no congestion control "prague" (it has reno, cubic); load it'),
         (ONE_LINK + CUBIC.replace('rtt = "20ms"', 'rtt = "100us"'), 'rtt = "0.1ms" is shorter than a scheduler keeps'),
-        (ONE_LINK + CUBIC + '[impair.i]\nbefore = "one"\nnetem = "loss 1%"\n', 'impair "i": the real engine has no'),
         (
             ONE_LINK + '[[flow]]\nname = "w"\nkind = "web"\ncc = "cubic"\nrtt = "5ms"\nrequests = "10/s"\n',
             'no kind = "web"',
@@ -131,6 +134,44 @@ def test_bulk_and_a_program_through_two_links(machine: RealEngine, describe: Des
     told = forwarder.told(_core.replay_log(tmp_path / "kept" / "real.log"))
     assert told["difference"] is None
     assert told["arrivals"] > 2000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient")
+def test_media_impairments_and_captures(machine: RealEngine, describe: Describe, tmp_path: Path) -> None:
+    """What was lost says where and why, captures have what the tables count, and the simulator decides the same."""
+    text = '[link.air]\nmedium = "wifi he20 mcs 3 per 20%"\nqdisc = "fq_codel"\n'
+    text += '[impair.i]\nbefore = "air"\ndirection = "both"\nnetem = "delay 1ms loss 2% duplicate 2% corrupt 2%"\n'
+    text += CUBIC + '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "2Mbit"\necn = "ect1"\nrtt = "5ms"\n'
+    run = describe(text, "real", duration='"3s"', warmup='"0s"')
+    machine.check(run)  # type: ignore[arg-type]
+    found = machine.execute(json.dumps(run), tmp_path / "kept", Captures(tmp_path / "captures", "x"))
+    flows = {row["flow"]: row for row in found.flows.to_dicts()}
+    for row in flows.values():
+        assert row["offered_packets"] == row["delivered_packets"] + row["lost_packets"] + row["waiting_packets"]
+    lost = {(row["flow"], row["lost_at"], row["lost_by"]) for row in found.losses.to_dicts()}
+    assert {("u", "impair.i", "loss"), ("u", "receiver", "checksum")} <= lost
+    assert flows["u"]["offered_packets"] > flows["u"]["sent_packets"] * 0.99
+    links = {row["link"]: row for row in found.links.filter(queue="all").to_dicts()}
+    assert set(links) == {"air", "air.up"}
+    assert links["air.up"]["sent_packets"] > 100
+    names = {f"{flow}-{end}.pcapng.gz" for flow in "au" for end in ("client", "server")}
+    assert {path.name for path in (tmp_path / "captures").iterdir()} == names
+    for flow in "au":
+        client, server = (
+            list(RawPcapNgReader(str(tmp_path / "captures" / f"{flow}-{end}.pcapng.gz"))) for end in ("client", "server")
+        )
+        times = [about.tshigh << 32 | about.tslow for _, about in client]
+        assert times == sorted(times)
+        data = [Ether(frame) for frame, about in server if about.wirelen > 1000]
+        # Also what is damaged comes, and what comes after the end.
+        assert len(data) >= flows[flow]["delivered_packets"]
+        assert {frame.src for frame in data} == {Ether(next(f for f, a in client if a.wirelen > 1000)).src}
+        for frame, _ in (*client[:50], *server[:50]):
+            ip = Ether(frame)[IP]
+            assert IP(bytes(ip)[:20]).chksum == IP(bytes(IP(bytes(ip)[:20], chksum=None))).chksum
+    told = forwarder.told(_core.replay_log(tmp_path / "kept" / "real.log"))
+    assert told["difference"] is None
 
 
 @pytest.mark.slow

@@ -163,6 +163,12 @@ pub struct Summary {
     pub notes: Vec<String>,
 }
 
+/// As the log has them.
+fn flags_of(pkt: &Packet) -> u8 {
+    let is = |flag, bit| if pkt.flags.has(flag) { bit } else { 0 };
+    is(Flags::ACK, IS_BACK) | is(Flags::CORRUPT, IS_CORRUPT)
+}
+
 /// A packet in the network, and how many copies of it there are.
 struct Slot {
     segment: Segment,
@@ -214,6 +220,8 @@ pub struct Manner {
     pub hold: u64,
     /// UDP may be joined.
     pub joins_udp: bool,
+    /// The log has the headers of each arrival.
+    pub keeps_headers: bool,
     /// When the time of the run is zero; without, when forwarding begins.
     pub zero: Option<u64>,
 }
@@ -352,10 +360,14 @@ impl Forwarder {
             let at = Time(*stamp);
             set_id(&mut pkt, self.arrivals);
             self.arrivals = self.arrivals.wrapping_add(1);
+            let slot = Slot { segment: Segment { unit: Rc::clone(&unit), k }, carriers: 1 };
             if let Some(log) = &mut self.log {
                 log.add(&Record::Arrival(at, Arrival::of(&pkt, unit.ends())));
+                if self.manner.keeps_headers {
+                    let bytes = Train::new(&slot.segment, &pkt).complete_headers();
+                    log.add(&Record::Headers { id: id(&pkt), bytes });
+                }
             }
-            let slot = Slot { segment: Segment { unit: Rc::clone(&unit), k }, carriers: 1 };
             let handle = self.free.pop().unwrap_or_else(|| {
                 self.slots.push(None);
                 self.slots.len() as u32 - 1
@@ -382,8 +394,14 @@ impl Forwarder {
     fn settle(&mut self) {
         if let (Some(steps), Some(log)) = (&mut self.transit.steps, &mut self.log) {
             for Step { crossed, pkt } in steps.drain(..) {
-                let (at, ecn) = (pkt.enqueued_at, pkt.ecn.get().bits());
-                log.add(&Record::Step { at, id: id(&pkt), crossed, ecn });
+                log.add(&Record::Step {
+                    at: pkt.enqueued_at,
+                    id: id(&pkt),
+                    crossed,
+                    ecn: pkt.ecn.get().bits(),
+                    flags: flags_of(&pkt),
+                    queued: pkt.queued_ns,
+                });
             }
         }
         let mut fates = std::mem::take(&mut self.fates);
@@ -394,11 +412,12 @@ impl Forwarder {
             let side = self.source(pkt.is_ack().into());
             self.counts[side].copied += u64::from(copies);
         }
-        for pkt in fates.lost.drain(..) {
+        for (pkt, why) in fates.lost.drain(..) {
             let side = self.source(pkt.is_ack().into());
             self.counts[side].lost += 1;
             if let Some(log) = &mut self.log {
-                log.add(&Record::Loss { at: pkt.enqueued_at, id: id(&pkt), hop: pkt.hop });
+                let at = pkt.enqueued_at;
+                log.add(&Record::Loss { at, id: id(&pkt), hop: pkt.hop, why: why as u8 });
             }
             self.release(&pkt);
         }
@@ -471,13 +490,12 @@ impl Forwarder {
 
     fn record_departure(&mut self, pkt: &Packet, written: Time) {
         let Some(log) = &mut self.log else { return };
-        let is = |flag, bit| if pkt.flags.has(flag) { bit } else { 0 };
         log.add(&Record::Departure {
             due: pkt.enqueued_at,
             written,
             id: id(pkt),
             ecn: pkt.ecn.get().bits(),
-            flags: is(Flags::ACK, IS_BACK) | is(Flags::CORRUPT, IS_CORRUPT),
+            flags: flags_of(pkt),
         });
     }
 

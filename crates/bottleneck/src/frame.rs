@@ -269,6 +269,22 @@ pub struct Ends {
     pub opening: u8,
 }
 
+/// Sets the ECN field of an IP header with a right checksum.
+pub fn set_ecn(ip: &mut [u8], ecn: u8) {
+    if ip[0] >> 4 == 6 {
+        ip[1] = ip[1] & 0xcf | ecn << 4;
+        return;
+    }
+    let before = u16_at(ip, 0);
+    ip[1] = ip[1] & 0xfc | ecn;
+    // RFC 1624, equation 3.
+    let mut sum = u32::from(!u16_at(ip, 10)) + u32::from(!before) + u32::from(u16_at(ip, 0));
+    while sum >> 16 > 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    put16(ip, 10, !(sum as u16));
+}
+
 /// One packet of the wire.
 #[derive(Clone, Debug)]
 pub struct Segment {
@@ -427,8 +443,22 @@ impl Train {
         put16(h, checksum, pseudo(h, unit, l4));
     }
 
+    /// The headers with complete checksums, for a train of one.
+    pub fn complete_headers(&self) -> Vec<u8> {
+        let mut all = self.complete();
+        all.truncate(self.first.unit.headers);
+        all
+    }
+
     /// The whole packet with a flipped bit behind a complete checksum, for a train of one.
     pub fn corrupted(&self) -> Vec<u8> {
+        let mut all = self.complete();
+        *all.last_mut().expect("it has a header") ^= 1;
+        all
+    }
+
+    /// The whole packet with complete checksums.
+    fn complete(&self) -> Vec<u8> {
         let (mut vnet, mut headers) = ([0; VNET], [0; MOST_HEADERS]);
         let length = self.write_headers(&mut vnet, &mut headers);
         let mut all = [&headers[..length], Train::payload(&self.first)].concat();
@@ -437,7 +467,6 @@ impl Train {
             let sum = !(sum(&all[start..], 0) as u16);
             put16(&mut all, at, if sum == 0 { 0xffff } else { sum });
         }
-        *all.last_mut().expect("it has a header") ^= 1;
         all
     }
 }

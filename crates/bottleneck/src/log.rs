@@ -3,9 +3,10 @@
 //! | tag | record (little-endian, without gaps) |
 //! |---|---|
 //! | `A` | arrival: time sent u64, flow u32, number u32, TSval u32, TSecr u32, frame u16, payload u16, flags u16, TCP bits u8, DSCP u8, ECN u8, flow group u16, ports u16 u16, protocol u8, opening u8 |
-//! | `S` | step: time u64, id u32, elements crossed u8, ECN u8; only where somebody asks |
+//! | `H` | headers of the arrival before, as a capture has them: id u32, length u8, bytes; only where somebody asks |
+//! | `S` | step: time u64, id u32, elements crossed u8, ECN u8, flags u8, time in queues u32; only where somebody asks |
 //! | `D` | departure: time due u64, time written u64 (0: never), id u32, ECN u8, flags u8 |
-//! | `L` | loss: time u64, id u32, hop u8 |
+//! | `L` | loss: time u64, id u32, hop u8, reason u8 (its place in `DropReason::ALL`) |
 //! | `E` | end: everything before this time u64 has happened |
 //!
 //! Times are nanoseconds since the start. Arrivals have the ids 0, 1, 2, … in the order of the file.
@@ -32,9 +33,9 @@ pub struct Header {
     pub run: Box<RawValue>,
 }
 
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
-/// Bits of a departure's flags.
+/// Bits of the flags of departures and steps.
 pub const IS_BACK: u8 = 1;
 pub const IS_CORRUPT: u8 = 2;
 
@@ -42,9 +43,10 @@ pub const IS_CORRUPT: u8 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Arrival(Time, Arrival),
-    Step { at: Time, id: u32, crossed: u8, ecn: u8 },
+    Headers { id: u32, bytes: Vec<u8> },
+    Step { at: Time, id: u32, crossed: u8, ecn: u8, flags: u8, queued: u32 },
     Departure { due: Time, written: Time, id: u32, ecn: u8, flags: u8 },
-    Loss { at: Time, id: u32, hop: u8 },
+    Loss { at: Time, id: u32, hop: u8, why: u8 },
     End(Time),
 }
 
@@ -127,11 +129,18 @@ impl Record {
                 [a.group, from, into].iter().for_each(|n| to.extend(n.to_le_bytes()));
                 to.extend([protocol, opening]);
             }
-            Record::Step { at, id, crossed, ecn } => {
+            Record::Headers { id, bytes } => {
+                to.push(b'H');
+                to.extend(id.to_le_bytes());
+                to.push(bytes.len() as u8);
+                to.extend(bytes);
+            }
+            Record::Step { at, id, crossed, ecn, flags, queued } => {
                 to.push(b'S');
                 to.extend(at.0.to_le_bytes());
                 to.extend(id.to_le_bytes());
-                to.extend([*crossed, *ecn]);
+                to.extend([*crossed, *ecn, *flags]);
+                to.extend(queued.to_le_bytes());
             }
             Record::Departure { due, written, id, ecn, flags } => {
                 to.push(b'D');
@@ -140,11 +149,11 @@ impl Record {
                 to.extend(id.to_le_bytes());
                 to.extend([*ecn, *flags]);
             }
-            Record::Loss { at, id, hop } => {
+            Record::Loss { at, id, hop, why } => {
                 to.push(b'L');
                 to.extend(at.0.to_le_bytes());
                 to.extend(id.to_le_bytes());
-                to.push(*hop);
+                to.extend([*hop, *why]);
             }
             Record::End(at) => {
                 to.push(b'E');
@@ -170,6 +179,12 @@ impl Record {
         }
         fn record(from: &mut impl Read) -> io::Result<Record> {
             let [tag] = bytes(from)?;
+            if tag == b'H' {
+                let id = long(from)?;
+                let [length] = bytes(from)?;
+                let mut bytes = vec![0; length.into()];
+                return from.read_exact(&mut bytes).map(|()| Record::Headers { id, bytes });
+            }
             let at = time(from)?;
             Ok(match tag {
                 b'A' => {
@@ -200,8 +215,8 @@ impl Record {
                 }
                 b'S' => {
                     let id = long(from)?;
-                    let [crossed, ecn] = bytes(from)?;
-                    Record::Step { at, id, crossed, ecn }
+                    let [crossed, ecn, flags] = bytes(from)?;
+                    Record::Step { at, id, crossed, ecn, flags, queued: long(from)? }
                 }
                 b'D' => {
                     let (written, id) = (time(from)?, long(from)?);
@@ -210,8 +225,8 @@ impl Record {
                 }
                 b'L' => {
                     let id = long(from)?;
-                    let [hop] = bytes(from)?;
-                    Record::Loss { at, id, hop }
+                    let [hop, why] = bytes(from)?;
+                    Record::Loss { at, id, hop, why }
                 }
                 b'E' => Record::End(at),
                 _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -305,9 +320,10 @@ mod tests {
         let ends = Ends { protocol: 6, ports: [1, 65_535], opening: 2 };
         let records = vec![
             Record::Arrival(Time(1), Arrival::of(&pkt, ends)),
-            Record::Step { at: Time(2), id: 0, crossed: 1, ecn: 3 },
+            Record::Headers { id: 0, bytes: vec![7; 94] },
+            Record::Step { at: Time(2), id: 0, crossed: 1, ecn: 3, flags: 2, queued: 1 << 31 },
             Record::Departure { due: Time(9), written: Time(10), id: 0, ecn: 3, flags: IS_BACK },
-            Record::Loss { at: Time(11), id: 0, hop: 2 },
+            Record::Loss { at: Time(11), id: 0, hop: 2, why: 6 },
         ];
         let mut bytes = header("b", "{\"a\": 1}").unwrap();
         records.iter().chain([&Record::End(Time(12))]).for_each(|r| r.write(&mut bytes));

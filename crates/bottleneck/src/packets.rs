@@ -1,18 +1,24 @@
-//! From the log of an engine's run to what its links saw: the files that the laboratory of the engine `linux` writes, which
-//! `l4slab.engines.linux.recording` reads.
+//! From the log of an engine's run to what its links and impairments saw: the files that the laboratory of the engine `linux`
+//! writes, which `l4slab.engines.linux.recording` reads; and to captures at both ends of its paths.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use l4slab_core::net::tap::End;
 use l4slab_core::packet::Flags;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::transit::{Place, Transit};
+use l4slab_core::time::Time;
+use l4slab_core::units::ETHERNET_HEADER;
+use l4slab_io::captures::Captures;
+use l4slab_io::frame::MAX_HEADERS;
 use serde::Deserialize;
 
 use crate::Refused;
-use crate::log::{Reader, Record};
+use crate::frame::set_ecn;
+use crate::log::{IS_CORRUPT, Reader, Record};
 
 /// `struct format` of lab.c.
 const MAGIC: &[u8; 8] = b"l4slab\0\0";
@@ -20,8 +26,9 @@ const FORMAT: u32 = 3;
 const RECORD: usize = 40;
 const PAYLOAD: u8 = 1;
 const BACKWARD: u8 = 2;
-/// What the last word of a record says: what the queue has dropped.
-const DROPPED: u32 = 1;
+/// What the last word of a record says of what has left: a bit was flipped on the way. Of what was lost it is the reason's
+/// place in `DropReason::ALL`, from 1 on.
+const DAMAGED: u32 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SYN: u8 = 2;
@@ -37,7 +44,17 @@ pub struct Group {
     client_sends: bool,
 }
 
-/// A packet at a link.
+/// What is asked for.
+#[derive(Deserialize)]
+pub struct Wanted {
+    groups: Vec<Group>,
+    /// The impairments, by number and direction (0: there, 1: back), in the order of their files.
+    impairments: Vec<(usize, usize)>,
+    /// The folder of captures, and the run's title in them.
+    captures: Option<(PathBuf, String)>,
+}
+
+/// A packet at a link or an impairment.
 #[derive(Clone, Default)]
 struct Seen {
     came: u64,
@@ -51,7 +68,7 @@ struct Seen {
     headers: u8,
     sequence: u32,
     fresh: u32,
-    dropped: bool,
+    fate: u32,
 }
 
 /// A connection of a program: protocol and ports, the data's sender first.
@@ -74,8 +91,27 @@ struct Under {
     /// A segment whose bytes have numbers.
     is_numbered: bool,
     seen: Seen,
-    /// Where it is: the link, and which of its packets.
-    at: Option<(usize, usize)>,
+    /// Where it and its copies are.
+    at: Vec<Inside>,
+}
+
+/// A packet, or one of its copies, in an element whose packets are written down.
+struct Inside {
+    /// How many elements it has crossed.
+    crossed: u8,
+    /// The element, and which of its packets.
+    element: usize,
+    n: usize,
+    /// Time in queues before.
+    queued: u32,
+}
+
+impl Under {
+    /// The one that has crossed so many elements, which it leaves.
+    fn take(&mut self, crossed: u8) -> Option<Inside> {
+        let at = self.at.iter().position(|inside| inside.crossed == crossed)?;
+        Some(self.at.remove(at))
+    }
 }
 
 /// Which bytes of a connection have left a link.
@@ -107,18 +143,98 @@ impl Passed {
     }
 }
 
-/// Writes `packets.N.bin` of each link of the log's run into a folder; the connections of programs as lines for events.tsv.
+/// What captures need besides.
+#[derive(Default)]
+struct Frames {
+    /// When each packet left its host.
+    sent: Vec<u64>,
+    /// Where the headers of each one end, in `bytes`.
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+    /// What was handed over: when, which packet, its ECN field, and whether a bit was flipped.
+    came: Vec<(u64, u32, u8, bool)>,
+}
+
+impl Frames {
+    fn keep(&mut self, headers: &[u8]) {
+        self.bytes.extend(headers);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn headers(&self, id: usize) -> &[u8] {
+        let before = if id == 0 { 0 } else { self.ends[id - 1] };
+        &self.bytes[before..self.ends[id]]
+    }
+
+    /// Writes all frames, in the order of time.
+    fn write(&self, mut to: Captures, under: &[Under]) -> io::Result<()> {
+        const ENDS: [End; 2] = [End::Client, End::Server];
+        let sent = self.sent.iter().take(self.ends.len()).enumerate();
+        let sent = sent.map(|(id, at)| (*at, id, under[id].side, under[id].seen.ecn[0], false));
+        let came = self.came.iter().filter(|(_, id, ..)| (*id as usize) < self.ends.len());
+        let came = came.map(|(at, id, ecn, is_damaged)| {
+            (*at, *id as usize, 1 - under[*id as usize].side, *ecn, *is_damaged)
+        });
+        let mut all: Vec<_> = sent.chain(came).collect();
+        all.sort_unstable();
+        for (at, id, end, ecn, is_damaged) in all {
+            let packet = &under[id];
+            let mut frame = ethernet(packet.group, packet.side).to_vec();
+            frame.extend(self.headers(id));
+            let ip = &mut frame[ETHERNET_HEADER as usize..];
+            set_ecn(ip, ecn);
+            if is_damaged {
+                spoil(ip);
+            }
+            frame.truncate(MAX_HEADERS);
+            let length = packet.seen.length.into();
+            to.write(packet.group, ENDS[end], Time(at), &frame, length)?;
+        }
+        to.finish()
+    }
+}
+
+/// Makes the transport's checksum wrong, as it is for a payload with a flipped bit.
+fn spoil(ip: &mut [u8]) {
+    let low_byte = if ip[9] == TCP { 17 } else { 7 };
+    if let Some(byte) = ip.get_mut(usize::from(ip[0] & 15) * 4 + low_byte) {
+        *byte ^= 1;
+    }
+}
+
+/// The header that a TUN device does not have, with the addresses that the simulator's captures have.
+fn ethernet(group: usize, side: usize) -> [u8; ETHERNET_HEADER as usize] {
+    let [high, low] = (group as u16).wrapping_add(1).to_be_bytes();
+    let mut header = [2, 0, 0, high, low, 2, 2, 0, 0, high, low, 1, 8, 0];
+    (header[5], header[11]) = if side == 0 { (2, 1) } else { (1, 2) };
+    header
+}
+
+/// Writes `packets.N.bin` of each link of the log's run and `impaired.N.bin` of each impairment into a folder, and captures;
+/// the connections of programs as lines for events.tsv.
 ///
 /// # Errors
 /// One sentence: the log or the folder.
-pub fn write(from: impl BufRead, groups: &[Group], folder: &Path) -> Result<Vec<String>, Refused> {
+pub fn write(from: impl BufRead, wanted: &Wanted, folder: &Path) -> Result<Vec<String>, Refused> {
+    let groups = &wanted.groups;
     let mut log = Reader::new(from)?;
     let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
     let run = Run::from_json(log.header.run.get()).map_err(wrong)?;
     let transit = Transit::new(&run).map_err(wrong)?;
     let paths: Vec<[Vec<Place>; 2]> =
         (0..run.flows.len()).map(|flow| [0, 1].map(|side| transit.path(flow, side))).collect();
-    let mut links: Vec<Vec<Seen>> = vec![Vec::new(); run.links.len()];
+    let has_medium =
+        |link: usize| run.links[link].medium.is_some() || run.links[link].up_of.is_some();
+    let number = |place: Option<&Place>, side: usize| match place? {
+        Place::Link(link) => Some(*link),
+        Place::Impair(impair) => {
+            let of_file = wanted.impairments.iter().position(|one| *one == (*impair, side));
+            of_file.map(|n| run.links.len() + n)
+        }
+        Place::Rewrite => None,
+    };
+    let mut elements: Vec<Vec<Seen>> = vec![Vec::new(); run.links.len() + wanted.impairments.len()];
+    let mut frames = Frames::default();
     let mut under: Vec<Under> = Vec::new();
     let mut pairs: Vec<Pair> = Vec::new();
     let mut numbers: HashMap<(usize, u8, [u16; 2]), usize> = HashMap::new();
@@ -180,53 +296,80 @@ pub fn write(from: impl BufRead, groups: &[Group], folder: &Path) -> Result<Vec<
                     pair,
                     is_numbered: is_tcp_data && side == 0,
                     seen,
-                    at: None,
+                    at: Vec::new(),
                 });
+                frames.sent.push(at.0);
             }
-            Record::Step { at, id, crossed, ecn } => {
+            Record::Headers { bytes, .. } => frames.keep(bytes),
+            Record::Step { at, id, crossed, ecn, flags, queued } => {
                 let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
-                if let Some((link, n)) = packet.at.take() {
-                    let seen = &mut links[link][n];
-                    (seen.left, seen.ecn[1]) = (at.0, *ecn);
-                    seen.fresh = u32::from(seen.length) - u32::from(seen.headers);
-                    if packet.is_numbered {
-                        let stretches = passed.entry((link, seen.flow, seen.conn)).or_default();
-                        seen.fresh = stretches.add(seen.sequence, seen.fresh);
+                let is_damaged = flags & IS_CORRUPT != 0;
+                if let Some(inside) = crossed.checked_sub(1).and_then(|before| packet.take(before))
+                {
+                    let seen = &mut elements[inside.element][inside.n];
+                    let is_link = inside.element < run.links.len();
+                    seen.left = match is_link && has_medium(inside.element) {
+                        // Behind its queue it was in the air.
+                        true => seen.came + u64::from(queued - inside.queued),
+                        false => at.0,
+                    };
+                    seen.ecn[1] = *ecn;
+                    seen.fate = if is_damaged { DAMAGED } else { 0 };
+                    seen.fresh = match is_damaged {
+                        true => 0,
+                        false => u32::from(seen.length) - u32::from(seen.headers),
+                    };
+                    if packet.is_numbered && is_link && !is_damaged {
+                        let key = (inside.element, seen.flow, seen.conn);
+                        seen.fresh = passed.entry(key).or_default().add(seen.sequence, seen.fresh);
                     }
                 }
-                let path = &paths[packet.group][packet.side];
-                if let Some(Place::Link(link)) = path.get(usize::from(*crossed)) {
+                let place = paths[packet.group][packet.side].get(usize::from(*crossed));
+                if let Some(element) = number(place, packet.side) {
                     let mut seen = packet.seen.clone();
                     (seen.came, seen.ecn[0]) = (at.0, *ecn);
-                    packet.at = Some((*link, links[*link].len()));
-                    links[*link].push(seen);
+                    let n = elements[element].len();
+                    packet.at.push(Inside { crossed: *crossed, element, n, queued: *queued });
+                    elements[element].push(seen);
                 }
             }
-            Record::Loss { id, .. } => {
+            Record::Loss { id, hop, why, .. } => {
                 let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
-                if let Some((link, n)) = packet.at.take() {
-                    links[link][n].dropped = true;
+                if let Some(inside) = packet.take(*hop) {
+                    elements[inside.element][inside.n].fate = u32::from(*why) + 1;
                 }
             }
-            Record::Departure { due, id, .. } => {
+            Record::Departure { due, written, id, ecn, flags } => {
                 let packet = under.get(*id as usize).ok_or_else(damaged)?;
                 if let Some(pair) = packet.pair {
                     let last = &mut pairs[pair].last;
                     *last = (*last).max(due.0);
                 }
+                if *written != Time::ZERO {
+                    frames.came.push((written.0, *id, *ecn, flags & IS_CORRUPT != 0));
+                }
             }
             Record::End(_) => break,
         }
     }
-    for (link, packets) in links.iter().enumerate() {
-        let path = folder.join(format!("packets.{link}.bin"));
-        write_link(&path, packets, groups)
+    for (n, packets) in elements.iter().enumerate() {
+        let path = folder.join(match n.checked_sub(run.links.len()) {
+            None => format!("packets.{n}.bin"),
+            Some(impairment) => format!("impaired.{impairment}.bin"),
+        });
+        write_element(&path, packets, groups)
             .map_err(|e| Refused::machine(format!("{} cannot be written: {e}", path.display())))?;
+    }
+    if let Some((folder, title)) = &wanted.captures {
+        let written = Captures::create(folder, title, &run).and_then(|to| frames.write(to, &under));
+        written.map_err(|e| {
+            Refused::machine(format!("captures cannot be written to {}: {e}", folder.display()))
+        })?;
     }
     Ok(pairs.iter().enumerate().map(|(n, pair)| line(n, pair)).collect())
 }
 
-fn write_link(path: &Path, packets: &[Seen], groups: &[Group]) -> io::Result<()> {
+fn write_element(path: &Path, packets: &[Seen], groups: &[Group]) -> io::Result<()> {
     let mut to = BufWriter::new(File::create(path)?);
     to.write_all(MAGIC)?;
     to.write_all(&FORMAT.to_le_bytes())?;
@@ -240,8 +383,7 @@ fn write_link(path: &Path, packets: &[Seen], groups: &[Group]) -> io::Result<()>
         }
         to.write_all(&[seen.ecn[0], seen.ecn[1], seen.kind, seen.headers])?;
         let number = if is_program { seen.sequence } else { number as u32 };
-        let dropped = if seen.dropped { DROPPED } else { 0 };
-        for long in [number, seen.fresh, dropped] {
+        for long in [number, seen.fresh, seen.fate] {
             to.write_all(&long.to_le_bytes())?;
         }
     }

@@ -133,7 +133,7 @@ pub fn simulate(mut run: Run, sent: Vec<Sent>, end: Time) -> Result<Outcome, Ref
     simulation.run_until(end.saturating_sub(Span(1)));
     let fates = simulation.take_fates();
     let mut losses: Vec<_> =
-        fates.lost.iter().map(|pkt| (pkt.enqueued_at, id(pkt), pkt.hop)).collect();
+        fates.lost.iter().map(|(pkt, _)| (pkt.enqueued_at, id(pkt), pkt.hop)).collect();
     losses.sort_unstable();
     let of = |one: &Arc<Mutex<[Vec<Departure>; 2]>>| {
         std::mem::take(&mut *one.lock().unwrap_or_else(PoisonError::into_inner))
@@ -205,8 +205,8 @@ pub fn replay(from: impl BufRead) -> Result<Comparison, Refused> {
                     live.departures[2 * flow + usize::from(flags & 1)].push((*due, *id, *ecn));
                 }
             }
-            Record::Loss { at, id, hop } => live.losses.push((*at, *id, *hop)),
-            Record::Step { .. } | Record::End(_) => {}
+            Record::Loss { at, id, hop, .. } => live.losses.push((*at, *id, *hop)),
+            Record::Headers { .. } | Record::Step { .. } | Record::End(_) => {}
         }
     }
     live.losses.sort_unstable();
@@ -300,10 +300,47 @@ mod tests {
                 }
             }
         }
-        outcome.losses = fates.lost.iter().map(|p| (p.enqueued_at, id(p), p.hop)).collect();
+        outcome.losses = fates.lost.iter().map(|(p, _)| (p.enqueued_at, id(p), p.hop)).collect();
         outcome.losses.sort_unstable();
         outcome.cut(end);
         outcome
+    }
+
+    /// Steps decide as the simulator does, in three ways to cut the time.
+    fn compare(text: &str, what: &str, seed: u64) {
+        let read = || Run::from_json(text).unwrap();
+        let mut rng = Rng::stream(seed, "replay", 0);
+        let mut of = |group| [false, true].map(|is_back| traffic(&mut rng, group, is_back));
+        let mut sent = vec![of(0), of(1)];
+        for (number, (_, pkt)) in sent.iter_mut().flatten().flatten().enumerate() {
+            set_id(pkt, number as u32);
+        }
+        let end = Time(420_000_000);
+        let simulated = simulate(read(), sent.clone(), end).unwrap();
+        for round in 0..3 {
+            let stepped = step(&read(), &sent, &mut Rng::stream(round, "clock", 0), end);
+            assert_eq!(stepped.difference(&simulated), None, "{what} {round}");
+            assert!(stepped.departures.iter().all(|all| all.len() > 100), "{what}");
+            assert!(stepped.losses.len() > 20, "{what}");
+        }
+    }
+
+    #[test]
+    fn media_in_steps_decide_as_in_the_simulator() {
+        let media = ["wifi he20 mcs 3 per 20%", "docsis", "leo loss 3%", "nr"];
+        for (seed, medium) in media.into_iter().enumerate() {
+            let text = format!(
+                r#"{{"duration_ns": 1000000000, "seed": 7, "links": [
+                {{"name": "a", "rate_bps": 20000000, "qdisc": "pfifo limit 20", "medium": "{medium}"}},
+                {{"name": "a.up", "rate_bps": 5000000, "qdisc": "pfifo limit 20", "up_of": "a"}}],
+              "flows": [{{"name": "f", "kind": "cbr", "rate_bps": 1, "rtt_ns": 3000000, "path": ["a"],
+                "reverse_path": ["a.up"]}},
+                {{"name": "g", "kind": "cbr", "rate_bps": 1, "rtt_ns": 7000000, "path": ["a"],
+                "reverse_path": ["a.up"], "station": "s"}}],
+              "at": [{{"time_ns": 150000000, "flow": "f", "rtt_ns": 9000000}}]}}"#
+            );
+            compare(&text, medium, seed as u64);
+        }
     }
 
     #[test]
@@ -327,21 +364,7 @@ mod tests {
                 text = text
                     .replace(r#"{"time_ns": 100000000, "link": "a", "rate_bps": 10000000},"#, "");
             }
-            let read = || Run::from_json(&text).unwrap();
-            let mut rng = Rng::stream(seed as u64, "replay", 0);
-            let mut of = |group| [false, true].map(|is_back| traffic(&mut rng, group, is_back));
-            let mut sent = vec![of(0), of(1)];
-            for (number, (_, pkt)) in sent.iter_mut().flatten().flatten().enumerate() {
-                set_id(pkt, number as u32);
-            }
-            let end = Time(420_000_000);
-            let simulated = simulate(read(), sent.clone(), end).unwrap();
-            for round in 0..3 {
-                let stepped = step(&read(), &sent, &mut Rng::stream(round, "clock", 0), end);
-                assert_eq!(stepped.difference(&simulated), None, "{qdisc} {round}");
-                assert!(stepped.departures.iter().all(|all| all.len() > 100), "{qdisc}");
-                assert!(stepped.losses.len() > 20, "{qdisc}");
-            }
+            compare(&text, qdisc, seed as u64);
         }
     }
 }

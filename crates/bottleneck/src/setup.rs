@@ -57,6 +57,9 @@ pub struct Options {
     /// The log has what happens between the elements of a path.
     #[serde(default)]
     steps: bool,
+    /// The log has the headers of packets.
+    #[serde(default)]
+    headers: bool,
 }
 
 /// A namespace of its own.
@@ -228,6 +231,7 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
         access: Rate::from_bps(access.max(1)),
         hold: options.hold_ns,
         joins_udp,
+        keeps_headers: options.headers,
         zero,
     };
     let mut forwarder = Forwarder::new(transit, tuns, manner, writer);

@@ -336,6 +336,15 @@ pub enum DropReason {
 
 impl DropReason {
     pub const FIRST: DropReason = DropReason::Overflow;
+    pub const ALL: [DropReason; 7] = [
+        DropReason::Overflow,
+        DropReason::Aqm,
+        DropReason::Replaced,
+        DropReason::Loss,
+        DropReason::Rewrite,
+        DropReason::Checksum,
+        DropReason::Medium,
+    ];
 
     /// As the results call it.
     pub fn name(self) -> &'static str {

@@ -11,6 +11,7 @@
 //! first those from hosts, by flow number and within a flow in the order of sending; then those from other
 //! elements, in the order in which these released them. So results do not depend on where windows begin.
 
+use crate::aqm::DropReason;
 use crate::packet::Packet;
 use crate::probe::{Experience, Responsiveness, SenderState, Totals, Transfer};
 use crate::sack::SackStore;
@@ -36,7 +37,7 @@ pub struct Outbox {
 #[derive(Debug, Default)]
 pub struct Fates {
     /// With the time of the loss as `enqueued_at`.
-    pub lost: Vec<Packet>,
+    pub lost: Vec<(Packet, DropReason)>,
     /// With the number of copies.
     pub copied: Vec<(Packet, u32)>,
 }
@@ -55,10 +56,10 @@ impl Outbox {
         pkt
     }
     /// The network has lost a packet at this time.
-    pub fn lose(&mut self, at: Time, pkt: &Packet) {
+    pub fn lose(&mut self, at: Time, pkt: &Packet, why: DropReason) {
         self.sacks.take(pkt.sack);
         if let Some(fates) = &mut self.fates {
-            fates.lost.push(Packet { enqueued_at: at, ..*pkt });
+            fates.lost.push((Packet { enqueued_at: at, ..*pkt }, why));
         }
     }
     /// The network has made copies of a packet.

@@ -75,6 +75,24 @@ impl Captures {
         Ok(made)
     }
 
+    /// Writes a frame of `length` bytes that passes an end of a group's path, of which these are the first ones.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn write(
+        &mut self,
+        group: usize,
+        end: End,
+        now: Time,
+        frame: &[u8],
+        length: u32,
+    ) -> io::Result<()> {
+        match &mut self.files[group] {
+            Some(files) => files[end as usize].packet(now.0, frame, length),
+            None => Ok(()),
+        }
+    }
+
     /// Completes the files and puts the folder in place.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use l4slab_bottleneck::{Refused, packets, replay};
+use l4slab_core::aqm::DropReason;
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde_json::json;
@@ -47,18 +48,25 @@ fn replay_log(py: Python<'_>, path: PathBuf) -> String {
 /// Writes what the links saw, see `l4slab_bottleneck::packets`; answers as `run_bottleneck` does, with the connections of
 /// programs.
 #[pyfunction]
-fn packets_of_log(py: Python<'_>, path: PathBuf, groups: &str, folder: PathBuf) -> String {
+fn packets_of_log(py: Python<'_>, path: PathBuf, wanted: &str, folder: PathBuf) -> String {
     let write = || {
-        let groups: Vec<packets::Group> =
-            serde_json::from_str(groups).map_err(|e| Refused::input(e.to_string()))?;
+        let wanted: packets::Wanted =
+            serde_json::from_str(wanted).map_err(|e| Refused::input(e.to_string()))?;
         let file = File::open(&path).map_err(|e| Refused::input(format!("cannot be read: {e}")))?;
-        packets::write(BufReader::new(file), &groups, &folder)
+        packets::write(BufReader::new(file), &wanted, &folder)
     };
     told(py.detach(write))
+}
+
+/// Why packets are lost, as results call it, in the order of the numbers that logs have.
+#[pyfunction]
+fn drop_reasons() -> Vec<&'static str> {
+    DropReason::ALL.map(DropReason::name).to_vec()
 }
 
 pub fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run_bottleneck, m)?)?;
     m.add_function(wrap_pyfunction!(replay_log, m)?)?;
-    m.add_function(wrap_pyfunction!(packets_of_log, m)?)
+    m.add_function(wrap_pyfunction!(packets_of_log, m)?)?;
+    m.add_function(wrap_pyfunction!(drop_reasons, m)?)
 }

@@ -66,8 +66,9 @@ def path_of(file: Path, flow: str | None = None, where: str | None = None) -> Pa
         raise InputError("has classes by host, and here are two hosts; choose classes by dscp or ecn", file=file)
     stand_in = forwarder.stand_in(chosen["name"], chosen["rtt_ns"], chosen["path"])
     stand_in["reverse_path"] = chosen.get("reverse_path") or []
-    if chosen.get("delay_trace"):
-        stand_in["delay_trace"] = chosen["delay_trace"]
+    for key in ("delay_trace", "station"):
+        if chosen.get(key):
+            stand_in[key] = chosen[key]
     run: Run = {
         **description,
         "flows": [stand_in],

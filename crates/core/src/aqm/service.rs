@@ -250,6 +250,8 @@ pub struct Service<P> {
     pub drops: Vec<Dropped<P>>,
     /// Dropped, and not yet collected.
     pub lost: Vec<P>,
+    /// Of each of these, why.
+    pub lost_why: Vec<DropReason>,
     /// Packets of which the queue has made this many copies, not yet collected.
     pub copied: Vec<(P, u32)>,
     /// The queue holds its packets back. It is asked again after its timer or an arrival.
@@ -360,6 +362,7 @@ impl<P: Carried> Service<P> {
             losses: Losses::new(),
             drops: Vec::new(),
             lost: Vec::new(),
+            lost_why: Vec::new(),
             copied: Vec::new(),
             holds_back: false,
             timer: Time::NEVER,
@@ -607,6 +610,7 @@ impl<P: Carried> Service<P> {
         for b in &mut self.bands {
             b.backlog_max = b.backlog_max.max(b.backlog);
         }
+        self.lost_why.extend(drops.iter().map(|d| d.why));
         self.lost.extend(drops.drain(..).map(|mut d| {
             d.pkt.depart(now);
             d.pkt

@@ -70,7 +70,7 @@ impl Impair {
             self.totals.dropped += self.drops.len() as u64;
             for lost in self.drops.drain(..) {
                 self.ledger.lose(now, &lost.pkt, lost.why);
-                out.lose(now, &lost.pkt);
+                out.lose(now, &lost.pkt, lost.why);
             }
             let Some(mut pkt) = pkt else { break };
             self.totals.sent += 1;

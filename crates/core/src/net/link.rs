@@ -430,8 +430,9 @@ impl Link {
         for (pkt, copies) in self.service.copied.drain(..) {
             out.copy(&pkt, copies);
         }
-        for pkt in self.service.lost.drain(..) {
-            out.lose(pkt.enqueued_at, &pkt);
+        let why = self.service.lost_why.drain(..);
+        for (pkt, why) in self.service.lost.drain(..).zip(why) {
+            out.lose(pkt.enqueued_at, &pkt, why);
         }
     }
 }

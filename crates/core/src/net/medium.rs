@@ -10,7 +10,7 @@ use std::any::Any;
 use super::inbox::Inbox;
 use super::parts::Stages;
 use super::port::Port;
-use crate::aqm::Backlog;
+use crate::aqm::{Backlog, DropReason};
 use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::probe::Gauges;
@@ -86,7 +86,7 @@ impl<'a> Sides<'a> {
     pub fn lose(&mut self, now: Time, way: Way, pkt: &Packet) {
         let side = &mut self.sides[way as usize];
         side.port.link.lose_in_medium(now, pkt);
-        self.out.sacks.take(pkt.sack);
+        self.out.lose(now, pkt, DropReason::Medium);
     }
 
     /// Runs the medium up to `until`, exclusively. Of what happens at one instant first packets arrive at the other

@@ -30,7 +30,7 @@ impl Node for Rewrite {
                     Rewritten::To(ecn) => pkt.ecn.set(*ecn),
                     Rewritten::Drop => {
                         self.ledger.lose(now, &pkt, DropReason::Rewrite);
-                        out.lose(now, &pkt);
+                        out.lose(now, &pkt, DropReason::Rewrite);
                         continue;
                     }
                 }

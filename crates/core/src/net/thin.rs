@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
 use super::inbox::Inbox;
+use crate::aqm::DropReason;
 use crate::element::Outbox;
 use crate::packet::{Flags, FlowId, Packet};
 use crate::time::{Span, Time};
@@ -53,7 +54,7 @@ impl Thin {
             self.due.insert((due, ack.flow));
         } else {
             self.thinned += 1;
-            out.lose(now, &held.ack);
+            out.lose(now, &held.ack, DropReason::Aqm);
         }
         (held.ack, held.count) = (ack, held.count + 1);
         if held.count >= self.one_of {

@@ -56,6 +56,7 @@ class RealEngine(Engine):
     title = "this machine"
     virtual_time = False
     keeps_files = True
+    quick_s = 900
 
     @classmethod
     def stop(cls) -> None:
@@ -103,14 +104,10 @@ class RealEngine(Engine):
         """Run it; with `keep`, the plan, the log and what the programs said are kept there."""
         run = json.loads(run_json)
         refuse(run, hosts.controls())
-        if captures is not None:
-            raise ValueError(
-                "the real engine keeps no captures of packets yet; give --no-captures, or use the sim or linux engine"
-            )
         with run_folder() as folder, _ALONE:
             made = lab.build(lab.unrolled(run), out=str(folder / programs.FOLDER))
             try:
-                return self._execute(run, made, folder)
+                return self._execute(run, made, folder, captures)
             except OSError as error:
                 raise EngineError(
                     f"the run's files cannot be written: {error}; free some space or set TMPDIR"
@@ -119,7 +116,7 @@ class RealEngine(Engine):
                 if keep is not None:
                     _keep(folder, keep)
 
-    def _execute(self, run: Description, made: lab.Lab, folder: Path) -> Recording:
+    def _execute(self, run: Description, made: lab.Lab, folder: Path, captures: Captures | None) -> Recording:
         from l4slab.engines.linux import recording
 
         (folder / "plan").write_text("\n".join(hosts.plan(made)) + "\n")
@@ -132,6 +129,7 @@ class RealEngine(Engine):
             "hosts": hosts.pairs(made),
             "lead_ns": hosts.LEAD_NS,
             "steps": True,
+            "headers": captures is not None,
         }
         try:
             with (folder / "output.txt").open("wb") as output:
@@ -145,7 +143,12 @@ class RealEngine(Engine):
             {"is_program": flow.is_program, "client_sends": flow.program is None or flow.program["sender"] == "client"}
             for flow in made.flows
         ]
-        connections = forwarder.told(_core.packets_of_log(folder / _LOG, json.dumps(groups), folder))
+        told_of = {
+            "groups": groups,
+            "impairments": [(int(name[1:]) - 1, int(name[0] == "j")) for name in made.impair_namespaces],
+            "captures": None if captures is None else (str(captures.folder.absolute()), captures.title),
+        }
+        connections = forwarder.told(_core.packets_of_log(folder / _LOG, json.dumps(told_of), folder))
         with (folder / "events.tsv").open("a") as events:
             events.writelines(f"{line}\n" for line in connections)
         try:
@@ -180,7 +183,7 @@ def refuse(run: Description, controls: tuple[str, ...]) -> None:
         if not spec["path"]:
             raise ValueError(f"{name} crosses no link; give it a path, or use the sim engine")
         if spec["rtt_ns"] < _LEAST_RTT_NS:
-            raise ValueError(
+            raise LackingError(
                 f'{name}: rtt = "{spec["rtt_ns"] / 1e6:g}ms" is shorter than a scheduler keeps; write at least '
                 f'"{_LEAST_RTT_NS / 1e6:g}ms", or use the linux engine'
             )
@@ -192,7 +195,7 @@ def refuse(run: Description, controls: tuple[str, ...]) -> None:
             raise ValueError(f"{name}: the real engine has no gso and no gro; leave them out, or use the linux engine")
         wanted = spec.get("cc") if spec["kind"] in ("tcp", "program") else None
         if wanted is not None and wanted not in controls:
-            raise ValueError(
+            raise LackingError(
                 f'{name}: the kernel of this machine has no congestion control "{wanted}" (it has '
                 f"{', '.join(controls)}); load it with: sudo modprobe tcp_{wanted}, or give --engine linux"
             )
@@ -200,17 +203,8 @@ def refuse(run: Description, controls: tuple[str, ...]) -> None:
             raise ValueError(
                 f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine'
             )
-    for link in run["links"]:
-        if (medium := link.get("medium")) is not None:
-            name = medium.partition(" ")[0]
-            raise ValueError(f'link "{link["name"]}": the real engine has no medium {name}; use the sim engine')
-    if run.get("impairs"):
-        raise ValueError(
-            f'impair "{run["impairs"][0]["name"]}": the real engine has no impairments yet; use l4slab bottleneck, or '
-            "another engine"
-        )
     for parameter in lab.module_parameters(run):
-        raise ValueError(
+        raise LackingError(
             f"the real engine leaves the modules of this machine's kernel as they are, and {parameter} would change; "
             "leave that option out, or use another engine"
         )
@@ -239,7 +233,7 @@ def path_of(run: Description) -> Run:
 def _stand_in(flow: Flow) -> CbrFlow:
     found = forwarder.stand_in(flow["name"], flow["rtt_ns"], flow["path"])
     found["reverse_path"] = flow.get("reverse_path") or []
-    for key in ("delay_trace", "host", "peer_host"):
+    for key in ("delay_trace", "host", "peer_host", "station"):
         if flow.get(key) is not None:
             found[key] = flow[key]
     return found

@@ -79,7 +79,7 @@ def fates_of(observed: Observed, flow: Flow) -> Fates:
         for reason, packets in gone["reason"].value_counts().iter_rows():
             found.lost[place, reason] += packets
         if isinstance(element, Link):
-            found.dropped += len(gone)
+            found.dropped += len(gone) - int((gone["reason"] == "medium").sum())
             found.sent = found.sent or len(measured)
         before = here.filter("left")
     if before is not None:
@@ -136,7 +136,7 @@ def _is_measured(observed: Observed, times: pl.Series) -> pl.Series:
 
 
 def _reasons(element: Link | Impairment) -> Array:
-    if isinstance(element, Impairment):
+    if isinstance(element, Impairment) or element.tells_drops:
         return element.reasons
     found = np.full(len(element.packets), _QUEUE, dtype=object)
     for span, words in element.qdiscs:

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 PACKET = np.dtype("u8,u8,u2,u2,u2,u2,u1,u1,u1,u1,u4,u4,u4")
 PACKET.names = (
     *("in_ns", "out_ns", "flow", "conn", "id", "len", "ecn_in", "ecn_out", "kind", "headers", "number"),
-    *("fresh", "damaged"),  # of the engine `real`: whether the queue dropped it
+    *("fresh", "damaged"),  # of the engine `real`, where it did not leave: why, as in REASONS from 1 on
 )
 # What each file of records begins with: `struct format` of lab.c. The version changes where a record does.
 FORMAT = np.dtype("S8,u4,u4")
@@ -36,6 +36,7 @@ SAMPLE.names = (
 # `kind` of a packet: forward with payload, forward without (SYN, FIN), and the same on the way back.
 PAYLOAD, BACKWARD = 1, 2
 NEVER = 0  # out_ns of a packet that did not leave
+_NOT_LOST = ""
 FOR_EVER = 1 << 62
 ECT1, CE = 1, 3
 ESTABLISHED, FIN_WAIT1, CLOSE_WAIT = 1, 4, 8
@@ -44,6 +45,7 @@ ECN_MODES = ("off", "classic", "accecn", "pending")
 _IN_SERVICE = 2
 NETEM_LIMIT = 1000  # netem's default
 _QDISCS = _core.qdiscs()
+REASONS = _core.drop_reasons()
 FIFOS = frozenset(one["name"] for one in _QDISCS if one["is_fifo"])
 # Queues that drop what has waited, and those whose limit is one of packets.
 LATE_DROPS = frozenset(one["name"] for one in _QDISCS if one["drops_waiting"])
@@ -107,7 +109,7 @@ class Link:
     changes: list[Change]
     duration_ns: int
     flows: Sequence[Flow] = ()
-    tells_drops: bool = False  # whether the packets say themselves which ones the queue dropped
+    tells_drops: bool = False  # whether the packets say themselves which ones the queue dropped, and why
 
     @cached_property
     def left(self) -> Array:
@@ -130,8 +132,7 @@ class Link:
         packets = self.packets
         lost = packets["out_ns"] == NEVER
         if self.tells_drops:
-            told: Array = lost & (packets["damaged"] != 0)
-            return told
+            return self.reasons != _NOT_LOST
         last = np.zeros(int(self.connection.max(initial=-1)) + 1, np.uint64)
         # What leaves after the end tells of drops before it only where packets are dropped as they arrive.
         telling = np.where(self.drops_late, self.left, ~lost)
@@ -150,6 +151,17 @@ class Link:
             if waiting is not None and (more := int((inside & which).sum()) - int(waiting)) > _IN_SERVICE:
                 gone = np.flatnonzero(inside & which & lost)
                 result[gone[np.argsort(packets["in_ns"][gone], kind="stable")][:more]] = True
+        return result
+
+    @cached_property
+    def reasons(self) -> Array:
+        """Why the core lost it."""
+        return _told(self.packets)
+
+    @cached_property
+    def dropped_by_queue(self) -> Array:
+        """What its queue dropped, without what a medium behind it lost."""
+        result: Array = self.dropped & (self.reasons != "medium") if self.tells_drops else self.dropped
         return result
 
     @property
@@ -247,6 +259,9 @@ class Link:
     @cached_property
     def overflowed(self) -> Array:
         """Which packets came to a full FIFO. Those that came after the last one that left it count as lost with it."""
+        if self.tells_drops:
+            told: Array = self.reasons == "overflow"
+            return told
         found = np.zeros(len(self.packets), bool)
         for span, words in self.qdiscs:
             came = self.came_in(span)
@@ -343,6 +358,7 @@ class Impairment:
     words: list[tuple[int, list[str]]]  # of its netem, since when
     waiting: int  # in the end
     duration_ns: int
+    tells_drops: bool = False  # as for a link
 
     @cached_property
     def left(self) -> Array:
@@ -352,6 +368,9 @@ class Impairment:
     @cached_property
     def dropped(self) -> Array:
         """Whether netem lost it: it never left, and is none of the latest, which wait."""
+        if self.tells_drops:
+            told: Array = self.reasons != _NOT_LOST
+            return told
         lost: Array = self.packets["out_ns"] == NEVER
         last = np.flatnonzero(lost)
         last = last[np.argsort(self.packets["in_ns"][last], kind="stable")]
@@ -362,6 +381,8 @@ class Impairment:
     @cached_property
     def reasons(self) -> Array:
         """Why, of those that were lost."""
+        if self.tells_drops:
+            return _told(self.packets)
         begin, out = self.packets["in_ns"], self.packets["out_ns"]
         came = np.sort(begin[~self.dropped])
         inside = np.searchsorted(came, begin, side="right") - np.searchsorted(np.sort(out[out != NEVER]), begin)
@@ -440,6 +461,13 @@ def distribution(values: Array, name: str, scale: float, largest: bool = False) 
 def percent(part: int, whole: int) -> float | None:
     """A part in percent; None of nothing."""
     return 100 * part / whole if whole else None
+
+
+def _told(packets: Array) -> Array:
+    """Why each one was lost, where it says so itself."""
+    number = np.where(packets["out_ns"] == NEVER, packets["damaged"], 0)
+    result: Array = np.array([_NOT_LOST, *REASONS], dtype=object)[number]
+    return result
 
 
 def _left(packets: Array, duration_ns: int) -> Array:

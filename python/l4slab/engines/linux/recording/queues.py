@@ -79,7 +79,7 @@ def _link_row(observed: Observed, link: Link, queue: str, which: Array, spans: l
     sent = sent_of(observed, link, which)
     sent_bytes = int(packets["len"][sent].astype(np.int64).sum())
     capacity = sum(link.capacity_bits(begin, end) for begin, end in spans)
-    dropped = int((came & link.dropped).sum())
+    dropped = int((came & link.dropped_by_queue).sum())
     marked = int((came & link.marked).sum())
     return {
         "link": link.name,
@@ -125,7 +125,7 @@ def _overflowed(observed: Observed, link: Link) -> int | None:
     """Drops of full queues in the measured interval; None where a qdisc in force does not tell them apart."""
     begin, end = observed.run["warmup_ns"], observed.run["duration_ns"]
     kinds = {words[0] for span, words in link.qdiscs if span[0] < end and begin < span[1]}
-    if not kinds <= {*FIFOS, *({} if link.tells_drops else OVERFLOWS)}:
+    if not link.tells_drops and not kinds <= {*FIFOS, *OVERFLOWS}:
         return None
     of_fifos = int(in_window(observed, link.packets["in_ns"][link.overflowed]).sum())
     return of_fifos + _gained_tc(link, OVERFLOWS, begin)

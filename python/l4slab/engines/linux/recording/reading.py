@@ -61,13 +61,13 @@ def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> O
         events,
         parse_counters(_text(folder / "counters.txt")) if is_over else {},
         teardown,
-        _impairments(lab, folder, teardown) if is_over else {},
+        _impairments(lab, folder, teardown, not has_tc) if is_over else {},
         {path.name: _last_line(path) for path in sorted((folder / FOLDER).glob("*")) if path.is_file()},
         qlogs.read(run, folder / FOLDER) if is_over else None,
     )
 
 
-def _impairments(lab: Lab, folder: Path, teardown: str) -> dict[str, Impairment]:
+def _impairments(lab: Lab, folder: Path, teardown: str, tells_drops: bool) -> dict[str, Impairment]:
     found = {}
     for number, namespace in enumerate(lab.impair_namespaces):
         spec, end = lab.impair_of(namespace), lab.run["duration_ns"]
@@ -82,6 +82,7 @@ def _impairments(lab: Lab, folder: Path, teardown: str) -> dict[str, Impairment]
             [(since, str(netem).split()) for since, netem in words],
             int(waiting[1]) if waiting else 0,
             end,
+            tells_drops,
         )
     return found
 

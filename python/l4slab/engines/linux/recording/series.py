@@ -133,12 +133,14 @@ def _backlog_at(link: Link, which: Array, steps: Array) -> list[float | None]:
 
 def _overflows(link: Link, states: list[Told], steps: Array) -> list[float | None]:
     """Drops of full queues within each step, as far as `tc` tells them apart."""
+    of_core = _binned(link.dropped_ns[link.overflowed], None, steps)
+    if link.tells_drops:
+        return [float(drops) for drops in of_core]
     gained = gains(zip(steps, states, strict=True), OVERFLOWS)
     counted = [
         0 if state.get("kind") in FIFOS else gained.get(int(time)) for state, time in zip(states, steps, strict=True)
     ]
-    of_fifos = _binned(link.dropped_ns[link.overflowed], None, steps)
-    return [None if gain is None else float(gain + drops) for gain, drops in zip(counted, of_fifos, strict=True)]
+    return [None if gain is None else float(gain + drops) for gain, drops in zip(counted, of_core, strict=True)]
 
 
 _PROBABILITIES = ("p_prime", "p_c", "p_l_coupled", "p_l_native", "p_l", "credit_bytes")
@@ -163,7 +165,7 @@ def _queue_series(observed: Observed, link: Link, queue: str, which: Array, step
     packets = _binned(times, None, steps)
     frames = _binned(times, link.packets["len"][sent].astype(np.float64), steps)
     marks = _binned(link.packets["out_ns"][which & link.marked], None, steps)
-    drops = _binned(link.dropped_ns[which & link.dropped], None, steps)
+    drops = _binned(link.dropped_ns[which & link.dropped_by_queue], None, steps)
     at = np.searchsorted(steps, times)
     shortest, longest = np.full(len(steps) + 1, np.inf), np.zeros(len(steps) + 1)
     np.minimum.at(shortest, at, link.sojourn_ns[sent])
