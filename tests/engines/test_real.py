@@ -15,7 +15,6 @@ from l4slab.engines.contract import Captures, EngineError, LackingError, Recordi
 from l4slab.engines.linux import lab
 from l4slab.engines.real import engine, forwarder, hosts
 from l4slab.engines.real.engine import RealEngine
-
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 from scapy.utils import RawPcapNgReader
@@ -71,6 +70,13 @@ def test_what_it_cannot_do_it_says(describe: Describe, text: str, sentence: str)
     with pytest.raises((ValueError, LackingError)) as caught:
         engine.refuse(run, CONTROLS)
     assert sentence in str(caught.value)
+
+
+def test_programs_get_what_the_kernel_lets_everybody_have(describe: Describe) -> None:
+    run: Any = describe(ONE_LINK + program("true {server}") + 'cc = "cubic"\n', "real")
+    engine.refuse(run, CONTROLS, CONTROLS)
+    with pytest.raises(LackingError, match=r"lets programs have reno and not \"cubic\"; allow it with: sudo sysctl"):
+        engine.refuse(run, CONTROLS, ("reno",))
 
 
 def test_the_hosts_are_those_of_the_engine_linux_without_its_network(describe: Describe) -> None:
@@ -140,7 +146,7 @@ def test_bulk_and_a_program_through_two_links(machine: RealEngine, describe: Des
 @pytest.mark.usefixtures("patient")
 def test_media_impairments_and_captures(machine: RealEngine, describe: Describe, tmp_path: Path) -> None:
     """What was lost says where and why, captures have what the tables count, and the simulator decides the same."""
-    text = '[link.air]\nmedium = "wifi he20 mcs 3 per 20%"\nqdisc = "fq_codel"\n'
+    text = '[link.air]\nmedium = "wifi n20 mcs 3 per 0.2"\nqdisc = "fq_codel"\n'
     text += '[impair.i]\nbefore = "air"\ndirection = "both"\nnetem = "delay 1ms loss 2% duplicate 2% corrupt 2%"\n'
     text += CUBIC + '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "2Mbit"\necn = "ect1"\nrtt = "5ms"\n'
     run = describe(text, "real", duration='"3s"', warmup='"0s"')
@@ -159,7 +165,8 @@ def test_media_impairments_and_captures(machine: RealEngine, describe: Describe,
     assert {path.name for path in (tmp_path / "captures").iterdir()} == names
     for flow in "au":
         client, server = (
-            list(RawPcapNgReader(str(tmp_path / "captures" / f"{flow}-{end}.pcapng.gz"))) for end in ("client", "server")
+            list(RawPcapNgReader(str(tmp_path / "captures" / f"{flow}-{end}.pcapng.gz")))
+            for end in ("client", "server")
         )
         times = [about.tshigh << 32 | about.tslow for _, about in client]
         assert times == sorted(times)

@@ -1,4 +1,4 @@
-//! The loop: reads packets of both namespaces, lets the network decide, and writes what is due.
+//! The loop: reads packets of both ends, lets the network decide, and writes what is due.
 //!
 //! Half of the base RTT lies between a host and the network, so what leaves the network before `now + RTT / 2` is known
 //! already when it is computed. The network is therefore ahead of the clock, a late wake-up delays only what is
@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -14,15 +14,20 @@ use std::thread::JoinHandle;
 use l4slab_core::distribution::Distribution;
 use l4slab_core::ecn::Ecn;
 use l4slab_core::element::Fates;
+use l4slab_core::live::series_as_json;
 use l4slab_core::packet::{Flags, Packet};
+use l4slab_core::probe::{Gauges, Series};
+use l4slab_core::scenario::Run;
 use l4slab_core::sim::transit::{Step, Transit};
 use l4slab_core::time::{Span, Time};
 use l4slab_core::units::Rate;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::frame::{MOST_HEADERS, Segment, Train, Unit, VNET};
 use crate::log::{Arrival, IS_BACK, IS_CORRUPT, Record, flow_number, id, set_id};
 use crate::probe;
+use crate::replay::add_change;
 use crate::system::{self, Gather, Poll};
 
 /// A host whose access line is so far behind is not read.
@@ -75,6 +80,7 @@ struct Count {
     packets_in: u64,
     packets_out: u64,
     bytes_out: u64,
+    payload_out: u64,
     writes: u64,
     refused: u64,
     ce_in: u64,
@@ -204,9 +210,23 @@ impl LogWriter {
     }
 }
 
-/// One namespace's end.
+/// What packets are read from and written to.
+pub enum Device {
+    Tun(OwnedFd),
+    Card(OwnedFd),
+}
+
+impl AsRawFd for Device {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Device::Tun(fd) | Device::Card(fd) => fd.as_raw_fd(),
+        }
+    }
+}
+
+/// One end.
 struct Side {
-    tun: OwnedFd,
+    device: Device,
     /// When its last packet has left its access line, ns since the start.
     stamp: u64,
 }
@@ -226,6 +246,69 @@ pub struct Manner {
     pub zero: Option<u64>,
 }
 
+/// What can be asked of a running bottleneck.
+#[derive(Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+enum Request {
+    /// An entry of a run's `at`, without its time.
+    Change { change: Value },
+    /// The news since this was last asked.
+    Sample {},
+    /// The queues since the start.
+    Report {},
+}
+
+/// Those who watch the bottleneck and change it: a socket that listens, and the one who has connected last. Messages
+/// are JSON: requests, and one answer to each, `{"ok": …}` or `{"refused": "one sentence"}`.
+pub struct Control {
+    listener: OwnedFd,
+    peer: Option<OwnedFd>,
+    /// The run's description with the changes so far.
+    run: Value,
+    flows: Vec<String>,
+    links: Vec<String>,
+    /// When the last sample was taken.
+    counted: [u64; 5],
+}
+
+const LONGEST_REQUEST: usize = 1 << 16;
+
+impl Control {
+    pub fn new(listener: OwnedFd, run: &str) -> Control {
+        let run: Value = serde_json::from_str(run).unwrap_or_default();
+        let names = |what: &str| {
+            let of = run[what].as_array().into_iter().flatten();
+            of.map(|one| one["name"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        let (flows, links) = (names("flows"), names("links"));
+        Control { listener, peer: None, run, flows, links, counted: [0; 5] }
+    }
+    fn poll(&self) -> Poll {
+        Poll::new(self.peer.as_ref().unwrap_or(&self.listener))
+    }
+    /// The next request that is there.
+    fn next(&mut self) -> Option<Request> {
+        loop {
+            if self.peer.is_none() {
+                self.peer = Some(system::accept(&self.listener)?);
+            }
+            let mut bytes = vec![0; LONGEST_REQUEST];
+            match system::receive(self.peer.as_ref()?, &mut bytes)? {
+                0 => self.peer = None,
+                n => match serde_json::from_slice(&bytes[..n]) {
+                    Ok(request) => return Some(request),
+                    Err(e) => self.tell(&json!({ "refused": e.to_string() })),
+                },
+            }
+        }
+    }
+    fn tell(&self, answer: &Value) {
+        if let Some(peer) = &self.peer {
+            system::send(peer, answer.to_string().as_bytes());
+        }
+    }
+}
+
 /// See the module.
 pub struct Forwarder {
     transit: Transit,
@@ -238,6 +321,7 @@ pub struct Forwarder {
     free: Vec<u32>,
     arrivals: u32,
     log: Option<LogWriter>,
+    control: Option<Control>,
     fates: Fates,
     buffer: Box<[u8]>,
     gather: Gather,
@@ -248,20 +332,22 @@ pub struct Forwarder {
 impl Forwarder {
     pub fn new(
         transit: Transit,
-        tuns: Vec<[OwnedFd; 2]>,
+        devices: Vec<[Device; 2]>,
         manner: Manner,
         log: Option<LogWriter>,
+        control: Option<Control>,
     ) -> Forwarder {
-        let side = |tun| Side { tun, stamp: 0 };
+        let side = |device| Side { device, stamp: 0 };
         Forwarder {
             transit,
-            sides: tuns.into_iter().map(|pair| pair.map(side)).collect(),
+            sides: devices.into_iter().map(|pair| pair.map(side)).collect(),
             counts: Default::default(),
             manner,
             slots: Vec::new(),
             free: Vec::new(),
             arrivals: 0,
             log,
+            control,
             fates: Fates::default(),
             buffer: vec![0; LONGEST].into(),
             gather: Gather::new(),
@@ -280,9 +366,10 @@ impl Forwarder {
 
     /// Forwards until `ask` says that it is over; it is asked, with the time in ns, when a child process has ended.
     pub fn run(&mut self, children: &OwnedFd, mut ask: impl FnMut(u64) -> Answer) {
-        let tuns = self.sides.iter().flatten().map(|side| Poll::new(&side.tun));
-        let mut polls: Vec<_> = tuns.chain([Poll::new(children)]).collect();
+        let devices = self.sides.iter().flatten().map(|side| Poll::new(&side.device));
+        let mut polls: Vec<_> = devices.chain([Poll::new(children)]).collect();
         let last = polls.len() - 1;
+        polls.extend(self.control.as_ref().map(Control::poll));
         self.cpu = system::processor_time();
         self.begun = self.manner.zero.unwrap_or_else(system::clock);
         let mut asks = true;
@@ -304,6 +391,11 @@ impl Forwarder {
             if polls[last].is_ready() {
                 system::drain(children);
                 asks = true;
+            }
+            if polls.get(last + 1).is_some_and(Poll::is_ready) {
+                polls.truncate(last + 1);
+                self.answer();
+                polls.extend(self.control.as_ref().map(Control::poll));
             }
             if asks {
                 match ask(self.elapsed()) {
@@ -327,14 +419,26 @@ impl Forwarder {
                 return (false, now + behind - MOST_BEHIND);
             }
             let mut vnet = [0; VNET];
-            let length =
-                system::read_packet(&self.sides[flow][side].tun, &mut vnet, &mut self.buffer);
+            let (length, waited) = match &self.sides[flow][side].device {
+                Device::Tun(tun) => (system::read_packet(tun, &mut vnet, &mut self.buffer), None),
+                Device::Card(card) => {
+                    let (length, waited) = system::read_frame(card, &mut vnet, &mut self.buffer);
+                    (length, Some(waited))
+                }
+            };
             if length == 0 {
                 return (true, u64::MAX);
             }
             let count = &mut self.counts[side];
             count.reads += 1;
             count.most_reads = count.most_reads.max(n + 1);
+            if let Some(waited) = waited {
+                count.wait.record(Span(waited));
+                if let Some(unit) = Unit::parse_frame(&vnet, &self.buffer[..length]) {
+                    self.send(flow, side, now, unit);
+                }
+                continue;
+            }
             let Some(unit) = Unit::parse(&vnet, &self.buffer[..length]) else { continue };
             if let Some(at) = probe::sent_at(&unit) {
                 count.wait.record(Span(system::clock().saturating_sub(at)));
@@ -449,17 +553,18 @@ impl Forwarder {
             if due > now {
                 return due;
             }
-            let tun = &self.sides[flow][1 - from].tun;
+            let device = &self.sides[flow][1 - from].device;
+            let link = segment(head).unit.link();
             let written = if head.flags.has(Flags::CORRUPT) {
                 let whole = train.corrupted();
-                self.gather.write(tun, [&[0; VNET][..], &whole].into_iter())
+                self.gather.write(device, [&[0; VNET][..], link, &whole].into_iter())
             } else {
                 let (mut vnet, mut headers) = ([0; VNET], [0; MOST_HEADERS]);
                 let length = train.write_headers(&mut vnet, &mut headers);
-                let first = [&vnet[..], &headers[..length]].into_iter();
+                let first = [&vnet[..], link, &headers[..length]].into_iter();
                 let payloads = waiting.iter().take(train.count);
                 let payloads = payloads.map(|pkt| Train::payload(segment(pkt)));
-                self.gather.write(tun, first.chain(payloads))
+                self.gather.write(device, first.chain(payloads))
             };
             self.count(flow, back, train.count, now, written.is_err());
         }
@@ -478,6 +583,7 @@ impl Forwarder {
             count.late.record(Span(now - pkt.enqueued_at.0));
             count.packets_out += 1;
             count.bytes_out += u64::from(pkt.frame_len);
+            count.payload_out += u64::from(pkt.payload);
             count.ce_out += u64::from(pkt.ecn == Ecn::Ce);
             if count.first == 0 {
                 count.first = now;
@@ -499,22 +605,70 @@ impl Forwarder {
         });
     }
 
-    /// Ends the log, and tells what was counted.
-    pub fn finish(mut self, notes: &mut Vec<String>) -> Summary {
-        let seconds = self.elapsed() as f64 * 1e-9;
-        let cpu = system::processor_time();
-        for pkt in std::mem::take(&mut self.transit.departed).into_iter().flatten().flatten() {
-            self.record_departure(&pkt, Time::ZERO);
+    /// Answers those who watch the bottleneck and change it.
+    fn answer(&mut self) {
+        let Some(mut control) = self.control.take() else { return };
+        while let Some(request) = control.next() {
+            let answer = match &request {
+                Request::Change { change } => self.change(&mut control, change),
+                Request::Sample {} => Ok(self.sample(&mut control)),
+                Request::Report {} => {
+                    Ok(json!({ "now_ns": self.elapsed(), "queues": self.queues() }))
+                }
+            };
+            control
+                .tell(&answer.map_or_else(|e| json!({ "refused": e }), |ok| json!({ "ok": ok })));
         }
-        let end = self.transit.reached();
-        if let Some(mut log) = self.log.take() {
-            log.add(&Record::End(end));
-            if let Err(e) = log.finish() {
-                notes.push(format!("the log is not complete: {e}"));
+        self.control = Some(control);
+    }
+
+    /// Changes a link from now on. The log has it, so a replay makes it, too.
+    fn change(&mut self, control: &mut Control, change: &Value) -> Result<Value, String> {
+        let at = self.transit.reached();
+        let mut change = change.clone();
+        match change.as_object_mut() {
+            // The delays of the hosts are ahead of the network.
+            Some(keys) if !keys.contains_key("flow") => {
+                keys.insert("time_ns".to_owned(), at.0.into())
             }
+            _ => return Err("only links and impairments can change".to_owned()),
+        };
+        let mut changed = control.run.clone();
+        add_change(&mut changed, change.clone());
+        let run = Run::from_json(&changed.to_string()).map_err(|e| e.to_string())?;
+        run.check().map_err(|e| e.to_string())?;
+        self.transit.change(&run).map_err(|e| e.to_string())?;
+        control.run = changed;
+        if let Some(log) = &mut self.log {
+            log.add(&Record::Change(change.to_string()));
         }
-        let spent = |i: usize| (cpu[i] - self.cpu[i]) as f64 * 1e-9;
-        let frames: u64 = self.counts.iter().map(|count| count.packets_out).sum();
+        Ok(json!({ "time_ns": at.0 }))
+    }
+
+    /// What has happened since the last sample.
+    fn sample(&mut self, control: &mut Control) -> Value {
+        let mut series = Series::default();
+        let seconds = self.transit.sample(&mut series);
+        if seconds > 0.0 {
+            let count = &self.counts[self.source(0)];
+            let now =
+                [count.bytes_out, count.payload_out, count.packets_out, count.ce_out, count.lost];
+            let [bytes, payload, packets, ce, lost] =
+                std::array::from_fn(|i| (now[i] - control.counted[i]) as f64);
+            control.counted = now;
+            series.row(self.transit.reached().as_secs_f64(), 0, u16::MAX, None);
+            series.gauge("rate_mbps", bytes * 8e-6 / seconds);
+            series.gauge("goodput_mbps", payload * 8e-6 / seconds);
+            series.gauge("delivered_packets", packets);
+            series.gauge("ce_packets", ce);
+            series.gauge("dropped_packets", lost);
+        }
+        let text = series_as_json(&series, &control.flows, &control.links);
+        let series: Value = serde_json::from_str(&text).unwrap_or_default();
+        json!({ "now_ns": self.elapsed(), "series": series, "late_ms": Quantiles::from(&self.counts[0].late) })
+    }
+
+    fn queues(&self) -> Vec<QueueRow> {
         let mut queues = Vec::new();
         for (link, reports) in self.transit.reports() {
             queues.extend(reports.into_iter().map(|q| QueueRow {
@@ -532,6 +686,36 @@ impl Forwarder {
                 backlog_max: q.backlog_max,
             }));
         }
+        queues
+    }
+
+    /// Frames of both sides that came while the buffers of their sockets were full; of TUN devices nobody knows it here.
+    pub fn card_drops(&self) -> Vec<Option<u64>> {
+        let sides = self.sides.iter().flatten();
+        let cards = sides.filter_map(|side| match &side.device {
+            Device::Card(card) => Some(card),
+            Device::Tun(_) => None,
+        });
+        cards.map(system::card_drops).collect()
+    }
+
+    /// Ends the log, and tells what was counted.
+    pub fn finish(mut self, notes: &mut Vec<String>) -> Summary {
+        let seconds = self.elapsed() as f64 * 1e-9;
+        let cpu = system::processor_time();
+        for pkt in std::mem::take(&mut self.transit.departed).into_iter().flatten().flatten() {
+            self.record_departure(&pkt, Time::ZERO);
+        }
+        let end = self.transit.reached();
+        if let Some(mut log) = self.log.take() {
+            log.add(&Record::End(end));
+            if let Err(e) = log.finish() {
+                notes.push(format!("the log is not complete: {e}"));
+            }
+        }
+        let spent = |i: usize| (cpu[i] - self.cpu[i]) as f64 * 1e-9;
+        let frames: u64 = self.counts.iter().map(|count| count.packets_out).sum();
+        let queues = self.queues();
         Summary {
             seconds,
             directions: self.counts.each_ref().map(Direction::from),

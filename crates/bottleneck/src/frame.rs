@@ -1,4 +1,5 @@
-//! Packets as bytes: what a TUN device with virtio headers gives, split into the packets of the wire, and the reverse.
+//! Packets as bytes: what a TUN device or a network card with virtio headers gives, split into the packets of the wire, and
+//! the reverse.
 //!
 //! A [`Unit`] is what one read gave: a packet, or a super-packet of up to 64 KiB that the sender's kernel would have split
 //! (TSO, USO). A [`Segment`] is one packet of the wire and points into it, so payload is never copied again. Headers
@@ -36,10 +37,25 @@ pub const MOST_HEADERS: usize = 128;
 /// A super-packet is not longer than an IP packet can be.
 const MOST_JOINED: usize = 65_000;
 
-/// One read of a TUN device.
+/// Ethernet with up to two VLAN tags.
+pub const MOST_LINK: usize = 22;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+pub const VLAN: u16 = 0x8100;
+const PROVIDER_VLAN: u16 = 0x88a8;
+
+/// One read of a TUN device or a network card.
 #[derive(Debug)]
 pub struct Unit {
+    /// Without the header of the link.
     bytes: Box<[u8]>,
+    /// That header, of a network card.
+    link: [u8; MOST_LINK],
+    link_length: usize,
+    /// Neither IPv4 nor IPv6: it is passed on as it is.
+    is_opaque: bool,
+    /// CWR is of the first segment only (RFC 3168).
+    cwr_once: bool,
     is_v6: bool,
     /// TCP, UDP, or 0 of what is passed on as it is.
     transport: u8,
@@ -62,6 +78,11 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 fn put16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// The same where there may be none.
+fn u16_from(bytes: &[u8], at: usize) -> Option<u16> {
+    (bytes.len() >= at + 2).then(|| u16_at(bytes, at))
 }
 
 /// One's complement sum, with `carry` from before.
@@ -93,14 +114,13 @@ impl Unit {
         let protocol = if is_v6 { packet[6] } else { packet[9] };
         let is_fragment = !is_v6 && u16_at(packet, 6) & 0x3fff != 0;
         let mut unit = Unit {
-            bytes: packet.into(),
+            is_opaque: false,
             is_v6,
-            transport: 0,
             ip,
             headers: ip,
             mss: packet.len() - ip,
-            segments: 1,
-            checksum: None,
+            cwr_once: vnet[1] & GSO_ECN != 0,
+            ..Unit::opaque(packet)
         };
         let headers = match protocol {
             TCP if packet.len() >= ip + 20 && packet[ip + 12] >> 4 >= 5 => {
@@ -124,8 +144,66 @@ impl Unit {
             let payload = packet.len() - headers;
             unit.mss = size.min(payload);
             unit.segments = payload.div_ceil(size).max(1) as u16;
+            // Cut out of it, each needs its own.
+            let place = (ip as u16, if unit.transport == TCP { 16 } else { 6 });
+            unit.checksum = unit.checksum.or(Some(place));
         }
         Some(unit)
+    }
+
+    /// What is passed on as it is.
+    fn opaque(packet: &[u8]) -> Unit {
+        Unit {
+            bytes: packet.into(),
+            link: [0; MOST_LINK],
+            link_length: 0,
+            is_opaque: true,
+            cwr_once: false,
+            is_v6: false,
+            transport: 0,
+            ip: 0,
+            headers: 0,
+            mss: packet.len(),
+            segments: 1,
+            checksum: None,
+        }
+    }
+
+    /// Reads a virtio header and the Ethernet frame behind it; `None` of what is too short for one.
+    pub fn parse_frame(vnet: &[u8; VNET], frame: &[u8]) -> Option<Unit> {
+        let mut at = 12;
+        while at + 6 <= MOST_LINK && matches!(u16_from(frame, at)?, VLAN | PROVIDER_VLAN) {
+            at += 4;
+        }
+        let (kind, length) = (u16_from(frame, at)?, at + 2);
+        let packet = &frame[length..];
+        let mut vnet = *vnet;
+        // Sums are counted from the frame's beginning.
+        match u16::from_ne_bytes([vnet[6], vnet[7]]).checked_sub(length as u16) {
+            Some(start) => vnet[6..8].copy_from_slice(&start.to_ne_bytes()),
+            None => vnet[0] &= !NEEDS_CSUM,
+        }
+        let version = packet.first().map(|byte| byte >> 4);
+        let said = match (kind, version) {
+            (IPV4, Some(4)) => u16_from(packet, 2).map(usize::from),
+            (IPV6, Some(6)) => u16_from(packet, 4).map(|payload| usize::from(payload) + 40),
+            _ => None,
+        };
+        let is_whole = vnet[1] & !GSO_ECN == 0;
+        let unit = said.and_then(|said| {
+            // Ethernet fills short frames up.
+            let end = if is_whole && said >= 20 { said.min(packet.len()) } else { packet.len() };
+            Unit::parse(&vnet, &packet[..end])
+        });
+        let mut unit = unit.unwrap_or_else(|| Unit::opaque(packet));
+        unit.link[..length].copy_from_slice(&frame[..length]);
+        unit.link_length = length;
+        Some(unit)
+    }
+
+    /// The header of the link; of a TUN device there is none.
+    pub fn link(&self) -> &[u8] {
+        &self.link[..self.link_length]
     }
 
     /// The destination address and port of a UDP datagram over IPv4, and its payload.
@@ -142,12 +220,19 @@ impl Unit {
 
     fn traffic_class(&self) -> u8 {
         let b = &self.bytes;
-        if self.is_v6 { b[0] << 4 | b[1] >> 4 } else { b[1] }
+        match (self.is_opaque, self.is_v6) {
+            (true, _) => 0,
+            (_, true) => b[0] << 4 | b[1] >> 4,
+            (_, false) => b[1],
+        }
     }
 
     /// The flags of TCP on the wire: FIN and PSH are of the last segment.
     fn flags(&self, k: u16) -> u8 {
-        let flags = self.bytes[self.ip + 13];
+        let mut flags = self.bytes[self.ip + 13];
+        if self.cwr_once && k > 0 {
+            flags &= !CWR;
+        }
         if k + 1 < self.segments { flags & !(FIN | PSH) } else { flags }
     }
     fn sequence(&self, k: u16) -> u32 {
@@ -163,7 +248,11 @@ impl Unit {
                 h = (h ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
             }
         };
-        add(if self.is_v6 { &b[8..40] } else { &b[12..20] });
+        add(match (self.is_opaque, self.is_v6) {
+            (true, _) => self.link(),
+            (_, true) => &b[8..40],
+            (_, false) => &b[12..20],
+        });
         if self.transport != 0 {
             add(&b[self.ip..self.ip + 4]);
         }
@@ -188,7 +277,7 @@ impl Unit {
     /// The segment as the queues see it; `is_back`: from the server's side.
     pub fn packet(&self, k: u16, group: u16, is_back: bool) -> Packet {
         let payload = self.payload(k).len();
-        let length = ETHERNET_HEADER as usize + self.headers + payload;
+        let length = self.link_length.max(ETHERNET_HEADER as usize) + self.headers + payload;
         let class = self.traffic_class();
         let direction = if is_back { Flags::ACK } else { Flags(0) };
         let ecn = Ecn::from_bits(class);
@@ -389,11 +478,11 @@ impl Train {
             vnet[at..at + 2].copy_from_slice(&(value as u16).to_ne_bytes());
         };
         if let Some((start, offset)) = unit.checksum {
-            put(6, usize::from(start));
+            put(6, usize::from(start) + unit.link_length);
             put(8, usize::from(offset));
         }
         if self.count > 1 {
-            put(2, headers);
+            put(2, headers + unit.link_length);
             put(4, unit.payload(self.first.k).len());
             vnet[1] = match (unit.transport, unit.is_v6) {
                 (UDP, _) => GSO_UDP_L4,
@@ -403,6 +492,9 @@ impl Train {
         }
         if unit.checksum.is_some() {
             vnet[0] = NEEDS_CSUM;
+        }
+        if unit.is_opaque {
+            return 0;
         }
         if unit.is_v6 {
             h[0] = 0x60 | self.class >> 4;
@@ -475,8 +567,9 @@ impl Unit {
     /// Whether both have the same headers, but for numbers, lengths and what the queues may change.
     fn is_of_flow(&self, other: &Unit) -> bool {
         let (a, b, ip) = (&self.bytes, &other.bytes, self.ip);
-        let is_alike = (self.is_v6, self.transport, ip, self.headers)
-            == (other.is_v6, other.transport, other.ip, other.headers);
+        let is_alike = self.link() == other.link()
+            && (self.is_v6, self.transport, ip, self.headers)
+                == (other.is_v6, other.transport, other.ip, other.headers);
         if !is_alike || self.transport == 0 {
             return false;
         }
@@ -552,6 +645,46 @@ mod tests {
         assert_eq!(u16_at(packet, ip + 16), pseudo(packet, &unit, length), "the pseudo header");
         let said = if is_v6 { u16_at(packet, 4) as usize + 40 } else { u16_at(packet, 2).into() };
         assert_eq!(said, packet.len());
+    }
+
+    #[test]
+    fn frames_keep_the_header_of_their_link() {
+        for is_v6 in [false, true] {
+            for tag in [&[][..], &[0x81, 0x00, 0x20, 0x05]] {
+                let (packet, mut vnet) = super_packet(is_v6, 3000, 1400, ACK | CWR);
+                let kind = if is_v6 { IPV6 } else { IPV4 };
+                let link = [&[2; 12][..], tag, &kind.to_be_bytes()].concat();
+                let start = u16::from_ne_bytes([vnet[6], vnet[7]]) + link.len() as u16;
+                vnet[6..8].copy_from_slice(&start.to_ne_bytes());
+                vnet[1] |= GSO_ECN;
+                let frame = [&link[..], &packet].concat();
+                let unit = Rc::new(Unit::parse_frame(&vnet, &frame).unwrap());
+                assert_eq!((unit.segments, unit.link()), (3, &link[..]));
+                for k in 0..3 {
+                    let segment = Segment { unit: Rc::clone(&unit), k };
+                    let pkt = unit.packet(k, 0, false);
+                    assert_eq!(pkt.bits.has(TcpBits::CWR), k == 0);
+                    let (bytes, said) = wire(&Train::new(&segment, &pkt), &[segment]);
+                    assert_eq!(usize::from(pkt.frame_len), link.len() + bytes.len());
+                    assert_eq!(u16::from_ne_bytes([said[6], said[7]]), start);
+                    verify(&bytes, is_v6);
+                }
+            }
+        }
+        // ARP, and what Ethernet has filled up.
+        let arp = [&[0xff; 12][..], &[8, 6], &[7; 46]].concat();
+        let unit = Unit::parse_frame(&[0; VNET], &arp).unwrap();
+        let segment = Segment { unit: Rc::new(unit), k: 0 };
+        let pkt = segment.unit.packet(0, 0, false);
+        assert_eq!((pkt.frame_len, pkt.ecn.get()), (60, Ecn::NotEct));
+        let (bytes, _) = wire(&Train::new(&segment, &pkt), std::slice::from_ref(&segment));
+        assert_eq!([segment.unit.link(), &bytes].concat(), arp);
+        let (mut packet, _) = super_packet(false, 0, 1400, ACK);
+        packet.resize(80, 0);
+        let short = [&[2; 12][..], &[8, 0], &packet].concat();
+        let unit = Unit::parse_frame(&[0; VNET], &short).unwrap();
+        assert_eq!(unit.packet(0, 0, false).frame_len, 14 + 52);
+        assert!(Unit::parse_frame(&[0; VNET], &short[..13]).is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | `A` | arrival: time sent u64, flow u32, number u32, TSval u32, TSecr u32, frame u16, payload u16, flags u16, TCP bits u8, DSCP u8, ECN u8, flow group u16, ports u16 u16, protocol u8, opening u8 |
 //! | `H` | headers of the arrival before, as a capture has them: id u32, length u8, bytes; only where somebody asks |
 //! | `S` | step: time u64, id u32, elements crossed u8, ECN u8, flags u8, time in queues u32; only where somebody asks |
+//! | `C` | change: length u32, an entry of the run's `at` as JSON; only where somebody changes the network |
 //! | `D` | departure: time due u64, time written u64 (0: never), id u32, ECN u8, flags u8 |
 //! | `L` | loss: time u64, id u32, hop u8, reason u8 (its place in `DropReason::ALL`) |
 //! | `E` | end: everything before this time u64 has happened |
@@ -34,6 +35,7 @@ pub struct Header {
 }
 
 pub const FORMAT: u32 = 3;
+const LONGEST_CHANGE: u32 = 1 << 20;
 
 /// Bits of the flags of departures and steps.
 pub const IS_BACK: u8 = 1;
@@ -44,6 +46,7 @@ pub const IS_CORRUPT: u8 = 2;
 pub enum Record {
     Arrival(Time, Arrival),
     Headers { id: u32, bytes: Vec<u8> },
+    Change(String),
     Step { at: Time, id: u32, crossed: u8, ecn: u8, flags: u8, queued: u32 },
     Departure { due: Time, written: Time, id: u32, ecn: u8, flags: u8 },
     Loss { at: Time, id: u32, hop: u8, why: u8 },
@@ -135,6 +138,11 @@ impl Record {
                 to.push(bytes.len() as u8);
                 to.extend(bytes);
             }
+            Record::Change(text) => {
+                to.push(b'C');
+                to.extend((text.len() as u32).to_le_bytes());
+                to.extend(text.as_bytes());
+            }
             Record::Step { at, id, crossed, ecn, flags, queued } => {
                 to.push(b'S');
                 to.extend(at.0.to_le_bytes());
@@ -184,6 +192,12 @@ impl Record {
                 let [length] = bytes(from)?;
                 let mut bytes = vec![0; length.into()];
                 return from.read_exact(&mut bytes).map(|()| Record::Headers { id, bytes });
+            }
+            if tag == b'C' {
+                let mut bytes = vec![0; long(from)?.min(LONGEST_CHANGE) as usize];
+                from.read_exact(&mut bytes)?;
+                let text = String::from_utf8(bytes);
+                return text.map(Record::Change).map_err(|_| io::ErrorKind::InvalidData.into());
             }
             let at = time(from)?;
             Ok(match tag {
@@ -321,6 +335,7 @@ mod tests {
         let records = vec![
             Record::Arrival(Time(1), Arrival::of(&pkt, ends)),
             Record::Headers { id: 0, bytes: vec![7; 94] },
+            Record::Change("{}".to_owned()),
             Record::Step { at: Time(2), id: 0, crossed: 1, ecn: 3, flags: 2, queued: 1 << 31 },
             Record::Departure { due: Time(9), written: Time(10), id: 0, ecn: 3, flags: IS_BACK },
             Record::Loss { at: Time(11), id: 0, hop: 2, why: 6 },

@@ -349,6 +349,8 @@ pub fn write(from: impl BufRead, wanted: &Wanted, folder: &Path) -> Result<Vec<S
                     frames.came.push((written.0, *id, *ecn, flags & IS_CORRUPT != 0));
                 }
             }
+            // The engine changes nothing.
+            Record::Change(_) => {}
             Record::End(_) => break,
         }
     }

@@ -12,6 +12,7 @@ use l4slab_core::sim::Simulation;
 use l4slab_core::time::{Span, Time};
 use l4slab_core::traffic::{Place, Traffic};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::Refused;
 use crate::log::{IS_CORRUPT, Log, Record, id};
@@ -174,13 +175,33 @@ impl Outcome {
     }
 }
 
+/// The run with the changes that somebody has made.
+fn changed_run(text: &str, records: &[Record]) -> Result<Run, Refused> {
+    let wrong = |e: serde_json::Error| Refused::input(e.to_string());
+    let mut run: Value = serde_json::from_str(text).map_err(wrong)?;
+    for record in records {
+        if let Record::Change(text) = record {
+            add_change(&mut run, serde_json::from_str(text).map_err(wrong)?);
+        }
+    }
+    Run::from_json(&run.to_string()).map_err(|e| Refused::input(e.to_string()))
+}
+
+/// Puts a change at the end of those of a run's description.
+pub fn add_change(run: &mut Value, change: Value) {
+    match &mut run["at"] {
+        Value::Array(changes) => changes.push(change),
+        none => *none = Value::Array(vec![change]),
+    }
+}
+
 /// Compares a log with the simulator.
 ///
 /// # Errors
 /// One sentence: the log cannot be read.
 pub fn replay(from: impl BufRead) -> Result<Comparison, Refused> {
     let Log { header, records, end } = Log::read(from)?;
-    let run = Run::from_json(header.run.get()).map_err(|e| Refused::input(e.to_string()))?;
+    let run = changed_run(header.run.get(), &records)?;
     let flows = run.flows.len();
     let mut sent: Vec<Sent> = vec![Sent::default(); flows];
     let mut live = Outcome { departures: vec![Vec::new(); 2 * flows], losses: Vec::new() };
@@ -206,7 +227,7 @@ pub fn replay(from: impl BufRead) -> Result<Comparison, Refused> {
                 }
             }
             Record::Loss { at, id, hop, .. } => live.losses.push((*at, *id, *hop)),
-            Record::Headers { .. } | Record::Step { .. } | Record::End(_) => {}
+            Record::Headers { .. } | Record::Change(_) | Record::Step { .. } | Record::End(_) => {}
         }
     }
     live.losses.sort_unstable();
@@ -327,11 +348,12 @@ mod tests {
 
     #[test]
     fn media_in_steps_decide_as_in_the_simulator() {
-        let media = ["wifi he20 mcs 3 per 20%", "docsis", "leo loss 3%", "nr"];
+        let media =
+            ["wifi n20 mcs 3 per 0.2", "docsis down 20mbit up 5mbit", "leo loss 0.03", "nr"];
         for (seed, medium) in media.into_iter().enumerate() {
             let text = format!(
                 r#"{{"duration_ns": 1000000000, "seed": 7, "links": [
-                {{"name": "a", "rate_bps": 20000000, "qdisc": "pfifo limit 20", "medium": "{medium}"}},
+                {{"name": "a", "rate_bps": 20000000, "qdisc": "pfifo limit 5", "medium": "{medium}"}},
                 {{"name": "a.up", "rate_bps": 5000000, "qdisc": "pfifo limit 20", "up_of": "a"}}],
               "flows": [{{"name": "f", "kind": "cbr", "rate_bps": 1, "rtt_ns": 3000000, "path": ["a"],
                 "reverse_path": ["a.up"]}},

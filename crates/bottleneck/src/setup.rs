@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use l4slab_core::sim::transit::Transit;
 use l4slab_core::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::forward::{Answer, Forwarder, LogWriter, Manner, Summary};
+use crate::forward::{Answer, Control, Device, Forwarder, LogWriter, Manner, Summary};
 use crate::{Refused, log, probe, system};
 
 /// Its task.
@@ -60,6 +60,12 @@ pub struct Options {
     /// The log has the headers of packets.
     #[serde(default)]
     headers: bool,
+    /// Two network cards of this machine, between which it stands in place of two namespaces.
+    #[serde(default)]
+    between: Option<[String; 2]>,
+    /// A socket that listens to those who watch it and change it.
+    #[serde(default)]
+    control: Option<RawFd>,
 }
 
 /// A namespace of its own.
@@ -106,11 +112,13 @@ pub fn run(options: &str) -> Result<String, Refused> {
         |e: std::io::Error| Refused::machine(format!("the forwarder cannot be started: {e}"));
     system::die_with_parent(Some(options.parent)).map_err(failed)?;
     system::set_signals(&[libc::SIGINT, libc::SIGQUIT], true);
+    // In the namespaces it would have no right to them.
+    let cards = options.between.as_ref().map(open_cards).transpose()?;
     enter_namespaces(!options.hosts.is_empty())?;
     let (mut from, to) = system::pipe().map_err(failed)?;
     let Some(child) = system::fork().map_err(failed)? else {
         drop(from);
-        let status = catch_unwind(AssertUnwindSafe(|| as_first_process(&options, to)));
+        let status = catch_unwind(AssertUnwindSafe(|| as_first_process(&options, cards, to)));
         system::exit(status.unwrap_or(101));
     };
     drop(to);
@@ -144,10 +152,10 @@ fn enter_namespaces(as_root: bool) -> Result<(), Refused> {
     maps.map_err(|e| Refused::machine(format!("the user namespace cannot be set up: {e}")))
 }
 
-fn as_first_process(options: &Options, mut to: File) -> i32 {
+fn as_first_process(options: &Options, cards: Option<Cards>, mut to: File) -> i32 {
     let told = match system::die_with_parent(None)
         .map_err(machine("prctl"))
-        .and_then(|()| inside(options))
+        .and_then(|()| inside(options, cards))
     {
         Ok(summary) => serde_json::to_value(summary).map(Told::Summary),
         Err(Refused { sentence, is_input }) => Ok(Told::Refused { sentence, is_input }),
@@ -170,7 +178,54 @@ struct Host {
     devices: File,
 }
 
-fn inside(options: &Options) -> Result<Summary, Refused> {
+/// Two cards, and what is to be said of them.
+struct Cards {
+    sockets: [OwnedFd; 2],
+    notes: Vec<String>,
+}
+
+fn open_cards(names: &[String; 2]) -> Result<Cards, Refused> {
+    let [a, b] = names;
+    if a == b {
+        return Err(Refused::input(format!("--between {a} {b} is one card twice; name two")));
+    }
+    let open = |name: &String| {
+        let card = system::open_card(name).map_err(|e| match e.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Refused::machine(format!(
+                "--between needs the right to raw packets (CAP_NET_RAW), which this process has not ({e}); run it as \
+                 root, or in a container with --cap-add NET_RAW"
+            )),
+            Some(libc::ENODEV) => Refused::input(format!(
+                "--between {name}: this machine has no such network card; ip link lists them"
+            )),
+            _ => Refused::machine(format!("--between {name} cannot be opened: {e}")),
+        })?;
+        match card {
+            system::Card { is_ethernet: false, .. } => Err(Refused::input(format!(
+                "--between {name} is no Ethernet device; name one that is"
+            ))),
+            system::Card { is_up: false, .. } => Err(Refused::input(format!(
+                "--between {name} is down; bring it up with: ip link set {name} up"
+            ))),
+            card => Ok(card),
+        }
+    };
+    let (first, second) = (open(a)?, open(b)?);
+    if first.mtu != second.mtu {
+        return Err(Refused::input(format!(
+            "--between: {a} has an MTU of {} bytes and {b} of {}; give both the same (ip link set {a} mtu {})",
+            first.mtu, second.mtu, second.mtu
+        )));
+    }
+    let of_own = [(a, &first), (b, &second)].into_iter().filter(|(_, card)| card.has_address);
+    let notes = of_own.map(|(name, _)| {
+        format!("{name} has an address, so this machine answers there besides; a bridge needs none")
+    });
+    let notes = notes.collect();
+    Ok(Cards { sockets: [first.socket, second.socket], notes })
+}
+
+fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
     let run = Run::from_json(&options.run).map_err(wrong)?;
     let mut transit = Transit::new(&run).map_err(wrong)?;
@@ -182,7 +237,9 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
     })?;
     let mut notes = Vec::new();
     let mut hosts = Vec::new();
-    if options.hosts.is_empty() {
+    if cards.is_some() {
+        // They are the ends.
+    } else if options.hosts.is_empty() {
         let both = [0, 1].map(|side| plain_host(side, options, &mut notes));
         let [client, server] = both;
         hosts.push([client?, server?]);
@@ -197,7 +254,7 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
         None => None,
         Some(line) => {
             let command = ["sh", "-c", line].map(str::to_owned);
-            let pid = start(&hosts[0][1].namespace, &command, true)?;
+            let pid = start(Some(&hosts[0][1].namespace), &command, true)?;
             wait_for_server(pid, line)?;
             Some(pid)
         }
@@ -210,15 +267,20 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
                 .map_err(machine("the log"))
         })
         .transpose()?;
-    let joins_udp = hosts.iter().flatten().all(|host| host.joins_udp);
+    let joins_udp = cards.is_none() && hosts.iter().flatten().all(|host| host.joins_udp);
+    let is_between = cards.is_some();
     let (mut tuns, mut sockets, mut namespaces, mut devices) = (vec![], vec![], vec![], vec![]);
     for pair in hosts {
         tuns.push(pair.map(|host| {
             sockets.push(host.probe);
             namespaces.push(host.namespace);
             devices.push(host.devices);
-            host.tun
+            Device::Tun(host.tun)
         }));
+    }
+    if let Some(cards) = cards {
+        tuns.push(cards.sockets.map(Device::Card));
+        notes.extend(cards.notes);
     }
     system::wake_sharply();
     let realtime = options.realtime && system::run_in_real_time().is_ok();
@@ -234,14 +296,16 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
         keeps_headers: options.headers,
         zero,
     };
-    let mut forwarder = Forwarder::new(transit, tuns, manner, writer);
+    let control = options.control.map(system::inherited).transpose().map_err(machine("control"))?;
+    let control = control.map(|listener| Control::new(listener, &options.run));
+    let mut forwarder = Forwarder::new(transit, tuns, manner, writer, control);
     // Last of all: what it sends is read at once.
     let word = |word: &String| match zero {
         Some(zero) if word == "ZERO" => zero.to_string(),
         _ => word.clone(),
     };
     let command: Vec<_> = options.command.iter().map(word).collect();
-    let command = start(&namespaces[0], &command, false)?;
+    let command = start(namespaces.first(), &command, false)?;
     drop(namespaces);
     // It has all that it needs.
     system::drop_privileges().map_err(machine("the forwarder cannot give up its privileges"))?;
@@ -252,7 +316,10 @@ fn inside(options: &Options) -> Result<Summary, Refused> {
     forwarder.run(&children, |now| programs.ask(now));
     stop.store(true, Ordering::Relaxed);
     // The devices are there until the forwarder ends.
-    let drops: Vec<_> = devices.iter_mut().map(device_drops).collect();
+    let drops: Vec<_> = match is_between {
+        true => forwarder.card_drops(),
+        false => devices.iter_mut().map(device_drops).collect(),
+    };
     let mut summary = forwarder.finish(&mut notes);
     let _ = probes.join();
     for (n, drops) in drops.into_iter().enumerate() {
@@ -383,12 +450,14 @@ fn sysctl_path(name: &str) -> String {
 }
 
 /// Starts a program in a host's namespace.
-fn start(namespace: &File, command: &[String], is_server: bool) -> Result<i32, Refused> {
+fn start(namespace: Option<&File>, command: &[String], is_server: bool) -> Result<i32, Refused> {
     let (mut from, mut to) = system::pipe().map_err(machine("pipe"))?;
     let Some(pid) = system::fork().map_err(machine("fork"))? else {
         let failed = || {
             system::die_with_parent(None)?;
-            system::setns(namespace, libc::CLONE_NEWNET)?;
+            if let Some(namespace) = namespace {
+                system::setns(namespace, libc::CLONE_NEWNET)?;
+            }
             if is_server {
                 system::own_process_group();
                 system::output_to_error();

@@ -258,6 +258,11 @@ impl Serialize for SeriesColumns<'_> {
     }
 }
 
+/// The columns of a series as JSON, with the names of its flow groups and links.
+pub fn series_as_json(series: &Series, flows: &[String], links: &[String]) -> String {
+    text(&SeriesColumns { series, flows, links })
+}
+
 /// The columns of the table of transfers.
 struct TransferColumns<'a> {
     rows: &'a [Transfer],

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
+
+if TYPE_CHECKING:
+    from l4slab.tools.bottleneck import PathOf
+
+# Until Ctrl-C.
+_FOREVER = ("sleep", "infinity")
+_INTERRUPTED = (130, 143)
 
 
 def _quantity(name: str) -> Callable[..., int | None]:
@@ -31,7 +43,7 @@ def _quantity(name: str) -> Callable[..., int | None]:
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--server", metavar="COMMAND", help="Start this in the other namespace first.")
 @click.option("--flow", metavar="NAME", help="Take the path of this flow; default: the first one.")
 @options.where
@@ -48,6 +60,13 @@ def _quantity(name: str) -> Callable[..., int | None]:
 )
 @click.option("--realtime/--no-realtime", default=True, help="Ask for real-time priority.")
 @click.option("--sysctl", "sysctls", metavar="NAME=VALUE", multiple=True, help="Set this in both namespaces.")
+@click.option(
+    "--between",
+    nargs=2,
+    metavar="CARD CARD",
+    help="Stand between two network cards instead, until COMMAND has ended, or Ctrl-C.",
+)
+@click.option("--live", is_flag=True, help="Show it on a page, whose sliders move the rate and the queue.")
 @options.as_json
 def bottleneck(
     file: Path,
@@ -61,20 +80,32 @@ def bottleneck(
     late: int | None,
     realtime: bool,
     sysctls: tuple[str, ...],
+    between: tuple[str, str] | None,
+    live: bool,
     as_json: bool,
 ) -> int:
     """Run COMMAND behind the path of an experiment file, in real time.
 
     COMMAND runs in a network namespace of its own as 10.0.0.1 and fd00::1. Its packets reach 10.0.0.2 and fd00::2, the
-    namespace of --server, through the links, queues and delays of a flow in the first run of FILE.
+    namespace of --server, through the links, queues and delays of a flow in the first run of FILE. With --between, all
+    frames from the first network card to the second take this way.
     """
+    if not command and between is None:
+        raise click.UsageError("name a COMMAND behind --, or network cards with --between")
+    if between is not None and (server is not None or sysctls):
+        raise click.UsageError("--server and --sysctl are of namespaces; leave them out, or --between")
     options.refuse_empty(where=where, server=server, flow=flow)
     given = [options.setting(text, "--sysctl", "net.ipv4.tcp_ecn=1") for text in sysctls]
     from l4slab.tools import bottleneck as tool
 
     path = tool.path_of(file, flow, where)
-    wanted = tool.Wanted(command, server, log, access, realtime, reverse, given, late, as_json)
-    summary = tool.run(path, wanted)
+    with _watched(path, live) as control:
+        wanted = tool.Wanted(
+            command or _FOREVER, server, log, access, realtime, reverse, given, late, as_json, between, control
+        )
+        summary = tool.run(path, wanted)
+    if not command and summary["command_status"] in _INTERRUPTED:
+        summary["command_status"] = 0
     late_text = _late(summary) if summary["is_late"] else None
     failed = summary["command_status"] != 0
     status = 1 if failed or late_text else 0
@@ -83,10 +114,42 @@ def bottleneck(
     else:
         _show(summary)
     if failed:
-        terminal.err().print(f"l4slab: {command[0]} has ended with status {summary['command_status']}", markup=False)
+        terminal.err().print(
+            f"l4slab: {(command or _FOREVER)[0]} has ended with status {summary['command_status']}", markup=False
+        )
     elif late_text:
         terminal.err().print(f"l4slab: {late_text}", markup=False)
     return status
+
+
+@contextmanager
+def _watched(path: PathOf, is_wanted: bool) -> Iterator[int | None]:
+    """The socket of those who watch the bottleneck, with the page's server."""
+    if not is_wanted:
+        yield None
+        return
+    from l4slab.engines.real import live
+    from l4slab.engines.real.engine import RealEngine
+    from l4slab.live import page
+    from l4slab.live.server import Server, serve
+
+    page.document()  # before anything begins
+
+    def tell(address: str) -> None:
+        terminal.err().print(address + page.fragment(path.shown), markup=False, soft_wrap=True)
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+    ):
+        place = str(Path(folder) / "bottleneck")
+        listener.bind(place)
+        listener.listen()
+        listener.setblocking(False)
+        os.environ[live.SOCKET] = place
+        server = Server(dict([RealEngine.live]))
+        threading.Thread(target=serve, args=(server, 0, tell), daemon=True).start()
+        yield listener.fileno()
 
 
 def _late(summary: dict[str, Any]) -> str:

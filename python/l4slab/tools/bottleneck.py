@@ -34,6 +34,8 @@ class Wanted:
     sysctls: Sequence[tuple[str, str]] = ()
     late_ns: int | None = None
     quiet: bool = False  # what the command prints goes to the standard error
+    between: tuple[str, str] | None = None  # network cards in place of the namespaces
+    control: int | None = None  # the descriptor of a socket for those who watch it
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class PathOf:
     shortest_ns: int  # of all thresholds and RTTs
     shortest: str  # what that is
     wishes: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def shown(self) -> Run:
+        """The run on the page of `l4slab live`, which has no flows of programs."""
+        return self.run if self.flow["kind"] == "program" else {**self.run, "flows": [self.flow]}
 
     @property
     def late_ns(self) -> int:
@@ -148,6 +155,8 @@ def run(path: PathOf, wanted: Wanted) -> dict[str, Any]:
         "reverse": wanted.reverse,
         "sysctls": [[name.replace(".", "/"), value] for name, value in wanted.sysctls],
         "wishes": path.wishes,
+        "between": wanted.between,
+        "control": wanted.control,
     }
     summary = forwarder.run(options, stdout=2 if wanted.quiet else None)
     summary["late_bound_ms"] = late_ns / 1e6

@@ -63,7 +63,11 @@ pub(super) fn first_look(triggers: &[Trigger]) -> Time {
 }
 
 /// The steps of a change, in the order of execution.
-fn events(run: &Run, change: &Change, whole: Whole) -> Result<Vec<Event>, ScenarioError> {
+pub(super) fn events(
+    run: &Run,
+    change: &Change,
+    whole: Whole,
+) -> Result<Vec<Event>, ScenarioError> {
     run.check_change(change)?;
     let mut events = Vec::new();
     if let Some(link) = &change.link {

@@ -79,7 +79,8 @@ impl<T: Tap> Simulation<T> {
     }
 }
 
-fn sample_link(link: &mut Link, i: u16, t: f64, span: f64, series: &mut Series) {
+/// Rows of a link's queues since its last sample.
+pub(super) fn sample_link(link: &mut Link, i: u16, t: f64, span: f64, series: &mut Series) {
     let queues = link.sample();
     for (at, queue) in queues.iter().enumerate() {
         series.row(t, u16::MAX, i, Some(queue.name));

@@ -6,14 +6,16 @@
 
 use std::collections::VecDeque;
 
-use super::changes::{Event, agenda};
+use super::changes::{Event, agenda, events};
 use super::network::Network;
+use super::sampling::sample_link;
 use super::wiring::Wiring;
 use crate::aqm::service::FlowCounters;
 use crate::element::{Fates, Outbox};
 use crate::error::ScenarioError;
 use crate::net::link::QueueReport;
 use crate::packet::Packet;
+use crate::probe::Series;
 use crate::scenario::{DelayTrace, FlowSpec, Run};
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -116,6 +118,7 @@ pub struct Transit {
     impairs: Vec<Vec<usize>>,
     /// Everything before has happened.
     reached: Time,
+    sampled_at: Time,
     out: Outbox,
     /// Packets that have left the network, by flow group and direction, in the order of `enqueued_at`, when they did.
     /// The caller takes them.
@@ -185,6 +188,7 @@ impl Transit {
             agenda: agenda(run)?.into_iter().filter(of_links).collect(),
             impairs,
             reached: Time::ZERO,
+            sampled_at: Time::ZERO,
             out,
             departed: run.flows.iter().map(|_| Default::default()).collect(),
             steps: None,
@@ -228,6 +232,35 @@ impl Transit {
                 self.advance(planned.min(until));
             }
         }
+    }
+
+    /// Performs the last change of `run`, this network's description, which has to be one of a link or an impairment, at
+    /// the time that has been reached: the same change planned for it gives the same bits.
+    ///
+    /// # Errors
+    /// One sentence that names the part and the fix.
+    pub fn change(&mut self, run: &Run) -> Result<(), ScenarioError> {
+        let (Some(change), Some(whole)) = (run.at.last(), run.whole()?.pop()) else {
+            return Ok(());
+        };
+        for event in events(run, change, whole)? {
+            self.perform(event);
+        }
+        Ok(())
+    }
+
+    /// A row of each queue since the last sample, if any time has passed. That time in seconds.
+    pub fn sample(&mut self, series: &mut Series) -> f64 {
+        let span = self.reached.since(self.sampled_at);
+        self.sampled_at = self.reached;
+        let (t, seconds) = (self.reached.as_secs_f64(), span.as_secs_f64());
+        if span > Span::ZERO {
+            self.network.probe_media(span);
+            for i in 0..self.network.links().count() {
+                sample_link(self.network.link_mut(i), i as u16, t, seconds, series);
+            }
+        }
+        seconds
     }
 
     /// When something happens next in the network, as far as it is known.

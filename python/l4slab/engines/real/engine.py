@@ -24,6 +24,7 @@ from l4slab.engines.contract import (
     EngineError,
     Finding,
     LackingError,
+    Live,
     Recording,
     Work,
     digest,
@@ -32,6 +33,7 @@ from l4slab.engines.linux import lab, programs, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import run_folder
 from l4slab.engines.real import forwarder, hosts
+from l4slab.engines.real.live import lacking as no_bottleneck
 
 _LOG = "real.log"
 _KEPT = ("plan", "events.tsv", "counters.txt", "output.txt", "summary.json")
@@ -57,6 +59,7 @@ class RealEngine(Engine):
     virtual_time = False
     keeps_files = True
     quick_s = 900
+    live = ("real", Live("l4slab.engines.real.live:RealLive", "a running bottleneck", False, 0, no_bottleneck))
 
     @classmethod
     def stop(cls) -> None:
@@ -92,7 +95,7 @@ class RealEngine(Engine):
         )
 
     def check(self, description: Description) -> None:
-        refuse(description, hosts.controls())
+        refuse(description, hosts.controls(), hosts.free())
 
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         from l4slab.engines.linux import recording
@@ -103,7 +106,7 @@ class RealEngine(Engine):
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, the plan, the log and what the programs said are kept there."""
         run = json.loads(run_json)
-        refuse(run, hosts.controls())
+        refuse(run, hosts.controls(), hosts.free())
         with run_folder() as folder, _ALONE:
             made = lab.build(lab.unrolled(run), out=str(folder / programs.FOLDER))
             try:
@@ -167,8 +170,10 @@ class RealEngine(Engine):
         yield Finding(self.name, True, text)
 
 
-def refuse(run: Description, controls: tuple[str, ...]) -> None:
-    """Raises ValueError with what the engine cannot do, by name."""
+def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | None = None) -> None:
+    """Raises ValueError with what the engine cannot do, by name. `free` are the controllers that the kernel lets a
+    namespace have as its default, which is what programs get.
+    """
     if HASH in json.dumps(run):
         raise LackingError("code of your own runs in the simulator only; use the sim engine")
     lab.refuse(run, "real")
@@ -198,6 +203,12 @@ def refuse(run: Description, controls: tuple[str, ...]) -> None:
             raise LackingError(
                 f'{name}: the kernel of this machine has no congestion control "{wanted}" (it has '
                 f"{', '.join(controls)}); load it with: sudo modprobe tcp_{wanted}, or give --engine linux"
+            )
+        if spec["kind"] == "program" and wanted is not None and free is not None and wanted not in free:
+            allowed = " ".join((*free, wanted))
+            raise LackingError(
+                f'{name}: the kernel of this machine lets programs have {", ".join(free)} and not "{wanted}"; allow it '
+                f"with: sudo sysctl net.ipv4.tcp_allowed_congestion_control='{allowed}', or choose another cc"
             )
         if spec["kind"] == "tcp" and "sce" in (spec["ecn"], spec["peer_ecn"]):
             raise ValueError(

@@ -99,8 +99,10 @@ def run(wanted: Mapping[str, object], stdout: int | None = None, stderr: int | N
         to.write(json.dumps(dict(wanted)).encode())
         to.flush()
         command = [sys.executable, "-m", "l4slab.engines.real.process", str(source), str(answer)]
+        control = wanted.get("control")
+        kept = (source, answer, *([control] if isinstance(control, int) else []))
         with _interrupts_ignored(is_wanted=stdout is None):
-            process = subprocess.Popen(command, pass_fds=(source, answer), stdout=stdout, stderr=stderr)  # noqa: S603
+            process = subprocess.Popen(command, pass_fds=kept, stdout=stdout, stderr=stderr)  # noqa: S603
             _running.add(process)
             try:
                 status = process.wait()

@@ -101,8 +101,17 @@ def _refusal(flow: Flow, setting: str, value: str) -> str:
 
 def controls() -> tuple[str, ...]:
     """The congestion controls of this machine's kernel."""
+    return _controls("available")
+
+
+def free() -> tuple[str, ...]:
+    """Those that the kernel lets be the default of a namespace."""
+    return _controls("allowed")
+
+
+def _controls(which: str) -> tuple[str, ...]:
     try:
-        return tuple(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split())
+        return tuple(Path(f"/proc/sys/net/ipv4/tcp_{which}_congestion_control").read_text().split())
     except OSError:
         return ()
 

@@ -132,7 +132,8 @@ class Link:
         packets = self.packets
         lost = packets["out_ns"] == NEVER
         if self.tells_drops:
-            return self.reasons != _NOT_LOST
+            told: Array = self.reasons != _NOT_LOST
+            return told
         last = np.zeros(int(self.connection.max(initial=-1)) + 1, np.uint64)
         # What leaves after the end tells of drops before it only where packets are dropped as they arrive.
         telling = np.where(self.drops_late, self.left, ~lost)
