@@ -60,6 +60,12 @@ def program(client: str) -> str:
             'no kind = "web"',
         ),
         (
+            '[link.air]\nmedium = "wifi n20 mcs 3"\nqdisc = "pfifo"\n'
+            + CUBIC
+            + '[[at]]\ntime = "1s"\n"link.air.medium" = "wifi per 0.1"\n',
+            'the medium of link "air" changes',
+        ),
+        (
             ONE_LINK + CUBIC + 'options = { hystart = "off" }\n',
             "leaves the modules of this machine's kernel as they are",
         ),

@@ -68,6 +68,10 @@ def path_of(file: Path, flow: str | None = None, where: str | None = None) -> Pa
     chosen = _flow(description, flow, file)
     if HASH in json.dumps(description["links"]):
         raise InputError("has a custom queue, which runs in the simulator only; take a built-in one", file=file)
+    try:
+        forwarder.refuse_media_that_change(description)
+    except ValueError as error:
+        raise InputError(f"cannot be run: {error}", file=file) from None
     filters = (one for link in description["links"] for one in link.get("filters") or ())
     if any(one.get("host") is not None for one in filters):
         raise InputError("has classes by host, and here are two hosts; choose classes by dscp or ecn", file=file)

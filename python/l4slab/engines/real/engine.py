@@ -214,6 +214,7 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
             raise ValueError(
                 f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine'
             )
+    forwarder.refuse_media_that_change(run)
     for parameter in lab.module_parameters(run):
         raise LackingError(
             f"the real engine leaves the modules of this machine's kernel as they are, and {parameter} would change; "

@@ -38,6 +38,16 @@ def stand_in(name: str, rtt_ns: int, path: list[str]) -> CbrFlow:
     }  # fmt: skip
 
 
+def refuse_media_that_change(run: Run) -> None:
+    """Raises ValueError with what the forwarder cannot do."""
+    for change in run["at"]:
+        if change.get("medium") is not None:
+            raise ValueError(
+                f'the medium of link "{change.get("link")}" changes, and in real time its words stay; leave '
+                "the change out, or use the sim engine"
+            )
+
+
 def delays(run: Run) -> Iterator[tuple[int, str]]:
     """Delays that a late packet must not disturb, in ns, and what they are."""
     used = set()
