@@ -67,7 +67,7 @@ def programs(server: str, client: str) -> str:
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize("address", ["10.9.0.2", "fd09::2"])
+@pytest.mark.parametrize("address", ["10.9.0.2", pytest.param("fd09::2", marks=pytest.mark.slow)])
 def test_tcp_crosses_the_bridge(tmp_path: Path, address: str) -> None:
     """ARP and ND pass, super-packets are split, marks and sums are right, and a replay decides the same."""
     file = experiment(tmp_path, "200Mbit", "fq_codel ce_threshold 500us")

@@ -470,7 +470,9 @@ def test_a_disk_that_is_really_full(tmp_path: Path, size: str, capsys: pytest.Ca
     assert contents(out) == contents(tmp_path / "clean")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "sent", [signal.SIGINT, *(pytest.param(sent, marks=pytest.mark.slow) for sent in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_interrupt_keeps_finished_runs(tmp_path: Path, sent: signal.Signals) -> None:
     file = write(tmp_path, rtts=40, trials=50)
     out = tmp_path / "out"

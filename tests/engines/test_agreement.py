@@ -415,6 +415,7 @@ def test_trials_are_those_of_the_file_the_command_or_the_simulator(tmp_path: Pat
     assert experimentfile.load(again).trials == 4
 
 
+@pytest.mark.slow
 def test_packaged_comparisons() -> None:
     names = comparisons()
     assert agreement.SMALL in names

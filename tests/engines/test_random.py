@@ -114,7 +114,9 @@ def test_what_is_exact_is_judged_without_chance() -> None:
     assert verdict([20.0] * 5, [23.0] * 40) == "different"
 
 
-@pytest.mark.parametrize("count", judge.LOOKS)
+@pytest.mark.parametrize(
+    "count", [count if count < 50 else pytest.param(count, marks=pytest.mark.slow) for count in judge.LOOKS]
+)
 def test_a_difference_of_the_margin_is_seldom_called_equivalent(count: int) -> None:
     rng = np.random.default_rng(count)
     sd = 3.0

@@ -288,7 +288,13 @@ FAULTS = {
 
 
 @needs_cc
-@pytest.mark.parametrize("body", FAULTS, ids=range(len(FAULTS)))
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(body, marks=pytest.mark.slow if body.startswith("for") else (), id=str(i))
+        for i, body in enumerate(FAULTS)
+    ],
+)
 def test_what_goes_wrong_in_c_takes_its_run_with_it_and_no_other(experiment: Folder, tmp_path: Path, body: str) -> None:
     build(template("controller.c"), tmp_path / "good.so")
     head, tail = template("controller.c").split("    uint32_t acked = ack->acked;\n")

@@ -340,7 +340,13 @@ def test_a_call_that_waits_for_ever_is_ended_though_it_uses_no_processor(experim
     assert reason == "mine.py, line 4, in on_ack: a call has not returned after 30 s; look for what it waits for"
 
 
-@pytest.mark.parametrize("body", FAILS, ids=range(len(FAILS)))
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(body, marks=pytest.mark.slow if "while True" in body else (), id=str(i))
+        for i, body in enumerate(FAILS)
+    ],
+)
 def test_what_goes_wrong_takes_its_run_with_it_and_no_other(experiment: Folder, body: str) -> None:
     both = {"mine.py": CONTROLLER.format(body), "good.py": AIMD}
     file = experiment(both, '[sweep]\nwhose = ["mine", "good"]\n', cc="{whose}.py:Mine")

@@ -213,6 +213,7 @@ def test_no_claim_holds_about_nothing() -> None:
     assert "holds" not in verdicts(deck().clear()).values()
 
 
+@pytest.mark.slow
 def test_the_factorial_is_that_of_the_slide() -> None:
     """Table II with the exclusions of its slide: FIFO without a threshold, and no threshold above the buffer."""
     single = next(experiment for experiment in EXPERIMENTS if experiment.name == "single")
@@ -223,6 +224,7 @@ def test_the_factorial_is_that_of_the_slide() -> None:
     assert len(expand(single, "sim").runs) == 5 * 2 * fallback_and_receivers * (4 * len(kept) + fifo + dualpi2)
 
 
+@pytest.mark.slow
 def test_the_default_is_every_published_cell() -> None:
     single = next(experiment for experiment in EXPERIMENTS if experiment.name == "single")
     assert single.subset is not None

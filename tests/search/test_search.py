@@ -153,6 +153,7 @@ def test_no_more_is_left_than_it_takes(quick: searching.Found) -> None:
     assert document["flow"][0]["rate"].removesuffix("Mbit") in ("20", "30", "40")
 
 
+@pytest.mark.slow
 def test_what_a_few_trials_were_kind_to_is_not_handed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reduction tries so many files that some show harm in its trials, and in seven of ten others."""
     measured = Cases._measured
@@ -167,7 +168,9 @@ def test_what_a_few_trials_were_kind_to_is_not_handed_back(tmp_path: Path, monke
     assert "ecn" not in document["flow"][0]
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize(
+    "optimiser", [one if one == "random" else pytest.param(one, marks=pytest.mark.slow) for one in OPTIMISERS]
+)
 def test_an_interrupted_search_comes_to_the_same_whoever_computes(
     optimiser: str, tmp_path: Path, quick: searching.Found
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_fault_of_the_simulator_is_told(
     assert summary["faults_of_the_simulator"] == ["counterexample-1.toml"]
 
 
+@pytest.mark.slow
 def test_what_fresh_seeds_do_not_show_is_chance(tmp_path: Path) -> None:
     """A number that has nothing to do with the scenario: one run in eight has it, of 60 surely some."""
     sql = "select (run[1:2] < '20')::int from flows group by trial, run"
