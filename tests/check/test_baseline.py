@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from l4slab.cli import main
-from l4slab.cli.checking import badge_of, outcome
+from l4slab.cli.checking import against, badge_of, outcome
 from l4slab.tools.check import Card, Item
 from l4slab.tools.check.baseline import Baseline, read
 
@@ -39,11 +39,11 @@ def test_a_card_round_trips_and_tells_what_got_worse(
     for text in (printed, saved.read_text("utf-8")):
         Path("base.json").write_text(text, "utf-8")
         assert main(["check", "prague", *ITEMS, "--baseline", "base.json"]) == 0
-        assert "0 verdicts are not those of base.json; 0 got worse" in capsys.readouterr().out
+        assert "verdicts that differ from base.json: 0, for the worse: 0" in capsys.readouterr().out
     files = ["--baseline", "base.json", "--junit", "x.xml", "--badge", "badge/x.json"]
     assert main(["check", "dctcp", *ITEMS, *files]) == 1
     told = capsys.readouterr().out
-    assert "3 verdicts are not those of base.json; 3 got worse (exit status 1)" in told
+    assert "verdicts that differ from base.json: 3, for the worse: 3 (exit status 1)" in told
     assert Path("x.xml").read_text("utf-8").count("<failure") == 3
     assert json.loads(Path("badge/x.json").read_text("utf-8")) == {
         "schemaVersion": 1, "label": "l4slab check", "message": "0 of 2 met", "color": "red", "isError": False,
@@ -112,6 +112,20 @@ def test_a_number_is_worse_beyond_the_limit(
 def test_what_is_no_limit(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "reno", "--item", "codepoint", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_the_last_line_counts_verdicts_and_numbers_apart() -> None:
+    def of(value: float, verdict: str, name: str = "a") -> Item:
+        return replace(item(name, verdict), quantity="x_pct", measured=value, relation="≤", bound=2.0)
+
+    numbers = {"a": 1.0, "b": 1.0, "c": 3.0, "d": 1.0}
+    before = {"a": "pass", "b": "pass", "c": "fails", "d": "pass"}
+    saved = Baseline(Path("base.json"), "sim", before, numbers, 0.05)
+    now = card(of(2.5, "fails"), of(1.1, "pass", "b"), of(1.0, "pass", "c"), of(1.01, "pass", "d"))
+    assert against(now, saved) == (
+        "verdicts that differ from base.json: 2, for the worse: 1; other numbers worse by more than 5 %: 1"
+    )
+    assert [saved.beyond(one) for one in now.items] == pytest.approx([1.5, 0.1, -2 / 3, 0.01])
 
 
 def test_what_was_not_asked_for_is_not_worse() -> None:

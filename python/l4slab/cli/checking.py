@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,7 +101,9 @@ def check(
     folder = out or options.results_folder(f"check-{'media-' if media else ''}{_as_name(name, settings)}", engine)
     asked = checking.possible(checking.suite(cc, settings, only, program, media), engine)
     if quick:
-        asked = checking.quick(asked, engine)
+        whole, asked = asked, checking.quick(asked, engine)
+        if asked.lacking == whole.lacking:
+            terminal.err().print("--quick leaves nothing out: the whole card takes no longer")
     if dry_run:
         from l4slab.api import campaign
         from l4slab.cli import summary
@@ -200,18 +203,40 @@ def _show(card: Card, saved: Baseline | None, as_json: bool) -> int:
         _show_changed(changed, worse, saved)
     terminal.say(f"{card.cc} {bottom_line(card.items)}")
     if saved is not None:
-        line = f"{len(changed)} verdicts are not those of {saved.file}; {len(worse)} got worse"
-        terminal.say(line + (f" (exit status {status})" if status else ""))
+        terminal.say(against(card, saved) + (f" (exit status {status})" if status else ""))
     return status
+
+
+def against(card: Card, saved: Baseline) -> str:
+    """In how many verdicts and numbers a card differs from a saved one, and how many of them are worse."""
+    fallen = sum(saved.fails_now(item, card) for item in card.items)
+    line = f"verdicts that differ from {saved.file}: {len(saved.changed(card))}, for the worse: {fallen}"
+    if saved.limit is not None:
+        line += f"; other numbers worse by more than {100 * saved.limit:g} %: {len(saved.worse(card)) - fallen}"
+    return line
 
 
 def _show_changed(changed: list[Item], worse: list[Item], saved: Baseline) -> None:
     shown = changed + [item for item in worse if item not in changed]
+
+    def change(item: Item) -> str:
+        by = saved.beyond(item)
+        if item in worse or by is None:
+            part = f" by {100 * by:.3g} %" if by is not None and 0 < by < math.inf else ""
+            return f"worse{part}" if item in worse else ""
+        return "better" if by < 0 else ""
+
+    def was(item: Item) -> str:
+        place = saved.places.get(item.id)
+        where = f" ({place})" if place and place != item.worst_at else ""
+        return f"{terminal.cell(saved.numbers.get(item.id))}{where}"
+
     columns = [
         Column("before", [saved.verdicts[item.id] for item in shown], weight=9, stays=True),
         Column("now", [item.verdict for item in shown], weight=9, stays=True),
         Column("id", [item.id for item in shown], weight=6, stays=True),
-        Column("was", [terminal.cell(saved.numbers.get(item.id)) for item in shown], weight=7, stays=True),
+        Column("change", [change(item) for item in shown], weight=8, stays=True),
+        Column("was", [was(item) for item in shown], weight=7, folds=True),
         Column("measured", [measured(item) for item in shown], weight=7, folds=True),
         Column("bound", [bound(item) for item in shown], weight=7, stays=True),
     ]

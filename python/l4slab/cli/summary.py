@@ -180,7 +180,7 @@ def _verdict(claim: JudgedRow) -> Verdict:
     wanted = "fails" if claim["kind"] == "disputed" else "holds"
     shown = shown_verdict(claim["kind"], claim["verdict"])
     evidence = json.loads(claim["evidence"])
-    measured = "; ".join([shown, *(f"{name} {terminal.cell(value)}" for name, value in evidence.items())])
+    measured = "; ".join([shown, *_evidence(evidence)])
     about = claim["says"] or claim["id"]
     if claim["as_recorded"]:
         # As a test that is known to fail: in order, and no success.
@@ -331,13 +331,18 @@ def _show_claims(claims: pl.DataFrame) -> None:
     terminal.show("Claims", columns, styles)
 
 
+def _evidence(columns: Keys) -> list[str]:
+    """What a claim's query gives beside the verdict."""
+    return [f"{name} {'NULL' if value is None else terminal.cell(value)}" for name, value in columns.items()]
+
+
 def _says(claim: JudgedRow) -> str:
     """The statement. If its verdict is not as expected, also the evidence and a hint about its query."""
     from l4slab.results.claims import HINT
 
     evidence = {} if claim["expected"] else json.loads(claim["evidence"])
     reasons = [str(evidence.pop(key)) for key in ("error", HINT) if key in evidence]
-    reasons += [f"{name} {terminal.cell(value)}" for name, value in evidence.items()]
+    reasons += _evidence(evidence)
     return str(claim["says"] or claim["id"]) + (f" [{'; '.join(reasons)}]" if reasons else "")
 
 

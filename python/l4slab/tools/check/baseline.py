@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The verdicts and the measured numbers of a saved card, by requirement.
+    """The verdicts and the measured numbers of a saved card, by requirement, and the cells of these numbers.
 
     `limit` is how much worse a number may become, as a part of the saved one; None allows anything.
     """
@@ -28,6 +28,7 @@ class Baseline:
     verdicts: Mapping[str, str]
     numbers: Mapping[str, float] = field(default_factory=dict)
     limit: float | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def changed(self, card: Card) -> list[Item]:
         """The requirements whose verdict is another one. Those that only one card asks about are left out."""
@@ -38,19 +39,26 @@ class Baseline:
 
         What this check was not asked to measure is not worse.
         """
-        return [item for item in card.items if self._fails_now(item, card) or self._is_beyond(item)]
+        return [item for item in card.items if self.fails_now(item, card) or self._is_beyond(item)]
 
-    def _fails_now(self, item: Item, card: Card) -> bool:
+    def fails_now(self, item: Item, card: Card) -> bool:
+        """It passed and does not pass any more."""
         was_asked = item.verdict != "not measured" or item.experiment not in card.lacking
         return self.verdicts.get(item.id) == "pass" != item.verdict and was_asked
 
-    def _is_beyond(self, item: Item) -> bool:
+    def beyond(self, item: Item) -> float | None:
+        """How much worse its number is than the saved one, as a part of that; below 0 where it is better."""
         before = self.numbers.get(item.id)
-        if self.limit is None or before is None or item.why or not _is_number(item.measured):
-            return False
+        if before is None or item.why or not _is_number(item.measured):
+            return None
         # A number that was 0 is held against its bound.
         scale = abs(before) or (abs(item.bound) if _is_number(item.bound) else 0.0)
-        return item.beyond(item.measured, before) > self.limit * scale
+        by = item.beyond(item.measured, before)
+        return by / scale if scale else math.copysign(math.inf, by) if by else 0.0
+
+    def _is_beyond(self, item: Item) -> bool:
+        by = self.beyond(item)
+        return self.limit is not None and by is not None and by > self.limit
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -63,6 +71,7 @@ def read(file: Path | str, engine: str, limit: float | None = None) -> Baseline:
         document = json.loads(Path(file).read_text(encoding="utf-8"))
         verdicts = {str(item["id"]): str(item["verdict"]) for item in document["items"]}
         numbers = {str(item["id"]): item["measured"] for item in document["items"] if _is_number(item.get("measured"))}
+        places = {str(item["id"]): str(item.get("worst_at") or "") for item in document["items"]}
         of_engine = str(document["engine"])
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error}); give a saved card", file=file) from None
@@ -76,4 +85,4 @@ def read(file: Path | str, engine: str, limit: float | None = None) -> Baseline:
             "card of this engine",
             file=file,
         )
-    return Baseline(Path(file), of_engine, verdicts, numbers, limit)
+    return Baseline(Path(file), of_engine, verdicts, numbers, limit, places)
