@@ -38,8 +38,10 @@ VALUES: dict[str, Any] = {
     "ack_wait": "1ms", "direction": "reverse", "in_order": True, "per_flow": True, "title": "x", "on": "100ms",
     "off": "100ms", "trace_repeat": False, "dscp": "ef", "start": "10ms", "count": 2, "trials": 2, "warmup": "100ms",
     "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
-    "medium": "leo", "qdisc_up": "pfifo", "station": "phone",
+    "medium": "leo", "qdisc_up": "pfifo", "station": "phone", "app_rate": "1Mbit", "gso": True, "gro": "50us",
 }  # fmt: skip
+# Keys of a link that are tables.
+TABLES = ("class", "filter")
 # What a key needs beside it.
 WITH = {
     "on": "off",
@@ -69,6 +71,23 @@ def cases() -> Iterator[Any]:
         yield from (pytest.param("tcp", section, key, id=f"{section}.{key}") for key in keys_of(model))
 
 
+def value(kind: str, section: str, key: str) -> Any:
+    """What is tried for a key: that of the table, or else its default."""
+    model: Any = {"top": Top, "link": Link, "impair": Impair}.get(section, KINDS[kind])
+    fields = model.model_fields.items()
+    default = next((field.default for name, field in fields if key in (name, field.validation_alias)), None)
+    return "ect1" if key == "ecn" and kind in ("cbr", "media") else VALUES.get(key, default)
+
+
+def test_there_is_a_value_to_try_for_every_key() -> None:
+    without = {
+        key
+        for kind, section, key in (case.values for case in cases())
+        if key not in REQUIRED and key not in TABLES and value(kind, section, key) is None
+    }
+    assert without == set()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("kind", "section", "key"), list(cases()))
@@ -82,17 +101,8 @@ def test_every_key_goes_the_whole_way(
     for one in (key, WITH.get(key), WITH.get(WITH.get(key, ""))):
         if one == "delay_trace" and section == "link":
             one = "rate_trace"
-        model: Any = {"top": Top, "link": Link, "impair": Impair}.get(section, KINDS[kind])
-        default = next(
-            (field.default for name, field in model.model_fields.items() if one in (name, field.validation_alias)), None
-        )
-        if (
-            one is not None
-            and one not in table
-            and one not in ("class", "filter")
-            and (section, one) != ("link", "station")
-        ):
-            table[one] = "ect1" if one == "ecn" and kind in ("cbr", "media") else VALUES.get(one, default)
+        if one is not None and one not in table and one not in TABLES and (section, one) != ("link", "station"):
+            table[one] = value(kind, section, one)
     if "rate_trace" in table or (section == "link" and "medium" in table):
         del table["rate"]
     if section == "flow" and "station" in table:
