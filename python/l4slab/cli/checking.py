@@ -220,10 +220,9 @@ def _show_changed(changed: list[Item], worse: list[Item], saved: Baseline) -> No
     shown = changed + [item for item in worse if item not in changed]
 
     def change(item: Item) -> str:
-        by = saved.beyond(item)
-        if item in worse or by is None:
-            part = f" by {100 * by:.3g} %" if by is not None and 0 < by < math.inf else ""
-            return f"worse{part}" if item in worse else ""
+        by = saved.beyond(item) or 0.0
+        if item in worse:
+            return f"worse by {100 * by:.3g} %" if 0 < by < math.inf else "worse"
         return "better" if by < 0 else ""
 
     def was(item: Item) -> str:

@@ -111,12 +111,12 @@ def suite(
 
 def _no_states(cc: str, program: Program | None) -> str | None:
     """Why the states of BBR's draft are not to be seen."""
-    if program is None and cc not in {one["name"] for one in _core.controllers()}:
+    states = {one["name"]: one["states"] for one in _core.controllers()}
+    if program is None and cc not in states:
         return "it tells no states"
     if "bbr" not in cc.lower():
         return "it is no BBR"
-    states = next((one["states"] for one in _core.controllers() if one["name"] == cc), [])
-    if program is None and "probe_bw_up" not in states:
+    if program is None and "probe_bw_up" not in states[cc]:
         return "its states are not those of the draft"
     return None
 
