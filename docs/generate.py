@@ -161,19 +161,28 @@ def short_forms() -> dict[str, Any]:
         run = json.loads(file.read_text())["run"]
         for short in [one["qdisc"] for one in [*run["links"], *run["at"]] if "qdisc" in one]:
             qdiscs.setdefault(_core.canonical_qdisc(short), short)
-    controllers = {}
-    for kind in _core.controllers():
-        usual = _core.canonical_controller(kind["name"], {})
-        presets: dict[str, Any] = {}
-        for one in kind["presets"]:
-            options = _core.canonical_controller(kind["name"], {one["keyword"]: one["value"]})
-            presets.setdefault(one["keyword"], {})[one["value"]] = options
-        drawn = {"role": kind["role"], "look": kind["look"], "scalable_with": dict(kind["scalable_with"])}
-        controllers[kind["name"]] = {"usual": usual, "presets": presets, **drawn}
+    controllers = {
+        kind["name"]: {**short_options(kind, _core.canonical_controller), "scalable_with": dict(kind["scalable_with"])}
+        for kind in _core.controllers()
+    }
+    media = {
+        kind["name"]: {**short_options(kind, _core.canonical_media), "ecn": kind["ecn"]}
+        for kind in _core.media_controllers()
+    }
     separations = {
         kind["name"]: {"usual": kind["separation"], "with": dict(kind["separation_with"])} for kind in _core.qdiscs()
     }
-    return {"qdiscs": qdiscs, "separations": separations, "controllers": controllers}
+    return {"qdiscs": qdiscs, "separations": separations, "controllers": controllers, "media": media}
+
+
+def short_options(kind: dict[str, Any], canonical: Callable[[str, dict[str, str]], dict[str, str]]) -> dict[str, Any]:
+    """The options of a controller as they are by default and with its versions, and how it is drawn."""
+    presets: dict[str, Any] = {}
+    for one in kind["presets"]:
+        options = canonical(kind["name"], {one["keyword"]: one["value"]})
+        presets.setdefault(one["keyword"], {})[one["value"]] = options
+    usual = canonical(kind["name"], {})
+    return {"usual": usual, "presets": presets, "role": kind["role"], "look": kind["look"]}
 
 
 def main() -> None:

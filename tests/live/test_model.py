@@ -24,8 +24,9 @@ def read_lines(file: str) -> list[Any]:
 def canonical(description: dict[str, Any]) -> dict[str, Any]:
     """With queues and options written out, as a file's are, and without what is not set."""
     links = [link | {"qdisc": _core.canonical_qdisc(link["qdisc"])} for link in description["links"]]
+    options = {True: _core.canonical_media, False: _core.canonical_controller}
     flows = [
-        flow | {"options": _core.canonical_controller(flow["cc"], flow["options"])} if "cc" in flow else flow
+        flow | {"options": options[flow["kind"] == "media"](flow["cc"], flow["options"])} if "cc" in flow else flow
         for flow in description["flows"]
     ]
     at = [{key: value for key, value in change.items() if value is not None} for change in description["at"]]
@@ -49,7 +50,7 @@ def test_a_saved_file_is_the_run_of_the_page(saved: str) -> None:
 def test_a_preset_of_a_study_is_set_up_as_the_study_is(preset: str) -> None:
     told = json.loads((PAGE / "presets" / f"{preset}.json").read_text())
     if told["study"] is None:
-        assert preset in ("start", "low-rate", "low-rate-step"), "which study is it from?"
+        assert preset in ("start", "low-rate", "low-rate-step", "call", "game"), "which study is it from?"
         return
     experiment = experimentfile.load(STUDIES / f"{told['study']['file']}.toml")
     levels = sweep.levels_of(experiment)

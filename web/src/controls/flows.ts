@@ -1,6 +1,7 @@
 /** The two services: groups of flows, each with what can be changed about it. */
 import { FLOW, type Key } from "../model/keys";
 import { isL4s, isScalable } from "../model/run";
+import { MEDIA } from "../model/short";
 import { parseInterval, print, printInterval, RATE, TIME, Wrong } from "../model/units";
 import type { Change, FlowSpec, Run, Vocabulary } from "../types";
 import { h, slug } from "./dom";
@@ -86,8 +87,9 @@ function group(flow: FlowSpec, service: Service, actions: FlowActions): Group {
   const typed = (key: string) => (text: string) => keys.get(key)?.type.read(text) as number;
 
   if ("cc" in flow) {
-    const all = actions.vocabulary()?.controllers.map((one) => one.name) ?? [flow.cc];
-    const of = all.filter((cc) => isScalable(cc) === (service === "l4s") || cc === flow.cc);
+    const tcp = actions.vocabulary()?.controllers.map((one) => one.name) ?? [flow.cc];
+    const suits = (cc: string) => isScalable(cc) === (service === "l4s") || cc === flow.cc;
+    const of = kind === "media" ? [...new Set([...MEDIA.keys(), flow.cc])] : tcp.filter(suits);
     const options = of.map((cc) => [cc, cc] as const);
     field(
       "cc",
@@ -99,8 +101,9 @@ function group(flow: FlowSpec, service: Service, actions: FlowActions): Group {
     put: (count) => actions.change({ flow: name, count }),
   })); // biome-ignore format: a control in three lines
   if ("rate_bps" in flow) {
+    const [label, key] = kind === "media" ? ["Highest rate", "rate_max"] : ["Rate", "rate"];
     field("rate_bps", slider({
-      id: `${id}-rate`, label: "Rate", anew: kind !== "cbr", scale: RATES, print: (value) => print(value, RATE), read: typed("rate"),
+      id: `${id}-rate`, label, anew: kind !== "cbr", scale: RATES, print: (value) => print(value, RATE), read: typed(key),
       put: (rate_bps) => (kind === "cbr" ? actions.change({ flow: name, rate_bps }) : anew({ rate_bps })),
     })); // biome-ignore format: a control in three lines
   }

@@ -2,12 +2,15 @@
 import type { FlowSpec, Run } from "../types";
 
 export type Service = "l4s" | "classic";
-export type Wanted = "long" | "web" | "downloads" | "video" | "udp";
+export type Wanted = "long" | "web" | "downloads" | "video" | "call" | "game" | "udp";
 
 interface Offered {
   title: string;
   is(flow: FlowSpec): boolean;
 }
+
+/** What the encoder of a call makes at most, bit/s; what makes more is a game. */
+const CALL_MOST = 5e6;
 
 const oneSize = (flow: FlowSpec) => flow.kind === "web" && flow.size_min_bytes === flow.size_max_bytes;
 
@@ -17,6 +20,8 @@ export const KINDS: Record<Wanted, Offered> = {
   downloads: { title: "downloads", is: oneSize },
   web: { title: "web load", is: (flow) => flow.kind === "web" },
   video: { title: "video", is: (flow) => flow.kind === "video" },
+  call: { title: "call", is: (flow) => flow.kind === "media" && flow.rate_bps <= CALL_MOST },
+  game: { title: "cloud game", is: (flow) => flow.kind === "media" },
   udp: { title: "unresponsive UDP", is: (flow) => flow.kind === "cbr" },
 };
 
@@ -47,11 +52,32 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     options: {},
   };
   const web = { ...tcp, kind: "web" as const, size_alpha: 0.9 };
+  const media = {
+    ...base,
+    kind: "media" as const,
+    cc: service === "l4s" ? "scream" : "gcc",
+    ecn: null,
+    reverse_path: [],
+    options: {},
+    rate_min_bps: 150e3,
+    rate_start_bps: 1e6,
+    encoder: "even" as const,
+    spread: 0.15,
+    reaction_ns: null,
+    keyframe_interval_ns: null,
+    keyframe_ratio: 5,
+    packet_bytes: 1264,
+    feedback: "ccfb" as const,
+    feedback_interval_ns: null,
+    audio_bps: null,
+  };
   const made: Record<Wanted, FlowSpec> = {
     long: { ...tcp, kind: "tcp", bytes: null },
     web: { ...web, interval_ns: 100e6, size_min_bytes: 1000, size_max_bytes: 1e6 },
     downloads: { ...web, interval_ns: 2e9, size_min_bytes: 1e6, size_max_bytes: 1e6 },
     video: { ...tcp, kind: "video", rate_bps: 4e6, interval_ns: 16_666_667, spread: 0.15, control_interval_ns: null },
+    call: { ...media, rate_bps: 2.5e6, interval_ns: 33_333_333, deadline_ns: 100e6 },
+    game: { ...media, rate_bps: 20e6, interval_ns: 16_666_667, deadline_ns: 50e6 },
     udp: {
       ...base,
       kind: "cbr",
@@ -64,12 +90,17 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
   return made[wanted];
 }
 
+/** What the laboratory of a kernel has no flow of. */
+const SIMULATED: readonly Wanted[] = ["call", "game"];
+
 /**
  * The run with every group that can be added to it, silent: so that flows can come while it runs.
  */
 export function withStandby(run: Run): Run {
   const silent = (["l4s", "classic"] as const).flatMap((service) =>
-    (Object.keys(KINDS) as Wanted[]).map((wanted) => ({ ...offered(run, wanted, service), count: 0 })),
+    (Object.keys(KINDS) as Wanted[])
+      .filter((wanted) => !SIMULATED.includes(wanted))
+      .map((wanted) => ({ ...offered(run, wanted, service), count: 0 })),
   );
   return { ...run, flows: [...run.flows, ...silent] };
 }

@@ -50,7 +50,6 @@ export function described(json: string): Resolved | undefined {
   const isHere = ({ name, kind }: Json): boolean => {
     const elsewhere: Record<string, string> = {
       program: "programs run with l4slab run --engine linux",
-      media: "calls run with l4slab run",
     };
     const where = elsewhere[String(kind)];
     if (where === undefined) return true;
@@ -60,7 +59,7 @@ export function described(json: string): Resolved | undefined {
   const flows = raw.flows.filter(isHere).map((flow) => {
     const filled = fill(keysOf(flow.kind), flow, `flow ${flow.name}: `, ["name"]);
     const options = "cc" in filled && {
-      options: shortOptions(String(filled.cc), filled.options as Record<string, string>),
+      options: shortOptions(String(filled.cc), filled.options as Record<string, string>, flow.kind === "media"),
     };
     return { name: String(flow.name), ...filled, ...options, path: filled.path ?? names } as unknown as FlowSpec;
   });

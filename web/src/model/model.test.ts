@@ -50,11 +50,30 @@ const FIELDS: Record<string, fc.Arbitrary<unknown>> = {
   packet_bytes: fc.integer({ min: 192, max: 9014 }),
 };
 
+const MEDIA_FIELDS: Record<string, fc.Arbitrary<unknown>> = {
+  ecn: fc.option(fc.constantFrom("not-ect", "ect0", "ect1")),
+  rate_bps: whole(1000),
+  rate_min_bps: whole(1, 1000),
+  rate_start_bps: whole(1, 1000),
+  encoder: fc.constantFrom("even", "uniform", "lognormal", "rfc8593", "sharing"),
+  reaction_ns: fc.option(whole(0)),
+  keyframe_interval_ns: fc.option(whole(1)),
+  keyframe_ratio: fc.double({ min: 1, max: 1000, noNaN: true }),
+  feedback: fc.constantFrom("ccfb", "twcc"),
+  feedback_interval_ns: fc.option(whole(1)),
+  deadline_ns: whole(1),
+  audio_bps: fc.option(whole(1)),
+};
+
 function flow(links: string[]): fc.Arbitrary<Omit<FlowSpec, "name">> {
   const kinds = Object.keys(FLOW) as FlowSpec["kind"][];
   return fc.constantFrom(...kinds).chain((kind) => {
     const fields = FLOW[kind].map(({ field }) => field);
-    const own = kind === "cbr" ? { ecn: fc.constantFrom("not-ect", "ect0", "ect1") } : {};
+    const owns: Partial<Record<FlowSpec["kind"], Record<string, fc.Arbitrary<unknown>>>> = {
+      cbr: { ecn: fc.constantFrom("not-ect", "ect0", "ect1") },
+      media: MEDIA_FIELDS,
+    };
+    const own = owns[kind] ?? {};
     const some = fc.shuffledSubarray(links, { minLength: 1 });
     const paths = { kind: fc.constant(kind), path: some, reverse_path: fc.shuffledSubarray(links) };
     const all: Record<string, fc.Arbitrary<unknown>> = { ...FIELDS, ...own, ...paths };

@@ -46,6 +46,31 @@ export const PRESETS: readonly Preset[] = [
       flow.classic.cc=cubic  flow.classic.rtt=20ms`,
   }),
   preset({
+    id: "call",
+    group: "Calls and games",
+    title: "A call next to an upload",
+    look: "The upload fills the FIFO, so frames of both calls take up to a quarter of a second and are late. After 8 s the router gets DualPI2. Then frames of both calls are in time, and the L4S call has the higher rate.",
+    source: "examples/call.toml, at 10 Mb/s, with a FIFO at first",
+    address: `
+      link.uplink.rate=10Mbit  link.uplink.qdisc=pfifo+limit+200
+      at.1.time=8s  at.1.link.uplink.qdisc=dualpi2
+      flow.l4s-call.kind=media  flow.l4s-call.cc=scream  flow.l4s-call.rtt=25ms  flow.l4s-call.rate_max=2500kbit
+      flow.call.kind=media  flow.call.cc=gcc  flow.call.rtt=25ms  flow.call.rate_max=2500kbit
+      flow.upload.cc=cubic  flow.upload.rtt=25ms`,
+  }),
+  preset({
+    id: "game",
+    group: "Calls and games",
+    title: "A cloud game next to two downloads",
+    look: "A cloud game sends 60 frames per second, which are late after 50 ms. FQ-CoDel gives the game a queue of its own. After 8 s one FIFO serves all: the downloads fill it, and frames are late.",
+    source: "60 frames per second of at most 20 Mb/s; queues of Linux",
+    address: `
+      link.home.rate=50Mbit  link.home.qdisc=fq_codel
+      at.1.time=8s  at.1.link.home.qdisc=pfifo+limit+400
+      flow.game.kind=media  flow.game.cc=scream  flow.game.rtt=20ms  flow.game.rate_max=20Mbit  flow.game.frames=60/s  flow.game.deadline=50ms
+      flow.downloads.cc=cubic  flow.downloads.rtt=20ms  flow.downloads.count=2`,
+  }),
+  preset({
     id: "fast-lane-A",
     group: "Is the L queue a fast lane?",
     title: "A: marked ECT(1), and answers marks",

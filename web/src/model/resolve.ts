@@ -198,6 +198,11 @@ class Resolver {
       );
       read.stop_ns = null;
     }
+    if (kind === "media") {
+      for (const key of ["rate_min_bps", "rate_start_bps"]) {
+        read[key] = read.cc === "none" ? null : Math.min(read[key] as number, read.rate_bps as number);
+      }
+    }
     if ("options" in read) {
       const options = [...values].filter(([key]) => key.startsWith("options."));
       read.options = Object.fromEntries(options.map(([key, value]) => [key.slice("options.".length), value]));

@@ -1,10 +1,11 @@
 /** What one asks of a run's description, which is the page's only model of what runs. */
 import type { Change, FlowSpec, Run, TimedChange } from "../types";
-import { CONTROLLERS } from "./short";
+import { CONTROLLERS, MEDIA } from "./short";
 
 /** Of a flow whose packets have a queue of their own where queues know L4S, by its sender's law or codepoint. */
 export function isL4s(flow: FlowSpec): boolean {
   if (flow.kind === "cbr") return flow.ecn === "ect1";
+  if (flow.kind === "media") return (flow.ecn ?? MEDIA.get(flow.cc)?.ecn) === "ect1";
   return flow.kind === "udp-prague" || isScalable(flow.cc, flow.options);
 }
 

@@ -5,18 +5,32 @@ const QDISCS: ReadonlyMap<string, string> = new Map(Object.entries(known.qdiscs)
 
 type Options = Readonly<Record<string, string>>;
 
-interface Controller {
+interface Told {
   usual: Options;
   presets: Readonly<Record<string, Readonly<Record<string, Options>>>>;
-  role: string;
+  /** None of one that answers nothing. */
+  role: string | null;
   /** Its place among those of its role. */
   look: number;
+}
+
+interface Controller extends Told {
   /** Options, with their value, that make it scalable. */
   scalable_with: Options;
 }
 
+interface MediaController extends Told {
+  /** The codepoint of its packets where the flow tells none. */
+  ecn: string;
+}
+
 /** What the core says of each congestion control. */
 export const CONTROLLERS: ReadonlyMap<string, Controller> = new Map(Object.entries(known.controllers));
+
+/** The same of those for media. */
+export const MEDIA: ReadonlyMap<string, MediaController> = new Map(
+  Object.entries(known.media as unknown as Record<string, MediaController>),
+);
 
 interface Separation {
   usual: string;
@@ -41,8 +55,8 @@ export function shortQdisc(qdisc: string): string {
 }
 
 /** The options that are not at their default, where some of them set the defaults of others. */
-export function shortOptions(cc: string, options: Options): Record<string, string> {
-  const found = CONTROLLERS.get(cc);
+export function shortOptions(cc: string, options: Options, isMedia = false): Record<string, string> {
+  const found = (isMedia ? MEDIA : CONTROLLERS).get(cc);
   if (!found) return { ...options };
   const setting = Object.keys(found.presets).filter((key) => options[key] !== found.usual[key]);
   const usual = setting.reduce((all, key) => found.presets[key]?.[options[key] ?? ""] ?? all, found.usual);

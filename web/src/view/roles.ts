@@ -2,7 +2,7 @@
  * Who looks like what, as in the figures (`python/l4slab/plot/roles.py`): a hue, a dash and a marker per role. The role
  * follows from the congestion control, never from the order of appearance.
  */
-import { CONTROLLERS } from "../model/short";
+import { CONTROLLERS, MEDIA } from "../model/short";
 import type { FlowSpec } from "../types";
 
 export type Role = "scalable" | "classic" | "bbr" | "sce" | "unresponsive" | "other";
@@ -72,7 +72,8 @@ export function lookOf(role: Role, n = 0): Look {
 function placeOf(flow: FlowSpec): readonly [Role, number] {
   if (flow.kind === "cbr") return ["unresponsive", 0];
   if (flow.kind === "udp-prague") return ["scalable", 2];
-  const found = CONTROLLERS.get(flow.cc);
+  const found = (flow.kind === "media" ? MEDIA : CONTROLLERS).get(flow.cc);
+  if (found?.role === null) return ["unresponsive", found.look];
   return found ? [found.role as Role, found.look] : ["other", 0];
 }
 

@@ -57,11 +57,14 @@ export class Store {
   readonly coarse = new Table(SAMPLES_PER_WINDOW / JOINED + 80);
   readonly distributions = new Snapshots(80);
   readonly dots = new Dots(1500);
+  /** Frames of calls and games. */
+  readonly frames = new Dots(8000);
   /** Queues of each link, in the order in which the core tells them. */
   readonly queues = new Map<string, string[]>();
   /** When each flow group sent last, in seconds. */
   readonly sent = new Map<string, number>();
   private services = new Map<string, Role>();
+  private media = new Set<string>();
   private readonly sums = new Map<string, { sum: number; n: number }>();
   private joined = 0;
   private run: Run | undefined;
@@ -71,6 +74,7 @@ export class Store {
     this.coarse.clear();
     this.distributions.clear();
     this.dots.clear();
+    this.frames.clear();
     this.queues.clear();
     this.sent.clear();
     this.sums.clear();
@@ -80,6 +84,7 @@ export class Store {
   show(run: Run): void {
     this.run = run;
     this.services = new Map(run.flows.map((flow) => [flow.name, roleOf(flow)]));
+    this.media = new Set(run.flows.filter(({ kind }) => kind === "media").map(({ name }) => name));
   }
 
   add(samples: Samples): void {
@@ -89,7 +94,8 @@ export class Store {
     flow.forEach((name, i) => {
       const completion = completion_ms[i] as number | null;
       if (completion === null || kind[i] === "input") return;
-      this.dots.add((start_s[i] as number) + completion * 1e-3, size_bytes[i] as number, completion, name);
+      const into = this.media.has(name) ? this.frames : this.dots;
+      into.add((start_s[i] as number) + completion * 1e-3, size_bytes[i] as number, completion, name);
     });
   }
 

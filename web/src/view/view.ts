@@ -5,6 +5,7 @@ import type { Run, Samples, View, ViewOptions } from "../types";
 import { element } from "./panel";
 import { Completion } from "./panels/completion";
 import { Distribution } from "./panels/distribution";
+import { Frames } from "./panels/frames";
 import { Headline } from "./panels/headline";
 import { delayPanel, dropPanel, lawPanel, markPanel, ratePanel, utilisationPanel } from "./panels/over_time";
 import { Picture } from "./queue/picture";
@@ -60,6 +61,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
 
   const headline = new Headline(scene, panels);
   const picture = new Picture(scene, panels);
+  const frameTimes = new Frames(scene, panels);
   const rates = ratePanel(scene, panels, (rates) => choose({ rates }));
   const delays = delayPanel(scene, panels, (delays) => choose({ delays }));
   const distribution = new Distribution(scene, panels, (tail) => choose({ tail }));
@@ -72,7 +74,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
     lawPanel(scene, panels),
     utilisationPanel(scene, panels),
   ];
-  const drawn: Drawn[] = [headline, picture, ...curves, distribution, completion];
+  const drawn: Drawn[] = [headline, picture, frameTimes, ...curves, distribution, completion];
   const pressWindow = picture.panel.choice(
     "time that the curves show",
     [
@@ -149,6 +151,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
       frames += 1;
       picture.draw();
       completion.draw();
+      frameTimes.draw();
       const stride = Math.max(1, Math.min(4, Math.ceil(cost_ms / BUDGET_MS)));
       const from = performance.now();
       let many = 0;
