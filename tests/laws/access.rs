@@ -62,6 +62,8 @@ fn all() -> Vec<String> {
         "wifi ac80 mcs 4 per 0.2",
         "wifi a mcs 3 fifo",
         "wifi ax20 mcs 2 noairtime rts 500",
+        "wifi ac20 mcs 4 aql per 0.1",
+        "wifi ax20 snr 18 sd 5 rate minstrel aql aql-low 1ms",
         "lte rate 12mbit drive handover 1s gap 60ms lossy",
         "nr cqi 7 bler 0.5 bler2 0.5 um tdd DDSUU",
         "nr cqi 5 mark l4span",
@@ -87,6 +89,7 @@ fn mixed(words: &str, qdisc: &str, seed: u64) -> Lab {
     let home = cbr(home, "call", 0.1, 172, "home.up");
     let home = cbr(home, "video", 1.0, 1200, "home");
     let changes = match words.split(' ').next() {
+        Some("wifi") if words.contains("snr ") => ["wifi snr 12", "wifi snr 25 retry 2 rts 300"],
         Some("wifi") => ["wifi mcs 1 per 0.1", "wifi mcs 3 retry 2 rts 300"],
         Some("docsis") => ["docsis up 20mbit down 60mbit", "docsis up 80mbit load 10mbit"],
         Some("leo") => ["leo down 40mbit up 5mbit jitter 2ms", "leo loss 0.05 pop 1ms"],
@@ -105,6 +108,8 @@ fn words_change_while_a_medium_runs() {
     for (before, change, after) in [
         ("wifi ac20 mcs 7", "wifi mcs 2", "wifi ac20 mcs 2"),
         ("wifi ax80 mcs 9 per 0.3", "wifi per 0", "wifi ax80 mcs 9"),
+        ("wifi n20 snr 40", "wifi sgi", "wifi n20 sgi"),
+        ("wifi n20 snr 40 rate ideal", "wifi snr 16", "wifi n20 snr 16 rate ideal"),
         ("nr cqi 12 bler 0", "nr cqi 5", "nr cqi 5 bler 0"),
         ("lte rate 20mbit bler 0", "lte rate 8mbit", "lte rate 8mbit bler 0"),
         ("docsis down 40mbit", "docsis down 15mbit", "docsis down 15mbit"),
@@ -121,7 +126,10 @@ fn words_change_while_a_medium_runs() {
             let f = r.flow("udp");
             assert_eq!(f.offered_packets, f.delivered_packets + f.lost_packets + f.waiting_packets);
             let in_medium = r.0.losses.iter().filter(|l| l.lost_by == "medium");
-            assert!(words.contains("per") || in_medium.count() == 0, "{words}");
+            assert!(
+                words.contains("per") || words.contains("ideal") || in_medium.count() == 0,
+                "{words}"
+            );
             mean_since(&r.flow_series("udp", "goodput_mbps"), 1.5)
         };
         let (changed, whole) = (last(before, Some(change)), last(after, None));
@@ -171,7 +179,7 @@ fn a_station_changes_and_what_cannot_is_refused() {
         (
             json!({"stations": {"far": "retry 1"}}),
             "link \"home\": station \"far\": wifi has no station keyword \"retry\"; a station may differ in nss, mcs, gi, \
-             sgi, per",
+             sgi, per, snr, sd, tau",
         ),
     ] {
         assert_eq!(refused(change), sentence);
@@ -552,6 +560,107 @@ fn wifi_repairs_what_is_lost() {
     let share = in_medium as f64 / (f.delivered_packets + in_medium) as f64;
     let sigma = (0.01 * 0.99 / (f.delivered_packets as f64)).sqrt();
     agrees("lost after one repetition", share, 0.01, 3.0 * sigma / 0.01);
+}
+
+/// mac80211's airtime queue limits. The driver has at most one packet more than its limit, a limit of some packets is the size
+/// of aggregates, and what a queue may not give stays in it.
+#[test]
+fn wifi_drivers_keep_their_limits() {
+    let saturated = |words: &str, stations: usize, path: &str| {
+        let mut home = medium(lab(2.0, 0.5), words, "pfifo limit 1000", json!({}));
+        for i in 0..stations {
+            home = cbr(home, &format!("udp{i}"), 400.0 / stations as f64, 1500, path);
+        }
+        home.run()
+    };
+    let goodput = |r: &Result| r.0.flows.iter().map(|f| f.goodput_mbps).sum::<f64>();
+    // The estimate of one packet, ms: 1552 B at the rate, and a part of the preamble.
+    for (words, limit, packet) in [
+        ("n20 mcs 2 aql", 12.0, 1552.0 * 8.0 / 19.5e3 + 0.036 / 2.0),
+        ("ac20 mcs 7 aql", 12.0, 1552.0 * 8.0 / 65e3 + 0.04 / 16.0),
+        ("ax80 mcs 3 aql aql-threshold 1us", 5.0, 1552.0 * 8.0 / 144.1e3 + 0.0432 / 32.0),
+        ("ac20 mcs 7 aql aql-low 1ms aql-high 1ms per 0.2", 1.0, 1552.0 * 8.0 / 65e3 + 0.04 / 16.0),
+    ] {
+        for (stations, path) in [(1, "home"), (5, "home"), (5, "home.up")] {
+            let r = saturated(&format!("wifi {words}"), stations, path);
+            let most = series(&r, path, "driver_ms").into_iter().fold(0.0, f64::max);
+            // Five stations have more than the device's threshold, and then the lower limit is theirs.
+            let least = if stations > 1 && path == "home" { f64::min(limit, 5.0) } else { limit };
+            let what = format!("{words}, {stations} stations, {path}");
+            between(&what, most, least, limit + packet);
+        }
+    }
+    // Two aggregates fit below the limit, so that nothing is lost of the rate.
+    for words in ["wifi n20 mcs 7", "wifi ax80 mcs 7"] {
+        let (with, without) =
+            (saturated(&format!("{words} aql"), 1, "home"), saturated(words, 1, "home"));
+        agrees(words, goodput(&with), goodput(&without), 0.005);
+    }
+    // Six packets of 0.194 ms are the first that reach 1 ms.
+    let few = saturated("wifi ac20 mcs 7 aql aql-low 1ms aql-high 1ms", 1, "home");
+    agrees("six", goodput(&few), goodput(&saturated("wifi ac20 mcs 7 ampdu 6", 1, "home")), 0.005);
+    // A deep driver is a queue that no discipline sees.
+    let waits = |words: &str| {
+        let home = medium(lab(8.0, 3.0), words, "fq_codel", json!({}));
+        let r = download(home, "down", "cubic", 20.0).run();
+        ["sojourn_ms", "access_ms"].map(|column| mean(&series(&r, "home", column)[30..]))
+    };
+    let [sojourn, access] = waits("wifi n20 mcs 3 aql");
+    let [sojourn_deep, access_deep] =
+        waits("wifi n20 mcs 3 aql aql-low 1s aql-high 1s aql-threshold 1s");
+    between("in the driver, ms", access, 4.0, 20.0);
+    between("in a driver without limits, ms", access_deep, 100.0, 1100.0);
+    assert!(sojourn_deep < sojourn, "{sojourn_deep} and {sojourn}");
+}
+
+/// Rate control at a constant SNR: the scheme with the highest rate times success, from the receiver's sensitivity; at an
+/// SNR that varies Minstrel stays behind one that knows it.
+#[test]
+fn wifi_rates_follow_the_signal() {
+    let run = |words: &str, change: Option<&str>| {
+        let home = medium(lab(5.0, 2.5), words, "pfifo limit 500", json!({}));
+        let home = cbr(home, "udp", 120.0, 1500, "home");
+        match change {
+            Some(change) => home.at(1.0, "home", json!({"medium": change})).run(),
+            None => home.run(),
+        }
+    };
+    let mcs = |r: &Result| mean(&series(r, "home", "mcs")[25..]);
+    let bits = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 4.5, 5.0, 6.0];
+    let sensitivity = [-82.0, -79.0, -77.0, -74.0, -70.0, -66.0, -65.0, -64.0, -59.0];
+    for snr in [6.0, 9.5, 12.5, 19.0, 25.0, 28.5, 40.0] {
+        let expected = |i: usize| {
+            let loss = 1.0 / (1.0 + ((snr - 87.0 - sensitivity[i]) / 0.6_f64).exp());
+            bits[i] * (1.0 - loss)
+        };
+        let best = (0..9).max_by(|a, b| expected(*a).total_cmp(&expected(*b))).expect("some");
+        let (ideal, minstrel) = (
+            run(&format!("wifi ac20 snr {snr} rate ideal"), None),
+            run(&format!("wifi ac20 snr {snr} rate minstrel"), None),
+        );
+        assert_eq!(mcs(&ideal), best as f64, "{snr} dB");
+        // One PPDU in 16 tries another one.
+        between(
+            &format!("minstrel at {snr} dB"),
+            mcs(&minstrel),
+            best as f64 - 0.15,
+            best as f64 + 0.15,
+        );
+        let share = minstrel.flow("udp").goodput_mbps / ideal.flow("udp").goodput_mbps;
+        between(&format!("goodput of minstrel at {snr} dB"), share, 0.85, 1.01);
+    }
+    for (before, after, best) in [(30.0, 11.5, 2.0), (11.5, 30.0, 8.0)] {
+        let words = format!("wifi ac20 rate minstrel snr {before}");
+        let r = run(&words, Some(&format!("wifi snr {after}")));
+        between(&format!("from {before} to {after} dB"), mcs(&r), best - 0.25, best + 0.25);
+    }
+    let varying = |rate: &str| {
+        run(&format!("wifi ac20 snr 20 sd 4 tau 100ms {rate}"), None).flow("udp").goodput_mbps
+    };
+    let (fixed, minstrel, ideal) =
+        (varying("mcs 3"), varying("rate minstrel"), varying("rate ideal"));
+    println!("fixed {fixed}, minstrel {minstrel}, ideal {ideal}");
+    assert!(minstrel < ideal && fixed < ideal, "{fixed}, {minstrel}, {ideal}");
 }
 
 /// A TCP download whose ACKs contend with it.

@@ -82,6 +82,8 @@ pub trait Described: Table + Debug {
     fn finish(&mut self, _given: &Given) -> Result<(), Refused> {
         Ok(())
     }
+    /// A change is checked by itself before it is applied, as by `tc`. Without that only the whole is checked.
+    const CHANGES_ALONE: bool = true;
     /// Called before the words of a change are read: resets the parameters that the given ones replace as a whole.
     fn renew(&mut self, _given: &Given) {}
     /// Called after that: derives and refuses as [`Self::finish`], but keeps unrelated parameters.
@@ -353,7 +355,9 @@ fn differing<'a, C: Described>(
     let (owner, params) = (Owner::of::<C>(), C::params());
     let mut alone = C::default();
     let given = words_into(&owner, &params, &mut alone, words.clone())?;
-    alone.finish(&given)?;
+    if C::CHANGES_ALONE {
+        alone.finish(&given)?;
+    }
     let config = match before.merged(&alone, &given) {
         Some(merged) => merged?,
         None => {

@@ -1,12 +1,15 @@
 //! A Wi-Fi cell (IEEE 802.11 EDCA with aggregation): one access point and its stations take turns on one channel,
 //! in both directions.
 //!
-//! `phy.rs` has rates and durations. Here are the rules by which contenders, each a node and an access category, win the
+//! `phy.rs` has rates and durations, `adaptation.rs` chooses among rates, `driver.rs` limits what waits below the queues.
+//! In `air.rs` are the rules by which contenders, each a node and an access category, win the
 //! channel (backoff, collisions), build a PPDU of MPDUs for one receiver, and repeat what the block
 //! acknowledgement does not name. Nothing is captured in a collision, everybody hears everybody, and block
 //! acknowledgements are not lost; `docs/access.md` lists what else is left out.
 
+mod adaptation;
 mod air;
+mod driver;
 pub mod phy;
 
 use self::air::Cell;
@@ -14,8 +17,11 @@ use self::phy::Standard;
 use super::{MediumConfig, MediumKind, Place, Subscribers};
 use crate::net::medium::{Medium, Way};
 use crate::net::parts::Parts;
-use crate::params::kinds::{Spec, choice, count, grammar, params, real, size, time, words};
+use crate::params::kinds::{
+    MICROSECOND, Spec, choice, count, grammar, params, real, size, time, words,
+};
 use crate::params::{Described, Gauge, Given, Refused, Words, gauge};
+use crate::tc::format_time;
 use crate::time::Span;
 use crate::units::Rate;
 
@@ -28,8 +34,21 @@ params! {
         standard: Standard = Standard::AX80, standard(), "";
         /// spatial streams
         nss: u8 = 1, count(1..=8), "";
-        /// modulation and coding scheme; of a, by its place among 6, 9, 12, 18, 24, 36, 48 and 54 Mbit/s
-        mcs: u8 = 7, count(0..=11), "";
+        /// modulation and coding scheme, the highest one with rate control; of a, by its place among 6, 9, 12, 18, 24, 36, 48
+        /// and 54 Mbit/s
+        mcs: Option<u8> = None, count(0..=11_u8).mapped(Some, |n: &Option<u8>| *n).default("7; with rate control the highest of the amendment"), "";
+        /// rate control: none, the scheme of highest expected throughput at the SNR of the instant, or Linux's by statistics
+        rate: Control = Control::Fixed, choice("fixed|ideal|minstrel", [
+            ("fixed", Control::Fixed),
+            ("ideal", Control::Ideal),
+            ("minstrel", Control::Minstrel),
+        ]), "";
+        /// signal-to-noise ratio in 20 MHz, from which losses follow, in place of per
+        snr: Option<f64> = None, real("DB", "a number of dB from 0 to 60", |snr| (0.0..=60.0).contains(&snr), (0.0, 45.0)).optional().default("by per"), "";
+        /// standard deviation of the SNR
+        sd: Option<f64> = None, real("DB", "a number of dB from 0 to 20", |sd| (0.0..=20.0).contains(&sd), (0.0, 8.0)).optional().default("0"), "";
+        /// time constant of the SNR's variation
+        tau: Option<Span> = None, time(Span::from_millis(1)..=Span::from_secs(1000)).optional().default("200ms"), "";
         gi: Guard = Guard::Usual, guard(), "0.8us";
         /// probability that an MPDU of a 1500-B packet is lost in a PPDU without collision
         per: f64 = 0.0, real("PROBABILITY", "a number from 0 to 1", |p| (0.0..=1.0).contains(&p), (0.0, 0.5)), "";
@@ -53,6 +72,17 @@ params! {
             ("noairtime", Scheduler::Turns, "stations take turns, a PPDU each"),
             ("fifo", Scheduler::Fifo, "one queue for all stations, as before Linux 4.8"),
         ]), "mac80211";
+        /// limits of the airtime that waits in the driver
+        aql: bool = false, words([
+            ("no-aql", false, "packets leave the queue when their PPDU begins"),
+            ("aql", true, "they wait in the driver, up to the limits of Linux's airtime queue limits"),
+        ]), "";
+        /// a station and access category always gets packets below this
+        aql_low: Option<Span> = None, time(MICROSECOND..=Span::from_secs(1)).optional().called(&["aql-low"]).default("5ms"), "mac80211";
+        /// and below this while the whole device has less than aql-threshold
+        aql_high: Option<Span> = None, time(MICROSECOND..=Span::from_secs(1)).optional().called(&["aql-high"]).default("12ms"), "mac80211";
+        /// airtime of all stations above which aql-low holds
+        aql_threshold: Option<Span> = None, time(MICROSECOND..=Span::from_secs(1)).optional().called(&["aql-threshold"]).default("24ms"), "mac80211";
         edca: Edca = Edca::Stations, words([
             ("sta-edca", Edca::Stations, "the access point contends as stations do"),
             ("ap-edca", Edca::AccessPoint, "it has AIFSN 1 for video and voice, and CWmax 63 for best effort"),
@@ -86,6 +116,13 @@ pub enum Scheduler {
     Airtime,
     Turns,
     Fifo,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Control {
+    Fixed,
+    Ideal,
+    Minstrel,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -150,9 +187,22 @@ impl Described for WifiConfig {
         gauge("collision_pct", "%", "of accesses of this direction, those that collided"),
         gauge("cw", "", "contention window of the last access"),
     ];
+    const MORE_GAUGES: &'static [Gauge] = &[
+        gauge("mcs", "", "modulation and coding scheme, mean of PPDUs"),
+        gauge(
+            "driver_ms",
+            "ms",
+            "with aql: the most airtime that one station and category had in the driver, as Linux estimates it",
+        ),
+    ];
 
-    const FIXED: &'static [&'static str] = &["a", "airtime", "sta-edca", "aifsn-be", "nqb", "open"];
+    const FIXED: &'static [&'static str] =
+        &["a", "rate", "airtime", "no-aql", "sta-edca", "aifsn-be", "nqb", "open"];
+    const CHANGES_ALONE: bool = false;
 
+    fn has_more_gauges(&self) -> bool {
+        self.aql || self.rate != Control::Fixed
+    }
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.check(given)
     }
@@ -180,15 +230,88 @@ impl WifiConfig {
                 format!("{name} has at most {streams}"),
             ));
         }
-        if let Err(fix) = self.standard.check_mcs(self.mcs, self.nss) {
-            return Err(given.refuse("mcs", self.mcs.to_string(), fix));
+        if let Err(fix) = self.standard.check_mcs(self.mcs(), self.nss) {
+            return Err(given.refuse("mcs", self.mcs().to_string(), fix));
         }
+        self.check_snr(given)?;
+        self.check_aql(given)?;
         let most = self.standard.most_mpdus();
         if self.ampdu.is_some_and(|ampdu| ampdu > most) {
             let value = self.ampdu.unwrap_or_default().to_string();
             return Err(given.refuse("ampdu", value, format!("{name} has at most {most}")));
         }
         Ok(())
+    }
+    fn check_snr(&self, given: &Given) -> Result<(), Refused> {
+        let needs = |keyword, value| {
+            Err(given.refuse(
+                keyword,
+                value,
+                "it needs snr DB, from which losses follow".to_owned(),
+            ))
+        };
+        match (self.snr, self.sd, self.tau) {
+            (Some(_), ..) if self.per > 0.0 => {
+                let fix = "losses follow from snr; leave out one of them".to_owned();
+                Err(given.refuse("per", self.per.to_string(), fix))
+            }
+            (Some(_), None, Some(tau)) => {
+                let fix = "snr varies only with sd; say sd DB too".to_owned();
+                Err(given.refuse("tau", format_time(tau), fix))
+            }
+            (None, Some(sd), _) => needs("sd", sd.to_string()),
+            (None, _, Some(tau)) => needs("tau", format_time(tau)),
+            (None, ..) if self.rate == Control::Ideal => needs("rate", "ideal".to_owned()),
+            (None, ..) if self.rate == Control::Minstrel => needs("rate", "minstrel".to_owned()),
+            _ => Ok(()),
+        }
+    }
+    fn check_aql(&self, given: &Given) -> Result<(), Refused> {
+        let limits = [
+            ("aql-low", self.aql_low),
+            ("aql-high", self.aql_high),
+            ("aql-threshold", self.aql_threshold),
+        ];
+        for (keyword, limit) in limits {
+            if let (false, Some(limit)) = (self.aql, limit) {
+                let fix = "nothing is limited without the word aql".to_owned();
+                return Err(given.refuse(keyword, format_time(limit), fix));
+            }
+        }
+        if self.aql && self.scheduler == Scheduler::Fifo {
+            let fix = "aql limits queues of stations; leave out one of them".to_owned();
+            return Err(given.refuse("the word", "fifo".to_owned(), fix));
+        }
+        if self.aql_low() > self.aql_high() {
+            let fix = format!(
+                "aql-high is {}; aql-low has to be at most that",
+                format_time(self.aql_high())
+            );
+            return Err(given.refuse("aql-low", format_time(self.aql_low()), fix));
+        }
+        Ok(())
+    }
+    /// The scheme of fixed rate, or the highest one of rate control.
+    pub fn mcs(&self) -> u8 {
+        let usual = match self.rate {
+            Control::Fixed => 7,
+            _ => self.schemes().last().unwrap_or(0),
+        };
+        self.mcs.unwrap_or(usual)
+    }
+    /// The schemes that the amendment has with these streams.
+    pub fn schemes(&self) -> impl DoubleEndedIterator<Item = u8> {
+        let (standard, nss) = (self.standard, self.nss);
+        (0..=standard.most_mcs()).filter(move |mcs| standard.check_mcs(*mcs, nss).is_ok())
+    }
+    pub fn aql_low(&self) -> Span {
+        self.aql_low.unwrap_or(Span::from_millis(5))
+    }
+    pub fn aql_high(&self) -> Span {
+        self.aql_high.unwrap_or(Span::from_millis(12))
+    }
+    pub fn aql_threshold(&self) -> Span {
+        self.aql_threshold.unwrap_or(Span::from_millis(24))
     }
     fn guard_name(&self) -> &'static str {
         match self.gi {
@@ -207,7 +330,8 @@ impl WifiConfig {
 }
 
 impl MediumKind for WifiConfig {
-    const OF_STATIONS: &'static [&'static str] = &["nss", "mcs", "gi", "sgi", "per"];
+    const OF_STATIONS: &'static [&'static str] =
+        &["nss", "mcs", "gi", "sgi", "per", "snr", "sd", "tau"];
 
     /// The rate of a single saturated sender of full packets.
     fn rates(&self) -> [Rate; 2] {

@@ -3,13 +3,15 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
+use super::adaptation::{self, Peer};
+use super::driver::{self, Drivers};
 use super::phy::{self, Modulation, SIFS, SLOT, SLOWEST_ACK};
 use super::{Edca, Scheduler, WifiConfig};
-use crate::math;
 use crate::net::access::Place;
 use crate::net::medium::{Medium, Sides, Way};
 use crate::net::parts::{CATEGORIES, Stages};
 use crate::packet::Packet;
+use crate::params::Described;
 use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -22,8 +24,6 @@ const VI: usize = 2;
 const AIRTIME_QUANTUM: i64 = 256_000;
 /// A station owes at most so much airtime, ns.
 const MOST_OWED: i64 = 50_000_000;
-/// The length of the MPDU for which `per` is said: of a 1500-B packet.
-const PER_BYTES: f64 = 1538.0;
 
 /// The access category of a DSCP (Linux `cfg80211_classify8021d`, RFC 8325).
 pub fn category(dscp: u8) -> usize {
@@ -115,6 +115,8 @@ struct Mpdu {
     pkt: Packet,
     number: u32,
     bytes: u32,
+    /// In the driver, as estimated.
+    airtime: Span,
     tries: u32,
     pulled: Time,
     sent: Time,
@@ -124,7 +126,7 @@ struct Mpdu {
 /// The traffic between two nodes in an access category.
 #[derive(Default)]
 struct Session {
-    /// Not acknowledged, in order.
+    /// Not acknowledged or, with AQL, not yet sent, in order.
     pending: VecDeque<Mpdu>,
     /// Arrived, and waiting for those before, in order.
     held: VecDeque<Mpdu>,
@@ -149,6 +151,7 @@ struct Ppdu {
     contender: usize,
     session: usize,
     station: usize,
+    mcs: usize,
     mpdus: Vec<Mpdu>,
     /// From the beginning of the exchange to the end of the data, and of its first frame alone.
     data: Span,
@@ -164,14 +167,17 @@ struct Counts {
     mpdus: u64,
     retried: u64,
     collisions: u64,
+    /// The sum of their schemes.
+    mcs: u64,
     cw: u32,
 }
 
 /// The medium at work.
 pub struct Cell {
     config: WifiConfig,
-    modulations: Vec<Modulation>,
-    pers: Vec<f64>,
+    /// By station.
+    peers: Vec<Peer>,
+    drivers: Drivers,
     of_group: Vec<u16>,
     contenders: Vec<Contender>,
     /// Those that have had something to send.
@@ -195,7 +201,7 @@ pub struct Cell {
 
 /// The rate of one saturated sender of full packets, as queues count frames, averaged over its backoff.
 pub fn saturated(config: &WifiConfig) -> Rate {
-    let modulation = Modulation::new(config);
+    let modulation = Modulation::new(config, adaptation::expected(config));
     let full = MTU_FRAME - ETHERNET_HEADER + phy::MPDU_OVERHEAD + overhead(config);
     // Of the last subframe the padding is left out.
     let most = u32::from(config.most_mpdus());
@@ -262,8 +268,12 @@ impl Cell {
         let contenders = of_ap.chain(of_stations).collect();
         let sessions = || (0..stations.len() * CATEGORIES).map(|_| Session::default()).collect();
         Cell {
-            modulations: stations.iter().map(Modulation::new).collect(),
-            pers: stations.iter().map(|station| station.per).collect(),
+            peers: stations
+                .iter()
+                .enumerate()
+                .map(|(i, station)| Peer::new(station, place.stream("wifi snr", i as u64)))
+                .collect(),
+            drivers: Drivers::new(stations.len()),
             of_group,
             contenders,
             known: Vec::new(),
@@ -389,6 +399,7 @@ impl Cell {
             counts.mpdus += ppdu.mpdus.len() as u64;
             counts.retried += ppdu.mpdus.iter().filter(|mpdu| mpdu.tries > 0).count() as u64;
             counts.collisions += u64::from(is_collision);
+            counts.mcs += ppdu.mcs as u64;
             counts.cw = contender.cw;
             let part = ppdu.station * CATEGORIES + contender.category;
             let deficit = &mut self.deficits[part];
@@ -397,6 +408,9 @@ impl Cell {
         let way = self.contenders[ppdus[0].contender].way;
         self.counts[way as usize].airtime += end.since(now);
         let winner = ppdus[0].contender;
+        if self.config.aql {
+            self.drivers.done = Some(end);
+        }
         for ppdu in ppdus {
             let contender = ppdu.contender;
             let arrives = self.receive(now, ppdu, is_collision, sides);
@@ -419,23 +433,30 @@ impl Cell {
     /// Deliver a PPDU whose exchange begins at `now`; false if nothing arrives.
     fn receive(&mut self, now: Time, ppdu: Ppdu, is_lost: bool, sides: &mut Sides) -> bool {
         let way = self.contenders[ppdu.contender].way;
-        let per = self.pers[ppdu.station];
+        let peer = &mut self.peers[ppdu.station];
+        let sent = ppdu.mpdus.len();
+        let mut acknowledged = 0;
+        let per = if is_lost { 1.0 } else { peer.loss(ppdu.mcs) };
         let session = &mut self.sessions[way as usize][ppdu.session];
         let arrival = now + ppdu.data;
         let mut again = Vec::new();
-        let mut arrives = false;
         for mut mpdu in ppdu.mpdus {
             mpdu.tries += 1;
             if mpdu.tries == 1 {
                 mpdu.sent = now;
             }
-            let is_lost = is_lost || (per > 0.0 && self.errors.unit() < loss(per, mpdu.bytes));
+            let is_lost =
+                is_lost || (per > 0.0 && self.errors.unit() < adaptation::loss_of(per, mpdu.bytes));
+            let is_over = !is_lost || mpdu.tries > u32::from(self.config.retry);
+            if is_over && mpdu.airtime > Span::ZERO {
+                self.drivers.finish(way, ppdu.session, mpdu.airtime);
+            }
             if !is_lost {
-                arrives = true;
+                acknowledged += 1;
                 mpdu.arrived = arrival;
                 let place = session.held.partition_point(|other| other.number < mpdu.number);
                 session.held.insert(place, mpdu);
-            } else if mpdu.tries > u32::from(self.config.retry) {
+            } else if is_over {
                 sides.lose(now, way, &mpdu.pkt);
             } else {
                 again.push(mpdu);
@@ -450,7 +471,42 @@ impl Cell {
             let stages = Stages { pulled: mpdu.pulled, sent: mpdu.sent, arrived: mpdu.arrived };
             sides.deliver(way, mpdu.pkt, stages, arrival);
         }
-        arrives
+        peer.report(way, ppdu.mcs, sent, acknowledged);
+        acknowledged > 0
+    }
+
+    /// The driver takes packets from a queue up to the airtime limit.
+    fn fill(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides) {
+        let category = part % CATEGORIES;
+        while self.drivers.takes(&self.config, way, part) {
+            let Some(mut mpdu) = self.fresh(now, way, part, u32::MAX, sides) else { break };
+            let modulation = self.peers[part / CATEGORIES].last(way);
+            let frame = u32::from(mpdu.pkt.frame_len);
+            let is_ax = self.config.standard.is_ax();
+            mpdu.airtime = driver::estimate(frame, category, is_ax, modulation);
+            self.drivers.take(way, part, mpdu.airtime);
+            self.sessions[way as usize][part].pending.push_back(mpdu);
+        }
+    }
+
+    /// An exchange ends, and drivers take more.
+    fn end_exchange(&mut self, now: Time, sides: &mut Sides) {
+        let queues = self.drivers.end();
+        if queues.iter().any(|(way, _)| *way == Way::Down) {
+            for category in (0..CATEGORIES).rev() {
+                let Turns { fresh, old } = &self.turns[category];
+                let stations: Vec<usize> = fresh.iter().chain(old).copied().collect();
+                for station in stations {
+                    self.fill(now, Way::Down, station * CATEGORIES + category, sides);
+                }
+            }
+        }
+        for (_, part) in queues.iter().filter(|(way, _)| *way == Way::Up) {
+            let first = part - part % CATEGORIES;
+            for part in (first..first + CATEGORIES).rev() {
+                self.fill(now, Way::Up, part, sides);
+            }
+        }
     }
 
     /// Whether there is something for a station, or from it.
@@ -463,7 +519,7 @@ impl Cell {
     fn choose(&mut self, now: Time, category: usize, sides: &mut Sides) -> Option<usize> {
         if self.is_fifo() {
             let waiting = |part: &usize| !self.sessions[0][*part].pending.is_empty();
-            let again = (0..self.modulations.len()).map(|s| s * CATEGORIES + BE).find(waiting);
+            let again = (0..self.peers.len()).map(|s| s * CATEGORIES + BE).find(waiting);
             if let Some(part) = again {
                 return Some(part / CATEGORIES);
             }
@@ -523,7 +579,8 @@ impl Cell {
                 Way::Up => one.station,
             };
             let session = station * CATEGORIES + category;
-            let mpdus = self.aggregate(now, way, station, category, (most, is_first), sides);
+            let mcs = self.peers[station].choose(now, way);
+            let mpdus = self.aggregate(now, way, session, mcs, (most, is_first), sides);
             if mpdus.is_empty() {
                 // Its queue has dropped all it had, or nothing fits.
                 let is_over = way == Way::Up || self.is_fifo() || self.has(way, session, sides);
@@ -532,13 +589,14 @@ impl Cell {
                 }
                 continue;
             }
-            return Some(self.ppdu(contender, session, station, mpdus));
+            return Some(self.ppdu(contender, session, mcs, mpdus));
         }
     }
 
     /// How long it takes.
-    fn ppdu(&self, contender: usize, session: usize, station: usize, mpdus: Vec<Mpdu>) -> Ppdu {
-        let modulation = &self.modulations[station];
+    fn ppdu(&self, contender: usize, session: usize, mcs: usize, mpdus: Vec<Mpdu>) -> Ppdu {
+        let station = session / CATEGORIES;
+        let modulation = self.peers[station].modulation(mcs);
         let bytes = mpdus.iter().fold(0, |sum, mpdu| self.extended(sum, mpdu.bytes));
         let ppdu = modulation.ppdu(bytes);
         let response = SIFS + modulation.control(response_bytes(&self.config, mpdus.len()));
@@ -549,7 +607,7 @@ impl Cell {
             }
             _ => (ppdu, ppdu),
         };
-        Ppdu { contender, session, station, mpdus, data, first, response }
+        Ppdu { contender, session, station, mcs, mpdus, data, first, response }
     }
 
     /// Bytes of a PSDU with one more MPDU.
@@ -565,13 +623,16 @@ impl Cell {
         &mut self,
         now: Time,
         way: Way,
-        station: usize,
-        category: usize,
+        session: usize,
+        mcs: usize,
         (most, is_first): (Span, bool),
         sides: &mut Sides,
     ) -> Vec<Mpdu> {
-        let session = station * CATEGORIES + category;
-        let modulation = self.modulations[station];
+        if self.config.aql {
+            // The queue may have dropped all that it had when it was asked before.
+            self.fill(now, way, session, sides);
+        }
+        let modulation = *self.peers[session / CATEGORIES].modulation(mcs);
         let window = u32::from(self.config.most_mpdus());
         let around = SIFS + modulation.control(response_bytes(&self.config, 2));
         let rts = SIFS * 2 + modulation.control(phy::RTS) + modulation.control(phy::CTS);
@@ -582,12 +643,15 @@ impl Cell {
         let mut mpdus: Vec<Mpdu> = Vec::new();
         let mut bytes = 0;
         while (mpdus.len() as u32) < window {
-            let again = self.sessions[way as usize][session].pending.pop_front();
-            let Some(mpdu) =
-                again.or_else(|| self.fresh(now, way, session, oldest + window, sides))
-            else {
-                break;
+            let below = oldest + window;
+            let pending = &mut self.sessions[way as usize][session].pending;
+            let again = match pending.front() {
+                Some(mpdu) if mpdu.number >= below => break,
+                Some(_) => pending.pop_front(),
+                None if self.config.aql => break,
+                None => self.fresh(now, way, session, below, sides),
             };
+            let Some(mpdu) = again else { break };
             let with = self.extended(bytes, mpdu.bytes);
             let is_alone = mpdus.is_empty() && is_first;
             if with > room && !is_alone {
@@ -628,23 +692,27 @@ impl Cell {
         self.sessions[way as usize][session].next += 1;
         let ip = u32::from(pkt.frame_len).saturating_sub(ETHERNET_HEADER);
         let bytes = ip + phy::MPDU_OVERHEAD + overhead(&self.config);
-        Some(Mpdu { pkt, number, bytes, tries: 0, pulled, sent: now, arrived: now })
+        let airtime = Span::ZERO;
+        Some(Mpdu { pkt, number, bytes, airtime, tries: 0, pulled, sent: now, arrived: now })
     }
-}
-
-/// The probability that an MPDU of this length is lost.
-fn loss(per: f64, bytes: u32) -> f64 {
-    1.0 - math::pow(1.0 - per, f64::from(bytes) / PER_BYTES)
 }
 
 impl Medium for Cell {
     fn next(&self) -> Time {
-        self.due
+        self.drivers.done.map_or(self.due, |done| self.due.min(done))
     }
     fn act(&mut self, now: Time, sides: &mut Sides) {
-        self.access(now, sides);
+        if self.drivers.done.is_some_and(|done| done <= now) {
+            self.end_exchange(now, sides);
+        }
+        if self.due <= now {
+            self.access(now, sides);
+        }
     }
-    fn ready(&mut self, now: Time, way: Way, part: usize, _: &mut Sides) {
+    fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides) {
+        if self.config.aql {
+            self.fill(now, way, part, sides);
+        }
         if way == Way::Up {
             return self.activate(now, CATEGORIES + part);
         }
@@ -661,10 +729,9 @@ impl Medium for Cell {
     fn change(&mut self, _: Time, to: &dyn Any, stations: &[&dyn Any]) {
         let Some(config) = to.downcast_ref::<WifiConfig>() else { return };
         self.config = config.clone();
-        for (i, (modulation, per)) in self.modulations.iter_mut().zip(&mut self.pers).enumerate() {
+        for (i, peer) in self.peers.iter_mut().enumerate() {
             let of_station = stations.get(i).and_then(|station| station.downcast_ref());
-            let station: &WifiConfig = of_station.unwrap_or(config);
-            (*modulation, *per) = (Modulation::new(station), station.per);
+            peer.change(of_station.unwrap_or(config));
         }
         for one in &mut self.contenders {
             one.access = access(config, one.way == Way::Down, one.category);
@@ -680,6 +747,12 @@ impl Medium for Cell {
             out.gauge("retry_pct", 100.0 * of(counts.retried, counts.mpdus));
             out.gauge("collision_pct", 100.0 * of(counts.collisions, counts.ppdus));
             out.gauge("cw", f64::from(counts.cw));
+            if self.config.has_more_gauges() {
+                out.gauge("mcs", of(counts.mcs, counts.ppdus));
+            }
+        }
+        if self.config.aql {
+            out.gauge("driver_ms", self.drivers.most(way));
         }
         if way == Way::Up {
             let busy = self.counts[0].airtime + self.counts[1].airtime;

@@ -1,6 +1,7 @@
 //! Durations on the air: 802.11a, n (HT), ac (VHT) and ax (HE, single user) in the 5-GHz band.
 
 use super::{Guard, WifiConfig};
+use crate::math;
 use crate::time::Span;
 
 pub const SLOT: Span = Span::from_micros(9);
@@ -46,6 +47,13 @@ const fn standard(amendment: Amendment, width: u16) -> Standard {
 const TWELFTHS: [u64; 12] = [6, 12, 18, 24, 36, 48, 54, 60, 72, 80, 90, 100];
 /// Data bits per symbol of 802.11a at 6 to 54 Mbit/s.
 const LEGACY: [u64; 8] = [24, 36, 48, 72, 96, 144, 192, 216];
+/// The SNR in dB at which half of the MPDUs arrive, in 20 MHz. The receiver's minimum sensitivity in dBm and 87
+/// (802.11-2020, tables 17-18 and 21-25; 802.11ax-2021, table 27-51).
+const THRESHOLDS: [f64; 12] =
+    [5.0, 8.0, 10.0, 13.0, 17.0, 21.0, 22.0, 23.0, 28.0, 30.0, 33.0, 35.0];
+const LEGACY_THRESHOLDS: [f64; 8] = [5.0, 6.0, 8.0, 10.0, 13.0, 17.0, 21.0, 22.0];
+/// The width in dB of the transition from all lost to all received.
+const TRANSITION: f64 = 0.6;
 const LTFS: [u64; 9] = [0, 1, 2, 4, 4, 6, 6, 8, 8];
 
 impl Standard {
@@ -109,6 +117,20 @@ impl Standard {
             Ax => 256,
         }
     }
+    pub fn most_mcs(self) -> u8 {
+        match self.amendment {
+            A | N => 7,
+            Ac => 9,
+            Ax => 11,
+        }
+    }
+    /// The probability that an MPDU of a 1500-B packet is lost at this SNR in 20 MHz. A wider channel spreads the same power.
+    pub fn loss(self, mcs: u8, snr: f64) -> f64 {
+        let thresholds: &[f64] = if self.amendment == A { &LEGACY_THRESHOLDS } else { &THRESHOLDS };
+        let wider = 3.0 * f64::from((self.width / 20).ilog2());
+        let above = snr - wider - thresholds[usize::from(mcs)];
+        1.0 / (1.0 + math::exp(above / TRANSITION))
+    }
     pub fn most_bytes(self) -> u32 {
         match self.amendment {
             A | N => 65_535,
@@ -119,11 +141,7 @@ impl Standard {
     /// Combinations that the amendment does not have.
     pub fn check_mcs(self, mcs: u8, nss: u8) -> Result<(), String> {
         let name = self.name();
-        let most = match self.amendment {
-            A | N => 7,
-            Ac => 9,
-            Ax => 11,
-        };
+        let most = self.most_mcs();
         if mcs > most {
             return Err(format!("{name} has 0 to {most}"));
         }
@@ -167,8 +185,8 @@ pub struct Modulation {
 }
 
 impl Modulation {
-    pub fn new(config: &WifiConfig) -> Modulation {
-        let (standard, mcs) = (config.standard, usize::from(config.mcs));
+    pub fn new(config: &WifiConfig, mcs: u8) -> Modulation {
+        let (standard, mcs) = (config.standard, usize::from(mcs));
         // Control frames: the highest of 6, 12 and 24 Mbit/s whose constellation and code are not above the data's.
         let control = match (standard.amendment, mcs) {
             (A, 0 | 1) | (N | Ac | Ax, 0) => LEGACY[0],
@@ -196,6 +214,13 @@ impl Modulation {
     pub fn ppdu(&self, bytes: u32) -> Span {
         let symbols = (SERVICE_AND_TAIL + 8 * u64::from(bytes)).div_ceil(self.bits);
         self.preamble + self.symbol * symbols
+    }
+    /// Mbit/s while data is sent.
+    pub fn mbps(&self) -> f64 {
+        self.bits as f64 * 1e3 / self.symbol.0 as f64
+    }
+    pub fn preamble(&self) -> Span {
+        self.preamble
     }
     /// Not more bytes than fit into a PPDU of this time.
     pub fn fits(&self, time: Span) -> u32 {
