@@ -87,7 +87,11 @@ MISTAKES = {
     "an unknown medium": ('"wifi ac80 mcs 7"', '"wify"', ["link.home.medium", "wify", 'did you mean "wifi"']),
     "an unknown word": ('"wifi ac80 mcs 7"', '"wifi ac80 mcss 7"', ["link.home.medium", "mcss", 'did you mean "mcs"']),
     "a value": ('"wifi ac80 mcs 7"', '"wifi ac80 mcs 11"', ["link.home.medium", "mcs", "11", "ac80 has 0 to 9"]),
-    "aql without queues": ("ac80 mcs 7", "ac80 fifo aql", ["link.home.medium", "fifo", "aql limits queues of stations"]),
+    "aql without queues": (
+        "ac80 mcs 7",
+        "ac80 fifo aql",
+        ["link.home.medium", "fifo", "aql limits queues of stations"],
+    ),
     "limits without aql": ("ac80 mcs 7", "ac80 aql-low 2ms", ["link.home.medium", "aql-low", "2ms", "the word aql"]),
     "limits in disorder": ("ac80 mcs 7", "ac80 aql aql-low 20ms", ["aql-low", "20ms", "aql-high is 12ms"]),
     "control without a signal": ("ac80 mcs 7", "ac80 rate minstrel", ["rate", "minstrel", "it needs snr"]),

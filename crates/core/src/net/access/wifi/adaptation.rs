@@ -190,7 +190,8 @@ impl Minstrel {
         match failures {
             0 => {
                 self.ppdus += 1;
-                let sample = if self.ppdus % SAMPLING == 0 { self.sample(schemes) } else { None };
+                let sample =
+                    if self.ppdus.is_multiple_of(SAMPLING) { self.sample(schemes) } else { None };
                 sample.unwrap_or(self.best)
             }
             1 => self.best,
