@@ -65,3 +65,13 @@ def test_both_engines_have_them(describe: Describe, qdisc: str, cc: str, keys: s
     ):
         ours_, theirs = (getattr(one, table).row(0, named=True)[column] for one in (ours, kernels_))
         assert ours_ == pytest.approx(theirs, rel=tolerance), column
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+def test_a_pushed_segment_waits_for_the_others_of_its_interrupt(describe: Describe) -> None:
+    """Pairs of segments end anywhere in a burst. Acknowledged apart, Prague would see a quarter fewer marks."""
+    text = '[link.one]\nrate = "200Mbit"\nqdisc = "dualpi2"\n[[flow]]\nname = "a"\ncc = "prague"\nrtt = "20ms"\n'
+    run = json.dumps(describe(text + 'gro = "100us"\n', duration='"8s"', warmup='"3s"'))
+    ours, theirs = (engine.execute(run, None).flows.row(0, named=True) for engine in (SimEngine(), LinuxEngine()))
+    assert ours["ce_pct"] == pytest.approx(theirs["ce_pct"], rel=0.1)

@@ -85,6 +85,7 @@ impl End for Host<'_> {
         let waiting = std::mem::take(&mut self.device.waiting);
         let mut segments = waiting.iter().flat_map(offload::segments).peekable();
         let mut together = Vec::new();
+        let mut is_pushed = false;
         while let Some(first) = segments.next() {
             let mut joined = first;
             together.clear();
@@ -92,7 +93,16 @@ impl End for Host<'_> {
             while let Some(next) = segments.next_if(|next| offload::append(&mut joined, next)) {
                 together.push(next);
             }
+            // The application runs, and acknowledges what was pushed, after the whole interrupt.
+            let last = together.last_mut().expect("the first one");
+            is_pushed |= last.bits.has(TcpBits::PSH);
+            last.bits = match is_pushed && segments.peek().is_none() {
+                true => last.bits.with(TcpBits::PSH),
+                false => last.bits.without(TcpBits::PSH),
+            };
+            let acks = out.packets.len();
             self.receive(now, &mut together, out);
+            is_pushed &= out.packets.len() == acks;
         }
     }
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
