@@ -106,6 +106,21 @@ def test_an_application_limits_tcp_to_its_rate() -> None:
     assert full["app_limited"].mean() < 0.01
 
 
+def test_an_application_writes_blocks() -> None:
+    """As iperf3 with -b 4M: 131072 bytes each 262 ms on average, which the link sends in less than half of the time."""
+    ten = pl.col("time_s").is_between(1, 1 + 10 * 0.262144)
+    blocks = series('app_rate = "4Mbit"\napp_block = "128KiB"').filter(ten)["goodput_mbps"]
+    assert blocks.mean() == pytest.approx(4, rel=0.02)
+    assert 0.5 < (blocks == 0).mean() < 0.8
+    pieces = series('app_rate = "4Mbit"').filter(ten)["goodput_mbps"].rolling_mean(10)
+    assert pieces.min() > 2
+
+
+def test_blocks_need_a_rate() -> None:
+    with pytest.raises(InputError, match='app_block = "128KiB" needs app_rate'):
+        expand(load(Experiment.from_toml(FILE.format(flow='app_block = "128KiB"'), "states"), {}), "sim")
+
+
 def test_an_application_rests_and_writes_again() -> None:
     at = '[[at]]\ntime = "1s"\n"flow.a.pause" = true\n[[at]]\ntime = "2s"\n"flow.a.pause" = false'
     rates = series('app_rate = "50Mbit"', at)

@@ -198,6 +198,12 @@ class Flow(Tcp):
     app_rate: Rate | None = Field(
         default=None, serialization_alias="rate_bps", description="What the application writes at most"
     )
+    app_block: Size | None = Field(
+        default=None,
+        examples=['"128kB"'],
+        serialization_alias="block_bytes",
+        description="What the application writes at once",
+    )
     gso: Annotated[bool | None, AfterValidator(lambda is_on: is_on or None)] = Field(default=None, examples=["true"])
     gro: Annotated[str, Quantity(TIME, least=0, most=10**8)] | None = Field(
         default=None, examples=['"50us"'], serialization_alias="gro_ns"
@@ -206,6 +212,8 @@ class Flow(Tcp):
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
         if self.bytes is not None and self.app_rate is not None:
             return "app_rate", f"= {show(raw['app_rate'])} stands beside bytes; remove one of them"
+        if self.app_block is not None and self.app_rate is None:
+            return "app_block", f"= {show(raw['app_block'])} needs app_rate, the rate at which blocks are written"
         return super().mistake(raw)
 
 

@@ -177,6 +177,7 @@ const NOT_HELD_OF_TCP = {
   rto_min: { field: "rto_min_ns", instead: "200ms is used" },
   mtu: { field: "mtu_bytes", instead: "1500B is used" },
   app_rate: { field: "rate_bps", instead: "its application always has data" },
+  app_block: { field: "block_bytes", instead: "its application always has data" },
   gso: { field: "gso", instead: "its packets hold one segment" },
   gro: { field: "gro_ns", instead: "its receiver takes each packet when it comes" },
 };

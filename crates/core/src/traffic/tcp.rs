@@ -190,6 +190,9 @@ pub struct Spec {
     /// The application writes no more than that; by default it always has data.
     #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
     rate_bps: Option<u64>,
+    /// It writes so many bytes at once.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
+    block_bytes: Option<u64>,
     #[serde(flatten)]
     offload: Offload,
 }
@@ -199,6 +202,9 @@ impl Traffic for Spec {
         match (self.rate_bps, self.bytes) {
             (Some(0), _) => Err(ScenarioError("rate must be above 0".to_owned())),
             (Some(_), Some(_)) => Err(ScenarioError("it has bytes or a rate".to_owned())),
+            (None, _) if self.block_bytes.is_some() => {
+                Err(ScenarioError("blocks need a rate".to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -230,7 +236,7 @@ impl Traffic for Spec {
         let stream = self.rate_bps.is_some();
         let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, stream);
         sender.start_at(place.start);
-        let writer = self.rate_bps.map(|bps| Writer::new(bps, place.stop));
+        let writer = self.rate_bps.map(|bps| Writer::new(bps, self.block_bytes, place.stop));
         let path = PathState::default();
         let tcp = Tcp { sender, receiver, writer, path, is_told: false };
         if self.offload == Offload::default() {
@@ -284,9 +290,9 @@ impl Flow for Tcp {
             writer.stop_at(now);
         }
     }
-    fn set_rate(&mut self, _now: Time, bps: u64) {
+    fn set_rate(&mut self, now: Time, bps: u64) {
         if let Some(writer) = &mut self.writer {
-            writer.set_rate(bps);
+            writer.set_rate(now, bps);
         }
     }
     fn pause(&mut self, now: Time, is_paused: bool) {

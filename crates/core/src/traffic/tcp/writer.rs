@@ -1,7 +1,10 @@
-//! An application that writes to its connection at a rate, a piece every millisecond.
+//! An application that writes to its connection at a rate: a piece every millisecond, or blocks.
 //!
 //! The socket holds two pieces. What does not fit is never written, as if the application were blocked. So with a rate
 //! above the path's, TCP always has data, and soon after the rate falls it has not.
+//!
+//! With blocks it is `iperf3 -b`: at each millisecond it writes a block if what it has written since the start is below the
+//! rate (`iperf_check_throttle`). While the block before waits in the socket it is blocked, and catches up later.
 
 use crate::element::{End, Outbox};
 use crate::packet::Packet;
@@ -22,14 +25,36 @@ pub struct Writer {
     is_paused: bool,
     /// What was not yet enough for a byte, 8000ths.
     rest: u64,
+    blocks: Option<Blocks>,
+}
+
+/// Bytes of a block, and how many bytes were written since when.
+#[derive(Copy, Clone, Debug)]
+struct Blocks {
+    bytes: u64,
+    written: u64,
+    since: Time,
+}
+
+impl Blocks {
+    /// When the mean rate falls to this one.
+    fn due(&self, bps: u64) -> Time {
+        let ns = u128::from(self.written) * 8_000_000_000 / u128::from(bps);
+        self.since + Span(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
 }
 
 impl Writer {
-    pub fn new(bps: u64, stop: Time) -> Writer {
-        Writer { bps, next: Time::NEVER, stop, has_begun: false, is_paused: false, rest: 0 }
+    pub fn new(bps: u64, block: Option<u64>, stop: Time) -> Writer {
+        let blocks = block.map(|bytes| Blocks { bytes, written: 0, since: Time::ZERO });
+        let (next, has_begun, is_paused) = (Time::NEVER, false, false);
+        Writer { bps, next, stop, has_begun, is_paused, rest: 0, blocks }
     }
-    pub fn set_rate(&mut self, bps: u64) {
+    pub fn set_rate(&mut self, now: Time, bps: u64) {
         (self.bps, self.rest) = (bps, 0);
+        if self.blocks.is_some() {
+            self.pause(now, self.is_paused);
+        }
     }
     pub fn stop_at(&mut self, now: Time) {
         (self.stop, self.next) = (now, Time::NEVER);
@@ -39,6 +64,9 @@ impl Writer {
         self.is_paused = is_paused;
         let writes = self.has_begun && !is_paused && now < self.stop;
         self.next = if writes { now } else { Time::NEVER };
+        if let Some(blocks) = &mut self.blocks {
+            (blocks.written, blocks.since) = (0, now);
+        }
     }
     /// The connection is there.
     fn begin(&mut self, now: Time) {
@@ -47,6 +75,15 @@ impl Writer {
     }
     /// The bytes of the next piece, if `unsent` wait.
     fn piece(&mut self, now: Time, unsent: u64) -> u64 {
+        if let Some(blocks) = &mut self.blocks {
+            let is_written = unsent < blocks.bytes;
+            blocks.written += if is_written { blocks.bytes } else { 0 };
+            let wait = blocks.due(self.bps).max(now + Span(1)).since(now);
+            let after = now + INTERVAL * wait.0.div_ceil(INTERVAL.0);
+            let bytes = if is_written { blocks.bytes } else { 0 };
+            self.next = if after < self.stop { after } else { Time::NEVER };
+            return bytes;
+        }
         let after = now + INTERVAL;
         self.next = if after < self.stop { after } else { Time::NEVER };
         let bits = self.bps + self.rest;
@@ -97,13 +134,32 @@ mod tests {
     /// 10 Mbit/s are 1250 bytes in a millisecond; the socket holds 2500.
     #[test]
     fn a_piece_is_what_the_rate_gives_and_the_socket_takes() {
-        let mut w = Writer::new(10_000_000, Time::NEVER);
+        let mut w = Writer::new(10_000_000, None, Time::NEVER);
         w.begin(Time::ZERO);
         assert_eq!(w.piece(Time::ZERO, 0), 1250);
         assert_eq!(w.piece(Time::ZERO, 1250), 1250);
         assert_eq!((w.piece(Time::ZERO, 2000), w.piece(Time::ZERO, 2500)), (500, 0));
-        w.set_rate(12_000);
+        w.set_rate(Time::ZERO, 12_000);
         let pieces: Vec<u64> = (0..4).map(|_| w.piece(Time::ZERO, 0)).collect();
         assert_eq!(pieces, [1, 2, 1, 2], "12 bits in a millisecond");
+    }
+
+    /// 131072 bytes at 10 Mbit/s last 104.86 ms.
+    #[test]
+    fn blocks_keep_the_mean_rate() {
+        let mut w = Writer::new(10_000_000, Some(131_072), Time::NEVER);
+        w.begin(Time::ZERO);
+        let mut times = Vec::new();
+        while times.len() < 5 {
+            times.push(w.next.0 / 1_000_000);
+            assert_eq!(w.piece(w.next, 0), 131_072);
+        }
+        assert_eq!(times, [0, 105, 210, 315, 420]);
+        // Blocked for 100 ms, it is late once, and writes the next block when that is due.
+        let blocked = w.next;
+        assert_eq!((blocked.0 / 1_000_000, w.piece(blocked, 131_072)), (525, 0));
+        assert_eq!(w.next, blocked + INTERVAL);
+        assert_eq!(w.piece(blocked + INTERVAL * 100, 0), 131_072);
+        assert_eq!(w.next.0 / 1_000_000, 630);
     }
 }
