@@ -346,6 +346,8 @@ class ProgramFlow(TypedDict):
 class TcpFlow(TypedDict):
     """A flow in bulk."""
 
+    # It writes so many bytes at once.
+    block_bytes: NotRequired[int | None]
     # Size of the transfer; endless by default.
     bytes: int | None
     cc: str

@@ -442,6 +442,10 @@ export interface ProgramFlow {
  */
 export interface TcpFlow {
   /**
+   * It writes so many bytes at once.
+   */
+  block_bytes?: number | null;
+  /**
    * Size of the transfer; endless by default.
    */
   bytes: number | null;
