@@ -62,7 +62,7 @@ export const PRESETS: readonly Preset[] = [
     id: "game",
     group: "Calls and games",
     title: "A cloud game next to two downloads",
-    look: "A cloud game sends 60 frames per second, which are late after 50 ms. FQ-CoDel gives the game a queue of its own. After 8 s one FIFO serves all: the downloads fill it, and frames are late.",
+    look: "A cloud game sends 60 frames per second, which are late after 50 ms. FQ-CoDel gives the game a queue of its own. After 8 s one FIFO serves all: the downloads fill it, frames are late from 11 s on, and the game's rate falls.",
     source: "60 frames per second of at most 20 Mb/s; queues of Linux",
     address: `
       link.home.rate=50Mbit  link.home.qdisc=fq_codel

@@ -1,4 +1,4 @@
-/** Frames of calls and games: a bar per frame, as high as it took, dark where that is more than its deadline. */
+/** Frames of calls and games: a bar per frame, as high as it took, in the colour of text where that is more than its deadline. */
 import type { FlowSpec } from "../../types";
 import { Canvas } from "../canvas";
 import { Panel } from "../panel";
