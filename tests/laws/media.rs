@@ -135,6 +135,42 @@ fn scream_in_dualpi2_is_ericssons_trace() {
     assert_eq!(row.cc, "scream");
 }
 
+/// The same with the draft's gains. They hold a window of 110 segments with less than 2 % of marks: a window times marks of
+/// about 1.0 to 1.6 is their law, where equal gains need 2.3 (`the_window_under_marks`).
+#[test]
+fn scream_of_the_draft_in_ericssons_set_up() {
+    let r = trace(json!({})).run();
+    let row = r.flow("call");
+    agrees("rate of RTP", row.rate_mbps * 1200.0 / 1242.0, 38.4, 0.1);
+    between("queue, median", row.sojourn_ms_p50.unwrap(), 0.0, 2.0);
+    between("queue, 99 %", row.sojourn_ms_p99.unwrap(), 0.0, 4.5);
+    between("CE", row.ce_pct.unwrap(), 0.9, 2.0);
+    assert_eq!((row.lost_packets, row.late_pct), (0, Some(0.0)));
+    between("frames", row.frame_ms_p50.unwrap() - 12.5, 14.0, 19.0);
+}
+
+/// The trace's window, kB: 12.5 until 0.25 s, then this. Ericsson's smoothed RTT begins at 50 ms. With 5 % instead of 2 % the
+/// window is far above.
+#[test]
+fn scream_ramps_up_as_ericssons_trace() {
+    let window = |options: Value| {
+        let r = trace(options).with("sample_ns", ns(0.025)).run();
+        let marked =
+            r.flow_series("call", "alpha").iter().find(|(_, alpha)| *alpha > 0.0).unwrap().0;
+        (r.flow_series("call", "ref_wnd_bytes"), marked + 0.25)
+    };
+    let at = |series: &[(f64, f64)], t: f64| {
+        series.iter().find(|(s, _)| (s + 0.25 - t).abs() < 1e-6).expect("a sample").1 * 1e-3
+    };
+    let (two, marked) = window(json!({"initial_srtt": "50ms"}));
+    let (five, _) = window(json!({"initial_srtt": "50ms", "mul_increase": "0.05"}));
+    for (t, wanted) in [(0.8, 30.1), (1.2, 49.5), (1.6, 76.0), (2.0, 113.0)] {
+        agrees("window, kB", at(&two, t), wanted, 0.25);
+    }
+    between("first reaction", marked, 1.9, 2.9);
+    assert!(at(&five, 1.2) > 1.25 * 49.5, "{}", at(&five, 1.2));
+}
+
 /// From 12.5 kB the window grows by a segment and 2 % per round trip, as far as the media fill it (82 %).
 #[test]
 fn scream_ramps_up_by_a_segment_and_2_percent() {

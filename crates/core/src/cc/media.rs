@@ -37,6 +37,10 @@ pub trait MediaController: Send {
     fn burst(&self) -> Span {
         Span::ZERO
     }
+    /// A burst leaves before its time and the pause follows it, as in libwebrtc's pacer.
+    fn bursts_early(&self) -> bool {
+        false
+    }
     /// A burst that finds out how much the path carries: asked for at the start, after each report, and when the one
     /// before has left.
     fn probe_cluster(&mut self, _now: Time) -> Option<Cluster> {
@@ -59,6 +63,9 @@ pub trait MediaOptions: Described {
     /// When the receiver reports where the flow does not say.
     const REPORTS: Reports = Reports::SCREAM;
 
+    fn reports(&self) -> Reports {
+        Self::REPORTS
+    }
     /// `ecn`: what its packets carry.
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController>;
 }
@@ -78,14 +85,23 @@ pub struct Reports {
     pub packets: Option<u32>,
     /// So long after the report before, once something has come.
     pub interval: Span,
+    /// Above 0, the time between reports at least; `interval` then counts from the first packet that no report covers.
+    pub least: Span,
 }
 
 impl Reports {
     /// After 16 packets, at the end of a frame, and at the latest after 40 ms (draft-johansson-ccwg-scream-bis).
-    pub const SCREAM: Reports = Reports { packets: Some(16), interval: Span::from_millis(40) };
+    pub const SCREAM: Reports =
+        Reports { packets: Some(16), interval: Span::from_millis(40), least: Span::ZERO };
+    /// At the end of a frame, or after 25 ms (libwebrtc's `congestion_control_feedback_generator`).
+    pub const LIBWEBRTC: Reports = Reports {
+        packets: Some(u32::MAX),
+        interval: Span::from_millis(25),
+        least: Span::from_millis(25),
+    };
 
     pub const fn every(interval: Span) -> Reports {
-        Reports { packets: None, interval }
+        Reports { packets: None, interval, least: Span::ZERO }
     }
 }
 

@@ -321,12 +321,14 @@ impl Sender {
         let (window, burst) = (self.cc.window(), self.cc.burst());
         let ns_per_byte = 8e9 / self.cc.pacing_bps();
         // Time that has passed while nothing waited is not made up for.
-        self.paced_until = self.paced_until.max(now.saturating_sub(burst));
+        let is_early = self.cc.bursts_early();
+        let (early, late) = if is_early { (burst, Span::ZERO) } else { (Span::ZERO, burst) };
+        self.paced_until = self.paced_until.max(now.saturating_sub(late));
         self.due = Time::NEVER;
         let mut is_blocked = false;
         while stream.frames.waiting().is_some() || self.probe.is_some() {
-            if self.paced_until > now {
-                self.due = self.paced_until.max(now + burst);
+            if self.paced_until > now + early {
+                self.due = self.paced_until.max(now + late);
                 break;
             }
             let full = u64::from(self.packet.payload) - u64::from(RTP);

@@ -334,11 +334,15 @@ impl Reporter {
             self.begin = seq;
         }
         self.came += 1;
+        let soonest = self.last + self.rule.least;
         if self.rule.packets.is_some_and(|n| is_last || self.came >= n) {
-            return Some(self.report(now));
-        }
-        if self.deadline == Time::NEVER {
-            self.deadline = (self.last + self.rule.interval).max(now);
+            if soonest <= now || self.rule.least == Span::ZERO {
+                return Some(self.report(now));
+            }
+            self.deadline = soonest;
+        } else if self.deadline == Time::NEVER {
+            let from = if self.rule.least == Span::ZERO { self.last } else { now };
+            self.deadline = (from + self.rule.interval).max(soonest).max(now);
         }
         None
     }
@@ -414,6 +418,21 @@ mod tests {
         assert_eq!(Format::Ccfb.frame_len(1, 1), 80);
         // 20 + two chunks of seven, and a byte for each arrival, in words.
         assert_eq!(Format::Twcc.frame_len(14, 12), 56 + 36);
+    }
+
+    /// libwebrtc: at the end of a frame, or 25 ms after the first packet; 25 ms apart at least.
+    #[test]
+    fn reports_of_libwebrtc() {
+        let mut p = Path::new(Format::Ccfb, Reports::LIBWEBRTC);
+        assert!(p.reporter.on_packet(at(30), 0, true).is_some());
+        assert!(p.reporter.on_packet(at(35), 1, false).is_none());
+        assert_eq!(p.reporter.deadline(), at(60));
+        assert!(p.reporter.on_packet(at(40), 2, true).is_none());
+        assert_eq!(p.reporter.deadline(), at(55));
+        p.reporter.report(at(55));
+        assert!(p.reporter.on_packet(at(79), 3, false).is_none());
+        assert_eq!(p.reporter.deadline(), at(104));
+        assert!(p.reporter.on_packet(at(90), 4, true).is_some());
     }
 
     #[test]

@@ -88,7 +88,7 @@ macro_rules! media_controllers {
             }
             pub fn reports(&self) -> Reports {
                 match self {
-                    $(MediaConfig::$variant(_) => <$options>::REPORTS,)*
+                    $(MediaConfig::$variant(options) => options.reports(),)*
                     MediaConfig::Own(own) => own.wishes().reports,
                 }
             }

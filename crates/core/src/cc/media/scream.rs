@@ -2,15 +2,21 @@
 //! follows. L4S marks, classic marks, losses and queue delay reduce it. Values of the draft are the defaults;
 //! Ericsson's code has others, and `variant` sets them.
 //!
+//! libwebrtc's port is an algorithm of its own by now: the module `libwebrtc`.
+//!
 //! Not modelled: key frames on demand, and the draft's answer to clock drift.
+
+mod libwebrtc;
 
 use std::collections::VecDeque;
 
-use super::{FrameState, MediaController, MediaOptions, Rates, Report};
+use libwebrtc::Libwebrtc;
+
+use super::{FrameState, MediaController, MediaOptions, Rates, Report, Reports};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::kinds::{Spec, any_time, choice, params, real, size, some_time, switch};
-use crate::params::{Described, Gauge, Preset, gauge};
+use crate::params::{Described, Gauge, Given, Preset, Refused, gauge};
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
@@ -58,7 +64,7 @@ fn factor() -> Spec<f64> {
 
 params! {
     pub struct Options {
-        /// "draft", or the values of Ericsson's code or of libwebrtc; sets the defaults below
+        /// "draft", the values of Ericsson's code, or libwebrtc's algorithm (M152); sets the defaults below
         variant: &'static str = "draft",
             choice("VARIANT", [("draft", "draft"), ("ericsson", "ericsson"), ("libwebrtc", "libwebrtc")]), "";
         /// gain of alpha where the share of marks is above it
@@ -134,20 +140,49 @@ impl Described for Options {
                 ("head_room", "1.1"),
                 ("pacing", "1.1"),
                 ("burst", "10ms"),
-                ("reduce_jitter", "on"),
-                ("loss", "conditional"),
                 ("mss", "1280"),
-                ("rate_headroom", "1"),
             ],
         },
     ];
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        // What only the draft's algorithm has.
+        let not_there = [
+            ("reduce_jitter", self.reduce_jitter),
+            ("competing", self.competing),
+            ("loss", self.loss != LossRule::Each),
+            ("rate_headroom", self.rate_headroom != 1.2),
+            ("rtt_margin", self.rtt_margin != Span::ZERO),
+            ("initial_srtt", self.initial_srtt.is_some()),
+            ("initial_window", self.initial_window.is_some()),
+        ];
+        match not_there.iter().find(|(_, is_changed)| *is_changed) {
+            Some((keyword, _)) if self.is_libwebrtc() => {
+                let fix = format!("libwebrtc has an algorithm of its own; leave {keyword} out");
+                Err(given.refuse("variant", self.variant.to_owned(), fix))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Options {
+    fn is_libwebrtc(&self) -> bool {
+        self.variant == "libwebrtc"
+    }
 }
 
 impl MediaOptions for Options {
     const ROLE: Option<Role> = Some(Role::Scalable);
     const LOOK: u8 = 1;
     const ECN: Ecn = Ecn::Ect1;
+    fn reports(&self) -> Reports {
+        if self.is_libwebrtc() { Reports::LIBWEBRTC } else { Self::REPORTS }
+    }
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
+        if self.is_libwebrtc() {
+            return Box::new(Libwebrtc::new(self.clone(), rates));
+        }
         Box::new(Scream::new(self.clone(), rates, ecn))
     }
 }
