@@ -15,9 +15,9 @@ from l4slab.experimentfile import SECTIONS, tables
 from l4slab.experimentfile.classes import Class, Filter
 from l4slab.experimentfile.traffic import KINDS
 from l4slab.experimentfile.wording import Table
-from l4slab.plot.figures import Figure, RunTable
 from l4slab.results.bars import Agree, Bar, Cause
 from l4slab.results.claims import Claim
+from l4slab.results.figures import Figure, RunTable
 from l4slab.results.published import Published
 from l4slab.tools.search.objective import Objective
 

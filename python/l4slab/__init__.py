@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from l4slab.api.results import Results, open  # noqa: A004
     from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip
     from l4slab.experimentfile.traffic import CbrFlow, Flow, UdpPragueFlow, VideoFlow, WebFlow
-    from l4slab.plot.figures import Figure, RunTable
     from l4slab.results.bars import Cause
     from l4slab.results.claims import Claim
+    from l4slab.results.figures import Figure, RunTable
     from l4slab.results.published import Published
     from l4slab.results.qoo import Requirement, qoo
     from l4slab.tools.advice import advise
@@ -39,7 +39,7 @@ _MODULES = {
     "api.campaign": ["run"],
     "results.claims": ["Claim"],
     "api.experiment": ["Experiment"],
-    "plot.figures": ["Figure", "RunTable"],
+    "results.figures": ["Figure", "RunTable"],
     "results.published": ["Published"],
     "results.qoo": ["Requirement", "qoo"],
     "api.results": ["Results", "open"],

@@ -35,6 +35,15 @@ def test_what_only_tells_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(arguments) == []
 
 
+def test_what_draws_nothing_leaves_matplotlib_out(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(
+        'duration = "1s"\n[link.l]\nrate = "10Mbit"\nqdisc = "pfifo"\n'
+        '[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n'
+    )
+    assert "matplotlib" not in imported(["run", str(file), "--dry-run"])
+
+
 def test_the_package_fetches_a_name_when_it_is_asked_for() -> None:
     program = "import sys, l4slab; assert 'polars' not in sys.modules; l4slab.run; assert 'polars' in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -12,8 +12,7 @@ from l4slab import cli, experimentfile
 from l4slab.base import metrics
 from l4slab.cli import parameters
 from l4slab.experimentfile import classes, tables, traffic
-from l4slab.plot import figures
-from l4slab.results import bars, claims, published
+from l4slab.results import bars, claims, figures, published
 from l4slab.sweep import expand
 
 ROOT = Path(__file__).parents[2]

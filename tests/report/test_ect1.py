@@ -14,10 +14,10 @@ from l4slab import experimentfile
 from l4slab.base import metrics
 from l4slab.base.packaged import study
 from l4slab.experimentfile import references
-from l4slab.plot.figures import Figure, RunTable
 from l4slab.report import results as folders
 from l4slab.results import claims
 from l4slab.results.claims import Claim
+from l4slab.results.figures import Figure, RunTable
 from l4slab.results.published import Published
 
 from . import studies

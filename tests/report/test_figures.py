@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from l4slab import experimentfile, plot
 from l4slab.base.errors import InputError
-from l4slab.plot import figures
+from l4slab.plot.figures import draw
+from l4slab.results import figures
 from l4slab.sweep import expand
 
 EXPERIMENT = (
@@ -202,7 +203,7 @@ def test_a_figure_may_ask_its_file_of_published_values(tmp_path: Path) -> None:
     figures.check([plan])
     rows = {"experiment": ["x"], "run": ["r"], "trial": [1], "flow": ["a"]}
     empty = {name: pl.DataFrame(rows) for name in ("flows", "links", "series", "transfers")}
-    ((_, drawing),) = figures.draw([plan.experiment], empty)
+    ((_, drawing),) = draw([plan.experiment], empty)
     assert diamonds(drawing.axes[0]) == [7.5]
 
 

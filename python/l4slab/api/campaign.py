@@ -28,8 +28,7 @@ from l4slab.campaign.store import Store, label
 from l4slab.engines.contract import Engine, LackingError, Recording
 from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import Experiment, references, show
-from l4slab.plot import figures
-from l4slab.results import bars, claims, published
+from l4slab.results import bars, claims, figures, published
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
 
 LEFT_OUT = "finished runs that no experiment file describes any more, or of another build of l4slab, are left out"

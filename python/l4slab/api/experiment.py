@@ -18,9 +18,9 @@ from l4slab.base.values import Value
 from l4slab.experimentfile import Level, Table, show
 from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import AnyFlow, flow_model
-from l4slab.plot.figures import Figure, RunTable
 from l4slab.results.bars import Cause
 from l4slab.results.claims import Claim
+from l4slab.results.figures import Figure, RunTable
 from l4slab.results.published import Published
 from l4slab.sweep import levels_of
 

@@ -15,10 +15,11 @@ from markupsafe import Markup
 
 from l4slab import plot
 from l4slab.experimentfile import capacity
-from l4slab.plot import figures as study_figures
 from l4slab.plot.distributions import NAMES, points
+from l4slab.plot.figures import draw as draw_figures
 from l4slab.plot.roles import OnThePage
 from l4slab.report.results import Case, Folder, replace
+from l4slab.results import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +62,7 @@ class Drawn:
 def of_the_study(folder: Folder) -> Iterator[Drawn]:
     """The figures that the files choose; they take the place of all others."""
     files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-    for figure, drawing in study_figures.draw(files, folder.tables()):
+    for figure, drawing in draw_figures(files, folder.tables()):
         yield Drawn(figure.id, drawing or _nothing(figure.id), figure.caption, figure.source)
 
 
@@ -76,7 +77,7 @@ def _nothing(name: str) -> Figure:
 
 def are_chosen(folder: Folder) -> bool:
     """Whether the files choose figures."""
-    return any(experiment.tables(study_figures.Figure) for experiment in folder.files)
+    return any(experiment.tables(figures.Figure) for experiment in folder.files)
 
 
 def comparison(folder: Folder) -> Drawn | None:

@@ -14,10 +14,10 @@ from typing import NotRequired, TypedDict
 import polars as pl
 
 from l4slab.base import frames
-from l4slab.plot.figures import RunTable
 from l4slab.report import tables
 from l4slab.report.results import Folder, replace, short_names
 from l4slab.results.claims import connect_to, show_experiment
+from l4slab.results.figures import RunTable
 
 # Largest text of a table in the page; a larger one becomes a file.
 MAX_EMBEDDED_BYTES = 2_000_000

@@ -12,8 +12,9 @@ from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import Experiment, capacity
-from l4slab.plot import figures
+from l4slab.plot.figures import draw_one
 from l4slab.report.results import Case
+from l4slab.results.figures import COLUMNS, Figure
 
 if TYPE_CHECKING:
     from l4slab.plot.style import Figure as Drawing
@@ -90,10 +91,10 @@ class Plots:
         return plot.inside(self._rows("series", where), warmup_s=self._warmup_s(cases), trial=trial)
 
     @checked("figure")
-    def figure(self, figure: figures.Figure) -> Drawing | None:
+    def figure(self, figure: Figure) -> Drawing | None:
         """The drawing of a `[[figure]]`: `l4slab.Figure(id="x", kind="heatmap", sql="select ...")`."""
-        columns = figures.COLUMNS[figure.kind]
-        return figures.draw_one(figure, lambda sql: self._results.sql(sql, columns))
+        columns = COLUMNS[figure.kind]
+        return draw_one(figure, lambda sql: self._results.sql(sql, columns))
 
     def _senders(self, where: str | None = None) -> dict[str, str | None]:
         """Every flow with its congestion control, of which its look follows."""
