@@ -156,16 +156,12 @@ unsafe fn entries<'a, T>(at: *const T, count: u32) -> &'a [T] {
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
 }
 
-fn declaration(
-    name: &str,
-    summary: *const c_char,
-    parameters: &[super::l4slab::Parameter],
-    gauges: &[Gauge],
-) -> Result<Declaration, String> {
+fn declaration(name: &str, head: &Head) -> Result<Declaration, String> {
     // SAFETY: texts of a table end with NUL.
-    let summary = unsafe { text(summary, "summary")? };
+    let summary = unsafe { text(head.summary, "summary")? };
     let mut declared = Vec::new();
-    for p in parameters {
+    // SAFETY: here and below, the table says how many there are.
+    for p in unsafe { entries(head.parameters, head.parameter_count) } {
         // SAFETY: as above.
         let [keyword, default, help] = unsafe {
             [
@@ -186,7 +182,7 @@ fn declaration(
         declared.push(Parameter { keyword, help, kind, default, least, most, choices: Vec::new() });
     }
     let mut columns = Vec::new();
-    for g in gauges {
+    for g in unsafe { entries(head.gauges, head.gauge_count) } {
         // SAFETY: as above.
         let [name, unit, help] = unsafe {
             [
@@ -197,16 +193,74 @@ fn declaration(
         };
         columns.push(DeclaredGauge { name, unit, help });
     }
-    Ok(Declaration {
-        name: name.to_owned(),
-        summary,
-        parameters: declared,
-        gauges: columns,
-        bands: Vec::new(),
-    })
+    let mut bands = Vec::new();
+    for band in unsafe { entries(head.bands, head.band_count) } {
+        // SAFETY: as above.
+        bands.push(unsafe { text(*band, "name of a band")? });
+    }
+    Ok(Declaration { name: name.to_owned(), summary, parameters: declared, gauges: columns, bands })
 }
 
 const COMPLETE: &str = "a table is complete";
+
+/// What the tables of controllers, media controllers and queues have alike.
+pub struct Head {
+    summary: *const c_char,
+    parameters: *const super::l4slab::Parameter,
+    parameter_count: u32,
+    gauges: *const Gauge,
+    gauge_count: u32,
+    bands: *const *const c_char,
+    band_count: u32,
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    probe: Option<unsafe extern "C" fn(*const c_void, *mut f64)>,
+}
+
+pub trait Table {
+    fn head(&self) -> Head;
+}
+
+macro_rules! table {
+    ($table:ty, $bands:expr) => {
+        impl Table for $table {
+            fn head(&self) -> Head {
+                let (bands, band_count) = $bands(self);
+                Head {
+                    summary: self.summary,
+                    parameters: self.parameters,
+                    parameter_count: self.parameter_count,
+                    gauges: self.gauges,
+                    gauge_count: self.gauge_count,
+                    bands,
+                    band_count,
+                    destroy: self.destroy,
+                    probe: self.probe,
+                }
+            }
+        }
+    };
+}
+
+table!(ControllerTable, |_| (std::ptr::null(), 0));
+table!(MediaTable, |_| (std::ptr::null(), 0));
+table!(QueueTable, |table: &QueueTable| (table.bands, table.band_count));
+
+impl<T: Table> Api<T> {
+    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
+        declaration(name, &self.table.head())
+    }
+    pub fn probe(&self, object: &Object, values: &mut [f64]) {
+        if let Some(call) = self.table.head().probe {
+            // SAFETY: the object is of this table, and there is a place per gauge.
+            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
+        }
+    }
+    /// What `create` returned, unless that was null.
+    fn object(&self, this: *mut c_void) -> Option<Object> {
+        let destroy = self.table.head().destroy.expect(COMPLETE);
+        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+    }
+}
 
 impl Api<ControllerTable> {
     pub fn ecn(&self) -> u32 {
@@ -224,19 +278,10 @@ impl Api<ControllerTable> {
             watched(|| unsafe { call(object.this, lost) });
         }
     }
-    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
-        let t = self.table;
-        // SAFETY: the table says how many there are.
-        let parameters = unsafe { entries(t.parameters, t.parameter_count) };
-        let gauges = unsafe { entries(t.gauges, t.gauge_count) };
-        declaration(name, t.summary, parameters, gauges)
-    }
     pub fn create(&self, options: &[f64], seed: u64) -> Option<Object> {
-        let (create, destroy) =
-            (self.table.create.expect(COMPLETE), self.table.destroy.expect(COMPLETE));
+        let create = self.table.create.expect(COMPLETE);
         // SAFETY: a value per parameter.
-        let this = watched(|| unsafe { create(options.as_ptr(), seed) });
-        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+        self.object(watched(|| unsafe { create(options.as_ptr(), seed) }))
     }
     #[inline(always)]
     pub fn on_ack(&self, object: &Object, ack: &Ack, w: &mut Window) {
@@ -264,12 +309,6 @@ impl Api<ControllerTable> {
             watched(|| unsafe { call(object.this, u32::from(granted), w) });
         }
     }
-    pub fn probe(&self, object: &Object, values: &mut [f64]) {
-        if let Some(call) = self.table.probe {
-            // SAFETY: a place per gauge.
-            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
-        }
-    }
 }
 
 impl Api<MediaTable> {
@@ -279,19 +318,10 @@ impl Api<MediaTable> {
     pub fn report_interval_ns(&self) -> u64 {
         self.table.report_interval_ns
     }
-    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
-        let t = self.table;
-        // SAFETY: the table says how many there are.
-        let parameters = unsafe { entries(t.parameters, t.parameter_count) };
-        let gauges = unsafe { entries(t.gauges, t.gauge_count) };
-        declaration(name, t.summary, parameters, gauges)
-    }
     pub fn create(&self, options: &[f64], seed: u64) -> Option<Object> {
-        let (create, destroy) =
-            (self.table.create.expect(COMPLETE), self.table.destroy.expect(COMPLETE));
+        let create = self.table.create.expect(COMPLETE);
         // SAFETY: a value per parameter.
-        let this = watched(|| unsafe { create(options.as_ptr(), seed) });
-        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+        self.object(watched(|| unsafe { create(options.as_ptr(), seed) }))
     }
     pub fn on_report(&self, object: &Object, report: &Report, rates: &mut Rates) {
         let call = self.table.on_report.expect(COMPLETE);
@@ -303,33 +333,13 @@ impl Api<MediaTable> {
             watched(|| unsafe { call(object.this, frame, rates) });
         }
     }
-    pub fn probe(&self, object: &Object, values: &mut [f64]) {
-        if let Some(call) = self.table.probe {
-            // SAFETY: a place per gauge.
-            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
-        }
-    }
 }
 
 impl Api<QueueTable> {
-    pub fn declaration(&self, name: &str) -> Result<Declaration, String> {
-        let t = self.table;
-        // SAFETY: the table says how many there are.
-        let parameters = unsafe { entries(t.parameters, t.parameter_count) };
-        let gauges = unsafe { entries(t.gauges, t.gauge_count) };
-        let mut declared = declaration(name, t.summary, parameters, gauges)?;
-        // SAFETY: as above, and each ends with NUL.
-        for band in unsafe { entries(t.bands, t.band_count) } {
-            declared.bands.push(unsafe { text(*band, "name of a band")? });
-        }
-        Ok(declared)
-    }
     pub fn create(&self, parameters: &[f64], rate_bps: u64, now_ns: u64) -> Option<Object> {
-        let (create, destroy) =
-            (self.table.create.expect(COMPLETE), self.table.destroy.expect(COMPLETE));
+        let create = self.table.create.expect(COMPLETE);
         // SAFETY: a value per parameter.
-        let this = watched(|| unsafe { create(parameters.as_ptr(), rate_bps, now_ns) });
-        (!this.is_null()).then(|| Object { this, destroy, _library: self.library.clone() })
+        self.object(watched(|| unsafe { create(parameters.as_ptr(), rate_bps, now_ns) }))
     }
     #[inline(always)]
     pub fn enqueue(&self, object: &Object, packet: *mut Packet, link: &mut Link) {
@@ -348,12 +358,6 @@ impl Api<QueueTable> {
     pub fn on_timer(&self, object: &Object, link: &mut Link) {
         if let Some(call) = self.table.on_timer {
             watched(|| unsafe { call(object.this, link) });
-        }
-    }
-    pub fn probe(&self, object: &Object, values: &mut [f64]) {
-        if let Some(call) = self.table.probe {
-            // SAFETY: a place per gauge.
-            watched(|| unsafe { call(object.this, values.as_mut_ptr()) });
         }
     }
 }
