@@ -1,6 +1,7 @@
 //! Traffic of flows: one file for each kind, with its description, its elements and its algorithm.
 
 pub mod cbr;
+mod connections;
 pub mod media;
 pub mod page;
 pub mod poisson;

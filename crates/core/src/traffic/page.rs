@@ -9,12 +9,11 @@ use std::collections::VecDeque;
 
 use serde::Deserialize;
 
+use super::connections::{self, Ends, Source};
 use super::poisson::Poisson;
-use super::tcp::{self, Hosts};
+use super::tcp::Hosts;
 use super::{Place, Traffic};
-use crate::element::{
-    ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up, common_mode,
-};
+use crate::element::{ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up};
 use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{ACK_FRAME, Flags, Packet};
@@ -82,8 +81,7 @@ impl Traffic for Spec {
         Box::new(Pages {
             hosts: self.hosts.clone(),
             scale: self.scale,
-            // Its number and its name are those of a connection when one opens.
-            place: Place { name: "", ..*place }.into(),
+            source: Source::new(place),
             path: PathState::default(),
             opened,
             rng: stream("page sizes"),
@@ -95,28 +93,11 @@ impl Traffic for Spec {
     }
 }
 
-/// What connections have in common.
-#[derive(Copy, Clone)]
-struct Own {
-    seed: u64,
-    group: crate::packet::GroupId,
-    number: u32,
-    stride: u32,
-    dscp: u8,
-}
-
-impl From<Place<'_>> for Own {
-    fn from(place: Place) -> Own {
-        let Place { seed, group, number, stride, dscp, .. } = place;
-        Own { seed, group, number, stride, dscp }
-    }
-}
-
 /// All that users of this place do.
 struct Pages {
     hosts: Hosts,
     scale: f64,
-    place: Own,
+    source: Source,
     path: PathState,
     opened: Poisson,
     rng: Rng,
@@ -186,8 +167,8 @@ struct Asked {
 
 impl Pages {
     fn connection(&self, flow: u32) -> Option<usize> {
-        let number = (flow.wrapping_sub(self.place.number) / self.place.stride).wrapping_sub(1);
-        ((number as usize) < self.connections.len()).then_some(number as usize)
+        let number = self.source.connection(flow) as usize;
+        (number < self.connections.len()).then_some(number)
     }
 
     /// A user opens a page, whose objects are drawn.
@@ -246,14 +227,9 @@ impl Pages {
     }
 
     fn connect(&mut self, now: Time, page: usize, out: &mut Outbox) -> u32 {
-        let Own { seed, group, number, stride, dscp } = self.place;
         let connection = self.connections.len() as u32;
-        let number = (connection + 1).wrapping_mul(stride).wrapping_add(number);
-        let (start, stop, measured_from) = (now, Time::NEVER, Time::ZERO);
-        let (name, index) = ("", 0);
-        let place =
-            Place { seed, name, group, index, number, stride, start, stop, measured_from, dscp };
-        let (mut server, mut client) = self.hosts.connect(&place, number, None, true);
+        let place = self.source.place(connection, now, Time::NEVER);
+        let (mut server, mut client) = self.hosts.connect(&place, place.number, None, true);
         server.listen(now);
         out.set_clock(now);
         client.connect(now, out);
@@ -283,13 +259,13 @@ impl Pages {
         let again = now + c.client.rtt() * 2 + DELAYED_ACK;
         c.asked.push(Asked { object, again, known: None });
         out.set_clock(now);
-        let request = c.request(object, self.place.dscp);
+        let request = c.request(object, self.source.dscp);
         out.push(request);
     }
 
     /// Requests whose acknowledgement has not come are sent again.
     fn repeat(&mut self, now: Time, connection: usize, out: &mut Outbox) {
-        let (forward, dscp) = (self.path.forward, self.place.dscp);
+        let (forward, dscp) = (self.path.forward, self.source.dscp);
         let c = &mut self.connections[connection];
         let wait = c.client.rtt() * 2 + DELAYED_ACK;
         for at in 0..c.asked.len() {
@@ -367,7 +343,7 @@ impl Pages {
         let page = &self.pages[number];
         if page.missing == 0 {
             self.done.push(Transfer {
-                group: self.place.group.number,
+                group: self.source.group.number,
                 kind: TransferKind::Page,
                 start: page.opened,
                 bytes: Some(page.objects.iter().map(|o| o.bytes).sum()),
@@ -422,6 +398,10 @@ impl Pages {
 }
 
 impl Connection {
+    fn ends(&self) -> Ends<'_> {
+        (&self.server, &self.client)
+    }
+
     fn request(&self, object: usize, dscp: u8) -> Packet {
         let flags = Flags::ACK.with(Flags::MESSAGE);
         let (flow, group) = (self.server.flow(), self.server.group());
@@ -526,8 +506,7 @@ impl Flow for Pages {
         // What has no timer is quiet until a packet comes.
         let connections = &self.connections;
         self.busy.retain(|c| !connections[*c as usize].is_quiet());
-        // Each connection's are in order.
-        out.packets[before..].sort_by_key(|p| p.enqueued_at);
+        connections::sort(out, before);
         next
     }
 
@@ -541,20 +520,13 @@ impl Flow for Pages {
         self.opened.stop();
     }
     fn totals(&self) -> Totals {
-        let mut all = Totals::default();
-        self.connections.iter().for_each(|c| all += tcp::totals(&c.server, &c.client));
-        all
+        connections::totals(Totals::default(), self.connections.iter().map(Connection::ends))
     }
-    /// Connections come and go: their controllers' state is of no interest.
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
-        for c in &self.busy {
-            let server = &self.connections[*c as usize].server;
-            tcp::show(server, &mut |s| each(SenderState { controller: None, ..s }));
-        }
+        connections::show(self.busy.iter().map(|c| &self.connections[*c as usize].server), each);
     }
     fn ecn_mode(&self) -> Option<&'static str> {
-        let known = self.connections.iter().filter(|c| c.server.is_established());
-        known.fold(None, |mode, c| common_mode(mode, tcp::mode(&c.server, &c.client)))
+        connections::mode(None, self.connections.iter().map(Connection::ends))
     }
     fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
         into.append(&mut self.done);

@@ -14,12 +14,11 @@ use std::collections::VecDeque;
 use client::{Client, LOADS, Wish};
 use serde::Deserialize;
 
-use super::tcp::{self, Hosts};
+use super::connections::{self, Ends, Source};
+use super::tcp::Hosts;
 use super::{Place, Traffic};
 use crate::ecn::Ecn;
-use crate::element::{
-    ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up, common_mode,
-};
+use crate::element::{ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up};
 use crate::error::ScenarioError;
 use crate::packet::{ACK_FRAME, Flags, Packet, SYN_FRAME, TCP_IP_HEADERS};
 use crate::probe::{Responsiveness, SenderState, Totals};
@@ -76,13 +75,7 @@ impl Traffic for Spec {
         };
         let (handshake, data) = self.hosts.codepoints(rng("codepoints"));
         Box::new(Test {
-            place: Own {
-                seed: place.seed,
-                group: place.group,
-                number: place.number,
-                stride: place.stride,
-                dscp: place.dscp,
-            },
+            source: Source::new(place),
             notsent: self.notsent_bytes,
             segment: self.hosts.mtu() - TCP_IP_HEADERS,
             fields: [handshake, data, data],
@@ -105,28 +98,9 @@ impl Traffic for Spec {
     }
 }
 
-/// What the connections of the test have in common.
-struct Own {
-    seed: u64,
-    group: crate::packet::GroupId,
-    number: u32,
-    stride: u32,
-    dscp: u8,
-}
-
-impl Own {
-    /// The flow number of a connection, and back.
-    fn flow(&self, connection: u32) -> u32 {
-        (connection + 1).wrapping_mul(self.stride).wrapping_add(self.number)
-    }
-    fn connection(&self, flow: u32) -> u32 {
-        (flow.wrapping_sub(self.number) / self.stride).wrapping_sub(1)
-    }
-}
-
 struct Test {
     hosts: Hosts,
-    place: Own,
+    source: Source,
     notsent: u64,
     /// Payload of a full segment.
     segment: u32,
@@ -147,6 +121,12 @@ struct Load {
     asked: VecDeque<Asked>,
 }
 
+impl Load {
+    fn ends(&self) -> Ends<'_> {
+        (&self.server, &self.client)
+    }
+}
+
 /// A self probe.
 struct Asked {
     number: u32,
@@ -158,8 +138,8 @@ struct Asked {
 
 impl Test {
     fn packet(&self, connection: u32, flags: Flags, len: u32, ecn: Ecn) -> Packet {
-        let mut p = Packet::new(self.place.flow(connection), self.place.group, flags, len, ecn);
-        p.dscp = self.place.dscp;
+        let mut p = Packet::new(self.source.flow(connection), self.source.group, flags, len, ecn);
+        p.dscp = self.source.dscp;
         p
     }
 
@@ -239,20 +219,8 @@ impl Test {
 
     fn open(&mut self, now: Time, out: &mut Outbox) {
         let connection = self.loads.len() as u32;
-        let number = self.place.flow(connection);
-        let place = Place {
-            seed: self.place.seed,
-            name: "",
-            group: self.place.group,
-            index: 0,
-            number,
-            stride: self.place.stride,
-            start: now,
-            stop: self.client.stop(),
-            measured_from: Time::ZERO,
-            dscp: self.place.dscp,
-        };
-        let (mut server, mut client) = self.hosts.connect(&place, number, None, false);
+        let place = self.source.place(connection, now, self.client.stop());
+        let (mut server, mut client) = self.hosts.connect(&place, place.number, None, false);
         server.listen(now);
         client.connect(now, out);
         self.loads.push(Load { server, client, asked: VecDeque::new() });
@@ -317,7 +285,7 @@ impl Flow for Test {
     fn run_sender(&mut self, arrivals: &mut ArrivalList, until: Time, out: &mut Outbox) -> Time {
         while let Some(pkt) = arrivals.next(until, out) {
             let now = pkt.enqueued_at;
-            let connection = self.place.connection(pkt.flow);
+            let connection = self.source.connection(pkt.flow);
             let load = connection as usize;
             if connection >= LOADS {
                 out.set_clock(now);
@@ -341,7 +309,7 @@ impl Flow for Test {
         while let Some(pkt) = arrivals.next(until, out) {
             let now = pkt.enqueued_at;
             self.run_client(now, out);
-            let connection = self.place.connection(pkt.flow);
+            let connection = self.source.connection(pkt.flow);
             if connection >= LOADS {
                 if let Some(stage) = self.client.on_answer(now, connection, pkt.seq) {
                     out.set_clock(now);
@@ -355,8 +323,7 @@ impl Flow for Test {
         for load in &mut self.loads {
             next = next.min(catch_up(&mut load.client, until, out));
         }
-        // Each connection's are in order.
-        out.packets[before..].sort_by_key(|p| p.enqueued_at);
+        connections::sort(out, before);
         next
     }
 
@@ -371,18 +338,13 @@ impl Flow for Test {
         self.loads.iter_mut().for_each(|l| l.server.stop_at(now));
     }
     fn totals(&self) -> Totals {
-        let mut all = Totals::default();
-        self.loads.iter().for_each(|l| all += tcp::totals(&l.server, &l.client));
-        all
+        connections::totals(Totals::default(), self.loads.iter().map(Load::ends))
     }
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
-        for load in &self.loads {
-            tcp::show(&load.server, &mut |s| each(SenderState { controller: None, ..s }));
-        }
+        connections::show(self.loads.iter().map(|l| &l.server), each);
     }
     fn ecn_mode(&self) -> Option<&'static str> {
-        let loads = self.loads.iter().filter(|l| l.server.is_established());
-        loads.fold(None, |mode, l| common_mode(mode, tcp::mode(&l.server, &l.client)))
+        connections::mode(None, self.loads.iter().map(Load::ends))
     }
     fn responsiveness(&self) -> Option<Responsiveness> {
         Some(self.client.score())

@@ -6,15 +6,14 @@
 
 use serde::Deserialize;
 
+use super::connections::{self, Ends, Source};
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Place, Traffic};
-use crate::element::{
-    ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up, common_mode,
-};
+use crate::element::{ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up};
 use crate::error::ScenarioError;
 use crate::math;
-use crate::packet::{FlowId, GroupId, Packet};
+use crate::packet::Packet;
 use crate::probe::{SenderState, Totals, Transfer};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -97,11 +96,7 @@ impl Traffic for Spec {
         let requests = stream("web requests");
         Box::new(Web {
             hosts: self.hosts.clone(),
-            seed: place.seed,
-            group: place.group,
-            number: place.number,
-            stride: place.stride,
-            dscp: place.dscp,
+            source: Source::new(place),
             path: PathState::default(),
             requests: Poisson::new(Span(self.interval_ns), requests, place.start, place.stop),
             sizes: BoundedPareto {
@@ -126,11 +121,7 @@ impl Traffic for Spec {
 /// place that serves one connection after the other.
 struct Web {
     hosts: Hosts,
-    seed: u64,
-    group: GroupId,
-    number: FlowId,
-    stride: u32,
-    dscp: u8,
+    source: Source,
     path: PathState,
     requests: Poisson,
     sizes: BoundedPareto,
@@ -157,11 +148,16 @@ struct Connection {
     is_told: bool,
 }
 
+impl Connection {
+    fn ends(&self) -> Ends<'_> {
+        (&self.server, &self.client)
+    }
+}
+
 impl Web {
     /// The place of a packet's connection.
     fn place(&self, pkt: &Packet) -> Option<usize> {
-        let connection = ((pkt.flow - self.number) / self.stride) as usize - 1;
-        let place = *self.places.get(connection)?;
+        let place = *self.places.get(self.source.connection(pkt.flow) as usize)?;
         (place != NOWHERE).then_some(place as usize)
     }
 
@@ -169,20 +165,8 @@ impl Web {
     fn open(&mut self, now: Time, out: &mut Outbox) {
         self.requests.advance(now);
         let bytes = self.sizes.quantile(self.rng.unit());
-        let number = (self.places.len() as u32 + 1) * self.stride + self.number;
-        let place = Place {
-            measured_from: Time::ZERO,
-            seed: self.seed,
-            name: "",
-            group: self.group,
-            index: 0,
-            number,
-            stride: self.stride,
-            start: now,
-            stop: Time::NEVER,
-            dscp: self.dscp,
-        };
-        let (mut server, mut client) = self.hosts.connect(&place, number, Some(bytes), false);
+        let place = self.source.place(self.places.len() as u32, now, Time::NEVER);
+        let (mut server, mut client) = self.hosts.connect(&place, place.number, Some(bytes), false);
         server.listen(now);
         out.set_clock(now);
         client.connect(now, out);
@@ -212,8 +196,8 @@ impl Web {
             self.transfers.extend(tcp::transfer(&c.server, &c.client, &self.path));
             c.is_told = true;
         }
-        self.closed += tcp::totals(&c.server, &c.client);
-        self.closed_mode = common_mode(self.closed_mode, tcp::mode(&c.server, &c.client));
+        self.closed = connections::totals(self.closed, [c.ends()].into_iter());
+        self.closed_mode = connections::mode(self.closed_mode, [c.ends()].into_iter());
     }
 
     /// The client's timers up to `until`, or its end.
@@ -222,8 +206,7 @@ impl Web {
         let next = catch_up(&mut c.client, until.min(c.closes), out);
         if c.closes < until {
             c.is_open = false;
-            let number = (c.server.flow() - self.number) / self.stride - 1;
-            self.places[number as usize] = NOWHERE;
+            self.places[self.source.connection(c.server.flow()) as usize] = NOWHERE;
             self.free.push(place as u32);
             return Time::NEVER;
         }
@@ -276,8 +259,7 @@ impl Flow for Web {
                 next = next.min(self.catch_up_client(place, until, out));
             }
         }
-        // Each connection's are in order.
-        out.packets[before..].sort_by_key(|p| p.enqueued_at);
+        connections::sort(out, before);
         next
     }
 
@@ -291,22 +273,13 @@ impl Flow for Web {
         self.requests.stop();
     }
     fn totals(&self) -> Totals {
-        let mut all = self.closed;
-        self.open_connections().for_each(|c| all += tcp::totals(&c.server, &c.client));
-        all
+        connections::totals(self.closed, self.open_connections().map(Connection::ends))
     }
-    /// Connections come and go: their controllers' state is of no interest.
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
-        for c in self.open_connections() {
-            tcp::show(&c.server, &mut |s| each(SenderState { controller: None, ..s }));
-        }
+        connections::show(self.open_connections().map(|c| &c.server), each);
     }
     fn ecn_mode(&self) -> Option<&'static str> {
-        let mut mode = self.closed_mode;
-        for c in self.open_connections().filter(|c| c.server.is_established()) {
-            mode = common_mode(mode, tcp::mode(&c.server, &c.client));
-        }
-        mode
+        connections::mode(self.closed_mode, self.open_connections().map(Connection::ends))
     }
     fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
         into.append(&mut self.transfers);
