@@ -53,9 +53,13 @@ def test_sliders_move_a_running_bottleneck(tmp_path: Path, monkeypatch: pytest.M
         assert before["now_ns"] == S
         assert median(rates(before)) == pytest.approx(20, rel=0.3)
         assert median(rates(before, None)) == pytest.approx(20, rel=0.3)
+        assert before["histograms"] == []
         assert ask(engine, do="change", change={"link": "one", "rate_bps": 5_000_000})["time_ns"] > 0
         assert "time_ns" in ask(engine, do="change", change={"link": "one", "qdisc": "dualpi2"})
+        ask(engine, do="watch", watch={"sample_ns": S // 10, "histograms": True})
         after = ask(engine, do="advance", until_ns=2 * S)
+        waited = {row["queue"]: sum(count for _, _, count in row["bins"]) for row in after["histograms"]}
+        assert waited["all"] > 1000
         assert median(rates(after)[3:]) == pytest.approx(5, rel=0.2)
         assert {"L", "C"} <= set(after["series"]["queue"])
         assert "what sends is real" in ask(engine, do="change", change={"flow": "a", "rtt_ns": S})["refused"]

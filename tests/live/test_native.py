@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import l4slab
 import pytest
 from l4slab import _core, experimentfile, sweep
+from l4slab.engines.contract import LIVE_MEMBERS, LIVE_TRANSFERS
 from l4slab.live.server import Server
 from websockets.sync.client import connect
 from websockets.typing import Origin
@@ -70,3 +71,11 @@ def test_a_file_with_changes_of_flows_runs(tmp_path: Path) -> None:
     late = results.series.filter(flow="l4s").filter(results.series.filter(flow="l4s")["time_s"] > 2)
     assert late["rate_mbps"].max() == 0
     assert results.links.filter(queue="all")["rate_mbps"].max() < 15
+
+
+def test_the_columns_of_samples_are_named_for_all_engines(description: dict[str, Any]) -> None:
+    live = _core.Live()
+    live.ask(json.dumps({"do": "start", "run": description, "watch": WATCH}))
+    samples = json.loads(live.ask(json.dumps({"do": "advance", "until_ns": 1_000_000_000})))["ok"]
+    assert (*samples["members"],) == LIVE_MEMBERS
+    assert (*samples["transfers"],) == LIVE_TRANSFERS

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import l4slab
 import pytest
 from l4slab.engines.linux import kernels
+from l4slab.engines.real import forwarder
 from l4slab.live import page as pages
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -220,6 +221,34 @@ def test_curves_follow_what_is_moved(served: str, visit: Callable[..., Page], en
     page.runs_until(page.seconds() + 1)
     assert page.hash("flow.l4s.count=3", "flow.classic.rtt=40ms", "qdisc=pfifo")
     assert page.problems() == ""
+
+
+def test_the_page_shows_a_running_bottleneck(visit: Callable[..., Page], tmp_path: Path) -> None:
+    """Its address opens the engine real; what is drawn is a program's packets, and a slider moves their queue."""
+    can, why_not = forwarder.examine() if sys.platform.startswith("linux") else (False, "this is not Linux")
+    if not can:
+        pytest.skip(why_not)
+    file = tmp_path / "home.toml"
+    file.write_text(FILE.split("[[sweep.aqm]]", maxsplit=1)[0].replace("30Mbit", "20Mbit"))
+    programs = Path(__file__).parents[1] / "bottleneck" / "programs"
+    send, receive = (f"{sys.executable} {programs / name} udp" for name in ("send.py", "receive.py"))
+    command = [sys.executable, "-m", "l4slab", "bottleneck", str(file), "--live", "--late", "10s", "--server", receive]
+    process = subprocess.Popen(
+        [*command, "--", *f"{send} 10.0.0.2 30000 30e6".split()], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        page = visit(process.stderr.readline().strip())
+        assert page.tab.locator("#engine").inner_text().startswith("Engine: real")
+        page.runs_until(2)
+        assert 15 < page.rates()["mine"] <= 21
+        page.type("link-bottleneck-rate-typed", "5Mbit")
+        page.runs_until(page.seconds() + 2)
+        assert page.rates()["mine"] < 6
+        assert page.problems() == ""
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("engine", SIMULATORS)

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use l4slab_core::distribution::Distribution;
+use l4slab_core::distribution::{Bin, Distribution};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::element::Fates;
 use l4slab_core::live::series_as_json;
@@ -256,6 +256,8 @@ enum Request {
     Sample {},
     /// The queues since the start.
     Report {},
+    /// How long packets have waited in them.
+    Histograms {},
 }
 
 /// Those who watch the bottleneck and change it: a socket that listens, and the one who has connected last. Messages
@@ -615,6 +617,7 @@ impl Forwarder {
                 Request::Report {} => {
                     Ok(json!({ "now_ns": self.elapsed(), "queues": self.queues() }))
                 }
+                Request::Histograms {} => Ok(self.histograms()),
             };
             control
                 .tell(&answer.map_or_else(|e| json!({ "refused": e }), |ok| json!({ "ok": ok })));
@@ -666,6 +669,19 @@ impl Forwarder {
         let text = series_as_json(&series, &control.flows, &control.links);
         let series: Value = serde_json::from_str(&text).unwrap_or_default();
         json!({ "now_ns": self.elapsed(), "series": series, "late_ms": Quantiles::from(&self.counts[0].late) })
+    }
+
+    fn histograms(&self) -> Value {
+        let mut queues = Vec::new();
+        for (link, reports) in self.transit.reports() {
+            for queue in reports {
+                let bins = queue.sojourn.bins();
+                let row = |b: &Bin| (b.low.as_millis_f64(), b.high.as_millis_f64(), b.count);
+                let bins: Vec<_> = bins.iter().map(row).collect();
+                queues.push(json!({ "link": link, "queue": queue.name, "bins": bins }));
+            }
+        }
+        queues.into()
     }
 
     fn queues(&self) -> Vec<QueueRow> {

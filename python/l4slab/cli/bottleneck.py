@@ -136,7 +136,7 @@ def _watched(path: PathOf, is_wanted: bool) -> Iterator[int | None]:
     page.document()  # before anything begins
 
     def tell(address: str) -> None:
-        terminal.err().print(address + page.fragment(path.shown), markup=False, soft_wrap=True)
+        terminal.err().print(address + page.fragment(path.shown, RealEngine.live[0]), markup=False, soft_wrap=True)
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -75,6 +75,13 @@ class Work:
     program_packets: float = 0.0
 
 
+# Columns of the samples on the page of `l4slab live`, beside those of the time series.
+LIVE_MEMBERS = ("time_s", "flow", "member", "goodput_mbps", "cwnd_packets", "srtt_ms")
+LIVE_TRANSFERS = (
+    "flow", "kind", "start_s", "size_bytes", "completion_ms", "response_ms", "ideal_ms", "slowdown", "retransmits",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Live:
     """An engine on the page of `l4slab live`: its class (see `l4slab.live.session`), what the page calls it, whether

@@ -59,7 +59,11 @@ def simulates(document: str) -> bool:
     return _MODULE.search(document) is not None
 
 
-def fragment(description: Run) -> str:
-    """The fragment of the page's address that opens this run (a resolved description): "#run=…"."""
+def fragment(description: Run, engine: str = "") -> str:
+    """The fragment of the page's address that opens this run (a resolved description): "#run=…".
+
+    Without `engine` the page takes the first that it has.
+    """
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return "#run=" + base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
+    run = base64.urlsafe_b64encode(text.encode()).decode("ascii").rstrip("=")
+    return f"#run={run}" + (f"&view.engine={engine}" if engine else "")

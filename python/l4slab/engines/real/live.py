@@ -14,6 +14,7 @@ from typing import Any
 
 from l4slab import _core
 from l4slab.base.errors import one_line
+from l4slab.engines.contract import LIVE_MEMBERS, LIVE_TRANSFERS
 
 # Names the socket on which the forwarder listens.
 SOCKET = "L4SLAB_BOTTLENECK"
@@ -44,6 +45,7 @@ class RealLive:
         self._ahead_ns = 0  # of the forwarder's clock over the one here
         self._reached_ns = 0
         self._sample_ns = _SAMPLE_NS
+        self._wants_histograms = False
         self._links: dict[str, dict[str, Any]] = {}
 
     def ask(self, text: str) -> str:
@@ -100,6 +102,7 @@ class RealLive:
         return {"now_ns": 0, "gauges": gauges}
 
     def _watch(self, watch: Mapping[str, Any]) -> None:
+        self._wants_histograms = bool(watch.get("histograms"))
         self._sample_ns = max(int(watch.get("sample_ns") or _SAMPLE_NS), _LEAST_SAMPLE_NS)
 
     def _change(self, change: Mapping[str, Any]) -> int:
@@ -120,6 +123,10 @@ class RealLive:
         while self._reached_ns + self._sample_ns <= until_ns:
             self._reached_ns += self._sample_ns
             self._wait_until(self._reached_ns)
+            late_ns = self._now_ns() - self._reached_ns
+            if late_ns > self._sample_ns // 2:
+                # The page's clock stands still while it does not ask: samples close together would say little each.
+                self._begun_ns += late_ns
             series = self._asked({"do": "sample"})["series"]
             more = len(series["time_s"])
             # The network is ahead of the clock by half a round trip: on the page it is now.
@@ -129,19 +136,26 @@ class RealLive:
                 column += series.get(name, [None] * more) if len(column) == rows else []
             rows += more
         self._wait_until(until_ns)
-        nothing: dict[str, list[object]] = {}
         return {
             "now_ns": until_ns,
             "series": columns or {name: [] for name in ("time_s", "flow", "link", "queue")},
-            "members": {name: [] for name in ("time_s", "flow", "member", "goodput_mbps", "cwnd_packets", "srtt_ms")},
-            "transfers": nothing,
-            "histograms": [],
+            "members": {name: [] for name in LIVE_MEMBERS},
+            "transfers": {name: [] for name in LIVE_TRANSFERS},
+            "histograms": self._histograms(),
         }
 
+    def _now_ns(self) -> int:
+        """On the page's clock."""
+        return time.monotonic_ns() + self._ahead_ns - self._begun_ns
+
     def _wait_until(self, page_ns: int) -> None:
-        left_ns = page_ns + self._begun_ns - self._ahead_ns - time.monotonic_ns()
+        left_ns = page_ns - self._now_ns()
         if left_ns > 0:
             time.sleep(left_ns * 1e-9)
+
+    def _histograms(self) -> list[dict[str, object]]:
+        rows = self._asked({"do": "histograms"}) if self._wants_histograms else []
+        return [{"quantity": "sojourn_ms", "flow": None, **row} for row in rows]
 
     def _report(self) -> Mapping[str, object]:
         told = self._asked({"do": "report"})

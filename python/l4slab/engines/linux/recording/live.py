@@ -16,6 +16,7 @@ import numpy as np
 
 from l4slab.base.run import Change, Run
 from l4slab.base.run import Link as Spec
+from l4slab.engines.contract import LIVE_MEMBERS, LIVE_TRANSFERS
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.lab import Lab
 from l4slab.engines.linux.recording.flows import active, transfers
@@ -272,8 +273,8 @@ class Recorder:
         found: Sampled = {
             "now_ns": now_ns,
             "series": {name: [row.get(name) for row in rows] for name in self.columns},
-            "members": self._members(observed) if self.watch.get("members") else _columns([], _MEMBERS),
-            "transfers": _columns(transfers(observed), _TRANSFERS),
+            "members": self._members(observed) if self.watch.get("members") else _columns([], LIVE_MEMBERS),
+            "transfers": _columns(transfers(observed), LIVE_TRANSFERS),
             "histograms": self._histograms(observed),
             "packets": self._packets(),
         }
@@ -332,7 +333,11 @@ class Recorder:
             for (t, flow, conn), got in gained.items()
         ]
         rows.sort(key=lambda row: row[:3])
-        return dict(zip(_MEMBERS, map(list, zip(*rows, strict=True)), strict=True)) if rows else _columns([], _MEMBERS)
+        return (
+            dict(zip(LIVE_MEMBERS, map(list, zip(*rows, strict=True)), strict=True))
+            if rows
+            else _columns([], LIVE_MEMBERS)
+        )
 
     def _histograms(self, observed: Observed) -> list[Histogram]:
         """Times in the queues, since the end of the warm-up."""
@@ -390,18 +395,6 @@ class Recorder:
         return {**columns, "unknown": [*unknown], "cut": is_cut}
 
 
-_MEMBERS = ("time_s", "flow", "member", "goodput_mbps", "cwnd_packets", "srtt_ms")
-_TRANSFERS = (
-    "flow",
-    "kind",
-    "start_s",
-    "size_bytes",
-    "completion_ms",
-    "response_ms",
-    "ideal_ms",
-    "slowdown",
-    "retransmits",
-)
 _PACKETS = ("link", "time_ns", "what", "id", "flow", "member", "ecn", "bytes")
 
 
