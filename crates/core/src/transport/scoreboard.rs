@@ -224,6 +224,10 @@ impl Scoreboard {
     pub fn head_sent_at(&self) -> Option<Time> {
         (self.una < self.nxt).then(|| self.peek(self.una).sent_at)
     }
+    /// The same if it was sent once.
+    pub fn head_sent_once_at(&self) -> Option<Time> {
+        self.head_sent_at().filter(|_| !self.peek(self.una).has(EVER_RETRANS))
+    }
     /// Payload of an outstanding segment.
     pub fn payload(&self, seq: u32) -> u32 {
         u32::from(self.peek(seq).payload)

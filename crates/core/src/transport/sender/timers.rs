@@ -116,6 +116,7 @@ impl Sender {
 
     /// Starts the retransmission timer, or stops it if nothing is out. After a probe or a
     /// reordering wait it counts from when the head was sent.
+    #[inline(never)]
     pub(super) fn rearm_retransmission(&mut self, now: Time) {
         let Some(head) = self.board.head_sent_at() else {
             self.timers.clear();
@@ -133,8 +134,8 @@ impl Sender {
     /// Tail loss probe (RFC 8985, 7.2): after two RTTs without an ACK. False if not applicable.
     ///
     /// It moves later with almost every ACK, so the timer is left at an instant before which it cannot be
-    /// due, and when that comes the probe's own is looked up. This holds as long as the RTT does not halve
-    /// and the timeout is not near.
+    /// due, and when that comes the probe's own is looked up. This holds as long as the RTT does not fall by an
+    /// eighth: see [`Self::arm_tail_probe`].
     #[inline(always)]
     pub(super) fn schedule_tail_probe(&mut self, now: Time, from_now: bool) -> bool {
         if !self.recovery.state.may_probe() || self.board.packets_out() == 0 {
@@ -143,33 +144,28 @@ impl Sender {
         self.timers.probe = Probe { scheduled_at: now, from_now, ..self.timers.probe };
         if self.timers.pending != Timer::TailProbe
             || self.rtt.srtt8() <= self.timers.probe.least_srtt8
-            || (!from_now && self.head_is_old(now))
         {
             self.arm_tail_probe(now);
         }
         true
     }
 
-    /// The head was sent so long ago that its timeout may come before the probe.
-    #[inline(always)]
-    pub(super) fn head_is_old(&self, now: Time) -> bool {
-        let head = self.board.head_sent_at().unwrap_or(now);
-        head + self.rtt.srtt() + self.probe_latitude() < now
-    }
-
-    /// The timeout is later than an RTT by twice this at least.
-    #[inline(always)]
-    pub(super) fn probe_latitude(&self) -> Span {
-        self.rtt.rto_min() / 2
-    }
-
+    #[inline(never)]
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
-        let srtt = self.rtt.srtt();
-        let (due, early) = (self.probe_due(), now + srtt.min(self.probe_latitude()));
+        let (srtt, srtt8) = (self.rtt.srtt(), self.rtt.srtt8());
+        let least_srtt8 = srtt8 - srtt8 / 8;
+        // The timeout is later than an RTT by twice this at least.
+        let latitude = self.rtt.rto_min() / 2;
+        let (due, early) = (self.probe_due(), now + srtt.min(latitude));
+        // The timeout counts from when the head was sent: what becomes the head was not sent before one that was sent
+        // once. So it does not come before `early` if the head is young enough now.
+        let least_srtt = Span::from_micros(u64::from(least_srtt8 >> 3));
+        let head = self.board.head_sent_once_at();
+        let is_young = head.is_some_and(|head| head + least_srtt + latitude >= now);
+        let is_lax = srtt > Span::ZERO && due > early && is_young;
         self.timers.pending = Timer::TailProbe;
-        let lax = srtt > Span::ZERO && due > early && !self.head_is_old(now);
         (self.timers.at, self.timers.probe.least_srtt8) =
-            if lax { (early, self.rtt.srtt8() / 2) } else { (due, u32::MAX) };
+            if is_lax { (early, least_srtt8) } else { (due, u32::MAX) };
     }
 
     /// Puts the timer where the probe is due, before something else changes than time.
@@ -205,7 +201,7 @@ impl Sender {
     }
 
     /// After progress: a probe if possible, else the retransmission timer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_transmission_timer(&mut self, now: Time) {
         if !self.schedule_tail_probe(now, true) {
             self.rearm_retransmission(now);
