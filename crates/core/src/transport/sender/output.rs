@@ -297,7 +297,7 @@ impl Sender {
         self.template.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
         let first = out.packets.len();
         for i in 0..n {
-            out.push(self.template).seq = seq + i;
+            out.push_like(&self.template).seq = seq + i;
         }
         if std::mem::take(&mut self.ecn.announces_cwr) && self.ecn.mode == EcnMode::Classic {
             out.packets[first].bits = TcpBits::CWR;
