@@ -33,15 +33,21 @@ pub struct Departure {
     pub app_limited: bool,
 }
 
-/// What is longer than 4295 s counts as this.
+/// Zero if `earlier` is the later one. What is longer than 4295 s counts as this.
 #[inline]
 pub fn micros_between(later: Time, earlier: Time) -> u32 {
-    since_us(later.as_micros(), earlier.as_micros())
+    fit(later.micros_since(earlier))
+}
+
+/// The same of two instants that are known to be in this order.
+#[inline(always)]
+pub fn micros_after(earlier: Time, later: Time) -> u32 {
+    fit(later.as_micros() - earlier.as_micros())
 }
 
 #[inline(always)]
-fn since_us(later: u64, earlier: u64) -> u32 {
-    later.saturating_sub(earlier).min(u64::from(u32::MAX)) as u32
+fn fit(us: u64) -> u32 {
+    us.min(u64::from(u32::MAX)) as u32
 }
 
 impl Delivery {
@@ -59,10 +65,17 @@ impl Delivery {
     }
     #[inline(always)]
     pub fn departure(&self, now: Time) -> Departure {
+        // A flight begins before something of it is delivered, so the first is the longer one.
+        let (flight_us, since_delivery_us) =
+            (now.as_micros() - self.first_sent_us, now.as_micros() - self.at_us);
+        let (flight_us, since_delivery_us) = match u32::try_from(flight_us) {
+            Ok(flight_us) => (flight_us, since_delivery_us as u32),
+            Err(_) => (u32::MAX, fit(since_delivery_us)),
+        };
         Departure {
             sent_at: now,
-            flight_us: since_us(now.as_micros(), self.first_sent_us),
-            since_delivery_us: since_us(now.as_micros(), self.at_us),
+            flight_us,
+            since_delivery_us,
             delivered: self.segments,
             app_limited: self.app_limited_until > 0,
         }

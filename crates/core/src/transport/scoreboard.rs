@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::delivery::{Delivery, Departure, micros_between};
+use super::delivery::{Delivery, Departure, micros_after, micros_between};
 use super::rack::Rack;
 use super::undo::Undo;
 use crate::cc::{LostSegment, RateSample, Totals};
@@ -462,7 +462,7 @@ impl Scoreboard {
         }
         self.una = ack;
         self.detect_from = self.detect_from.max(ack);
-        let newest = micros_between(now, last.sent_at);
+        let newest = micros_after(last.sent_at, now);
         self.rack.advance_to(last.sent_at, ack - 1, newest);
         self.delivery.first_sent_us = last.sent_at.as_micros();
         self.delivery.count(now, delivered, bytes);
@@ -472,7 +472,7 @@ impl Scoreboard {
             delivered,
             delivered_bytes: bytes,
             acked_bytes: bytes,
-            rtt_oldest_us: Some(micros_between(now, first_sent_at)),
+            rtt_oldest_us: Some(micros_after(first_sent_at, now)),
             rtt_newest_us: Some(newest),
             newest_prior: Some(last),
             newest_seq: ack - 1,
