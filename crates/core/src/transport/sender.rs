@@ -147,6 +147,7 @@ pub struct Sender {
     pub(super) cc: Cc,
     /// Of the controller.
     constants: Constants,
+    takes_signals: bool,
     rtt: RttEstimator,
     recovery: Recovery,
     timers: Timers,
@@ -165,7 +166,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub fn new(config: SenderConfig, cc: Cc) -> Sender {
+    pub fn new(config: SenderConfig, mut cc: Cc) -> Sender {
         let mss = config.mtu - TCP_IP_HEADERS;
         let mut board = Scoreboard::default();
         let constants = cc.constants();
@@ -178,6 +179,7 @@ impl Sender {
             phase: Phase::Closed,
             board,
             win: Window::new(mss, TCP_IP_HEADERS),
+            takes_signals: cc.signals().is_some(),
             cc,
             constants,
             rtt: RttEstimator::new(config.rto_min),

@@ -215,7 +215,9 @@ impl Sender {
 
     #[inline(always)]
     fn report_feedback(&mut self) {
-        if let Some(signals) = self.cc.signals() {
+        if self.takes_signals
+            && let Some(signals) = self.cc.signals()
+        {
             signals.on_feedback(&self.board.totals());
         }
     }
