@@ -354,25 +354,23 @@ impl<T: Tap> Simulation<T> {
         let (mut departed, mut links, forwarded) = self.network.take_departed(n);
         links.resize(departed.len(), CHAIN_END);
         let initial_flows = self.initial_flows;
-        for (place, pkt) in departed.iter_mut().enumerate().skip(forwarded) {
+        for (place, pkt) in (forwarded..).zip(&mut departed[forwarded..]) {
             pkt.hop += 1;
             let group = &self.groups[usize::from(pkt.group.number)];
             let path = if pkt.is_ack() { &group.back } else { &group.forward };
-            if let Some(next) = path.nodes.get(usize::from(pkt.hop)) {
-                self.network.inbox(*next).push(*pkt);
+            if usize::from(pkt.hop) < path.nodes.len() {
+                let next = path.nodes[usize::from(pkt.hop)];
+                self.network.hand_on(next, pkt);
                 continue;
             }
             if pkt.flags.has(Flags::CORRUPT) {
-                self.ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
-                self.taps.arrive(pkt, &self.out.sacks);
-                self.out.sacks.take(pkt.sack);
+                self.discard(pkt);
                 continue;
             }
             let flow = pkt.flow as usize;
             let i = if flow < initial_flows { flow } else { slot_of(pkt.flow, initial_flows) };
             if pkt.is_ack() {
-                self.slots[i].acks.push(*pkt);
-                self.senders.advance(i, pkt.enqueued_at + group.forward.delay);
+                self.take_ack(i, pkt);
                 continue;
             }
             self.delivered_packets += 1;
@@ -386,6 +384,23 @@ impl<T: Tap> Simulation<T> {
             chain.last = place as u32;
         }
         self.network.give_back(n, departed, links);
+    }
+
+    /// A host finds that a bit was flipped.
+    #[cold]
+    fn discard(&mut self, pkt: &Packet) {
+        self.ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
+        self.taps.arrive(pkt, &self.out.sacks);
+        self.out.sacks.take(pkt.sack);
+    }
+
+    /// An ACK comes out of the network. Apart, so that the usual way of data keeps its registers.
+    #[inline(never)]
+    fn take_ack(&mut self, i: usize, pkt: &Packet) {
+        let slot = &mut self.slots[i];
+        slot.acks.push(*pkt);
+        let delay = self.groups[slot.group].forward.delay;
+        self.senders.advance(i, pkt.enqueued_at + delay);
     }
 
     /// Runs the receiving ends on packets that have arrived before `until`.

@@ -131,6 +131,11 @@ impl Network {
     pub fn inbox(&mut self, n: usize) -> &mut Inbox {
         &mut self.stations[n].inbox
     }
+    /// A packet goes on to an element. Apart, so that those which leave the network keep their registers.
+    #[inline(never)]
+    pub fn hand_on(&mut self, n: usize, pkt: &Packet) {
+        self.inbox(n).push(*pkt);
+    }
     /// Departures of an element in the current window, and for each packet the next one for the same end.
     pub fn departed(&self, n: usize) -> (&[Packet], &[u32]) {
         (&self.stations[n].departed, &self.stations[n].links)
