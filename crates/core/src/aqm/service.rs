@@ -310,7 +310,9 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
     w: &mut Interval<P>,
 ) {
     let mut now = w.begin;
-    let mut arrival = w.arrivals.time();
+    // A copy of one's own stays in registers.
+    let mut arrivals = LinkArrivals { ..w.arrivals };
+    let mut arrival = arrivals.time();
     let mut service = s.ready::<TRACED>(now);
     let mut limit = s.timer.min(w.until);
     loop {
@@ -332,10 +334,10 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
                 limit = s.timer.min(w.until);
             }
             service = s.ready::<TRACED>(now);
-        } else if let Some(pkt) = w.arrivals.take() {
+        } else if let Some(pkt) = arrivals.take() {
             now = arrival;
             s.arrive(now, pkt, queue);
-            arrival = w.arrivals.time();
+            arrival = arrivals.time();
             if service == Time::NEVER {
                 service = s.ready::<TRACED>(now);
             }
@@ -345,6 +347,7 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
             service = s.ready::<TRACED>(now);
         }
     }
+    w.arrivals = arrivals;
 }
 
 impl<P: Carried> Service<P> {
@@ -421,8 +424,12 @@ impl<P: Carried> Service<P> {
         // A packet that is dropped at once has not waited. Only the count of the drops shows which one that is, and
         // what the queue holds.
         if self.drops.is_empty() {
-            b.backlog_max = b.backlog_max.max(b.backlog);
-            self.backlog_max = self.backlog_max.max(self.backlog);
+            if b.backlog > b.backlog_max {
+                b.backlog_max = b.backlog;
+            }
+            if self.backlog > self.backlog_max {
+                self.backlog_max = self.backlog;
+            }
         }
     }
 
