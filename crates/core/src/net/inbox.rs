@@ -16,6 +16,8 @@ pub struct Inbox {
     next: usize,
     /// The keys are in order, and what comes now is put between them.
     is_sorted: bool,
+    /// Some packets may come from other elements than hosts.
+    is_mixed: bool,
     scratch: Vec<u64>,
     counts: Vec<u32>,
 }
@@ -23,6 +25,7 @@ pub struct Inbox {
 impl Inbox {
     /// From another element.
     pub fn push(&mut self, pkt: Packet) {
+        self.is_mixed = true;
         match self.is_sorted {
             true => self.insert(pkt),
             false => self.packets.push(pkt),
@@ -53,28 +56,45 @@ impl Inbox {
         assert!(self.packets.len() < 1 << PLACE_BITS, "too many packets for one window");
         self.base = now;
         self.is_sorted = true;
-        let (mut runs, mut last) = (1, 0);
-        // Most often all packets come by rank, and then those that arrive together do, too.
-        let (mut is_ranked, mut last_rank) = (true, 0);
-        self.keys.extend(self.packets.iter().enumerate().map(|(place, pkt)| {
-            debug_assert!(pkt.enqueued_at >= now, "a packet from the past");
-            let key = (pkt.enqueued_at.0 - now.0) << PLACE_BITS | place as u64;
-            runs += usize::from(key < last);
-            last = key;
-            let rank = rank(pkt);
-            is_ranked &= rank >= last_rank;
-            last_rank = rank;
-            key
-        }));
+        let Order { runs, mut bounds, is_ranked } = match self.is_mixed {
+            true => self.make_keys(rank),
+            false => self.make_keys(|pkt| pkt.flow),
+        };
         match runs {
             1 => {}
-            2..=FEW_RUNS => merge(&mut self.keys, &mut self.scratch),
+            2..=FEW_RUNS => merge(&mut self.keys, &mut self.scratch, &mut bounds[..=runs]),
             _ => sort(&mut self.keys, &mut self.scratch, &mut self.counts),
         }
         let are_together = |k: &[u64]| k[0] >> PLACE_BITS == k[1] >> PLACE_BITS;
         if !is_ranked && self.keys.windows(2).any(are_together) {
             self.order_ties();
         }
+    }
+
+    /// Makes the keys, in the order of the packets.
+    #[inline(always)]
+    fn make_keys(&mut self, rank: impl Fn(&Packet) -> FlowId) -> Order {
+        let (base, mut last, mut last_rank) = (self.base, 0, 0);
+        let mut order = Order { runs: 1, bounds: [0; FEW_RUNS + 1], is_ranked: true };
+        self.keys.extend(self.packets.iter().enumerate().map(|(place, pkt)| {
+            debug_assert!(pkt.enqueued_at >= base, "a packet from the past");
+            let key = (pkt.enqueued_at.0 - base.0) << PLACE_BITS | place as u64;
+            if key < last {
+                if order.runs < FEW_RUNS {
+                    order.bounds[order.runs] = place;
+                }
+                order.runs += 1;
+            }
+            last = key;
+            let rank = rank(pkt);
+            order.is_ranked &= rank >= last_rank;
+            last_rank = rank;
+            key
+        }));
+        if order.runs <= FEW_RUNS {
+            order.bounds[order.runs] = self.keys.len();
+        }
+        order
     }
 
     #[cold]
@@ -130,6 +150,7 @@ impl Inbox {
             self.packets = rest.iter().map(|key| self.packets[place(*key)]).collect();
         } else {
             self.packets.clear();
+            self.is_mixed = false;
         }
         self.keys.clear();
         self.next = 0;
@@ -146,31 +167,33 @@ fn rank(pkt: &Packet) -> FlowId {
 /// Up to so many ascending runs are merged; more are spread over buckets.
 const FEW_RUNS: usize = 8;
 
-/// Sorts keys that come in a few ascending runs, as those of a few flows do.
-fn merge(keys: &mut Vec<u64>, scratch: &mut Vec<u64>) {
-    loop {
-        scratch.resize(keys.len(), 0);
-        let (mut rest, mut into) = (&keys[..], &mut scratch[..]);
-        let mut runs = 0;
-        while !rest.is_empty() {
-            runs += 1;
-            let (left, others) = rest.split_at(run(rest));
-            let (right, others) = others.split_at(run(others));
-            let (merged, after) = into.split_at_mut(left.len() + right.len());
-            merge_two(left, right, merged);
-            (rest, into) = (others, after);
-        }
-        std::mem::swap(keys, scratch);
-        if runs <= 1 {
-            return;
-        }
-    }
+/// The order in which keys come.
+struct Order {
+    /// How many ascending runs they form.
+    runs: usize,
+    /// Where these begin, and the end of the last one, if they are few.
+    bounds: [usize; FEW_RUNS + 1],
+    /// All packets come by rank, as most often. Then those that arrive together do, too.
+    is_ranked: bool,
 }
 
-/// The length of the ascending run at the front.
-fn run(keys: &[u64]) -> usize {
-    let pairs = keys.windows(2);
-    pairs.take_while(|pair| pair[0] <= pair[1]).count() + usize::from(!keys.is_empty())
+/// Sorts keys that come in a few ascending runs, as those of a few flows do; `bounds`: where these begin, and the end of
+/// the last one.
+fn merge(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, bounds: &mut [usize]) {
+    let mut runs = bounds.len() - 1;
+    while runs > 1 {
+        scratch.resize(keys.len(), 0);
+        let pairs = runs.div_ceil(2);
+        for pair in 0..pairs {
+            // The last run may have no other beside it.
+            let [begin, middle, end] = [0, 1, 2].map(|i| bounds[(2 * pair + i).min(runs)]);
+            merge_two(&keys[begin..middle], &keys[middle..end], &mut scratch[begin..end]);
+            bounds[pair] = begin;
+        }
+        bounds[pairs] = keys.len();
+        runs = pairs;
+        std::mem::swap(keys, scratch);
+    }
 }
 
 fn merge_two(mut left: &[u64], mut right: &[u64], into: &mut [u64]) {
@@ -256,7 +279,10 @@ mod tests {
                 let mut runs = keys.clone();
                 if n > 1 {
                     sort(&mut keys, &mut Vec::new(), &mut Vec::new());
-                    merge(&mut runs, &mut Vec::new());
+                    let begins = |i: &usize| *i == 0 || runs[*i] < runs[i - 1];
+                    let mut bounds: Vec<_> = (0..runs.len()).filter(begins).collect();
+                    bounds.push(runs.len());
+                    merge(&mut runs, &mut Vec::new(), &mut bounds);
                 }
                 assert!(keys == expected && runs == expected, "{n} {range}");
             }
