@@ -259,6 +259,19 @@ impl Sender {
     }
 
     #[inline(never)]
+    fn on_other_timer(&mut self, now: Time, out: &mut Outbox) {
+        if now >= self.timers.stop_at {
+            self.stop();
+        } else if now >= self.pacing.wake_at {
+            self.pacing.wake_at = Time::NEVER;
+            self.retransmit_lost(now, out);
+            self.transmit(now, out);
+        } else {
+            self.on_transmission_timer(now, out);
+        }
+    }
+
+    #[inline(never)]
     fn on_any_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let blocks = out.sacks.take(pkt.sack);
         if self.passes_paws(pkt) {
@@ -318,19 +331,13 @@ impl End for Sender {
         self.timers.deadline().min(self.pacing.wake_at)
     }
 
-    /// The deadline has come.
+    /// The deadline has come, most often that of the pacing clock. All else is apart, so that this needs no stack.
     fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        if now >= self.timers.stop_at {
-            self.stop();
-        } else if now >= self.pacing.wake_at {
-            self.pacing.wake_at = Time::NEVER;
-            if self.board.lost_out > 0 {
-                self.retransmit_lost(now, out);
-            }
-            self.transmit(now, out);
-        } else {
-            self.on_transmission_timer(now, out);
+        if now >= self.timers.stop_at || now < self.pacing.wake_at || self.board.lost_out > 0 {
+            return self.on_other_timer(now, out);
         }
+        self.pacing.wake_at = Time::NEVER;
+        self.transmit(now, out);
     }
 
     /// A packet from the receiver arrives.
