@@ -142,7 +142,10 @@ impl Sender {
     #[inline]
     pub(super) fn on_ack(&mut self, now: Time, pkt: &Packet, blocks: &Blocks, out: &mut Outbox) {
         let prior_una = self.board.una;
-        self.settle_probe();
+        // An ACK of new segments sets the timer anew.
+        if pkt.seq <= prior_una {
+            self.settle_probe();
+        }
         if pkt.seq < prior_una {
             self.on_old_ack(now, pkt, blocks, out);
             return;
