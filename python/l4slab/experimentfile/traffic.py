@@ -70,7 +70,7 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rate_bps", "rto_min_ns", "mtu_bytes", "env", "stack", "station", "gso", "gro_ns")
+_SELDOM = ("rate_bps", "block_bytes", "rto_min_ns", "mtu_bytes", "env", "stack", "station", "gso", "gro_ns")
 # Later than any run ends.
 _FOR_EVER_NS = 2**62
 # What a stack says instead of the file.
