@@ -172,7 +172,8 @@ def test_the_simulator_decides_the_same(
     assert main(["replay", str(log), "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
     assert told["difference"] is None
-    assert told["arrivals"] == sum(one["packets_in"] for one in summary["directions"]) > 2000
+    # How many ACKs there are depends on how busy the machine is: 1995 packets were seen in a whole run of CI.
+    assert told["arrivals"] == sum(one["packets_in"] for one in summary["directions"]) > 1000
     assert told["lost"] > 0
     # A log with another decision in it is found out: the last departure in it gets another ECN field.
     data = bytearray(log.read_bytes())
