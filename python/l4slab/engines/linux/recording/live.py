@@ -333,11 +333,7 @@ class Recorder:
             for (t, flow, conn), got in gained.items()
         ]
         rows.sort(key=lambda row: row[:3])
-        return (
-            dict(zip(LIVE_MEMBERS, map(list, zip(*rows, strict=True)), strict=True))
-            if rows
-            else _columns([], LIVE_MEMBERS)
-        )
+        return {name: [row[place] for row in rows] for place, name in enumerate(LIVE_MEMBERS)}
 
     def _histograms(self, observed: Observed) -> list[Histogram]:
         """Times in the queues, since the end of the warm-up."""
