@@ -171,9 +171,11 @@ def shown_verdict(kind: str, verdict: str) -> str:
 
 def connect(files: Iterable[str] = ()) -> duckdb.DuckDBPyConnection:
     """An empty database without access to the network, nor to files but these (absolute paths)."""
-    # One thread: sums of floats must not depend on the machine.
+    paths = ", ".join(map(quoted, files))
+    if not paths:
+        return frames.connect()
     connection = duckdb.connect(config={"threads": "1"})
-    connection.execute(f"set allowed_paths = [{', '.join(map(quoted, files))}]")
+    connection.execute(f"set allowed_paths = [{paths}]")
     connection.execute("set enable_external_access = false")
     return connection
 

@@ -52,7 +52,7 @@ def evaluate(
         return
     text = " ".join([*expressions.values(), where.sql if where else ""])
     columns, differing = _sql_columns(experiment, combinations, text)
-    with duckdb.connect(config={"enable_external_access": "false", "threads": "1"}) as connection:
+    with frames.connect() as connection:
         frames.register(connection, "combinations_0", _frame(columns, len(combinations)))
         table = "combinations_0"
         for number, (place, expression) in enumerate(expressions.items(), start=1):
@@ -60,9 +60,8 @@ def evaluate(
             previous, table = table, f"combinations_{number}"
             try:
                 _one_expression(connection, expression)
-                connection.execute(
-                    f'create table {table} as select *, ({expression}) as "{column}" from {previous} order by " row"'
-                )
+                chosen = f'select *, ({expression}) as "{column}" from {previous} order by " row"'
+                connection.execute(f"create temp table {table} as {chosen}")
             except duckdb.Error as error:
                 raise _not_evaluated(experiment, combinations[0], expression, place, differing, error) from None
         if where is not None:
