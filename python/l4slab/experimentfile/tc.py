@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from l4slab import _core
 
@@ -74,12 +75,18 @@ def _wrong(qdisc: str) -> str | None:
     return None
 
 
+@cache
+def _keywords_with_unit() -> dict[str, set[str]]:
+    return {
+        entry["name"]: {one["keyword"] for one in entry["parameters"] if one["value"].startswith(_WITH_UNIT)}
+        for entry in _core.qdiscs()
+    }
+
+
 def without_units(text: str, canonical: str) -> Iterator[str]:
     """How tc takes each time, rate and percentage of a valid qdisc that has no unit: "target 5us"."""
     words, taken = text.split(), canonical.split()
-    kind = next((entry for entry in _core.qdiscs() if entry["name"] == words[0]), None)
-    parameters = kind["parameters"] if kind else ()
-    keywords = {one["keyword"] for one in parameters if one["value"].startswith(_WITH_UNIT)}
+    keywords = _keywords_with_unit().get(words[0], set())
     for keyword, value in itertools.pairwise(words):
         if keyword in keywords and _NUMBER.fullmatch(value) and float(value) > 0 and keyword in taken[:-1]:
             behind = taken[taken.index(keyword) + 1 :]

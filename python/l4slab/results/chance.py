@@ -22,9 +22,9 @@ def tail(t: float, freedom: float) -> float:
     if t < 0:
         return 1.0 - tail(-t, freedom)
     # t is the tangent of an angle, over the root of `freedom`, with the density cos^(freedom - 1), up to a factor.
-    begin = math.atan(t / math.sqrt(freedom))
-    part, half = (_integral(low, freedom - 1) for low in (begin, 0.0))
-    return part / half / 2
+    part = _integral(math.atan(t / math.sqrt(freedom)), freedom - 1)
+    whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma(freedom / 2 + 0.5))
+    return part / whole
 
 
 def quantile(probability: float, freedom: float) -> float:

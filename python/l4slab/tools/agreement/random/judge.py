@@ -163,7 +163,8 @@ def _chances(difference: float, margin: float, error: float, freedom: int) -> tu
 
 def _sd(*samples: Sequence[float]) -> float:
     """Of single trials about their engine's mean."""
-    squares = sum(sum((value - fmean(sample)) ** 2 for value in sample) for sample in samples)
+    means = [fmean(sample) for sample in samples]
+    squares = sum(sum((value - mean) ** 2 for value in sample) for sample, mean in zip(samples, means, strict=True))
     return sqrt(squares / max(sum(map(len, samples)) - len(samples), 1))
 
 
