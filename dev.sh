@@ -86,7 +86,8 @@ run_tests() {
     beside=
     trap '[ -z "$beside" ] || kill "$beside" 2>/dev/null || :' EXIT
     environment
-    export PIP_COMPILE=0 # bytecode is for what is imported
+    export PIP_COMPILE=0 # bytecode is for what is imported, and kept: the tests start many processes
+    unset PYTHONDONTWRITEBYTECODE
     cargo build $workspace --test captures &
     beside=$!
     setup optimised dev
