@@ -452,7 +452,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(64))]
+    #![proptest_config(config(24))]
 
     /// A run that is watched, reported and changed while it goes on gives the same bits as one in which the
     /// same changes were planned.
