@@ -164,7 +164,7 @@ test("an engine that cannot keep up is told in words", async () => {
   }
   const { achieved, says } = status.at(-1) as Status;
   expect(achieved).toBeLessThan(0.9);
-  expect(says).toMatch(/^virtual time is slower than the wall clock: 0\.\d+x$/);
+  expect(says).toMatch(/^this page runs slower than the wall clock: 0\.\d+x$/);
 });
 
 test("a change takes effect, or is refused and nothing has changed", async () => {

@@ -51,7 +51,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
     if (pace.achieved === 0 || pace.achieved > 0.9 * speed) return null;
     const reached = Number(pace.achieved.toPrecision(2));
     return pace.achieved < 1 && speed >= 1
-      ? `virtual time is slower than the wall clock: ${reached}x`
+      ? `this page runs slower than the wall clock: ${reached}x`
       : `this engine reaches ${reached}x here, not ${speed}x`;
   }
 
