@@ -12,7 +12,7 @@
 #   ./dev.sh wheel               a wheel in dist/, for Linux without Rust (glibc 2.28 or newer)
 #   ./dev.sh wheel --linux       that of the kernel, l4slab-linux, and its source archive; builds the kernel if need be
 #   ./dev.sh docs [--draft]      the documentation site, in results/site; a draft leaves out studies of minutes
-#   ./dev.sh bench               packets per second and instructions per packet
+#   ./dev.sh bench [--readme]    packets per second and instructions per packet, and README's table of them
 #   ./dev.sh profile             where the instructions go, by function
 set -eu
 cd "$(dirname "$0")"
@@ -201,7 +201,7 @@ docs)
     exec .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going "$@" docs results/site
     ;;
 bench)
-    exec cargo bench --package l4slab-core --bench simulator -- --instructions
+    exec cargo bench --package l4slab-core --bench simulator -- --instructions "$@"
     ;;
 profile)
     command -v valgrind >/dev/null || fail "valgrind is missing: install it with the system's packages"

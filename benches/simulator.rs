@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench                      # all scenarios, best of five rounds
 //! cargo bench -- --instructions    # also counts instructions (needs valgrind)
+//! cargo bench -- --readme          # also writes README's table
 //! cargo bench -- --profile         # where the instructions go, as a table (needs valgrind)
 //! ```
 //!
@@ -294,14 +295,35 @@ fn main() {
     }
     let count_instructions = args.iter().any(|a| a == "--instructions");
     println!("{:<46} {:>10} {:>10} {:>13}", "scenario", "packets/s", "ns/packet", "instructions");
+    let mut table =
+        "| scenario | delivered packets/s | instructions/packet |\n|---|---|---|\n".to_owned();
     for (s, ns) in SCENARIOS.iter().zip(&best) {
         let instructions = if count_instructions { s.instructions() } else { None };
         let shown = instructions.map_or("-".to_owned(), |i| format!("{i:.0}"));
         println!("{:<46} {:>9.2}M {:>10.0} {:>13}", s.what, 1e3 / ns, ns, shown);
+        table += &format!("| {} | {} million | {shown} |\n", s.what, two_digits(1e3 / ns));
     }
     let cost = |name| best[SCENARIOS.iter().position(|s| s.name == name).expect("a scenario")];
     println!(
         "a packet with 10 000 flows costs {:.2} times one with 2",
         cost("dualpi2-10000") / cost("dualpi2-2")
     );
+    if args.iter().any(|a| a == "--readme") {
+        write_readme(&table);
+    }
+}
+
+fn two_digits(value: f64) -> String {
+    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// Puts the table into README, where the former one stands.
+fn write_readme(table: &str) {
+    const BEGIN: &str = "<!-- written by ./dev.sh bench --readme -->\n";
+    const END: &str = "<!-- end -->\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = std::fs::read_to_string(path).expect("README.md");
+    let (before, rest) = readme.split_once(BEGIN).expect("the comment before the table");
+    let after = rest.split_once(END).expect("the comment behind the table").1;
+    std::fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).expect("README.md");
 }
