@@ -30,12 +30,14 @@ environment() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "$python is older than 3.11: set PYTHON to a newer one"
     [ -x .venv/bin/python ] || "$python" -m venv .venv
-    [ -x .venv/bin/maturin ] || .venv/bin/python -m pip install --quiet "maturin>=1.9,<2"
+    [ -x .venv/bin/maturin ] && [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet "maturin>=1.9,<2" "uv>=0.8"
 }
 
 # setup PROFILE [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
 setup() {
     environment
+    # uv takes a fifth of pip's time. It does not read pip's configuration, so pip installs what it cannot.
+    .venv/bin/uv pip install --quiet --python .venv/bin/python -r pyproject.toml ${2:+--extra "$2"} 2>/dev/null || :
     VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
         .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
 }
