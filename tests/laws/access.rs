@@ -1,5 +1,6 @@
 //! Media: what `docs/access.md` says of each, and what holds for all.
 
+use l4slab_core::live::Live;
 use l4slab_core::net::access;
 use l4slab_core::rng::Rng;
 use serde_json::{Value, json};
@@ -1083,4 +1084,157 @@ fn nr_handover() {
     let lost: u64 =
         lossy.0.losses.iter().filter(|l| l.lost_by == "medium").map(|l| l.lost_packets).sum();
     between("lost of what waits at ten handovers", lost as f64, 1.0, 60.0);
+}
+
+/// What who watches a medium is told, by live requests; the run is `seconds` long, with a sample each 0.1 s.
+fn watched(lab: &Lab, seconds: u64) -> Value {
+    let mut live = Live::default();
+    let mut ask = |request: Value| -> Value {
+        let answer: Value = serde_json::from_str(&live.ask(&request.to_string())).expect("JSON");
+        assert!(answer["refused"].is_null(), "{answer}");
+        answer["ok"].clone()
+    };
+    ask(json!({"do": "start", "run": lab.0, "watch": {"sample_ns": 100_000_000, "air": true}}));
+    ask(json!({"do": "advance", "until_ns": seconds * 1_000_000_000}))
+}
+
+fn numbers(column: &Value) -> Vec<f64> {
+    let all = column.as_array().expect("a column").iter();
+    all.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect()
+}
+
+/// The bursts that begin in each interval between two samples, summed, against a gauge of the series.
+fn assert_told(samples: &Value, way: usize, gauge: &str, of: impl Fn(&Value, usize) -> f64) {
+    let (air, series) = (&samples["air"][0], &samples["series"]);
+    assert_eq!(air["cut"], false, "all of it was told");
+    let link = ["home", "home.up"][way];
+    let (times, values) = (numbers(&series["time_s"]), numbers(&series[gauge]));
+    let (from, ways) = (numbers(&air["from_ns"]), numbers(&air["way"]));
+    let mut before = 0.0;
+    let mut compared = 0;
+    for row in 0..times.len() {
+        if series["link"][row] != link || series["queue"][row] != "all" {
+            continue;
+        }
+        let inside =
+            |i: &usize| (before..times[row]).contains(&(from[*i] * 1e-9)) && ways[*i] == way as f64;
+        let told: f64 = (0..from.len()).filter(inside).map(|i| of(air, i)).sum();
+        let value = values[row];
+        // Lengths are whole nanoseconds.
+        let near = (told - value).abs() <= 1e-4 * value.abs().max(1.0);
+        assert!(near, "{gauge} of {link} at {} s is {value}, and bursts give {told}", times[row]);
+        before = times[row];
+        compared += usize::from(value > 0.0);
+    }
+    assert!(compared > 3, "{gauge} of {link} is not empty");
+}
+
+/// Two stations that answer a sender each.
+fn two_downloads(words: &str) -> Lab {
+    let home = medium(lab(10.0, 0.0), words, "pfifo", json!({}));
+    download(download(home, "near", "cubic", 20.0), "far", "prague", 20.0)
+}
+
+fn of(air: &Value, column: &str, i: usize) -> f64 {
+    air[column][i].as_f64().expect("a number")
+}
+fn length(air: &Value, i: usize) -> f64 {
+    of(air, "to_ns", i) - of(air, "from_ns", i)
+}
+
+/// Lengths of bursts are the airtime in the series, each direction apart where nothing collides; with collisions their
+/// union is the time in which the channel is not idle.
+#[test]
+fn wifi_bursts_are_the_airtime() {
+    let words = "wifi ac20 mcs 3 per 0.1";
+    let alone = medium(lab(10.0, 0.0), words, "pfifo", json!({}));
+    let alone = watched(&cbr(alone, "one", 100.0, 1500, "home"), 1);
+    assert_told(&alone, 0, "airtime_pct", |air, i| length(air, i) / 1e6);
+
+    let samples = watched(&two_downloads(words), 1);
+    let air = &samples["air"][0];
+    assert_eq!(air["rows"], json!(["near", "far"]));
+    let rates = access::parse(words).expect("a medium").rates().map(|rate| rate.bps());
+    assert_eq!(air["rates_bps"], json!(rates));
+    let mut spans: Vec<_> = (0..numbers(&air["from_ns"]).len())
+        .map(|i| (of(air, "from_ns", i), of(air, "to_ns", i)))
+        .collect();
+    spans.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    let (mut busy, mut reached) = (0.0, 0.0_f64);
+    for (from, to) in &spans {
+        busy += (to - from.max(reached)).max(0.0);
+        reached = reached.max(*to);
+    }
+    let series = &samples["series"];
+    let idle: Vec<_> =
+        numbers(&series["idle_pct"]).into_iter().filter(|value| value.is_finite()).collect();
+    assert!((busy / 1e9 - (1.0 - mean(&idle) / 100.0)).abs() < 1e-6, "{busy} ns, idle {idle:?}");
+    let all = |column: &str| numbers(&air[column]).iter().sum::<f64>();
+    assert!(numbers(&air["what"]).contains(&1.0), "ACKs and data collide");
+    assert!(all("again") > 0.0 && all("failed") >= all("again") && all("packets") > all("failed"));
+}
+
+#[test]
+fn nr_bursts_are_the_slots() {
+    let samples = watched(&two_downloads("nr 20MHz cqi 9 bler 0.2"), 1);
+    let air = &samples["air"][0];
+    assert_eq!(air["pattern"], "DDDDDDSUUU");
+    let slot = air["slot_ns"].as_f64().expect("slots");
+    // Of the slots of a direction in 0.1 s.
+    let slots = |way: usize| 1e8 / slot * [6.0 + 8.0 / 14.0, 3.0][way] / 10.0;
+    for way in 0..2 {
+        let share = |air: &Value, i: usize| 100.0 * length(air, i) / slot / slots(way);
+        assert_told(&samples, way, "slots_pct", share);
+    }
+}
+
+#[test]
+fn docsis_bursts_are_requests_and_grants() {
+    let home = medium(lab(10.0, 0.0), "docsis up 20mbit", "pfifo", json!({}));
+    let home = flow(
+        home,
+        json!({"name": "upload", "cc": "cubic", "rtt_ns": 20_000_000, "path": ["home.up"],
+               "reverse_path": ["home"]}),
+    );
+    let samples = watched(&home, 2);
+    assert_eq!(samples["air"][0]["rows"], json!(["low latency", "classic"]));
+    let requested = |air: &Value, i: usize| match of(air, "what", i) {
+        2.0 => of(air, "bytes", i),
+        _ => 0.0,
+    };
+    assert_told(&samples, 1, "request_bytes", requested);
+    let air = &samples["air"][0];
+    let unused: f64 = numbers(&air["unused_bytes"]).iter().sum();
+    let gauge = numbers(&samples["series"]["unused_grant_bytes"]);
+    let told: f64 = gauge.iter().filter(|value| value.is_finite()).sum();
+    assert!(unused > 0.0 && unused == told, "{unused} and {told}");
+}
+
+/// To watch a medium changes nothing, and what is not watched is not told.
+#[test]
+fn a_medium_is_told_only_where_it_is_watched() {
+    let lab = two_downloads("wifi ac80 mcs 4 per 0.1");
+    let mut live = Live::default();
+    let mut run = |air: bool| {
+        let start = json!({"do": "start", "run": lab.0, "watch": {"air": air}});
+        live.ask(&start.to_string());
+        let text = live.ask(&json!({"do": "advance", "until_ns": 500_000_000}).to_string());
+        let mut answer: Value = serde_json::from_str(&text).expect("JSON");
+        let air = answer["ok"].as_object_mut().expect("samples").remove("air");
+        (answer, air.is_some())
+    };
+    let ((with, told), (without, silent)) = (run(true), run(false));
+    assert_eq!(with, without);
+    assert!(told && !silent);
+}
+
+/// A rate of 0 is what the medium says.
+#[test]
+fn a_medium_says_its_rate() {
+    let mut lab = two_downloads("docsis");
+    let told = lab.run();
+    for link in lab.0["links"].as_array_mut().expect("a list") {
+        link["rate_bps"] = json!(0);
+    }
+    assert_eq!(format!("{:?}", lab.run().0.links), format!("{:?}", told.0.links));
 }

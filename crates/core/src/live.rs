@@ -16,7 +16,7 @@ use crate::error::ScenarioError;
 use crate::probe::{Series, Transfer};
 use crate::scenario::{Change, Run};
 use crate::sim::recording::{FlowRow, Histogram, LinkRow};
-use crate::sim::watching::{Drained, Members, PacketEvents, Watch};
+use crate::sim::watching::{AirEvents, Drained, Members, PacketEvents, Watch};
 use crate::sim::{Recording, Simulation};
 use crate::time::{Span, Time};
 
@@ -174,6 +174,9 @@ struct Samples<'a> {
     transfers: TransferColumns<'a>,
     histograms: Vec<HistogramRow<'a>>,
     packets: &'a PacketEvents,
+    /// Of each medium that is watched.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    air: &'a [AirEvents],
 }
 
 #[derive(Serialize)]
@@ -208,6 +211,7 @@ impl<'a> Samples<'a> {
             transfers: TransferColumns { rows: &drained.transfers, flows },
             histograms: drained.histograms.iter().map(histogram).collect(),
             packets: &drained.packets,
+            air: &drained.air,
         }
     }
 }

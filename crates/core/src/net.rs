@@ -1,6 +1,7 @@
 //! What packets meet between two hosts: links, impairments, and what rewrites their headers.
 
 pub mod access;
+pub mod air;
 pub mod deadlines;
 pub mod impair;
 pub mod inbox;

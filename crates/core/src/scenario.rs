@@ -108,7 +108,7 @@ struct LinkKeys {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     filters: Vec<FilterSpec>,
     /// What serves the queue in place of a wire, in the direction of the users. `rate_bps` is then what the queue takes
-    /// for the link's rate.
+    /// for the link's rate; 0: what the medium says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     medium: Option<String>,
     /// What differs for stations of the medium, by name.
@@ -624,6 +624,15 @@ impl Run {
         }
     }
 
+    /// The rate of a link in bits per second: where a medium serves it and no rate is written, what the medium says.
+    pub fn rate_of(&self, link: &LinkSpec) -> u64 {
+        let side = usize::from(link.up_of.is_some());
+        match self.medium_of(link) {
+            Some(medium) if link.rate_bps == 0 => medium.rates()[side].bps(),
+            _ => link.rate_bps,
+        }
+    }
+
     /// Whether packets of several segments come to a link as segments: its queue cuts them, or its medium does.
     pub fn splits(&self, link: &LinkSpec) -> bool {
         let of_queue = match &link.qdisc {
@@ -668,6 +677,7 @@ impl Run {
                 names.push(station);
                 let words = station.and_then(|name| of_stations.get(name)).or(medium);
                 all.stations.extend(words.cloned());
+                all.names.push(station.unwrap_or(&flow.name).clone());
             }
         }
         all
@@ -749,7 +759,7 @@ impl Run {
             return wrong(format!("per_flow is for at most 60 000 flows, not {flows}"));
         }
         for l in &self.links {
-            if l.rate_bps == 0 {
+            if self.rate_of(l) == 0 {
                 return wrong(format!("link \"{}\": rate must be above 0", l.name));
             }
             if let Some(Err(text)) = l.rate_trace.as_ref().map(RateTrace::check) {

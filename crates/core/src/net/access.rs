@@ -65,6 +65,8 @@ pub struct Subscribers {
     pub of_group: Vec<u16>,
     /// The medium's parameters as they are for each station.
     pub stations: Vec<MediumConfig>,
+    /// Their names: of a flow without a station, its own.
+    pub names: Vec<String>,
 }
 
 /// A medium as it is after a change.

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 
+use super::air::{Air, Burst, Division};
 use super::inbox::Inbox;
 use super::parts::Stages;
 use super::port::Port;
@@ -42,6 +43,10 @@ pub trait Medium: Send {
     fn change(&mut self, now: Time, to: &dyn Any, stations: &[&dyn Any]);
     /// Its counters of the `span` since the last call.
     fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges);
+    /// How it divides time, for those who watch it.
+    fn division(&self) -> Division {
+        Division::default()
+    }
     /// All packets that it has pulled and neither delivered nor lost.
     fn purge(&mut self) -> Vec<Packet>;
 }
@@ -57,11 +62,22 @@ pub struct Side<'a> {
 pub struct Sides<'a> {
     sides: [Side<'a>; 2],
     out: &'a mut Outbox,
+    /// Somebody watches the medium.
+    air: Option<&'a mut Air>,
 }
 
 impl<'a> Sides<'a> {
-    pub fn new(sides: [Side<'a>; 2], out: &'a mut Outbox) -> Sides<'a> {
-        Sides { sides, out }
+    pub fn new(sides: [Side<'a>; 2], out: &'a mut Outbox, air: Option<&'a mut Air>) -> Sides<'a> {
+        Sides { sides, out, air }
+    }
+    pub fn is_watched(&self) -> bool {
+        self.air.is_some()
+    }
+    /// Tells who watches what occupies the medium.
+    pub fn show(&mut self, burst: impl FnOnce() -> Burst) {
+        if let Some(air) = &mut self.air {
+            air.add(burst());
+        }
     }
     fn of(&mut self, way: Way) -> &mut Side<'a> {
         &mut self.sides[way as usize]

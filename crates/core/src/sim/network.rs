@@ -3,6 +3,7 @@
 use crate::element::Outbox;
 use crate::net::Node;
 use crate::net::access::{ChangedMedium, MediumConfig};
+use crate::net::air::Air;
 use crate::net::impair::Impair;
 use crate::net::inbox::Inbox;
 use crate::net::ledger::Ledger;
@@ -36,13 +37,18 @@ enum Kind {
     Circle,
 }
 
-/// A medium, and the elements that are its sides.
-pub type Served = (Box<dyn Medium>, [usize; 2]);
+/// A medium, the elements that are its sides, and the names of its stations.
+pub struct Served {
+    pub medium: Box<dyn Medium>,
+    pub sides: [usize; 2],
+    pub stations: Vec<String>,
+}
 
 /// The same, in the network.
 struct Shared {
-    medium: Box<dyn Medium>,
-    sides: [usize; 2],
+    served: Served,
+    /// Somebody watches it.
+    air: Option<Air>,
 }
 
 /// See the module.
@@ -55,9 +61,9 @@ pub struct Network {
 impl Network {
     /// `hops`: which element is followed by which.
     pub fn new(nodes: Vec<Box<dyn Node>>, hops: &[(usize, usize)], media: Vec<Served>) -> Network {
-        let sides: Vec<_> = media.iter().map(|(_, sides)| *sides).collect();
+        let sides: Vec<_> = media.iter().map(|served| served.sides).collect();
         let clusters = clusters(nodes.len(), hops, &sides);
-        let shared = |(medium, sides)| Shared { medium, sides };
+        let shared = |served| Shared { served, air: None };
         let media = media.into_iter().map(shared).collect();
         let station = |node| Station {
             node,
@@ -109,7 +115,7 @@ impl Network {
                 inside.extend(port.purge());
             }
         }
-        inside.extend(self.media.iter_mut().flat_map(|shared| shared.medium.purge()));
+        inside.extend(self.media.iter_mut().flat_map(|shared| shared.served.medium.purge()));
         Some(inside)
     }
     pub fn link(&self, n: usize) -> Option<&Link> {
@@ -164,14 +170,15 @@ impl Network {
     }
     /// Changes the medium behind a link, at the time that all have reached. Gives the links of its two sides.
     pub fn change_medium(&mut self, n: usize, now: Time, to: &ChangedMedium) -> Option<[usize; 2]> {
-        let shared = self.media.iter_mut().find(|shared| shared.sides[0] == n)?;
+        let served =
+            self.media.iter_mut().map(|shared| &mut shared.served).find(|s| s.sides[0] == n)?;
         let stations: Vec<_> = to.stations.iter().map(MediumConfig::parameters).collect();
-        shared.medium.change(now, to.config.parameters(), &stations);
-        Some(shared.sides)
+        served.medium.change(now, to.config.parameters(), &stations);
+        Some(served.sides)
     }
     /// Each medium tells what it did in the `span` since the last sample.
     pub fn probe_media(&mut self, span: Span) {
-        for Shared { medium, sides } in &mut self.media {
+        for Shared { served: Served { medium, sides, .. }, .. } in &mut self.media {
             for (n, way) in sides.iter().zip(WAYS) {
                 let link = self.stations[*n].node.as_link_mut();
                 if let Some(gauges) = link.and_then(Link::gauges_of_medium) {
@@ -179,6 +186,23 @@ impl Network {
                 }
             }
         }
+    }
+    /// Whether what media send is kept for who watches it.
+    pub fn set_air_watched(&mut self, is_watched: bool) {
+        for Shared { air, .. } in &mut self.media {
+            match is_watched {
+                true => drop(air.get_or_insert_default()),
+                false => *air = None,
+            }
+        }
+    }
+    /// Each medium that is watched, with the links of both directions and what it sent since the last call.
+    pub fn airs(&mut self) -> impl Iterator<Item = ([&Link; 2], &Served, &mut Air)> {
+        let stations = &self.stations;
+        self.media.iter_mut().filter_map(|Shared { served, air }| {
+            let links = served.sides.map(|n| stations[n].node.as_link().expect("a side"));
+            Some((links, &*served, air.as_mut()?))
+        })
     }
     /// Sorts a cluster's arrivals and returns the first interval in which its elements may run.
     pub fn begin(
@@ -202,10 +226,10 @@ impl Network {
     }
     #[cold]
     fn run_medium(&mut self, medium: usize, until: Time, out: &mut Outbox) {
-        let Shared { medium, sides } = &mut self.media[medium];
+        let Shared { served: Served { medium, sides, .. }, air } = &mut self.media[medium];
         let [down, up] =
             self.stations.get_disjoint_mut(*sides).expect("the sides are two elements");
-        Sides::new([side(down), side(up)], out).run(&mut **medium, until);
+        Sides::new([side(down), side(up)], out, air.as_mut()).run(&mut **medium, until);
     }
     /// The next interval in which they may run, from `from` on; `None` if they have reached `until`.
     pub fn next_step(
@@ -226,7 +250,7 @@ impl Network {
             return None;
         }
         for medium in 0..self.media.len() {
-            if self.clusters[cluster].members.contains(&self.media[medium].sides[0]) {
+            if self.clusters[cluster].members.contains(&self.media[medium].served.sides[0]) {
                 self.run_medium(medium, next + Span(1), out);
             }
         }

@@ -24,6 +24,8 @@ pub struct Watch {
     pub histograms: bool,
     /// Each packet at each link.
     pub packets: bool,
+    /// What each medium sends.
+    pub air: bool,
 }
 
 /// The news since the last request.
@@ -37,6 +39,7 @@ pub struct Drained {
     /// Since measuring began.
     pub histograms: Vec<Histogram>,
     pub packets: PacketEvents,
+    pub air: Vec<AirEvents>,
 }
 
 /// A row per flow and sample; `member` is its number in the group, from 1.
@@ -70,6 +73,38 @@ pub struct PacketEvents {
     pub cut: bool,
 }
 
+/// What a medium sent: a row per burst, in the order of their beginnings for each direction.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct AirEvents {
+    /// The link to the users.
+    pub link: String,
+    /// What the queues of both directions take for the link's rate.
+    pub rates_bps: [u64; 2],
+    /// Length of a slot, or of a MAP interval, where the medium has them.
+    pub slot_ns: Option<u64>,
+    /// A letter for each slot of a TDD pattern: D, S or U.
+    pub pattern: String,
+    /// Stations, or service flows: `row` is a place in it.
+    pub rows: Vec<String>,
+    /// 0: sent, 1: collided, 2: requested, 3: granted.
+    pub what: Vec<u8>,
+    pub from_ns: Vec<u64>,
+    pub to_ns: Vec<u64>,
+    /// 0: to the users, 1: from them.
+    pub way: Vec<u8>,
+    pub row: Vec<u16>,
+    /// That of the first packet.
+    pub flow: Vec<Option<String>>,
+    /// Packets in it, or MPDUs of an A-MPDU; how many of them were sent again, and how many did not arrive.
+    pub packets: Vec<u32>,
+    pub again: Vec<u32>,
+    pub failed: Vec<u32>,
+    pub bytes: Vec<u64>,
+    pub unused_bytes: Vec<u64>,
+    /// There was more; the oldest bursts are missing.
+    pub cut: bool,
+}
+
 impl<T: Tap> Simulation<T> {
     /// Sets what is shown from now on.
     pub fn watch(&mut self, watch: Watch) {
@@ -78,6 +113,7 @@ impl<T: Tap> Simulation<T> {
         for i in 0..self.network.links().count() {
             self.network.link_mut(i).set_watched(watch.packets);
         }
+        self.network.set_air_watched(watch.air);
         self.watch = watch;
     }
 
@@ -102,6 +138,7 @@ impl<T: Tap> Simulation<T> {
             transfers,
             histograms: if self.watch.histograms { self.sojourns() } else { Vec::new() },
             packets: self.packets(),
+            air: self.air(),
         }
     }
 
@@ -154,6 +191,40 @@ impl<T: Tap> Simulation<T> {
         let of_groups = self.groups.iter().enumerate().map(of_group);
         let of_links = self.network.links().enumerate().flat_map(of_link);
         of_links.chain(of_groups.filter(|h| !h.bins.is_empty())).collect()
+    }
+
+    fn air(&mut self) -> Vec<AirEvents> {
+        let mut all = Vec::new();
+        for (links, served, air) in self.network.airs() {
+            let division = served.medium.division();
+            let of_medium = division.rows.iter().map(|row| (*row).to_owned()).collect();
+            let mut events = AirEvents {
+                link: links[0].name.clone(),
+                rates_bps: links.map(|link| link.peak().0.bps()),
+                slot_ns: division.slot.map(|slot| slot.0),
+                pattern: division.pattern,
+                rows: if division.rows.is_empty() { served.stations.clone() } else { of_medium },
+                ..AirEvents::default()
+            };
+            let (bursts, is_cut) = air.take();
+            events.cut = is_cut;
+            for burst in bursts {
+                let name = |number: u16| self.groups[usize::from(number)].name.clone();
+                events.what.push(burst.what as u8);
+                events.from_ns.push(burst.at.0);
+                events.to_ns.push(burst.end.0);
+                events.way.push(burst.way as u8);
+                events.row.push(burst.row as u16);
+                events.flow.push(burst.group.map(name));
+                events.packets.push(burst.packets);
+                events.again.push(burst.again);
+                events.failed.push(burst.failed);
+                events.bytes.push(burst.bytes);
+                events.unused_bytes.push(burst.unused);
+            }
+            all.push(events);
+        }
+        all
     }
 
     fn packets(&mut self) -> PacketEvents {

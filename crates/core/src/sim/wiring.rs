@@ -148,7 +148,7 @@ impl<'a> Wiring<'a> {
         let mut media = Vec::new();
         let mut nodes: Vec<Box<dyn Node>> = Vec::new();
         for (i, l) in self.run.links.iter().enumerate() {
-            let bucket = TokenBucket::new(Rate::from_bps(l.rate_bps), l.burst_bytes);
+            let bucket = TokenBucket::new(Rate::from_bps(self.run.rate_of(l)), l.burst_bytes);
             let rng = Rng::stream(self.run.seed, "link", i as u64);
             let trace = l.rate_trace.as_ref().map(|trace| Trace::new(trace.steps(), l.burst_bytes));
             let mut link = Link::new(l.name.clone(), bucket, trace, &l.qdisc, l.stab.clone(), rng);
@@ -168,7 +168,12 @@ impl<'a> Wiring<'a> {
             if let Some(up) = self.run.links.iter().position(|u| u.up_of.as_ref() == Some(&l.name))
             {
                 let place = Place { seed: self.run.seed, number: i as u64 };
-                media.push((medium.build(&place, &self.run.subscribers(l)), [i, up]));
+                let users = self.run.subscribers(l);
+                media.push(Served {
+                    medium: medium.build(&place, &users),
+                    sides: [i, up],
+                    stations: users.names,
+                });
             }
         }
         (nodes, media)

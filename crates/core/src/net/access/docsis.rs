@@ -9,6 +9,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{MediumKind, Place, Subscribers};
+use crate::net::air::{Burst, Division, What};
 use crate::net::medium::{Medium, Sides, Way};
 use crate::net::parts::{Parts, Stages};
 use crate::packet::Packet;
@@ -409,6 +410,8 @@ impl Docsis {
             self.flows[flow].asked += bytes;
             self.counts.requested += bytes;
             self.requests.push_back((now + self.request, flow, bytes));
+            sides
+                .show(|| Burst { bytes, ..Burst::new(What::Requested, (now, now), Way::Up, flow) });
         }
     }
 
@@ -417,12 +420,15 @@ impl Docsis {
         let begin = now + self.frame;
         let arrival = begin + self.frame + self.decode;
         let mut room = granted;
+        let (mut packets, mut first) = (0, None);
         while room > 0 {
             let partial = self.flows[flow].partial.take().or_else(|| {
                 let pkt = sides.pull(now, Way::Up, flow)?;
                 Some((pkt, now, begin, u64::from(pkt.frame_len) + PER_PACKET))
             });
             let Some((pkt, pulled, sent, left)) = partial else { break };
+            packets += 1;
+            first = first.or(Some(pkt));
             if left > room {
                 self.flows[flow].partial = Some((pkt, pulled, sent, left - room));
                 room = 0;
@@ -433,6 +439,14 @@ impl Docsis {
         }
         self.flows[flow].asked = self.flows[flow].asked.saturating_sub(granted);
         self.counts.unused += room;
+        let length = self.frame.0 * self.minislots(granted) / MINISLOTS;
+        sides.show(|| Burst {
+            packets,
+            bytes: granted,
+            unused: room,
+            ..Burst::new(What::Granted, (begin, begin + Span(length)), Way::Up, flow)
+                .of(first.as_ref())
+        });
         // What was granted and not used is not charged.
         self.sustained.tokens =
             (self.sustained.tokens + i128::from(room) * BYTE).min(self.sustained.most);
@@ -509,6 +523,11 @@ impl Medium for Docsis {
             out.gauge("grant_bytes", counts.granted as f64);
             out.gauge("unused_grant_bytes", counts.unused as f64);
         }
+    }
+    fn division(&self) -> Division {
+        let both = ["low latency", "classic"];
+        let rows = if self.flows.len() == 1 { vec!["upstream"] } else { both.to_vec() };
+        Division { slot: Some(self.length()), pattern: String::new(), rows }
     }
     fn purge(&mut self) -> Vec<Packet> {
         self.flows.iter_mut().filter_map(|flow| flow.partial.take()).map(|(pkt, ..)| pkt).collect()

@@ -97,6 +97,10 @@ impl Bearer {
         };
         first.map(block)
     }
+    /// A packet that is not delivered yet.
+    pub(super) fn packet(&self, number: u64) -> Option<&Packet> {
+        self.inside.get(number.checked_sub(self.first)? as usize).map(|inside| &inside.pkt)
+    }
     /// A block has arrived, or is given up.
     pub(super) fn settle(&mut self, block: &Block, arrived: Option<Time>) {
         for number in block.first..=block.last {

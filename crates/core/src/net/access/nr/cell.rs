@@ -9,6 +9,7 @@ use super::marking::Marker;
 use super::{NrConfig, Scheduler};
 use crate::math;
 use crate::net::access::Place;
+use crate::net::air::{Burst, Division, What};
 use crate::net::medium::{Medium, Sides, WAYS, Way};
 use crate::packet::Packet;
 use crate::probe::Gauges;
@@ -328,6 +329,15 @@ impl Cell {
         let slot = now.0 / self.slot.0;
         let usable = Time((slot + REPORTED) * self.slot.0);
         let is_lost = user.errors[way as usize].unit() < fails;
+        let length = Span((block.share * self.slot.0 as f64) as u64);
+        sides.show(|| Burst {
+            packets: (block.last + 1 - block.first) as u32,
+            again: block.tries - 1,
+            failed: u32::from(is_lost),
+            bytes: block.bytes,
+            ..Burst::new(What::Sent, (now, now + length), way, block.user)
+                .of(user.bearers[way as usize].packet(block.first))
+        });
         if is_lost && (block.tries <= MOST_REPEATED || !config.unacknowledged) {
             let mut at = self.begins(self.repetition(way, slot));
             if block.tries > MOST_REPEATED {
@@ -448,7 +458,15 @@ impl Cell {
                 self.served(Way::Up, number, block.bytes);
                 self.send(now, Way::Up, block, sides);
             }
-            None => user.report(usable, sides),
+            None => {
+                user.report(usable, sides);
+                let length = Span((share * self.slot.0 as f64) as u64);
+                sides.show(|| Burst {
+                    bytes: granted,
+                    unused: granted,
+                    ..Burst::new(What::Granted, (now, now + length), Way::Up, number)
+                });
+            }
         }
         share
     }
@@ -528,6 +546,10 @@ impl Medium for Cell {
             out.gauge("tb_bytes", of(counts.bytes));
             out.gauge("harq_pct", 100.0 * of(counts.repeated));
         }
+    }
+    fn division(&self) -> Division {
+        let pattern = String::from_utf8_lossy(self.config.letters()).into_owned();
+        Division { slot: Some(self.slot), pattern, rows: Vec::new() }
     }
     fn purge(&mut self) -> Vec<Packet> {
         self.users.iter_mut().flat_map(|user| &mut user.bearers).flat_map(Bearer::purge).collect()

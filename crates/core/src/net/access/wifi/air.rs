@@ -8,6 +8,7 @@ use super::driver::{self, Drivers};
 use super::phy::{self, Modulation, SIFS, SLOT, SLOWEST_ACK};
 use super::{Edca, Scheduler, WifiConfig};
 use crate::net::access::Place;
+use crate::net::air::{Burst, What};
 use crate::net::medium::{Medium, Sides, Way};
 use crate::net::parts::{CATEGORIES, Stages};
 use crate::packet::Packet;
@@ -413,7 +414,12 @@ impl Cell {
         }
         for ppdu in ppdus {
             let contender = ppdu.contender;
-            let arrives = self.receive(now, ppdu, is_collision, sides);
+            let burst = sides.is_watched().then(|| self.burst(now, &ppdu, is_collision));
+            let arrived = self.receive(now, ppdu, is_collision, sides);
+            if let Some(burst) = burst {
+                sides.show(|| Burst { failed: burst.packets - arrived, ..burst });
+            }
+            let arrives = arrived > 0;
             failed |= !arrives;
             match arrives {
                 true => self.contenders[contender].succeed(),
@@ -430,12 +436,29 @@ impl Cell {
         }
     }
 
-    /// Deliver a PPDU whose exchange begins at `now`; false if nothing arrives.
-    fn receive(&mut self, now: Time, ppdu: Ppdu, is_lost: bool, sides: &mut Sides) -> bool {
+    /// What who watches is told of a PPDU.
+    fn burst(&self, now: Time, ppdu: &Ppdu, is_collision: bool) -> Burst {
+        let (what, length) = match is_collision {
+            true => (What::Collided, ppdu.first),
+            false => (What::Sent, ppdu.data + ppdu.response),
+        };
+        let way = self.contenders[ppdu.contender].way;
+        let again = ppdu.mpdus.iter().filter(|mpdu| mpdu.tries > 0).count();
+        let first = ppdu.mpdus.first().map(|mpdu| &mpdu.pkt);
+        Burst {
+            packets: ppdu.mpdus.len() as u32,
+            again: again as u32,
+            bytes: ppdu.mpdus.iter().map(|mpdu| u64::from(mpdu.bytes)).sum(),
+            ..Burst::new(what, (now, now + length), way, ppdu.station).of(first)
+        }
+    }
+
+    /// Deliver a PPDU whose exchange begins at `now`; how many MPDUs arrive.
+    fn receive(&mut self, now: Time, ppdu: Ppdu, is_lost: bool, sides: &mut Sides) -> u32 {
         let way = self.contenders[ppdu.contender].way;
         let peer = &mut self.peers[ppdu.station];
         let sent = ppdu.mpdus.len();
-        let mut acknowledged = 0;
+        let mut acknowledged: u32 = 0;
         let per = if is_lost { 1.0 } else { peer.loss(ppdu.mcs) };
         let session = &mut self.sessions[way as usize][ppdu.session];
         let arrival = now + ppdu.data;
@@ -471,8 +494,8 @@ impl Cell {
             let stages = Stages { pulled: mpdu.pulled, sent: mpdu.sent, arrived: mpdu.arrived };
             sides.deliver(way, mpdu.pkt, stages, arrival);
         }
-        peer.report(way, ppdu.mcs, sent, acknowledged);
-        acknowledged > 0
+        peer.report(way, ppdu.mcs, sent, acknowledged as usize);
+        acknowledged
     }
 
     /// The driver takes packets from a queue up to the airtime limit.
