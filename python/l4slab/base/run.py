@@ -240,7 +240,7 @@ class Link(TypedDict):
     classes: NotRequired[list[Class]]
     filters: NotRequired[list[Filter]]
     # What serves the queue in place of a wire, in the direction of the users. `rate_bps` is then what the queue takes
-    # for the link's rate.
+    # for the link's rate; 0: what the medium says.
     medium: NotRequired[str | None]
     name: str
     qdisc: str

@@ -301,7 +301,7 @@ export interface Link {
   filters?: Filter[];
   /**
    * What serves the queue in place of a wire, in the direction of the users. `rate_bps` is then what the queue takes
-   * for the link's rate.
+   * for the link's rate; 0: what the medium says.
    */
   medium?: string | null;
   name: string;
