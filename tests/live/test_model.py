@@ -13,6 +13,7 @@ from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME
 PAGE = Path(__file__).parent / "page"
 STUDIES = Path(experimentfile.__file__).parent.parent / "studies"
 PRESETS = sorted(file.stem for file in (PAGE / "presets").glob("*.toml"))
+MEDIA = ("home-wifi", "5g", "cable", "leo")
 # What a study sets for its figures, and not for its set-up.
 MEASUREMENT = ("duration_ns", "warmup_ns", "sample_ns", "seed")
 
@@ -24,6 +25,11 @@ def read_lines(file: str) -> list[Any]:
 def canonical(description: dict[str, Any]) -> dict[str, Any]:
     """With queues and options written out, as a file's are, and without what is not set."""
     links = [link | {"qdisc": _core.canonical_qdisc(link["qdisc"])} for link in description["links"]]
+    for link in links:
+        if "medium" in link:
+            link["medium"] = _core.canonical_medium(link["medium"])[0]
+        if "medium" in link or "up_of" in link:
+            link["rate_bps"] = 0  # what the medium says
     options = {True: _core.canonical_media, False: _core.canonical_controller}
     flows = [
         flow | {"options": options[flow["kind"] == "media"](flow["cc"], flow["options"])} if "cc" in flow else flow
@@ -35,6 +41,7 @@ def canonical(description: dict[str, Any]) -> dict[str, Any]:
         impair | {"netem": _core.canonical_qdisc(f"netem {impair['netem']}").removeprefix("netem ")}
         for impair in description.get("impairs", [])
     ]
+    flows = [{key: value for key, value in flow.items() if (key, value) != ("station", None)} for flow in flows]
     return description | {"links": links, "flows": flows, "at": at} | ({"impairs": impairs} if impairs else {})
 
 
@@ -50,7 +57,7 @@ def test_a_saved_file_is_the_run_of_the_page(saved: str) -> None:
 def test_a_preset_of_a_study_is_set_up_as_the_study_is(preset: str) -> None:
     told = json.loads((PAGE / "presets" / f"{preset}.json").read_text())
     if told["study"] is None:
-        assert preset in ("start", "low-rate", "low-rate-step", "call", "game"), "which study is it from?"
+        assert preset in ("start", "low-rate", "low-rate-step", "call", "game", *MEDIA), "which study is it from?"
         return
     experiment = experimentfile.load(STUDIES / f"{told['study']['file']}.toml")
     levels = sweep.levels_of(experiment)

@@ -26,6 +26,8 @@ export interface Watch {
   members: boolean;
   histograms: boolean;
   packets: boolean;
+  /** What each medium sends. */
+  air: boolean;
 }
 
 export type Column<T = number> = (T | null)[];
@@ -86,6 +88,37 @@ export interface Packets {
   cut: boolean;
 }
 
+/** What a medium sent: a row per burst. */
+export interface AirEvents {
+  /** The link to the users. */
+  link: string;
+  /** What the queues of both directions take for the link's rate. */
+  rates_bps: [down: number, up: number];
+  /** A slot, or a MAP interval. */
+  slot_ns: number | null;
+  /** A letter for each slot of a TDD pattern: D, S or U. */
+  pattern: string;
+  /** Stations, or service flows: `row` is a place in it. */
+  rows: string[];
+  /** 0 sent, 1 collided, 2 requested, 3 granted. */
+  what: number[];
+  from_ns: number[];
+  to_ns: number[];
+  /** 0 to the users, 1 from them. */
+  way: number[];
+  row: number[];
+  /** That of the first packet. */
+  flow: Column<string>;
+  /** Packets, or MPDUs; of them those sent again, and those that did not arrive. */
+  packets: number[];
+  again: number[];
+  failed: number[];
+  bytes: number[];
+  unused_bytes: number[];
+  /** There were more: the oldest are missing. */
+  cut: boolean;
+}
+
 export interface Samples {
   now_ns: number;
   series: Series;
@@ -93,6 +126,8 @@ export interface Samples {
   transfers: Transfers;
   histograms?: Histogram[];
   packets?: Packets;
+  /** Of each medium that is watched. */
+  air?: AirEvents[];
 }
 
 /** A row of flows.parquet or links.parquet, as `l4slab run` gives it. */

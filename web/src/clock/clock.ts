@@ -142,7 +142,7 @@ export function createClock(engineFor: () => Promise<Engine>, view: View): Clock
         const next: Run = { ...wantedBatch, duration_ns, warmup_ns: 0 };
         wantedBatch = null;
         engine ??= await engineFor();
-        const samples = await engine.ask({ do: "batch", run: next, watch: batchWatch(view.options) });
+        const samples = await engine.ask({ do: "batch", run: next, watch: batchWatch(next, view.options) });
         if (mode !== "instant") return;
         says = null;
         instant_ns = samples.now_ns;

@@ -1,4 +1,5 @@
 /** What samples hold at a speed: enough to see, and no more than a frame can take. */
+import { rateOf } from "../model/media";
 import type { Run, ViewOptions, Watch } from "../types";
 import { SAMPLES_PER_WINDOW } from "../view/store";
 
@@ -13,7 +14,7 @@ const BATCH_SAMPLES = 500;
 
 /** Packets that all links together could send in a second. */
 export function packetsPerSecond(run: Run): number {
-  return run.links.reduce((sum, link) => sum + link.rate_bps / PACKET_BITS, 0);
+  return run.links.reduce((sum, link) => sum + rateOf(link) / PACKET_BITS, 0);
 }
 
 /** Single packets are told where a frame can take what happens to them: arrival, and leaving or drop. */
@@ -22,7 +23,7 @@ export function tellsPackets(run: Run, speed: number): boolean {
 }
 
 export function watchOf(run: Run, speed: number, options: ViewOptions): Watch {
-  const slowest_bps = Math.min(...run.links.map((link) => link.rate_bps));
+  const slowest_bps = Math.min(...run.links.map(rateOf));
   const least_ns = (PACKETS_PER_SAMPLE * PACKET_BITS * 1e9) / slowest_bps;
   const sample_ns = (options.window_s * speed * 1e9) / SAMPLES_PER_WINDOW;
   return {
@@ -30,14 +31,16 @@ export function watchOf(run: Run, speed: number, options: ViewOptions): Watch {
     members: options.rates !== "service",
     histograms: false,
     packets: tellsPackets(run, speed),
+    air: run.links.some(({ medium }) => medium),
   };
 }
 
-export function batchWatch(options: ViewOptions): Watch {
+export function batchWatch(run: Run, options: ViewOptions): Watch {
   return {
     sample_ns: Math.round((options.window_s * 1e9) / BATCH_SAMPLES),
     members: options.rates !== "service",
     histograms: true,
     packets: false,
+    air: run.links.some(({ medium }) => medium),
   };
 }

@@ -1,5 +1,6 @@
 /** The two services: groups of flows, each with what can be changed about it. */
 import { FLOW, type Key } from "../model/keys";
+import { usualPath } from "../model/media";
 import { isL4s, isScalable } from "../model/run";
 import { MEDIA } from "../model/short";
 import { parseInterval, print, printInterval, RATE, TIME, Wrong } from "../model/units";
@@ -143,7 +144,7 @@ function group(flow: FlowSpec, service: Service, actions: FlowActions): Group {
   const more = others.map((key): [string, Field<never>] => {
     const told = { id: `${id}-${key.key}`, label: key.key.replaceAll("_", " "), anew: true };
     // Of a path, nothing written means all links.
-    const usual = (run: Run) => (key.key === "path" ? run.links.map((link) => link.name) : null);
+    const usual = (run: Run) => (key.key === "path" ? usualPath(run.links) : null);
     const put = (value: unknown) => actions.anew((run) => edited(run, { [key.field]: value ?? usual(run) }));
     const made = key.key === "options" ? optionsField(told, put) : keyField(key, told, put);
     return [key.field, made as Field<never>];

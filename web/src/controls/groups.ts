@@ -1,4 +1,5 @@
 /** The groups of flows that one can add to a service. */
+import { usualPath, wayBack } from "../model/media";
 import type { FlowSpec, Run } from "../types";
 
 export type Service = "l4s" | "classic";
@@ -29,6 +30,8 @@ export const KINDS: Record<Wanted, Offered> = {
 export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
   const usual = service === "l4s" ? "prague" : "cubic";
   const word = wanted === "long" ? service : `${wanted}-${service}`;
+  const path = usualPath(run.links);
+  const reverse_path = wayBack(run.links, path);
   const base = {
     name: unused(
       word,
@@ -38,7 +41,7 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     start_ns: 0,
     stop_ns: null,
     dscp: 0,
-    path: run.links.map(({ name }) => name),
+    path,
     rtt_ns: run.flows.find(({ rtt_ns }) => rtt_ns > 0)?.rtt_ns ?? 20e6,
   };
   const tcp = {
@@ -46,7 +49,7 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     cc: usual,
     ecn: null,
     peer_ecn: null,
-    reverse_path: [],
+    reverse_path,
     pace_bps: null,
     receive_window_bytes: null,
     options: {},
@@ -57,7 +60,7 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     kind: "media" as const,
     cc: service === "l4s" ? "scream" : "gcc",
     ecn: null,
-    reverse_path: [],
+    reverse_path,
     options: {},
     rate_min_bps: 150e3,
     rate_start_bps: 1e6,

@@ -33,7 +33,7 @@ export class Left {
 
   private build(run: Run): void {
     const single = run.links.length === 1;
-    this.links = new Map(run.links.map(({ name }: LinkSpec) => [name, linkPanel(name, single, this.actions)]));
+    this.links = new Map(run.links.map((link: LinkSpec) => [link.name, linkPanel(link, single, this.actions)]));
     this.services = new Map(
       SERVICES.map((service) => [
         service,
@@ -53,7 +53,7 @@ export class Left {
 /** What the controls are built for. */
 function shapeOf(run: Run, vocabulary: Vocabulary | null): string {
   const flows = run.flows.map((flow) => [flow.name, flow.kind, serviceOf(flow), KINDS.downloads.is(flow)]);
-  return JSON.stringify([run.links.map(({ name }) => name), flows, vocabulary?.version]);
+  return JSON.stringify([run.links.map(({ name, medium }) => [name, !medium]), flows, vocabulary?.version]);
 }
 
 /** Does something, and gives back what had the focus and what was unfolded. */

@@ -1,13 +1,15 @@
 /** A link: its rate and its queue. */
-import { LINK } from "../model/keys";
+import { type Key, LINK } from "../model/keys";
+import { stationsOf } from "../model/media";
 import { print, RATE } from "../model/units";
 import type { Change, Described, LinkSpec, Run, Vocabulary } from "../types";
 import { h, sentence, slug } from "./dom";
-import { keyField, labelled, slider, typingInto } from "./fields";
+import { keyField, labelled, slider, text, typingInto } from "./fields";
 import { logarithmic } from "./scale";
 
 const RATES = logarithmic(100e3, 10e9);
-const [RATE_KEY, , BURST_KEY] = LINK as [(typeof LINK)[number], (typeof LINK)[number], (typeof LINK)[number]];
+const RATE_KEY = LINK.find(({ key }) => key === "rate") as Key;
+const BURST_KEY = LINK.find(({ key }) => key === "burst") as Key;
 
 /** One click for what people compare first. */
 const COMMON: readonly (readonly [label: string, qdisc: string])[] = [
@@ -32,7 +34,8 @@ export interface LinkPanel {
   set(link: LinkSpec): void;
 }
 
-export function linkPanel(name: string, single: boolean, actions: LinkActions): LinkPanel {
+export function linkPanel(link: LinkSpec, single: boolean, actions: LinkActions): LinkPanel {
+  const { name } = link;
   const id = `link-${slug(name)}`;
   let now: LinkSpec | undefined;
   const rate = slider({
@@ -55,6 +58,39 @@ export function linkPanel(name: string, single: boolean, actions: LinkActions): 
       links: run.links.map((link) => (link.name === name ? { ...link, burst_bytes: value as number } : link)),
     })),
   );
+  if (link.medium || link.up_of) {
+    const medium = text({
+      id: `${id}-medium`,
+      label: "Medium",
+      help: "as in an experiment file",
+      anew: true,
+      put: (words) =>
+        actions.anew((run) => ({
+          ...run,
+          links: run.links.map((one) => (one.name === name ? { ...one, medium: words } : one)),
+        })),
+    });
+    const stations = h("p", { className: "help" });
+    const way = link.up_of ? `Link ${link.up_of}, from the users` : `Link ${name}, to the users`;
+    return {
+      root: h(
+        "section",
+        { className: "card link" },
+        h("h2", {}, way),
+        link.medium && medium.root,
+        link.medium && stations,
+        queue.root,
+      ),
+      set(link) {
+        now = link;
+        medium.set(link.medium ?? "");
+        stations.textContent = stationsOf(link)
+          .map(([of, words]) => `Station ${of}: ${words}`)
+          .join(". ");
+        queue.set(link.qdisc);
+      },
+    };
+  }
   const more = h(
     "details",
     { id: `${id}-more` },

@@ -6,7 +6,7 @@ import { SocketEngine } from "./socket";
 import { WasmEngine } from "./wasm";
 import type { FromWorker, ToWorker } from "./worker";
 
-const watch: Watch = { sample_ns: 1, members: false, histograms: false, packets: false };
+const watch: Watch = { sample_ns: 1, members: false, histograms: false, packets: false, air: false };
 
 /** A worker that keeps what it is sent; the test answers. */
 class FakeWorker {

@@ -2,6 +2,7 @@
 
 import type { Run } from "../types";
 import { AT, FLOW, IMPAIR, type Key, LINK, REWRITE, TIME_OF_CHANGE, TOP, type Written } from "./keys";
+import { stationsOf, upOf, usualPath, wayBack } from "./media";
 import { trialOf } from "./seed";
 
 /** A key of a table: `place` is [] at the top, else a section and the name or number of one of its tables. */
@@ -15,17 +16,23 @@ export type Section = "link" | "flow" | "impair" | "rewrite" | "at";
 
 /** Every key of a run that is not at its default, in the order of a file. */
 export function entriesOf(run: Run): Entry[] {
-  const links = run.links.map(({ name }) => name);
+  const links = usualPath(run.links);
   return [
     ...table([], TOP, { ...run }),
     ...seedOf(run),
-    ...run.links.flatMap((link) => table(["link", link.name], LINK, { ...link })),
+    ...run.links.flatMap((link) => (link.up_of ? [] : linkOf(run, link))),
     ...run.flows.flatMap((flow) => {
       const { name, options, path, ...values } = { options: {}, ...flow };
       const place = ["flow", name] as const;
       const own = path.length === links.length && path.every((link, i) => link === links[i]) ? null : path;
+      const back = wayBack(run.links, path);
+      const way = "reverse_path" in flow ? flow.reverse_path : [];
+      const isUsual = way.length === back.length && way.every((link, i) => link === back[i]);
+      const reverse_path = isUsual ? null : way;
       return [
-        ...table(place, FLOW[flow.kind], { ...values, path: own }),
+        ...table(place, FLOW[flow.kind], { ...values, path: own, reverse_path }),
+        // No link of its own, where without the key it had some.
+        ...("reverse_path" in flow && !isUsual && way.length === 0 ? [{ place, key: "reverse_path", value: [] }] : []),
         ...Object.entries(options).map(([option, value]) => ({ place, key: `options.${option}`, value })),
       ];
     }),
@@ -43,6 +50,19 @@ export function entriesOf(run: Run): Entry[] {
       ];
     }),
   ];
+}
+
+/** A link, or with a medium both of its sides. */
+function linkOf(run: Run, link: Run["links"][number]): Entry[] {
+  const place = ["link", link.name] as const;
+  if (!link.medium) return table(place, LINK, { ...link });
+  const up = run.links.find(({ name }) => name === upOf(link.name));
+  const entries: Entry[] = [
+    { place, key: "medium", value: link.medium },
+    ...table(place, LINK, { ...link, rate_bps: null }),
+  ];
+  if (up && up.qdisc !== link.qdisc) entries.push({ place, key: "qdisc_up", value: up.qdisc });
+  return [...entries, ...stationsOf(link).map(([of, value]) => ({ place, key: `station.${of}.medium`, value }))];
 }
 
 function table(place: Entry["place"], keys: readonly Key[], values: Record<string, unknown>): Entry[] {

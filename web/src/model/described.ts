@@ -1,13 +1,17 @@
 /** A stored description, as JSON, to a run: every key of the page's model, with what is not told at its default. */
 
 import { runFromJson } from "../json";
-import type { FlowSpec, Run } from "../types";
+import type { FlowSpec, LinkSpec, Run } from "../types";
 import { AT, IMPAIR, type Key, keysOf, LINK, NOT_HELD, TOP } from "./keys";
+import { usualPath } from "./media";
 import type { Resolved } from "./resolve";
 import { trialSeed } from "./seed";
 import { shortOptions, shortQdisc } from "./short";
 
 type Json = Record<string, unknown>;
+
+/** What the two sides of a medium have besides. */
+const OF_SIDES = ["medium", "stations", "up_of"];
 
 /** None where it is not a run's description at all. */
 export function described(json: string): Resolved | undefined {
@@ -44,9 +48,9 @@ export function described(json: string): Resolved | undefined {
   if (top.per_flow !== true) delete top.per_flow;
   const links = raw.links.map((link) => ({
     name: String(link.name),
-    ...fill(LINK, { ...link, qdisc: shortQdisc(String(link.qdisc)) }, `link ${link.name}: `, ["name"]),
-  }));
-  const names = links.map(({ name }) => name);
+    ...fill(LINK, { ...link, qdisc: shortQdisc(String(link.qdisc)) }, `link ${link.name}: `, ["name", ...OF_SIDES]),
+    ...Object.fromEntries(OF_SIDES.filter((key) => link[key]).map((key) => [key, link[key]])),
+  })) as LinkSpec[];
   const isHere = ({ name, kind }: Json): boolean => {
     const elsewhere: Record<string, string> = {
       program: "programs run with l4slab run --engine linux",
@@ -61,21 +65,32 @@ export function described(json: string): Resolved | undefined {
     const options = "cc" in filled && {
       options: shortOptions(String(filled.cc), filled.options as Record<string, string>, flow.kind === "media"),
     };
-    return { name: String(flow.name), ...filled, ...options, path: filled.path ?? names } as unknown as FlowSpec;
+    return {
+      name: String(flow.name),
+      ...filled,
+      ...options,
+      path: filled.path ?? usualPath(links),
+    } as unknown as FlowSpec;
   });
   const impairs = isTables(raw.impairs) ? raw.impairs : [];
   const changes = (isTables(raw.at) ? raw.at : []).filter(({ impair }) => typeof impair !== "string");
   if (isTables(raw.at) && changes.length < raw.at.length)
     problems.push("this page does not support changes of an impair and leaves them out");
+  if (changes.some(({ medium, stations }) => medium || stations))
+    problems.push("this page does not support changes of a medium and leaves them out");
   const run = {
     ...top,
     seed: typeof raw.seed === "bigint" ? raw.seed : trialSeed(1n),
     links,
     flows,
-    at: changes.map((change) => {
+    at: changes.flatMap((change) => {
       const fields = ["time_ns", "link", "flow", ...[...AT.link, ...AT.flow].map(({ field }) => field)];
       const set = Object.entries(change).filter(([key, value]) => value !== null && fields.includes(key));
-      return Object.fromEntries(set.map(([key, value]) => [key, key === "qdisc" ? shortQdisc(String(value)) : value]));
+      // Of a change that the page has not, only its time and its place are left.
+      if (set.length < 3) return [];
+      return [
+        Object.fromEntries(set.map(([key, value]) => [key, key === "qdisc" ? shortQdisc(String(value)) : value])),
+      ];
     }),
     rewrites: isTables(raw.rewrites) ? raw.rewrites : [],
     ...(impairs.length > 0

@@ -167,7 +167,6 @@ export const DURATION = "20s";
 const NOT_HELD_OF_FLOWS = {
   host: { field: "host", instead: "a host of its own is used" },
   peer_host: { field: "peer_host", instead: "a host of its own is used" },
-  station: { field: "station", instead: "a wire is used" },
   on: { instead: "" },
   off: { instead: "" },
   delay_trace: { field: "delay_trace", instead: "its round trip stays at what it is without" },
@@ -187,9 +186,6 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
   link: {
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },
-    medium: { field: "medium", instead: "a wire with its mean rate is used" },
-    qdisc_up: { field: "up_of", instead: "a wire with its mean rate is used" },
-    station: { field: "stations", instead: "a wire is used" },
     class: { field: "classes", instead: "links with classes run with l4slab run" },
     filter: { field: "filters", instead: "links with classes run with l4slab run" },
   },
@@ -216,7 +212,9 @@ function table(name: string, told: readonly Told[]): Key[] {
 }
 
 export const TOP: readonly Key[] = table("top", known.tables.top);
-export const LINK: readonly Key[] = table("link", known.tables.link);
+/** Keys of a medium, which make two links of one. */
+export const OF_MEDIUM: readonly string[] = ["medium", "qdisc_up", "station"];
+export const LINK: readonly Key[] = table("link", known.tables.link).filter(({ key }) => !OF_MEDIUM.includes(key));
 export const IMPAIR: readonly Key[] = table("impair", known.tables.impair);
 export const REWRITE: readonly Key[] = table("rewrite", known.tables.rewrite);
 export const FLOW = Object.fromEntries(

@@ -71,6 +71,64 @@ export const PRESETS: readonly Preset[] = [
       flow.downloads.cc=cubic  flow.downloads.rtt=20ms  flow.downloads.count=2`,
   }),
   preset({
+    id: "home-wifi",
+    group: "Media",
+    title: "Wi-Fi: a far station, a near one and a call",
+    look: "One channel for all. The access point sends A-MPDUs of up to 256 packets, and ACKs need the channel, too. The far station's transmissions take long at its low rate. After 8 s FQ-CoDel with a queue per station replaces the FIFOs.",
+    source: "l4slab init --preset home-wifi; mac80211's values",
+    address: `
+      link.home.medium=wifi+ax80+nss+2+mcs+7+per+0.01  link.home.qdisc=pfifo+limit+1000
+      link.home.station.far.medium=mcs+2+per+0.05
+      at.1.time=8s  at.1.link.home.qdisc=fq_codel+target+20ms+interval+100ms+quantum+300
+      flow.call.kind=media  flow.call.cc=gcc  flow.call.rtt=30ms  flow.call.rate_max=2500kbit  flow.call.station=phone
+      flow.classic.cc=cubic  flow.classic.rtt=20ms  flow.classic.station=laptop
+      flow.l4s.cc=prague  flow.l4s.rtt=20ms  flow.l4s.station=far
+      flow.upload.cc=cubic  flow.upload.rtt=20ms  flow.upload.station=laptop  flow.upload.path=home.up
+      view.speed=0.2`,
+  }),
+  preset({
+    id: "5g",
+    group: "Media",
+    title: "5G: which slot was granted to whom",
+    look: "Each slot is downlink or uplink. One phone has what is left of a downlink slot. A block that fails comes again by HARQ, and all that follows waits for it. After 8 s DualPI2 with a step of 10 ms replaces the base station's FIFO.",
+    source: "l4slab init --preset 5g, without its handovers; srsRAN's values",
+    address: `
+      link.cell.medium=nr+40MHz+cqi+11+walk  link.cell.qdisc=bfifo+limit+6172672  link.cell.qdisc_up=pfifo+limit+1000
+      link.cell.station.far.medium=cqi+6
+      at.1.time=8s  at.1.link.cell.qdisc=dualpi2+step_thresh+10ms
+      flow.call.kind=media  flow.call.cc=gcc  flow.call.rtt=30ms  flow.call.rate_max=2500kbit  flow.call.station=phone
+      flow.classic.cc=cubic  flow.classic.rtt=20ms  flow.classic.station=laptop
+      flow.l4s.cc=prague  flow.l4s.rtt=20ms  flow.l4s.station=far
+      flow.upload.cc=cubic  flow.upload.rtt=20ms  flow.upload.station=laptop  flow.upload.path=cell.up
+      view.speed=0.2`,
+  }),
+  preset({
+    id: "cable",
+    group: "Media",
+    title: "Cable: requests and grants of a modem",
+    look: "Upstream each packet waits for a request and a grant in a later MAP interval. A game sends a packet every 16 ms. It is in the low-latency service flow, which has proactive grants: it needs no request, and most of these grants are empty.",
+    source: "examples/cable.toml, with proactive grants",
+    address: `
+      link.modem.medium=docsis+up+20mbit+down+200mbit+ggr+2mbit  link.modem.qdisc=docsis_ll
+      flow.game.kind=cbr  flow.game.rate=50kbit  flow.game.packet=192B  flow.game.rtt=20ms  flow.game.dscp=nqb  flow.game.path=modem.up
+      flow.upload.cc=cubic  flow.upload.rtt=20ms  flow.upload.path=modem.up
+      flow.download.cc=cubic  flow.download.rtt=20ms
+      view.speed=0.2`,
+  }),
+  preset({
+    id: "leo",
+    group: "Media",
+    title: "Satellite: another path every 15 seconds",
+    look: "Every 15 s the terminal gets another satellite: the delay jumps, and so does the rate. Some packets are lost then, and some at random. CUBIC and Prague take each loss for congestion and leave most of the link to BBR, which does not.",
+    source: "l4slab init --preset leo, with a BBR download",
+    address: `
+      link.dish.medium=leo+down+280mbit+up+19mbit  link.dish.qdisc=bfifo+limit+3500000  link.dish.qdisc_up=bfifo+limit+237500
+      flow.l4s.cc=prague  flow.l4s.rtt=20ms
+      flow.classic.cc=cubic  flow.classic.rtt=20ms
+      flow.bbr.cc=bbr  flow.bbr.rtt=20ms
+      view.speed=4`,
+  }),
+  preset({
     id: "fast-lane-A",
     group: "Is the L queue a fast lane?",
     title: "A: marked ECT(1), and answers marks",

@@ -1,7 +1,8 @@
 /** Keys and values of an experiment file, as text, to a run; what is wrong is a sentence each, and the rest stays. */
 
 import type { FlowSpec, Impair, LinkSpec, Rewrite, Run, TimedChange } from "../types";
-import { AT, DURATION, IMPAIR, type Key, keysOf, LINK, REWRITE, TIME_OF_CHANGE, TOP } from "./keys";
+import { AT, DURATION, IMPAIR, type Key, keysOf, LINK, OF_MEDIUM, REWRITE, TIME_OF_CHANGE, TOP } from "./keys";
+import { upOf, usualPath, wayBack } from "./media";
 import { trialSeed } from "./seed";
 import { Wrong } from "./units";
 import { suggest } from "./words";
@@ -76,7 +77,7 @@ class Resolver {
     const links = this.of("link").flatMap(([name, values]) => this.link(name, values));
     if (links.length === 0) links.push(...this.link("bottleneck", new Map()));
     const names = links.map(({ name }) => name);
-    const flows = this.of("flow").flatMap(([name, values]) => this.flow(name, values, names));
+    const flows = this.of("flow").flatMap(([name, values]) => this.flow(name, values, links));
     if (flows.length === 0)
       this.problems.push("there is no flow; add one such as flow.l4s.cc=prague&flow.l4s.rtt=10ms");
     const impairs = this.of("impair").flatMap(([name, values]) => this.impair(name, values, names));
@@ -159,10 +160,39 @@ class Resolver {
   }
 
   private link(name: string, values: Values): LinkSpec[] {
-    return this.named(`link.${name}`, name) ? [{ name, ...this.read(`link.${name}`, LINK, values) } as LinkSpec] : [];
+    const place = `link.${name}`;
+    if (!this.named(place, name)) return [];
+    const medium = values.get("medium");
+    const words = [...values.keys()].filter((key) => OF_MEDIUM.includes(key.split(".")[0] ?? ""));
+    if (medium !== undefined) return this.medium(name, medium, values, words);
+    for (const key of words)
+      this.wrong(`${place}.${key}`, values.get(key) ?? "", `needs ${place}.medium, for example "wifi ax80"`);
+    return [
+      { name, ...this.read(place, LINK, new Map([...values].filter(([key]) => !words.includes(key)))) } as LinkSpec,
+    ];
   }
 
-  private flow(name: string, values: Values, links: string[]): FlowSpec[] {
+  /** Both sides of a medium. Their rate is what the medium says. */
+  private medium(name: string, medium: string, values: Values, words: string[]): LinkSpec[] {
+    const place = `link.${name}`;
+    const keys = LINK.filter(({ key }) => key !== "rate");
+    const down = { name, rate_bps: 0, ...this.read(place, keys, values, words) } as LinkSpec;
+    const up = { name: upOf(name), rate_bps: 0, burst_bytes: down.burst_bytes, up_of: name };
+    const stations = words.flatMap((key) => {
+      const [word, station = "", ...rest] = key.split(".");
+      if (word !== "station") return [];
+      if (station && rest.join(".") === "medium") return [[station, values.get(key) ?? ""] as const];
+      this.wrong(`${place}.${key}`, values.get(key) ?? "", `is not a key; write ${place}.station.far.medium=mcs+0`);
+      return [];
+    });
+    return [
+      { ...down, medium, ...(stations.length > 0 ? { stations: Object.fromEntries(stations) } : {}) },
+      { ...up, qdisc: values.get("qdisc_up") ?? down.qdisc },
+    ];
+  }
+
+  private flow(name: string, values: Values, known: LinkSpec[]): FlowSpec[] {
+    const links = known.map((link) => link.name);
     const place = `flow.${name}`;
     if (!this.named(place, name)) return [];
     const kind = values.get("kind") ?? "tcp";
@@ -170,7 +200,7 @@ class Resolver {
     const read = this.read(place, keys, values);
     const told = (key: string) => values.get(key) ?? keys.find((one) => one.key === key)?.default ?? "";
     for (const key of ["path", "reverse_path"]) {
-      const [wanted, usual] = [read[key] as string[] | null, key === "path" ? links : []];
+      const [wanted, usual] = [read[key] as string[] | null, key === "path" ? usualPath(known) : []];
       const unknown = (wanted ?? []).filter((link, i, all) => !links.includes(link) || all.indexOf(link) < i);
       if (unknown.length > 0) {
         this.wrong(
@@ -182,6 +212,8 @@ class Resolver {
       if (read[key] !== undefined && (unknown.length > 0 || wanted === null || (key === "path" && wanted.length === 0)))
         read[key] = [...usual];
     }
+    if (read.reverse_path !== undefined && !values.has("reverse_path"))
+      read.reverse_path = wayBack(known, read.path as string[]);
     if ("size_min_bytes" in read && (read.size_min_bytes as number) > (read.size_max_bytes as number)) {
       this.wrong(
         `${place}.size_min`,
@@ -250,7 +282,10 @@ class Resolver {
   private changes(place: string, values: Values, links: string[], flows: FlowSpec[]): TimedChange[] {
     const byTarget = new Map<string, Values>();
     for (const [dotted, value] of [...values].filter(([key]) => key !== "time")) {
-      const [section, name = "", ...key] = dotted.split(".");
+      const [section, first = "", ...key] = dotted.split(".");
+      // The other side of a medium has a dot in its name.
+      const isUp = section === "link" && key.length > 1 && links.includes(`${first}.${key[0]}`);
+      const name = isUp ? `${first}.${key.shift()}` : first;
       const names = section === "link" ? links : section === "flow" ? flows.map((flow) => flow.name) : undefined;
       if (!names)
         this.wrong(

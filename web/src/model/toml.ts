@@ -49,6 +49,8 @@ function tables(entries: readonly Entry[]): Entry[][] {
 
 function line({ place, key, value }: Entry): string {
   if (key.startsWith("options.")) return `options.${bare(key.slice(8))} = ${written(value)}`;
+  const station = place[0] === "link" && /^station\.(.*)\.medium$/.exec(key);
+  if (station) return `station.${bare(station[1] ?? "")}.medium = ${written(value)}`;
   return `${place[0] === "at" ? bare(key) : key} = ${written(value)}`;
 }
 

@@ -52,7 +52,7 @@ test("services are sums of their groups, counts are per second, use is of the ra
   expect(store.fine.get(ofQueue("bottleneck", "all", "utilisation_pct"))).toBeCloseTo(45, 9);
   for (let time = 1.5; time <= 4; time += 0.5) store.add(samples(at(time)));
   expect(store.fine.get(ofQueue("bottleneck", "all", "utilisation_pct"))).toBeCloseTo(90, 9);
-  expect([2.9, 3, 10].map((time) => rateAt(run, "bottleneck", time))).toEqual([100e6, 50e6, 50e6]);
+  expect([2.9, 3, 10].map((time) => rateAt(run, "bottleneck", time, new Map()))).toEqual([100e6, 50e6, 50e6]);
   expect([...store.sent.keys()]).toEqual(["l4s", "more"]);
 });
 

@@ -2,7 +2,9 @@
  * What the panels draw: the samples of the last while, in rings of fixed size. `fine` has each sample, `coarse` the means
  * of every few, for rates, which are no more than noise over a few packets.
  */
+import { upOf } from "../model/media";
 import type { Run, Samples } from "../types";
+import { Air } from "./air";
 import { Snapshots } from "./distribution";
 import { Dots } from "./dots";
 import { type Role, roleOf } from "./roles";
@@ -41,15 +43,15 @@ export const ofMember = (flow: string, member: number, quantity: string): string
   `member|${flow}|${member}|${quantity}`;
 export const ofService = (service: Role, quantity: string): string => `service|${service}|${quantity}`;
 
-/** The rate of a link at an instant: what the run says, and the changes since. */
-export function rateAt(run: Run, link: string, time_s: number): number {
+/** The rate of a link at an instant: what the run says, and the changes since; of a medium, what the core tells. */
+export function rateAt(run: Run, link: string, time_s: number, told: ReadonlyMap<string, number>): number {
   let rate = run.links.find((one) => one.name === link)?.rate_bps ?? Number.NaN;
   for (const change of run.at) {
     if ("link" in change && change.link === link && change.rate_bps && change.time_ns <= time_s * 1e9) {
       rate = change.rate_bps;
     }
   }
-  return rate;
+  return rate || (told.get(link) ?? Number.NaN);
 }
 
 export class Store {
@@ -59,6 +61,10 @@ export class Store {
   readonly dots = new Dots(1500);
   /** Frames of calls and games. */
   readonly frames = new Dots(8000);
+  /** What each medium sent, by the link to the users. */
+  readonly airs = new Map<string, Air>();
+  /** Rates of both sides of media. */
+  readonly rates = new Map<string, number>();
   /** Queues of each link, in the order in which the core tells them. */
   readonly queues = new Map<string, string[]>();
   /** When each flow group sent last, in seconds. */
@@ -75,6 +81,8 @@ export class Store {
     this.distributions.clear();
     this.dots.clear();
     this.frames.clear();
+    this.airs.clear();
+    this.rates.clear();
     this.queues.clear();
     this.sent.clear();
     this.sums.clear();
@@ -88,6 +96,14 @@ export class Store {
   }
 
   add(samples: Samples): void {
+    for (const events of samples.air ?? []) {
+      const air = this.airs.get(events.link) ?? new Air();
+      this.airs.set(events.link, air);
+      for (const [i, link] of [events.link, upOf(events.link)].entries()) {
+        this.rates.set(link, events.rates_bps[i] as number);
+      }
+      air.add(events);
+    }
     this.addSeries(samples);
     if (samples.histograms?.length) this.distributions.add(samples.now_ns * 1e-9, samples.histograms);
     const { flow, kind, start_s, size_bytes, completion_ms } = samples.transfers;
@@ -164,8 +180,13 @@ export class Store {
     if (this.run && per_s > 0) {
       for (const link of this.queues.keys()) {
         const rate = this.fine.get(ofQueue(link, "all", "rate_mbps"));
-        const full = rateAt(this.run, link, this.fine.latest - 0.5 / per_s) * 1e-6;
-        this.fine.set(ofQueue(link, "all", "utilisation_pct"), (rate / full) * 100);
+        const told = (quantity: string) => this.fine.get(ofQueue(link, "all", quantity));
+        // A medium tells what of its time is used, or its rate of the instant.
+        const used = told("airtime_pct") || told("slots_pct");
+        const varying = Number.isNaN(used) ? told("capacity_mbps") : Number.NaN;
+        const fixed = rateAt(this.run, link, this.fine.latest - 0.5 / per_s, this.rates) * 1e-6;
+        const full = Number.isNaN(varying) ? fixed : varying;
+        this.fine.set(ofQueue(link, "all", "utilisation_pct"), Number.isNaN(used) ? (rate / full) * 100 : used);
         this.fine.set(ofQueue(link, "all", "capacity_mbps"), full);
       }
     }

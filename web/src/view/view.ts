@@ -1,8 +1,10 @@
 /** The right side of the page: the panels, and the samples that they draw. */
 import "uplot/dist/uPlot.min.css";
 import "./view.css";
+import { rateOf } from "../model/media";
 import type { Run, Samples, View, ViewOptions } from "../types";
 import { element } from "./panel";
+import { AirPanel } from "./panels/air";
 import { Completion } from "./panels/completion";
 import { Distribution } from "./panels/distribution";
 import { Frames } from "./panels/frames";
@@ -61,6 +63,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
 
   const headline = new Headline(scene, panels);
   const picture = new Picture(scene, panels);
+  const air = new AirPanel(scene, panels);
   const frameTimes = new Frames(scene, panels);
   const rates = ratePanel(scene, panels, (rates) => choose({ rates }));
   const delays = delayPanel(scene, panels, (delays) => choose({ delays }));
@@ -74,7 +77,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
     lawPanel(scene, panels),
     utilisationPanel(scene, panels),
   ];
-  const drawn: Drawn[] = [headline, picture, frameTimes, ...curves, distribution, completion];
+  const drawn: Drawn[] = [headline, picture, air, frameTimes, ...curves, distribution, completion];
   const pressWindow = picture.panel.choice(
     "time that the curves show",
     [
@@ -118,7 +121,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
       scene.looks = looksOf(run.flows);
       if (!run.links.some((link) => link.name === scene.link)) {
         // The bottleneck: the slowest.
-        scene.link = run.links.reduce((a, b) => (b.rate_bps < a.rate_bps ? b : a)).name;
+        scene.link = run.links.reduce((a, b) => (rateOf(b) < rateOf(a) ? b : a)).name;
       }
       shape = "";
     },
@@ -150,6 +153,7 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
       }
       frames += 1;
       picture.draw();
+      air.draw();
       completion.draw();
       frameTimes.draw();
       const stride = Math.max(1, Math.min(4, Math.ceil(cost_ms / BUDGET_MS)));

@@ -1,4 +1,5 @@
 /** The panels of curves over time: which curves they have. */
+import { upOf } from "../../model/media";
 import type { FlowSpec, ViewOptions } from "../../types";
 import { type Look, lookOf, lookOfQueue, SERVICES } from "../roles";
 import { hasFlowQueues, partiesOf, qdiscOf, queuesOf, type Scene, sending } from "../scene";
@@ -147,9 +148,14 @@ export function dropPanel(scene: Scene, into: HTMLElement): Curves {
 }
 
 export function utilisationPanel(scene: Scene, into: HTMLElement): Curves {
-  const found = (): CurveOf[] => [
-    { key: ofQueue(scene.link, "all", "utilisation_pct"), look: INK, label: "of the link", unit: " %", ghost: true },
-  ];
+  const found = (): CurveOf[] => {
+    const key = (link: string) => ofQueue(link, "all", "utilisation_pct");
+    const up = upOf(scene.link);
+    const both = scene.store.fine.has(key(up));
+    const label = both ? "to the users" : "of the link";
+    const whole: CurveOf = { key: key(scene.link), look: INK, label, unit: " %", ghost: true };
+    return both ? [whole, { ...whole, key: key(up), look: CAPACITY, width: 2, label: "from them" }] : [whole];
+  };
   const y = { to: 100, most: 105 };
   return new Curves(scene, into, "utilisation", "Utilisation", "%", y, "coarse", found);
 }

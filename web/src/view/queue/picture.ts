@@ -138,7 +138,7 @@ export class Picture implements Drawn {
   /** How long the link takes for so many bytes. */
   private service_ns(bytes: number): number {
     const { run, link, now_s } = this.scene;
-    return run ? (bytes * 8e9) / rateAt(run, link, now_s) : 1e5;
+    return run ? (bytes * 8e9) / rateAt(run, link, now_s, this.scene.store.rates) : 1e5;
   }
 
   private lookOf(flow: string): Look {
@@ -386,7 +386,7 @@ export class Picture implements Drawn {
     const { to } = this.canvas;
     const { store, roles, run, link, now_s } = this.scene;
     if (!run) return;
-    const capacity = rateAt(run, link, now_s) * 1e-6;
+    const capacity = rateAt(run, link, now_s, this.scene.store.rates) * 1e-6;
     let top = wire.top;
     for (const role of roles) {
       const rate = store.coarse.get(ofService(role, "rate_mbps"));
@@ -478,7 +478,7 @@ export class Picture implements Drawn {
     to.fillText(labelsAbove ? `packets; ${words}` : `packets waiting; ${words}`, left, axis + 30);
     to.textAlign = "right";
     const { run, link, now_s } = this.scene;
-    const bps = run ? rateAt(run, link, now_s) : 0;
+    const bps = run ? rateAt(run, link, now_s, this.scene.store.rates) : 0;
     const rate = bps >= 1e9 ? `${figures(bps * 1e-9)} Gb/s` : `${figures(bps * 1e-6)} Mb/s`;
     to.fillText(labelsAbove ? rate : `link, ${rate}`, right - 2, axis + (labelsAbove ? 30 : 16), right - gate);
     const unknown = this.watching && this.lanes.unknown ? `${this.lanes.unknown} unknown` : "";
