@@ -353,15 +353,16 @@ impl<T: Tap> Simulation<T> {
     fn forward(&mut self, n: usize) {
         let (mut departed, mut links, forwarded) = self.network.take_departed(n);
         links.resize(departed.len(), CHAIN_END);
-        let initial_flows = self.initial_flows;
+        let (initial_flows, is_last) = (self.initial_flows, self.network.is_last(n));
         for (place, pkt) in (forwarded..).zip(&mut departed[forwarded..]) {
             pkt.hop += 1;
-            let group = &self.groups[usize::from(pkt.group.number)];
-            let path = if pkt.is_ack() { &group.back } else { &group.forward };
-            if usize::from(pkt.hop) < path.nodes.len() {
-                let next = path.nodes[usize::from(pkt.hop)];
-                self.network.hand_on(next, pkt);
-                continue;
+            if !is_last {
+                let group = &self.groups[usize::from(pkt.group.number)];
+                let path = if pkt.is_ack() { &group.back } else { &group.forward };
+                if let Some(next) = path.nodes.get(usize::from(pkt.hop)) {
+                    self.network.hand_on(*next, pkt);
+                    continue;
+                }
             }
             if pkt.flags.has(Flags::CORRUPT) {
                 self.discard(pkt);

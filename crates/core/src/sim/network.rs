@@ -20,6 +20,8 @@ struct Station {
     /// Departures in the current window, and for each packet the next one for the same end.
     departed: Vec<Packet>,
     links: Vec<u32>,
+    /// No path goes on from here.
+    is_last: bool,
 }
 
 /// Elements that send to each other without delay, so that each can run only until the next event; or a
@@ -65,13 +67,14 @@ impl Network {
         let clusters = clusters(nodes.len(), hops, &sides);
         let shared = |served| Shared { served, air: None };
         let media = media.into_iter().map(shared).collect();
-        let station = |node| Station {
+        let station = |(n, node)| Station {
             node,
             inbox: Inbox::default(),
             departed: Vec::new(),
             links: Vec::new(),
+            is_last: hops.iter().all(|(from, _)| *from != n),
         };
-        let stations = nodes.into_iter().map(station).collect();
+        let stations = nodes.into_iter().enumerate().map(station).collect();
         Network { stations, clusters, media }
     }
 
@@ -141,6 +144,10 @@ impl Network {
     #[inline(never)]
     pub fn hand_on(&mut self, n: usize, pkt: &Packet) {
         self.inbox(n).push(*pkt);
+    }
+    /// No path goes on from this element.
+    pub fn is_last(&self, n: usize) -> bool {
+        self.stations[n].is_last
     }
     /// Departures of an element in the current window, and for each packet the next one for the same end.
     pub fn departed(&self, n: usize) -> (&[Packet], &[u32]) {
