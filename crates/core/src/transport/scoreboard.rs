@@ -159,6 +159,9 @@ pub struct Scoreboard {
     retransmissions_out: bool,
     /// Segments from here on were sent once, and nothing else is known of them.
     clean_from: u32,
+    /// Segments from here on have this payload.
+    alike_from: u32,
+    alike: u32,
 }
 
 impl Default for Scoreboard {
@@ -181,6 +184,8 @@ impl Default for Scoreboard {
             undo: Undo::default(),
             retransmissions_out: false,
             clean_from: 0,
+            alike_from: 0,
+            alike: 0,
         }
     }
 }
@@ -267,12 +272,15 @@ impl Scoreboard {
         if self.una == self.nxt {
             self.delivery.begin_flight(now);
         }
+        if payload != self.alike {
+            (self.alike, self.alike_from) = (payload, first);
+        }
         let segment = Segment::new(self.delivery.departure(now), payload);
-        let mask = self.ring.len() - 1;
-        self.ring[first as usize & mask] = segment;
+        let (mask, ring) = (self.ring.len() - 1, &mut *self.ring);
+        ring[first as usize & mask] = segment;
         let joined = Segment { flags: segment.flags | JOINED, ..segment };
         for seq in first + 1..first + n {
-            self.ring[seq as usize & mask] = joined;
+            ring[seq as usize & mask] = joined;
         }
         if self.history.is_empty() {
             self.nxt += n;
@@ -456,10 +464,10 @@ impl Scoreboard {
         let first_sent_at = self.ring[self.una as usize & mask].sent_at;
         let last = self.ring[(ack - 1) as usize & mask];
         let delivered = ack - self.una;
-        let mut bytes = u32::from(last.payload);
-        for seq in self.una..ack - 1 {
-            bytes += u32::from(self.ring[seq as usize & mask].payload);
-        }
+        let bytes = match self.una >= self.alike_from {
+            true => delivered * self.alike,
+            false => (self.una..ack).map(|seq| self.payload(seq)).sum(),
+        };
         self.una = ack;
         self.detect_from = self.detect_from.max(ack);
         let newest = micros_after(last.sent_at, now);
