@@ -107,6 +107,7 @@ pub struct Cubic {
     fast_convergence: bool,
     beta_ecn: f64,
     tick: Span,
+    next_tick: Time,
     w_max: u64,
     /// Smallest RTT, µs; 0 before the first sample.
     delay_min_us: u32,
@@ -165,6 +166,7 @@ impl Cubic {
             fast_convergence: options.fast_convergence,
             beta_ecn,
             tick: Span(1_000_000_000 / u64::from(options.hz)),
+            next_tick: Time::ZERO,
             w_max: 0,
             delay_min_us: 0,
             epoch: None,
@@ -176,8 +178,14 @@ impl Cubic {
 
     /// The kernel's coarse clock; exact by the RFC.
     #[inline(always)]
-    pub(super) fn clock(&self, now: Time) -> Time {
-        if self.rfc { now } else { Time(now.0 - now.0 % self.tick.0) }
+    pub(super) fn clock(&mut self, now: Time) -> Time {
+        if self.rfc {
+            return now;
+        }
+        if now >= self.next_tick {
+            self.next_tick = Time(now.0 - now.0 % self.tick.0) + self.tick;
+        }
+        Time(self.next_tick.0 - self.tick.0)
     }
 
     /// A recent start of epoch makes RTTs unrepresentative.
