@@ -31,6 +31,8 @@ pub(super) struct WindowTuning {
     space: u64,
     read_before: u64,
     since_us: u64,
+    /// When it is over; never, as long as the RTT is not known.
+    over_at: Time,
     /// RTT in eighths of a microsecond, and the timestamp of which it was sampled last.
     pub(super) rtt8: u64,
     echoed: Stamp,
@@ -47,6 +49,7 @@ impl WindowTuning {
             space: FIRST_SPACE,
             read_before: 0,
             since_us: 0,
+            over_at: Time::NEVER,
             rtt8: 0,
             echoed: Stamp::default(),
             awaited: None,
@@ -70,6 +73,16 @@ impl WindowTuning {
         } else {
             self.rtt8 - (self.rtt8 >> 3) + rtt
         };
+        self.set_end_of_round();
+    }
+
+    /// After a change of its begin or of the RTT.
+    #[inline(always)]
+    fn set_end_of_round(&mut self) {
+        self.over_at = match self.rtt8 >> 3 {
+            0 => Time::NEVER,
+            rtt_us => Time((self.since_us + rtt_us) * 1_000),
+        };
     }
 
     /// `received` bytes are in sequence now: a window of data takes an RTT at least, which is the first sample where a
@@ -83,6 +96,7 @@ impl WindowTuning {
             let rtt8 = now.micros_since(since).max(1) << 3;
             if self.rtt8 == 0 || rtt8 < self.rtt8 {
                 self.rtt8 = rtt8;
+                self.set_end_of_round();
             }
         }
         self.awaited = Some((now, received + 1024 * u64::from(self.offered())));
@@ -94,8 +108,7 @@ impl WindowTuning {
     /// `tcp_rcv_space_adjust`, called packet by packet). `span`: how far what is out of sequence reaches.
     #[inline(always)]
     pub(super) fn on_read(&mut self, now: Time, read: u64, queued: u64, span: u64) {
-        let rtt_us = self.rtt8 >> 3;
-        if rtt_us == 0 || now.0 < (self.since_us + rtt_us) * 1_000 {
+        if now < self.over_at {
             return;
         }
         let copied = read.saturating_sub(self.read_before + queued);
@@ -103,7 +116,8 @@ impl WindowTuning {
             self.grow_buffer(copied, span);
         }
         self.read_before = read;
-        self.since_us = now.0 / 1_000;
+        self.since_us = now.as_micros();
+        self.set_end_of_round();
     }
 
     /// Linux `tcp_rcvbuf_grow`: `space` is what is read per round trip now.
