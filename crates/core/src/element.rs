@@ -51,11 +51,9 @@ impl Outbox {
         self.arrival = (now + self.delay).max(self.not_before);
     }
     #[inline(always)]
-    pub fn push(&mut self, pkt: Packet) -> &mut Packet {
-        self.packets.push(pkt);
-        let pkt = self.packets.last_mut().expect("just pushed");
+    pub fn push(&mut self, mut pkt: Packet) {
         pkt.enqueued_at = self.arrival;
-        pkt
+        self.packets.push(pkt);
     }
     /// Sends one like this. There is room before it is copied, so that the copy does not take a detour over the stack.
     #[inline(always)]

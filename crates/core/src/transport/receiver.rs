@@ -458,7 +458,7 @@ impl Receiver {
                 self.ato = DELACK_MIN;
             }
             // Nearly always: the shortest timeout, which data close together do not change.
-            Some(last) if self.ato == DELACK_MIN && now.since(last) < DELACK_MIN / 4 => {}
+            Some(last) if self.ato == DELACK_MIN && now < last + DELACK_MIN / 4 => {}
             Some(last) => self.follow_spacing(now, last),
         }
         self.last_data = Some(now);
@@ -554,8 +554,7 @@ impl Receiver {
             self.ato = DELACK_MIN;
         }
         self.quick = self.quick.saturating_sub(1);
-        let mut len = ACK_FRAME;
-        let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, Ecn::NotEct);
+        let mut p = Packet::new(self.flow, self.group, Flags::ACK, ACK_FRAME, Ecn::NotEct);
         p.seq = self.next;
         p.stamp = self.echo;
         p.tsval = Stamp::of(now);
@@ -584,18 +583,24 @@ impl Receiver {
                 if option > 0 {
                     p.ecn_bytes = self.counters.option();
                     p.flags = p.flags.with(Flags::ACCECN_OPTION);
-                    len += option;
+                    p.frame_len += option as u16;
                 }
                 room = left;
             }
         }
-        if self.duplicate.is_some() || !self.recent.is_empty() {
-            let blocks = self.blocks(room, &mut p.flags);
-            len += 4 + 8 * blocks.as_slice().len() as u32;
-            p.sack = out.sacks.put(blocks);
-        }
-        p.frame_len = len as u16;
         out.push(p);
+        if self.duplicate.is_some() || !self.recent.is_empty() {
+            self.add_blocks(room, out);
+        }
+    }
+
+    /// To the ACK that was pushed last, up to `room` blocks. Apart, so that other ACKs are made in their place.
+    #[inline(never)]
+    fn add_blocks(&mut self, room: usize, out: &mut Outbox) {
+        let Some(ack) = out.packets.last_mut() else { return };
+        let blocks = self.blocks(room, &mut ack.flags);
+        ack.frame_len += 4 + 8 * blocks.as_slice().len() as u16;
+        ack.sack = out.sacks.put(blocks);
     }
 
     fn blocks(&mut self, room: usize, flags: &mut Flags) -> Blocks {
