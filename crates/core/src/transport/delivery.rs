@@ -65,17 +65,11 @@ impl Delivery {
     }
     #[inline(always)]
     pub fn departure(&self, now: Time) -> Departure {
-        // A flight begins before something of it is delivered, so the first is the longer one.
-        let (flight_us, since_delivery_us) =
-            (now.as_micros() - self.first_sent_us, now.as_micros() - self.at_us);
-        let (flight_us, since_delivery_us) = match u32::try_from(flight_us) {
-            Ok(flight_us) => (flight_us, since_delivery_us as u32),
-            Err(_) => (u32::MAX, fit(since_delivery_us)),
-        };
+        let us = now.as_micros();
         Departure {
             sent_at: now,
-            flight_us,
-            since_delivery_us,
+            flight_us: fit(us - self.first_sent_us),
+            since_delivery_us: fit(us - self.at_us),
             delivered: self.segments,
             app_limited: self.app_limited_until > 0,
         }

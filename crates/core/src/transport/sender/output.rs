@@ -238,25 +238,27 @@ impl Sender {
         let nothing_out = self.board.packets_out() == 0;
         let mss = u64::from(self.win.mss);
         let (whole, rest) = self.data.next(quota, mss);
-        let mut n = 0;
+        let mut n = whole;
+        let mut ends_chunk = self.data.queue.pushes(n);
         if whole > 0 {
-            n += whole;
-            let push = n == quota && n > 1 || self.data.queue.pushes(n);
+            let push = n == quota && n > 1 || ends_chunk;
             self.send_run(now, self.win.mss, whole, push, out);
         }
         if self.data.left == 0 && self.data.fin_is_due {
             n += 1;
+            ends_chunk = self.data.queue.pushes(n);
             self.data.fin_is_due = false;
             self.send_run(now, 0, 1, false, out);
         }
         if rest > 0 && n < quota {
             n += 1;
-            self.send_rest(now, rest, n == quota && n > 1 || self.data.queue.pushes(n), out);
+            ends_chunk = self.data.queue.pushes(n);
+            self.send_rest(now, rest, n == quota && n > 1 || ends_chunk, out);
             if n > 1 {
                 self.board.join(self.board.nxt - 1);
             }
         }
-        if self.data.queue.pushes(n) {
+        if ends_chunk {
             self.board.push(self.board.nxt - 1);
         }
         self.data.queue.take(n);
