@@ -11,14 +11,12 @@ pub mod transit;
 pub mod watching;
 mod wiring;
 
-use std::collections::VecDeque;
-
 use accounts::{Account, Group};
-use changes::{Event, Trigger};
+use changes::Plan;
 use network::Network;
 pub use recording::Recording;
 use taps::Taps;
-use watching::{Members, Watch};
+use watching::Shown;
 use wiring::slot_of;
 
 use crate::aqm::DropReason;
@@ -31,7 +29,7 @@ use crate::net::link::Link;
 use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, Packet};
 use crate::prefetch;
-use crate::probe::{Series, Transfer};
+use crate::probe::Transfer;
 use crate::scenario::Run;
 use crate::time::{Span, Time};
 
@@ -94,17 +92,11 @@ pub struct Simulation<T = NoTap> {
     end: Time,
     warmup: Time,
     seed: u64,
-    /// How often RTTs are recorded, and how often rows are added to the series.
+    /// How often RTTs are recorded.
     sample: Span,
     next_sample: Time,
-    show: Span,
-    next_show: Time,
-    shown_at: Time,
     is_measuring: bool,
-    agenda: VecDeque<(Time, Event)>,
-    /// The changes that wait for a state, and when it is looked for next.
-    triggers: Vec<Trigger>,
-    next_look: Time,
+    plan: Plan,
     /// The length of a window: within it, no stage (senders, network, receivers) affects an earlier one.
     window: Span,
     longest_delay: Span,
@@ -131,13 +123,9 @@ pub struct Simulation<T = NoTap> {
     /// For each impairment, the places of its elements.
     impairs: Vec<Vec<usize>>,
     out: Outbox,
-    series: Series,
     /// Completed transfers so far, and the slots that made them.
     transfers: Vec<(usize, Transfer)>,
-    /// What is shown during the run, and how many of the transfers have been shown.
-    watch: Watch,
-    members: Members,
-    reported: usize,
+    shown: Shown,
     delivered_packets: u64,
     taps: Taps<T>,
 }
@@ -196,8 +184,7 @@ impl<T: Tap> Simulation<T> {
     /// Time of the next event that all elements must have reached.
     fn next_event(&self) -> Time {
         let measuring = if self.is_measuring { Time::NEVER } else { self.warmup };
-        let change = self.agenda.front().map_or(Time::NEVER, |(at, _)| *at);
-        measuring.min(change).min(self.next_look).min(self.next_sample).min(self.next_show)
+        measuring.min(self.plan.next()).min(self.next_sample).min(self.shown.next)
     }
 
     /// Performs everything planned for now. A sample comes first, because it covers the time before.
@@ -208,15 +195,13 @@ impl<T: Tap> Simulation<T> {
             }
             self.next_sample += self.sample;
         }
-        if self.next_show <= self.now {
+        if self.shown.next <= self.now {
             self.take_sample();
-            self.next_show += self.show;
         }
-        if self.next_look <= self.now {
+        if self.plan.next_look <= self.now {
             self.look_at_states();
         }
-        while self.agenda.front().is_some_and(|(at, _)| *at <= self.now) {
-            let (_, event) = self.agenda.pop_front().expect("there is one");
+        while let Some(event) = self.plan.take_due(self.now) {
             self.perform(event);
         }
         if !self.is_measuring && self.warmup <= self.now {

@@ -1,5 +1,7 @@
 //! Changes during a run: at the times in the run's description, or on request.
 
+use std::collections::VecDeque;
+
 use super::Simulation;
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
@@ -29,7 +31,7 @@ pub(super) enum Event {
 }
 
 /// A change that waits for a state.
-pub(super) struct Trigger {
+struct Trigger {
     group: usize,
     state: String,
     not_before: Time,
@@ -37,11 +39,42 @@ pub(super) struct Trigger {
     events: Vec<Event>,
 }
 
+/// What will happen.
+pub(super) struct Plan {
+    /// In the order of time.
+    agenda: VecDeque<(Time, Event)>,
+    triggers: Vec<Trigger>,
+    /// When the states that triggers wait for are looked at.
+    pub next_look: Time,
+}
+
+impl Plan {
+    pub fn new(run: &Run) -> Result<Plan, ScenarioError> {
+        let triggers = triggers(run)?;
+        let first = triggers.iter().map(|trigger| trigger.not_before).min();
+        Ok(Plan { agenda: agenda(run)?.into(), triggers, next_look: first.unwrap_or(Time::NEVER) })
+    }
+    /// When something is to be done.
+    pub fn next(&self) -> Time {
+        self.agenda.front().map_or(Time::NEVER, |(at, _)| *at).min(self.next_look)
+    }
+    /// The next change, if its time has come.
+    pub fn take_due(&mut self, now: Time) -> Option<Event> {
+        self.agenda.front().filter(|(at, _)| *at <= now)?;
+        self.agenda.pop_front().map(|(_, event)| event)
+    }
+    /// Behind what is planned for the same time.
+    fn add(&mut self, at: Time, event: Event) {
+        let place = self.agenda.partition_point(|(other, _)| *other <= at);
+        self.agenda.insert(place, (at, event));
+    }
+}
+
 /// How often states are looked at, while a change waits for one.
 const LOOK: Span = Span::from_millis(1);
 
 /// The changes that wait for a state.
-pub(super) fn triggers(run: &Run) -> Result<Vec<Trigger>, ScenarioError> {
+fn triggers(run: &Run) -> Result<Vec<Trigger>, ScenarioError> {
     let mut triggers = Vec::new();
     for (change, whole) in run.at.iter().zip(run.whole()?) {
         if let Some(state) = &change.state {
@@ -55,11 +88,6 @@ pub(super) fn triggers(run: &Run) -> Result<Vec<Trigger>, ScenarioError> {
         }
     }
     Ok(triggers)
-}
-
-/// When states are first looked at.
-pub(super) fn first_look(triggers: &[Trigger]) -> Time {
-    triggers.iter().map(|trigger| trigger.not_before).min().unwrap_or(Time::NEVER)
 }
 
 /// The steps of a change, in the order of execution.
@@ -127,20 +155,20 @@ impl<T: Tap> Simulation<T> {
     /// Plans the changes whose state has come.
     #[cold]
     pub(super) fn look_at_states(&mut self) {
-        let waiting = std::mem::take(&mut self.triggers);
+        let waiting = std::mem::take(&mut self.plan.triggers);
         let (come, waiting): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|t| t.not_before <= self.now && self.is_in(t));
         for trigger in come {
             let at = self.now + trigger.after;
             for event in trigger.events {
-                self.plan(at, event);
+                self.plan.add(at, event);
             }
         }
-        self.triggers = waiting;
-        self.next_look = match self.triggers.is_empty() {
+        self.plan.next_look = match waiting.is_empty() {
             true => Time::NEVER,
             false => self.now + LOOK,
         };
+        self.plan.triggers = waiting;
     }
 
     /// Whether the group's first active flow is in that state, as the time series says.
@@ -152,11 +180,6 @@ impl<T: Tap> Simulation<T> {
             }
         }
         first.flatten() == Some(&trigger.state[..])
-    }
-
-    fn plan(&mut self, at: Time, event: Event) {
-        let place = self.agenda.partition_point(|(other, _)| *other <= at);
-        self.agenda.insert(place, (at, event));
     }
 
     /// Other parameters of a link's queue, or another queue.
@@ -236,7 +259,7 @@ impl<T: Tap> Simulation<T> {
         let (added, base) = (trace.step(step).expect("it was planned").1, g.rtt);
         let (next, before) = (trace.step(step + 1), g.added);
         if let Some((at, _)) = next {
-            self.plan(at, Event::Delay(group, step + 1));
+            self.plan.add(at, Event::Delay(group, step + 1));
         }
         if added != before {
             self.set_rtt(group, base, added);

@@ -14,7 +14,7 @@ use crate::time::Time;
 /// The recording so far, as if the run were over at `end`. The series has only rows that were not taken yet.
 pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording {
     let transfers = transfers(sim);
-    let series = std::mem::take(&mut sim.series);
+    let series = std::mem::take(&mut sim.shown.series);
     let sim = &*sim;
     let of_groups = sim.groups.iter().map(|g| times(sim, &g.accounts, &transfers));
     let of_groups: Vec<Times> = of_groups.collect();

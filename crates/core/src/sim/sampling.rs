@@ -9,18 +9,17 @@ use crate::time::Span;
 impl<T: Tap> Simulation<T> {
     /// A row of each flow group and each queue.
     pub(super) fn take_sample(&mut self) {
-        let before = self.shown_at;
+        let before = self.shown.advance(self.now);
         let span = self.now.since(before).as_secs_f64();
-        self.shown_at = self.now;
         let t = self.now.as_secs_f64();
         for i in 0..self.groups.len() {
             self.sample_group(i, t, span);
         }
         self.network.probe_media(self.now.since(before));
         for i in 0..self.network.links().count() {
-            sample_link(self.network.link_mut(i), i as u16, t, span, &mut self.series);
+            sample_link(self.network.link_mut(i), i as u16, t, span, &mut self.shown.series);
         }
-        if self.watch.members {
+        if self.shown.watch.members {
             self.show_members(span);
         }
     }
@@ -40,7 +39,7 @@ impl<T: Tap> Simulation<T> {
         let before = std::mem::replace(&mut self.groups[i].sampled, now);
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
         let packets = now.packets - before.packets;
-        let series = &mut self.series;
+        let series = &mut self.shown.series;
         series.row(t, i as u16, u16::MAX, None);
         series.gauge("rate_mbps", mbps(packets.bytes));
         series

@@ -105,38 +105,72 @@ pub struct AirEvents {
     pub cut: bool,
 }
 
+/// Rows of the series, and what else somebody who watches has not yet got.
+pub(super) struct Shown {
+    pub watch: Watch,
+    interval: Span,
+    /// When the next rows are due.
+    pub next: Time,
+    /// When the last ones were added.
+    at: Time,
+    pub series: Series,
+    pub members: Members,
+    /// How many of the completed transfers were handed over.
+    transfers: usize,
+}
+
+impl Shown {
+    pub fn new(interval: Span) -> Shown {
+        Shown {
+            watch: Watch::default(),
+            interval,
+            next: Time::ZERO + interval,
+            at: Time::ZERO,
+            series: Series::default(),
+            members: Members::default(),
+            transfers: 0,
+        }
+    }
+    /// Rows are added now. Returns when the last ones were.
+    pub fn advance(&mut self, now: Time) -> Time {
+        self.next += self.interval;
+        std::mem::replace(&mut self.at, now)
+    }
+}
+
 impl<T: Tap> Simulation<T> {
     /// Sets what is shown from now on.
     pub fn watch(&mut self, watch: Watch) {
-        self.show = watch.sample_ns.map_or(self.sample, Span).max(SHORTEST_SAMPLE);
-        self.next_show = Time((self.now.0 / self.show.0 + 1) * self.show.0);
+        let interval = watch.sample_ns.map_or(self.sample, Span).max(SHORTEST_SAMPLE);
+        self.shown.interval = interval;
+        self.shown.next = Time((self.now.0 / interval.0 + 1) * interval.0);
         for i in 0..self.network.links().count() {
             self.network.link_mut(i).set_watched(watch.packets);
         }
         self.network.set_air_watched(watch.air);
-        self.watch = watch;
+        self.shown.watch = watch;
     }
 
     /// The recording, as if the run were over now.
     pub fn report(&mut self, now: Time) -> Recording {
-        let series = std::mem::take(&mut self.series);
+        let series = std::mem::take(&mut self.shown.series);
         let recording = closing::recording(self, now);
-        self.series = series;
+        self.shown.series = series;
         recording
     }
 
     /// Hands over the news.
     pub fn drain(&mut self) -> Drained {
         self.collect_transfers();
-        let reported = std::mem::replace(&mut self.reported, self.transfers.len());
+        let reported = std::mem::replace(&mut self.shown.transfers, self.transfers.len());
         let transfers = self.transfers[reported..].iter().map(|(_, t)| t.clone()).collect();
         Drained {
             flow_names: self.groups.iter().map(|g| g.name.clone()).collect(),
             link_names: self.network.links().map(|l| l.name.clone()).collect(),
-            series: std::mem::take(&mut self.series),
-            members: std::mem::take(&mut self.members),
+            series: std::mem::take(&mut self.shown.series),
+            members: std::mem::take(&mut self.shown.members),
             transfers,
-            histograms: if self.watch.histograms { self.sojourns() } else { Vec::new() },
+            histograms: if self.shown.watch.histograms { self.sojourns() } else { Vec::new() },
             packets: self.packets(),
             air: self.air(),
         }
@@ -159,12 +193,12 @@ impl<T: Tap> Simulation<T> {
                 continue;
             }
             let mean = |sum: f64| (n > 0).then(|| sum / f64::from(n));
-            self.members.time_s.push(t);
-            self.members.flow.push(g.name.clone());
-            self.members.member.push(slot.member);
-            self.members.goodput_mbps.push(newly as f64 * 8e-6 / span);
-            self.members.cwnd_packets.push(mean(cwnd as f64));
-            self.members.srtt_ms.push(mean(srtt.as_millis_f64()));
+            self.shown.members.time_s.push(t);
+            self.shown.members.flow.push(g.name.clone());
+            self.shown.members.member.push(slot.member);
+            self.shown.members.goodput_mbps.push(newly as f64 * 8e-6 / span);
+            self.shown.members.cwnd_packets.push(mean(cwnd as f64));
+            self.shown.members.srtt_ms.push(mean(srtt.as_millis_f64()));
         }
     }
 
@@ -229,7 +263,7 @@ impl<T: Tap> Simulation<T> {
 
     fn packets(&mut self) -> PacketEvents {
         let mut all = PacketEvents::default();
-        if !self.watch.packets {
+        if !self.shown.watch.packets {
             return all;
         }
         for i in 0..self.network.links().count() {

@@ -1,10 +1,10 @@
 //! Builds the elements of a run from its description.
 
 use super::accounts::{Account, Group};
-use super::changes::{agenda, first_look, triggers};
+use super::changes::Plan;
 use super::network::Served;
 use super::taps::Taps;
-use super::watching::{Members, Watch};
+use super::watching::Shown;
 use super::{Chain, FlowSlot, Network, Path, Simulation};
 use crate::aqm::hosts::Hosts;
 use crate::aqm::service::{FlowCounters, TokenBucket};
@@ -25,7 +25,6 @@ use crate::net::split::Split;
 use crate::net::tap::Tap;
 use crate::net::thin::Thin;
 use crate::packet::GroupId;
-use crate::probe::Series;
 use crate::rng::Rng;
 use crate::scenario::{Direction, FlowSpec, Run, Side};
 use crate::time::{Span, Time};
@@ -209,7 +208,6 @@ impl<T: Tap> Simulation<T> {
         let hops: Vec<_> =
             paths.flat_map(|p| p.nodes.windows(2)).map(|hop| (hop[0], hop[1])).collect();
         let network = Network::new(nodes, &hops, media);
-        let triggers = triggers(run)?;
         let mut simulation = Simulation {
             now: Time::ZERO,
             end: Time(run.duration_ns),
@@ -217,13 +215,8 @@ impl<T: Tap> Simulation<T> {
             seed: run.seed,
             sample: Span(run.sample_ns),
             next_sample: Time(run.sample_ns),
-            show: Span(run.sample_ns),
-            next_show: Time(run.sample_ns),
-            shown_at: Time::ZERO,
             is_measuring: false,
-            agenda: agenda(run)?.into(),
-            next_look: first_look(&triggers),
-            triggers,
+            plan: Plan::new(run)?,
             window: Span::ZERO,
             longest_delay: Span::ZERO,
             groups,
@@ -241,11 +234,8 @@ impl<T: Tap> Simulation<T> {
             ends: Ledger::default(),
             impairs,
             out: Outbox::default(),
-            series: Series::default(),
             transfers: Vec::new(),
-            watch: Watch::default(),
-            members: Members::default(),
-            reported: 0,
+            shown: Shown::new(Span(run.sample_ns)),
             delivered_packets: 0,
             taps: Taps::new(tap),
         };
