@@ -10,7 +10,8 @@ use std::any::Any;
 
 use serde::Serialize;
 
-use super::medium::{Medium, Way};
+use super::air::Way;
+use super::medium::Medium;
 use super::parts::Parts;
 use crate::net::link;
 use crate::params::{self, Described, Gauge, Info, Refused};

@@ -2,12 +2,22 @@
 
 use std::collections::VecDeque;
 
-use super::medium::Way;
 use crate::packet::Packet;
 use crate::time::{Span, Time};
 
 /// Of more bursts the newest are kept.
 const MOST_BURSTS: usize = 4000;
+
+/// A direction of a medium.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Way {
+    /// From the network to the users.
+    Down,
+    /// From the users to the network.
+    Up,
+}
+
+pub const WAYS: [Way; 2] = [Way::Down, Way::Up];
 
 /// What a burst is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@
 
 use std::any::Any;
 
-use super::air::{Air, Burst, Division};
+use super::air::{Air, Burst, Division, WAYS, Way};
 use super::inbox::Inbox;
 use super::parts::Stages;
 use super::port::Port;
@@ -16,17 +16,6 @@ use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
-
-/// A direction of a medium.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Way {
-    /// From the network to the users.
-    Down,
-    /// From the users to the network.
-    Up,
-}
-
-pub const WAYS: [Way; 2] = [Way::Down, Way::Up];
 
 /// See the module.
 pub trait Medium: Send {

@@ -3,12 +3,12 @@
 use crate::element::Outbox;
 use crate::net::Node;
 use crate::net::access::{ChangedMedium, MediumConfig};
-use crate::net::air::Air;
+use crate::net::air::{Air, WAYS};
 use crate::net::impair::Impair;
 use crate::net::inbox::Inbox;
 use crate::net::ledger::Ledger;
 use crate::net::link::Link;
-use crate::net::medium::{Medium, Side, Sides, WAYS};
+use crate::net::medium::{Medium, Side, Sides};
 use crate::packet::Packet;
 use crate::time::{Span, Time};
 use crate::units::Rate;

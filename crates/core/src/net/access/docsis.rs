@@ -9,8 +9,8 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{MediumKind, Place, Subscribers};
-use crate::net::air::{Burst, Division, What};
-use crate::net::medium::{Medium, Sides, Way};
+use crate::net::air::{Burst, Division, Way, What};
+use crate::net::medium::{Medium, Sides};
 use crate::net::parts::{Parts, Stages};
 use crate::packet::Packet;
 use crate::params::kinds::{

@@ -14,7 +14,8 @@ mod marking;
 
 use self::cell::Cell;
 use super::{MediumConfig, MediumKind, Place, Subscribers};
-use crate::net::medium::{Medium, Way};
+use crate::net::air::Way;
+use crate::net::medium::Medium;
 use crate::net::parts::Parts;
 use crate::params::kinds::{
     Spec, any_time, choice, count, grammar, params, rate, real, size, some_time, time, words,

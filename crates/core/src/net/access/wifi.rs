@@ -15,7 +15,8 @@ pub mod phy;
 use self::air::Cell;
 use self::phy::Standard;
 use super::{MediumConfig, MediumKind, Place, Subscribers};
-use crate::net::medium::{Medium, Way};
+use crate::net::air::Way;
+use crate::net::medium::Medium;
 use crate::net::parts::Parts;
 use crate::params::kinds::{
     MICROSECOND, Spec, choice, count, grammar, params, real, size, time, words,

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::net::medium::{Sides, Way};
+use crate::net::air::Way;
+use crate::net::medium::Sides;
 use crate::net::parts::Stages;
 use crate::packet::Packet;
 use crate::time::{Span, Time};

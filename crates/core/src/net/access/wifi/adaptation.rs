@@ -5,7 +5,7 @@ use super::phy::{self, Modulation, SIFS, SLOT};
 use super::{Control, WifiConfig};
 use crate::math;
 use crate::net::access::process::Ar1;
-use crate::net::medium::Way;
+use crate::net::air::Way;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 

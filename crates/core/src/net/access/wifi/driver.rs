@@ -3,7 +3,7 @@
 
 use super::WifiConfig;
 use super::phy::Modulation;
-use crate::net::medium::Way;
+use crate::net::air::Way;
 use crate::net::parts::CATEGORIES;
 use crate::time::{Span, Time};
 
