@@ -38,7 +38,7 @@ setup() {
     environment
     # uv takes a fifth of pip's time. It does not read pip's configuration, so pip installs what it cannot.
     .venv/bin/uv pip install --quiet --python .venv/bin/python -r pyproject.toml ${2:+--extra "$2"} 2>/dev/null || :
-    VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
+    PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
         .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
 }
 
