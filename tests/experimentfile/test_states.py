@@ -89,7 +89,7 @@ def test_a_controller_without_states_is_named() -> None:
 
 def test_kernels_refuse_it() -> None:
     for flow, at, sentence in (
-        ("", WAITS.format(state="drain", more=""), "sees no states"),
+        ("", WAITS.format(state="drain", more=""), "tells no states"),
         ('app_rate = "5Mbit"', "", "always has data"),
     ):
         text = (FILE.format(flow=flow) + at).replace("bbr3", "bbr")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from l4slab import _core, experimentfile, stacks, sweep
-from l4slab.engines.linux import lab, recording
+from l4slab.engines.linux import lab, programs, recording
 from l4slab.engines.linux.recording import PACKET, SAMPLE, Observed, qlogs
 from l4slab.engines.linux.recording.observed import Link
 from l4slab.stacks import qlog
@@ -163,10 +163,10 @@ def test_without_a_log_there_are_no_columns_of_it(tmp_path: Path) -> None:
 
 
 def test_whose_log_it_is_has_to_be_plain(tmp_path: Path) -> None:
-    assert qlogs.flow_of(described(tmp_path, FILE + ENV)) == "q"
+    assert programs.logging_flow(described(tmp_path, FILE + ENV)) == "q"
     second = FILE[FILE.index("[[flow]]") :].replace('"q"', '"r"') + ENV
-    assert qlogs.flow_of(described(tmp_path, FILE + ENV + second)) is None
-    assert qlogs.flow_of(described(tmp_path, FILE)) is None
+    assert programs.logging_flow(described(tmp_path, FILE + ENV + second)) is None
+    assert programs.logging_flow(described(tmp_path, FILE)) is None
 
 
 def test_the_file_of_the_sending_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from l4slab import _core
+from l4slab import _core, stacks
 from l4slab.base import run
 from l4slab.base.code import Kind, is_code
 from l4slab.base.errors import InputError, suggest
@@ -380,13 +380,24 @@ def _awaited(at: At, place: Place, flows: Mapping[str, run.Flow]) -> run.Awaited
         return None
     if at.flow not in flows:
         raise Problem(place, "flow", f"= {show(at.flow)} names no flow; {suggest(at.flow, flows)}")
-    cc = str(flows[at.flow].get("cc"))
-    states = next((list(one["states"]) for one in _core.controllers() if one["name"] == cc), [])
-    if at.state not in states:
-        having = [one["name"] for one in _core.controllers() if one["states"]]
-        remedy = suggest(at.state, states) if states else f"{cc} has none; those that have are {', '.join(having)}"
+    stack = flow.get("stack") if (flow := flows[at.flow])["kind"] == "program" else None
+    cc, states, having = _states(flow)
+    # The engine says that a stack is not built.
+    if at.state not in states and (stack is None or stacks.is_built(stack["build"])):
+        remedy = suggest(at.state, states) if states else f"{cc} has none; {having}"
         raise Problem(place, "state", f"= {show(at.state)} is no state of flow {show(at.flow)}; {remedy}")
     return {"flow": at.flow, "name": at.state, "after_ns": TIME.parse(at.after or "0s")}
+
+
+def _states(flow: run.Flow) -> tuple[str, list[str], str]:
+    """The controller of a flow, its states, and who has some."""
+    if flow["kind"] == "program" and (stack := flow.get("stack")) is not None:
+        found = [name for name in stacks.names() if stacks.find(name).recipe.qlog.get("states")]
+        having = f"stacks whose recipe has them are {', '.join(found)}"
+        return f"{stack['name']} {stack['cc']}", stacks.states_of(stack["build"], stack["cc"]), having
+    cc = str(flow.get("cc"))
+    having = f"those that have are {', '.join(one['name'] for one in _core.controllers() if one['states'])}"
+    return cc, next((list(one["states"]) for one in _core.controllers() if one["name"] == cc), []), having
 
 
 def _changes(

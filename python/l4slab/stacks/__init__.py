@@ -129,6 +129,12 @@ def form_of(build: str) -> Form | None:
     return Form.of(written) if written else None
 
 
+def states_of(build: str, cc: str) -> list[str]:
+    """The states of a controller of this build that its recipe has."""
+    form = form_of(build)
+    return [] if form is None else form.names(cc)
+
+
 def names() -> list[str]:
     """The packaged stacks."""
     with as_file(files("l4slab") / "stacks" / "recipes") as folder:

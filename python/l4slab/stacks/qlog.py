@@ -3,8 +3,8 @@
 Stacks differ in the file's format (a line per event, one JSON document, or arrays of draft-00), in names and in units.
 A recipe's `qlog` has what differs: the units of `time` and `rtt`, and what the stack calls `limited`, that is, having
 too little data to send: a state of the congestion control, or a flag among its metrics. `states` has the names of
-states that the log gives as numbers, from 0 on: "CC NAME NAME ...", of the controller CC. Bits above the lowest eight
-are other flags.
+states, "CC NAME NAME ...", of the controller CC. In the log they are numbers, from 0 on (bits above the lowest eight
+are other flags), or words that end so.
 """
 
 from __future__ import annotations
@@ -35,9 +35,16 @@ class Form:
 
     def state(self, cc: str, told: str) -> str:
         """The state of a controller by its name."""
+        names = self.names(cc)
+        if told.isdecimal():
+            number = int(told) & 0xFF
+            return names[number] if number < len(names) else told
+        return max((name for name in names if told.endswith(name)), key=len, default=told)
+
+    def names(self, cc: str) -> list[str]:
+        """The states of a controller, as far as the recipe has them."""
         of_cc, *names = self.states.split() or [""]
-        number = int(told) & 0xFF if cc == of_cc and told.isdecimal() else len(names)
-        return names[number] if number < len(names) else told
+        return names if cc == of_cc else []
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Form:

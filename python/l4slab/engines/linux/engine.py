@@ -8,8 +8,9 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -32,7 +33,7 @@ from l4slab.engines.contract import (
     digest,
     file_name,
 )
-from l4slab.engines.linux import build, flows, kernels, lab, machine, programs, rng, tools
+from l4slab.engines.linux import build, flows, kernels, lab, machine, passes, programs, rng, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holder, holds_classes, qdiscs_of
@@ -106,11 +107,10 @@ class LinuxEngine(Engine):
         # It needs numpy, which is not part of the core install.
         from l4slab.engines.linux import recording
 
-        modules = map(
-            Path, (__file__, lab.__file__, machine.__file__, programs.__file__, rng.__file__, metrics.__file__)
-        )
+        modules = (lab, machine, passes, programs, rng, metrics)
+        files_of = [Path(__file__), *(Path(str(module.__file__)) for module in modules)]
         try:
-            return digest(build.contents(kernel), *modules, *recording.SOURCES)
+            return digest(build.contents(kernel), *files_of, *recording.SOURCES)
         except OSError:
             # What cannot be read is told where it is to be booted.
             return ""
@@ -138,13 +138,17 @@ class LinuxEngine(Engine):
         run = json.loads(run_json)
         found = kernel(self._kernel)
         refuse(run, found)
-        made = lab.build(lab.unrolled(run), pcap=captures is not None, own_defaults=found.name != kernels.DEFAULT)
+        again = passes.Passes(lab.unrolled(run))
         try:
-            with _folder(run, captures is not None) as folder:
-                recorded = _execute(made, found, folder, keep)
-                if captures is not None:
-                    _keep_captures(made, folder, captures.folder)
-                return recorded
+            while True:
+                made = lab.build(again.run, pcap=captures is not None, own_defaults=found.name != kernels.DEFAULT)
+                with _folder(run, captures is not None) as folder:
+                    recorded = _execute(made, found, folder, keep, again.agrees)
+                    if recorded is None:
+                        continue
+                    if captures is not None:
+                        _keep_captures(made, folder, captures.folder)
+                    return recorded
         except OSError as error:
             raise EngineError(disk_sentence(error)) from None
 
@@ -203,7 +207,14 @@ def write(made: lab.Lab, folder: Path) -> None:
         (folder / programs.FOLDER).mkdir()
 
 
-def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | None) -> Recording:
+def _execute(
+    made: lab.Lab,
+    kernel: kernels.Kernel,
+    folder: Path,
+    keep: Path | None,
+    agrees: Callable[[Callable[[str], passes.States]], bool],
+) -> Recording | None:
+    """One run. None: by its states it is not the run that was asked for."""
     from l4slab.engines.linux import recording
 
     write(made, folder)
@@ -212,7 +223,7 @@ def _execute(made: lab.Lab, kernel: kernels.Kernel, folder: Path, keep: Path | N
         booted.boot(programs.watch(made.run, made.flows, booted) if made.has_programs else None)
         observed = recording.read(made, folder)
         recording.check(observed)
-        return recording.tables(observed)
+        return recording.tables(observed) if agrees(partial(recording.states, observed)) else None
     except (MachineError, recording.CheckError) as error:
         kept = f"; what it said is kept in {keep / programs.FOLDER}" if made.has_programs and keep is not None else ""
         said = programs.last_words(folder, str(error)) if isinstance(error, MachineError) else ""
@@ -281,6 +292,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     if (own := files.refused(run)) is not None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
     lab.refuse(run, "linux")
+    passes.refuse(run)
     controls = kernel.controls if kernel is not None else None
     qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:

@@ -758,6 +758,10 @@ def refuse(run: Run, engine: str) -> None:
                 f'flow "{spec["name"]}": the {engine} engine\'s TCP always has data; leave out app_rate, use a program '
                 "that writes so, or the sim engine"
             )
+
+
+def refuse_waiting(run: Run, engine: str) -> None:
+    """Raises ValueError with a change that waits for a state, where a run goes on without another one behind it."""
     for change in run["at"]:
         if (awaited := change.get("state")) is not None:
             raise LackingError(

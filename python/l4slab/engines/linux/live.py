@@ -148,6 +148,7 @@ def described(run: Mapping[str, Any]) -> Run:
     # The core has read it, and every key that may be left out is filled in.
     whole = cast(Run, found)
     engine.refuse(whole, kernels.installed())
+    lab.refuse_waiting(whole, "linux")
     return whole
 
 

@@ -22,6 +22,7 @@ from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER
 
 FOLDER = "programs"  # of the run's folder: what they say and write
 OUT_FOLDER = "/dev/out"
+LOG = "QLOGDIR"  # the variable with the folder for a stack's qlog
 NEVER = 2**64 - 1
 # What they get of the environment; HOME is read only, and so is everything but these two.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
@@ -58,6 +59,16 @@ def refuse(spec: ProgramFlow, name: str, controls: tuple[str, ...] | None) -> No
         raise ValueError(
             f'{name}: this kernel has no congestion control "{spec["cc"]}"; {suggest(spec["cc"], controls)}'
         )
+
+
+def logging_flow(run: Run) -> str | None:
+    """The flow whose stack writes its qlog into the folder that is kept. Of several, none: whose file is whose?"""
+    found = [
+        flow["name"]
+        for flow in run["flows"]
+        if flow["kind"] == "program" and flow.get("stack") is not None and OUT in flow.get("env", {}).get(LOG, "")
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def settings(spec: ProgramFlow, tcp_ecn: int | None) -> Iterator[str]:

@@ -19,12 +19,14 @@ from l4slab.base.run import Flow, Run
 from l4slab.base.values import Row
 from l4slab.engines.contract import Recording
 from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux.programs import logging_flow
 from l4slab.engines.linux.recording import programs, qlogs
 from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.fates import losses
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
 from l4slab.engines.linux.recording.histograms import bins, histograms
 from l4slab.engines.linux.recording.observed import FORMAT_VERSION, PACKET, SAMPLE, CheckError, Observed, head_of
+from l4slab.engines.linux.recording.qlogs import states
 from l4slab.engines.linux.recording.queues import link_rows
 from l4slab.engines.linux.recording.reading import parse_counters, parse_tc, read
 from l4slab.engines.linux.recording.series import series
@@ -44,6 +46,7 @@ __all__ = [
     "parse_counters",
     "parse_tc",
     "read",
+    "states",
     "tables",
 ]
 
@@ -88,7 +91,7 @@ def columns(run: Run) -> dict[str, pl.Schema]:
     """
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(_of_the_core(run)))}
     of_flows = programs.COLUMNS if _programs_of(run) else {}
-    has_log = qlogs.flow_of(run) is not None
+    has_log = logging_flow(run) is not None
     of_flows = of_flows | (qlogs.FLOWS if has_log else {})
     of_series = _SERIES | (qlogs.SERIES if has_log else {}) | gauges
     more = {"flows": of_flows, "members": of_flows, "links": _LINKS, "series": of_series}
@@ -110,6 +113,8 @@ def _of_the_core(run: Run) -> Run:
     names = {flow["name"] for flow in flows}
     links = [_known_queue(link, qdiscs) for link in run["links"]]
     at = [_known_queue(one, qdiscs) for one in run["at"] if one.get("flow") in {None, *names}]
+    for change in at:
+        change.pop("state", None)
     for table in (*links, *at):
         if "classes" in table:
             table["classes"] = [_known_queue(one, qdiscs) for one in table["classes"]]

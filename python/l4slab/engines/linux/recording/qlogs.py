@@ -12,8 +12,8 @@ from l4slab.base import metrics
 from l4slab.base.run import Run
 from l4slab.base.values import Row
 from l4slab.engines.linux.flows import Flow
+from l4slab.engines.linux.programs import logging_flow
 from l4slab.engines.linux.recording.observed import Array, Observed, distribution, in_window
-from l4slab.experimentfile.traffic import OUT
 from l4slab.stacks import qlog
 
 # Of the tables `series` and `flows`, in runs with a stack that writes a qlog.
@@ -22,23 +22,12 @@ SERIES: metrics.Schema = {
     "cc_state": pl.String(),
 }
 FLOWS: metrics.Schema = {"app_limited_pct": pl.Float64()}
-VARIABLE = "QLOGDIR"
 _HEADERS = 14 + 20 + 8  # of a frame with UDP
-
-
-def flow_of(run: Run) -> str | None:
-    """The flow whose stack writes its qlog into the folder that is kept. Of several, none: whose file is whose?"""
-    found = [
-        flow["name"]
-        for flow in run["flows"]
-        if flow["kind"] == "program" and flow.get("stack") is not None and OUT in flow.get("env", {}).get(VARIABLE, "")
-    ]
-    return found[0] if len(found) == 1 else None
 
 
 def read(run: Run, folder: Path) -> qlog.Log | None:
     """The qlog of this flow, from the folder that the programs write to; None where there is none, or are several."""
-    flow = next((flow for flow in run["flows"] if flow["name"] == flow_of(run)), None)
+    flow = next((flow for flow in run["flows"] if flow["name"] == logging_flow(run)), None)
     if flow is None or flow["kind"] != "program" or (stack := flow.get("stack")) is None or flow["count"] != 1:
         return None
     form = stacks.form_of(stack["build"])
@@ -49,7 +38,7 @@ def read(run: Run, folder: Path) -> qlog.Log | None:
 
 def series(observed: Observed, flow: Flow, steps: Array) -> dict[str, list[float | None] | list[str | None]]:
     """A value per step: the last one that the stack had logged until then."""
-    if observed.log is None or flow.spec["name"] != flow_of(observed.run) or (times := _times(observed, flow)) is None:
+    if observed.log is None or (times := _times(observed, flow)) is None:
         return {}
     rows = observed.log.rows
     at = np.searchsorted(times, steps.astype(np.int64), side="right")
@@ -72,11 +61,20 @@ def series(observed: Observed, flow: Flow, steps: Array) -> dict[str, list[float
     }
 
 
+def states(observed: Observed, flow: str) -> list[tuple[int, str]]:
+    """When the stack of this flow was in which states, as `passes.States`."""
+    logged = next((one for one in observed.lab.flows if one.spec["name"] == flow), None)
+    if observed.log is None or logged is None or (times := _times(observed, logged)) is None:
+        return []
+    told = [(int(at), row.state) for at, row in zip(times, observed.log.rows, strict=True) if row.state is not None]
+    return [(at, state) for index, (at, state) in enumerate(told) if not index or told[index - 1][1] != state]
+
+
 def of_flow(observed: Observed, flow: Flow) -> Row:
     """The columns of `flows` that follow from the log: the RTT, and how much of the time the stack calls itself limited
     by its application.
     """
-    if observed.log is None or flow.spec["name"] != flow_of(observed.run) or (times := _times(observed, flow)) is None:
+    if observed.log is None or (times := _times(observed, flow)) is None:
         return {}
     rows = observed.log.rows
     measured = in_window(observed, times)
@@ -92,7 +90,11 @@ def of_flow(observed: Observed, flow: Flow) -> Row:
 
 
 def _times(observed: Observed, flow: Flow) -> Array | None:
-    """Of the rows, on the clock of the run, ns: its first packet is the first of the flow's connection."""
+    """Of the rows, on the clock of the run, ns: its first packet is the first of the flow's connection. None: they are
+    not of this flow.
+    """
+    if flow.spec["name"] != logging_flow(observed.run):
+        return None
     begins = [int(event[0]) for event in observed.events if event[1] == "connection" and int(event[2]) == flow.number]
     if observed.log is None or not begins:
         return None
