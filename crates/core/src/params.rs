@@ -7,6 +7,7 @@
 pub mod declared;
 pub mod kinds;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt::Debug;
 
@@ -51,7 +52,23 @@ pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -
 
 /// A struct made by `params!`.
 pub trait Table: Clone + Default + PartialEq + 'static {
-    fn params() -> Vec<Param<Self>>;
+    fn params() -> Vec<Param>;
+}
+
+/// Such a struct where its type does not matter. What reads and writes words is compiled once for all tables, not once
+/// for each: that was half of the core's code.
+pub trait Config: Any {
+    fn copy(&self) -> Box<dyn Config>;
+    fn equals(&self, other: &dyn Config) -> bool;
+}
+
+impl<C: Clone + PartialEq + 'static> Config for C {
+    fn copy(&self) -> Box<dyn Config> {
+        Box::new(self.clone())
+    }
+    fn equals(&self, other: &dyn Config) -> bool {
+        (other as &dyn Any).downcast_ref() == Some(self)
+    }
 }
 
 /// The description that queues and controllers give of themselves.
@@ -140,19 +157,19 @@ pub struct Module {
     pub values: &'static [(&'static str, &'static str)],
 }
 
-/// A field of `C` with the keywords that set it.
-pub trait Field<C> {
+/// A field of a struct with the keywords that set it.
+pub trait Field {
     fn rows(&self) -> &[Row];
     /// Takes the value of the keyword `row` from the words.
-    fn read(&self, config: &mut C, row: usize, words: &mut Words) -> Result<(), Refused>;
+    fn read(&self, config: &mut dyn Config, row: usize, words: &mut Words) -> Result<(), Refused>;
     /// The words that say the field's value; `None` where they are left out.
-    fn write(&self, config: &C) -> Option<String>;
+    fn write(&self, config: &dyn Config) -> Option<String>;
     /// A random value of the keyword, and values that are refused.
     fn sample(&self, row: usize, rng: &mut Rng) -> String;
     fn beyond(&self, row: usize) -> &[String];
 }
 
-pub type Param<C> = Box<dyn Field<C>>;
+pub type Param = Box<dyn Field>;
 
 /// The words still to be read.
 pub struct Words<'a> {
@@ -164,9 +181,8 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn new(owner: &'static str, words: impl Iterator<Item = &'a str>) -> Self {
-        let mut words: Vec<_> = words.collect();
-        words.reverse();
+    fn new(owner: &'static str, words: &[&'a str]) -> Self {
+        let words = words.iter().rev().copied().collect();
         Words { owner, words, keyword: "", takes: "".into() }
     }
     /// Is there a further word, and does it begin so?
@@ -187,13 +203,15 @@ impl<'a> Words<'a> {
         expected: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Result<T, Refused> {
-        let (owner, keyword) = (self.owner, self.keyword.to_owned());
-        let Some(word) = self.words.pop() else {
-            return Err(Refused::NoValue { owner, keyword, expected: expected.to_owned() });
-        };
-        read(word).ok_or_else(|| {
-            let fix = format!("it takes {expected}");
-            Refused::BadValue { owner, keyword, value: word.to_owned(), fix }
+        let word = self.word(expected)?;
+        read(word).ok_or_else(|| self.refuse(word, &format!("it takes {expected}")))
+    }
+    fn word(&mut self, expected: &str) -> Result<&'a str, Refused> {
+        let (owner, keyword) = (self.owner, self.keyword);
+        self.words.pop().ok_or_else(|| Refused::NoValue {
+            owner,
+            keyword: keyword.to_owned(),
+            expected: expected.to_owned(),
         })
     }
     /// Refuses a value that contradicts others.
@@ -236,12 +254,12 @@ impl Given {
     pub fn missing(&self, keyword: &'static str, fix: &'static str) -> Refused {
         Refused::Missing { owner: self.owner, keyword, fix }
     }
-    fn check_fixed<C>(
+    fn check_fixed(
         &self,
         fixed: &[&str],
-        params: &[Param<C>],
-        before: &C,
-        after: &C,
+        params: &[Param],
+        before: &dyn Config,
+        after: &dyn Config,
     ) -> Result<(), Refused> {
         for param in params.iter().filter(|param| fixed.contains(&param.rows()[0].keyword)) {
             let (was, is) = (param.write(before), param.write(after));
@@ -289,27 +307,27 @@ impl Owner {
 /// Reads keywords with their values.
 pub fn read_words<'a, C: Described>(words: impl Iterator<Item = &'a str>) -> Result<C, Refused> {
     let mut config = C::default();
-    let given = words_into(&Owner::of::<C>(), &C::params(), &mut config, words)?;
+    let words: Vec<_> = words.collect();
+    let given = words_into(&Owner::of::<C>(), &C::params(), &mut config, &words)?;
     config.finish(&given)?;
     Ok(config)
 }
 
 /// The same into the defaults of a table.
-pub(crate) fn words_into<'a, C: Clone + PartialEq>(
+pub(crate) fn words_into(
     owner: &Owner,
-    params: &[Param<C>],
-    config: &mut C,
-    words: impl Iterator<Item = &'a str>,
+    params: &[Param],
+    config: &mut dyn Config,
+    all: &[&str],
 ) -> Result<Given, Refused> {
-    let all: Vec<_> = words.collect();
-    let mut words = Words::new(owner.name, all.iter().copied());
+    let mut words = Words::new(owner.name, all);
     let mut given = Given { owner: owner.name, keywords: Vec::new(), said: Vec::new() };
-    let defaults = config.clone();
+    let defaults = config.copy();
     while let Some(word) = words.words.pop() {
         let abbreviated = owner.abbreviated.iter().find(|k| k.starts_with(word));
         let keyword = abbreviated.copied().unwrap_or(word);
         let begin = all.len() - words.words.len();
-        read_one(owner, params, &defaults, keyword, config, &mut words, "keyword")?;
+        read_one(owner, params, &*defaults, keyword, config, &mut words, "keyword")?;
         let values = &all[begin..all.len() - words.words.len()];
         given.keywords.push(words.keyword);
         given.said.push([&[words.keyword], values].concat().join(" "));
@@ -330,7 +348,7 @@ pub struct Changed<C> {
 /// A sentence about the words alone, as from `tc`, or about the whole, as from the kernel.
 pub fn change_words<'a, C: Described>(
     before: &C,
-    words: impl Iterator<Item = &'a str> + Clone,
+    words: impl Iterator<Item = &'a str>,
 ) -> Result<Changed<C>, Refused> {
     let (config, given) = differing(before, words)?;
     given.check_fixed(C::FIXED, &C::params(), before, &config)?;
@@ -343,18 +361,19 @@ pub fn change_words<'a, C: Described>(
 /// As above.
 pub fn differ_words<'a, C: Described>(
     before: &C,
-    words: impl Iterator<Item = &'a str> + Clone,
+    words: impl Iterator<Item = &'a str>,
 ) -> Result<C, Refused> {
     differing(before, words).map(|(config, _)| config)
 }
 
 fn differing<'a, C: Described>(
     before: &C,
-    words: impl Iterator<Item = &'a str> + Clone,
+    words: impl Iterator<Item = &'a str>,
 ) -> Result<(C, Given), Refused> {
     let (owner, params) = (Owner::of::<C>(), C::params());
+    let words: Vec<_> = words.collect();
     let mut alone = C::default();
-    let given = words_into(&owner, &params, &mut alone, words.clone())?;
+    let given = words_into(&owner, &params, &mut alone, &words)?;
     if C::CHANGES_ALONE {
         alone.finish(&given)?;
     }
@@ -363,7 +382,7 @@ fn differing<'a, C: Described>(
         None => {
             let mut config = before.clone();
             config.renew(&given);
-            words_into(&owner, &params, &mut config, words)?;
+            words_into(&owner, &params, &mut config, &words)?;
             config.finish_change(&given)?;
             config
         }
@@ -384,28 +403,28 @@ pub fn read_options<C: Described>(options: &[(&str, &str)]) -> Result<C, Refused
 }
 
 /// The same into the defaults of a table.
-pub(crate) fn options_into<C: Clone + PartialEq>(
+pub(crate) fn options_into(
     owner: &Owner,
-    params: &[Param<C>],
-    config: &mut C,
+    params: &[Param],
+    config: &mut dyn Config,
     options: &[(&str, &str)],
 ) -> Result<Given, Refused> {
     let mut given = Given { owner: owner.name, keywords: Vec::new(), said: Vec::new() };
-    let defaults = config.clone();
+    let defaults = config.copy();
     for &(name, value) in options {
-        let mut words = Words::new(owner.name, std::iter::once(value));
-        read_one(owner, params, &defaults, name, config, &mut words, "option")?;
+        let mut words = Words::new(owner.name, &[value]);
+        read_one(owner, params, &*defaults, name, config, &mut words, "option")?;
         given.keywords.push(words.keyword);
     }
     Ok(given)
 }
 
-fn read_one<C: Clone + PartialEq>(
+fn read_one(
     owner: &Owner,
-    params: &[Param<C>],
-    defaults: &C,
+    params: &[Param],
+    defaults: &dyn Config,
     keyword: &str,
-    config: &mut C,
+    config: &mut dyn Config,
     words: &mut Words,
     what: &'static str,
 ) -> Result<(), Refused> {
@@ -428,7 +447,7 @@ fn read_one<C: Clone + PartialEq>(
     words.keyword = param.rows()[row].keyword;
     param.read(config, row, words).map_err(|refused| match refused {
         Refused::BadValue { owner, keyword, value, mut fix } => {
-            let default = default_of(param, row, defaults);
+            let default = default_of(&**param, row, defaults);
             if !default.is_empty() {
                 fix += &format!(" (default {default})");
             }
@@ -439,39 +458,54 @@ fn read_one<C: Clone + PartialEq>(
 }
 
 /// The words of all parameters that the canonical form prints, in its order.
-fn written<C: Described>(config: &C) -> impl Iterator<Item = (&'static str, String)> + use<'_, C> {
-    let mut params = C::params();
-    params.sort_by_key(|param| C::ORDER.iter().position(|k| *k == param.rows()[0].keyword));
+fn written(
+    mut params: Vec<Param>,
+    order: &[&str],
+    config: &dyn Config,
+) -> impl Iterator<Item = (&'static str, String)> {
+    params.sort_by_key(|param| order.iter().position(|k| *k == param.rows()[0].keyword));
     params.into_iter().filter_map(|param| Some((param.rows()[0].keyword, param.write(config)?)))
+}
+
+/// Every parameter that the canonical form prints, as words that read back.
+pub(crate) fn words_of(params: Vec<Param>, order: &[&str], config: &dyn Config) -> String {
+    written(params, order, config).map(|(_, words)| words).collect::<Vec<_>>().join(" ")
+}
+
+/// Its name and value.
+pub(crate) fn options_of(
+    params: Vec<Param>,
+    order: &[&str],
+    config: &dyn Config,
+) -> Vec<(&'static str, String)> {
+    let value =
+        |(name, text): (&'static str, String)| (name, text[name.len()..].trim_start().to_owned());
+    written(params, order, config).map(value).collect()
 }
 
 /// Every parameter with its value, as words that read back.
 pub fn write_words<C: Described>(config: &C) -> String {
-    written(config).map(|(_, words)| words).collect::<Vec<_>>().join(" ")
+    words_of(C::params(), C::ORDER, config)
 }
 
 /// Name and value of every option.
 pub fn write_options<C: Described>(config: &C) -> Vec<(&'static str, String)> {
-    written(config).map(|(name, text)| (name, text[name.len()..].trim_start().to_owned())).collect()
+    options_of(C::params(), C::ORDER, config)
 }
 
 /// A default that is computed when it is asked for.
 const DERIVED: &str = "\0";
 
-fn default_of<C: Clone + PartialEq>(
-    param: &Param<C>,
-    row: usize,
-    defaults: &C,
-) -> Cow<'static, str> {
+fn default_of(param: &dyn Field, row: usize, defaults: &dyn Config) -> Cow<'static, str> {
     let Row { keyword, value, default, .. } = &param.rows()[row];
     if default != DERIVED {
         return default.clone();
     }
     if value.is_empty() {
-        let mut config = defaults.clone();
-        let mut nothing = Words::new("", std::iter::empty());
-        param.read(&mut config, row, &mut nothing).expect("a word has no value");
-        return if config == *defaults { "yes" } else { "" }.into();
+        let mut config = defaults.copy();
+        let mut nothing = Words::new("", &[]);
+        param.read(&mut *config, row, &mut nothing).expect("a word has no value");
+        return if config.equals(defaults) { "yes" } else { "" }.into();
     }
     let text = param.write(defaults).unwrap_or_default();
     text.strip_prefix(keyword).unwrap_or_default().trim_start().to_owned().into()
@@ -482,9 +516,9 @@ pub fn rows<C: Table>() -> Vec<Row> {
     rows_of(C::params(), &C::default())
 }
 
-pub(crate) fn rows_of<C: Clone + PartialEq>(params: Vec<Param<C>>, defaults: &C) -> Vec<Row> {
+pub(crate) fn rows_of(params: Vec<Param>, defaults: &dyn Config) -> Vec<Row> {
     let rows = params.into_iter().flat_map(|param| {
-        let default = |i| default_of(&param, i, defaults);
+        let default = |i| default_of(&*param, i, defaults);
         let with = |(i, row): (usize, &Row)| Row { default: default(i), ..row.clone() };
         param.rows().iter().enumerate().map(with).collect::<Vec<_>>()
     });
@@ -522,9 +556,13 @@ impl Info {
 
 /// Random words: of each parameter with even chance, always where they are required.
 pub fn random_words<C: Described>(rng: &mut Rng) -> String {
-    let required: Vec<_> = C::REQUIRED.split_whitespace().collect();
+    random_words_of(C::params(), C::REQUIRED, rng)
+}
+
+fn random_words_of(params: Vec<Param>, required: &str, rng: &mut Rng) -> String {
+    let required: Vec<_> = required.split_whitespace().collect();
     let mut words = Vec::new();
-    for param in C::params() {
+    for param in params {
         let rows = param.rows();
         if rows.iter().any(|row| required.contains(&row.keyword)) || rng.below(2) == 0 {
             let row = rng.below(rows.len() as u64) as usize;
@@ -536,7 +574,10 @@ pub fn random_words<C: Described>(rng: &mut Rng) -> String {
 
 /// For each keyword: random words with it, and words with it that are refused.
 pub fn samples<C: Described>(rng: &mut Rng) -> Vec<(String, Vec<String>)> {
-    let params = C::params();
+    samples_of(&C::params(), rng)
+}
+
+fn samples_of(params: &[Param], rng: &mut Rng) -> Vec<(String, Vec<String>)> {
     let rows = params.iter().flat_map(|param| (0..param.rows().len()).map(move |row| (param, row)));
     let with = rows.map(|(param, row)| {
         let keyword = param.rows()[row].keyword;

@@ -2,7 +2,7 @@
 //! the round trip times over it, and the cost of a packet on it.
 //! Source: `q_cake.c` of iproute2, `sch_cake.c`, and github.com/chromi/sce.
 
-use crate::params::kinds::{Meta, Says, count, signed, some_time, unsaid, value, words};
+use crate::params::kinds::{Meta, Says, count, place, signed, some_time, unsaid, value, words};
 use crate::params::{Given, Param, Refused, Table};
 use crate::tc;
 use crate::time::Span;
@@ -141,7 +141,7 @@ fn is_framed(given: &Given) -> bool {
 }
 
 impl Table for Line {
-    fn params() -> Vec<Param<Line>> {
+    fn params() -> Vec<Param> {
         let meta = |keyword, help| Meta { keyword, help, source: "tc" };
         let bandwidth = value(
             "RATE",
@@ -184,15 +184,23 @@ impl Table for Line {
             framings = framings.also(name, frame, help);
         }
         [
-            bandwidth.of(meta("bandwidth", "shape to this rate"), |line: &mut Line| &mut line.rate),
-            raw.of(meta("", ""), |line| line),
-            cells.of(meta("", ""), |line| &mut line.cells),
-            overhead.of(meta("overhead", "count IP packets plus these"), |line| &mut line.overhead),
-            mpu.of(meta("mpu", "smallest size that a packet counts as"), |line| &mut line.mpu),
-            rtt.of(meta("rtt", "COBALT's interval; its target is a twentieth"), |line| {
-                &mut line.rtt
-            }),
-            framings.of(meta("", ""), |line| line),
+            bandwidth
+                .of(meta("bandwidth", "shape to this rate"), place(|l: &mut Line| &mut l.rate)),
+            raw.of(meta("", ""), place(|line| line)),
+            cells.of(meta("", ""), place(|line: &mut Line| &mut line.cells)),
+            overhead.of(
+                meta("overhead", "count IP packets plus these"),
+                place(|line: &mut Line| &mut line.overhead),
+            ),
+            mpu.of(
+                meta("mpu", "smallest size that a packet counts as"),
+                place(|line: &mut Line| &mut line.mpu),
+            ),
+            rtt.of(
+                meta("rtt", "COBALT's interval; its target is a twentieth"),
+                place(|line: &mut Line| &mut line.rtt),
+            ),
+            framings.of(meta("", ""), place(|line| line)),
         ]
         .into_iter()
         .flatten()

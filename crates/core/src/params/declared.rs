@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::kinds::{self, MICROSECOND, Meta, Says, Spec, TIME_MAX};
-use super::{Changed, Field, Gauge, Info, Owner, Param, Refused, Row, Words};
+use super::kinds::{self, Inside, MICROSECOND, Meta, Says, Spec, TIME_MAX};
+use super::{Changed, Config, Gauge, Info, Owner, Param, Refused, Words};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::Span;
@@ -209,7 +209,8 @@ impl Table {
         // The defaults are read as if they were written in a file.
         for (slot, (keyword, default)) in table.parameters.iter().zip(&given) {
             let mut value = table.defaults[slot.index];
-            let mut words = Words::new(table.name, default.split_whitespace());
+            let default: Vec<_> = default.split_whitespace().collect();
+            let mut words = Words::new(table.name, &default);
             words.keyword = keyword;
             let param = slot.param();
             param.read(&mut value, 0, &mut words).map_err(|refused| match refused {
@@ -226,8 +227,15 @@ impl Table {
     fn owner(&self) -> Owner {
         Owner { name: self.name, abbreviated: &[], not_modelled: &[] }
     }
-    fn params(&self) -> Vec<Param<Values>> {
-        self.parameters.iter().map(|slot| Box::new(Placed::of(slot)) as Param<Values>).collect()
+    fn params(&self) -> Vec<Param> {
+        let inside = self.parameters.iter().map(|slot| {
+            let index = slot.index;
+            let place = kinds::place(move |values: &mut Values| {
+                &mut values.values[index] as &mut dyn Config
+            });
+            Box::new(Inside { param: slot.param(), place }) as Param
+        });
+        inside.collect()
     }
     fn defaults(&'static self) -> Values {
         Values { table: self, values: self.defaults.clone() }
@@ -239,7 +247,8 @@ impl Table {
         words: impl Iterator<Item = &'a str>,
     ) -> Result<Values, Refused> {
         let mut values = self.defaults();
-        super::words_into(&self.owner(), &self.params(), &mut values, words)?;
+        let words: Vec<_> = words.collect();
+        super::words_into(&self.owner(), &self.params(), &mut values, &words)?;
         Ok(values)
     }
     /// Values after a change by words, and these.
@@ -249,7 +258,8 @@ impl Table {
         words: impl Iterator<Item = &'a str>,
     ) -> Result<Changed<Values>, Refused> {
         let mut config = before.clone();
-        let given = super::words_into(&self.owner(), &self.params(), &mut config, words)?;
+        let words: Vec<_> = words.collect();
+        let given = super::words_into(&self.owner(), &self.params(), &mut config, &words)?;
         Ok(Changed { config, words: given.without(&[]) })
     }
     /// Reads options given by name.
@@ -281,16 +291,11 @@ impl Values {
     }
     /// Every parameter with its value, as options.
     pub fn write_options(&self) -> Vec<(&'static str, String)> {
-        let written = self.table.params().into_iter().map(|param| {
-            let (keyword, text) = (param.rows()[0].keyword, param.write(self).unwrap_or_default());
-            (keyword, text[keyword.len()..].trim_start().to_owned())
-        });
-        written.collect()
+        super::options_of(self.table.params(), &[], self)
     }
     /// The same as words.
     pub fn write_words(&self) -> String {
-        let words = self.table.params().into_iter().filter_map(|param| param.write(self));
-        words.collect::<Vec<_>>().join(" ")
+        super::words_of(self.table.params(), &[], self)
     }
 }
 
@@ -305,7 +310,7 @@ fn range_of(kind: Kind) -> (f64, f64) {
 
 impl Slot {
     /// The notation of its value.
-    fn param(&self) -> Param<Value> {
+    fn param(&self) -> Param {
         let (least, most) = (*self.range.start(), *self.range.end());
         let whole = least as u32..=most as u32;
         match self.kind {
@@ -342,39 +347,9 @@ impl Slot {
             }),
         }
     }
-    fn of<T: 'static>(&self, spec: Spec<T>, place: fn(&mut Value) -> &mut T) -> Param<Value> {
-        let mut all = spec.of(self.meta, place);
+    fn of<T: 'static>(&self, spec: Spec<T>, place: fn(&mut Value) -> &mut T) -> Param {
+        let mut all = spec.of(self.meta, kinds::place(place));
         all.pop().expect("a parameter with a value has one field")
-    }
-}
-
-/// A parameter of a table that was declared.
-struct Placed {
-    param: Param<Value>,
-    index: usize,
-}
-
-impl Placed {
-    fn of(slot: &Slot) -> Placed {
-        Placed { param: slot.param(), index: slot.index }
-    }
-}
-
-impl Field<Values> for Placed {
-    fn rows(&self) -> &[Row] {
-        self.param.rows()
-    }
-    fn read(&self, config: &mut Values, row: usize, words: &mut Words) -> Result<(), Refused> {
-        self.param.read(&mut config.values[self.index], row, words)
-    }
-    fn write(&self, config: &Values) -> Option<String> {
-        self.param.write(&config.values[self.index])
-    }
-    fn sample(&self, row: usize, rng: &mut Rng) -> String {
-        self.param.sample(row, rng)
-    }
-    fn beyond(&self, row: usize) -> &[String] {
-        self.param.beyond(row)
     }
 }
 

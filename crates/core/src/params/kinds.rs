@@ -1,10 +1,12 @@
 //! The notation of values: the kinds of parameters that `params!` lists, and kinds that a queue
 //! adds with [`value`] and [`grammar`].
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
-use super::{DERIVED, Field, Module, Param, Refused, Row, Table, Words};
+use super::{Config, DERIVED, Field, Module, Param, Refused, Row, Table, Words};
 use crate::rng::Rng;
 use crate::tc;
 use crate::time::Span;
@@ -50,19 +52,30 @@ pub struct Meta {
     pub source: &'static str,
 }
 
-/// [`Spec`], or [`nested`].
-pub trait Says<T> {
-    fn of<C: Clone + 'static>(self, meta: Meta, place: fn(&mut C) -> &mut T) -> Vec<Param<C>>;
+/// Where a field stands in its struct.
+pub type Place<T> = Rc<dyn Fn(&mut dyn Config) -> &mut T>;
+
+/// The place that `field` finds in a `C`.
+pub fn place<C: 'static, T: ?Sized>(field: impl Fn(&mut C) -> &mut T + 'static) -> Place<T> {
+    Rc::new(move |config| {
+        let config = (config as &mut dyn Any).downcast_mut();
+        field(config.expect("a table is asked about its own struct"))
+    })
 }
 
-struct Placed<C, T> {
+/// [`Spec`], or [`nested`].
+pub trait Says<T> {
+    fn of(self, meta: Meta, place: Place<T>) -> Vec<Param>;
+}
+
+struct Placed<T> {
     spec: Spec<T>,
-    place: fn(&mut C) -> &mut T,
+    place: Place<T>,
     rows: Vec<Row>,
 }
 
 impl<T: 'static> Says<T> for Spec<T> {
-    fn of<C: Clone + 'static>(self, meta: Meta, place: fn(&mut C) -> &mut T) -> Vec<Param<C>> {
+    fn of(self, meta: Meta, place: Place<T>) -> Vec<Param> {
         let Meta { keyword, help, source } = meta;
         let default = Cow::Borrowed(self.default.unwrap_or(DERIVED));
         let (in_linux, module) = (self.in_linux, self.module);
@@ -93,11 +106,11 @@ impl<T: 'static> Says<T> for Spec<T> {
     }
 }
 
-impl<C: Clone, T> Field<C> for Placed<C, T> {
+impl<T> Field for Placed<T> {
     fn rows(&self) -> &[Row] {
         &self.rows
     }
-    fn read(&self, config: &mut C, row: usize, words: &mut Words) -> Result<(), Refused> {
+    fn read(&self, config: &mut dyn Config, row: usize, words: &mut Words) -> Result<(), Refused> {
         let place = (self.place)(config);
         match self.word(row) {
             Ok(word) => (word.effect)(place),
@@ -108,9 +121,9 @@ impl<C: Clone, T> Field<C> for Placed<C, T> {
         }
         Ok(())
     }
-    fn write(&self, config: &C) -> Option<String> {
-        let mut config = config.clone();
-        let value = (self.place)(&mut config);
+    fn write(&self, config: &dyn Config) -> Option<String> {
+        let mut config = config.copy();
+        let value = (self.place)(&mut *config);
         if let Some(word) = self.spec.words.iter().find(|word| (word.says)(value)) {
             return Some(word.keyword.to_owned());
         }
@@ -125,7 +138,7 @@ impl<C: Clone, T> Field<C> for Placed<C, T> {
     }
 }
 
-impl<C, T> Placed<C, T> {
+impl<T> Placed<T> {
     fn word(&self, row: usize) -> Result<&Word<T>, &Value<T>> {
         let values = self.rows.len() - self.spec.words.len();
         match &self.spec.value {
@@ -142,27 +155,29 @@ pub fn nested() -> Nested {
     Nested
 }
 
-struct Inside<C, D> {
-    param: Param<D>,
-    place: fn(&mut C) -> &mut D,
-}
-
 impl<D: Table> Says<D> for Nested {
-    fn of<C: Clone + 'static>(self, _: Meta, place: fn(&mut C) -> &mut D) -> Vec<Param<C>> {
-        let inside = |param| Box::new(Inside { param, place }) as Param<C>;
+    fn of(self, _: Meta, place: Place<D>) -> Vec<Param> {
+        let place: Place<dyn Config> = Rc::new(move |config| place(config));
+        let inside = |param| Box::new(Inside { param, place: place.clone() }) as Param;
         D::params().into_iter().map(inside).collect()
     }
 }
 
-impl<C: Clone, D> Field<C> for Inside<C, D> {
+/// A parameter of a struct within another.
+pub(super) struct Inside {
+    pub param: Param,
+    pub place: Place<dyn Config>,
+}
+
+impl Field for Inside {
     fn rows(&self) -> &[Row] {
         self.param.rows()
     }
-    fn read(&self, config: &mut C, row: usize, words: &mut Words) -> Result<(), Refused> {
+    fn read(&self, config: &mut dyn Config, row: usize, words: &mut Words) -> Result<(), Refused> {
         self.param.read((self.place)(config), row, words)
     }
-    fn write(&self, config: &C) -> Option<String> {
-        self.param.write((self.place)(&mut config.clone()))
+    fn write(&self, config: &dyn Config) -> Option<String> {
+        self.param.write((self.place)(&mut *config.copy()))
     }
     fn sample(&self, row: usize, rng: &mut Rng) -> String {
         self.param.sample(row, rng)
@@ -574,7 +589,7 @@ macro_rules! params {
         }
 
         impl $crate::params::Table for $name {
-            fn params() -> Vec<$crate::params::Param<Self>> {
+            fn params() -> Vec<$crate::params::Param> {
                 #[allow(unused_mut)]
                 let mut all = Vec::new();
                 $(all.extend($crate::params::kinds::Says::of(
@@ -584,7 +599,7 @@ macro_rules! params {
                         help: concat!($($help),*).trim_ascii(),
                         source: concat!($($source)?),
                     },
-                    |config: &mut Self| &mut config.$field,
+                    $crate::params::kinds::place(|config: &mut Self| &mut config.$field),
                 ));)*
                 all
             }
