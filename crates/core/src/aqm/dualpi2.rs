@@ -270,7 +270,8 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
         let band = if l4s { L } else { C };
         cx.band(band);
-        let may_be_full = self.queues.packets() >= self.fitting || pkt.frame_len() > MTU_FRAME;
+        let len = pkt.frame_len();
+        let may_be_full = self.queues.packets() >= self.fitting || len > MTU_FRAME;
         if may_be_full && self.is_full_for(&pkt) {
             return cx.drop(pkt, DropReason::Overflow);
         }
@@ -284,12 +285,12 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
             *memory += u64::from(pkt.truesize());
         }
         if band == C {
-            return self.queues.c.push(pkt);
+            return self.queues.c.push_of(len.into(), pkt);
         }
         if self.notes_step {
             self.apply_step.push_back(self.queues.l.len() >= self.config.min_qlen_step as usize);
         }
-        self.queues.l.push(pkt);
+        self.queues.l.push_of(len.into(), pkt);
     }
 
     /// Looks at the head in place and moves it once: this is the simulator's hottest spot.
@@ -322,7 +323,7 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
                 continue;
             }
             self.scheduler.sent(turn, len); // a dropped packet costs its queue nothing
-            return queue.pop();
+            return queue.pop_of(len);
         }
     }
 

@@ -6,6 +6,9 @@ use super::Pkt;
 
 /// Packets in order of arrival, and the sum of their lengths. The ring keeps its memory, so a warm
 /// queue does not allocate.
+///
+/// A packet's length is read before or after it moves. If the compiler finds a field that is read from a packet on its
+/// way, it copies the rest in moves that overlap, and the processor waits for each.
 #[derive(Debug)]
 pub struct Queue<P> {
     packets: VecDeque<P>,
@@ -18,14 +21,24 @@ impl<P: Pkt> Queue<P> {
     }
     #[inline(always)]
     pub fn push(&mut self, pkt: P) {
-        self.bytes += u64::from(pkt.frame_len());
         self.packets.push_back(pkt);
+        self.bytes += self.packets.back().map_or(0, |pkt| u64::from(pkt.frame_len()));
     }
     #[inline(always)]
     pub fn pop(&mut self) -> Option<P> {
-        let pkt = self.packets.pop_front()?;
-        self.bytes -= u64::from(pkt.frame_len());
-        Some(pkt)
+        let bytes = u64::from(self.packets.front()?.frame_len());
+        self.pop_of(bytes)
+    }
+    /// The same where the caller has read how long the packet is.
+    #[inline(always)]
+    pub fn push_of(&mut self, bytes: u64, pkt: P) {
+        self.bytes += bytes;
+        self.packets.push_back(pkt);
+    }
+    #[inline(always)]
+    pub fn pop_of(&mut self, bytes: u64) -> Option<P> {
+        self.bytes -= bytes;
+        self.packets.pop_front()
     }
     /// The first one, if there are more than so many.
     pub fn pop_beyond(&mut self, limit: usize) -> Option<P> {
