@@ -180,8 +180,8 @@ pub trait Flow: Send {
     fn starts(&self) -> (Time, Time);
     /// Fetches into the cache what the sending end's turn touches, or the receiving one's.
     fn fetch(&self, _is_sender: bool) {}
-    /// The same of what the sending end points to; its own state has been fetched.
-    fn fetch_data(&self) {}
+    /// The same of what this state points to; it has been fetched itself.
+    fn fetch_data(&self, _is_sender: bool) {}
     /// The path, before the run and when it has changed.
     fn set_path(&mut self, _path: &PathState) {}
 

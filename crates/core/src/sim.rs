@@ -271,16 +271,17 @@ impl<T: Tap> Simulation<T> {
             slot.flow.fetch(is_sender);
         }
         let Some(slot) = slot(FETCH_DATA) else { return };
+        slot.flow.fetch_data(is_sender);
         if is_sender {
-            slot.flow.fetch_data();
-            slot.acks.get(slot.read).into_iter().for_each(prefetch::lines);
-            return;
+            return slot.acks[slot.read..].iter().take(2).for_each(prefetch::lines);
         }
         prefetch::end(&slot.acks);
         let last = *self.groups[slot.group].forward.nodes.last().expect("a path has a link");
         let first = self.chains[due[FETCH_DATA] as usize].first;
-        let (departed, _) = self.network.departed(last);
-        departed.get(first as usize).into_iter().for_each(prefetch::lines);
+        let (departed, links) = self.network.departed(last);
+        for place in [first, links.get(first as usize).copied().unwrap_or(CHAIN_END)] {
+            departed.get(place as usize).into_iter().for_each(prefetch::lines);
+        }
     }
 
     fn run_sender(&mut self, i: usize, until: Time) {

@@ -318,7 +318,7 @@ impl<T: Tap> Simulation<T> {
             member: g.begun as u32,
             received_before: 0,
             received_shown: 0,
-            acks: Vec::new(),
+            acks: Vec::with_capacity(16),
             read: 0,
             held: Vec::new(),
             released: 0,

@@ -275,8 +275,11 @@ impl Flow for Tcp {
             false => prefetch::lines(&self.receiver),
         }
     }
-    fn fetch_data(&self) {
-        self.sender.fetch_segments();
+    fn fetch_data(&self, is_sender: bool) {
+        match is_sender {
+            true => self.sender.fetch_segments(),
+            false => self.receiver.fetch_gaps(),
+        }
     }
     fn starts(&self) -> (Time, Time) {
         (self.sender.deadline(), Time::NEVER)

@@ -14,6 +14,7 @@ use crate::element::{End, Outbox};
 use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
 };
+use crate::prefetch;
 use crate::sack::{Block, Blocks, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
@@ -162,6 +163,12 @@ impl Receiver {
     #[inline]
     pub fn next(&self) -> u32 {
         self.next
+    }
+
+    /// Fetches into the cache what it keeps while something is missing.
+    pub fn fetch_gaps(&self) {
+        self.ranges.first().into_iter().for_each(prefetch::lines);
+        self.recent.first().into_iter().for_each(prefetch::lines);
     }
 
     /// Of the path, as far as it knows.

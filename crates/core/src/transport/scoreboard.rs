@@ -167,7 +167,7 @@ pub struct Scoreboard {
 impl Default for Scoreboard {
     fn default() -> Self {
         Scoreboard {
-            ring: vec![Segment::default(); 8].into_boxed_slice(),
+            ring: vec![Segment::default(); 16].into_boxed_slice(),
             history: Box::default(),
             una: 0,
             nxt: 0,
@@ -224,6 +224,9 @@ impl Scoreboard {
         prefetch::lines(self.peek(self.una));
         prefetch::lines(self.peek(self.una + 1));
         prefetch::lines(self.peek(self.nxt));
+        if self.retransmissions_out {
+            prefetch::lines(&*self.repair);
+        }
     }
     /// When the oldest outstanding segment was last sent.
     pub fn head_sent_at(&self) -> Option<Time> {
