@@ -89,8 +89,11 @@ impl Timers {
 
 impl Sender {
     pub(super) fn on_transmission_timer(&mut self, now: Time, out: &mut Outbox) {
-        if self.timers.pending == Timer::TailProbe && self.probe_due() > now {
-            return self.arm_tail_probe(now);
+        if self.timers.pending == Timer::TailProbe {
+            let due = self.probe_due();
+            if due > now {
+                return self.place_tail_probe(now, due);
+            }
         }
         self.timers.at = Time::NEVER;
         let due = self.timers.pending;
@@ -152,20 +155,25 @@ impl Sender {
 
     #[inline(never)]
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
+        self.place_tail_probe(now, self.probe_due());
+    }
+
+    fn place_tail_probe(&mut self, now: Time, due: Time) {
         let (srtt, srtt8) = (self.rtt.srtt(), self.rtt.srtt8());
         let least_srtt8 = srtt8 - srtt8 / 8;
         // The timeout is later than an RTT by twice this at least.
         let latitude = self.rtt.rto_min() / 2;
-        let (due, early) = (self.probe_due(), now + srtt.min(latitude));
+        // What is scheduled from now on waits for two RTTs, and these are an eighth shorter at most.
+        let early = now + (srtt * 7 / 4).min(latitude);
         // The timeout counts from when the head was sent: what becomes the head was not sent before one that was sent
         // once. So it does not come before `early` if the head is young enough now.
         let least_srtt = Span::from_micros(u64::from(least_srtt8 >> 3));
         let head = self.board.head_sent_once_at();
         let is_young = head.is_some_and(|head| head + least_srtt + latitude >= now);
-        let is_lax = srtt > Span::ZERO && due > early && is_young;
+        let is_lax = srtt > Span::ZERO && is_young;
         self.timers.pending = Timer::TailProbe;
         (self.timers.at, self.timers.probe.least_srtt8) =
-            if is_lax { (early, least_srtt8) } else { (due, u32::MAX) };
+            if is_lax { (due.min(early), least_srtt8) } else { (due, u32::MAX) };
     }
 
     /// Puts the timer where the probe is due, before something else changes than time.
