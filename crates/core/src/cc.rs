@@ -42,7 +42,7 @@ pub trait CongestionControl: Send {
     fn constants(&self) -> Constants {
         Constants::default()
     }
-    /// How its segments are paced; asked after every ACK and before every burst.
+    /// How its segments are paced; asked when the handshake is over and after every ACK.
     fn pace(&self) -> Pace {
         Pace::default()
     }

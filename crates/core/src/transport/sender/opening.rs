@@ -64,7 +64,7 @@ impl Sender {
         third.stamp = now;
         third.tsval = self.template.tsval;
         out.push(third);
-        self.update_pacing_rate(self.cc.pace().rate);
+        self.update_pacing(self.cc.pace());
         self.transmit(now, out);
     }
 

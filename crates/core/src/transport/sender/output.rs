@@ -2,7 +2,7 @@
 
 use super::timers::Timer;
 use super::{GSO_MAX_BYTES, Phase, Sender};
-use crate::cc::{EcnWish, INITIAL_WINDOW};
+use crate::cc::{EcnWish, INITIAL_WINDOW, Pace};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, TcpBits};
@@ -82,12 +82,6 @@ impl Sender {
         }
     }
 
-    /// Segments per burst.
-    #[inline]
-    pub(super) fn burst(&self) -> u32 {
-        self.pacing.burst(self.cc.pace().burst, self.rtt.min_us(), self.win.mss)
-    }
-
     /// The application writes on if little of what it has written waits to be sent. Only an ACK wakes it.
     #[inline(always)]
     pub(super) fn write_on(&mut self) {
@@ -111,7 +105,7 @@ impl Sender {
             chunk: (GSO_MAX_BYTES.min(half) / mss).max(1) as u32,
             push_beyond: (half / mss) as u32,
             leaves,
-            leaves_at_once: self.burst().min(leaves),
+            leaves_at_once: self.pacing.burst.min(leaves),
         });
     }
 
@@ -182,7 +176,7 @@ impl Sender {
 
     #[inline(always)]
     pub(super) fn send_new(&mut self, now: Time, push: Push, mut in_flight: u32, out: &mut Outbox) {
-        let (burst, cwnd) = (self.burst(), self.win.cwnd);
+        let (burst, cwnd) = (self.pacing.burst, self.win.cwnd);
         let mut sent = 0;
         let mut limited = false;
         loop {
@@ -358,7 +352,7 @@ impl Sender {
         if self.board.lost_out == 0 {
             return;
         }
-        let burst = self.burst();
+        let burst = self.pacing.burst;
         while let Some(seq) = self.board.next_lost() {
             let room = self.win.cwnd.saturating_sub(self.board.in_flight());
             if room == 0 || self.pacing.blocks(now) {
@@ -374,10 +368,9 @@ impl Sender {
         }
     }
 
-    /// The pacing rate after an ACK.
+    /// How segments are paced after an ACK.
     #[inline(always)]
-    pub(super) fn update_pacing_rate(&mut self, of_controller: Option<u64>) {
-        let (out, srtt8) = (self.board.packets_out(), self.rtt.srtt8());
-        self.pacing.set_rate(of_controller, &self.win, out, srtt8);
+    pub(super) fn update_pacing(&mut self, pace: Pace) {
+        self.pacing.follow(pace, &self.win, self.board.packets_out(), &self.rtt);
     }
 }

@@ -1,8 +1,9 @@
 //! The pacing clock: when the next segment may leave, at which rate, and how many leave together.
 
 use super::GSO_MAX_BYTES;
-use crate::cc::{Burst, Window};
+use crate::cc::{Burst, Pace, Window};
 use crate::time::{Span, Time};
+use crate::transport::rtt::RttEstimator;
 use crate::units::ETHERNET_HEADER;
 
 /// Segments of a new connection that pacing does not hold back (Linux `tcp_update_skb_after_send`).
@@ -25,6 +26,8 @@ pub struct Pacing {
     limit: u64,
     /// Bytes of payload per second.
     pub rate: u64,
+    /// Segments per burst.
+    pub burst: u32,
     /// When the next segment may leave (paced), or the last one left.
     pub clock: Time,
     /// When a segment that waits for the clock leaves.
@@ -39,6 +42,7 @@ impl Default for Pacing {
             is_on: false,
             limit: u64::MAX,
             rate: u64::MAX,
+            burst: u32::MAX,
             clock: Time::ZERO,
             wake_at: Time::NEVER,
             sent: 0,
@@ -85,41 +89,35 @@ impl Pacing {
         self.limit = bps * u64::from(win.mss) / frame / 8;
     }
 
-    /// The rate after an ACK: the controller's, or Linux's from window and RTT; always
+    /// Rate and burst after an ACK: the controller's, or Linux's. The rate from window and RTT is always
     /// computed (burst size and HyStart use it), enforced only if someone asked for pacing.
     #[inline(always)]
-    pub fn set_rate(
-        &mut self,
-        of_controller: Option<u64>,
-        win: &Window,
-        packets_out: u32,
-        srtt8: u32,
-    ) {
-        let rate = match of_controller {
+    pub fn follow(&mut self, pace: Pace, win: &Window, packets_out: u32, rtt: &RttEstimator) {
+        let rate = match pace.rate {
             Some(rate) => rate,
             None => {
                 let percent = if win.cwnd < win.ssthresh / 2 { SLOW_START } else { AVOIDANCE };
                 let window = win.cwnd.max(packets_out);
                 // bytes/s = mss * window / srtt; 8e6 because srtt8 is in eighths of a µs.
                 let per_srtt = u64::from(win.mss) * 80_000 * percent * u64::from(window);
-                per_srtt / u64::from(srtt8.max(1))
+                per_srtt / u64::from(rtt.srtt8().max(1))
             }
         };
         self.rate = rate.min(self.limit);
+        self.burst = match pace.burst {
+            Burst::Exactly(segments) => segments,
+            Burst::AtLeast(segments) => self.autosize(rtt.min_us(), win.mss).max(segments),
+        };
     }
 
-    /// Segments per burst: the controller's rule or Linux's (`tcp_tso_autosize`).
-    #[inline]
-    pub fn burst(&self, of_controller: Burst, min_rtt_us: u32, mss: u32) -> u32 {
-        let least = match of_controller {
-            Burst::Exactly(segments) => return segments,
-            Burst::AtLeast(segments) => segments,
-        };
+    /// Linux's burst (`tcp_tso_autosize`).
+    #[inline(always)]
+    fn autosize(&self, min_rtt_us: u32, mss: u32) -> u32 {
         let mut bytes = self.rate >> BURST_SHIFT;
         let shift = min_rtt_us >> BURST_RTT_SHIFT;
         if shift < 32 {
             bytes += BURST_MAX_BYTES >> shift;
         }
-        ((bytes.min(BURST_MAX_BYTES) / u64::from(mss)) as u32).max(least)
+        (bytes.min(BURST_MAX_BYTES) / u64::from(mss)) as u32
     }
 }

@@ -43,7 +43,7 @@ impl Sender {
             if self.ecn.mode == EcnMode::AccEcn && pkt.bits == ecn::field_feedback(Ecn::Ce) {
                 self.board.delivery.ce = 1;
             }
-            self.update_pacing_rate(self.cc.pace().rate);
+            self.update_pacing(self.cc.pace());
         }
         if self.phase == Phase::Established && pkt.payload > 0 && !self.data.asked {
             self.data.asked = true;

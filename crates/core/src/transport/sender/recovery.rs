@@ -6,7 +6,7 @@ use super::reduction::Reduction;
 use super::timers::{TIMEOUT_MIN, TailProbe, Timer};
 use super::{Sender, View};
 use crate::cc::registry::AckInfo;
-use crate::cc::{Ack, AckFlight, AckRtt, AckState, Congestion, Pace, SSTHRESH_INFINITE, Window};
+use crate::cc::{Ack, AckFlight, AckRtt, AckState, Congestion, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, Stamp};
 use crate::sack::Blocks;
@@ -331,15 +331,15 @@ impl Sender {
             prior_lost,
             prior_in_flight,
         };
-        let Pace { rate, holds_back, .. } = cc.answer(&context, win);
-        if holds_back {
+        let pace = cc.answer(&context, win);
+        if pace.holds_back {
             self.board.delivery.limit(self.board.in_flight());
         }
         if reducing {
             let newly_lost = self.board.lost_total > prior_lost;
             self.reduce(outcome.delivered, newly_lost, outcome.una_advanced);
         }
-        self.update_pacing_rate(rate);
+        self.update_pacing(pace);
     }
 
     /// Lets the window come down.

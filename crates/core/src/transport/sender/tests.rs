@@ -84,6 +84,7 @@ fn a_lost_burst_is_sent_again_as_one() {
     s.pacing.is_on = true;
     s.pacing.count(100);
     s.pacing.rate = 4 * 1448 * 1024;
+    s.pacing.burst = 4;
     s.win.cwnd = 100;
     for burst in [3, 6, 1] {
         s.board.sent(Time::ZERO, 1448, burst);
