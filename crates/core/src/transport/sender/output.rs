@@ -111,10 +111,10 @@ impl Sender {
 
     /// Would it be better to wait for the rest of a burst, as the window is open for so many?
     fn should_defer(&self, now: Time, burst: u32, open: u32) -> bool {
-        if self.recovery.state.is_repairing() || now > self.pacing.clock + DEFER {
+        if open >= burst || open * DEFER_WINDOW_DIVISOR >= self.win.cwnd {
             return false;
         }
-        if open >= burst || open * DEFER_WINDOW_DIVISOR >= self.win.cwnd {
+        if self.recovery.state.is_repairing() || now > self.pacing.clock + DEFER {
             return false;
         }
         // Nothing is gained by waiting: the chunk goes out whole.
