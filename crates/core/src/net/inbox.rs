@@ -229,7 +229,6 @@ fn sort(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, counts: &mut Vec<u32>) {
         sum += *count;
         *count = sum;
     }
-    scratch.clear();
     scratch.resize(n, 0);
     for &key in keys.iter() {
         let count = &mut counts[(key >> shift) as usize];
