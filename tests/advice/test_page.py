@@ -95,6 +95,7 @@ def test_places_of_the_map_come_out_again(drawn: ModuleType) -> None:
     assert len(again(drawn, PAIRS, where)) == 8
 
 
+@pytest.mark.slow
 def test_crowds_of_the_map_come_out_again(drawn: ModuleType) -> None:
     where = "capacity_mbps = 4 and base_rtt_ms = 10 and rival in ('cubic', 'bbr') and crowd in ('1+10', '10+1')"
     where += " and aqm in ('dualpi2', 'cake')"

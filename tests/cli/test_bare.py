@@ -80,6 +80,7 @@ def l4slab(tmp_path: Path):
     return run
 
 
+@pytest.mark.slow
 def test_the_simulator_runs_without_posix(l4slab, tmp_path: Path) -> None:
     words = ("run", "a.toml", "b.toml", "--out", "out")
     first, again = l4slab(WITHOUT_POSIX, words, words)

@@ -29,7 +29,9 @@ def compared(before: np.ndarray, after: np.ndarray, limit: Limit = ANY) -> list[
     return [one.fails for one in decide([Judged(change, limit, "x") for change in changes])]
 
 
-@pytest.mark.parametrize("kind", ["normal", "skewed", "two values"])
+@pytest.mark.parametrize(
+    "kind", ["two values", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "skewed"))]
+)
 def test_chance_fails_at_most_one_comparison_in_100(kind: str) -> None:
     rng = np.random.default_rng(1)
     failed = 0

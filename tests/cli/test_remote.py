@@ -232,7 +232,7 @@ def finished(url: str) -> set[str]:
         return there.finished()
 
 
-@pytest.mark.parametrize("merge", [2, 32])
+@pytest.mark.parametrize("merge", [2, pytest.param(32, marks=pytest.mark.slow)])
 def test_two_machines_at_once(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: int) -> None:
     """Neither knows of the other, in any order of their steps: no run is lost, and each stands in the tables once."""
     monkeypatch.setattr(store, "_MERGE", merge)

@@ -142,6 +142,7 @@ def test_a_campaign_of_thousands_of_runs(
     assert set(re.findall(r'"([0-9a-f]{16})":"', page)) >= set(ids), "every run can be opened"
 
 
+@pytest.mark.slow
 def test_consolidation_holds_a_bounded_number_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.toml"
     file.write_text(FILE.replace("trials = 5", "trials = 1"))

@@ -139,6 +139,7 @@ def test_handshakes_and_options(mixed: Path) -> None:
     assert e0b == 1
 
 
+@pytest.mark.slow
 def test_results_and_captures_do_not_depend_on_workers(tmp_path: Path, mixed: Path) -> None:
     file = write(tmp_path, "all trials", trials=3)
     for workers in ("1", "2", "4"):

@@ -41,6 +41,7 @@ def test_wifi_has_a_quarter_of_the_medium(tmp_path: Path) -> None:
     assert min(span for span, rate in ends if rate) == pytest.approx(4e6, abs=2e3)
 
 
+@pytest.mark.slow
 def test_lte_walks_as_its_source_says(tmp_path: Path) -> None:
     rates = [rate / 1514 / 8 for _, rate in made(tmp_path, "lte", seconds=3000)["steps"]]
     assert max(rates) <= 1001

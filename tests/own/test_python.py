@@ -50,7 +50,9 @@ class Every(Queue):
 """
 
 
-@pytest.mark.parametrize(("increase", "beta", "ecn"), [(1.0, 0.5, "off"), (2.0, 0.8, "classic")])
+@pytest.mark.parametrize(
+    ("increase", "beta", "ecn"), [(1.0, 0.5, "off"), pytest.param(2.0, 0.8, "classic", marks=pytest.mark.slow)]
+)
 def test_the_window_of_an_aimd_follows_the_law(experiment: Folder, increase: float, beta: float, ecn: str) -> None:
     # Under periodic losses or marks the window is a sawtooth from beta W to W, whose area is 1 / p: its mean is
     # sqrt(increase (1 + beta) / (2 (1 - beta) p)), which is sqrt(3/2 / p) for Reno (Mathis et al. 1997).

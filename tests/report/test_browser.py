@@ -19,6 +19,9 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 if CHROMIUM is None:
     pytest.skip("there is no Chromium on this machine", allow_module_level=True)
 
+# The browser starts, and the report of a thousand runs is made, once per process of the tests.
+pytestmark = pytest.mark.slow
+
 DESK, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 CASES, TRIALS = 500, 2
 FILE = """

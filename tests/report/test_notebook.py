@@ -9,13 +9,10 @@ import pytest
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
-# All take some seconds of an idle core, and a kernel of their own: one is enough for the quick tests.
-NOTEBOOKS = [
-    pytest.param(path, id=path.stem, marks=() if path.stem == "student" else pytest.mark.slow)
-    for path in sorted(FOLDER.glob("*.ipynb"))
-]
+NOTEBOOKS = [pytest.param(path, id=path.stem) for path in sorted(FOLDER.glob("*.ipynb"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS)
 def test_a_notebook_runs_and_draws(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)

@@ -38,6 +38,7 @@ def empty() -> dict[str, pl.DataFrame]:
     return {name: pl.DataFrame(schema=metrics.LABELS | schema) for name, schema in metrics.TABLES.items()}
 
 
+@pytest.mark.slow
 def test_the_same_folder_gives_the_same_bytes(page, make_folder) -> None:
     folder = make_folder(page)
     first = write_report(folder).read_bytes()

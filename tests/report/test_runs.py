@@ -100,6 +100,7 @@ def test_each_cell_of_a_table_opens_its_run(results: l4slab.Results, report: Rep
     assert section.count("rtt mean (ms)") == 4
 
 
+@pytest.mark.slow
 def test_a_report_of_files_is_the_same_again_and_leaves_what_is_there(
     results: l4slab.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
