@@ -1,9 +1,10 @@
-"""Segmentation offload and interrupt coalescing: the commands of the laboratory, and both engines side by side."""
+"""Hosts as laboratories have them: segmentation offload, interrupt coalescing, applications that write at a rate."""
 
 from __future__ import annotations
 
 import json
 
+import polars as pl
 import pytest
 from l4slab.engines.linux import kernels, lab
 from l4slab.engines.linux.engine import LinuxEngine
@@ -75,3 +76,30 @@ def test_a_pushed_segment_waits_for_the_others_of_its_interrupt(describe: Descri
     run = json.dumps(describe(text + 'gro = "100us"\n', duration='"8s"', warmup='"3s"'))
     ours, theirs = (engine.execute(run, None).flows.row(0, named=True) for engine in (SimEngine(), LinuxEngine()))
     assert ours["ce_pct"] == pytest.approx(theirs["ce_pct"], rel=0.1)
+
+
+BLOCKS = 'app_rate = "8Mbit"\napp_block = "128KiB"\n'
+CHANGED = '[[at]]\ntime = "4s"\n"flow.a.{key}" = {first}\n[[at]]\ntime = "6s"\n"flow.a.{key}" = {second}\n'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+@pytest.mark.parametrize(
+    "keys",
+    [
+        BLOCKS,
+        'app_rate = "8Mbit"\n' + CHANGED.format(key="app_rate", first='"2Mbit"', second='"50Mbit"'),
+        BLOCKS + CHANGED.format(key="app_rate", first='"2Mbit"', second='"50Mbit"'),
+        BLOCKS + CHANGED.format(key="pause", first="true", second="false"),
+    ],
+)
+def test_an_application_with_a_rate_writes_the_same_on_both_engines(describe: Describe, keys: str) -> None:
+    text = '[link.one]\nrate = "20Mbit"\nqdisc = "pfifo limit 200"\n[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "20ms"\n'
+    run = json.dumps(describe(text + keys, duration='"8s"', warmup='"1s"'))
+    ours, theirs = (engine.execute(run, None).series for engine in (SimEngine(), LinuxEngine()))
+    for begin in (1, 4, 6):
+        span = pl.col("time_s").is_between(begin + 0.3, begin + 2, closed="right") & (pl.col("flow") == "a")
+        here, there = (table.filter(span)["goodput_mbps"].mean() for table in (ours, theirs))
+        assert here == pytest.approx(there, rel=0.02, abs=0.01), begin
+    waits = [table.filter(pl.col("queue") == "all")["sojourn_ms"].mean() for table in (ours, theirs)]
+    assert waits[0] == pytest.approx(waits[1], rel=0.15, abs=0.05)

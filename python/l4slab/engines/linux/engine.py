@@ -291,7 +291,6 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     """Raises ValueError with what the laboratory cannot do, by name."""
     if (own := files.refused(run)) is not None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
-    lab.refuse(run, "linux")
     passes.refuse(run)
     controls = kernel.controls if kernel is not None else None
     qdiscs = kernel.qdiscs if kernel is not None else ()

@@ -555,7 +555,9 @@ def ends(flow: Flow, spans: Iterable[tuple[int, int]], first: int = 0) -> Iterab
         size = NEVER if spec["bytes"] is None else spec["bytes"]
         # A receiver without AccECN cannot use a congestion control that insists on it.
         own = flow.peer_ecn == flow.ecn
-        yield f"tcp {words} {pace} {size} {flow.tos} {spec['cc']} {spec['cc'] if own else 'cubic'}"
+        server_cc = spec["cc"] if own else "cubic"
+        writes = f"{spec.get('rate_bps') or 0} {spec.get('block_bytes') or 0}"
+        yield f"tcp {words} {pace} {size} {flow.tos} {spec['cc']} {server_cc} {writes}"
 
 
 def orders(lab: Lab, change: Change) -> Iterable[str]:
@@ -569,6 +571,8 @@ def orders(lab: Lab, change: Change) -> Iterable[str]:
                 yield f"{when} do {ns} tc qdisc change {command}"
         if rate is not None:
             yield f"{when} rate {flow.number} {rate}"
+        if (pauses := change.get("pause")) is not None:
+            yield f"{when} pause {flow.number} {int(pauses)}"
         return
     if change.get("impair") is not None:
         number = next(n for n, one in enumerate(lab.run["impairs"], 1) if one["name"] == change.get("impair"))
@@ -748,16 +752,6 @@ def teardown(lab: Lab) -> str:
         if name.startswith("k"):
             lines.append(f"ip netns exec {name} tc -s -d class show dev out")
     return "\n".join(lines) + "\n"
-
-
-def refuse(run: Run, engine: str) -> None:
-    """Raises ValueError with what neither of the engines with a kernel's TCP can do."""
-    for spec in run["flows"]:
-        if spec["kind"] == "tcp" and spec.get("rate_bps") is not None:
-            raise LackingError(
-                f'flow "{spec["name"]}": the {engine} engine\'s TCP always has data; leave out app_rate, use a program '
-                "that writes so, or the sim engine"
-            )
 
 
 def refuse_waiting(run: Run, engine: str) -> None:

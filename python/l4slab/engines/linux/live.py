@@ -17,7 +17,7 @@ from typing import Any, TypedDict, cast
 
 from l4slab import _core
 from l4slab.base.errors import one_line
-from l4slab.base.run import Change, Run
+from l4slab.base.run import Change, Flow, Run
 from l4slab.base.values import Keys, Row
 from l4slab.engines.contract import EngineError
 from l4slab.engines.linux import engine, kernels, lab, recording
@@ -168,6 +168,13 @@ _CHANGE: Keys = {
 }  # fmt: skip
 
 
+def _rate_of(spec: Flow) -> int | None:
+    """Of a flow whose source has one, bit/s."""
+    if spec["kind"] == "cbr":
+        return spec["rate_bps"]
+    return spec.get("rate_bps") if spec["kind"] == "tcp" else None
+
+
 class _Session:
     """A laboratory that goes on, in a kernel of its own. Its methods raise MachineError where that ends by itself."""
 
@@ -194,7 +201,7 @@ class _Session:
         engine.write(self._lab, self._folder)
         # Of each group the flows that have not been told to stop, in the order in which they began.
         self._active = {flow.spec["name"]: list(range(flow.members)) for flow in self._lab.flows}
-        self._rates = {spec["name"]: spec["rate_bps"] for spec in self._run["flows"] if spec["kind"] == "cbr"}
+        self._rates = {spec["name"]: rate for spec in self._run["flows"] if (rate := _rate_of(spec)) is not None}
         self._answers = Growing(self._folder / "answers")
         self._stack.callback(self._answers.close)
         self._clock = Clock(self._folder / "clock")
@@ -289,7 +296,7 @@ class _Session:
         if more > 0:
             active += range(flow.members, flow.members + more)
             spec = flow.spec.copy()
-            if spec["kind"] == "cbr":
+            if name in self._rates and (spec["kind"] == "cbr" or spec["kind"] == "tcp"):
                 spec["rate_bps"] = self._rates[name]
             yield from lab.ends(replace(flow, spec=spec), [(self.now_ns, lab.NEVER)] * more, flow.members)
             self._lab.flows[place] = replace(flow, members=flow.members + more)

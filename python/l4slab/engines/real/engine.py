@@ -176,7 +176,6 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
     """
     if HASH in json.dumps(run):
         raise LackingError("code of your own runs in the simulator only; use the sim engine")
-    lab.refuse(run, "real")
     lab.refuse_waiting(run, "real")
     if len(run["flows"]) > _MOST_FLOWS:
         raise ValueError(f"the real engine has at most {_MOST_FLOWS} flow groups; use count, or the sim engine")

@@ -24,6 +24,7 @@
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <net/if.h>
 #include <poll.h>
@@ -35,6 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -60,6 +62,7 @@ typedef uint8_t u8;
 #define SETTLE_MS 2000
 #define CHUNK (256 * 1024)
 #define NOTSENT (128 * 1024)	/* two of the largest TSO bursts wait in the socket */
+#define PIECE_NS 1000000	/* between what an application with a rate writes */
 
 /* The head of a .bin file; little endian, as all that follows. recording/observed.py reads it, and has the same number. */
 #define FORMAT 3
@@ -126,7 +129,8 @@ struct conn {
 	u64 start_ns, stop_ns, bytes, left, got, rate;	/* rate: pacing in bytes/s; of UDP, bit/s */
 	u32 tos, payload, frame, batch;
 	u64 next_ns, remainder, number, begun_ns;
-	int fd, rfd, started, stopped, connected, shut;
+	u64 app_bps, block, written, since_ns;	/* what the application writes; 0: it always has data */
+	int fd, rfd, started, stopped, connected, shut, paused;
 	struct handle sender, receiver;
 };
 
@@ -183,11 +187,12 @@ struct reader {
 struct change {
 	u64 t_ns, rate;
 	u32 flow;
+	int pauses, paused;
 	char ns[32];
 	char *command;
 };
 
-enum what { START, STOP, DATAGRAMS, CHANGE, SAMPLE, END, PROGRAM_START, PROGRAM_STOP, LOOK };
+enum what { START, STOP, DATAGRAMS, PIECE, CHANGE, SAMPLE, END, PROGRAM_START, PROGRAM_STOP, LOOK };
 struct event {
 	u64 t_ns, number;
 	enum what what;
@@ -867,6 +872,8 @@ static void make_sender(struct conn *c)
 	} else {
 		congestion_control(c->fd, c->cc);
 		setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof lowat);
+		if (c->app_bps)
+			setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 		if (c->rate && setsockopt(c->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &c->rate, sizeof c->rate))
 			fail("flow %u cannot be paced: %s", c->flow, strerror(errno));
 	}
@@ -926,6 +933,16 @@ static void stop(struct conn *c)
 		half_close(c);
 }
 
+/* From then on an application with a rate writes, or rests. */
+static void go_on(struct conn *c, u64 t_ns)
+{
+	c->written = 0;
+	c->since_ns = t_ns;
+	c->next_ns = c->connected && !c->stopped && !c->paused ? t_ns : NEVER;
+	if (c->next_ns != NEVER)
+		schedule(c->next_ns, PIECE, c);
+}
+
 static void fill(struct conn *c)
 {
 	int error = 0;
@@ -940,6 +957,8 @@ static void fill(struct conn *c)
 			return;
 		}
 		c->connected = 1;
+		if (c->app_bps)
+			go_on(c, now());
 	}
 	while (!c->stopped && c->left) {
 		ssize_t n = send(c->fd, blob, c->left < CHUNK ? c->left : CHUNK, MSG_NOSIGNAL);
@@ -950,11 +969,46 @@ static void fill(struct conn *c)
 					c->conn, strerror(errno));
 			return;
 		}
-		if (c->bytes != NEVER)
+		if (c->bytes != NEVER || c->app_bps)
 			c->left -= n;
 	}
-	if (!c->left)
+	if (!c->left && !c->app_bps)
 		half_close(c);
+}
+
+/*
+ * An application with a rate has come to the time of its next piece, or block. The law is that of the simulator
+ * (crates/core/src/traffic/tcp/writer.rs): pieces of a millisecond, of which two may wait, or blocks at the mean rate,
+ * of which one may wait.
+ */
+static void write_piece(struct conn *c, u64 t_ns)
+{
+	int in_socket = 0;
+	u64 bytes, unsent, wait = PIECE_NS;
+
+	if (c->stopped || t_ns != c->next_ns)
+		return;
+	ioctl(c->fd, SIOCOUTQNSD, &in_socket);
+	unsent = c->left + (u64)in_socket;
+	if (c->block) {
+		u64 due;
+
+		bytes = unsent < c->block ? c->block : 0;
+		c->written += bytes;
+		due = c->since_ns + (u64)((unsigned __int128)c->written * 8000000000 / c->app_bps);
+		wait = due > t_ns ? (due - t_ns + PIECE_NS - 1) / PIECE_NS * PIECE_NS : PIECE_NS;
+	} else {
+		u64 bits = c->app_bps + c->remainder;
+
+		bytes = bits / 8000;
+		c->remainder = bits % 8000;
+		if (bytes + unsent > 2 * bytes)
+			bytes = 2 * bytes > unsent ? 2 * bytes - unsent : 0;
+	}
+	c->next_ns = t_ns + wait;
+	schedule(c->next_ns, PIECE, c);
+	c->left += bytes;
+	fill(c);
 }
 
 static void accept_all(const struct group *g)
@@ -1018,6 +1072,13 @@ static void set_rate(struct conn *c, u64 t_ns, u64 rate)
 {
 	u64 before = c->rate;
 
+	if (!c->udp) {
+		c->app_bps = rate;
+		c->remainder = 0;
+		if (c->block)
+			go_on(c, t_ns);
+		return;
+	}
 	c->rate = rate;
 	if (!c->started || c->stopped || c->next_ns <= t_ns)
 		return;
@@ -1117,8 +1178,14 @@ static void apply(struct change *c)
 	if (!c->command) {
 		const struct group *g = group_of(c->flow);
 
-		for (int i = 0; i < g->n; i++)
-			set_rate(g->conns[i], c->t_ns, c->rate);
+		for (int i = 0; i < g->n; i++) {
+			if (c->pauses) {
+				g->conns[i]->paused = c->paused;
+				go_on(g->conns[i], c->t_ns);
+			} else {
+				set_rate(g->conns[i], c->t_ns, c->rate);
+			}
+		}
 		return;
 	}
 	enter(c->ns);
@@ -1171,7 +1238,7 @@ static void plan_line(char *line)
 {
 	struct conn *c;
 	struct change *x;
-	unsigned long long a, b, d, e, count;
+	unsigned long long a, b, d, e, count, app = 0, block = 0;
 	char word[16], what[8];
 	u32 flow, conn;
 	int n = 0;
@@ -1232,6 +1299,8 @@ static void plan_line(char *line)
 		x->t_ns = a;
 		if (!strcmp(what, "rate") && sscanf(line + n, "%u %llu", &x->flow, &b) == 2 && b) {
 			x->rate = b;
+		} else if (!strcmp(what, "pause") && sscanf(line + n, "%u %d", &x->flow, &x->paused) == 2) {
+			x->pauses = 1;
 		} else if (!strcmp(what, "do") && sscanf(line + n, "%31s %n", x->ns, &conn) == 1) {
 			line[strcspn(line, "\n")] = 0;
 			x->command = copied(line + n + conn);
@@ -1271,15 +1340,18 @@ static void plan_line(char *line)
 			c->payload = c->frame - 42;
 			e = NEVER;
 			count = d;
-		} else if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %llu %u %31s %31s",
+		} else if (sscanf(line, "%*s %u %u %hu %31s %31s %31s %31s %llu %llu %llu %llu %u %31s %31s %llu %llu",
 				  &c->flow, &c->conn, &c->port, c->client, c->from, c->server, c->to, &a, &b, &count, &e,
-				  &c->tos, c->cc, c->server_cc) != 14) {
+				  &c->tos, c->cc, c->server_cc, &app, &block) != 16) {
 			fail("plan: %s", line);
 		}
 		c->start_ns = a;
 		c->stop_ns = b;
 		c->rate = count;
-		c->bytes = c->left = e;
+		c->bytes = e;
+		c->app_bps = app;
+		c->block = block;
+		c->left = app ? 0 : e;
 		if (zero_mono)
 			make_ends(c);
 	} else {
@@ -1298,6 +1370,9 @@ static void carry_out(const struct event *e)
 		break;
 	case DATAGRAMS:
 		datagrams(e->of, e->t_ns);
+		break;
+	case PIECE:
+		write_piece(e->of, e->t_ns);
 		break;
 	case CHANGE:
 		apply(e->of);

@@ -175,7 +175,9 @@ def _check_bottleneck(observed: Observed) -> None:
     """
     for flow in observed.lab.flows:
         spec = flow.tcp
-        if spec is None or not flow.members or spec["bytes"] is not None or spec["pace_bps"] is not None:
+        if spec is None or not flow.members:
+            continue
+        if any(limit is not None for limit in (spec["bytes"], spec["pace_bps"], spec.get("rate_bps"))):
             continue
         runs_ns = (spec["stop_ns"] or observed.run["duration_ns"]) - spec["start_ns"]
         samples = observed.of_flow(flow)
