@@ -21,7 +21,6 @@ use crate::time::{Span, Time};
 /// Delayed ACK timer: lower and upper bound (Linux `TCP_DELACK_MIN`, `TCP_DELACK_MAX`).
 const DELACK_MIN: Span = Span::from_millis(40);
 const DELACK_MAX: Span = Span::from_millis(200);
-const ATO_CEILING: Span = Span::from_millis(500);
 /// Segments acknowledged one by one at the start of a connection (`TCP_MAX_QUICKACKS`).
 const QUICKACKS: u32 = 16;
 /// Duplicate ACKs sent at once before SACK ACKs are compressed.
@@ -518,28 +517,32 @@ impl Receiver {
     }
 
     /// Sets the timer; whether it was to come so soon that the ACK is sent instead (Linux `tcp_send_delayed_ack`).
+    #[inline(always)]
     fn delay_ack(&mut self, now: Time) -> bool {
-        let mut ato = self.ato;
-        if ato > DELACK_MIN {
-            let mut max = ATO_CEILING;
-            if self.rtt > Span::ZERO {
-                max = max.min(self.rtt.max(DELACK_MIN));
-            }
-            ato = ato.min(max);
+        let wait = if self.ato > DELACK_MIN { self.longer_delay() } else { self.ato };
+        if self.ack_at != Time::NEVER {
+            return self.advance_ack(now, wait);
         }
-        let wait = ato.min(DELACK_MAX);
-        if self.ack_at == Time::NEVER {
-            // Not before this; on which tick of the kernel is looked up when it comes to that, which is
-            // rare.
-            self.delayed = Some((now, wait));
-            self.ack_at = now + wait;
-        } else {
-            self.settle_delay();
-            if self.ack_at <= wheel::expiry(now, wheel::whole_ticks(wait / 4)) {
-                return true;
-            }
-            self.ack_at = self.ack_at.min(wheel::expiry(now, wait));
+        // Not before this; on which tick of the kernel is looked up when it comes to that, which is
+        // rare.
+        self.delayed = Some((now, wait));
+        self.ack_at = now + wait;
+        false
+    }
+
+    #[cold]
+    fn longer_delay(&self) -> Span {
+        let max = if self.rtt > Span::ZERO { self.rtt.max(DELACK_MIN) } else { DELACK_MAX };
+        self.ato.min(max).min(DELACK_MAX)
+    }
+
+    #[cold]
+    fn advance_ack(&mut self, now: Time, wait: Span) -> bool {
+        self.settle_delay();
+        if self.ack_at <= wheel::expiry(now, wheel::whole_ticks(wait / 4)) {
+            return true;
         }
+        self.ack_at = self.ack_at.min(wheel::expiry(now, wait));
         false
     }
 
