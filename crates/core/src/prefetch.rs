@@ -8,11 +8,22 @@ const LINE: usize = 64;
 /// All of `it`, which may begin and end within a line.
 #[inline(always)]
 pub fn lines<T>(it: &T) {
+    range(std::ptr::from_ref(it).cast(), size_of::<T>());
+}
+
+/// What of `it` is before its field `end`, and where this begins.
+#[inline(always)]
+pub fn until<T, U>(it: &T, end: &U) {
     let start = std::ptr::from_ref(it).cast::<u8>();
-    for offset in (0..size_of::<T>()).step_by(LINE) {
+    range(start, std::ptr::from_ref(end).addr() - start.addr() + 1);
+}
+
+#[inline(always)]
+fn range(start: *const u8, bytes: usize) {
+    for offset in (0..bytes).step_by(LINE) {
         fetch(start.wrapping_add(offset));
     }
-    fetch(start.wrapping_add(size_of::<T>() - 1));
+    fetch(start.wrapping_add(bytes - 1));
 }
 
 /// Where the next item will be put.

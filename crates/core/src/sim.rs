@@ -48,19 +48,20 @@ impl Path {
     }
 }
 
-/// A flow in its place.
+/// A flow in its place. What each turn touches comes first.
+#[repr(C)]
 struct FlowSlot {
     flow: Box<dyn Flow>,
     group: usize,
+    /// ACKs on their way to the sending end, in order. It has taken those before `read`.
+    acks: Vec<Packet>,
+    read: usize,
     account: usize,
     /// Its number in the group, from 1.
     member: u32,
     /// Bytes received when measuring began, and at the last row for this flow alone.
     received_before: u64,
     received_shown: u64,
-    /// ACKs on their way to the sending end, in order. It has taken those before `read`.
-    acks: Vec<Packet>,
-    read: usize,
     /// Packets from the receiving end towards a link, in order. Those before `released` have arrived.
     held: Vec<Packet>,
     released: usize,
@@ -265,7 +266,7 @@ impl<T: Tap> Simulation<T> {
     fn fetch(&self, due: &[u32], is_sender: bool) {
         let slot = |n: usize| due.get(n).map(|i| &self.slots[*i as usize]);
         if let Some(slot) = slot(FETCH_SLOT) {
-            prefetch::lines(slot);
+            prefetch::until(slot, &slot.read);
         }
         if let Some(slot) = slot(FETCH_STATE) {
             slot.flow.fetch(is_sender);

@@ -10,6 +10,7 @@ use super::{
     cubic_sce, dctcp, dctcp_sce, own, prague, reno, reno_sce,
 };
 use crate::params::{self, Described, Gauge, Info, Refused};
+use crate::prefetch;
 use crate::rng::Rng;
 
 controllers! {
@@ -135,6 +136,13 @@ macro_rules! controllers {
                 match self {
                     $(Cc::$variant(c) => c.pace(),)*
                     Cc::Other(c) => c.pace(),
+                }
+            }
+            /// Fetches it into the cache.
+            pub fn fetch(&self) {
+                match self {
+                    $(Cc::$variant(c) => prefetch::lines(c),)*
+                    Cc::Other(_) => {}
                 }
             }
             /// As [`CongestionControl::signals`].

@@ -314,12 +314,12 @@ impl<T: Tap> Simulation<T> {
         self.slots.push(FlowSlot {
             flow,
             group,
+            acks: Vec::with_capacity(16),
+            read: 0,
             account,
             member: g.begun as u32,
             received_before: 0,
             received_shown: 0,
-            acks: Vec::with_capacity(16),
-            read: 0,
             held: Vec::new(),
             released: 0,
         });

@@ -236,7 +236,8 @@ impl Traffic for Spec {
         let stream = self.rate_bps.is_some();
         let (mut sender, receiver) = self.hosts.connect(place, place.number, self.bytes, stream);
         sender.start_at(place.start);
-        let writer = self.rate_bps.map(|bps| Writer::new(bps, self.block_bytes, place.stop));
+        let writer =
+            self.rate_bps.map(|bps| Box::new(Writer::new(bps, self.block_bytes, place.stop)));
         let path = PathState::default();
         let tcp = Tcp { sender, receiver, writer, path, is_told: false };
         if self.offload == Offload::default() {
@@ -251,7 +252,7 @@ struct Tcp {
     sender: Sender,
     receiver: Receiver,
     /// The application, if it does not always have data.
-    writer: Option<Writer>,
+    writer: Option<Box<Writer>>,
     path: PathState,
     /// Its transfer was handed over.
     is_told: bool,
@@ -271,13 +272,13 @@ impl Flow for Tcp {
     }
     fn fetch(&self, is_sender: bool) {
         match is_sender {
-            true => prefetch::lines(&self.sender),
+            true => self.sender.fetch(),
             false => prefetch::lines(&self.receiver),
         }
     }
     fn fetch_data(&self, is_sender: bool) {
         match is_sender {
-            true => self.sender.fetch_segments(),
+            true => self.sender.fetch_data(),
             false => self.receiver.fetch_gaps(),
         }
     }

@@ -103,7 +103,7 @@ pub struct Receiver {
     ack_now: bool,
     window: WindowTuning,
     pub received_bytes: u64,
-    client: Option<Client>,
+    client: Option<Box<Client>>,
     /// When the client asks again.
     pub(super) client_at: Time,
 }

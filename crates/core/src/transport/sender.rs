@@ -27,6 +27,7 @@ use crate::cc::{
 use crate::ecn::{Ecn, EcnSupport};
 use crate::element::{End, Outbox};
 use crate::packet::{Flags, FlowId, GroupId, PAWS_WINDOW, Packet, TCP_IP_HEADERS};
+use crate::prefetch;
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
@@ -138,16 +139,10 @@ impl View<'_> {
     }
 }
 
-/// The sender of one flow.
+/// The sender of one flow. What an ACK or a segment touches comes first, then what is rarely used.
+#[repr(C)]
 pub struct Sender {
-    pub(super) config: SenderConfig,
-    pub(super) phase: Phase,
     pub(super) board: Scoreboard,
-    pub(super) win: Window,
-    pub(super) cc: Cc,
-    /// Of the controller.
-    constants: Constants,
-    takes_signals: bool,
     rtt: RttEstimator,
     recovery: Recovery,
     timers: Timers,
@@ -155,9 +150,16 @@ pub struct Sender {
     data: Data,
     ecn: EcnState,
     usage: Usage,
+    pub(super) win: Window,
+    /// Of the controller.
+    constants: Constants,
+    takes_signals: bool,
+    pub(super) phase: Phase,
     /// A segment, but for its number, time and size; with the newest timestamp of the receiver, and with
     /// AccECN the ACE field.
     template: Packet,
+    pub(super) cc: Cc,
+    pub(super) config: SenderConfig,
     // Totals for statistics.
     pub retransmitted: u64,
     pub started_at: Time,
@@ -229,8 +231,13 @@ impl Sender {
     pub fn controller(&self) -> &dyn CongestionControl {
         &*self.cc
     }
-    /// Fetches into the cache the segments that are next to be acknowledged, and where the next one will be.
-    pub fn fetch_segments(&self) {
+    /// Fetches its own state into the cache, but for the controller.
+    pub fn fetch(&self) {
+        prefetch::until(self, &self.cc);
+    }
+    /// Fetches the controller, the segments that are next to be acknowledged, and where the next one will be.
+    pub fn fetch_data(&self) {
+        self.cc.fetch();
         self.board.fetch_ends();
     }
     pub fn srtt(&self) -> Span {

@@ -27,13 +27,13 @@ pub(super) struct Client {
 impl Receiver {
     /// Opens the connection.
     pub fn connect(&mut self, now: Time, out: &mut Outbox) {
-        self.client = Some(Client {
+        self.client = Some(Box::new(Client {
             support: self.support,
             tries: 0,
             syn_sent: now,
             rtt: RttEstimator::default(),
             asked_at: None,
-        });
+        }));
         self.send_syn(now, out);
     }
 

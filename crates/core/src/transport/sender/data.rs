@@ -12,6 +12,8 @@ pub struct Data {
     /// The application writes piece by piece: more may follow what is there.
     pub stream: Option<Box<Stream>>,
     pub queue: SendQueue,
+    /// What the receiver lets be outstanding, bytes; `None`: anything.
+    pub receive_window: Option<u64>,
     pub sent_at: Time,
     /// When the application wrote what it has to send. What leaves at once is gone when it closes, so that
     /// the FIN goes alone (Linux `tcp_send_fin`), and is due.
@@ -29,6 +31,7 @@ impl Data {
             left: Data::whole(config),
             stream: config.stream.then(Box::default),
             queue: SendQueue::default(),
+            receive_window: config.receive_window,
             sent_at: Time::ZERO,
             written_at: Time::NEVER,
             fin_is_due: false,

@@ -33,7 +33,7 @@ impl Sender {
     /// Segments that still fit into the receiver's window. It counts what it has out of order, too.
     #[inline]
     pub(super) fn receiver_room(&self) -> u32 {
-        let Some(bytes) = self.config.receive_window else {
+        let Some(bytes) = self.data.receive_window else {
             return u32::MAX;
         };
         let segments = (bytes / u64::from(self.win.mss)).max(1);
