@@ -182,7 +182,8 @@ export class Store {
         const rate = this.fine.get(ofQueue(link, "all", "rate_mbps"));
         const told = (quantity: string) => this.fine.get(ofQueue(link, "all", quantity));
         // A medium tells what of its time is used, or its rate of the instant.
-        const used = told("airtime_pct") || told("slots_pct");
+        const airtime = told("airtime_pct");
+        const used = Number.isNaN(airtime) ? told("slots_pct") : airtime;
         const varying = Number.isNaN(used) ? told("capacity_mbps") : Number.NaN;
         const fixed = rateAt(this.run, link, this.fine.latest - 0.5 / per_s, this.rates) * 1e-6;
         const full = Number.isNaN(varying) ? fixed : varying;

@@ -29,8 +29,11 @@ pub struct Parts {
 /// The DSCP of non-queue-building traffic (RFC 9956).
 const NQB: u8 = 45;
 
-/// The access categories of a station.
+/// The access categories of a station by rising priority: background, best effort, video, voice.
 pub const CATEGORIES: usize = 4;
+pub const BE: usize = 1;
+pub const VI: usize = 2;
+pub const VO: usize = 3;
 
 impl Parts {
     pub fn count(&self) -> usize {

@@ -73,19 +73,19 @@ impl Writer {
         self.has_begun = true;
         self.pause(now, self.is_paused);
     }
+    fn wait_until(&mut self, next: Time) {
+        self.next = if next < self.stop { next } else { Time::NEVER };
+    }
     /// The bytes of the next piece, if `unsent` wait.
     fn piece(&mut self, now: Time, unsent: u64) -> u64 {
         if let Some(blocks) = &mut self.blocks {
-            let is_written = unsent < blocks.bytes;
-            blocks.written += if is_written { blocks.bytes } else { 0 };
+            let bytes = if unsent < blocks.bytes { blocks.bytes } else { 0 };
+            blocks.written += bytes;
             let wait = blocks.due(self.bps).max(now + Span(1)).since(now);
-            let after = now + INTERVAL * wait.0.div_ceil(INTERVAL.0);
-            let bytes = if is_written { blocks.bytes } else { 0 };
-            self.next = if after < self.stop { after } else { Time::NEVER };
+            self.wait_until(now + INTERVAL * wait.0.div_ceil(INTERVAL.0));
             return bytes;
         }
-        let after = now + INTERVAL;
-        self.next = if after < self.stop { after } else { Time::NEVER };
+        self.wait_until(now + INTERVAL);
         let bits = self.bps + self.rest;
         let bytes = bits / 8000;
         self.rest = bits % 8000;

@@ -10,7 +10,7 @@ use super::{Edca, Scheduler, WifiConfig};
 use crate::net::access::Place;
 use crate::net::air::{Burst, Way, What};
 use crate::net::medium::{Medium, Sides};
-use crate::net::parts::{CATEGORIES, Stages};
+use crate::net::parts::{BE, CATEGORIES, Stages, VI, VO};
 use crate::packet::Packet;
 use crate::params::Described;
 use crate::probe::Gauges;
@@ -18,9 +18,6 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME, Rate};
 
-/// Access categories by rising priority: background, best effort, video, voice.
-const BE: usize = 1;
-const VI: usize = 2;
 /// The amount added to a station's deficit after its turn (mac80211, the default weight).
 const AIRTIME_QUANTUM: i64 = 256_000;
 /// A station owes at most so much airtime, ns.
@@ -39,7 +36,7 @@ pub fn category(dscp: u8) -> usize {
         1 | 2 => 0,
         0 | 3 => BE,
         4 | 5 => VI,
-        _ => 3,
+        _ => VO,
     }
 }
 

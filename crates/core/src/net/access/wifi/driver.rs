@@ -4,10 +4,9 @@
 use super::WifiConfig;
 use super::phy::Modulation;
 use crate::net::air::Way;
-use crate::net::parts::CATEGORIES;
+use crate::net::parts::{CATEGORIES, VO};
 use crate::time::{Span, Time};
 
-const VO: usize = 3;
 /// Bytes around an Ethernet frame in the estimate, and those of its average packet.
 const AROUND: u64 = 38;
 const AVERAGE: u64 = 1024;
