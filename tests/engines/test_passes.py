@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,16 @@ def change(state: str | None, time: float = 0, after: float = 0, **what: Any) ->
 
 def run(*at: dict[str, Any]) -> Run:
     links = [{"name": "l", "rate_bps": 10, "qdisc": "pfifo"}]
-    return cast("Run", {"duration_ns": 1000 * MS, "links": links, "flows": [{"name": "f"}], "at": list(at)})
+    return cast(
+        "Run",
+        {
+            "duration_ns": 1000 * MS,
+            "links": links,
+            "seed": 7,
+            "flows": [{"name": "f", "kind": "program"}],
+            "at": list(at),
+        },
+    )
 
 
 def found(description: Run, told: Any) -> list[Run]:
@@ -39,6 +49,16 @@ def found(description: Run, told: Any) -> list[Run]:
 def times(description: Run) -> list[float]:
     assert not any("state" in one for one in description["at"])
     return [one["time_ns"] / MS for one in description["at"]]
+
+
+def test_a_stack_may_draw_the_same_in_each_run() -> None:
+    assert [
+        one["flows"][0].get("env") for one in found(run(change("drain", rate_bps=5)), lambda _: [(20, "drain")])
+    ] == [
+        {"L4SLAB_SEED": "7"},
+        {"L4SLAB_SEED": "7"},
+    ]
+    assert "env" not in found(run(change(None, 5, rate_bps=5)), lambda _: [])[0]["flows"][0]
 
 
 def test_nothing_that_waits_is_one_run() -> None:
@@ -66,6 +86,15 @@ def test_what_changes_nothing_costs_no_run() -> None:
     assert len(found(run(change("drain", rate_bps=10)), lambda _: [(20, "drain")])) == 1
     assert len(found(run(change("drain", qdisc="pfifo"), change(None, 5, rate_bps=5)), lambda _: [(20, "drain")])) == 1
     assert len(found(run(change("drain", rate_bps=10), change(None, 5, rate_bps=5)), lambda _: [(20, "drain")])) == 2
+
+
+def test_what_is_in_force_when_the_state_comes_may_come_at_another_time_in_each_run() -> None:
+    random = count(500, 50)
+
+    def told(_: Run) -> list[tuple[float, str]]:
+        return [(20, "drain"), (next(random), "down")]
+
+    assert len(found(run(change("drain", rate_bps=5), change("down", 300, rate_bps=5)), told)) == 2
 
 
 def test_a_state_that_never_comes_changes_nothing() -> None:

@@ -57,6 +57,22 @@ def test_arrays_of_draft_00_that_the_end_has_cut(tmp_path: Path) -> None:
     assert (last.cwnd_bytes, last.state, last.limited) == (20000, "1", False)
 
 
+def test_states_that_are_longer_words_get_names_and_rates_are_in_bits(tmp_path: Path) -> None:
+    file = tmp_path / "client.sqlog"
+    told = [
+        {"time": 1, "name": "quic:packet_sent", "data": {}},
+        {"time": 2, "name": "quic:congestion_state_updated", "data": {"new": "bbr_probe_bw_up"}},
+        {"time": 3, "name": "quic:recovery_metrics_updated", "data": {"pacing_rate": 1_000_000}},
+    ]
+    file.write_text("\n".join(map(json.dumps, told)))
+    form = Form.of({"pacing": "bytes", "states": "bbr2 up probe_bw_up"})
+    found = qlog.read(file, form, "bbr2")
+    assert found is not None
+    assert (found.rows[-1].state, found.rows[-1].pacing_mbps) == ("probe_bw_up", 8)
+    with pytest.raises(ValueError, match="valid are bits, bytes"):
+        Form.of({"pacing": "packets"})
+
+
 def test_states_that_are_numbers_get_names(tmp_path: Path) -> None:
     file = tmp_path / "x.client.qlog"
     file.write_text(DRAFT)

@@ -1,8 +1,8 @@
 """A stack's qlog: the variables of its congestion control over time.
 
 Stacks differ in the file's format (a line per event, one JSON document, or arrays of draft-00), in names and in units.
-A recipe's `qlog` has what differs: the units of `time` and `rtt`, and what the stack calls `limited`, that is, having
-too little data to send: a state of the congestion control, or a flag among its metrics. `states` has the names of
+A recipe's `qlog` has what differs: the units of `time`, `rtt` and `pacing`, and what the stack calls `limited` (having
+too little data to send): a state of the congestion control, or a flag among its metrics. `states` has the names of
 states, "CC NAME NAME ...", of the controller CC. In the log they are numbers, from 0 on (bits above the lowest eight
 are other flags), or words that end so.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_BITS = {"bits": 1.0, "bytes": 8.0}
 _METRICS, _STATE, _SENT = "metrics_updated", "congestion_state_updated", "_sent"
 _WANTED = (_METRICS, _STATE, "packet_sent", "datagram_sent")
 _CWND, _INFLIGHT, _RTT = ("congestion_window", "cwnd"), ("bytes_in_flight",), ("smoothed_rtt",)
@@ -32,6 +33,7 @@ class Form:
     rtt: str = "ms"
     limited: str = ""
     states: str = ""
+    pacing: str = "bits"
 
     def state(self, cc: str, told: str) -> str:
         """The state of a controller by its name."""
@@ -50,11 +52,14 @@ class Form:
     def of(cls, given: Mapping[str, str]) -> Form:
         """From a recipe. Raises ValueError."""
         for key, value in given.items():
-            if key not in ("time", "rtt", "limited", "states"):
-                raise ValueError(f"qlog has {key}, which is none of time, rtt, limited, states")
+            if key not in (one.name for one in fields(cls)):
+                raise ValueError(f"qlog has {key}, which is none of {', '.join(one.name for one in fields(cls))}")
             if key in ("time", "rtt") and value not in _SECONDS:
                 raise ValueError(f"qlog.{key} = {value!r} is no unit; valid are {', '.join(_SECONDS)}")
-        return cls(**given)
+        form = cls(**given)
+        if form.pacing not in _BITS:
+            raise ValueError(f"qlog.pacing = {form.pacing!r} is no unit; valid are {', '.join(_BITS)}")
+        return form
 
 
 class Row(NamedTuple):
@@ -107,7 +112,7 @@ def _learn(known: dict[str, Any], name: str, data: Mapping[str, Any], form: Form
         ("cwnd_bytes", _CWND, 1.0),
         ("inflight_bytes", _INFLIGHT, 1.0),
         ("srtt_ms", _RTT, _SECONDS[form.rtt] * 1e3),
-        ("pacing_mbps", ("pacing_rate",), 1e-6),
+        ("pacing_mbps", ("pacing_rate",), _BITS[form.pacing] * 1e-6),
     ):
         value = next((data[one] for one in names if one in data), None)
         if isinstance(value, int | float) and value < _NOT_YET:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from l4slab.base.run import AwaitedState, Change, Run
+from l4slab.base.run import AwaitedState, Change, Flow, Run
 from l4slab.engines.contract import EngineError, LackingError
 from l4slab.engines.linux import programs
 
 # A change comes as much after its state as in the simulator, which looks each millisecond. Runs may differ by more.
 _LOOK_NS = 1_000_000
 _LATE_NS = 10 * _LOOK_NS
+SEED = "L4SLAB_SEED"
 # Runs more than there are changes, where they differ by more than that.
 _AGAIN = 4
 
@@ -41,8 +42,7 @@ class Passes:
 
     def __init__(self, run: Run):
         self._run = run
-        waiting = [change for change in run["at"] if change.get("state") is not None]
-        self._waiting = [change for change in waiting if _changes_anything(change, run)]
+        self._waiting = [change for change in run["at"] if change.get("state") is not None]
         # When each state comes, as the next run assumes it; None: not before another change that is not known yet.
         self._assumed: list[int | None] = [None] * len(self._waiting)
         self._left = len(self._waiting) + _AGAIN
@@ -50,13 +50,14 @@ class Passes:
     @property
     def run(self) -> Run:
         """The description of the next run, which waits for nothing."""
-        fixed = [change for change in self._run["at"] if change.get("state") is None]
-        for change, at in zip(self._waiting, self._assumed, strict=True):
-            if at is not None and (time_ns := at + _awaited(change)["after_ns"]) < self._run["duration_ns"]:
-                now = change.copy()
-                del now["state"]
-                fixed.append({**now, "time_ns": time_ns})
-        return {**self._run, "at": sorted(fixed, key=lambda change: change["time_ns"])}
+        at = [change for change in self._changes() if change["time_ns"] < self._run["duration_ns"]]
+        return {**self._run, "at": at, "flows": [self._seeded(flow) for flow in self._run["flows"]]}
+
+    def _seeded(self, flow: Flow) -> Flow:
+        """A stack may draw by a seed, so that its runs are alike."""
+        if flow["kind"] != "program" or not any(flow["name"] == _awaited(one)["flow"] for one in self._waiting):
+            return flow
+        return {**flow, "env": {**flow.get("env", {}), SEED: str(self._run["seed"])}}
 
     def agrees(self, states: Callable[[str], States]) -> bool:
         """Whether the states of the run that was done came as it assumed; else `run` is another one. `states`: those of
@@ -66,7 +67,9 @@ class Passes:
         wrong = [
             index
             for index, (at, came) in enumerate(zip(self._assumed, seen, strict=True))
-            if at != came and (at is None or came is None or not 0 <= at - came <= _LATE_NS)
+            if at != came
+            and (at is None or came is None or not 0 <= at - came <= _LATE_NS)
+            and not all(self._is_in_force(index, time_ns) for time_ns in (at, came) if time_ns is not None)
         ]
         if not wrong:
             return True
@@ -85,9 +88,34 @@ class Passes:
         for index, came in enumerate(seen):
             if came is None or came > first + _LATE_NS:
                 self._assumed[index] = None
-            elif index in wrong:
+            elif index in wrong or self._assumed[index] is None:
                 self._assumed[index] = came + _LOOK_NS
         return False
+
+    def _changes(self, but: int | None = None) -> list[Change]:
+        """Those of the next run in order of time, but for one of those that wait."""
+        found = [change for change in self._run["at"] if change.get("state") is None]
+        for index, (change, at) in enumerate(zip(self._waiting, self._assumed, strict=True)):
+            if at is not None and index != but:
+                now = change.copy()
+                del now["state"]
+                found.append({**now, "time_ns": at + _awaited(change)["after_ns"]})
+        return sorted(found, key=lambda change: change["time_ns"])
+
+    def _is_in_force(self, index: int, came_ns: int) -> bool:
+        """Whether a waiting change would change nothing if its state came then."""
+        change = self._waiting[index]
+        tables: dict[str, Sequence[Mapping[str, object]]] = {
+            "link": self._run["links"], "flow": self._run["flows"], "impair": self._run.get("impairs", []),
+        }  # fmt: skip
+        kind = next(kind for kind in tables if change.get(kind) is not None)
+        (first,) = (table for table in tables[kind] if table["name"] == change.get(kind))
+        values = dict(first)
+        for one in self._changes(index):
+            if one.get(kind) == first["name"] and one["time_ns"] <= came_ns + _awaited(change)["after_ns"]:
+                values |= {key: value for key, value in one.items() if value is not None}
+        apart = ("time_ns", "state", kind)
+        return all(values.get(key) == value for key, value in change.items() if key not in apart and value is not None)
 
 
 def _awaited(change: Change) -> AwaitedState:
@@ -105,19 +133,3 @@ def _first(states: States, change: Change) -> int | None:
         if state == wanted and (end is None or end > since):
             return max(at, since)
     return None
-
-
-def _changes_anything(change: Change, run: Run) -> bool:
-    """Whether something is changed that has another value at some time."""
-    tables: dict[str, Sequence[Mapping[str, object]]] = {
-        "link": run["links"], "flow": run["flows"], "impair": run.get("impairs", []),
-    }  # fmt: skip
-    kind = next(kind for kind in tables if change.get(kind) is not None)
-    name = change.get(kind)
-    first = next(table for table in tables[kind] if table["name"] == name)
-    others: list[Mapping[str, object]] = [first, *(one for one in run["at"] if one.get(kind) == name)]
-    no_values = ("time_ns", "state", kind)
-    values = {key: value for key, value in change.items() if key not in no_values and value is not None}
-    return any(
-        key not in first or any(one.get(key) not in (None, value) for one in others) for key, value in values.items()
-    )
