@@ -127,3 +127,14 @@ def test_an_application_rests_and_writes_again() -> None:
     assert part["pause"] == 0
     assert part["before"] > 9
     assert part["after"] > 9
+
+
+@pytest.mark.parametrize("cc", ["bbr", "bbr3"])
+def test_a_pause_stands_for_a_probe_of_the_rtt(cc: str) -> None:
+    """Longer than a smallest RTT is kept, so that it would be probed for else (Linux `idle_restart`)."""
+    text = FILE.format(flow='app_rate = "5.792Mbit"').replace("bbr3", cc).replace('"4s"', '"16s"')
+    rests = '[[at]]\ntime = "3s"\n"flow.a.pause" = true\n[[at]]\ntime = "14s"\n"flow.a.pause" = false'
+    found = l4slab.run(Experiment.from_toml(text.replace('"1ms"', '"5ms"') + rests, "states")).series
+    after = found.filter((pl.col("flow") == "a") & (pl.col("time_s") > 14.1))
+    assert "probe_rtt" not in set(after["cc_state"])
+    assert after["goodput_mbps"].mean() == pytest.approx(5.792, rel=0.02)

@@ -112,6 +112,8 @@ pub struct Bbr {
     probe_rtt_until: Option<Time>,
     probe_rtt_round_done: bool,
     holds_back: bool,
+    /// Nothing has been delivered since the sender rested.
+    restarts: bool,
     rounds: u32,
     round_end: u32,
     round_start: bool,
@@ -144,6 +146,7 @@ impl Bbr {
             probe_rtt_until: None,
             probe_rtt_round_done: false,
             holds_back: false,
+            restarts: false,
             rounds: 0,
             round_end: 0,
             round_start: false,
@@ -340,12 +343,13 @@ impl Bbr {
             self.min_rtt_us = rtt;
             self.min_rtt_at = ack.now;
         }
-        if expired && self.mode != Mode::ProbeRtt {
+        if expired && !self.restarts && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
             self.save_cwnd(w);
             self.probe_rtt_until = None;
         }
         self.holds_back = self.mode == Mode::ProbeRtt;
+        self.restarts &= ack.rate.delivered == 0;
         if self.mode != Mode::ProbeRtt {
             return;
         }
@@ -359,12 +363,15 @@ impl Bbr {
             Some(until) => {
                 self.probe_rtt_round_done |= self.round_start;
                 if self.probe_rtt_round_done && ack.now > until {
-                    self.min_rtt_at = ack.now;
-                    w.cwnd = w.cwnd.max(self.prior_cwnd);
-                    if self.full { self.enter_probe_bw(ack.now) } else { self.mode = Mode::Startup }
+                    self.leave_probe_rtt(ack.now, w);
                 }
             }
         }
+    }
+    fn leave_probe_rtt(&mut self, now: Time, w: &mut Window) {
+        self.min_rtt_at = now;
+        w.cwnd = w.cwnd.max(self.prior_cwnd);
+        if self.full { self.enter_probe_bw(now) } else { self.mode = Mode::Startup }
     }
 
     fn update_gains(&mut self) {
@@ -431,6 +438,17 @@ impl Bbr {
 }
 
 impl Signals for Bbr {
+    fn on_restart(&mut self, at: Time, w: &mut Window) {
+        self.restarts = true;
+        self.aggregation.restart(at);
+        if self.mode == Mode::ProbeBw {
+            self.pacing.change(self.rate(), ONE, self.full, w);
+        } else if self.mode == Mode::ProbeRtt
+            && self.probe_rtt_until.is_some_and(|until| at > until)
+        {
+            self.leave_probe_rtt(at, w);
+        }
+    }
     /// Ends a round, in which something was lost: a policer shows by that too.
     fn on_timeout(&mut self, lost_total: u64, w: &Window) {
         self.was_repairing = true;

@@ -4,9 +4,8 @@
 //! forgotten at the next probe. The response to a round with marks is DCTCP's: alpha, the averaged share of
 //! marks, takes a third of itself off `inflight_lo`.
 //!
-//! Left out: the fast path for senders without data, load balancing by rehashing (PLB), restart
-//! after idle, and the receiver's eager ACKs ("fast ACK mode"). Nor does the ACK of a tail loss probe keep
-//! the delivery of the round before it.
+//! Left out: the fast path for senders without data, load balancing by rehashing (PLB), and the receiver's
+//! eager ACKs ("fast ACK mode"). Nor does the ACK of a tail loss probe keep the delivery of the round before it.
 //!
 //! Rates are segments per microsecond with 24 fractional bits; gains and shares have eight.
 
@@ -162,6 +161,8 @@ pub struct Bbr3 {
     round_end: u32,
     round_start: bool,
     round_count: u32,
+    /// The round in which Drain began.
+    drains_since: u32,
     loss_round_end: u32,
     loss_round_start: bool,
     // The model: rates of the last cycle and of this one, and what the last round delivered.
@@ -177,6 +178,8 @@ pub struct Bbr3 {
     probe_rtt_until: Option<Time>,
     probe_rtt_round_done: bool,
     holds_back: bool,
+    /// Nothing has been delivered since the sender rested.
+    restarts: bool,
     // A full pipe: ever, and since startup or the last probe began.
     full: bool,
     full_now: bool,
@@ -228,6 +231,7 @@ impl Bbr3 {
             round_end: 0,
             round_start: false,
             round_count: 0,
+            drains_since: 0,
             loss_round_end: 1,
             loss_round_start: false,
             bw_hi: [0; 2],
@@ -242,6 +246,7 @@ impl Bbr3 {
             probe_rtt_until: None,
             probe_rtt_round_done: false,
             holds_back: false,
+            restarts: false,
             full: false,
             full_now: false,
             full_rate: 0,
@@ -467,10 +472,15 @@ impl Bbr3 {
         let product = self.inflight(self.max_bw(), ONE);
         if self.phase == Phase::Startup && self.full {
             self.phase = Phase::Drain;
+            self.drains_since = self.round_count;
             w.ssthresh = product;
             self.reset_signals();
         }
-        if self.phase == Phase::Drain && self.in_network(ack.flight.now, ack) <= product {
+        let rounds = self.round_count - self.drains_since;
+        if self.phase == Phase::Drain
+            && (self.in_network(ack.flight.now, ack) <= product
+                || self.config.drain_rounds.is_some_and(|most| rounds >= most))
+        {
             self.start_down(ack.now);
         }
     }
@@ -490,7 +500,7 @@ impl Bbr3 {
             self.min_rtt_us = self.probe_rtt_min_us;
             self.min_rtt_at = self.probe_rtt_min_at;
         }
-        if expired && self.phase != Phase::ProbeRtt {
+        if expired && !self.restarts && self.phase != Phase::ProbeRtt {
             self.phase = Phase::ProbeRtt;
             self.save_cwnd(w);
             self.probe_rtt_until = None;
@@ -498,6 +508,7 @@ impl Bbr3 {
             self.round_end = self.delivered;
         }
         self.holds_back = self.phase == Phase::ProbeRtt;
+        self.restarts &= ack.rate.delivered == 0;
         if !self.holds_back {
             return;
         }
@@ -511,17 +522,17 @@ impl Bbr3 {
             Some(until) => {
                 self.probe_rtt_round_done |= self.round_start;
                 if self.probe_rtt_round_done && ack.now > until {
-                    self.probe_rtt_min_at = ack.now;
-                    w.cwnd = w.cwnd.max(self.prior_cwnd);
-                    self.leave_probe_rtt(ack);
+                    self.leave_probe_rtt(ack.now, w);
                 }
             }
         }
     }
-    fn leave_probe_rtt(&mut self, ack: &Ack) {
+    fn leave_probe_rtt(&mut self, now: Time, w: &mut Window) {
+        self.probe_rtt_min_at = now;
+        w.cwnd = w.cwnd.max(self.prior_cwnd);
         self.reset_lower_bounds();
         if self.full {
-            self.start_down(ack.now);
+            self.start_down(now);
             self.start_cruise();
         } else {
             self.phase = Phase::Startup;
@@ -616,6 +627,18 @@ impl Flight {
 }
 
 impl Signals for Bbr3 {
+    fn on_restart(&mut self, at: Time, w: &mut Window) {
+        self.restarts = true;
+        self.aggregation.restart(at);
+        if self.in_probe_bw() {
+            self.pacing.change(self.bw(), ONE, self.full, w);
+        } else if self.phase == Phase::ProbeRtt
+            && self.probe_rtt_until.is_some_and(|until| at > until)
+        {
+            self.leave_probe_rtt(at, w);
+        }
+    }
+
     fn on_feedback(&mut self, totals: &Totals) {
         self.delivered = totals.delivered;
     }

@@ -75,6 +75,9 @@ impl Pacing {
         if !self.saw_rtt && ack.rtt.srtt8 > 0 {
             self.start(ack.rtt.srtt8 >> 3, w);
         }
+        self.change(rate, gain, full, w);
+    }
+    pub fn change(&mut self, rate: u32, gain: u32, full: bool, w: &Window) {
         let paced = pacing_bytes(u64::from(rate), gain, w);
         if full || paced > self.rate {
             self.rate = paced;
@@ -93,6 +96,11 @@ pub struct Aggregation {
 }
 
 impl Aggregation {
+    /// What comes together is counted anew.
+    pub fn restart(&mut self, now: Time) {
+        self.since = now;
+        self.acked = 0;
+    }
     /// A half of the window of maxima is kept for `rounds`.
     pub fn update(&mut self, round_start: bool, rounds: u32, rate: u32, ack: &Ack, w: &Window) {
         if ack.acked == 0 || ack.rate.interval == Span::ZERO {

@@ -2,7 +2,7 @@
 
 use crate::cc::EcnWish;
 use crate::cc::bbr::model::ONE;
-use crate::params::kinds::{any_time, choice, fraction, params};
+use crate::params::kinds::{any_time, choice, count, fraction, params};
 use crate::time::Span;
 
 params! {
@@ -32,6 +32,8 @@ params! {
         inflight_headroom: f64 = 0.15, fraction(), "google/bbr";
         /// pacing gain after startup; 0.5 in draft-ietf-ccwg-bbr
         drain_gain: f64 = 0.3467, fraction(), "google/bbr";
+        /// rounds after which Drain ends in any case, 0: none; 3 in draft-ietf-ccwg-bbr
+        drain_rounds: u32 = 0, count(0..=1000), "google/bbr";
     }
 }
 
@@ -55,6 +57,7 @@ pub struct Config {
     pub beta: u32,
     pub headroom: u32,
     pub drain_gain: u32,
+    pub drain_rounds: Option<u32>,
 }
 
 impl Config {
@@ -75,6 +78,7 @@ impl Config {
             beta: part(o.beta),
             headroom: part(o.inflight_headroom),
             drain_gain: part(o.drain_gain),
+            drain_rounds: (o.drain_rounds > 0).then_some(o.drain_rounds),
         }
     }
 }

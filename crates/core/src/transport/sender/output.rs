@@ -54,8 +54,15 @@ impl Sender {
             // `tcp_rate_check_app_limited`).
             self.board.delivery.limit(self.board.in_flight());
         }
-        if self.board.packets_out() == 0 && !self.constants.governs_window {
-            self.restart_after_idle(now);
+        if self.board.packets_out() == 0 {
+            if !self.constants.governs_window {
+                self.restart_after_idle(now);
+            }
+            if self.board.delivery.app_limited_until > 0
+                && let Some(signals) = self.cc.signals()
+            {
+                signals.on_restart(now, &mut self.win);
+            }
         }
         self.write_on();
         self.transmit(now, out);
