@@ -45,6 +45,7 @@ class Recipe:
     sender: Literal["client", "server"] = "client"
     env: Mapping[str, str] = field(default_factory=dict)
     qlog: Mapping[str, str] = field(default_factory=dict)  # of `qlog.Form`; empty where it writes none
+    limits: bool = False  # its client writes at APP_RATE and rests within APP_PAUSE
     kernel: bool = False  # TCP of the kernel, whose hosts have the controller
     ecn: str = ""
     note: str = ""

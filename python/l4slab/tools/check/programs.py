@@ -52,16 +52,39 @@ class Program:
         return {**keys, "stop": _FOR_EVER, "cc": cc or _KERNELS_DEFAULT}
 
 
+def _as_variables(document: dict[str, Any], flow: Keys, env: dict[str, str]) -> str | None:
+    """An application that limits the flow, as variables of a stack's client; why that cannot be."""
+    if (rate := flow.pop("app_rate", None)) is not None:
+        env["APP_RATE"] = str(rate)
+    before, rests = f"flow.{flow['name']}.", []
+    for change in document.get("at", []):
+        for key in [key for key in change if key.startswith(before)]:
+            if key != f"{before}pause" or "state" in change:
+                return "its application changes when a state comes, and a program does not see it"
+            del change[key]
+            rests.append(change["time"])
+    if rests:
+        env["APP_PAUSE"] = " ".join(rests)
+        document["at"] = [change for change in document["at"] if change.keys() - {"time"}]
+    return None
+
+
 def put_in(document: dict[str, Any], places: Iterable[Place], program: Program, cc: str | None) -> str | None:
     """Put the program at these places of an experiment of the suite; why that cannot be."""
     flows = {flow["name"]: flow for flow in document["flow"]}
+    variables: dict[str, dict[str, str]] = {name: {} for name in flows}
+    limits = program.stack is not None and stacks.find(program.stack).recipe.limits
     for table, before in places:
         name = before.split(".")[1] if before else table["name"]
         for flow in flows.values() if name == "*" else [flows[name]]:
+            if limits and (reason := _as_variables(document, flow, variables[flow["name"]])) is not None:
+                return reason
             if (reason := _reason(flow, program.keys())) is not None:
                 return reason
     for table, before in places:
         table.update({f"{before}{key}": value for key, value in program.flow(cc).items()})
+        if not before and (more := variables[str(table["name"])]):
+            table["env"] = {**program.env, **more}
     # What only TCP of the engine's own has cannot be varied.
     taken = tuple(f"flow.{name}." for name, flow in flows.items() if flow.get("kind") == "program")
     for factor, levels in document.get("sweep", {}).items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from l4slab import _core, sweep
+from l4slab import _core, stacks, sweep
 from l4slab.api import campaign
 from l4slab.api.experiment import Experiment, load, to_toml
 from l4slab.base.code import is_code
@@ -25,8 +25,8 @@ from l4slab.tools.check.programs import Place, Program
 # In the files: `cc = "{controller}"`, and what `controller` is in [let].
 _NAME = "controller"
 _PLACEHOLDER = f"{{{_NAME}}}"
-# Files about the states of BBR's draft, and the one for which the log of a stack suffices.
-_OF_STATES, _LOGGED = "bbr-", "bbr-states"
+# Files about the states of BBR's draft.
+_OF_STATES = "bbr-"
 _LOG = "QLOGDIR"
 
 
@@ -86,12 +86,8 @@ def suite(
             continue
         if name.startswith(_OF_STATES) and (reason := _no_states(cc or "", program)) is not None:
             apart[name] = reason
-        elif name.startswith(_OF_STATES) and program is not None and (name != _LOGGED or _LOG not in program.env):
-            lacking[name] = (
-                f"it is told from a log; give --env {_LOG}={{out}} for a stack that logs its states"
-                if name == _LOGGED
-                else "it needs variables that no log has, an application of its own, or a change that waits for a state"
-            )
+        elif name.startswith(_OF_STATES) and program is not None and (reason := _not_logged(cc, program)):
+            lacking[name] = reason
         elif _NAME not in document.get("let", {}):
             document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
@@ -118,6 +114,16 @@ def _no_states(cc: str, program: Program | None) -> str | None:
         return "it is no BBR"
     if program is None and "probe_bw_up" not in states[cc]:
         return "its states are not those of the draft"
+    return None
+
+
+def _not_logged(cc: str | None, program: Program) -> str | None:
+    """Why there is no log with the states of a program."""
+    if _LOG not in program.env:
+        return f"it is told from a log; give --env {_LOG}={{out}} for a stack that logs its states"
+    stack = None if program.stack is None else stacks.find(program.stack)
+    if stack is not None and stack.is_built and cc is not None and not stacks.states_of(stack.id, cc):
+        return f"the log of {program.name(cc)} has no states"
     return None
 
 

@@ -91,9 +91,11 @@ def columns(run: Run) -> dict[str, pl.Schema]:
     """
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(json.dumps(_of_the_core(run)))}
     of_flows = programs.COLUMNS if _programs_of(run) else {}
+    if "app_limited" in gauges:  # as the simulator has it, of senders whose controller has states
+        gauges["cc_state"] = pl.String()
     has_log = logging_flow(run) is not None
     of_flows = of_flows | (qlogs.FLOWS if has_log else {})
-    of_series = _SERIES | (qlogs.SERIES if has_log else {}) | gauges
+    of_series = _SERIES | qlogs.columns(run) | gauges
     more = {"flows": of_flows, "members": of_flows, "links": _LINKS, "series": of_series}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from l4slab import stacks
+from l4slab import _core, stacks
 from l4slab.base import metrics
 from l4slab.base.run import Run
 from l4slab.base.values import Row
@@ -23,6 +23,17 @@ SERIES: metrics.Schema = {
 }
 FLOWS: metrics.Schema = {"app_limited_pct": pl.Float64()}
 _HEADERS = 14 + 20 + 8  # of a frame with UDP
+
+
+def columns(run: Run) -> metrics.Schema:
+    """Of the table `series`. Of a BBR with the draft's states, what `bbr3` tells of its model is there, and empty."""
+    if (name := logging_flow(run)) is None:
+        return {}
+    (told,) = (one["gauges"] for one in _core.controllers() if one["name"] == "bbr3")
+    flow = next(flow for flow in run["flows"] if flow["name"] == name)
+    stack = flow.get("stack") if flow["kind"] == "program" else None
+    has_model = stack is not None and "probe_bw_up" in stacks.states_of(stack["build"], stack["cc"])
+    return SERIES | {gauge["name"]: pl.Float64() for gauge in told if has_model}
 
 
 def read(run: Run, folder: Path) -> qlog.Log | None:

@@ -22,6 +22,28 @@ fn config() -> quiche::Config {
     c.set_max_idle_timeout(30000);
     c
 }
+/// An application that writes at APP_RATE ("5Mbit") and rests within APP_PAUSE ("10s 16s"); without them, one that always has data.
+struct App { bytes_per_s: f64, pause: (f64, f64) }
+impl App {
+    fn new() -> App {
+        let told = |name: &str| std::env::var(name).unwrap_or_default();
+        let pause: Vec<f64> = told("APP_PAUSE").split('s').filter_map(|time| time.trim().parse().ok()).collect();
+        App {
+            bytes_per_s: told("APP_RATE").strip_suffix("Mbit").map_or(f64::INFINITY, |rate| rate.parse::<f64>().unwrap() * 1e6 / 8.0),
+            pause: if let [from, to] = pause[..] { (from, to) } else { (0.0, 0.0) },
+        }
+    }
+    /// How much more it has written until then, and what it would have is forgotten where the stack has not taken a block.
+    fn more(&self, time: Duration, taken: &mut f64) -> u64 {
+        const BLOCK: f64 = 65536.0;
+        if !self.is_limited() { return u64::MAX; }
+        let (now, (from, to)) = (time.as_secs_f64(), self.pause);
+        let written = self.bytes_per_s * (now - (now.min(to) - from).max(0.0));
+        *taken = taken.max(written - BLOCK);
+        (written - *taken) as u64
+    }
+    fn is_limited(&self) -> bool { self.bytes_per_s.is_finite() }
+}
 /// Until a packet comes or the time is over. A socket's own timeout is in ticks of the kernel, too coarse for pacing.
 fn sleep(sock: &UdpSocket, wait: Duration) {
     let mut one = libc::pollfd { fd: sock.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -58,6 +80,8 @@ fn main() {
     let mut left = size;
     let mut came = 0u64;
     let begun = Instant::now();
+    let app = App::new();
+    let mut written = 0f64;
     let mut first = true;
     let mut held: Option<(usize, quiche::SendInfo)> = None;
     loop {
@@ -65,6 +89,7 @@ fn main() {
         let now = Instant::now();
         let mut wait = conn.as_ref().and_then(|c| c.timeout()).unwrap_or(Duration::from_secs(3600));
         if let Some((_, i)) = &held { wait = wait.min(i.at.saturating_duration_since(now)); }
+        if app.is_limited() { wait = wait.min(Duration::from_millis(1)); }
         if first && !server { wait = Duration::ZERO; first = false; }
         if !wait.is_zero() {
             sleep(&sock, wait);
@@ -93,8 +118,10 @@ fn main() {
         loop {
             // as much as the stream takes, but only whole packets
             while !server && c.is_established() && left > 0 && c.stream_capacity(0).unwrap_or(if left == size { MTU } else { 0 }) >= MTU {
-                let n = left.min(zeros.len() as u64) as usize;
-                match c.stream_send(0, &zeros[..n], left == n as u64) { Ok(m) => left -= m as u64, _ => break }
+                let may = app.more(begun.elapsed(), &mut written);
+                if may < MTU as u64 { break }
+                let n = left.min(zeros.len() as u64).min(may) as usize;
+                match c.stream_send(0, &zeros[..n], left == n as u64) { Ok(m) => { left -= m as u64; written += m as f64 } Err(_) => break }
             }
             if held.is_none() { match c.send(&mut out) { Ok(x) => held = Some(x), Err(_) => break } }
             let (n, i) = held.unwrap();
