@@ -82,7 +82,7 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
     assert all(1_000_000_000 <= start < 1_100_000_000 for start in starts)
     assert starts[0] != starts[1]
     assert [line for line in made.plan if line.startswith("tcp")] == [
-        f"tcp 1 {n} {10000 + n} c1 10.208.0.1 s1 10.224.0.1 {starts[n]} 3000000000 956406 1000000 32 cubic cubic"
+        f"tcp 1 {n} {10000 + n} c1 10.208.0.1 s1 10.224.0.1 {starts[n]} 3000000000 956406 1000000 32 cubic cubic 0 0"
         for n in range(2)
     ]
     assert "time 4000000000 1000000000 100000000" in made.plan
@@ -90,6 +90,17 @@ def test_what_the_ends_are_told(describe: Describe) -> None:
     assert not [line for line in made.plan if line.startswith("host")]
     # tcp_ecn of sender and receiver.
     assert lines(made, "tcp_ecn$") == ["echo 1 >/proc/sys/net/ipv4/tcp_ecn", "echo 0 >/proc/sys/net/ipv4/tcp_ecn"]
+
+
+def test_an_application_is_told_its_rate_its_block_and_its_changes(describe: Describe) -> None:
+    flow = CUBIC + 'app_rate = "8Mbit"\napp_block = "128KiB"\n'
+    at = '[[at]]\ntime = "1s"\n"flow.a.pause" = true\n[[at]]\ntime = "2s"\n"flow.a.app_rate" = "2Mbit"\n'
+    plan = lab.build(describe(ONE_LINK + flow + at)).plan
+    (line,) = [line for line in plan if line.startswith("tcp")]
+    assert line.endswith("cubic cubic 8000000 131072")
+    assert [line for line in plan if line.startswith("at")] == [
+        "at 1000000000 pause 1 1", "at 2000000000 rate 1 2000000",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ecn", "payload"), [("classic", 1448), ("accecn", 1436)])
