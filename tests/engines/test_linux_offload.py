@@ -103,3 +103,16 @@ def test_an_application_with_a_rate_writes_the_same_on_both_engines(describe: De
         assert here == pytest.approx(there, rel=0.02, abs=0.01), begin
     waits = [table.filter(pl.col("queue") == "all")["sojourn_ms"].mean() for table in (ours, theirs)]
     assert waits[0] == pytest.approx(waits[1], rel=0.15, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+@pytest.mark.parametrize("cc", ["cubic", "prague"])
+def test_a_window_grows_after_a_rest_as_on_the_kernel(describe: Describe, cc: str) -> None:
+    text = f'[link.one]\nrate = "20Mbit"\nqdisc = "pfifo limit 400"\n[[flow]]\nname = "a"\ncc = "{cc}"\nrtt = "40ms"\n'
+    text += 'app_rate = "100Mbit"\n' + CHANGED.format(key="pause", first="true", second="false").replace('"6s"', '"9s"')
+    run = json.dumps(describe(text, duration='"12s"', warmup='"1s"'))
+    after = (pl.col("flow") == "a") & pl.col("time_s").is_between(9.3, 12)
+    ours, theirs = (engine.execute(run, None).series.filter(after) for engine in (SimEngine(), LinuxEngine()))
+    for column in ("cwnd_packets", "goodput_mbps"):
+        assert ours[column].to_list() == pytest.approx(theirs[column].to_list(), rel=0.03), column

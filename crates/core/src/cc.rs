@@ -62,6 +62,9 @@ pub trait CongestionControl: Send {
     fn on_undo(&mut self, prior_cwnd: u32, w: &mut Window) {
         w.cwnd = w.cwnd.max(prior_cwnd);
     }
+    /// The application writes again to a sender that it limits and that has nothing in flight, `since` it last sent
+    /// (Linux `CA_EVENT_TX_START`).
+    fn on_restart(&mut self, _at: Time, _since: Time, _w: &mut Window) {}
     /// Itself, if it reads TCP's signals before they are interpreted.
     fn signals(&mut self) -> Option<&mut dyn Signals> {
         None
@@ -80,8 +83,6 @@ pub trait Signals {
     fn on_feedback(&mut self, _totals: &Totals) {}
     /// A segment was found lost. Only with [`Constants::judges_flights`] (`skb_marked_lost` of BBRv3's tree).
     fn on_lost(&mut self, _lost: &LostSegment, _at: Time, _w: &Window) {}
-    /// The application writes again to a sender with nothing in flight, which it limits (Linux `CA_EVENT_TX_START`).
-    fn on_restart(&mut self, _at: Time, _w: &mut Window) {}
     /// The retransmission timer expired, also where that is no congestion of its own; `lost_total` segments
     /// have been found lost so far (Linux `set_state` with `TCP_CA_Loss`).
     fn on_timeout(&mut self, _lost_total: u64, _w: &Window) {}

@@ -438,17 +438,6 @@ impl Bbr {
 }
 
 impl Signals for Bbr {
-    fn on_restart(&mut self, at: Time, w: &mut Window) {
-        self.restarts = true;
-        self.aggregation.restart(at);
-        if self.mode == Mode::ProbeBw {
-            self.pacing.change(self.rate(), ONE, self.full, w);
-        } else if self.mode == Mode::ProbeRtt
-            && self.probe_rtt_until.is_some_and(|until| at > until)
-        {
-            self.leave_probe_rtt(at, w);
-        }
-    }
     /// Ends a round, in which something was lost: a policer shows by that too.
     fn on_timeout(&mut self, lost_total: u64, w: &Window) {
         self.was_repairing = true;
@@ -502,6 +491,17 @@ impl CongestionControl for Bbr {
     fn pace(&self) -> Pace {
         let burst = Burst::AtLeast(self.min_burst());
         Pace { rate: Some(self.pacing.rate), burst, holds_back: self.holds_back }
+    }
+    fn on_restart(&mut self, at: Time, _since: Time, w: &mut Window) {
+        self.restarts = true;
+        self.aggregation.restart(at);
+        if self.mode == Mode::ProbeBw {
+            self.pacing.change(self.rate(), ONE, self.full, w);
+        } else if self.mode == Mode::ProbeRtt
+            && self.probe_rtt_until.is_some_and(|until| at > until)
+        {
+            self.leave_probe_rtt(at, w);
+        }
     }
     fn signals(&mut self) -> Option<&mut dyn Signals> {
         Some(self)

@@ -627,18 +627,6 @@ impl Flight {
 }
 
 impl Signals for Bbr3 {
-    fn on_restart(&mut self, at: Time, w: &mut Window) {
-        self.restarts = true;
-        self.aggregation.restart(at);
-        if self.in_probe_bw() {
-            self.pacing.change(self.bw(), ONE, self.full, w);
-        } else if self.phase == Phase::ProbeRtt
-            && self.probe_rtt_until.is_some_and(|until| at > until)
-        {
-            self.leave_probe_rtt(at, w);
-        }
-    }
-
     fn on_feedback(&mut self, totals: &Totals) {
         self.delivered = totals.delivered;
     }
@@ -739,6 +727,17 @@ impl CongestionControl for Bbr3 {
     fn pace(&self) -> Pace {
         let burst = Burst::Exactly(self.burst);
         Pace { rate: Some(self.pacing.rate), burst, holds_back: self.holds_back }
+    }
+    fn on_restart(&mut self, at: Time, _since: Time, w: &mut Window) {
+        self.restarts = true;
+        self.aggregation.restart(at);
+        if self.in_probe_bw() {
+            self.pacing.change(self.bw(), ONE, self.full, w);
+        } else if self.phase == Phase::ProbeRtt
+            && self.probe_rtt_until.is_some_and(|until| at > until)
+        {
+            self.leave_probe_rtt(at, w);
+        }
     }
     fn signals(&mut self) -> Option<&mut dyn Signals> {
         Some(self)

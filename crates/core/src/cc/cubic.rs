@@ -302,6 +302,14 @@ impl CongestionControl for Cubic {
         w.additive_increase(u32::try_from(self.count).unwrap_or(u32::MAX), acked);
     }
 
+    /// The curve goes on where it was (RFC 9438, 4.2: without the time in which the application limited the flow).
+    fn on_restart(&mut self, at: Time, since: Time, _w: &mut Window) {
+        let tick = |time: Time| if self.rfc { time } else { Time(time.0 - time.0 % self.tick.0) };
+        if let Some(e) = &mut self.epoch {
+            e.start = (e.start + tick(at).since(tick(since))).min(tick(at));
+        }
+    }
+
     fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {
         let window = u64::from(w.cwnd);
         self.epoch = None;
@@ -426,6 +434,36 @@ mod tests {
             let expected = math::cbrt(0.3 * 1000.0 / 0.4) - math::cbrt(1.0 / 0.4) - 0.1;
             let t = now.as_secs_f64();
             assert!((t - expected).abs() < 0.06 * expected, "{rules}: {t} s, law {expected} s");
+        }
+    }
+
+    /// RFC 9438, 4.2: while the application rests, the window does not grow.
+    #[test]
+    fn the_curve_goes_on_after_a_rest() {
+        for rules in ["linux", "rfc9438"] {
+            let windows = [0, 60].map(|rest| {
+                let mut c = cubic(&[("rules", rules), ("hystart", "off")]);
+                let mut w = Window::new(1448, 52);
+                (w.cwnd, w.ssthresh) = (1000, 1000);
+                c.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+                w.cwnd = w.ssthresh;
+                let mut now = Time::ZERO;
+                for round in 0..60 {
+                    if round == 30 {
+                        c.on_restart(now + Span::from_secs(rest), now, &mut w);
+                        now += Span::from_secs(rest);
+                    }
+                    for _ in 0..w.cwnd {
+                        now += Span::from_millis(100) / u64::from(w.cwnd);
+                        c.on_ack(&ack(now, 1, 100_000), &mut w);
+                    }
+                }
+                w.cwnd
+            });
+            assert!(
+                windows[0] > 950 && windows[0].abs_diff(windows[1]) <= 1,
+                "{rules}: {windows:?}"
+            );
         }
     }
 

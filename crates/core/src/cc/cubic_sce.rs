@@ -98,6 +98,10 @@ impl CongestionControl for CubicSce {
         }
     }
 
+    fn on_restart(&mut self, at: Time, since: Time, w: &mut Window) {
+        self.cubic.on_restart(at, since, w);
+    }
+
     fn constants(&self) -> Constants {
         Constants { ecn: EcnWish::Ect0Sce, ..Constants::default() }
     }

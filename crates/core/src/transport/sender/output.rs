@@ -58,10 +58,8 @@ impl Sender {
             if !self.constants.governs_window {
                 self.restart_after_idle(now);
             }
-            if self.board.delivery.app_limited_until > 0
-                && let Some(signals) = self.cc.signals()
-            {
-                signals.on_restart(now, &mut self.win);
+            if self.board.delivery.app_limited_until > 0 {
+                self.cc.on_restart(now, self.data.sent_at, &mut self.win);
             }
         }
         self.write_on();
