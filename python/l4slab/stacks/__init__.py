@@ -26,6 +26,7 @@ FILE = "stack.toml"
 STACK, CC, BYTES = "{stack}", "{cc}", "{bytes}"
 # What a client is told to send that is to send until it is ended.
 FOR_EVER = 10**12
+LOG = "QLOGDIR"  # the variable with the folder for a stack's qlog
 BUILT = "built.json"  # of a build that is whole
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 # What a build leaves in the folder of a recipe is not part of it.

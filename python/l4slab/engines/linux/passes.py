@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from l4slab import stacks
 from l4slab.base.run import AwaitedState, Change, Flow, Run
 from l4slab.engines.contract import EngineError, LackingError
 from l4slab.engines.linux import programs
@@ -32,7 +33,7 @@ def refuse(run: Run) -> None:
             continue
         text = f'a change waits for state = "{awaited["name"]}" of flow "{awaited["flow"]}", '
         if next(flow["kind"] for flow in run["flows"] if flow["name"] == awaited["flow"]) == "program":
-            remedy = f'write env = {{ {programs.LOG} = "{{out}}" }} in one flow, of a stack that logs them'
+            remedy = f'write env = {{ {stacks.LOG} = "{{out}}" }} in one flow, of a stack that logs them'
             raise LackingError(f"{text}whose states are not logged; {remedy}")
         raise LackingError(f"{text}and the kernel's TCP tells no states; use a stack that logs them, or the sim engine")
 

@@ -22,7 +22,6 @@ from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER
 
 FOLDER = "programs"  # of the run's folder: what they say and write
 OUT_FOLDER = "/dev/out"
-LOG = "QLOGDIR"  # the variable with the folder for a stack's qlog
 NEVER = 2**64 - 1
 # What they get of the environment; HOME is read only, and so is everything but these two.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
@@ -66,7 +65,9 @@ def logging_flow(run: Run) -> str | None:
     found = [
         flow["name"]
         for flow in run["flows"]
-        if flow["kind"] == "program" and flow.get("stack") is not None and OUT in flow.get("env", {}).get(LOG, "")
+        if flow["kind"] == "program"
+        and flow.get("stack") is not None
+        and OUT in flow.get("env", {}).get(stacks.LOG, "")
     ]
     return found[0] if len(found) == 1 else None
 

@@ -27,7 +27,6 @@ _NAME = "controller"
 _PLACEHOLDER = f"{{{_NAME}}}"
 # Files about the states of BBR's draft.
 _OF_STATES = "bbr-"
-_LOG = "QLOGDIR"
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,8 @@ def _no_states(cc: str, program: Program | None) -> str | None:
 
 def _not_logged(cc: str | None, program: Program) -> str | None:
     """Why there is no log with the states of a program."""
-    if _LOG not in program.env:
-        return f"it is told from a log; give --env {_LOG}={{out}} for a stack that logs its states"
+    if stacks.LOG not in program.env:
+        return f"it is told from a log; give --env {stacks.LOG}={{out}} for a stack that logs its states"
     stack = None if program.stack is None else stacks.find(program.stack)
     if stack is not None and stack.is_built and cc is not None and not stacks.states_of(stack.id, cc):
         return f"the log of {program.name(cc)} has no states"

@@ -228,7 +228,7 @@ def _head(asked: Asked) -> dict[str, Any]:
 
 def _tested(asked: Asked, row: Row) -> Keys:
     """The keys of a flow with a row's stack."""
-    log: Keys = {"env": {"QLOGDIR": OUT}} if asked.qlog and row.stack.recipe.qlog else {}
+    log: Keys = {"env": {stacks.LOG: OUT}} if asked.qlog and row.stack.recipe.qlog else {}
     return {"stack": row.given, "cc": row.cc, **log}
 
 
