@@ -3,7 +3,8 @@
 //! * [`frame`] splits what a TUN device gives into the packets of the wire, and joins them again on the way out.
 //! * [`forward`] is the loop: packets are stamped once, [`l4slab_core::sim::transit`] decides what happens to them, and
 //!   what leaves is written when it is due.
-//! * [`setup`] makes the namespaces and starts the programs; [`system`] has the calls to Linux.
+//! * [`setup`] makes the namespaces and starts the programs; [`outside`] is the way to the networks of the machine;
+//!   [`system`] has the calls to Linux.
 //! * [`log`] is the file of arrivals, departures and losses; [`replay`] compares it with the simulator on any machine, and
 //!   [`packets`] tells from it what each link saw.
 
@@ -18,7 +19,11 @@ pub mod replay;
 #[cfg(target_os = "linux")]
 pub mod forward;
 #[cfg(target_os = "linux")]
+pub mod outside;
+#[cfg(target_os = "linux")]
 pub mod probe;
+#[cfg(target_os = "linux")]
+pub mod relay;
 #[cfg(target_os = "linux")]
 pub mod setup;
 #[cfg(target_os = "linux")]

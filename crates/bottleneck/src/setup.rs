@@ -19,7 +19,7 @@ use l4slab_core::units::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::forward::{Answer, Control, Device, Forwarder, LogWriter, Manner, Summary};
-use crate::{Refused, log, probe, system};
+use crate::{Refused, log, outside, probe, system};
 
 /// Its task.
 #[derive(Deserialize)]
@@ -63,6 +63,9 @@ pub struct Options {
     /// Two network cards of this machine, between which it stands in place of two namespaces.
     #[serde(default)]
     between: Option<[String; 2]>,
+    /// How the server's namespace reaches the networks of this machine.
+    #[serde(default)]
+    outside: Option<outside::Way>,
     /// A socket that listens to those who watch it and change it.
     #[serde(default)]
     control: Option<RawFd>,
@@ -237,6 +240,7 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     })?;
     let mut notes = Vec::new();
     let mut hosts = Vec::new();
+    let of_machine = File::open("/proc/thread-self/ns/net").map_err(machine("/proc"))?;
     if cards.is_some() {
         // They are the ends.
     } else if options.hosts.is_empty() {
@@ -249,12 +253,19 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
             hosts.push([named_host(client)?, named_host(server)?]);
         }
     }
+    // The process that keeps a table lives as long as this one.
+    let _way = match options.outside {
+        Some(way) => {
+            Some(outside::open(way, &of_machine, options.parent.unsigned_abs(), &mut notes)?)
+        }
+        None => None,
+    };
     let children = system::children().map_err(machine("signalfd"))?;
     let server = match &options.server {
         None => None,
         Some(line) => {
             let command = ["sh", "-c", line].map(str::to_owned);
-            let pid = start(Some(&hosts[0][1].namespace), &command, true)?;
+            let pid = start(Some(&hosts[0][1].namespace), &command, true, None)?;
             wait_for_server(pid, line)?;
             Some(pid)
         }
@@ -305,7 +316,8 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
         _ => word.clone(),
     };
     let command: Vec<_> = options.command.iter().map(word).collect();
-    let command = start(namespaces.first(), &command, false)?;
+    let resolver = options.outside.and_then(|_| outside::resolver(&mut notes));
+    let command = start(namespaces.first(), &command, false, resolver.as_deref())?;
     drop(namespaces);
     // It has all that it needs.
     system::drop_privileges().map_err(machine("the forwarder cannot give up its privileges"))?;
@@ -378,7 +390,7 @@ fn plain_host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result
             Refused::input(format!("--sysctl {name}={value} is refused by this kernel: {e}"))
         })?;
     }
-    let host = connect(host, IPV4[side], NETMASK, MTU).map_err(failed)?;
+    let host = connect(host, IPV4[side], NETMASK, MTU).map_err(&failed)?;
     let mut ipv6 = [0; 16];
     (ipv6[0], ipv6[15]) = (0xfd, side as u8 + 1);
     if system::configure_ipv6(ipv6).is_err() {
@@ -386,6 +398,11 @@ fn plain_host(side: usize, options: &Options, notes: &mut Vec<String>) -> Result
         if !notes.contains(&note) {
             notes.push(note);
         }
+    }
+    if side == 0 && options.outside.is_some() {
+        system::route_everything().map_err(failed)?;
+        // Where there is no IPv6, this is said above.
+        let _ = system::route_everything_ipv6();
     }
     Ok(host)
 }
@@ -399,7 +416,7 @@ fn named_host(options: &HostOptions) -> Result<Host, Refused> {
             return Err(Refused::input(otherwise.clone()));
         }
     }
-    system::name_namespace(&options.name).map_err(&failed)?;
+    let _ = system::name_namespace(&options.name).map_err(&failed)?;
     connect(host, options.ipv4, NETMASK_OF_RUN, options.mtu).map_err(failed)
 }
 
@@ -449,14 +466,22 @@ fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// Starts a program in a host's namespace.
-fn start(namespace: Option<&File>, command: &[String], is_server: bool) -> Result<i32, Refused> {
+/// Starts a program in a host's namespace, with a list of name servers of its own.
+fn start(
+    namespace: Option<&File>,
+    command: &[String],
+    is_server: bool,
+    resolver: Option<&str>,
+) -> Result<i32, Refused> {
     let (mut from, mut to) = system::pipe().map_err(machine("pipe"))?;
     let Some(pid) = system::fork().map_err(machine("fork"))? else {
         let failed = || {
             system::die_with_parent(None)?;
             if let Some(namespace) = namespace {
                 system::setns(namespace, libc::CLONE_NEWNET)?;
+            }
+            if let Some(resolver) = resolver {
+                system::replace_file(outside::RESOLVER, resolver)?;
             }
             if is_server {
                 system::own_process_group();

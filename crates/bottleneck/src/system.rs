@@ -4,6 +4,7 @@ use std::ffi::{CString, OsStr, c_int, c_void};
 use std::fs::{self, File};
 use std::io;
 use std::mem::zeroed;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -54,11 +55,18 @@ pub fn own_mounts() -> io::Result<()> {
     mount("tmpfs", there, "tmpfs", 0)?;
     fs::create_dir_all(NAMED)
 }
-/// Gives the network namespace of this thread a name, as `ip netns` does.
-pub fn name_namespace(name: &str) -> io::Result<()> {
+/// Gives the network namespace of this thread a name, as `ip netns` does; its path.
+pub fn name_namespace(name: &str) -> io::Result<String> {
     let path = format!("{NAMED}/{name}");
     File::create(&path)?;
-    mount("/proc/thread-self/ns/net", &path, "", libc::MS_BIND)
+    mount("/proc/thread-self/ns/net", &path, "", libc::MS_BIND)?;
+    Ok(path)
+}
+/// In a mount namespace for this process, a file is another one.
+pub fn replace_file(file: &str, by: &str) -> io::Result<()> {
+    unshare(libc::CLONE_NEWNS)?;
+    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)?;
+    mount(by, file, "", libc::MS_BIND)
 }
 const NAMED: &str = "/run/netns";
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
@@ -71,15 +79,35 @@ fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Re
     })
     .map(drop)
 }
+/// The programs that this process starts have the capabilities that it has, whoever its user is.
+pub fn hand_down_privileges() -> io::Result<()> {
+    // Each set has two words: effective, permitted and inheritable, and once more.
+    let mut sets = [0_u32; 6];
+    // SAFETY: the kernel reads a head, and writes and reads two times three words.
+    unsafe {
+        let head = CapabilityHead { version: CAPABILITIES, pid: 0 };
+        check(libc::syscall(libc::SYS_capget, &raw const head, sets.as_mut_ptr()) as c_int)?;
+        (sets[2], sets[5]) = (sets[1], sets[4]);
+        check(libc::syscall(libc::SYS_capset, &raw const head, sets.as_ptr()) as c_int)?;
+    }
+    for capability in (0..64).filter(|n| sets[1 + n / 32 * 3] >> (n % 32) & 1 == 1) {
+        // SAFETY: no memory is involved.
+        check(unsafe {
+            libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+        })?;
+    }
+    Ok(())
+}
+#[repr(C)]
+struct CapabilityHead {
+    version: u32,
+    pid: c_int,
+}
+/// _LINUX_CAPABILITY_VERSION_3, which has two words of each set.
+const CAPABILITIES: u32 = 0x2008_0522;
 /// This process keeps no capability, and none of its programs gets one.
 pub fn drop_privileges() -> io::Result<()> {
-    #[repr(C)]
-    struct Head {
-        version: u32,
-        pid: c_int,
-    }
-    // _LINUX_CAPABILITY_VERSION_3 has two words of each set.
-    let (head, none) = (Head { version: 0x2008_0522, pid: 0 }, [0_u32; 6]);
+    let (head, none) = (CapabilityHead { version: CAPABILITIES, pid: 0 }, [0_u32; 6]);
     // SAFETY: the kernel reads a head and two times three words.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
@@ -434,6 +462,66 @@ pub fn configure_ipv6(address: [u8; 16]) -> io::Result<()> {
     let index = unsafe { r.ifr_ifru.ifru_ifindex };
     let mut wanted = In6Request { address, prefix: 64, index };
     ioctl(fd, libc::SIOCSIFADDR, (&raw mut wanted).cast())
+}
+
+/// `struct in6_rtmsg`, whose fields the crate libc keeps to itself.
+#[repr(C)]
+struct In6Route {
+    destination: [u8; 16],
+    source: [u8; 16],
+    gateway: [u8; 16],
+    kind: u32,
+    lengths: [u16; 2],
+    metric: u32,
+    info: libc::c_ulong,
+    flags: u32,
+    index: c_int,
+}
+
+/// What is in no network of this host leaves by its TUN device.
+pub fn route_everything() -> io::Result<()> {
+    let socket = socket(libc::AF_INET)?;
+    let name = CString::new(DEVICE).unwrap_or_default();
+    // SAFETY: all-zero bytes are a valid rtentry.
+    let mut route: libc::rtentry = unsafe { zeroed() };
+    route.rt_dst.sa_family = libc::AF_INET as _;
+    route.rt_genmask.sa_family = libc::AF_INET as _;
+    route.rt_flags = libc::RTF_UP as _;
+    route.rt_dev = name.as_ptr().cast_mut();
+    ioctl(socket.as_raw_fd(), libc::SIOCADDRT, (&raw mut route).cast())
+}
+
+/// The same for IPv6.
+pub fn route_everything_ipv6() -> io::Result<()> {
+    let socket = socket(libc::AF_INET6)?;
+    let fd = socket.as_raw_fd();
+    let mut r = request(DEVICE);
+    ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
+    // SAFETY: all-zero bytes are a valid In6Route, and the request has filled the index in.
+    let (mut route, index) = unsafe { (zeroed::<In6Route>(), r.ifr_ifru.ifru_ifindex) };
+    (route.flags, route.metric, route.index) = (u32::from(libc::RTF_UP), 1, index);
+    ioctl(fd, libc::SIOCADDRT, (&raw mut route).cast())
+}
+
+/// Where a connection that the kernel has turned to this socket was to go.
+pub fn original_destination(connection: &std::net::TcpStream) -> io::Result<SocketAddr> {
+    // SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST are the same number.
+    const ORIGINAL: c_int = 80;
+    let is_v4 = connection.local_addr()?.is_ipv4();
+    let level = if is_v4 { libc::SOL_IP } else { libc::SOL_IPV6 };
+    // SAFETY: the kernel writes an address of the family into a struct that has room for it.
+    unsafe {
+        let mut at: libc::sockaddr_in6 = zeroed();
+        let mut length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+        let into = (&raw mut at).cast();
+        let fd = connection.as_raw_fd();
+        check(libc::getsockopt(fd, level, ORIGINAL, into, &raw mut length))?;
+        if !is_v4 {
+            return Ok((at.sin6_addr.s6_addr, u16::from_be(at.sin6_port)).into());
+        }
+        let at = into.cast::<libc::sockaddr_in>().read();
+        Ok((at.sin_addr.s_addr.to_ne_bytes(), u16::from_be(at.sin_port)).into())
+    }
 }
 
 /// A network card whose frames this process reads and writes, as Ethernet has them.

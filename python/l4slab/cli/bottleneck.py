@@ -66,6 +66,11 @@ def _quantity(name: str) -> Callable[..., int | None]:
     metavar="CARD CARD",
     help="Stand between two network cards instead, until COMMAND has ended, or Ctrl-C.",
 )
+@click.option(
+    "--outside",
+    type=click.Choice(["pasta", "nat"]),
+    help="Let the server's namespace reach the networks of this machine: without root, or with root and ECN.",
+)
 @click.option("--live", is_flag=True, help="Show it on a page, whose sliders move the rate and the queue.")
 @options.as_json
 def bottleneck(
@@ -81,19 +86,21 @@ def bottleneck(
     realtime: bool,
     sysctls: tuple[str, ...],
     between: tuple[str, str] | None,
+    outside: str | None,
     live: bool,
     as_json: bool,
 ) -> int:
     """Run COMMAND behind the path of an experiment file, in real time.
 
     COMMAND runs in a network namespace of its own as 10.0.0.1 and fd00::1. Its packets reach 10.0.0.2 and fd00::2, the
-    namespace of --server, through the links, queues and delays of a flow in the first run of FILE. With --between, all
-    frames from the first network card to the second take this way.
+    namespace of --server, through the links, queues and delays of a flow in the first run of FILE. With --outside, they
+    go on from there to the networks of this machine. With --between, all frames from the first network card to the
+    second take this way.
     """
     if not command and between is None:
         raise click.UsageError("name a COMMAND behind --, or network cards with --between")
-    if between is not None and (server is not None or sysctls):
-        raise click.UsageError("--server and --sysctl are of namespaces; leave them out, or --between")
+    if between is not None and (server is not None or sysctls or outside is not None):
+        raise click.UsageError("--server, --sysctl and --outside are of namespaces; leave them out, or --between")
     options.refuse_empty(where=where, server=server, flow=flow)
     given = [options.setting(text, "--sysctl", "net.ipv4.tcp_ecn=1") for text in sysctls]
     from l4slab.tools import bottleneck as tool
@@ -101,7 +108,7 @@ def bottleneck(
     path = tool.path_of(file, flow, where)
     with _watched(path, live) as control:
         wanted = tool.Wanted(
-            command or _FOREVER, server, log, access, realtime, reverse, given, late, as_json, between, control
+            command or _FOREVER, server, log, access, realtime, reverse, given, late, as_json, between, outside, control
         )
         summary = tool.run(path, wanted)
     if not command and summary["command_status"] in _INTERRUPTED:

@@ -35,6 +35,7 @@ class Wanted:
     late_ns: int | None = None
     quiet: bool = False  # what the command prints goes to the standard error
     between: tuple[str, str] | None = None  # network cards in place of the namespaces
+    outside: str | None = None  # the way from the server's namespace to the networks of this machine: "pasta" or "nat"
     control: int | None = None  # the descriptor of a socket for those who watch it
 
 
@@ -160,6 +161,7 @@ def run(path: PathOf, wanted: Wanted) -> dict[str, Any]:
         "sysctls": [[name.replace(".", "/"), value] for name, value in wanted.sysctls],
         "wishes": path.wishes,
         "between": wanted.between,
+        "outside": wanted.outside,
         "control": wanted.control,
     }
     summary = forwarder.run(options, stdout=2 if wanted.quiet else None)
