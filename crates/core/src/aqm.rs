@@ -124,6 +124,19 @@ pub trait Aqm<P: Pkt>: Send {
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P>;
     fn backlog(&self) -> Backlog;
 
+    /// As `enqueue`. A queue that copies the packet straight into its place saves the way over the stack.
+    #[inline(always)]
+    fn enqueue_copy(&mut self, pkt: &P, cx: &mut QueueCx<P>) {
+        self.enqueue(pkt.clone(), cx);
+    }
+    /// As `dequeue`, with the packet put at the end of `departed`; false if there is none.
+    #[inline(always)]
+    fn dequeue_into(&mut self, departed: &mut Vec<P>, cx: &mut QueueCx<P>) -> bool {
+        let pkt = self.dequeue(cx);
+        let is_some = pkt.is_some();
+        departed.extend(pkt);
+        is_some
+    }
     /// When `on_timer` wants to be called next; `dequeue` is tried after it.
     fn next_timer(&self) -> Time {
         Time::NEVER

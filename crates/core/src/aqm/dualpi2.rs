@@ -21,6 +21,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
+use super::queue::Queue;
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
@@ -212,6 +213,70 @@ impl<P: Pkt> DualPi2<P> {
             *p = (*p).min(MAX_PROB / u32::from(self.config.coupling_factor));
         }
     }
+
+    /// A packet of this band comes in.
+    #[inline(always)]
+    fn keep(&mut self, pkt: &P, band: usize) {
+        if let Some(memory) = &mut self.memory {
+            *memory += u64::from(pkt.truesize());
+        }
+        if band == C {
+            return self.queues.c.push_copy(pkt);
+        }
+        if self.notes_step {
+            self.apply_step.push_back(self.queues.l.len() >= self.config.min_qlen_step as usize);
+        }
+        self.queues.l.push_copy(pkt);
+    }
+
+    /// The same after the decision that `drop_enqueue` takes here.
+    #[inline(always)]
+    fn judge(&mut self, mut pkt: P, band: usize, cx: &mut QueueCx<P>) {
+        let verdict = self.config.verdict(self.p, band, self.queues.bytes(), cx.rng);
+        match verdict.drops(&mut pkt, cx) {
+            true => cx.drop(pkt, DropReason::Aqm),
+            false => self.keep(&pkt, band),
+        }
+    }
+
+    /// Drops and marks until a head may leave, which `take` takes; it is told the length. Looks at the head in place, so
+    /// that it moves once: this is the simulator's hottest spot.
+    #[inline(always)]
+    fn send<T>(
+        &mut self,
+        cx: &mut QueueCx<P>,
+        take: impl FnOnce(&mut Queue<P>, u64) -> T,
+    ) -> Option<T> {
+        let DualPi2 { queues, config, .. } = self;
+        loop {
+            let turn = self.scheduler.pick(queues.l.is_empty(), queues.c.is_empty())?;
+            let band = turn.band;
+            cx.band(band);
+            let bytes = queues.bytes();
+            let queue = queues.of(band);
+            let behind = queue.len() - 1;
+            let head = queue.front_mut()?;
+            let len = u64::from(head.frame_len());
+            let verdict = match config.drop_enqueue {
+                true => Verdict::Pass,
+                false => config.verdict(self.p, band, bytes - len, cx.rng),
+            };
+            let may_step =
+                band == L && (!self.notes_step || self.apply_step.pop_front() != Some(false));
+            let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
+            let dropped =
+                verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
+            if let Some(memory) = &mut self.memory {
+                *memory -= u64::from(head.truesize());
+            }
+            if dropped {
+                cx.drop(queue.pop()?, DropReason::Aqm);
+                continue;
+            }
+            self.scheduler.sent(turn, len); // a dropped packet costs its queue nothing
+            return Some(take(queue, len));
+        }
+    }
 }
 
 impl DualPi2Config {
@@ -265,66 +330,32 @@ fn roll_squared(p: u32, rng: &mut Rng) -> bool {
 
 impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
     #[inline(always)]
-    fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
+    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        self.enqueue_copy(&pkt, cx);
+    }
+    #[inline(always)]
+    fn enqueue_copy(&mut self, pkt: &P, cx: &mut QueueCx<P>) {
         // RFC 9332, 2.3.
         let l4s = if self.config.any_ect { pkt.ecn().is_capable() } else { pkt.ecn().is_l4s() };
         let band = if l4s { L } else { C };
         cx.band(band);
         let len = pkt.frame_len();
         let may_be_full = self.queues.packets() >= self.fitting || len > MTU_FRAME;
-        if may_be_full && self.is_full_for(&pkt) {
-            return cx.drop(pkt, DropReason::Overflow);
+        if may_be_full && self.is_full_for(pkt) {
+            return cx.drop(pkt.clone(), DropReason::Overflow);
         }
-        if self.config.drop_enqueue {
-            let verdict = self.config.verdict(self.p, band, self.queues.bytes(), cx.rng);
-            if verdict.drops(&mut pkt, cx) {
-                return cx.drop(pkt, DropReason::Aqm);
-            }
+        match self.config.drop_enqueue {
+            true => self.judge(pkt.clone(), band, cx),
+            false => self.keep(pkt, band),
         }
-        if let Some(memory) = &mut self.memory {
-            *memory += u64::from(pkt.truesize());
-        }
-        if band == C {
-            return self.queues.c.push_of(len.into(), pkt);
-        }
-        if self.notes_step {
-            self.apply_step.push_back(self.queues.l.len() >= self.config.min_qlen_step as usize);
-        }
-        self.queues.l.push_of(len.into(), pkt);
     }
-
-    /// Looks at the head in place and moves it once: this is the simulator's hottest spot.
     #[inline(always)]
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        let DualPi2 { queues, config, .. } = self;
-        loop {
-            let turn = self.scheduler.pick(queues.l.is_empty(), queues.c.is_empty())?;
-            let band = turn.band;
-            cx.band(band);
-            let bytes = queues.bytes();
-            let queue = queues.of(band);
-            let behind = queue.len() - 1;
-            let head = queue.front_mut()?;
-            let len = u64::from(head.frame_len());
-            let verdict = match config.drop_enqueue {
-                true => Verdict::Pass,
-                false => config.verdict(self.p, band, bytes - len, cx.rng),
-            };
-            let may_step =
-                band == L && (!self.notes_step || self.apply_step.pop_front() != Some(false));
-            let beyond_step = may_step && config.beyond_step(head, behind, cx.now);
-            let dropped =
-                verdict.drops(head, cx) || (beyond_step && !cx.mark(head, MarkReason::Step));
-            if let Some(memory) = &mut self.memory {
-                *memory -= u64::from(head.truesize());
-            }
-            if dropped {
-                cx.drop(queue.pop()?, DropReason::Aqm);
-                continue;
-            }
-            self.scheduler.sent(turn, len); // a dropped packet costs its queue nothing
-            return queue.pop_of(len);
-        }
+        self.send(cx, |queue, _| queue.pop())?
+    }
+    #[inline(always)]
+    fn dequeue_into(&mut self, departed: &mut Vec<P>, cx: &mut QueueCx<P>) -> bool {
+        self.send(cx, |queue, len| queue.pop_into(len, departed)).is_some()
     }
 
     fn backlog(&self) -> Backlog {

@@ -37,6 +37,10 @@ pub struct Fifo<P> {
 impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
     #[inline(always)]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
+        self.enqueue_copy(&pkt, cx);
+    }
+    #[inline(always)]
+    fn enqueue_copy(&mut self, pkt: &P, cx: &mut QueueCx<P>) {
         let packets = self.queue.len() as u64;
         let full = match self.limit {
             Limit::Packets(limit) => packets >= limit,
@@ -50,11 +54,20 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
             }
             Limit::HeadDrop(_) => false,
         };
-        if full { cx.drop(pkt, DropReason::Overflow) } else { self.queue.push(pkt) }
+        match full {
+            true => cx.drop(pkt.clone(), DropReason::Overflow),
+            false => self.queue.push_copy(pkt),
+        }
     }
     #[inline(always)]
     fn dequeue(&mut self, _cx: &mut QueueCx<P>) -> Option<P> {
         self.queue.pop()
+    }
+    #[inline(always)]
+    fn dequeue_into(&mut self, departed: &mut Vec<P>, _cx: &mut QueueCx<P>) -> bool {
+        let Some(pkt) = self.queue.front() else { return false };
+        self.queue.pop_into(pkt.frame_len().into(), departed);
+        true
     }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
