@@ -10,7 +10,7 @@ use crate::time::Time;
 pub struct Inbox {
     /// Not in order.
     pub packets: Vec<Packet>,
-    /// See [`LinkArrivals`].
+    /// See [`LinkArrivals`]. Those before `next` have been taken; between two windows that is all.
     keys: Vec<u64>,
     base: Time,
     next: usize,
@@ -52,7 +52,8 @@ impl Inbox {
 
     /// Puts what there is into order; nothing arrives before `now`.
     pub fn sort(&mut self, now: Time) {
-        debug_assert!(!self.is_sorted && self.next == 0 && self.keys.is_empty());
+        debug_assert!(!self.is_sorted && self.next == self.keys.len());
+        self.next = 0;
         assert!(self.packets.len() < 1 << PLACE_BITS, "too many packets for one window");
         self.base = now;
         self.is_sorted = true;
@@ -75,26 +76,27 @@ impl Inbox {
     #[inline(always)]
     fn make_keys(&mut self, rank: impl Fn(&Packet) -> FlowId) -> Order {
         let (base, mut last, mut last_rank) = (self.base, 0, 0);
-        let mut order = Order { runs: 1, bounds: [0; FEW_RUNS + 1], is_ranked: true };
-        self.keys.extend(self.packets.iter().enumerate().map(|(place, pkt)| {
+        let (mut runs, mut bounds, mut is_ranked) = (1, [0; FEW_RUNS + 1], true);
+        // The keys of the window before are written over, so that nothing is filled in vain.
+        self.keys.resize(self.packets.len(), 0);
+        for (place, (pkt, key)) in self.packets.iter().zip(&mut self.keys).enumerate() {
             debug_assert!(pkt.enqueued_at >= base, "a packet from the past");
-            let key = (pkt.enqueued_at.0 - base.0) << PLACE_BITS | place as u64;
-            if key < last {
-                if order.runs < FEW_RUNS {
-                    order.bounds[order.runs] = place;
+            *key = (pkt.enqueued_at.0 - base.0) << PLACE_BITS | place as u64;
+            if *key < last {
+                if runs < FEW_RUNS {
+                    bounds[runs] = place;
                 }
-                order.runs += 1;
+                runs += 1;
             }
-            last = key;
+            last = *key;
             let rank = rank(pkt);
-            order.is_ranked &= rank >= last_rank;
+            is_ranked &= rank >= last_rank;
             last_rank = rank;
-            key
-        }));
-        if order.runs <= FEW_RUNS {
-            order.bounds[order.runs] = self.keys.len();
         }
-        order
+        if runs <= FEW_RUNS {
+            bounds[runs] = self.keys.len();
+        }
+        Order { runs, bounds, is_ranked }
     }
 
     #[cold]
@@ -152,8 +154,7 @@ impl Inbox {
             self.packets.clear();
             self.is_mixed = false;
         }
-        self.keys.clear();
-        self.next = 0;
+        self.next = self.keys.len();
     }
 }
 
