@@ -191,6 +191,26 @@ def left_behind() -> list[str]:
     return [line for line in lines if f"OUT={own}" in line] + [str(path) for path in Path("/").glob(own[1:] + "*")]
 
 
+class TestPause:
+    pytestmark = needs_kernel
+
+    def test_who_begins_while_its_group_rests_rests_too(self, describe: Describe) -> None:
+        run = described(describe(ONE_LINK + CUBIC + 'app_rate = "1Mbit"\n', duration='"60s"', start_jitter='"0s"'))
+        asker = Asker()
+        asker.ask(do="start", run=run, watch=WATCH)
+        asker.go_on(1)
+        asker.ask(do="change", change={"flow": "a", "pause": True})
+        asker.go_on(1)
+        asker.ask(do="change", change={"flow": "a", "count": 3})
+        asker.go_on(2)
+        asker.ask(do="change", change={"flow": "a", "pause": False})
+        asker.go_on(2)
+        asker.live.close()
+        flow = asker.table("series").filter(flow="a")
+        assert flow.filter(pl.col("time_s").is_between(1.5, 4))["goodput_mbps"].max() == 0
+        assert flow.filter(pl.col("time_s") > 5)["goodput_mbps"].mean() == pytest.approx(3, rel=0.1)
+
+
 @pytest.fixture(scope="class")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     """Everything that can change, changes."""

@@ -129,6 +129,17 @@ def test_an_application_rests_and_writes_again() -> None:
     assert part["after"] > 9
 
 
+@pytest.mark.parametrize("kind", ["tcp", "media"])
+def test_who_begins_while_its_group_rests_rests_too(kind: str) -> None:
+    flow = {"tcp": 'app_rate = "4Mbit"', "media": 'kind = "media"\nrate_max = "4Mbit"'}[kind]
+    text = FILE.format(flow=flow).replace("bbr3", {"tcp": "cubic", "media": "scream"}[kind])
+    steps = [("1s", "pause", "true"), ("1500ms", "count", "3"), ("2500ms", "pause", "false")]
+    text += "".join(f'[[at]]\ntime = "{time}"\n"flow.a.{key}" = {value}\n' for time, key, value in steps)
+    rates = l4slab.run(Experiment.from_toml(text, "states")).series.filter(pl.col("flow") == "a")
+    assert rates.filter(pl.col("time_s").is_between(1.2, 2.5))["rate_mbps"].max() == 0
+    assert rates.filter(pl.col("time_s").is_between(3.5, 4))["rate_mbps"].mean() > 5
+
+
 @pytest.mark.parametrize("cc", ["bbr", "bbr3"])
 def test_a_pause_stands_for_a_probe_of_the_rtt(cc: str) -> None:
     """Longer than a smallest RTT is kept, so that it would be probed for else (Linux `idle_restart`)."""

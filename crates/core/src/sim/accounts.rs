@@ -32,6 +32,8 @@ pub(super) struct Group {
     pub begun: u64,
     /// The rate of its flows, where that has changed.
     pub rate_bps: Option<u64>,
+    /// Its applications rest, also those of flows that begin now.
+    pub is_paused: bool,
     /// The round trip without queues, and the addition of its trace.
     pub rtt: Span,
     pub added: Span,
@@ -137,6 +139,7 @@ impl Group {
             active: Vec::new(),
             begun: 0,
             rate_bps: None,
+            is_paused: false,
             name: spec.name.clone(),
             cc: spec.traffic.sender_name().to_owned(),
             is_bulk: spec.traffic.is_bulk(),

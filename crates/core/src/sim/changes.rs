@@ -224,6 +224,7 @@ impl<T: Tap> Simulation<T> {
                     self.slots[i].flow.pause(self.now, is_paused);
                     self.wake(i);
                 }
+                self.groups[group].is_paused = is_paused;
             }
         }
     }
@@ -294,6 +295,9 @@ impl<T: Tap> Simulation<T> {
             let slot = self.slots.last_mut().expect("just added");
             if let Some(bps) = self.groups[group].rate_bps {
                 slot.flow.set_rate(self.now, bps);
+            }
+            if self.groups[group].is_paused {
+                slot.flow.pause(self.now, true);
             }
         }
     }

@@ -202,6 +202,7 @@ class _Session:
         # Of each group the flows that have not been told to stop, in the order in which they began.
         self._active = {flow.spec["name"]: list(range(flow.members)) for flow in self._lab.flows}
         self._rates = {spec["name"]: rate for spec in self._run["flows"] if (rate := _rate_of(spec)) is not None}
+        self._resting: set[str] = set()
         self._answers = Growing(self._folder / "answers")
         self._stack.callback(self._answers.close)
         self._clock = Clock(self._folder / "clock")
@@ -280,6 +281,8 @@ class _Session:
             self.recorder.columns = _series_columns(self._run)
         if flow is not None and (rate_bps := change.get("rate_bps")) is not None:
             self._rates[flow] = rate_bps
+        if flow is not None and (pauses := change.get("pause")) is not None:
+            self._resting = self._resting | {flow} if pauses else self._resting - {flow}
 
     def _counted(self, change: Change) -> Iterator[str]:
         """The commands that give a group the number of flows of a change."""
@@ -299,6 +302,8 @@ class _Session:
             if name in self._rates and (spec["kind"] == "cbr" or spec["kind"] == "tcp"):
                 spec["rate_bps"] = self._rates[name]
             yield from lab.ends(replace(flow, spec=spec), [(self.now_ns, lab.NEVER)] * more, flow.members)
+            if name in self._resting:
+                yield from lab.orders(self._lab, {"time_ns": self.now_ns, "flow": name, "pause": True})
             self._lab.flows[place] = replace(flow, members=flow.members + more)
 
     def _go_on(self, until_ns: int) -> None:
