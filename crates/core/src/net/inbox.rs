@@ -218,7 +218,7 @@ fn merge_two(mut left: &[u64], mut right: &[u64], into: &mut [u64]) {
 fn sort(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, counts: &mut Vec<u32>) {
     let n = keys.len();
     let longest = keys.iter().max().expect("there are some");
-    let buckets = n.next_power_of_two();
+    let buckets = (n.next_power_of_two() / 2).max(2);
     let shift = (u64::BITS - longest.leading_zeros()).saturating_sub(buckets.trailing_zeros());
     counts.clear();
     counts.resize(buckets + 1, 0);
@@ -246,6 +246,9 @@ fn sort(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, counts: &mut Vec<u32>) {
 fn insert(keys: &mut [u64], mut moves: usize) -> bool {
     for i in 1..keys.len() {
         let key = keys[i];
+        if keys[i - 1] <= key {
+            continue;
+        }
         let mut j = i;
         while j > 0 && keys[j - 1] > key {
             keys[j] = keys[j - 1];
