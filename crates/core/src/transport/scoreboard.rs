@@ -222,7 +222,6 @@ impl Scoreboard {
     /// Fetches the oldest segments into the cache, and the place of the next one.
     pub fn fetch_ends(&self) {
         prefetch::lines(self.peek(self.una));
-        prefetch::lines(self.peek(self.una + 1));
         prefetch::lines(self.peek(self.nxt));
         if self.retransmissions_out {
             prefetch::lines(&*self.repair);
@@ -603,6 +602,7 @@ impl Scoreboard {
         self.rack.advance(seg.sent_at, seq, rtt_us);
     }
 
+    #[inline(never)]
     fn tag_sacked(&mut self, incoming: &Incoming, out: &mut AckOutcome) -> Option<(Time, Time)> {
         let blocks = incoming.blocks.as_slice();
         let mut times: Option<(Time, Time)> = None;
@@ -642,6 +642,8 @@ impl Scoreboard {
         times
     }
 
+    /// A function of its own: if the compiler inlines it, it moves the whole outcome between stack and registers per block.
+    #[inline(never)]
     fn tag_one(
         &mut self,
         incoming: &Incoming,
