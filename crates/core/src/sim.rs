@@ -252,19 +252,33 @@ impl<T: Tap> Simulation<T> {
     fn run_each_sender(&mut self, due_until: Time, until: impl Fn(Span) -> Time) {
         let mut due = std::mem::take(&mut self.due);
         self.senders.take_due(due_until, &mut due);
+        // A flow sends into the inbox of its first element. Most flows have the same one.
+        let mut first = None;
         for (n, &i) in due.iter().enumerate() {
             if self.slots.len() > MANY_FLOWS {
-                self.fetch(&due[n..], true);
+                self.fetch(&due, n, true);
             }
-            let delay = self.groups[self.slots[i as usize].group].forward.delay;
-            self.run_sender(i as usize, until(delay));
+            let path = &self.groups[self.slots[i as usize].group].forward;
+            let (node, until) = (path.nodes[0], until(path.delay));
+            if first != Some(node) {
+                first.into_iter().chain([node]).for_each(|n| self.swap_inbox(n));
+                first = Some(node);
+            }
+            self.run_sender(i as usize, until);
         }
+        first.into_iter().for_each(|n| self.swap_inbox(n));
         self.due = due;
     }
 
-    /// Fetches into the cache what the next flows will touch: a cache miss takes longer than a flow's turn.
-    fn fetch(&self, due: &[u32], is_sender: bool) {
-        let slot = |n: usize| due.get(n).map(|i| &self.slots[*i as usize]);
+    /// Exchanges the packets of an element's inbox with those of the outbox.
+    fn swap_inbox(&mut self, n: usize) {
+        std::mem::swap(&mut self.out.packets, &mut self.network.inbox(n).packets);
+    }
+
+    /// Fetches into the cache what the flows after the `n`th one will touch: a cache miss takes longer than a flow's turn.
+    #[inline(always)]
+    fn fetch(&self, due: &[u32], n: usize, is_sender: bool) {
+        let slot = |ahead: usize| due.get(n + ahead).and_then(|i| self.slots.get(*i as usize));
         if let Some(slot) = slot(FETCH_SLOT) {
             prefetch::until(slot, &slot.read);
         }
@@ -278,7 +292,7 @@ impl<T: Tap> Simulation<T> {
         }
         prefetch::end(&slot.acks);
         let last = *self.groups[slot.group].forward.nodes.last().expect("a path has a link");
-        let first = self.chains[due[FETCH_DATA] as usize].first;
+        let first = self.chains[due[n + FETCH_DATA] as usize].first;
         let (departed, links) = self.network.departed(last);
         for place in [first, links.get(first as usize).copied().unwrap_or(CHAIN_END)] {
             departed.get(place as usize).into_iter().for_each(prefetch::lines);
@@ -289,15 +303,12 @@ impl<T: Tap> Simulation<T> {
         let slot = &mut self.slots[i];
         let path = &self.groups[slot.group].forward;
         (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
-        let inbox = self.network.inbox(path.nodes[0]);
-        std::mem::swap(&mut self.out.packets, &mut inbox.packets);
         let before = self.out.packets.len();
         let mut arrivals = ArrivalList::new(&slot.acks, slot.read);
         let shown = self.taps.open(&mut arrivals, &self.out.sacks);
         let next = slot.flow.run_sender(&mut arrivals, until, &mut self.out);
         self.taps.close(End::Client, shown, &arrivals, &self.out, before);
         slot.read = arrivals.at;
-        std::mem::swap(&mut self.out.packets, &mut inbox.packets);
         let next = slot.acks.get(slot.read).map_or(next, |ack| next.min(ack.enqueued_at));
         drop_taken(&mut slot.acks, &mut slot.read);
         self.senders.set(i, next.saturating_add(path.delay));
@@ -397,7 +408,7 @@ impl<T: Tap> Simulation<T> {
         self.receivers.take_due(until, &mut due);
         for (n, &i) in due.iter().enumerate() {
             if self.slots.len() > MANY_FLOWS {
-                self.fetch(&due[n..], false);
+                self.fetch(&due, n, false);
             }
             self.run_receiver(i as usize, until);
         }
@@ -412,7 +423,7 @@ impl<T: Tap> Simulation<T> {
             true => (&mut slot.acks, &mut self.senders, forward.delay),
             false => (&mut slot.held, &mut self.back, Span::ZERO),
         };
-        std::mem::swap(&mut self.out.packets, goal);
+        swap(&mut self.out.packets, goal);
         let before = self.out.packets.len();
         let last = *forward.nodes.last().expect("a path has a link");
         let (departed, links) = self.network.departed(last);
@@ -423,10 +434,17 @@ impl<T: Tap> Simulation<T> {
         if let Some(pkt) = self.out.packets.get(before) {
             wakes.advance(i, pkt.enqueued_at + on_top);
         }
-        std::mem::swap(&mut self.out.packets, goal);
+        swap(&mut self.out.packets, goal);
         self.chains[i] = Chain::EMPTY;
         self.receivers.set(i, next);
     }
+}
+
+/// A function of its own, so that it always reads in the width in which it wrote. The processor waits where a wide read
+/// follows narrow writes.
+#[inline(never)]
+fn swap(a: &mut Vec<Packet>, b: &mut Vec<Packet>) {
+    std::mem::swap(a, b);
 }
 
 /// Removes the packets that have been taken from the front, once there are many.
