@@ -61,14 +61,17 @@ struct Slot {
 }
 
 impl SackStore {
-    pub fn put(&mut self, blocks: Blocks) -> SackSlot {
-        let slot = Slot { blocks, carriers: 1 };
-        if let Some(i) = self.free.pop() {
-            self.slots[i as usize] = slot;
-            return SackSlot(i);
-        }
-        self.slots.push(slot);
-        SackSlot(self.slots.len() as u32 - 1)
+    /// A slot for one packet, with its blocks, which are empty. The caller fills them in place: the processor would wait
+    /// at a wide copy of what it has just written in narrow pieces.
+    pub fn place(&mut self) -> (SackSlot, &mut Blocks) {
+        let i = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { blocks: Blocks::default(), carriers: 0 });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[i as usize];
+        slot.blocks.len = 0;
+        slot.carriers = 1;
+        (SackSlot(i), &mut slot.blocks)
     }
     /// The packet that carries this slot was duplicated so many times.
     pub fn share(&mut self, slot: SackSlot, duplicates: u32) {

@@ -15,7 +15,7 @@ use crate::packet::{
     ACK_FRAME, Flags, FlowId, GroupId, PAWS_WINDOW, Packet, SYN_FRAME, Stamp, TcpBits,
 };
 use crate::prefetch;
-use crate::sack::{Block, Blocks, MAX_BLOCKS};
+use crate::sack::{Block, MAX_BLOCKS};
 use crate::time::{Span, Time};
 
 /// Delayed ACK timer: lower and upper bound (Linux `TCP_DELACK_MIN`, `TCP_DELACK_MAX`).
@@ -608,16 +608,10 @@ impl Receiver {
     #[inline(never)]
     fn add_blocks(&mut self, room: usize, out: &mut Outbox) {
         let Some(ack) = out.packets.last_mut() else { return };
-        let blocks = self.blocks(room, &mut ack.flags);
-        ack.frame_len += 4 + 8 * blocks.as_slice().len() as u16;
-        ack.sack = out.sacks.put(blocks);
-    }
-
-    fn blocks(&mut self, room: usize, flags: &mut Flags) -> Blocks {
-        let mut blocks = Blocks::default();
+        let (slot, blocks) = out.sacks.place();
         if let Some(d) = self.duplicate.take() {
             blocks.push(d);
-            *flags = flags.with(Flags::DSACK);
+            ack.flags = ack.flags.with(Flags::DSACK);
         }
         for &b in &self.recent {
             if blocks.as_slice().len() == room {
@@ -625,7 +619,8 @@ impl Receiver {
             }
             blocks.push(b);
         }
-        blocks
+        ack.frame_len += 4 + 8 * blocks.as_slice().len() as u16;
+        ack.sack = slot;
     }
 
     /// Will this segment be in none of the first blocks as they are?

@@ -114,9 +114,9 @@ impl Script {
         p.stamp = ms(echo);
         p.tsval = Stamp::of(ms(self.now));
         if !blocks.is_empty() {
-            let mut b = Blocks::default();
+            let (slot, b) = self.out.sacks.place();
             blocks.iter().for_each(|r| assert!(b.push(Block::new(r.start, r.end))));
-            p.sack = self.out.sacks.put(b);
+            p.sack = slot;
         }
         self.sender.on_packet(ms(self.now), &p, &mut self.out);
         self.sent()
