@@ -26,6 +26,12 @@ fn range(start: *const u8, bytes: usize) {
     fetch(start.wrapping_add(bytes - 1));
 }
 
+/// Where the item at `place` begins, which need not be there.
+#[inline(always)]
+pub fn place<T>(of: &[T], place: usize) {
+    fetch(of.as_ptr().wrapping_add(place).cast());
+}
+
 /// Where the next item will be put.
 #[inline(always)]
 pub fn end<T>(of: &[T]) {

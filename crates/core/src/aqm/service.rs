@@ -9,6 +9,7 @@ use super::trace::Trace;
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::ecn::Ecn;
+use crate::prefetch;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -280,6 +281,11 @@ pub struct LinkArrivals<'a, P> {
     pub base: Time,
 }
 
+/// The packets of fewer arrivals stay in the cache.
+const MANY_ARRIVALS: usize = 2048;
+/// How many arrivals before its turn a packet is fetched.
+const FETCH_AHEAD: usize = 4;
+
 /// Bits of a key for the packet's place.
 pub const PLACE_BITS: u32 = 24;
 
@@ -299,6 +305,9 @@ impl<'a, P> LinkArrivals<'a, P> {
     pub fn take(&mut self) -> Option<&'a P> {
         let (key, rest) = self.keys.split_first()?;
         self.keys = rest;
+        if rest.len() > MANY_ARRIVALS {
+            prefetch::place(self.packets, place(rest[FETCH_AHEAD]));
+        }
         Some(&self.packets[place(*key)])
     }
 }
