@@ -1,6 +1,7 @@
 //! SACK blocks on their way from receiver to sender (RFC 2018, D-SACK: RFC 2883).
 
 use crate::packet::SackSlot;
+use crate::prefetch;
 
 /// Segments `start..end`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -72,6 +73,11 @@ impl SackStore {
         slot.blocks.len = 0;
         slot.carriers = 1;
         (SackSlot(i), &mut slot.blocks)
+    }
+    /// Fetches the blocks into the cache.
+    #[inline]
+    pub fn fetch(&self, slot: SackSlot) {
+        self.slots.get(slot.0 as usize).into_iter().for_each(prefetch::lines);
     }
     /// The packet that carries this slot was duplicated so many times.
     pub fn share(&mut self, slot: SackSlot, duplicates: u32) {

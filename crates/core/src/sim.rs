@@ -85,6 +85,8 @@ const MANY_FLOWS: usize = 64;
 const FETCH_SLOT: usize = 8;
 const FETCH_STATE: usize = 4;
 const FETCH_DATA: usize = 2;
+/// The same for the SACK blocks of its first ACK.
+const FETCH_SACK: usize = 1;
 
 /// A simulation, ready to run.
 pub struct Simulation<T = NoTap> {
@@ -284,6 +286,12 @@ impl<T: Tap> Simulation<T> {
         }
         if let Some(slot) = slot(FETCH_STATE) {
             slot.flow.fetch(is_sender);
+        }
+        if is_sender
+            && let Some(slot) = slot(FETCH_SACK)
+            && let Some(ack) = slot.acks.get(slot.read)
+        {
+            self.out.sacks.fetch(ack.sack);
         }
         let Some(slot) = slot(FETCH_DATA) else { return };
         slot.flow.fetch_data(is_sender);

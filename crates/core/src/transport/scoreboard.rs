@@ -495,6 +495,8 @@ impl Scoreboard {
     pub fn on_ack(&mut self, incoming: &Incoming) -> AckOutcome {
         let prior_una = self.una;
         let prior_fack = self.fack.max(prior_una);
+        // Loss detection comes to it soon.
+        self.repair.retransmissions.front().into_iter().for_each(prefetch::lines);
         let mut out = AckOutcome { lowest_unexpected: self.nxt, ..AckOutcome::default() };
         let mut sack_times = None;
         if !incoming.blocks.is_empty() {
