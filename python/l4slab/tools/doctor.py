@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 from collections.abc import Iterator
@@ -36,11 +37,20 @@ def examine() -> Iterator[Finding]:
         except PackageNotFoundError:
             yield Finding(library, True, f'not installed; only {who} it (pip install "l4slab[{extra}]")')
     can, text = forwarder.examine()
-    yield Finding("bottleneck", True, text if can else f"not available, only l4slab bottleneck needs it: {text}")
+    text = text + _outside() if can else f"not available, only l4slab bottleneck needs it: {text}"
+    yield Finding("bottleneck", True, text)
     yield _page()
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     room = free_gb > 1
     yield Finding("disk", room, f"{free_gb:.0f} GB free here" + ("" if room else "; a campaign may need 1 GB or more"))
+
+
+def _outside() -> str:
+    """The ways of `l4slab bottleneck --outside` that this machine has."""
+    has_table = shutil.which("nft") is not None
+    ways = ["pasta"] if has_table and shutil.which("pasta") is not None else []
+    ways += ["nat"] if has_table and shutil.which("ip") is not None and os.geteuid() == 0 else []
+    return f"; --outside {' or '.join(ways)}" if ways else "; --outside needs passt and nftables"
 
 
 def _page() -> Finding:
