@@ -81,29 +81,56 @@ fn pair(n: u32) -> Pair {
     Pair { ipv4: [ipv4(1), ipv4(2)], ipv6: [ipv6(1), ipv6(2)] }
 }
 
-/// Opens the way. This process is in the server's namespace and stays there; `machine` is the namespace that it came from,
-/// and `number` is one that no other bottleneck of this machine has.
-///
-/// # Errors
-/// One sentence with the remedy.
-pub fn open(
+/// A way that is to be opened. It is made while this process is still in the machine's network namespace, into which it
+/// may not return unless it is root.
+pub struct Plan {
     way: Way,
-    machine: &File,
+    machine: File,
+    /// One that no other bottleneck of this machine has.
     number: u32,
-    notes: &mut Vec<String>,
-) -> Result<Outside, Refused> {
-    for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
-        let _ = fs::write(format!("/proc/sys/{name}"), "1");
+    porter: Option<Porter>,
+}
+
+impl Plan {
+    /// # Errors
+    /// One sentence.
+    pub fn new(way: Way, number: u32) -> Result<Plan, Refused> {
+        let machine = File::open("/proc/thread-self/ns/net");
+        let machine = machine.map_err(|e| Refused::machine(format!("/proc: {e}")))?;
+        let porter = match way {
+            Way::Pasta => {
+                Some(Porter::new(move || pasta(&pair(number))).map_err(|e| refused(way, &e))?)
+            }
+            Way::Nat => None,
+        };
+        Ok(Plan { way, machine, number, porter })
     }
-    let addresses = pair(number);
-    let (name, opened) = match way {
-        Way::Pasta => ("pasta", aside(|| pasta(machine, &addresses)).map(|()| None)),
-        Way::Nat => ("nat", nat(machine, number, &addresses, notes).map(Some)),
+
+    /// Opens the way. This process is in the server's namespace and stays there.
+    ///
+    /// # Errors
+    /// One sentence with the remedy.
+    pub fn open(self, notes: &mut Vec<String>) -> Result<Outside, Refused> {
+        for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
+            let _ = fs::write(format!("/proc/sys/{name}"), "1");
+        }
+        let opened = match self.porter {
+            Some(porter) => porter.work().map(|()| None),
+            None => nat(&self.machine, self.number, notes).map(Some),
+        };
+        opened
+            .and_then(|kept| inner_table(self.way).map(|()| kept))
+            .map(Outside)
+            .map_err(|what| refused(self.way, &what))
+    }
+}
+
+fn refused(way: Way, what: &str) -> Refused {
+    let name = match way {
+        Way::Pasta => "pasta",
+        Way::Nat => "nat",
     };
-    opened
-        .and_then(|kept| inner_table(way).map(|()| kept))
-        .map(Outside)
-        .map_err(|what| Refused::machine(format!("--outside {name}: {what}")))
+    Refused::machine(format!("--outside {name}: {what}"))
 }
 
 /// What the namespace does with packets from the bottleneck to the outside.
@@ -131,22 +158,41 @@ fn start_relay() -> Result<[Option<u16>; 2], String> {
     Ok(ports)
 }
 
-/// Does something in a process of its own, whose namespaces and rights end with it.
-fn aside(task: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("a process cannot be started: {e}");
-    let (mut from, mut to) = system::pipe().map_err(failed)?;
-    let Some(child) = system::fork().map_err(failed)? else {
-        drop(from);
-        if let Err(sentence) = task() {
+/// A process of its own for one task, with the namespaces and rights that this one has when it starts.
+struct Porter {
+    child: i32,
+    go: File,
+    answer: File,
+}
+
+impl Porter {
+    fn new(task: impl FnOnce() -> Result<(), String>) -> Result<Porter, String> {
+        let failed = |e: std::io::Error| format!("a process cannot be started: {e}");
+        let (mut begins, go) = system::pipe().map_err(failed)?;
+        let (answer, mut to) = system::pipe().map_err(failed)?;
+        if let Some(child) = system::fork().map_err(failed)? {
+            return Ok(Porter { child, go, answer });
+        }
+        drop((go, answer));
+        let has_begun = begins.read(&mut [0]).is_ok_and(|n| n == 1);
+        if has_begun && let Err(sentence) = task() {
             let _ = to.write_all(sentence.as_bytes());
         }
-        system::exit(0);
-    };
-    drop(to);
-    let mut sentence = String::new();
-    let _ = from.read_to_string(&mut sentence);
-    system::reap(Some(child));
-    if sentence.is_empty() { Ok(()) } else { Err(sentence) }
+        system::exit(0)
+    }
+
+    /// Lets it do its task.
+    fn work(mut self) -> Result<(), String> {
+        let mut sentence = String::new();
+        let _ = self.go.write_all(b"1").and_then(|()| self.answer.read_to_string(&mut sentence));
+        system::reap(Some(self.child));
+        if sentence.is_empty() { Ok(()) } else { Err(sentence) }
+    }
+}
+
+/// Does something in a process of its own, whose namespaces and rights end with it.
+fn aside(task: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    Porter::new(task)?.work()
 }
 
 /// Gives a program its input and waits for its end.
@@ -188,13 +234,13 @@ fn complaint(program: &str, bytes: &[u8]) -> String {
     format!("{program}: {}", said.join("; "))
 }
 
-/// It goes into the background when the namespace is connected, and ends with the PID namespace.
-fn pasta(machine: &File, addresses: &Pair) -> Result<(), String> {
+/// It goes into the background when the parent's namespace is connected, and ends with the PID namespace.
+fn pasta(addresses: &Pair) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("pasta cannot be started: {e}");
-    // It opens a namespace by its path.
+    // It opens a namespace by its path, and has fewer rights than it takes to do so in /proc.
+    let server = system::namespace_of_parent().map_err(failed)?;
     system::own_mounts().map_err(failed)?;
-    let path = system::name_namespace("server").map_err(failed)?;
-    system::setns(machine, libc::CLONE_NEWNET).map_err(failed)?;
+    let path = system::name_namespace("server", &server).map_err(failed)?;
     system::hand_down_privileges().map_err(failed)?;
     let ([gateway, address], [gateway6, address6]) = (&addresses.ipv4, &addresses.ipv6);
     let mut words = vec!["--netns-only", "--netns", &path, "--config-net", "--quiet"];
@@ -209,18 +255,16 @@ fn pasta(machine: &File, addresses: &Pair) -> Result<(), String> {
 }
 
 /// A pair of virtual cards, and a table at each end of it. The process that keeps the outer one.
-fn nat(
-    machine: &File,
-    number: u32,
-    addresses: &Pair,
-    notes: &mut Vec<String>,
-) -> Result<Child, String> {
+fn nat(machine: &File, number: u32, notes: &mut Vec<String>) -> Result<Child, String> {
+    let addresses = pair(number);
     let here = |e: std::io::Error| format!("the network namespace: {e}");
     let server = File::open("/proc/thread-self/ns/net").map_err(here)?;
     let is_on = |name: &str| {
         fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|text| text.trim() == "1")
     };
-    system::setns(machine, libc::CLONE_NEWNET).map_err(here)?;
+    system::setns(machine, libc::CLONE_NEWNET).map_err(|_| {
+        "it needs root, who may change the network of this machine; run it as root, or take --outside pasta"
+    })?;
     let (forwards, forwards6) =
         (is_on("net/ipv4/ip_forward"), is_on("net/ipv6/conf/all/forwarding"));
     system::setns(&server, libc::CLONE_NEWNET).map_err(here)?;
@@ -236,9 +280,8 @@ fn nat(
     }
     let card = format!("l4s{number}");
     let ([outer, inner], [outer6, inner6]) = (&addresses.ipv4, &addresses.ipv6);
-    let has_rights = "it needs root, who may change the network of this machine; run it as root, or take --outside pasta";
     aside(|| {
-        system::setns(machine, libc::CLONE_NEWNET).map_err(|_| has_rights.to_owned())?;
+        system::setns(machine, libc::CLONE_NEWNET).map_err(here)?;
         // This process's parent is the first one of the PID namespace, and in the server's network.
         let mut lines = format!(
             "link add {card} type veth peer name {DEVICE} netns 1\naddr add {outer}/30 dev {card}\n"

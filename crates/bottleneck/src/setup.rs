@@ -240,7 +240,8 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     })?;
     let mut notes = Vec::new();
     let mut hosts = Vec::new();
-    let of_machine = File::open("/proc/thread-self/ns/net").map_err(machine("/proc"))?;
+    let number = options.parent.unsigned_abs();
+    let way = options.outside.map(|way| outside::Plan::new(way, number)).transpose()?;
     if cards.is_some() {
         // They are the ends.
     } else if options.hosts.is_empty() {
@@ -254,12 +255,7 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
         }
     }
     // The process that keeps a table lives as long as this one.
-    let _way = match options.outside {
-        Some(way) => {
-            Some(outside::open(way, &of_machine, options.parent.unsigned_abs(), &mut notes)?)
-        }
-        None => None,
-    };
+    let _way = way.map(|way| way.open(&mut notes)).transpose()?;
     let children = system::children().map_err(machine("signalfd"))?;
     let server = match &options.server {
         None => None,
@@ -416,7 +412,7 @@ fn named_host(options: &HostOptions) -> Result<Host, Refused> {
             return Err(Refused::input(otherwise.clone()));
         }
     }
-    let _ = system::name_namespace(&options.name).map_err(&failed)?;
+    let _ = system::name_namespace(&options.name, system::NAMESPACE).map_err(&failed)?;
     connect(host, options.ipv4, NETMASK_OF_RUN, options.mtu).map_err(failed)
 }
 

@@ -55,12 +55,21 @@ pub fn own_mounts() -> io::Result<()> {
     mount("tmpfs", there, "tmpfs", 0)?;
     fs::create_dir_all(NAMED)
 }
-/// Gives the network namespace of this thread a name, as `ip netns` does; its path.
-pub fn name_namespace(name: &str) -> io::Result<String> {
+/// Gives a network namespace a name, as `ip netns` does; its path.
+pub fn name_namespace(name: &str, namespace: &str) -> io::Result<String> {
     let path = format!("{NAMED}/{name}");
     File::create(&path)?;
-    mount("/proc/thread-self/ns/net", &path, "", libc::MS_BIND)?;
+    mount(namespace, &path, "", libc::MS_BIND)?;
     Ok(path)
+}
+/// The network namespace of this thread.
+pub const NAMESPACE: &str = "/proc/thread-self/ns/net";
+/// That of the parent process. /proc may be that of another PID namespace than this process's.
+pub fn namespace_of_parent() -> io::Result<String> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let parent = parent.map(str::trim).ok_or(io::ErrorKind::NotFound)?;
+    Ok(format!("/proc/{parent}/ns/net"))
 }
 /// In a mount namespace for this process, a file is another one.
 pub fn replace_file(file: &str, by: &str) -> io::Result<()> {
