@@ -41,6 +41,10 @@ pub trait MediaController: Send {
     fn bursts_early(&self) -> bool {
         false
     }
+    /// The packets of a frame have the same size, as libwebrtc's; otherwise all but the last are full.
+    fn splits_evenly(&self) -> bool {
+        false
+    }
     /// A burst that finds out how much the path carries: asked for at the start, after each report, and when the one
     /// before has left.
     fn probe_cluster(&mut self, _now: Time) -> Option<Cluster> {

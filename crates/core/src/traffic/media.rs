@@ -316,6 +316,15 @@ impl Sender {
         }
     }
 
+    /// A probe does not wait for what media have left before their time.
+    fn begin_probe(&mut self, now: Time) {
+        let is_new = self.probe.is_none();
+        self.look_for_probe(now);
+        if is_new && self.probe.is_some() {
+            self.paced_until = self.paced_until.min(now);
+        }
+    }
+
     /// Sends what is due and what the window allows; with `unblocks`, one packet more.
     fn send(&mut self, now: Time, stream: &mut Stream, out: &mut Outbox, mut unblocks: bool) {
         let (window, burst) = (self.cc.window(), self.cc.burst());
@@ -325,8 +334,12 @@ impl Sender {
         let (early, late) = if is_early { (burst, Span::ZERO) } else { (Span::ZERO, burst) };
         self.paced_until = self.paced_until.max(now.saturating_sub(late));
         self.due = Time::NEVER;
+        let is_even = self.cc.splits_evenly();
         let mut is_blocked = false;
         while stream.frames.waiting().is_some() || self.probe.is_some() {
+            // Packets of a probe keep their distance.
+            let (early, late) =
+                if self.probe.is_some() { (Span::ZERO, Span::ZERO) } else { (early, late) };
             if self.paced_until > now + early {
                 self.due = self.paced_until.max(now + late);
                 break;
@@ -334,7 +347,10 @@ impl Sender {
             let full = u64::from(self.packet.payload) - u64::from(RTP);
             let mut p = self.packet;
             let waiting = stream.frames.waiting();
-            let media = waiting.map_or(full, |(_, left)| left.min(full));
+            let media = waiting.map_or(full, |(_, left)| match is_even {
+                true => left.div_ceil(left.div_ceil(full).max(1)),
+                false => left.min(full),
+            });
             let size = media as u32 + RTP;
             let in_flight = stream.history.in_flight();
             if in_flight + u64::from(size) > window && in_flight > 0 && !unblocks {
@@ -411,7 +427,7 @@ impl End for Sending<'_> {
         }
         if sender.next_frame <= now {
             sender.capture(now, stream);
-            sender.look_for_probe(now);
+            sender.begin_probe(now);
         } else if sender.blocked_since.is_some_and(|since| since + sender.silence() <= now) {
             sender.blocked_since = None;
             sender.send(now, stream, out, true);
@@ -431,7 +447,7 @@ impl End for Sending<'_> {
             };
             sender.cc.on_report(&report);
             sender.blocked_since = None;
-            sender.look_for_probe(now);
+            sender.begin_probe(now);
         }
         if stream.history.is_bleached() {
             sender.packet.ecn = Ecn::NotEct.into();

@@ -2,26 +2,30 @@
 //! one-way delays is compared with a threshold that adapts, and AIMD steers the rate that arrives. A second bound
 //! follows losses. Short probes find the rate at the start.
 //!
-//! libwebrtc's trendline replaces the draft's Kalman filter. Not modelled: probes while the application limits,
-//! since the encoder always follows the target.
+//! libwebrtc's trendline replaces the draft's Kalman filter. The algorithm and its defaults are those of milestone 152.
+//! Not modelled: probes while the application limits, since the encoder always follows the target; padding while the
+//! bound of losses grows; and the frames that libwebrtc drops while the network holds 350 ms.
 
 mod loss;
 mod probe;
+mod throughput;
 
 use std::collections::VecDeque;
 
 use loss::LossBound;
 use probe::Probes;
+use throughput::Throughput;
 
-use super::arrivals::Arrivals;
-use super::{Cluster, MediaController, MediaOptions, Rates, Report, Reports};
+use super::{Cluster, Fate, MediaController, MediaOptions, Rates, Report, Reports};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::math;
+use crate::packet::UDP_IP_HEADERS;
 use crate::params::kinds::{any_time, choice, params, real, some_time, switch};
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
+use crate::transport::rtp::RTP;
 
 /// Packets sent within this time are one group, as are those that a queue lets go in a burst (inter_arrival_delta).
 const GROUP: Span = Span::from_millis(5);
@@ -48,8 +52,18 @@ const FRAMES: f64 = 30.0;
 const PACKET: f64 = 1200.0;
 const RESPONSE: f64 = 0.1;
 const LEAST_SLOPE: f64 = 4_000.0;
+/// A decrease goes by so much further, bits per second.
+const FURTHER: f64 = 5_000.0;
 /// Between decreases while the rate that arrives is not known.
 const INITIAL_PAUSE: Span = Span::from_millis(200);
+/// Without packets for so long, delays are measured anew.
+const TIMEOUT: Span = Span::from_secs(2);
+/// A probe that finds less than what arrives lowers the rate to this share of it at most.
+const PROBE_DROP: f64 = 0.85;
+/// A burst is not longer than this, bits.
+const LARGEST_BURST: f64 = 8.0 * 63_000.0;
+/// The largest RTP packet before one has been seen.
+const FULL_PACKET: u32 = 1200 + RTP;
 /// Estimate of the link's capacity: gain, bounds of its normalised variance (kb/s), standard deviations.
 const CAPACITY_GAIN: f64 = 0.05;
 const VARIANCES: (f64, f64) = (0.4, 2.5);
@@ -75,8 +89,8 @@ params! {
         /// how the threshold adapts: "libwebrtc" falls faster than it rises, "draft" slower
         threshold: Adaptation = Adaptation::Libwebrtc,
             choice("VARIANT", [("libwebrtc", Adaptation::Libwebrtc), ("draft", Adaptation::Draft)]), "libwebrtc";
-        /// time over which the arrival rate is measured
-        acked_window: Span = Span::from_millis(500), some_time(), "libwebrtc";
+        /// time over which the arrival rate is measured, or longer until 20 packets have come
+        acked_window: Span = Span::from_secs(1), some_time(), "libwebrtc";
         /// bound that follows losses: "libwebrtc" (loss-based estimator v2), "draft" (section 6) or "off"
         loss: LossRule = LossRule::Libwebrtc,
             choice("RULE", [("libwebrtc", LossRule::Libwebrtc), ("draft", LossRule::Draft), ("off", LossRule::Off)]),
@@ -84,10 +98,10 @@ params! {
         /// probes at three and six times the start rate, and further while they succeed
         probing: bool = true, switch(), "libwebrtc";
         /// pacing rate over the target rate
-        pacing: f64 = 2.5, real("FACTOR", "a number from 1 to 100", |x| (1.0..=100.0).contains(&x), (1.0, 100.0)),
-            "libwebrtc";
+        pacing: f64 = 1.1, real("FACTOR", "a number from 1 to 100", |x| (1.0..=100.0).contains(&x), (1.0, 100.0)),
+            "libwebrtc, for video";
         /// packets that are due within this time leave together
-        burst: Span = Span::ZERO, any_time(), "a smooth pacer; libwebrtc sends up to 40 ms at once";
+        burst: Span = Span::from_millis(40), any_time(), "libwebrtc";
     }
 }
 
@@ -106,73 +120,117 @@ impl Described for Options {
 impl MediaOptions for Options {
     const ROLE: Option<Role> = Some(Role::Classic);
     const LOOK: u8 = 1;
-    const REPORTS: Reports = Reports::every(Span::from_millis(100));
+    const REPORTS: Reports = Reports::every(Span::from_millis(50));
     fn build(&self, rates: Rates, _ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Gcc::new(self.clone(), rates))
     }
 }
 
-/// See the module. Rates are bits per second.
+/// See the module. Rates are bits per second, of whole IP packets.
 #[derive(Clone, Debug)]
 struct Gcc {
     options: Options,
+    /// What the encoder can do, of media.
     rates: Rates,
+    /// The largest RTP packet.
+    full: u32,
     groups: Groups,
     detector: Detector,
-    acked: Arrivals,
+    acked: Throughput,
     aimd: Aimd,
     loss: LossBound,
     probes: Probes,
+    /// When the report before came, and what the one at hand tells.
+    reported: Time,
+    packets: Vec<Fate>,
 }
 
 impl Gcc {
     fn new(options: Options, rates: Rates) -> Gcc {
         Gcc {
+            full: FULL_PACKET,
             groups: Groups::default(),
             detector: Detector::new(options.threshold),
-            acked: Arrivals::new(options.acked_window),
+            acked: Throughput::new(options.acked_window),
             aimd: Aimd::new(rates.start),
             loss: LossBound::new(options.loss, rates),
             probes: Probes::new(options.probing, rates.start),
+            reported: Time::ZERO,
+            packets: Vec::new(),
             options,
             rates,
         }
+    }
+
+    /// Share of media in full packets, and of RTP.
+    fn media_share(&self) -> f64 {
+        f64::from(self.full - RTP) / f64::from(self.full + UDP_IP_HEADERS)
+    }
+    fn rtp_share(&self) -> f64 {
+        f64::from(self.full) / f64::from(self.full + UDP_IP_HEADERS)
+    }
+    /// The encoder's lowest and highest rate in whole packets.
+    fn bounds(&self) -> Rates {
+        let share = self.media_share();
+        Rates { min: self.rates.min / share, max: self.rates.max / share, ..self.rates }
+    }
+    fn rate(&self) -> f64 {
+        self.aimd.rate.min(self.loss.bps())
     }
 }
 
 impl MediaController for Gcc {
     fn on_report(&mut self, report: &Report) {
-        let mut has_news = false;
-        for packet in report.packets {
+        if report.now.since(self.reported) > TIMEOUT {
+            (self.groups, self.detector) =
+                (Groups::default(), Detector::new(self.options.threshold));
+        }
+        self.reported = report.now;
+        self.packets.clear();
+        self.packets.extend(report.packets);
+        for packet in &mut self.packets {
+            self.full = self.full.max(packet.size);
+            packet.size += UDP_IP_HEADERS;
             let Some(arrived) = packet.arrived else { continue };
-            self.acked.add(arrived, packet.size);
             self.probes.on_arrival(packet);
             if let Some(delta) = self.groups.add(packet.sent, arrived) {
                 self.detector.update(&delta);
-                has_news = true;
             }
         }
+        self.acked.update(&self.packets);
         let acked = self.acked.bps();
-        let usage = self.detector.usage;
+        let (usage, bounds) = (self.detector.usage, self.bounds());
         let is_limited = self.loss.limits(self.aimd.rate);
-        let probed =
-            self.probes.result(report.now, self.rates.max, usage == Usage::Over || is_limited);
+        let is_stopped = usage != Usage::Normal || is_limited;
+        let probed = self
+            .probes
+            .result(report.now, bounds.max, is_stopped)
+            .map(|bps| bps.max(acked.map_or(0.0, |acked| self.aimd.rate.min(PROBE_DROP * acked))));
         if let Some(bps) = probed.filter(|_| usage != Usage::Over) {
             self.aimd.set(report.now, bps);
-        } else if has_news {
+        } else {
             self.aimd.update(report.now, usage, acked, report.rtt.as_secs_f64());
         }
-        self.aimd.rate = self.aimd.rate.clamp(self.rates.min, self.rates.max);
-        self.loss.update(report.packets, acked, self.aimd.rate, probed.is_some());
+        self.aimd.rate = self.aimd.rate.clamp(bounds.min, bounds.max);
+        self.loss.set_rates(bounds);
+        self.loss.update(&self.packets, acked, self.aimd.rate, probed.is_some());
     }
     fn target_bps(&self) -> f64 {
-        self.aimd.rate.min(self.loss.bps()).clamp(self.rates.min, self.rates.max)
+        (self.media_share() * self.rate()).clamp(self.rates.min, self.rates.max)
     }
     fn pacing_bps(&self) -> f64 {
-        self.options.pacing * self.target_bps()
+        let target = self.target_bps() / self.media_share();
+        self.options.pacing * self.rtp_share() * target
     }
     fn burst(&self) -> Span {
-        self.options.burst
+        let most = Span((1e9 * LARGEST_BURST / self.pacing_bps()) as u64);
+        self.options.burst.min(most)
+    }
+    fn bursts_early(&self) -> bool {
+        true
+    }
+    fn splits_evenly(&self) -> bool {
+        true
     }
     fn probe_cluster(&mut self, now: Time) -> Option<Cluster> {
         self.probes.next(now)
@@ -180,8 +238,9 @@ impl MediaController for Gcc {
     fn set_max(&mut self, bps: f64) {
         self.rates.max = bps;
         self.rates.min = self.rates.min.min(bps);
-        self.aimd.rate = self.aimd.rate.min(bps);
-        self.loss.set_rates(self.rates);
+        let bounds = self.bounds();
+        self.aimd.rate = self.aimd.rate.min(bounds.max);
+        self.loss.set_rates(bounds);
     }
     fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("trend_ms", self.detector.modified);
@@ -404,22 +463,26 @@ impl Aimd {
                 let acked = acked.unwrap_or(self.rate);
                 let pause = rtt.clamp(0.01, 0.2);
                 let is_soon =
-                    self.decreased.is_some_and(|last| now.since(last).as_secs_f64() < pause);
+                    self.changed.is_some_and(|last| now.since(last).as_secs_f64() < pause);
                 if !is_soon || acked < self.rate / 2.0 {
                     self.decrease(now, acked);
                 }
             }
             Usage::Under => self.state = State::Hold,
-            Usage::Normal if self.state == State::Hold => {
-                self.state = State::Increase;
-                self.changed = Some(now);
+            Usage::Normal => {
+                if self.state == State::Hold {
+                    (self.state, self.changed) = (State::Increase, Some(now));
+                }
+                self.increase(now, acked, rtt);
             }
-            Usage::Normal => self.increase(now, acked, rtt),
         }
     }
 
     fn decrease(&mut self, now: Time, acked: f64) {
         let mut rate = DECREASE * acked;
+        if rate > FURTHER {
+            rate -= FURTHER;
+        }
         if rate > self.rate
             && let Some(capacity) = self.capacity.bps
         {
@@ -531,13 +594,17 @@ mod tests {
             a.update(ms(i * 100), Usage::Normal, Some(2e6), 0.05);
         }
         assert!((a.rate / 1e6 - 2.0).abs() < 0.01, "{}", a.rate);
+        // Growth counts as a change, too: no decrease within the RTT after it.
+        let grown = a.rate;
+        a.update(ms(9_020), Usage::Over, Some(1.5e6), 0.05);
+        near(a.rate, grown);
         a.update(ms(9_100), Usage::Over, Some(1.5e6), 0.05);
-        near(a.rate, 0.85 * 1.5e6);
+        near(a.rate, 0.85 * 1.5e6 - 5e3);
         // Not again within the RTT, unless much less arrives.
         a.update(ms(9_120), Usage::Over, Some(1e6), 0.05);
-        near(a.rate, 0.85 * 1.5e6);
+        near(a.rate, 0.85 * 1.5e6 - 5e3);
         a.update(ms(9_130), Usage::Over, Some(0.5e6), 0.05);
-        near(a.rate, 0.85 * 0.5e6);
+        near(a.rate, 0.85 * 0.5e6 - 5e3);
     }
 
     /// A link that is overloaded by S/C has a trend of 1 - C/S.

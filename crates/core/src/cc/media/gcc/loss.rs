@@ -29,14 +29,22 @@ const BIAS: f64 = 0.0002;
 const BIAS_LOG: f64 = 0.02;
 const BIAS_LOSS: f64 = 0.2;
 const BIAS_WIDTH: f64 = 0.002;
-/// While losses limit: growth over what arrives, within a hold, and within the window of delayed increase.
+/// The observations with most and least losses do not count for the mean, from so many on, unless the sending rate of
+/// the first was so many times the median.
+const TRIMMED: u64 = 4;
+const SUDDEN: f64 = 2.0;
+/// While losses limit: growth over what arrives, near the rate of the last hold (up to so many times it), and within
+/// the window of delayed increase.
 const RAMP_UP: f64 = 1.5;
 const RAMP_UP_IN_HOLD: f64 = 1.2;
+const NEAR_HOLD: f64 = 1.3;
 const MOST_GROWTH: f64 = 1.3;
 const GROWTH_WINDOW: Span = Span::from_millis(300);
-/// After a decrease the bound holds, each time twice as long.
+/// When losses begin to limit, and when growth ends, the bound holds, each time twice as long.
 const HOLD: Span = Span::from_millis(300);
 const LONGEST_HOLD: Span = Span::from_secs(60);
+/// Growth that does not exceed where it began ends after this.
+const GROWTH: Span = Span::from_secs(2);
 /// Above this loss the bound is so many bits per second over the excess.
 const INSTANT_LOSS: f64 = 0.05;
 const INSTANT_BALANCE: f64 = 100_000.0;
@@ -79,13 +87,27 @@ pub struct LossBound {
     partial: Observation,
     since: Option<Time>,
     until: Time,
-    /// Losses limit the rate, rather than delays.
-    is_limited: bool,
+    mean_loss: f64,
+    state: State,
+    /// What losses allow.
+    bps: f64,
     hold: Span,
     hold_until: Time,
     hold_bps: f64,
-    growth_since: Time,
-    growth_bps: f64,
+    /// Since when the bound grows, and the rate that it began with.
+    grows_since: Time,
+    grows_from: f64,
+    /// The bound may reach this rate in the window of delayed increase, which began then.
+    window_since: Option<Time>,
+    window_bps: f64,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum State {
+    /// Delays limit the rate, not losses.
+    Delay,
+    Decreasing,
+    Increasing,
 }
 
 impl LossBound {
@@ -99,12 +121,16 @@ impl LossBound {
             partial: Observation::default(),
             since: None,
             until: Time::ZERO,
-            is_limited: false,
+            mean_loss: 0.0,
+            state: State::Delay,
+            bps: rates.start,
             hold: HOLD,
             hold_until: Time::ZERO,
             hold_bps: f64::INFINITY,
-            growth_since: Time::ZERO,
-            growth_bps: f64::INFINITY,
+            grows_since: Time::ZERO,
+            grows_from: 0.0,
+            window_since: None,
+            window_bps: f64::INFINITY,
         }
     }
 
@@ -114,11 +140,11 @@ impl LossBound {
             LossRule::Off => f64::INFINITY,
             LossRule::Draft => self.channel.bps,
             LossRule::Libwebrtc if self.count < LEAST_OBSERVATIONS => f64::INFINITY,
-            LossRule::Libwebrtc => self.channel.bps,
+            LossRule::Libwebrtc => self.bps,
         }
     }
     pub fn limits(&self, delay_bps: f64) -> bool {
-        self.is_limited && self.bps() < delay_bps
+        self.state != State::Delay && self.bps() < delay_bps
     }
     pub fn set_rates(&mut self, rates: Rates) {
         self.rates = rates;
@@ -139,8 +165,6 @@ impl LossBound {
             LossRule::Libwebrtc => {
                 if self.observe(packets) {
                     self.estimate(acked, delay_bps);
-                } else if !self.is_limited {
-                    self.channel.bps = delay_bps;
                 }
             }
         }
@@ -186,13 +210,36 @@ impl LossBound {
         weights.zip(self.observations.iter().rev().copied())
     }
 
+    /// Mean of the weighted losses, without the extremes: a single observation full of losses does not count, unless
+    /// the sender suddenly sent more.
     fn mean_loss(&self) -> f64 {
         let (mut lost, mut bytes) = (0.0, 0.0);
+        let (mut most, mut least) = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0));
+        let mut rate_of_most = 0.0;
         for (weight, seen) in self.weighted() {
-            lost += weight * seen.lost;
-            bytes += weight * seen.bytes;
+            let (its_lost, its_bytes) = (weight * seen.lost, weight * seen.bytes);
+            lost += its_lost;
+            bytes += its_bytes;
+            let share = seen.lost / seen.bytes.max(1.0);
+            if share > most.0 {
+                (most, rate_of_most) = ((share, its_lost, its_bytes), seen.rate);
+            }
+            if share < least.0 {
+                least = (share, its_lost, its_bytes);
+            }
         }
-        if bytes > 0.0 { lost / bytes } else { 0.0 }
+        if self.count >= TRIMMED && SUDDEN * self.median_rate() > rate_of_most {
+            lost -= most.1 + least.1;
+            bytes -= most.2 + least.2;
+        }
+        if bytes > 0.0 { (lost / bytes).max(0.0) } else { 0.0 }
+    }
+
+    fn median_rate(&self) -> f64 {
+        let mut rates: Vec<_> = self.observations.iter().map(|seen| seen.rate).collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        let n = rates.len();
+        if n == 0 { 0.0 } else { (rates[(n - 1) / 2] + rates[n / 2]) / 2.0 }
     }
 
     /// One Newton step towards the inherent loss that explains the observations best.
@@ -225,60 +272,104 @@ impl LossBound {
         score
     }
 
-    fn estimate(&mut self, acked: Option<f64>, delay_bps: f64) {
-        let now = self.until;
-        if self.count < LEAST_OBSERVATIONS {
-            self.channel.bps = delay_bps;
-            return;
-        }
-        let mean_loss = self.mean_loss();
+    /// The likeliest of some channels, refined.
+    fn likeliest(&self, acked: Option<f64>, delay_bps: f64) -> Channel {
         let present = self.channel;
-        let ceiling =
-            if self.is_limited { self.growth_bps.max(present.bps) } else { f64::INFINITY };
+        let ceiling = if self.state == State::Delay { self.rates.max } else { self.window_bps };
+        let ceiling = ceiling.max(present.bps);
         let tried = FACTORS.map(|factor| Some(present.bps * factor));
         let higher = (delay_bps > present.bps).then_some(delay_bps);
         let mut best: Option<(f64, Channel)> = None;
         for bps in tried.into_iter().chain([acked, higher]).flatten() {
-            let channel = self.refine(Channel { bps: bps.min(ceiling), ..present });
-            let score = self.score(channel, mean_loss);
+            let tried = Channel { bps: bps.min(ceiling), ..present };
+            let inherent = tried.inherent.clamp(LEAST_INHERENT, tried.most_inherent());
+            let channel = self.refine(Channel { inherent, ..tried });
+            let score = self.score(channel, self.mean_loss);
             if best.is_none_or(|(most, _)| score > most) {
                 best = Some((score, channel));
             }
         }
-        let (_, mut channel) = best.unwrap_or((0.0, present));
-        if mean_loss > channel.inherent {
+        best.map_or(present, |(_, channel)| channel)
+    }
+
+    /// Whether a new bound means growth while losses limit.
+    fn grows(&self, before: f64, bps: f64) -> bool {
+        let is_higher = before < bps || before == bps && self.state == State::Increasing;
+        self.state != State::Delay && is_higher
+    }
+
+    fn estimate(&mut self, acked: Option<f64>, delay_bps: f64) {
+        let now = self.until;
+        self.mean_loss = self.mean_loss();
+        if self.count == 1 {
+            (self.channel.bps, self.bps) = (delay_bps, delay_bps);
+        }
+        let present = self.channel;
+        let mut channel = self.likeliest(acked, delay_bps);
+        if self.mean_loss > channel.inherent {
             channel.bps = channel.bps.min(present.bps);
         }
-        if self.is_limited && channel.bps > present.bps {
-            let is_held = now < self.hold_until;
-            let factor = if is_held { RAMP_UP_IN_HOLD } else { RAMP_UP };
-            let most = acked.map_or(f64::INFINITY, |acked| factor * acked);
-            channel.bps = channel.bps.min(most).max(present.bps);
-        }
-        let mut bps = channel.bps.min(delay_bps);
-        if mean_loss > INSTANT_LOSS {
-            bps = bps.min(INSTANT_BALANCE / (mean_loss - INSTANT_LOSS));
+        if self.state != State::Delay {
+            if self.window_since.is_some_and(|since| now.since(since) < GROWTH_WINDOW) {
+                channel.bps = channel.bps.min(self.window_bps);
+            }
+            if let Some(acked) = acked.filter(|_| self.grows(present.bps, channel.bps)) {
+                let is_near = acked < NEAR_HOLD * self.hold_bps && self.hold_bps.is_finite();
+                let factor = if is_near { RAMP_UP_IN_HOLD } else { RAMP_UP };
+                channel.bps = channel.bps.min(factor * acked).max(present.bps);
+                if self.state == State::Decreasing && channel.bps == present.bps {
+                    channel.bps += 1.0;
+                }
+            }
         }
         // What arrives can be sent.
-        if let Some(acked) = acked.filter(|acked| bps < present.bps && *acked < present.bps) {
-            bps = bps.max(acked.min(delay_bps));
+        let floor = acked.unwrap_or(0.0).max(self.rates.min);
+        let mut ceiling = self.rates.max;
+        if self.mean_loss > INSTANT_LOSS {
+            ceiling = INSTANT_BALANCE / (self.mean_loss - INSTANT_LOSS);
         }
-        if self.is_limited && now < self.hold_until {
-            bps = bps.min(self.hold_bps);
+        let bps = channel.bps.min(ceiling).min(delay_bps).max(floor);
+        self.channel = match bps < channel.bps {
+            true => Channel { bps, inherent: 0.0 },
+            false => Channel { bps: channel.bps.max(floor), ..channel },
+        };
+        self.follow_state(now, bps, floor, delay_bps);
+    }
+
+    /// The new bound becomes `bps`, unless a hold forbids it.
+    fn follow_state(&mut self, now: Time, bps: f64, floor: f64, delay_bps: f64) {
+        let is_below = bps < delay_bps && bps < self.rates.max;
+        if self.state == State::Decreasing && self.hold_until > now && bps < delay_bps {
+            self.hold_bps = self.hold_bps.max(floor);
+            self.bps = self.hold_bps.min(bps);
+            return;
         }
-        bps = bps.clamp(self.rates.min, self.rates.max);
-        if bps >= delay_bps.clamp(self.rates.min, self.rates.max) {
-            (self.is_limited, self.hold) = (false, HOLD);
-            (self.hold_until, self.growth_bps) = (Time::ZERO, f64::INFINITY);
-        } else if bps < present.bps {
-            self.is_limited = true;
-            (self.hold_until, self.hold_bps) = (now + self.hold, bps);
-            self.hold = Span((self.hold.0 * 2).min(LONGEST_HOLD.0));
+        let may_grow = self.state != State::Increasing
+            || now.since(self.grows_since) <= GROWTH
+            || self.grows_from < bps;
+        if is_below && may_grow && self.grows(self.bps, bps) {
+            if bps > self.grows_from {
+                (self.grows_from, self.grows_since) = (bps, now);
+            }
+            self.state = State::Increasing;
+        } else if is_below {
+            if self.state != State::Decreasing {
+                (self.hold_until, self.hold_bps) = (now + self.hold, bps);
+                self.hold = Span((self.hold.0 * 2).min(LONGEST_HOLD.0));
+            }
+            self.grows_from = 0.0;
+            self.state = State::Decreasing;
+        } else {
+            (self.hold, self.hold_until, self.hold_bps) = (HOLD, Time::ZERO, f64::INFINITY);
+            self.grows_from = 0.0;
+            self.state = State::Delay;
         }
-        if self.is_limited && now.since(self.growth_since) > GROWTH_WINDOW {
-            (self.growth_since, self.growth_bps) = (now, bps * MOST_GROWTH);
+        self.bps = bps;
+        if self.state != State::Delay
+            && self.window_since.is_none_or(|since| now.since(since) > GROWTH_WINDOW)
+        {
+            (self.window_since, self.window_bps) = (Some(now), MOST_GROWTH * self.channel.bps);
         }
-        self.channel = Channel { bps, ..channel };
     }
 }
 
@@ -332,6 +423,25 @@ mod tests {
             sum += if report >= 300 { bound.bps().min(5e6) } else { 0.0 };
         }
         sum / 300.0
+    }
+
+    /// One observation full of losses among clean ones does not count, the second does.
+    #[test]
+    fn the_mean_is_without_extremes() {
+        let mut bound = LossBound::new(LossRule::Libwebrtc, RATES);
+        let mut put = |lost: f64| {
+            bound.observations.push_back(Observation { bytes: 1000.0, lost, rate: 1e6 });
+            bound.count += 1;
+            bound.mean_loss()
+        };
+        for _ in 0..4 {
+            near(put(0.0), 0.0);
+        }
+        near(put(500.0), 0.0);
+        // The first loss has the weight 0.9. The clean observation that does not count is the last, 0.81.
+        let mean = put(600.0);
+        let weights = [0.9, 0.729, 0.6561, 0.59049].iter().sum::<f64>();
+        near(mean, 0.9 * 0.5 / weights);
     }
 
     /// A link that loses 1 % at any rate does not limit; one that drops what exceeds 2 Mb/s does.
