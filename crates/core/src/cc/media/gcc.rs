@@ -169,7 +169,7 @@ impl Gcc {
     fn rtp_share(&self) -> f64 {
         f64::from(self.full) / f64::from(self.full + UDP_IP_HEADERS)
     }
-    /// The encoder's lowest and highest rate in whole packets.
+    /// The encoder's lowest and highest rate in whole packets. The estimate may be above the highest, as in libwebrtc.
     fn bounds(&self) -> Rates {
         let share = self.media_share();
         Rates { min: self.rates.min / share, max: self.rates.max / share, ..self.rates }
@@ -211,7 +211,7 @@ impl MediaController for Gcc {
         } else {
             self.aimd.update(report.now, usage, acked, report.rtt.as_secs_f64());
         }
-        self.aimd.rate = self.aimd.rate.clamp(bounds.min, bounds.max);
+        self.aimd.rate = self.aimd.rate.max(bounds.min);
         self.loss.set_rates(bounds);
         self.loss.update(&self.packets, acked, self.aimd.rate, probed.is_some());
     }
@@ -219,8 +219,7 @@ impl MediaController for Gcc {
         (self.media_share() * self.rate()).clamp(self.rates.min, self.rates.max)
     }
     fn pacing_bps(&self) -> f64 {
-        let target = self.target_bps() / self.media_share();
-        self.options.pacing * self.rtp_share() * target
+        self.options.pacing * self.rtp_share() * self.rate().max(self.bounds().min)
     }
     fn burst(&self) -> Span {
         let most = Span((1e9 * LARGEST_BURST / self.pacing_bps()) as u64);
@@ -238,9 +237,6 @@ impl MediaController for Gcc {
     fn set_max(&mut self, bps: f64) {
         self.rates.max = bps;
         self.rates.min = self.rates.min.min(bps);
-        let bounds = self.bounds();
-        self.aimd.rate = self.aimd.rate.min(bounds.max);
-        self.loss.set_rates(bounds);
     }
     fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("trend_ms", self.detector.modified);

@@ -110,11 +110,17 @@ enum State {
     Increasing,
 }
 
+/// libwebrtc's estimate may be above what the encoder can do.
+fn bounds(rule: LossRule, rates: Rates) -> Rates {
+    let max = if rule == LossRule::Draft { rates.max } else { f64::INFINITY };
+    Rates { max, ..rates }
+}
+
 impl LossBound {
     pub fn new(rule: LossRule, rates: Rates) -> LossBound {
         LossBound {
             rule,
-            rates,
+            rates: bounds(rule, rates),
             channel: Channel { bps: rates.start, inherent: INHERENT },
             observations: VecDeque::new(),
             count: 0,
@@ -147,8 +153,7 @@ impl LossBound {
         self.state != State::Delay && self.bps() < delay_bps
     }
     pub fn set_rates(&mut self, rates: Rates) {
-        self.rates = rates;
-        self.channel.bps = self.channel.bps.min(rates.max);
+        self.rates = bounds(self.rule, rates);
     }
 
     /// A report tells of `packets`; `delay_bps` is what delays allow.
