@@ -19,6 +19,9 @@ use crate::params::Described;
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
+/// RTP header, and the authentication tag of SRTP (HMAC-SHA1-80).
+pub const RTP: u32 = 12 + 10;
+
 /// A congestion control for media.
 pub trait MediaController: Send {
     /// A report has arrived that tells something new.

@@ -8,14 +8,13 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::cc::media::RTP;
 use crate::cc::media::{Fate, Report, Reports};
 use crate::ecn::Ecn;
 use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
 use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
-/// RTP header, and the authentication tag of SRTP (HMAC-SHA1-80).
-pub const RTP: u32 = 12 + 10;
 /// What stands before an RTP packet.
 pub const BELOW_RTP: u32 = UDP_IP_HEADERS + ETHERNET_HEADER;
 /// All that is no media in a frame on the wire.

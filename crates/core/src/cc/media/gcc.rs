@@ -16,7 +16,7 @@ use loss::LossBound;
 use probe::Probes;
 use throughput::Throughput;
 
-use super::{Cluster, Fate, MediaController, MediaOptions, Rates, Report, Reports};
+use super::{Cluster, Fate, MediaController, MediaOptions, RTP, Rates, Report, Reports};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::math;
@@ -25,7 +25,6 @@ use crate::params::kinds::{any_time, choice, params, real, some_time, switch};
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
-use crate::transport::rtp::RTP;
 
 /// Packets sent within this time are one group, as are those that a queue lets go in a burst (inter_arrival_delta).
 const GROUP: Span = Span::from_millis(5);
