@@ -33,9 +33,10 @@ done
 """
 
 
-def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
+def in_namespace(script: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Runs it as root of a network namespace of its own, and of what `more` says."""
     return subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
+        ["unshare", "--user", "--map-root-user", "--net", *more, "sh", "-c", script],
         capture_output=True,
         text=True,
         timeout=60,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from . import test_between
 from .test_bottleneck import PATIENT, PYTHON, experiment
 
 # $O is a process outside. The folder of the test is /mnt there and here.
@@ -60,10 +61,7 @@ with socket.create_connection((sys.argv[1], 80), timeout=10) as connection:
 
 
 def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
-    words = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--mount-proc"]
-    return subprocess.run(
-        [*words, "--kill-child", "sh", "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
+    return test_between.in_namespace(script, "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::relay::Relay;
+use crate::setup::sysctl_path;
 use crate::{Refused, system};
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -29,6 +30,8 @@ const DEVICE: &str = "out0";
 /// Pairs of addresses in 169.254.128.0/17, which nobody gives out: so many bottlenecks at once.
 const PAIRS: u32 = 8192;
 const IPV6: &str = "fd6c:3473:6c61:62::";
+/// Whether a network namespace passes packets on, of IPv4 and of IPv6.
+const FORWARDING: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
 const NFT_STARTS: Duration = Duration::from_secs(3);
 
 /// What keeps the way open while it lives.
@@ -83,27 +86,23 @@ fn pair(n: u32) -> Pair {
 
 /// A way that is to be opened. It is made while this process is still in the machine's network namespace, into which it
 /// may not return unless it is root.
-pub struct Plan {
-    way: Way,
-    machine: File,
-    /// One that no other bottleneck of this machine has.
-    number: u32,
-    porter: Option<Porter>,
+pub enum Plan {
+    Pasta(Porter),
+    /// With the machine's namespace, and a number that no other bottleneck of this machine has.
+    Nat(File, u32),
 }
 
 impl Plan {
     /// # Errors
     /// One sentence.
     pub fn new(way: Way, number: u32) -> Result<Plan, Refused> {
-        let machine = File::open("/proc/thread-self/ns/net");
-        let machine = machine.map_err(|e| Refused::machine(format!("/proc: {e}")))?;
-        let porter = match way {
-            Way::Pasta => {
-                Some(Porter::new(move || pasta(&pair(number))).map_err(|e| refused(way, &e))?)
-            }
-            Way::Nat => None,
+        let plan = match way {
+            Way::Pasta => Porter::new(move || pasta(&pair(number))).map(Plan::Pasta),
+            Way::Nat => File::open(system::NAMESPACE)
+                .map(|machine| Plan::Nat(machine, number))
+                .map_err(|e| format!("{}: {e}", system::NAMESPACE)),
         };
-        Ok(Plan { way, machine, number, porter })
+        plan.map_err(|what| refused(way, &what))
     }
 
     /// Opens the way. This process is in the server's namespace and stays there.
@@ -111,17 +110,17 @@ impl Plan {
     /// # Errors
     /// One sentence with the remedy.
     pub fn open(self, notes: &mut Vec<String>) -> Result<Outside, Refused> {
-        for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
-            let _ = fs::write(format!("/proc/sys/{name}"), "1");
+        for name in FORWARDING {
+            let _ = fs::write(sysctl_path(name), "1");
         }
-        let opened = match self.porter {
-            Some(porter) => porter.work().map(|()| None),
-            None => nat(&self.machine, self.number, notes).map(Some),
+        let (way, opened) = match self {
+            Plan::Pasta(porter) => (Way::Pasta, porter.work().map(|()| None)),
+            Plan::Nat(machine, number) => (Way::Nat, nat(&machine, number, notes).map(Some)),
         };
         opened
-            .and_then(|kept| inner_table(self.way).map(|()| kept))
+            .and_then(|kept| inner_table(way).map(|()| kept))
             .map(Outside)
-            .map_err(|what| refused(self.way, &what))
+            .map_err(|what| refused(way, &what))
     }
 }
 
@@ -159,7 +158,7 @@ fn start_relay() -> Result<[Option<u16>; 2], String> {
 }
 
 /// A process of its own for one task, with the namespaces and rights that this one has when it starts.
-struct Porter {
+pub struct Porter {
     child: i32,
     go: File,
     answer: File,
@@ -258,15 +257,12 @@ fn pasta(addresses: &Pair) -> Result<(), String> {
 fn nat(machine: &File, number: u32, notes: &mut Vec<String>) -> Result<Child, String> {
     let addresses = pair(number);
     let here = |e: std::io::Error| format!("the network namespace: {e}");
-    let server = File::open("/proc/thread-self/ns/net").map_err(here)?;
-    let is_on = |name: &str| {
-        fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|text| text.trim() == "1")
-    };
+    let server = File::open(system::NAMESPACE).map_err(here)?;
+    let is_on = |name| fs::read_to_string(sysctl_path(name)).is_ok_and(|text| text.trim() == "1");
     system::setns(machine, libc::CLONE_NEWNET).map_err(|_| {
         "it needs root, who may change the network of this machine; run it as root, or take --outside pasta"
     })?;
-    let (forwards, forwards6) =
-        (is_on("net/ipv4/ip_forward"), is_on("net/ipv6/conf/all/forwarding"));
+    let [forwards, forwards6] = FORWARDING.map(is_on);
     system::setns(&server, libc::CLONE_NEWNET).map_err(here)?;
     if !forwards {
         return Err("this machine does not forward packets; let it (sysctl -w net.ipv4.ip_forward=1), or take \

@@ -458,7 +458,7 @@ fn connect(host: NewHost, ipv4: [u8; 4], netmask: [u8; 4], mtu: i32) -> std::io:
     Ok(Host { namespace, tun, joins_udp, probe: probe::socket(ipv4)?, devices })
 }
 
-fn sysctl_path(name: &str) -> String {
+pub(crate) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 

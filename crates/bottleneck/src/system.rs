@@ -46,10 +46,14 @@ pub fn setns(of: &File, kind: c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open.
     check(unsafe { libc::setns(of.as_raw_fd(), kind) }).map(drop)
 }
+/// A mount namespace for this process; the machine sees nothing of what is mounted in it.
+fn unshare_mounts() -> io::Result<()> {
+    unshare(libc::CLONE_NEWNS)?;
+    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)
+}
 /// A mount namespace for this process, in which only its own network namespaces have names.
 pub fn own_mounts() -> io::Result<()> {
-    unshare(libc::CLONE_NEWNS)?;
-    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)?;
+    unshare_mounts()?;
     // Nothing is made on the machine itself.
     let there = if Path::new(NAMED).is_dir() { NAMED } else { "/run" };
     mount("tmpfs", there, "tmpfs", 0)?;
@@ -73,8 +77,7 @@ pub fn namespace_of_parent() -> io::Result<String> {
 }
 /// In a mount namespace for this process, a file is another one.
 pub fn replace_file(file: &str, by: &str) -> io::Result<()> {
-    unshare(libc::CLONE_NEWNS)?;
-    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)?;
+    unshare_mounts()?;
     mount(by, file, "", libc::MS_BIND)
 }
 const NAMED: &str = "/run/netns";
@@ -424,9 +427,15 @@ pub fn configure(ipv4: [u8; 4], netmask: [u8; 4], mtu: c_int, queue: c_int) -> i
     }
     r.ifr_ifru.ifru_mtu = mtu;
     ioctl(fd, libc::SIOCSIFMTU, (&raw mut r).cast())?;
-    ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
+    set_queue(index_of(fd)?, queue)
+}
+
+/// The index of the TUN device of this network namespace.
+fn index_of(socket: RawFd) -> io::Result<c_int> {
+    let mut r = request(DEVICE);
+    ioctl(socket, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
     // SAFETY: the request has filled it in.
-    set_queue(unsafe { r.ifr_ifru.ifru_ifindex }, queue)
+    Ok(unsafe { r.ifr_ifru.ifru_ifindex })
 }
 
 /// The length of a device's queue. Unlike the request SIOCSIFTXQLEN, a user namespace may do that.
@@ -465,11 +474,7 @@ fn set_queue(index: c_int, queue: c_int) -> io::Result<()> {
 pub fn configure_ipv6(address: [u8; 16]) -> io::Result<()> {
     let socket = socket(libc::AF_INET6)?;
     let fd = socket.as_raw_fd();
-    let mut r = request(DEVICE);
-    ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
-    // SAFETY: the request has filled it in.
-    let index = unsafe { r.ifr_ifru.ifru_ifindex };
-    let mut wanted = In6Request { address, prefix: 64, index };
+    let mut wanted = In6Request { address, prefix: 64, index: index_of(fd)? };
     ioctl(fd, libc::SIOCSIFADDR, (&raw mut wanted).cast())
 }
 
@@ -504,11 +509,9 @@ pub fn route_everything() -> io::Result<()> {
 pub fn route_everything_ipv6() -> io::Result<()> {
     let socket = socket(libc::AF_INET6)?;
     let fd = socket.as_raw_fd();
-    let mut r = request(DEVICE);
-    ioctl(fd, libc::SIOCGIFINDEX, (&raw mut r).cast())?;
-    // SAFETY: all-zero bytes are a valid In6Route, and the request has filled the index in.
-    let (mut route, index) = unsafe { (zeroed::<In6Route>(), r.ifr_ifru.ifru_ifindex) };
-    (route.flags, route.metric, route.index) = (u32::from(libc::RTF_UP), 1, index);
+    // SAFETY: all-zero bytes are a valid In6Route.
+    let mut route: In6Route = unsafe { zeroed() };
+    (route.flags, route.metric, route.index) = (u32::from(libc::RTF_UP), 1, index_of(fd)?);
     ioctl(fd, libc::SIOCADDRT, (&raw mut route).cast())
 }
 
