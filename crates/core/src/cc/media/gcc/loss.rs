@@ -73,6 +73,10 @@ impl Channel {
     fn most_inherent(self) -> f64 {
         (MOST_INHERENT + INHERENT_BALANCE / self.bps.max(1.0)).min(1.0)
     }
+    /// With this inherent loss, as far as its bandwidth allows it.
+    fn with_inherent(self, inherent: f64) -> Channel {
+        Channel { inherent: inherent.clamp(LEAST_INHERENT, self.most_inherent()), ..self }
+    }
 }
 
 /// See the module.
@@ -257,14 +261,13 @@ impl LossBound {
             second -= weight * (lost / (p * p) + came / ((1.0 - p) * (1.0 - p)));
         }
         let step = if second < 0.0 { NEWTON_STEP * first / second } else { 0.0 };
-        let inherent = (channel.inherent - step).clamp(LEAST_INHERENT, channel.most_inherent());
-        Channel { inherent, ..channel }
+        channel.with_inherent(channel.inherent - step)
     }
 
     /// Logarithm of the likelihood, with the preference for high bandwidths.
-    fn score(&self, channel: Channel, mean_loss: f64) -> f64 {
+    fn score(&self, channel: Channel) -> f64 {
         let kbps = channel.bps / 1e3;
-        let away = BIAS_LOSS - mean_loss;
+        let away = BIAS_LOSS - self.mean_loss;
         let preference = away / (BIAS_WIDTH + away.abs());
         let bias = (BIAS * kbps + BIAS_LOG * math::ln(1.0 + kbps)) * preference;
         let mut score = 0.0;
@@ -287,9 +290,8 @@ impl LossBound {
         let mut best: Option<(f64, Channel)> = None;
         for bps in tried.into_iter().chain([acked, higher]).flatten() {
             let tried = Channel { bps: bps.min(ceiling), ..present };
-            let inherent = tried.inherent.clamp(LEAST_INHERENT, tried.most_inherent());
-            let channel = self.refine(Channel { inherent, ..tried });
-            let score = self.score(channel, self.mean_loss);
+            let channel = self.refine(tried.with_inherent(present.inherent));
+            let score = self.score(channel);
             if best.is_none_or(|(most, _)| score > most) {
                 best = Some((score, channel));
             }
