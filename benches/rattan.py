@@ -23,7 +23,7 @@ from pathlib import Path
 FRAME, PAYLOAD, DATAGRAM = 1514, 1448, 1000
 HEADERS = 42  # Ethernet, IPv4, UDP
 RATES = (100, 500, 1000, 2000)
-# Run in one process each: the receiver prints one-way delays in ns, until nothing has come for a second.
+# Run in one process each: the receiver writes one-way delays in ns when the sender says that it has ended.
 RECEIVE = """
 import socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -32,7 +32,6 @@ delays = []
 while True:
     data = s.recv(2000)
     delays.append(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - struct.unpack("q", data[:8])[0])
-    s.settimeout(1)
     if data[8]:
         break
 open(sys.argv[1], "w").write("\\n".join(map(str, delays)))
@@ -132,7 +131,8 @@ def table(seconds: int) -> Iterator[str]:
 
 if __name__ == "__main__":
     missing = [name for name in ("rattan", "iperf3", "unshare") if shutil.which(name) is None]
-    if missing or os.geteuid() != 0:
-        sys.exit(f"it needs root, and {', '.join(missing) or 'all its programs are there'}: see the head of this file")
+    missing += [] if os.geteuid() == 0 else ["root"]
+    if missing:
+        sys.exit(f"missing: {', '.join(missing)}; see the head of this file")
     for line in table(int(sys.argv[1]) if len(sys.argv) > 1 else 4):
         print(line, flush=True)
