@@ -112,6 +112,9 @@ class Live:
 def gauges(run_json: str) -> list[str]:
     """Columns of the time series that the queues and controllers of a run add. Raises ValueError."""
 
+def normal(run_json: str) -> str:
+    """A description that runs with the same results share. Raises ValueError."""
+
 def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes: int, mtu_bytes: int = 1500) -> float:
     """How long a TCP transfer takes on an idle path whose slowest link has this rate and burst: the handshake, slow
     start, and the rate.

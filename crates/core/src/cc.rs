@@ -167,6 +167,8 @@ pub trait Controller: Described {
     const NEEDS_ECN: bool = false;
     /// Linux has it as a module outside of its tree.
     const OUT_OF_TREE: bool = false;
+    /// Where its wish for ECN is not granted, another controller takes over, whatever the options.
+    const GIVES_WAY: bool = false;
     /// The states of its state machine, if it has one.
     const STATES: &'static [&'static str] = &[];
     /// Options, with their value, that make it scalable.

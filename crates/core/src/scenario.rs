@@ -579,6 +579,21 @@ impl Run {
         Ok(run)
     }
 
+    /// A description with what has no effect at one value: two runs whose descriptions become the same give the same
+    /// results. Their columns may differ where they have no values.
+    ///
+    /// # Errors
+    /// One sentence if it is no JSON.
+    pub fn normal(text: &str) -> Result<String, ScenarioError> {
+        let mut run: Value = serde_json::from_str(text)
+            .map_err(|e| ScenarioError(format!("the run's description is not valid: {e}")))?;
+        let flows = run.get_mut("flows").and_then(Value::as_array_mut);
+        for keys in flows.into_iter().flatten().filter_map(Value::as_object_mut) {
+            traffic::normalise(keys);
+        }
+        Ok(run.to_string())
+    }
+
     /// The columns of the time series that its queues and controllers add.
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut all = Vec::new();

@@ -107,6 +107,14 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     fn build(&self, place: &Place) -> Box<dyn Flow>;
 }
 
+/// Gives what has no effect in the description of a flow one value, so that two flows whose descriptions become the same
+/// send the same.
+pub fn normalise(keys: &mut Map<String, Value>) {
+    if keys.get("kind").and_then(Value::as_str).is_none_or(|kind| kind == "tcp") {
+        tcp::normalise(keys);
+    }
+}
+
 /// How packets of a flow look on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum WireKind {

@@ -167,6 +167,12 @@ fn gauges(run_json: &str) -> PyResult<Vec<&'static str>> {
     Ok(run.gauges().iter().map(|gauge| gauge.name).collect())
 }
 
+/// A description that runs with the same results share, see `Run::normal`. A ValueError says that it is no JSON.
+#[pyfunction]
+fn normal(run_json: &str) -> PyResult<String> {
+    Run::normal(run_json).map_err(refused)
+}
+
 /// All queue disciplines: name, summary, parameters, gauges, and what Linux has of them.
 #[pyfunction]
 fn qdiscs_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -336,6 +342,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate, m)?)?;
     m.add_class::<Live>()?;
     m.add_function(wrap_pyfunction!(gauges, m)?)?;
+    m.add_function(wrap_pyfunction!(normal, m)?)?;
     m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;

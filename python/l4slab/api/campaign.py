@@ -21,7 +21,7 @@ from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.hints import unmatched
 from l4slab.base.progress import Reporter, Silent, reporting, working
-from l4slab.campaign import executors, remote
+from l4slab.campaign import alike, executors, remote
 from l4slab.campaign.estimate import longest, too_long
 from l4slab.campaign.executors import ClusterError, Failure, Pool
 from l4slab.campaign.store import Store, label
@@ -430,18 +430,25 @@ def _compute(
     warning = too_long(longest(runs), "With full links, these runs take up to")
     if console is not None and warning is not None:
         console.print(f"{warning} Finished runs are kept; --dry-run estimates the time.", markup=False)
-    with pool as workers, workers.prepare(runs, folder):
+    groups = {group[0].id: group for group in alike.grouped(runs)}
+    if console is not None and len(groups) < len(runs):
+        same = len(runs) - len(groups)
+        console.print(f"{same} of {len(runs)} runs have the same results as another run and are not computed again.")
+    computed = [group[0] for group in groups.values()]
+    with pool as workers, workers.prepare(computed, folder):
         shown = reporting(console, len(runs), workers.workers) if console is not None else _silent()
         with shown as reporter:
             ended = 0
-            for outcome in workers.map(runs, folder):
+            for outcome in workers.map(computed, folder):
                 if outcome is not None:
-                    run, result = outcome
-                    ended += 1
+                    first, result = outcome
+                    group = groups[first.id]
+                    ended += len(group)
                     if isinstance(result, Failure):
-                        failures.append((run, result.reason))
+                        failures += [(run, result.reason) for run in group]
                     else:
-                        keep(run, result)
+                        for run in group:
+                            keep(run, result if run is first else alike.recording_of(run, result))
                     reporter.update(ended)
                 tick()
     return failures

@@ -12,6 +12,7 @@ import polars as pl
 from l4slab import _core
 from l4slab.base.run import Flow
 from l4slab.base.run import Run as Description
+from l4slab.campaign.alike import grouped
 from l4slab.engines.contract import Recording, Work
 from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import bounds
@@ -85,7 +86,8 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     """From short versions of some of the runs, scaled by their durations and samples."""
     seconds = packets = samples = 0.0
     series = []
-    tried = list(_tried(runs))
+    computed = [group[0] for group in grouped(runs)]
+    tried = list(_tried(computed))
     for description, alike in tried:
         short = _shortened(description, _MOST_PACKETS / len(tried))
         started = time.thread_time()
@@ -103,8 +105,8 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     # A run has only a few rows of the other tables.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     engine = get_engine(runs[0].engine)
-    seconds = engine.estimate(_work(runs, packets, seconds))
-    captures = engine.captured_bytes * packets * sum(run.captures for run in runs) / len(runs)
+    seconds = engine.estimate(_work(computed, packets, seconds))
+    captures = engine.captured_bytes * packets * sum(run.captures for run in computed) / len(computed)
     memory = max(bounds.memory_bytes(run.description) for run in runs)
     return Estimate(seconds, tables, captures, memory, engine.virtual_time)
 

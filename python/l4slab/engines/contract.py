@@ -153,6 +153,10 @@ class Engine(ABC):
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         """The columns of the tables that this run will give, without running it in full."""
 
+    def normal(self, run_json: str) -> str:
+        """The same text for runs whose results are the same, apart from columns that have no value."""
+        return run_json
+
     @abstractmethod
     def estimate(self, work: Work) -> float:
         """Processor seconds that it takes for these runs."""

@@ -48,6 +48,9 @@ class SimEngine(Engine):
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         return _columns(json.dumps(description))
 
+    def normal(self, run_json: str) -> str:
+        return _core.normal(run_json)
+
     def estimate(self, work: Work) -> float:
         return work.simulator_s
 

@@ -53,6 +53,7 @@ impl Controller for Options {
     const LOOK: u8 = 0;
     const NEEDS_ECN: bool = true;
     const OUT_OF_TREE: bool = true;
+    const GIVES_WAY: bool = true;
     fn build(&self, _rng: Rng) -> Prague {
         Prague::new(self)
     }

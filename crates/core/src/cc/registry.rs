@@ -193,6 +193,11 @@ macro_rules! controllers {
             }),*]
         }
 
+        /// See [`Controller::GIVES_WAY`].
+        pub fn gives_way(name: &str) -> bool {
+            $((name == <$options>::NAME && <$options>::GIVES_WAY))||*
+        }
+
         params::by_name! { options ControllerConfig: $($variant($options)),* }
     };
 }

@@ -6,6 +6,7 @@ mod writer;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use self::offloading::{Offload, Offloading};
 use self::writer::{Writer, Writes};
@@ -175,6 +176,18 @@ impl Hosts {
             echo,
         );
         (Sender::new(config, cc), receiver)
+    }
+}
+
+/// Gives keys without effect one value. Without AccECN some controllers give way to another one that sends Not-ECT: then
+/// their options do not matter, nor whether the peer has classic ECN.
+pub(super) fn normalise(keys: &mut Map<String, Value>) {
+    let text = |key| keys.get(key).and_then(Value::as_str);
+    let is_refused = matches!(text("peer_ecn"), Some("off" | "classic"))
+        && matches!(text("ecn"), None | Some("accecn"));
+    if is_refused && text("cc").is_some_and(controllers::gives_way) {
+        keys.insert("options".to_owned(), json!({}));
+        keys.insert("peer_ecn".to_owned(), json!("off"));
     }
 }
 
