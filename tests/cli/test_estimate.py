@@ -70,6 +70,18 @@ def test_every_sender_is_tried(tmp_path: Path) -> None:
     assert [alike for description, alike in tried if description == runs[-1].description] == [1]
 
 
+def test_a_sweep_over_rates_counts_its_packets(tmp_path: Path) -> None:
+    """Few of its runs are tried; they stand for the packets of all."""
+    levels = ", ".join(f'"{rate}Mbit"' for rate in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
+    text = "trials = 7\n" + FILE.format(sender=SENDERS["answers"]) + f'[sweep]\n"link.bottleneck.rate" = [{levels}]\n'
+    (tmp_path / "x.toml").write_text(text)
+    runs = sweep.expand(experimentfile.load(tmp_path / "x.toml"), "sim").runs
+    tried = list(estimate._tried(runs))
+    assert len(tried) < len(runs) / 5
+    stand_for = sum(bounds.packets(description) * alike for description, alike in tried)
+    assert stand_for == pytest.approx(sum(bounds.packets(run.description) for run in runs))
+
+
 def test_all_tries_together_are_bounded(tmp_path: Path) -> None:
     """However many senders a file has, and however fast they are, its estimate simulates so many packets at most."""
     text = FILE.format(sender='kind = "cbr"\nrate = "1Gbit"') + "[sweep]\n" + '"flow.a.rate" = ["90Gbit", "900Gbit"]\n'

@@ -112,8 +112,8 @@ def estimate(runs: Sequence[Run]) -> Estimate:
 
 
 def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:
-    """Descriptions that stand for all runs, and for how many each: at least one of every set of senders, as few runs of
-    one that ignores losses may cost more than all others.
+    """Descriptions that stand for all runs, and for how many times its own packets each: at least one of every set of
+    senders, as few runs of one that ignores losses may cost more than all others.
     """
     alike: dict[str, list[Run]] = {}
     for run in runs:
@@ -123,8 +123,11 @@ def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:
     groups = list(alike.values()) if len(alike) <= 2 * _TRIED else [list(runs)]
     for group in groups:
         few = min(len(group), max(1, round(_TRIED * len(group) / len(runs))))
-        for n in range(few):
-            yield group[(2 * n + 1) * len(group) // (2 * few)].description, len(group) / few
+        tried = [group[(2 * n + 1) * len(group) // (2 * few)].description for n in range(few)]
+        # By packets, because a few of the runs of a sweep over rates do not have its mean rate.
+        times = sum(bounds.packets(run.description) for run in group) / sum(map(bounds.packets, tried))
+        for description in tried:
+            yield description, times
 
 
 def _longer(recording: Recording, longer: float) -> float:
