@@ -115,6 +115,18 @@ export class Panel {
     return press;
   }
 
+  /** A choice of names, hidden while there is only one. What it returns sets the names and the chosen one. */
+  selection(label: string, onChoose: (name: string) => void): (names: readonly string[], chosen: string) => void {
+    const select = element("select");
+    select.setAttribute("aria-label", label);
+    select.addEventListener("change", () => onChoose(select.value));
+    this.tools.append(select);
+    return (names, chosen) => {
+      select.hidden = names.length < 2;
+      select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+    };
+  }
+
   setLegend(entries: readonly LegendEntry[]): void {
     const key = JSON.stringify(entries);
     if (key === this.legendKey) return;

@@ -1,4 +1,5 @@
 /** What every panel sees. */
+import { rateOf } from "../model/media";
 import { separationOf } from "../model/short";
 import type { FlowSpec, Run, ViewOptions } from "../types";
 import { type Counts, keyOf, total } from "./distribution";
@@ -36,6 +37,13 @@ export interface Drawn {
   refresh(): void;
   /** Colours changed. */
   redraw(): void;
+}
+
+/** The slowest of the links that data takes: one that only ACKs take is no bottleneck, however slow. */
+export function bottleneckOf({ links, flows }: Run): string {
+  const taken = new Set(flows.flatMap(({ count, path }) => (count > 0 ? path : [])));
+  const open = links.filter(({ name }) => taken.has(name));
+  return (open.length ? open : links).reduce((a, b) => (rateOf(b) < rateOf(a) ? b : a)).name;
 }
 
 /** The time that numbers and distributions are of: the window, or what came since the last change within it. */

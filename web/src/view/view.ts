@@ -1,7 +1,6 @@
 /** The right side of the page: the panels, and the samples that they draw. */
 import "uplot/dist/uPlot.min.css";
 import "./view.css";
-import { rateOf } from "../model/media";
 import type { Run, Samples, View, ViewOptions } from "../types";
 import { element } from "./panel";
 import { AirPanel } from "./panels/air";
@@ -12,7 +11,7 @@ import { Headline } from "./panels/headline";
 import { delayPanel, dropPanel, lawPanel, markPanel, ratePanel, utilisationPanel } from "./panels/over_time";
 import { Picture } from "./queue/picture";
 import { looksOf, type Role, roleOf, SERVICES } from "./roles";
-import { DEFAULTS, type Drawn, type Scene, sending } from "./scene";
+import { bottleneckOf, DEFAULTS, type Drawn, type Scene, sending } from "./scene";
 import { Store } from "./store";
 import { followTheme } from "./theme";
 
@@ -88,6 +87,10 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
     String(DEFAULTS.window_s),
     (window) => choose({ window_s: Number(window) as ViewOptions["window_s"] }),
   );
+  const offerLinks = picture.panel.selection("link that the page shows", (link) => {
+    scene.link = link;
+    choose({});
+  });
   const presses = [() => pressWindow(String(scene.options.window_s))];
   followTheme(root, () => {
     for (const one of drawn) one.redraw();
@@ -119,10 +122,9 @@ export function createView(root: HTMLElement, hooks: ViewHooks = {}): View {
       scene.changed_s = changed_ns * 1e-9;
       scene.store.show(run);
       scene.looks = looksOf(run.flows);
-      if (!run.links.some((link) => link.name === scene.link)) {
-        // The bottleneck: the slowest.
-        scene.link = run.links.reduce((a, b) => (rateOf(b) < rateOf(a) ? b : a)).name;
-      }
+      const names = run.links.map(({ name }) => name);
+      if (!names.includes(scene.link)) scene.link = bottleneckOf(run);
+      offerLinks(names, scene.link);
       shape = "";
     },
     add(samples: Samples): void {
