@@ -54,6 +54,18 @@ def test_packets_that_are_lost_count_too(tmp_path: Path, sender: str) -> None:
     assert (longer > 6) == (sender == "ignores losses")
 
 
+def test_the_end_of_slow_start_is_no_growing_rate(tmp_path: Path) -> None:
+    """A deep buffer overflows in the second half of the first try, and not again for long."""
+    text = FILE.format(sender='cc = "prague"').replace("15s", "60s").replace("20ms", "50ms")
+    text = text.replace("5Mbit", "200Mbit").replace("pfifo limit 20", "bfifo limit 12500000")
+    (tmp_path / "x.toml").write_text(text)
+    (run,) = sweep.expand(experimentfile.load(tmp_path / "x.toml"), "sim").runs
+    first = get_engine("sim").execute(sweep.canonical_json(estimate._shortened(run.description, 1e6)))
+    assert estimate._longer(first, 30) > 60
+    short, _, _, longer = estimate._try(run.description, 1e6)
+    assert longer == pytest.approx(60e9 / short["duration_ns"])
+
+
 def test_every_sender_is_tried(tmp_path: Path) -> None:
     levels = [f'[[sweep.sender]]\nlevel = "{name}"\n' for name in ("as it is", "another")]
     text = (
