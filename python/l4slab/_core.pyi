@@ -82,6 +82,7 @@ class Medium(Described):
     """What serves the queues of a link in place of a wire."""
 
     of_stations: list[str]
+    changeable: list[list[str]]
 
 class Facts(TypedDict):
     """What a queue's words say: its parameters, and of a queue of the core's how it separates flows and marks."""
@@ -136,7 +137,9 @@ def media_controllers() -> list[Media]:
     """The same of media controllers; also ecn, the codepoint that their packets carry by default, role and look."""
 
 def media() -> list[Medium]:
-    """The same of media in the place of wires; also of_stations, the words in which stations may differ."""
+    """The same of media in the place of wires; also of_stations, the words in which stations may differ, and changeable,
+    the keywords of each parameter that can change while the medium runs.
+    """
 
 def canonical_medium(text: str) -> tuple[str, int, int]:
     """The words of a medium with every default written out, and the rates in bit/s that queues take for those of their

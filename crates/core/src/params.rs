@@ -516,6 +516,13 @@ pub fn rows<C: Table>() -> Vec<Row> {
     rows_of(C::params(), &C::default())
 }
 
+/// Of each parameter that can change while it is in force, the keywords.
+pub fn changeable<C: Described>() -> Vec<Vec<&'static str>> {
+    let keywords = |param: &Param| param.rows().iter().map(|row| row.keyword).collect::<Vec<_>>();
+    let all = C::params();
+    all.iter().map(keywords).filter(|keywords| !C::FIXED.contains(&keywords[0])).collect()
+}
+
 pub(crate) fn rows_of(params: Vec<Param>, defaults: &dyn Config) -> Vec<Row> {
     let rows = params.into_iter().flat_map(|param| {
         let default = |i| default_of(&*param, i, defaults);

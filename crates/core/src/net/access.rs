@@ -85,6 +85,8 @@ pub struct MediumInfo {
     pub info: Info,
     /// The words in which stations may differ.
     pub of_stations: &'static [&'static str],
+    /// Of each parameter that can change while the medium runs, the keywords.
+    pub changeable: Vec<Vec<&'static str>>,
 }
 
 /// Reads the words of a medium.
@@ -248,6 +250,7 @@ macro_rules! media {
             vec![$(MediumInfo {
                 info: Info::of::<$config>(),
                 of_stations: <$config>::OF_STATIONS,
+                changeable: params::changeable::<$config>(),
             }),*]
         }
 
