@@ -175,6 +175,25 @@ def short_forms() -> dict[str, Any]:
     return {"qdiscs": qdiscs, "separations": separations, "controllers": controllers, "media": media}
 
 
+def media_words() -> dict[str, Any]:
+    """How many values follow a keyword of a medium, and the words of each parameter that can change while it runs."""
+    told: dict[str, Any] = {}
+    shown = ("keyword", "value", "default", "help")
+    for kind in _core.media():
+        rows = {row["keyword"]: row for row in kind["parameters"]}
+        told[kind["name"]] = {
+            "values": {keyword: len(row["value"].split()) for keyword, row in rows.items()},
+            "changing": [
+                {
+                    "words": [{key: rows[one][key] for key in shown} for one in words],
+                    "of_station": words[0] in kind["of_stations"],
+                }
+                for words in kind["changeable"]
+            ],
+        }
+    return told
+
+
 def short_options(kind: dict[str, Any], canonical: Callable[[str, dict[str, str]], dict[str, str]]) -> dict[str, Any]:
     """The options of a controller as they are by default and with its versions, and how it is drawn."""
     presets: dict[str, Any] = {}
@@ -196,6 +215,7 @@ def main() -> None:
         "python/l4slab/base/run.py": python_types(whole),
         "web/src/generated/run.ts": typescript_types(whole),
         "web/src/generated/keys.json": json.dumps(keys(), indent=1) + "\n",
+        "web/src/generated/media.json": json.dumps(media_words(), indent=1) + "\n",
         "web/src/model/defaults.json": json.dumps(short_forms(), indent=2) + "\n",
         "docs/parameters.md": parameters.markdown(),
         "docs/generated/citations.md": citations(),
