@@ -45,12 +45,24 @@ def canonical(description: dict[str, Any]) -> dict[str, Any]:
     return description | {"links": links, "flows": flows, "at": at} | ({"impairs": impairs} if impairs else {})
 
 
-@pytest.mark.parametrize("saved", ["by-hand", *(f"presets/{preset}" for preset in PRESETS)])
+@pytest.mark.parametrize("saved", ["by-hand", "medium-by-hand", *(f"presets/{preset}" for preset in PRESETS)])
 def test_a_saved_file_is_the_run_of_the_page(saved: str) -> None:
     of_page = json.loads((PAGE / f"{saved}.json").read_text())["run"]
     plan = sweep.expand(experimentfile.load(PAGE / f"{saved}.toml"), "sim")
     assert len(plan.runs) == (2 if saved == "by-hand" else 1), "the run is the last of its trials"
     assert canonical(dict(plan.runs[-1].description)) == canonical(of_page)
+
+
+@pytest.mark.parametrize("words", [one for one in read_lines("media.jsonl") if len(one) == 3])
+def test_words_of_a_medium_change_as_in_the_core(words: list[str]) -> None:
+    before, change, after = words
+    assert _core.canonical_medium(after)[0] == _core.change_medium(before, change, False)
+
+
+@pytest.mark.parametrize("words", [one for one in read_lines("media.jsonl") if len(one) == 4])
+def test_words_of_a_station_change_as_in_the_core(words: list[str]) -> None:
+    medium, own, change, after = words
+    assert _core.check_station(medium, after) == _core.change_medium(_core.check_station(medium, own), change, True)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -1,5 +1,5 @@
 /** Changes by hand on their way to the engine: of one thing, only the newest. */
-import { targetOf } from "./model/run";
+import { subjectOf } from "./model/run";
 import type { Change, TimedChange } from "./types";
 
 // A slider moves faster than a file with each of its steps would be worth.
@@ -19,8 +19,7 @@ export class Changes {
   ) {}
 
   put(change: Change): void {
-    const { link: _, flow: __, ...settings } = change as Record<string, unknown>;
-    this.waiting.set(`${targetOf(change)} ${Object.keys(settings).sort().join()}`, change);
+    this.waiting.set(subjectOf(change), change);
     if (!this.isSending) void this.work();
   }
 

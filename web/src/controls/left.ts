@@ -1,4 +1,5 @@
 /** The left side: links, the two services, and the rest of the run. Built anew where its shape changes, set otherwise. */
+import { kindOf, stationNames } from "../model/media";
 import type { LinkSpec, Run, Vocabulary } from "../types";
 import { h } from "./dom";
 import { type FlowActions, type ServicePanel, serviceOf, servicePanel } from "./flows";
@@ -33,7 +34,8 @@ export class Left {
 
   private build(run: Run): void {
     const single = run.links.length === 1;
-    this.links = new Map(run.links.map((link: LinkSpec) => [link.name, linkPanel(link, single, this.actions)]));
+    const panel = (link: LinkSpec) => linkPanel(link, single, stationNames(run, link), this.actions);
+    this.links = new Map(run.links.map((link) => [link.name, panel(link)]));
     this.services = new Map(
       SERVICES.map((service) => [
         service,
@@ -53,7 +55,8 @@ export class Left {
 /** What the controls are built for. */
 function shapeOf(run: Run, vocabulary: Vocabulary | null): string {
   const flows = run.flows.map((flow) => [flow.name, flow.kind, serviceOf(flow), KINDS.downloads.is(flow)]);
-  return JSON.stringify([run.links.map(({ name, medium }) => [name, !medium]), flows, vocabulary?.version]);
+  const links = run.links.map((link) => [link.name, kindOf(link.medium ?? ""), stationNames(run, link)]);
+  return JSON.stringify([links, flows, vocabulary?.version]);
 }
 
 /** Does something, and gives back what had the focus and what was unfolded. */

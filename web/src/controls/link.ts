@@ -1,10 +1,10 @@
 /** A link: its rate and its queue. */
 import { type Key, LINK } from "../model/keys";
-import { stationsOf } from "../model/media";
 import { print, RATE } from "../model/units";
 import type { Change, Described, LinkSpec, Run, Vocabulary } from "../types";
 import { h, sentence, slug } from "./dom";
 import { keyField, labelled, slider, text, typingInto } from "./fields";
+import { mediumFields } from "./medium";
 import { logarithmic } from "./scale";
 
 const RATES = logarithmic(100e3, 10e9);
@@ -34,7 +34,12 @@ export interface LinkPanel {
   set(link: LinkSpec): void;
 }
 
-export function linkPanel(link: LinkSpec, single: boolean, actions: LinkActions): LinkPanel {
+export function linkPanel(
+  link: LinkSpec,
+  single: boolean,
+  stations: readonly string[],
+  actions: LinkActions,
+): LinkPanel {
   const { name } = link;
   const id = `link-${slug(name)}`;
   let now: LinkSpec | undefined;
@@ -70,7 +75,7 @@ export function linkPanel(link: LinkSpec, single: boolean, actions: LinkActions)
           links: run.links.map((one) => (one.name === name ? { ...one, medium: words } : one)),
         })),
     });
-    const stations = h("p", { className: "help" });
+    const words = mediumFields(id, link, stations, actions.change);
     const way = link.up_of ? `Link ${link.up_of}, from the users` : `Link ${name}, to the users`;
     return {
       root: h(
@@ -78,15 +83,13 @@ export function linkPanel(link: LinkSpec, single: boolean, actions: LinkActions)
         { className: "card link" },
         h("h2", {}, way),
         link.medium && medium.root,
-        link.medium && stations,
+        ...words.roots,
         queue.root,
       ),
       set(link) {
         now = link;
         medium.set(link.medium ?? "");
-        stations.textContent = stationsOf(link)
-          .map(([of, words]) => `Station ${of}: ${words}`)
-          .join(". ");
+        words.set(link);
         queue.set(link.qdisc);
       },
     };

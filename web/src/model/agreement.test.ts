@@ -5,6 +5,7 @@ import { toJson } from "../json";
 import type { Run } from "../types";
 import { readAddress, writeAddress } from "./address";
 import { NOT_HELD } from "./keys";
+import { changedMedium, changedStation, kindOf } from "./media";
 import { open, PRESETS } from "./presets";
 import { withMade } from "./run";
 import { endedAt, toToml } from "./toml";
@@ -46,6 +47,45 @@ test("a run that was changed by hand is the file and the description that Python
   const ended = endedAt(withMade(run as Run, made), 12_345_678_901);
   await expect(toToml(ended, { title: "By hand" })).toMatchFileSnapshot(`${FOLDER}/by-hand.toml`);
   await expect(`${toJson({ run: ended })}\n`).toMatchFileSnapshot(`${FOLDER}/by-hand.json`);
+});
+
+test("a run whose medium was changed by hand is the file and the description that Python compares", async () => {
+  const { run, problems } = readAddress(
+    "link.home.medium=wifi+ax80+mcs+7+per+0.01&link.home.qdisc=fq_codel&link.home.qdisc_up=pfifo&link.home.station.far.medium=mcs+2" +
+      "&flow.a.cc=prague&flow.a.rtt=10ms&flow.a.station=far&flow.b.cc=cubic&flow.b.rtt=20ms&flow.b.station=near" +
+      "&at.1.time=2s&at.1.link.home.medium=wifi+mcs+5&at.1.link.home.station.near.medium=mcs+3+per+0.1&at.2.time=3s&at.2.link.home.qdisc_up=pie",
+  );
+  expect(problems).toEqual([]);
+  const made = [
+    { time_ns: 4e9, link: "home", medium: "wifi per 0.2" },
+    { time_ns: 5e9, link: "home", stations: { far: "mcs 0" } },
+  ];
+  const ended = endedAt(withMade(run as Run, made), 10e9);
+  await expect(toToml(ended, { title: "A medium by hand" })).toMatchFileSnapshot(`${FOLDER}/medium-by-hand.toml`);
+  await expect(`${toJson({ run: ended })}\n`).toMatchFileSnapshot(`${FOLDER}/medium-by-hand.json`);
+});
+
+test("changed words of a medium and of a station are those that Python compares", async () => {
+  const media = [
+    ["wifi ax80 mcs 7 per 0.01", "wifi mcs 3"], ["wifi", "wifi per 0.1 noeifs"], ["wifi ac80 sgi", "wifi gi 0.8us"],
+    ["wifi snr 30 sd 2 tau 1s", "wifi snr 20 tau 100ms"], ["wifi aql aql-low 4ms", "wifi aql-low 3ms aql-high 9ms"],
+    ["docsis up 20mbit down 200mbit", "docsis up 10mbit load 50mbit vary 20%"], ["docsis ggr 2mbit", "docsis ggr 0bit"],
+    ["nr 40MHz cqi 11 walk", "nr rate 30mbit"], ["nr rate 30mbit", "nr cqi 3 rr"], ["lte cqi 9 um", "lte cqi 5 am bler 0.2"],
+    ["nr ar1 0.5 2s rr", "nr pf alpha 2 share 4"], ["leo", "leo down 100mbit pop 20ms p-ho 0.5 outage 1s loss 0"],
+  ]; // biome-ignore format: a table
+  const stations = [
+    ["wifi mcs 7", "mcs 2 per 0.1", "mcs 0"], ["wifi ac80 snr 30", "snr 12 sd 4", "snr 20"], ["nr cqi 11", "cqi 6", "rate 5mbit bler 0.3"],
+  ]; // biome-ignore format: a table
+  const told = [
+    ...media.map(([before = "", change = ""]) => [before, change, changedMedium(before, change)]),
+    ...stations.map(([medium = "", own = "", change = ""]) => [
+      medium,
+      own,
+      change,
+      changedStation(kindOf(medium), own, change),
+    ]),
+  ];
+  await expect(`${told.map((one) => JSON.stringify(one)).join("\n")}\n`).toMatchFileSnapshot(`${FOLDER}/media.jsonl`);
 });
 
 test("what the page has not is a key of the file", () => {

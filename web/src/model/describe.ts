@@ -43,10 +43,18 @@ export function entriesOf(run: Run): Entry[] {
     ...run.at.flatMap((change, i) => {
       const place = ["at", `${i + 1}`] as const;
       const [section, name] = "link" in change ? (["link", change.link] as const) : (["flow", change.flow] as const);
+      const down = section === "link" && run.links.find((link) => link.name === name)?.up_of;
+      const keyOf = (key: string) => (down ? `link.${down}.${key}_up` : `${section}.${name}.${key}`);
       const settings = table(place, AT[section], { ...change });
       return [
         ...table(place, [TIME_OF_CHANGE], { ...change }),
-        ...settings.map((entry) => ({ ...entry, key: `${section}.${name}.${entry.key}` })),
+        ...settings.map((entry) => ({ ...entry, key: keyOf(entry.key) })),
+        ...(change.medium ? [{ place, key: keyOf("medium"), value: change.medium }] : []),
+        ...Object.entries(change.stations ?? {}).map(([of, value]) => ({
+          place,
+          key: keyOf(`station.${of}.medium`),
+          value,
+        })),
       ];
     }),
   ];

@@ -76,15 +76,14 @@ export function described(json: string): Resolved | undefined {
   const changes = (isTables(raw.at) ? raw.at : []).filter(({ impair }) => typeof impair !== "string");
   if (isTables(raw.at) && changes.length < raw.at.length)
     problems.push("this page does not support changes of an impair and leaves them out");
-  if (changes.some(({ medium, stations }) => medium || stations))
-    problems.push("this page does not support changes of a medium and leaves them out");
   const run = {
     ...top,
     seed: typeof raw.seed === "bigint" ? raw.seed : trialSeed(1n),
     links,
     flows,
     at: changes.flatMap((change) => {
-      const fields = ["time_ns", "link", "flow", ...[...AT.link, ...AT.flow].map(({ field }) => field)];
+      const fields = ["time_ns", "link", "flow", "medium", "stations"];
+      fields.push(...[...AT.link, ...AT.flow].map(({ field }) => field));
       const set = Object.entries(change).filter(([key, value]) => value !== null && fields.includes(key));
       // Of a change that the page has not, only its time and its place are left.
       if (set.length < 3) return [];

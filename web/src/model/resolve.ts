@@ -86,7 +86,7 @@ class Resolver {
       seed: this.seed(),
       links,
       flows,
-      at: this.numbered("at").flatMap(([place, values]) => this.changes(place, values, names, flows)),
+      at: this.numbered("at").flatMap(([place, values]) => this.changes(place, values, links, flows)),
       rewrites: this.numbered("rewrite").flatMap(([place, values]) => this.rewrite(place, values, flows)),
       ...(impairs.length > 0 ? { impairs } : {}),
     } as Run;
@@ -279,13 +279,18 @@ class Resolver {
   }
 
   /** The changes of one table, one for each link and flow. */
-  private changes(place: string, values: Values, links: string[], flows: FlowSpec[]): TimedChange[] {
+  private changes(place: string, values: Values, known: LinkSpec[], flows: FlowSpec[]): TimedChange[] {
+    const links = known.map(({ name }) => name);
     const byTarget = new Map<string, Values>();
     for (const [dotted, value] of [...values].filter(([key]) => key !== "time")) {
       const [section, first = "", ...key] = dotted.split(".");
       // The other side of a medium has a dot in its name.
       const isUp = section === "link" && key.length > 1 && links.includes(`${first}.${key[0]}`);
-      const name = isUp ? `${first}.${key.shift()}` : first;
+      let name = isUp ? `${first}.${key.shift()}` : first;
+      if (section === "link" && key.join() === "qdisc_up" && links.includes(upOf(first))) {
+        name = upOf(first);
+        key.splice(0, 1, "qdisc");
+      }
       const names = section === "link" ? links : section === "flow" ? flows.map((flow) => flow.name) : undefined;
       if (!names)
         this.wrong(
@@ -307,6 +312,8 @@ class Resolver {
       const cbr = flows.find((flow) => flow.name === name)?.kind === "cbr";
       const keys = AT[section].filter(({ key }) => section === "link" || key !== "rate" || cbr);
       const wanted = keys.filter(({ key }) => settings.has(key)).map((key) => ({ ...key, default: null }));
+      const hasMedium = section === "link" && known.some((link) => link.name === name && link.medium);
+      const ofMedium = hasMedium ? mediumChanges(settings) : {};
       const unknown = [...settings].filter(([key]) => !keys.some((one) => one.key === key));
       for (const [key, value] of unknown) {
         this.wrong(
@@ -323,10 +330,23 @@ class Resolver {
         wanted,
         new Map([...settings].filter(([key]) => !unknown.some(([u]) => u === key))),
       );
-      const kept = Object.fromEntries(Object.entries(read).filter(([, value]) => value !== null));
+      const kept = { ...Object.fromEntries(Object.entries(read).filter(([, value]) => value !== null)), ...ofMedium };
       return Object.keys(kept).length > 0 ? [{ time_ns, [section]: name, ...kept } as unknown as TimedChange] : [];
     });
   }
+}
+
+/** Takes the changes of a medium and of its stations out of the settings of a link. */
+function mediumChanges(settings: Values): Pick<TimedChange, "medium" | "stations"> {
+  const found: Pick<TimedChange, "medium" | "stations"> = {};
+  for (const [key, words] of [...settings]) {
+    const station = /^station\.(.+)\.medium$/.exec(key)?.[1];
+    if (key === "medium") found.medium = words;
+    else if (station !== undefined) found.stations = { ...found.stations, [station]: words };
+    else continue;
+    settings.delete(key);
+  }
+  return found;
 }
 
 const EXAMPLE: Record<string, string> = {

@@ -1,9 +1,14 @@
 import { expect, test } from "vitest";
 import { completions } from "../controls/link";
+import { SLIDERS } from "../controls/medium";
 import { COUNTS, logarithmic, nearestIndex } from "../controls/scale";
+import { toJson } from "../json";
 import type { Run, TimedChange } from "../types";
-import { readAddress } from "./address";
-import { folded, setAt, withMade } from "./run";
+import { readAddress, writeAddress } from "./address";
+import { described } from "./described";
+import { changingOf, type MediumKind } from "./media";
+import { changed, folded, setAt, subjectOf, withMade } from "./run";
+import { parse } from "./units";
 
 const run = readAddress(
   "link.l.rate=50Mbit&link.l.qdisc=pfifo&flow.a.cc=prague&flow.a.rtt=10ms" +
@@ -31,6 +36,73 @@ test("a run that begins anew has from the start what was changed by hand, and it
     { time_ns: 5e9, link: "l", qdisc: "pie" },
     { time_ns: 20e9, link: "l", rate_bps: 9e6 },
   ]);
+});
+
+const cell = readAddress(
+  "link.home.medium=wifi+ax80+mcs+7+per+0.01&link.home.qdisc=pfifo&link.home.qdisc_up=fq_codel" +
+    "&link.home.station.far.medium=mcs+2&flow.a.cc=prague&flow.a.rtt=10ms&flow.a.station=far" +
+    "&at.1.time=5s&at.1.link.home.medium=wifi+mcs+3+per+0.1&at.1.link.home.station.far.medium=mcs+0+nss+2" +
+    "&at.2.time=6s&at.2.link.home.qdisc_up=pie",
+);
+
+test("a change of a medium replaces the words that it names, and the others stay", () => {
+  expect(cell.problems).toEqual([]);
+  const links = setAt(cell.run as Run, 7e9).links;
+  expect(links[0]?.medium).toBe("wifi ax80 mcs 3 per 0.1");
+  expect(links[0]?.stations).toEqual({ far: "mcs 0 nss 2" });
+  expect(links.map(({ qdisc }) => qdisc)).toEqual(["pfifo", "pie"]);
+});
+
+test("an address and a stored description keep changes of a medium", () => {
+  expect(readAddress(writeAddress(cell.run as Run, new Map())).run).toEqual(cell.run);
+  expect(described(toJson(cell.run))).toEqual({ run: cell.run, problems: [] });
+});
+
+test("a run that begins anew has the words that were changed by hand, and of its schedule what they left", () => {
+  const hand: TimedChange[] = [
+    { time_ns: 8e9, link: "home", medium: "wifi per 0.2" },
+    { time_ns: 9e9, link: "home", stations: { far: "mcs 1" } },
+  ];
+  const anew = folded(cell.run as Run, hand);
+  expect(anew.links[0]?.medium).toBe("wifi ax80 mcs 7 per 0.2");
+  expect(anew.links[0]?.stations).toEqual({ far: "mcs 1" });
+  expect(anew.at).toEqual([
+    { time_ns: 5e9, link: "home", medium: "wifi mcs 3", stations: { far: "nss 2" } },
+    { time_ns: 6e9, link: "home.up", qdisc: "pie" },
+  ]);
+  const all = folded(anew, [{ time_ns: 9e9, link: "home", medium: "wifi mcs 1", stations: { far: "nss 1" } }]);
+  expect(all.at).toEqual([{ time_ns: 6e9, link: "home.up", qdisc: "pie" }]);
+});
+
+test("two words of a medium are two changes, and words of one parameter are one", () => {
+  const of = (medium: string) => subjectOf({ link: "l", medium });
+  expect(of("wifi mcs 3")).toBe(of("wifi mcs 4"));
+  expect(of("wifi mcs 3")).not.toBe(of("wifi per 0.1"));
+  expect(of("nr pf")).toBe(of("nr rr"));
+  expect(subjectOf({ link: "l", stations: { a: "mcs 3" } })).not.toBe(
+    subjectOf({ link: "l", stations: { b: "mcs 3" } }),
+  );
+  const cellular = changed(
+    { ...(cell.run as Run), links: [{ ...cell.run?.links[0], medium: "lte cqi 9 um" } as never] },
+    {
+      link: "home",
+      medium: "nr rate 20mbit am",
+    },
+  );
+  expect(cellular.links[0]?.medium).toBe("lte rate 20mbit am");
+});
+
+test("each slider of a medium is of a parameter that can change, and shows its default", () => {
+  for (const [kind, sliders] of Object.entries(SLIDERS)) {
+    for (const [keyword, { usual, scale, dimension }] of Object.entries(sliders)) {
+      const words = changingOf(kind as MediumKind).flatMap((one) => one.words);
+      const word = words.find((one) => one.keyword === keyword);
+      expect(word, `${kind} ${keyword}`).toBeDefined();
+      const told = dimension ? parse(word?.default ?? "", dimension) : Number.parseFloat(word?.default ?? "");
+      expect(told, `${kind} ${keyword}`).toBe(usual);
+      expect(scale).toContain(usual);
+    }
+  }
 });
 
 test("a slider has each number of two figures once, and finds the nearest", () => {
