@@ -1,10 +1,10 @@
-"""Runs cells of the study `deployment` between hosts with offloads, for the tables of docs/laboratory/deployment.md.
+"""Runs cells of studies between hosts with offloads, for the tables of docs/laboratory/deployment.md and overload.md.
 
-    .venv/bin/python docs/offloads.py [sim | linux]
+    .venv/bin/python docs/offloads.py [sim | linux | overload]
 
-`sim` runs all cells of the heat maps on the simulator, and `linux` runs some of them on the kernel; without a word it
-does both. Each variant is a copy of the study's `single.toml` with more keys. Results stay in results/offloads, so the
-same command resumes.
+`sim` runs all cells of the heat maps of the study `deployment` on the simulator, and `linux` runs some of them on the
+kernel; without a word it does both. `overload` runs cells of that study. Each variant is a copy of a study's file with
+more keys. Results stay in results/offloads, so the same command resumes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import duckdb
 import l4slab
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDY = ROOT / "python" / "l4slab" / "studies" / "deployment"
+STUDIES = ROOT / "python" / "l4slab" / "studies"
+STUDY = STUDIES / "deployment"
 FOLDER = ROOT / "results" / "offloads"
 
 
@@ -55,6 +56,9 @@ WHERE["linux"] = f"""trial = 1 and {WHERE["sim"]} and base_rtt_ms <= 10 and ecn_
 
 def main(words: list[str]) -> None:
     """Runs the variants, and prints the tables of those that have results."""
+    if words == ["overload"]:
+        print(overload())
+        return
     for engine in words or ENGINES:
         for name in VARIANTS if engine == "sim" else ON_KERNEL:
             l4slab.run(copy(name), results(name, engine), engine, workers=1, where=WHERE[engine])
@@ -138,6 +142,32 @@ def both() -> str:
             pairs = (f"{of['sim'][name][cell][1]:.2f} / {of['linux'][name][cell][1]:.2f}" for name in ran)
             what = "relative delay" if published == "cubic-relative-delay" else "share"
             lines.append(f"| {what}, {cell} | {reference:.2f} | {' | '.join(pairs)} |")
+    return "\n".join(lines)
+
+
+def overload() -> str:
+    """Drops and marks beside UDP of 50 and 70 Mb/s over those of the page: geometric means of twelve values."""
+    study = STUDIES / "overload"
+    published = tomllib.loads((study / "study.toml").read_text("utf-8"))["published"]
+    told = next(one for one in published if one["id"] == "drops-and-marks")
+    text = (study / "loads.toml").read_text("utf-8").replace('"250s"', '"130s"')
+    lines = ["| hosts | PIE | DualPI2 | CoDel |", "|---|---|---|---|"]
+    for name in ("none", "gso", "gso, gro 50us", "interrupts 125us", "interrupts 250us"):
+        keys, tables = VARIANTS[name]
+        file = FOLDER / "overload" / name / "loads.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        of_tcp = text.replace('cc    = "cubic"\n', f'cc    = "cubic"\n{keys}')
+        file.write_text(of_tcp.replace("[sweep]\n", f"{tables}[sweep]\n", 1), "utf-8")
+        l4slab.run(file, file.parent / "sim", workers=1, where="trial = 1 and load_mbps in (50, 70)")
+        with duckdb.connect() as connection:
+            connection.execute(f"create view series as from '{file.parent / 'sim' / 'series.parquet'}'")
+            connection.execute(f"create view reference as from read_csv('{study / told['reference']}', comment = '#')")
+            rows = connection.execute(
+                f"""select split_part(quantity, ',', 1), exp(avg(ln(measured / published))) from ({told["sql"]})
+                where measured is not null group by all"""
+            ).fetchall()
+        of = dict(rows)
+        lines.append(f"| {name} | {' | '.join(f'{of[aqm]:.2f}' for aqm in ('PIE', 'DualPI2', 'CoDel'))} |")
     return "\n".join(lines)
 
 
