@@ -14,7 +14,7 @@ from l4slab.base import system
 from l4slab.base.code import HASH
 from l4slab.base.errors import InputError, L4slabError, suggest
 from l4slab.base.run import Change, Flow, Run
-from l4slab.engines.real import forwarder
+from l4slab.engines.real import forwarder, hosts
 from l4slab.engines.registry import KERNEL
 
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
@@ -136,7 +136,8 @@ def _wishes(flow: Flow) -> Iterator[tuple[str, str, str]]:
         yield (
             "net/ipv4/tcp_congestion_control",
             control,
-            f"this kernel refuses {control} as the congestion control of a namespace; programs get its default one",
+            f"this kernel does not let programs have {control}, so they get its default one; allow it with: "
+            f"{hosts.allowing(control, hosts.controls(), hosts.free())}",
         )
     if (ecn := flow.get("ecn") if control is not None else None) in system.TCP_ECN:
         yield (

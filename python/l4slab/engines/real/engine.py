@@ -202,13 +202,12 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
         if wanted is not None and wanted not in controls:
             raise LackingError(
                 f'{name}: the kernel of this machine has no congestion control "{wanted}" (it has '
-                f"{', '.join(controls)}); load it with: sudo modprobe tcp_{wanted}, or give --engine linux"
+                f"{', '.join(controls)}); load it with: {hosts.allowing(wanted, controls, ())}, or give --engine linux"
             )
         if spec["kind"] == "program" and wanted is not None and free is not None and wanted not in free:
-            allowed = " ".join((*free, wanted))
             raise LackingError(
                 f'{name}: the kernel of this machine lets programs have {", ".join(free)} and not "{wanted}"; allow it '
-                f"with: sudo sysctl net.ipv4.tcp_allowed_congestion_control='{allowed}', or choose another cc"
+                f"with: {hosts.allowing(wanted, controls, free)}, or choose another cc"
             )
         if spec["kind"] == "tcp" and "sce" in (spec["ecn"], spec["peer_ecn"]):
             raise ValueError(

@@ -109,6 +109,13 @@ def free() -> tuple[str, ...]:
     return _controls("allowed")
 
 
+def allowing(control: str, controls: tuple[str, ...], free: tuple[str, ...]) -> str:
+    """The command after which a kernel with these lets programs have a congestion control besides the free ones."""
+    if control not in controls:
+        return f"sudo modprobe tcp_{control}"
+    return f"sudo sysctl net.ipv4.tcp_allowed_congestion_control='{' '.join((*free, control))}'"
+
+
 def _controls(which: str) -> tuple[str, ...]:
     try:
         return tuple(Path(f"/proc/sys/net/ipv4/tcp_{which}_congestion_control").read_text().split())
