@@ -1,5 +1,7 @@
 //! Media: what `docs/access.md` says of each, and what holds for all.
 
+use std::collections::BTreeMap;
+
 use l4slab_core::live::Live;
 use l4slab_core::net::access;
 use l4slab_core::rng::Rng;
@@ -209,6 +211,36 @@ fn media_conserve_packets() {
             }
         }
     }
+}
+
+/// A flow's mean wait in a sample is between the shortest and the longest wait in the queue, also while the medium
+/// takes more packets than it delivers.
+#[test]
+fn a_flow_waits_as_long_as_its_packets() {
+    let mut seen = 0;
+    for words in all() {
+        let r = mixed(&words, "pfifo", 3).with("sample_ns", 5_000_000_u64).run();
+        let of_queue = |column: &str| -> BTreeMap<u64, f64> {
+            let samples = r.queue_series("home", "all", column).into_iter();
+            samples
+                .filter(|one| !one.1.is_nan())
+                .map(|(time, value)| (time.to_bits(), value))
+                .collect()
+        };
+        let (shortest, longest) = (of_queue("sojourn_ms_min"), of_queue("sojourn_ms_max"));
+        let mut waits =
+            ["down", "l4s", "video"].map(|flow| r.flow_series(flow, "sojourn_ms")).concat();
+        waits.retain(|(_, wait)| !wait.is_nan());
+        seen += waits.len();
+        for (time, wait) in waits {
+            let range = shortest[&time.to_bits()] - 1e-9..=longest[&time.to_bits()] + 1e-9;
+            assert!(
+                range.contains(&wait),
+                "{words}: {wait} ms at {time} s, in the queue {range:?}"
+            );
+        }
+    }
+    assert!(seen > 1000, "{seen} samples");
 }
 
 /// The same seed gives the same bits, however the run is cut.

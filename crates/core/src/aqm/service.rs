@@ -180,6 +180,8 @@ pub struct FlowCounters {
     pub packets: PacketCounts,
     /// The same since measuring began, of packets that came to the network before.
     pub of_warmup: PacketCounts,
+    /// Packets that a medium has taken out of the queue, if this is the last link; it delivers them later.
+    pub pulled: u64,
     /// Copies that the queue has made in the measured interval.
     pub copied: u64,
     /// By band: time in this queue. Packets of paths with more than one link count without an account.
@@ -549,8 +551,10 @@ impl<P: Carried> Service<P> {
         if now.saturating_sub(sojourn) < self.measured_from {
             b.of_warmup.count_marks(marks);
         }
-        match self.counters(&pkt).only {
-            true => self.counters(&pkt).sojourn[band].record(sojourn),
+        let counters = self.counters(&pkt);
+        counters.pulled += u64::from(counters.last);
+        match counters.only {
+            true => counters.sojourn[band].record(sojourn),
             false => self.record_elsewhere(&mut pkt, band, sojourn),
         }
         Some(pkt)

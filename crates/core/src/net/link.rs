@@ -204,7 +204,12 @@ impl Link {
         counters.sojourn.iter().for_each(|d| all.merge(d));
         counters.last.then_some(all)
     }
-    /// Its sum, ns, since measuring began or, before that, since the start.
+    /// Packets of an account whose time in queues has ended, since the start. A wire delivers them at that instant.
+    pub fn waited(&self, account: usize) -> u64 {
+        let counters = &self.service.flow_counters[account];
+        counters.pulled.max(counters.packets.delivered)
+    }
+    /// The sum of these times, ns, since measuring began or, before that, since the start.
     pub fn sojourn_ns(&self, account: usize) -> u64 {
         let counters = &self.service.flow_counters[account];
         counters.sojourn.iter().chain([&counters.total]).map(Distribution::sum_ns).sum()

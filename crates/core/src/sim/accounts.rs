@@ -78,7 +78,9 @@ impl Account {
 pub(super) struct Counted {
     pub packets: PacketCounts,
     pub totals: Totals,
-    /// Time in queues of delivered packets, since the start or since measuring began.
+    /// Packets whose time in queues has ended, since the start.
+    pub waited: u64,
+    /// That time, since the start or since measuring began.
     pub sojourn_ns: u64,
 }
 
@@ -121,6 +123,7 @@ impl AddAssign for Counted {
     fn add_assign(&mut self, other: Counted) {
         self.packets += other.packets;
         self.totals += other.totals;
+        self.waited += other.waited;
         self.sojourn_ns += other.sojourn_ns;
     }
 }
@@ -191,6 +194,7 @@ impl<T: Tap> Simulation<T> {
             all.totals += self.slots[*slot].flow.totals();
         }
         let last = self.network.link(g.first_and_last.1);
+        all.waited = last.map_or(0, |link| link.waited(i));
         all.sojourn_ns = last.map_or(0, |link| link.sojourn_ns(i));
         all
     }
