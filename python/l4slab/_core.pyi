@@ -137,8 +137,8 @@ def media_controllers() -> list[Media]:
     """The same of media controllers; also ecn, the codepoint that their packets carry by default, role and look."""
 
 def media() -> list[Medium]:
-    """The same of media in the place of wires; also of_stations, the words in which stations may differ, and changeable,
-    the keywords of each parameter that can change while the medium runs.
+    """The same of media in the place of wires; also of_stations, the words in which stations may differ, and
+    changeable, the keywords of each parameter that can change while the medium runs.
     """
 
 def canonical_medium(text: str) -> tuple[str, int, int]:
