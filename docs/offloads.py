@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
 import duckdb
 import l4slab
@@ -68,14 +68,16 @@ def main(words: list[str]) -> None:
 
 
 def copy(name: str) -> Path:
-    """The study's file with the variant's keys."""
-    keys, tables = VARIANTS[name]
-    file = FOLDER / name / "single.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """The file of the study `deployment` with the variant's keys."""
     text = (STUDY / "single.toml").read_text("utf-8")
-    file.write_text(
-        text.replace("[[flow]]\n", f"[[flow]]\n{keys}").replace("[sweep]\n", f"{tables}[sweep]\n", 1), "utf-8"
-    )
+    return written(FOLDER / name / "single.toml", text, name, "[[flow]]\n")
+
+
+def written(file: Path, text: str, name: str, line: str) -> Path:
+    """A file of this text, with the variant's keys after each such line and its tables before the sweep."""
+    keys, tables = VARIANTS[name]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text.replace(line, line + keys).replace("[sweep]\n", f"{tables}[sweep]\n", 1), "utf-8")
     return file
 
 
@@ -85,14 +87,19 @@ def results(name: str, engine: str = "sim") -> Path:
 
 
 def cells(name: str, published: str, engine: str = "sim") -> dict[str, tuple[float, float]]:
-    """What is published and what is measured, by cell, in a table of the study."""
-    study = tomllib.loads((STUDY / "study.toml").read_text("utf-8"))
-    told = next(one for one in study["published"] if one["id"] == published)
-    with duckdb.connect() as connection:
-        connection.execute(f"create view flows as from '{results(name, engine) / 'flows.parquet'}'")
-        connection.execute(f"create view reference as from read_csv('{STUDY / told['reference']}', comment = '#')")
-        rows = connection.execute(f"select quantity, published, measured from ({told['sql']})").fetchall()
+    """What is published and what is measured, by cell, in a table of the study `deployment`."""
+    rows = compared(STUDY, published, results(name, engine) / "flows.parquet")
     return {cell.split(" [")[0]: (reference, measured) for cell, reference, measured in rows}
+
+
+def compared(study: Path, published: str, file: Path) -> list[tuple[str, float, float]]:
+    """Quantity, published value and measured value, of what a study says of its table in the file."""
+    told = tomllib.loads((study / "study.toml").read_text("utf-8"))["published"]
+    one = next(one for one in told if one["id"] == published)
+    with duckdb.connect() as connection:
+        connection.execute(f"create view {file.stem} as from '{file}'")
+        connection.execute(f"create view reference as from read_csv('{study / one['reference']}', comment = '#')")
+        return connection.execute(f"select quantity, published, measured from ({one['sql']})").fetchall()
 
 
 def told(pairs: list[tuple[float, float]], bar: float | None = None) -> str:
@@ -148,26 +155,17 @@ def both() -> str:
 def overload() -> str:
     """Drops and marks beside UDP of 50 and 70 Mb/s over those of the page: geometric means of twelve values."""
     study = STUDIES / "overload"
-    published = tomllib.loads((study / "study.toml").read_text("utf-8"))["published"]
-    told = next(one for one in published if one["id"] == "drops-and-marks")
     text = (study / "loads.toml").read_text("utf-8").replace('"250s"', '"130s"')
     lines = ["| hosts | PIE | DualPI2 | CoDel |", "|---|---|---|---|"]
     for name in ("none", "gso", "gso, gro 50us", "interrupts 125us", "interrupts 250us"):
-        keys, tables = VARIANTS[name]
-        file = FOLDER / "overload" / name / "loads.toml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        of_tcp = text.replace('cc    = "cubic"\n', f'cc    = "cubic"\n{keys}')
-        file.write_text(of_tcp.replace("[sweep]\n", f"{tables}[sweep]\n", 1), "utf-8")
+        file = written(FOLDER / "overload" / name / "loads.toml", text, name, 'cc    = "cubic"\n')
         l4slab.run(file, file.parent / "sim", workers=1, where="trial = 1 and load_mbps in (50, 70)")
-        with duckdb.connect() as connection:
-            connection.execute(f"create view series as from '{file.parent / 'sim' / 'series.parquet'}'")
-            connection.execute(f"create view reference as from read_csv('{study / told['reference']}', comment = '#')")
-            rows = connection.execute(
-                f"""select split_part(quantity, ',', 1), exp(avg(ln(measured / published))) from ({told["sql"]})
-                where measured is not null group by all"""
-            ).fetchall()
-        of = dict(rows)
-        lines.append(f"| {name} | {' | '.join(f'{of[aqm]:.2f}' for aqm in ('PIE', 'DualPI2', 'CoDel'))} |")
+        ratios: dict[str, list[float]] = {}
+        for quantity, reference, measured in compared(study, "drops-and-marks", file.parent / "sim" / "series.parquet"):
+            if measured is not None:
+                ratios.setdefault(quantity.split(",")[0], []).append(measured / reference)
+        means = (f"{geometric_mean(ratios[aqm]):.2f}" for aqm in ("PIE", "DualPI2", "CoDel"))
+        lines.append(f"| {name} | {' | '.join(means)} |")
     return "\n".join(lines)
 
 
