@@ -25,12 +25,8 @@ def grouped(runs: Iterable[Run]) -> list[list[Run]]:
 
 def recording_of(run: Run, other: Recording) -> Recording:
     """The recording of a run from that of another run of its group. They differ in columns without a value."""
-    tables = {name: _with_columns(getattr(other, name), schema) for name, schema in _columns(run).items()}
-    return Recording(**tables)
-
-
-def _columns(run: Run) -> dict[str, pl.Schema]:
-    return get_engine(run.engine).columns(run.description)
+    columns = get_engine(run.engine).columns(run.description)
+    return Recording(**{name: _with_columns(getattr(other, name), schema) for name, schema in columns.items()})
 
 
 def _with_columns(table: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
