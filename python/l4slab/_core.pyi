@@ -121,6 +121,26 @@ def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes:
     start, and the rate.
     """
 
+class FrameExperience(TypedDict):
+    """What the viewer of frames has experienced."""
+
+    frames: int  # captured in the measured interval, and their outcome is known
+    late: int
+    lost: int
+    freezes: int
+    frozen_ns: int
+    media_bytes: int
+    # Sum of the differences between what the encoder made in successive seconds, and of what it made in the later ones.
+    rate_changes: int
+    change_seconds_bytes: int
+
+def frame_experience(
+    frames: list[tuple[int, int, int | None]], deadline_ns: int, warmup_ns: int, stop_ns: int, end_ns: int
+) -> FrameExperience:
+    """What the viewer of frames has experienced, as the simulator counts it. `frames`: of each, in the order of
+    capture, when it was captured, its bytes, and when all of it had come; all times in ns of the run.
+    """
+
 def qdiscs() -> list[Qdisc]:
     """Queue disciplines: name, summary, in_linux, required, gauges (name, unit, help), not_modelled (keyword, reason)
     and parameters (keyword, value, takes, default, source, help, in_linux, module); also how it separates flows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +9,6 @@ import pytest
 from l4slab import experimentfile
 from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.report.summary import Mean, frames, of_case
 from l4slab.sweep import expand
 
@@ -150,12 +148,6 @@ def test_only_what_adapts_has_other_rates(tmp_path: Path) -> None:
     assert rates(FILE) == [None, None, 1_000_000]
     adapts = FILE.replace('cc = "none"', 'cc = "scream"\nrate_start = "2Mbit"')
     assert rates(adapts) == [150_000, 1_000_000, 1_000_000]
-
-
-def test_the_engine_linux_refuses_and_says_what_to_use(tmp_path: Path) -> None:
-    run = expand(experimentfile.load(written(tmp_path)), "linux").runs[0]
-    with pytest.raises(ValueError, match='no kind = "media"; use a program'):
-        LinuxEngine().check(json.loads(run.json))
 
 
 def test_media_controllers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

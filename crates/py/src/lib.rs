@@ -19,7 +19,8 @@ use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 use l4slab_core::sim::recording::Histogram;
-use l4slab_core::time::Span;
+use l4slab_core::time::{Span, Time};
+use l4slab_core::traffic::media::{SentFrame, experience_of};
 use l4slab_core::traffic::tcp::idle;
 use l4slab_core::units::Rate;
 use l4slab_io::captures::Captures;
@@ -157,6 +158,38 @@ fn idle_completion_ms(
     idle(size_bytes, &path, mtu_bytes, false)
         .time(Rate::from_bps(rate_bps), burst_bytes)
         .as_millis_f64()
+}
+
+/// What the viewer of frames has experienced: of each, in the order of capture, when it was captured, its bytes, and when
+/// all of it had come; all times in ns of the run.
+#[pyfunction]
+fn frame_experience(
+    py: Python<'_>,
+    frames: Vec<(u64, u64, Option<u64>)>,
+    deadline_ns: u64,
+    warmup_ns: u64,
+    stop_ns: u64,
+    end_ns: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let sent: Vec<SentFrame> = frames
+        .into_iter()
+        .map(|(captured, bytes, complete)| SentFrame {
+            captured: Time(captured),
+            bytes,
+            complete: complete.map_or(Time::NEVER, Time),
+        })
+        .collect();
+    let all = experience_of(&sent, Span(deadline_ns), Time(warmup_ns), Time(stop_ns), Time(end_ns));
+    let found = PyDict::new(py);
+    found.set_item("frames", all.frames)?;
+    found.set_item("late", all.late)?;
+    found.set_item("lost", all.lost)?;
+    found.set_item("freezes", all.freezes)?;
+    found.set_item("frozen_ns", all.frozen.0)?;
+    found.set_item("media_bytes", all.media_bytes)?;
+    found.set_item("rate_changes", all.rate_changes)?;
+    found.set_item("change_seconds_bytes", all.change_seconds_bytes)?;
+    Ok(found)
 }
 
 /// Names of the columns of the time series that the queues and controllers of a run, given as JSON, add.
@@ -344,6 +377,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(gauges, m)?)?;
     m.add_function(wrap_pyfunction!(normal, m)?)?;
     m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
+    m.add_function(wrap_pyfunction!(frame_experience, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add("media_controllers", wrap_pyfunction!(media_listing, m)?)?;

@@ -37,7 +37,7 @@ def markdown() -> str:
         "",
         "## Media controllers",
         "",
-        'Of flows with `kind = "media"`, on the engine `sim`.',
+        'Of flows with `kind = "media"`. On the engine `linux`, [libwebrtc](stacks.md#calls) has two of them.',
         *(line for entry in _core.media_controllers() for line in _section(entry | {"in_linux": True}, "option")),
         "",
         "## Media",

@@ -24,6 +24,9 @@ from l4slab.stacks.qlog import Form
 FILE = "stack.toml"
 # In the commands of a recipe: its build, the controller, how many bytes to send.
 STACK, CC, BYTES = "{stack}", "{cc}", "{bytes}"
+# And of one for calls: the encoder's rates, bit/s, and frames per second.
+RATES = RATE_MIN, RATE_START, RATE_MAX = "{rate_min}", "{rate_start}", "{rate_max}"
+FPS = "{fps}"
 # What a client is told to send that is to send until it is ended.
 FOR_EVER = 10**12
 LOG = "QLOGDIR"  # the variable with the folder for a stack's qlog
@@ -47,6 +50,7 @@ class Recipe:
     env: Mapping[str, str] = field(default_factory=dict)
     qlog: Mapping[str, str] = field(default_factory=dict)  # of `qlog.Form`; empty where it writes none
     limits: bool = False  # its client writes at APP_RATE and rests within APP_PAUSE
+    media: Mapping[str, str] = field(default_factory=dict)  # of one for calls: by controller, the options of its model
     kernel: bool = False  # TCP of the kernel, whose hosts have the controller
     ecn: str = ""
     note: str = ""

@@ -10,6 +10,8 @@ mod frames;
 use std::collections::BTreeMap;
 
 use encoder::{Encoder, KeyFrames, Model};
+pub use frames::{SentFrame, experience_of};
+
 use frames::Frames;
 use serde::Deserialize;
 

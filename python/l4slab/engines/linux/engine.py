@@ -33,7 +33,7 @@ from l4slab.engines.contract import (
     digest,
     file_name,
 )
-from l4slab.engines.linux import build, flows, kernels, lab, machine, passes, programs, rng, tools
+from l4slab.engines.linux import build, flows, kernels, lab, machine, media, passes, programs, rng, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holder, holds_classes, qdiscs_of
@@ -107,8 +107,8 @@ class LinuxEngine(Engine):
         # It needs numpy, which is not part of the core install.
         from l4slab.engines.linux import recording
 
-        modules = (lab, machine, passes, programs, rng, metrics)
-        files_of = [Path(__file__), *(Path(str(module.__file__)) for module in modules)]
+        modules = (lab, machine, media, passes, programs, rng, metrics)
+        files_of = [Path(__file__), *(Path(str(module.__file__)) for module in modules), *media.sources()]
         try:
             return digest(build.contents(kernel), *files_of, *recording.SOURCES)
         except OSError:
@@ -131,14 +131,14 @@ class LinuxEngine(Engine):
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         from l4slab.engines.linux import recording
 
-        return recording.columns(description)
+        return recording.columns(media.carried(description))
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, commands and logs are kept there."""
         run = json.loads(run_json)
         found = kernel(self._kernel)
         refuse(run, found)
-        again = passes.Passes(lab.unrolled(run))
+        again = passes.Passes(lab.unrolled(media.carried(run)))
         try:
             while True:
                 made = lab.build(again.run, pcap=captures is not None, own_defaults=found.name != kernels.DEFAULT)
@@ -297,14 +297,13 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
     for spec in run["flows"]:
+        if spec["kind"] == "media":
+            media.refuse(run, spec, f'flow "{spec["name"]}"')
+    run = media.carried(run)
+    for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
         if spec["kind"] == "program":
             programs.refuse(spec, name, controls)
-        elif spec["kind"] == "media":
-            raise ValueError(
-                f'{name}: the linux engine has no kind = "media"; use a program, such as wrtc with kind = "program", '
-                "or the sim engine"
-            )
         elif spec["kind"] not in ("tcp", "cbr"):
             raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use the sim engine')
         if spec["count"] > lab.MAX_COUNT:

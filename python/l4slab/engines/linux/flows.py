@@ -7,7 +7,8 @@ from functools import cache
 
 from l4slab import _core
 from l4slab.base.run import Flow as Spec
-from l4slab.base.run import ProgramFlow, TcpFlow
+from l4slab.base.run import MediaFlow, ProgramFlow, TcpFlow
+from l4slab.engines.linux import media
 
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
@@ -65,6 +66,11 @@ class Flow:
     def program(self) -> ProgramFlow | None:
         """The run's description of programs."""
         return self.spec if self.spec["kind"] == "program" else None
+
+    @property
+    def media(self) -> MediaFlow | None:
+        """What the run says of a call whose ends are programs."""
+        return media.of(self.spec)
 
     @property
     def is_tcp(self) -> bool:

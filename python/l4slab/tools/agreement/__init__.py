@@ -25,17 +25,17 @@ from l4slab.sweep import Plan, Run
 from l4slab.tools.agreement import compare
 from l4slab.tools.agreement.compare import Agreement
 
-# A few quick cells of the others, for CI: compared only where it is asked for.
-SMALL = "small"
+# Compared only where they are asked for: a few quick cells of the others, for CI, and calls, which need a stack.
+ASKED = ("small", "media")
 
 
 def find(names: Sequence[str]) -> list[Path]:
     """Experiment files by path, by the name of a packaged one, or by that of a packaged set; without any, all
-    packaged ones but the small set. Raises InputError.
+    packaged ones but those of `ASKED`. Raises InputError.
     """
     packaged = comparisons()
     if not names:
-        return [path for name, path in packaged.items() if name != SMALL]
+        return [path for name, path in packaged.items() if name not in ASKED]
     found: dict[Path, None] = {}
     for name in names:
         if name in packaged:

@@ -147,7 +147,7 @@ class Matrix:
 def rows(names: Sequence[str]) -> list[Row]:
     """Rows by `STACK` (all its controllers) or `STACK:CC`; without any, of all built stacks. Raises InputError."""
     if not names:
-        names = [name for name in stacks.names() if stacks.find(name).is_built]
+        names = [stack.name for stack in map(stacks.find, stacks.names()) if stack.is_built and not stack.recipe.media]
         if not names:
             raise InputError(f"no stack is built; build some with: l4slab stacks build {' '.join(stacks.names())}")
     found: dict[str, Row] = {}
@@ -168,6 +168,8 @@ def _found(given: str, key: str) -> Stack:
         stack = stacks.find(given)
     except ValueError as error:
         raise InputError(str(error), key=key) from None
+    if stack.recipe.media:
+        raise InputError("is for calls, and the matrix has bulk transfers; see docs/stacks.md", key=key)
     if not stack.is_built:
         raise InputError(f"is not built; build it with: l4slab stacks build {given}", key=key)
     return stack

@@ -203,6 +203,46 @@ impl Frames {
     }
 }
 
+/// A frame that another program has sent.
+#[derive(Copy, Clone, Debug)]
+pub struct SentFrame {
+    pub captured: Time,
+    pub bytes: u64,
+    /// When all of it had come; `NEVER`: it has not.
+    pub complete: Time,
+}
+
+/// What the viewer of such frames, in the order of their capture, has experienced. The encoder stopped at `stop`, and the
+/// run was over at `now`.
+pub fn experience_of(
+    sent: &[SentFrame],
+    deadline: Span,
+    measured_from: Time,
+    stop: Time,
+    now: Time,
+) -> Experience {
+    let mut frames = Frames::new(0, deadline, measured_from);
+    let mut arrivals: Vec<(Time, u32)> =
+        sent.iter().zip(0..).map(|(frame, number)| (frame.complete, number)).collect();
+    arrivals.sort_unstable();
+    let mut arrivals = arrivals.into_iter().take_while(|&(time, _)| time <= now).peekable();
+    let mut newest = None;
+    let mut arrive = |frames: &mut Frames, until: Time| {
+        while let Some((time, number)) = arrivals.next_if(|&(time, _)| time < until) {
+            newest = newest.max(Some(number));
+            frames.on_packet(time, number, newest);
+        }
+        newest
+    };
+    for (frame, number) in sent.iter().zip(0..) {
+        arrive(&mut frames, frame.captured);
+        frames.capture(frame.captured, frame.bytes, 1);
+        frames.on_sent(frame.captured, frame.bytes, number);
+    }
+    let newest = arrive(&mut frames, Time::NEVER);
+    frames.experience(now, stop, newest)
+}
+
 /// Shows each frame when it is complete, unless a later one was there before.
 #[derive(Clone, Debug, Default)]
 struct Viewer {
@@ -325,6 +365,29 @@ mod tests {
     }
 
     /// 50 frames lost: the picture of frame 39 stays for 51 frames.
+    #[test]
+    fn frames_of_another_program_are_counted_alike() {
+        let sent: Vec<SentFrame> = (0..100)
+            .map(|n| SentFrame {
+                captured: at(20 * n),
+                bytes: 2000,
+                complete: match n {
+                    10..20 => Time::NEVER,
+                    20..25 => at(20 * n + 150),
+                    _ => at(20 * n + 10),
+                },
+            })
+            .collect();
+        let ours = experience_of(&sent, MS * 100, at(0), at(2000), at(4000));
+        let model = call(100, 4000, |n| match n {
+            10..20 => None,
+            20..25 => Some(150),
+            _ => Some(10),
+        });
+        assert_eq!((ours.frames, ours.late, ours.lost), (100, 5, 10));
+        assert_eq!(format!("{ours:?}"), format!("{model:?}"));
+    }
+
     #[test]
     fn a_hole_is_one_freeze() {
         let hole = call(200, 4200, |n| (!(40..90).contains(&n)).then_some(10));

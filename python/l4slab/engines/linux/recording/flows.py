@@ -11,8 +11,9 @@ from l4slab import _core
 from l4slab.base.run import Flow as Spec
 from l4slab.base.values import Row
 from l4slab.engines.linux import lab as labs
+from l4slab.engines.linux import media
 from l4slab.engines.linux.flows import Flow
-from l4slab.engines.linux.recording import programs, qlogs
+from l4slab.engines.linux.recording import calls, programs, qlogs
 from l4slab.engines.linux.recording.fates import fates_of
 from l4slab.engines.linux.recording.observed import (
     CE,
@@ -85,6 +86,8 @@ def _goodputs(observed: Observed, flow: Flow) -> list[float]:
 
 def controller_of(spec: Spec) -> str:
     """The sender: its congestion control (with the name of a packaged stack), or else the kind of flow."""
+    if (call := media.of(spec)) is not None:
+        return call["cc"]
     if spec["kind"] == "program" and (stack := spec.get("stack")) is not None:
         return f"{stack['name']}/{stack['cc']}"
     return str(spec.get("cc") or spec["kind"])
@@ -110,7 +113,7 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
         "transfers": 0,
     }
     if flow.is_program:
-        return row | programs.of_flow(observed, flow) | qlogs.of_flow(observed, flow)
+        return row | programs.of_flow(observed, flow) | qlogs.of_flow(observed, flow) | calls.of_flow(observed, flow)
     if not flow.is_tcp:
         return row | {"jain": jain(_goodputs(observed, flow))}
     samples = observed.of_flow(flow)
@@ -229,6 +232,8 @@ def transfers(observed: Observed) -> list[Transfer]:
         for start, end in completed_of(observed, flow)
     ]
     for flow in observed.lab.flows:
-        if flow.is_program:
+        if flow.media is not None:
+            rows += calls.transfers(observed, flow)
+        elif flow.is_program:
             rows += programs.transfers(observed, flow, delivered_of(observed.path(flow), flow))
     return sorted(rows, key=lambda row: (row["start_s"], row["flow"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,17 @@ def count_of(told: Told, *names: str) -> int | None:
 def queue_under_test(output: Output) -> Told:
     """The qdisc below the shaper in one output of `tc -s -j qdisc show`."""
     return next((entry for entry in output if entry.get("parent") == "1:1"), Told())
+
+
+class Call(NamedTuple):
+    """The frames of a call in the order of their capture, arrays of one length; times in ns of the run."""
+
+    captured: Array
+    sizes: Array  # bytes
+    complete: Array  # when all of it had come; INCOMPLETE: it had not
+
+
+INCOMPLETE = -1
 
 
 @dataclass
@@ -413,6 +424,7 @@ class Observed:
     impairments: dict[str, Impairment] = field(default_factory=dict)  # by namespace
     said: dict[str, str] = field(default_factory=dict)  # the last line of each output of a program, by file
     log: Log | None = None  # the qlog of the run's stack
+    calls: dict[str, list[Call]] = field(default_factory=dict)  # by flow
 
     @property
     def run(self) -> Run:
@@ -447,12 +459,14 @@ def in_window(observed: Observed, times: Array) -> Array:
     return result
 
 
-def distribution(values: Array, name: str, scale: float, largest: bool = False) -> dict[str, float | None]:
+def distribution(
+    values: Array, name: str, scale: float, largest: bool = False, quantiles: Sequence[int] = (50, 99)
+) -> dict[str, float | None]:
     """Mean, percentiles and, where asked for, maximum as columns; none without values."""
     if not len(values):
         return {}
     found: dict[str, float | None] = {f"{name}_mean": float(values.mean()) * scale}
-    for quantile in (50, 99):
+    for quantile in quantiles:
         found[f"{name}_p{quantile}"] = float(np.percentile(values, quantile, method="inverted_cdf")) * scale
     if largest:
         found[f"{name}_max"] = float(values.max()) * scale

@@ -11,7 +11,7 @@ import numpy as np
 
 from l4slab.engines.linux.lab import MTU_FRAME, Lab
 from l4slab.engines.linux.programs import FOLDER
-from l4slab.engines.linux.recording import qlogs
+from l4slab.engines.linux.recording import calls, qlogs
 from l4slab.engines.linux.recording.observed import (
     FORMAT,
     NEVER,
@@ -64,6 +64,7 @@ def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> O
         _impairments(lab, folder, teardown, not has_tc) if is_over else {},
         {path.name: _last_line(path) for path in sorted((folder / FOLDER).glob("*")) if path.is_file()},
         qlogs.read(run, folder / FOLDER) if is_over else None,
+        calls.read(lab, folder / FOLDER, events) if is_over else {},
     )
 
 
