@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 # The page runs no programs, no page loads and no speed tests.
 LEFT_OUT = ("program", "page", "responsiveness")
 # What describes a run; the page has the seed of a trial.
-TOP = {*tables.TOP_FACTORS, "per_flow"} - {"seed"}
+TOP = {*tables.TOP_FACTORS, "per_flow", "precision"} - {"seed"}
 
 Json = dict[str, Any]
 

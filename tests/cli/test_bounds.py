@@ -39,7 +39,7 @@ VALUES: dict[str, Any] = {
     "off": "100ms", "trace_repeat": False, "dscp": "ef", "start": "10ms", "count": 2, "trials": 2, "warmup": "100ms",
     "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
     "medium": "leo", "qdisc_up": "pfifo", "station": "phone", "app_rate": "1Mbit", "gso": True, "gro": "50us",
-    "app_block": "128KiB",
+    "app_block": "128KiB", "precision": "share +- 0.1",
 }  # fmt: skip
 # Keys of a link that are tables.
 TABLES = ("class", "filter")
@@ -111,6 +111,8 @@ def test_every_key_goes_the_whole_way(
         made["link"]["b"] = {"medium": "wifi", "qdisc": "dualpi2"}
     if section == "impair" and "ack_thinning" not in table:
         table.setdefault("netem", "delay 1ms")
+    if key == "precision":
+        made["duration"] = "40s"
     if key == "options":
         table["options"] = {"pacing": "1.5"} if kind == "media" else {}
     (tmp_path / "d.csv").write_text("time_s,rtt_ms\n0,10\n0.1,12\n0.2,10\n")

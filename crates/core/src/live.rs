@@ -139,8 +139,7 @@ impl Live {
                 run.check()?;
                 let mut simulation = Simulation::new(&run)?;
                 simulation.watch(watch);
-                let end = Time(run.duration_ns);
-                simulation.run_until(end);
+                let end = simulation.run_to_end();
                 let recording = simulation.report(end);
                 let drained = simulation.drain();
                 let (samples, report) = (Samples::new(end, &drained), Report::new(end, &recording));

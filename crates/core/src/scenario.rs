@@ -42,6 +42,9 @@ pub struct Run {
     /// Each flow of a group is counted apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_flow: bool,
+    /// Ends the run before its duration once a column is known so well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     #[cfg_attr(feature = "schema", schemars(with = "Vec<LinkKeys>"))]
     pub links: Vec<LinkSpec>,
     #[cfg_attr(feature = "schema", schemars(with = "Vec<schema::Flow>"))]
@@ -55,6 +58,25 @@ pub struct Run {
     pub rewrites: Vec<Rewrite>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impairs: Vec<ImpairSpec>,
+}
+
+/// A column of `flows` or, for the utilisation, of `links`, and half the width of its 95 % confidence interval.
+#[derive(Copy, Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Precision {
+    pub column: PreciseColumn,
+    pub half_width: f64,
+}
+
+#[derive(Copy, Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PreciseColumn {
+    Share,
+    GoodputMbps,
+    SojournMsMean,
+    Utilisation,
 }
 
 fn default_sample() -> u64 {
@@ -758,6 +780,9 @@ impl Run {
         }
         if self.sample_ns == 0 {
             return wrong("sample must be longer than 0");
+        }
+        if self.precision.is_some_and(|p| p.half_width.is_nan() || p.half_width <= 0.0) {
+            return wrong("the half-width of precision must be above 0");
         }
         if self.links.len() > 1000 || self.flows.len() > 60_000 {
             return wrong("at most 1000 links and 60 000 flow groups are supported");

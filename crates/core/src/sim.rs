@@ -4,6 +4,7 @@ mod accounts;
 mod changes;
 mod closing;
 mod network;
+mod precision;
 pub mod recording;
 mod sampling;
 mod taps;
@@ -14,6 +15,7 @@ mod wiring;
 use accounts::{Account, Group};
 use changes::Plan;
 use network::Network;
+use precision::Estimate;
 pub use recording::Recording;
 use taps::Taps;
 use watching::Shown;
@@ -129,6 +131,8 @@ pub struct Simulation<T = NoTap> {
     /// Completed transfers so far, and the slots that made them.
     transfers: Vec<(usize, Transfer)>,
     shown: Shown,
+    /// Of a run that ends when it is precise.
+    estimate: Option<Estimate>,
     delivered_packets: u64,
     taps: Taps<T>,
 }
@@ -146,9 +150,8 @@ impl Simulation {
 impl<T: Tap> Simulation<T> {
     /// Runs to the end and returns what was recorded.
     pub fn run(mut self) -> Recording {
-        self.run_until(self.end);
+        let end = self.run_to_end();
         self.count_waiting();
-        let end = self.end;
         closing::recording(&mut self, end)
     }
 

@@ -22,7 +22,7 @@ from l4slab.base.errors import InputError
 from l4slab.campaign import remote
 from l4slab.campaign.store import with_engine
 from l4slab.experimentfile import Experiment, show
-from l4slab.results import claims
+from l4slab.results import claims, precision
 from l4slab.sweep import Run, sql_reason
 
 if TYPE_CHECKING:
@@ -100,6 +100,10 @@ class Results:
             'them by flow); if that is not meant, write a larger limit, such as netem = "... limit 100000"'
             for place, packets, runs in sums.iter_rows()
         ]
+
+    def precision(self) -> list[str]:
+        """How many runs were as precise as their file asks, in sentences; nothing if no file does."""
+        return precision.sentences(self.flows)
 
     @cached_property
     def claims(self) -> pl.DataFrame:

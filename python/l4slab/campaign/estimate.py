@@ -171,7 +171,7 @@ def _shortened(description: Description, most_packets: float, shortest_ns: int =
     flows = [_known(flow) for flow in description["flows"]]
     for flow in flows:
         flow["start_ns"], flow["stop_ns"] = 0, None
-    return {
+    short: Description = {
         **description,
         "duration_ns": duration,
         "sample_ns": min(description["sample_ns"], max(duration // _SAMPLES, 1)),
@@ -180,6 +180,8 @@ def _shortened(description: Description, most_packets: float, shortest_ns: int =
         "flows": flows,
         "at": [],
     }
+    short.pop("precision", None)
+    return short
 
 
 def _known(flow: Flow) -> Flow:

@@ -76,8 +76,9 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
         _show_plan(plan)
     if todo:
         about = "" if factor == 1 else "at most about "
+        ends_early = any("precision" in run.description for run in todo)
         expected = estimate(todo).times(factor)
-        terminal.say(f"{about}{round(len(todo) * factor)} runs to do, {expected}.")
+        terminal.say(f"{about}{round(len(todo) * factor)} runs to do, {'at most ' if ends_early else ''}{expected}.")
         if expected.warning is not None:
             terminal.say(expected.warning)
     else:
@@ -122,7 +123,7 @@ def show_results(results: Results, as_json: bool = False) -> int:
         terminal.as_json(_results(results) | {"exit_status": status})
         return status
     _show_flows(results)
-    for sentence in results.overflows():
+    for sentence in (*results.precision(), *results.overflows()):
         terminal.say(sentence)
     if len(results.claims):
         _show_claims(results.claims)

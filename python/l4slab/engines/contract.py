@@ -178,6 +178,15 @@ class Engine(ABC):
         """End at once the processes that its runs have started."""
 
 
+def refuse_precision(description: Description, engine: str) -> None:
+    """Raises ValueError for a run that is to end when it is precise, for an engine that looks at its results later."""
+    if "precision" in description:
+        raise ValueError(
+            f"the {engine} engine knows its results only after a run, so it cannot end it by precision; leave "
+            "precision out, or use the sim engine"
+        )
+
+
 def digest(*parts: str | Path) -> str:
     """16 hex digits of texts and of the contents of source files, whose line endings do not count."""
     whole = hashlib.sha256()

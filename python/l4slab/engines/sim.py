@@ -23,6 +23,8 @@ _FLOWS: metrics.Schema = {
     "unfinished": pl.Int64(),
     **{name: pl.Float64() for name in ("view_ms_p50", "view_ms_p99")},
 }
+# In addition, of runs that end when they are precise.
+_PRECISION: metrics.Schema = {"ended_s": pl.Float64(), "is_precise": pl.Boolean(), "half_width": pl.Float64()}
 _LINKS: metrics.Schema = {name: pl.Int64() for name in ("dropped_overflow_packets", "step_marked_packets")}
 
 
@@ -118,5 +120,8 @@ def _columns(run_json: str) -> dict[str, pl.Schema]:
     gauges: metrics.Schema = {name: pl.Float64() for name in _core.gauges(run_json)}
     if "app_limited" in gauges:  # of senders whose controller has states
         gauges["cc_state"] = pl.String()
-    more = {"flows": _FLOWS, "members": _FLOWS, "links": _LINKS, "series": metrics.SIM_SERIES | gauges}
+    of_flows, of_links = _FLOWS, _LINKS
+    if "precision" in json.loads(run_json):
+        of_flows, of_links = _FLOWS | _PRECISION, _LINKS | {"half_width": pl.Float64()}
+    more = {"flows": of_flows, "members": _FLOWS, "links": of_links, "series": metrics.SIM_SERIES | gauges}
     return {name: pl.Schema(schema | more.get(name, {})) for name, schema in metrics.TABLES.items()}

@@ -239,7 +239,7 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
     tables = {key: _table(written, key) for key in _TABLES}
     lists = {key: _list(written, key) for key in _LISTS}
     top = {key: value for key, value in written.items() if key not in SECTIONS}
-    check_written(Top, top, (), fixed=("trials", "captures", "per_flow"))
+    check_written(Top, top, (), fixed=("trials", "captures", "per_flow", "precision"))
     study = _is_study(written)
     if not tables["link"] and not study:
         raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")

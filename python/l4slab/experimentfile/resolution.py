@@ -123,7 +123,7 @@ class Resolver:
         self._once("remark", key, text, look)
 
     def _resolve(self, document: Document, raw_top: Keys) -> run.Run:
-        top, per_flow = self._once("top", "", raw_top, partial(_top, raw_top))
+        top, per_flow, precision = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
         named = _named_hosts(document["flow"])
         hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
@@ -219,6 +219,8 @@ class Resolver:
         }
         if per_flow:
             description["per_flow"] = True
+        if precision is not None:
+            description["precision"] = precision
         if named:
             description["hosts"] = named
         if impairs:
@@ -226,6 +228,8 @@ class Resolver:
             for name, raw in document["impair"].items():
                 if isinstance(netem := raw.get("netem"), str):
                     self._remark(f"impair.{name}.netem", netem, "netem ")
+        if precision is not None and (reason := _unsteady(description)) is not None:
+            raise Problem((), "precision", f"= {show(raw_top['precision'])} {reason}, or leave precision out")
         if (memory := bounds.memory_bytes(description)) > bounds.MEMORY_BYTES:
             most = f"{bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
             text = f"a run may need {memory / 2**30:.1f} GiB of memory, and {most}"
@@ -234,10 +238,35 @@ class Resolver:
         return description
 
 
-def _top(raw: Keys) -> tuple[dict[str, int], bool]:
-    """The numbers of a run, and whether each flow of a group is counted."""
+def _top(raw: Keys) -> tuple[dict[str, int], bool, run.Precision | None]:
+    """The numbers of a run, whether each flow of a group is counted, and how precise the results are to be."""
     top = check(Top, raw, ())
-    return top.model_dump(by_alias=True, include=set(TOP_FACTORS)), top.per_flow
+    precision = top.model_dump(include={"precision"})["precision"]
+    return top.model_dump(by_alias=True, include=set(TOP_FACTORS)), top.per_flow, precision
+
+
+# The simulator judges from so many batches on, and the shortest ones last a second (`sim/precision.rs`).
+_LEAST_MEASURED_S = 32
+
+
+def _unsteady(description: run.Run) -> str | None:
+    """Why a run has no steady state to be recognised, and what to write."""
+    warmup_ns = description["warmup_ns"]
+    if description["duration_ns"] < warmup_ns + _LEAST_MEASURED_S * 10**9:
+        return f"is judged {_LEAST_MEASURED_S} s after the warm-up at the earliest; write a longer duration"
+    traced = [f"link {show(one['name'])} has a rate_trace" for one in description["links"] if "rate_trace" in one]
+    late = [f"flow {show(one['name'])} has a delay_trace" for one in description["flows"] if "delay_trace" in one]
+    if traced or late:
+        return f"is about a set-up that stays as it is, and {[*traced, *late][0]}; write a value instead"
+    times = [("something changes", change["time_ns"], "state" in change) for change in description["at"]]
+    for flow in description["flows"]:
+        name = f"flow {show(flow['name'])}"
+        times += [(f"{name} starts", flow["start_ns"], False), (f"{name} stops", flow["stop_ns"] or 0, False)]
+    for what, time_ns, awaits in times:
+        if awaits or time_ns > warmup_ns:
+            when = "when a state comes" if awaits else f"at {TIME.text(time_ns)}"
+            return f"is about a set-up that stays as it is after the warm-up, and {what} {when}; write a longer warmup"
+    return None
 
 
 def _stab(text: str, place: Place, key: str) -> tuple[str | None, str]:

@@ -5,14 +5,16 @@ A field's `serialization_alias` is its name in a run's description.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from l4slab.base import run
 from l4slab.base.units import FREQUENCY, RATE, SIZE, TIME, Dimension
 from l4slab.base.values import Keys
 from l4slab.experimentfile import bounds
@@ -21,8 +23,22 @@ from l4slab.experimentfile.wording import Table, checked_by, show
 MOST = {RATE: bounds.RATE_BPS, TIME: bounds.TIME_NS, SIZE: bounds.SIZE_BYTES, FREQUENCY: FREQUENCY.parse("1000000/s")}
 
 
+class _Described:
+    """Marks a text that a run's description has as what `parse` makes of it."""
+
+    def parse(self, text: object) -> Any:
+        """Raises ValueError with the remedy."""
+        raise NotImplementedError
+
+    def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        described = core_schema.plain_serializer_function_ser_schema(self.parse)
+        return core_schema.no_info_before_validator_function(
+            checked_by(self.parse), handler(source), serialization=described
+        )
+
+
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(_Described):
     """Marks a text with a unit ("100Mbit"), which a run's description has as an integer in the base unit."""
 
     dimension: Dimension
@@ -42,12 +58,6 @@ class Quantity:
             raise ValueError(f"must be at most {self.dimension.text(most)}")
         return value
 
-    def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
-        described = core_schema.plain_serializer_function_ser_schema(self.parse)
-        return core_schema.no_info_before_validator_function(
-            checked_by(self.parse), handler(source), serialization=described
-        )
-
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         units = "|".join(map(re.escape, self.dimension.units))
         if self.dimension.any_case:
@@ -61,6 +71,30 @@ class _Often(Quantity):
 
     def parse(self, text: object) -> int:
         return round(FREQUENCY.per_si * 10**9 / super().parse(text))
+
+
+class _Precise(_Described):
+    """Marks "COLUMN ± HALF_WIDTH"; "+-" is the same in ASCII."""
+
+    columns: tuple[run.PreciseColumn, ...] = get_args(run.PreciseColumn)
+    pattern = rf"^\s*({'|'.join(columns)})\s*(?:±|\+-)\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*$"
+
+    def parse(self, text: object) -> run.Precision:
+        found = re.match(self.pattern, text) if isinstance(text, str) else None
+        try:
+            half_width = float(found[2]) if found else 0.0
+        except ValueError:
+            half_width = 0.0
+        if found is None or not 0 < half_width < math.inf:
+            columns = ", ".join(self.columns)
+            raise ValueError(
+                f"is not COLUMN ± HALF_WIDTH, with a column ({columns}) and a number above 0 in the column's unit; "
+                'write it such as "share ± 0.01" or "share +- 0.01"'
+            )
+        return {"column": next(name for name in self.columns if name == found[1]), "half_width": half_width}
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": self.pattern}
 
 
 Rate = Annotated[str, Quantity(RATE)]  # bit/s
@@ -93,6 +127,7 @@ class Top(Table):
     sample: Duration = Field(default="100ms", serialization_alias="sample_ns")
     start_jitter: TimeOrZero = Field(default="100ms", serialization_alias="start_jitter_ns")
     per_flow: bool = Field(default=False, examples=["true"])
+    precision: Annotated[str, _Precise()] | None = Field(default=None, examples=['"share ± 0.01"'])
     subset: str = Field(default="", examples=['"rate <= 100e6"'])
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from l4slab.base.values import Cell
 from l4slab.experimentfile import capacity
 from l4slab.report.drawings import MAX_CASES
 from l4slab.report.results import Case, Folder
+from l4slab.results.precision import sentences
 
 _MEANS = (
     "count", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct", "transfers",
@@ -48,7 +49,11 @@ def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
     links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), [], ["link"], _LINK_MEANS)
     told = [(_name(row), _flow(row, paths.get(row.name, []), shared=shared)) for row in flows]
     told += [(row.name, _link(row.of, rates.get(row.name))) for row in links]
-    return told + overflows(folder, case)
+    return told + _precision(folder.flows.filter(case.rows())) + overflows(folder, case)
+
+
+def _precision(flows: pl.DataFrame) -> list[tuple[str, str]]:
+    return [("precision", " ".join(told))] if (told := sentences(flows)) else []
 
 
 def overflows(folder: Folder, case: Case | None = None) -> list[tuple[str, str]]:
@@ -101,7 +106,7 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
             _range(rows, "rpm_self", "{} on load connections", min, "fewest"),
         ]
         told.append((name, "; ".join(filter(None, parts)) + "."))
-    return told + overflows(folder)
+    return told + _precision(folder.flows) + overflows(folder)
 
 
 def _range(

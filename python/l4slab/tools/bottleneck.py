@@ -91,6 +91,7 @@ def path_of(file: Path, flow: str | None = None, where: str | None = None) -> Pa
     }
     run.pop("hosts", None)
     run.pop("per_flow", None)
+    run.pop("precision", None)
     shortest_ns, shortest = min(forwarder.delays(run))
     return PathOf(chosen, run, shortest_ns, shortest, list(_wishes(chosen)))
 

@@ -183,6 +183,7 @@ const NOT_HELD_OF_TCP = {
 
 /** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */
 export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?: string; instead: string }>>>> = {
+  top: { precision: { field: "precision", instead: "a run takes its whole duration" } },
   link: {
     rate_trace: { field: "rate_trace", instead: "its mean rate is used" },
     trace_repeat: { instead: "" },

@@ -71,7 +71,7 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
             });
         }
     }
-    Recording {
+    let mut recording = Recording {
         flows,
         members,
         links,
@@ -82,7 +82,11 @@ pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording
         histograms,
         losses: losses(sim),
         delivered_packets: sim.delivered_packets,
+    };
+    if let Some(estimate) = &sim.estimate {
+        estimate.close(&mut recording);
     }
+    recording
 }
 
 /// Where packets were lost: for each flow group in the order of its path, then packets without a group.
@@ -211,7 +215,7 @@ fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 impl<T: Tap> Simulation<T> {
     /// Of each flow the bytes received in the measured interval.
-    fn goodputs(&self, accounts: &[usize]) -> impl Iterator<Item = f64> {
+    pub(super) fn goodputs(&self, accounts: &[usize]) -> impl Iterator<Item = f64> {
         let slots = self.slots_of(accounts);
         slots.map(|slot| (slot.flow.totals().received_bytes - slot.received_before) as f64)
     }
@@ -306,6 +310,9 @@ fn flow_row<T: Tap>(
         loaded_ms_p50: of_tests(|t| t.loaded_ms_p50),
         loaded_ms_p95: of_tests(|t| t.loaded_ms_p95),
         ecn_mode: flows().filter_map(|f| f.ecn_mode()).fold(None, common_mode),
+        ended_s: None,
+        is_precise: None,
+        half_width: None,
     }
 }
 
@@ -330,6 +337,7 @@ fn link_row(link: &str, q: &QueueReport) -> LinkRow {
         sce_pct: percent(c.sce_marked, c.arrived),
         drop_pct: percent(c.dropped, c.arrived),
         backlog_packets_max: q.backlog_max,
+        half_width: None,
     }
 }
 

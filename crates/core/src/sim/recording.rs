@@ -100,6 +100,13 @@ pub struct FlowRow {
     /// How ECN negotiation ended: off, classic, accecn, or mixed if not all flows of the group ended
     /// alike (a lost SYN is repeated without ECN); of a UDP flow nothing.
     pub ecn_mode: Option<&'static str>,
+    /// Of a run that ends when it is precise: when it ended, whether it was, and half the 95 % confidence interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_precise: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
 }
 
 /// A single flow of a group over the measured interval.
@@ -132,6 +139,9 @@ pub struct LinkRow {
     pub sce_pct: Option<f64>,
     pub drop_pct: Option<f64>,
     pub backlog_packets_max: u64,
+    /// As of a flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
 }
 
 /// Packets that entered the network in the measured interval and were lost.

@@ -3,6 +3,7 @@
 use super::accounts::{Account, Group};
 use super::changes::Plan;
 use super::network::Served;
+use super::precision::Estimate;
 use super::taps::Taps;
 use super::watching::Shown;
 use super::{Chain, FlowSlot, Network, Path, Simulation};
@@ -236,6 +237,7 @@ impl<T: Tap> Simulation<T> {
             out: Outbox::default(),
             transfers: Vec::new(),
             shown: Shown::new(Span(run.sample_ns)),
+            estimate: run.precision.map(Estimate::new),
             delivered_packets: 0,
             taps: Taps::new(tap),
         };

@@ -32,6 +32,7 @@ from l4slab.engines.contract import (
     Work,
     digest,
     file_name,
+    refuse_precision,
 )
 from l4slab.engines.linux import build, flows, kernels, lab, machine, media, passes, programs, rng, tools
 from l4slab.engines.linux.compiling import DATA
@@ -292,6 +293,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     if (own := files.refused(run)) is not None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
     passes.refuse(run)
+    refuse_precision(run, "linux")
     controls = kernel.controls if kernel is not None else None
     qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:

@@ -28,6 +28,7 @@ from l4slab.engines.contract import (
     Recording,
     Work,
     digest,
+    refuse_precision,
 )
 from l4slab.engines.linux import lab, programs, tools
 from l4slab.engines.linux.compiling import DATA
@@ -177,6 +178,7 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
     if HASH in json.dumps(run):
         raise LackingError("code of your own runs in the simulator only; use the sim engine")
     lab.refuse_waiting(run, "real")
+    refuse_precision(run, "real")
     if len(run["flows"]) > _MOST_FLOWS:
         raise ValueError(f"the real engine has at most {_MOST_FLOWS} flow groups; use count, or the sim engine")
     for spec in run["flows"]:
