@@ -218,6 +218,17 @@ class PageFlow(TypedDict):
     stop_ns: int | None
 
 
+PreciseColumn = Literal["share", "goodput_mbps", "sojourn_ms_mean", "utilisation"]
+
+
+@final
+class Precision(TypedDict):
+    """A column of `flows` or, for the utilisation, of `links`, and half the width of its 95 % confidence interval."""
+
+    column: PreciseColumn
+    half_width: float
+
+
 @final
 class RateTrace(TypedDict):
     """How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
@@ -486,6 +497,8 @@ class Run(TypedDict):
     links: list[Link]
     # Each flow of a group is counted apart.
     per_flow: NotRequired[bool]
+    # Ends the run before its duration once a column is known so well.
+    precision: NotRequired[Precision | None]
     rewrites: list[Rewrite]
     sample_ns: int
     # More than a number of JavaScript holds.

@@ -275,6 +275,16 @@ export interface PageFlow {
   stop_ns: number | null;
 }
 
+export type PreciseColumn = "share" | "goodput_mbps" | "sojourn_ms_mean" | "utilisation";
+
+/**
+ * A column of `flows` or, for the utilisation, of `links`, and half the width of its 95 % confidence interval.
+ */
+export interface Precision {
+  column: PreciseColumn;
+  half_width: number;
+}
+
 /**
  * How a link's rate changes: `steps` of (time, rate in bits per second), or `opportunities`, each (time, how many
  * full packets).
@@ -605,6 +615,10 @@ export interface Run {
    * Each flow of a group is counted apart.
    */
   per_flow?: boolean;
+  /**
+   * Ends the run before its duration once a column is known so well.
+   */
+  precision?: Precision | null;
   rewrites: Rewrite[];
   sample_ns: number;
   /**
