@@ -1,7 +1,7 @@
-"""How far the models of media controllers are from libwebrtc: the table of docs/model.md.
+"""How far the models of media controllers are from libwebrtc or pion: the table of docs/model.md.
 
-l4slab stacks build libwebrtc
-l4slab agree media --out DIR
+l4slab stacks build libwebrtc pion
+l4slab agree media --out DIR    # or media-pion
 python docs/media.py DIR
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     rows = pl.read_parquet(Path(sys.argv[1]) / "agreement.parquet").filter(flow="call")
-    print("| controller | | libwebrtc | model | relative difference, median | within | cells |\n" + "|---" * 7 + "|")
+    print("| controller | | program | model | relative difference, median | within | cells |\n" + "|---" * 7 + "|")
     for sender in rows["sender"].unique(maintain_order=True):
         for column, (name, unit, relative, absolute) in QUANTITIES.items():
             cells = rows.filter(pl.col("sender") == sender, pl.col("quantity") == column).drop_nulls(

@@ -41,6 +41,11 @@ def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) ->
     assert [words[-6:] for words in clients] == [
         [number, "gcc", "150000", "400000", "2000000", "25"] for number in ("1", "2")
     ]
+    options = (
+        'threshold = "draft", loss = "draft", probing = "off", acked_window = "500ms", pacing = 2.5, burst = "5ms"'
+    )
+    (flow,) = media.carried(describe(ONE_LINK + CALL + f"options = {{ {options} }}\n"))["flows"]
+    assert flow["stack"]["name"] == "pion"
     scream = CALL.replace('cc = "gcc"', 'cc = "scream"\noptions = { variant = "libwebrtc" }')
     (flow,) = media.carried(describe(ONE_LINK + scream))["flows"]
     assert flow["server"].endswith("server scream")
@@ -54,7 +59,11 @@ def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) ->
             'cc = "nada"',
             'no packaged stack has what cc = "nada" with its options is the model of; write cc',
         ),
-        ('cc = "gcc"', 'cc = "gcc"\noptions = { burst = "0ms" }', 'cc = "scream" with the option variant = libwebrtc'),
+        (
+            'cc = "gcc"',
+            'cc = "gcc"\noptions = { burst = "0ms" }',
+            'cc = "scream" with options = { variant = "libwebrtc" }',
+        ),
         ('rtt = "20ms"', 'rtt = "20ms"\naudio = "20kbit"', "libwebrtc decides about audio itself; leave it out"),
         ('rtt = "20ms"', 'rtt = "20ms"\ndscp = "ef"', "libwebrtc decides about dscp itself"),
         ('rtt = "20ms"', 'rtt = "20ms"\necn = "ect1"', "libwebrtc decides about ecn itself"),

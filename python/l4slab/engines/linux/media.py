@@ -46,12 +46,17 @@ def _options(words: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _written(options: Mapping[str, str]) -> str:
+    """As an experiment file has them."""
+    return "{ " + ", ".join(f'{name} = "{value}"' for name, value in options.items()) + " }"
+
+
 def refuse(run: Run, spec: MediaFlow, name: str) -> None:
     """Raises ValueError with what no packaged stack can do."""
     stack = _carrier(spec)
     if stack is None:
         known = [
-            f'cc = "{cc}"' + (f" with the option {words.replace('=', ' = ')}" if words else "")
+            f'cc = "{cc}"' + (f" with options = {_written(_options(words))}" if words else "")
             for one in _media_stacks()
             for cc, words in one.recipe.media.items()
         ]

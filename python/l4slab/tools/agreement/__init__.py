@@ -26,7 +26,7 @@ from l4slab.tools.agreement import compare
 from l4slab.tools.agreement.compare import Agreement
 
 # Compared only where they are asked for: a few quick cells of the others, for CI, and calls, which need a stack.
-ASKED = ("small", "media")
+ASKED = ("small", "media", "media-pion")
 
 
 def find(names: Sequence[str]) -> list[Path]:
