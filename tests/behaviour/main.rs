@@ -14,6 +14,7 @@ mod lab;
 mod multilink;
 mod negotiation;
 mod offload;
+mod own_host;
 mod receive_window;
 mod recovery;
 mod traces;

@@ -132,6 +132,20 @@ impl<'a, const CHAINED: bool> Arrivals<'a, CHAINED> {
     }
 }
 
+/// What a queue in the host that sends tells it of a packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    Taken,
+    /// It stays with the host, which knows at once.
+    Refused,
+    /// It is lost, and the host takes it for sent.
+    Lost,
+    /// There is congestion. One of the others follows.
+    Congested,
+    /// It has left the queue, or was dropped there.
+    Gone,
+}
+
 /// An end of a flow's path.
 pub trait End {
     /// Time of the next call of `on_timer`. It may be too early.
@@ -185,6 +199,8 @@ pub trait Flow: Send {
     /// The path, before the run and when it has changed.
     fn set_path(&mut self, _path: &PathState) {}
 
+    /// The queue in its host tells of a packet, at the time that this has in `enqueued_at`.
+    fn on_answer(&mut self, _pkt: &Packet, _answer: Answer) {}
     /// From now on nothing new is sent.
     fn stop(&mut self, now: Time);
     /// Another rate from now on, bits per second, of traffic that has one.

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod air;
 pub mod deadlines;
+pub mod host_queue;
 pub mod impair;
 pub mod inbox;
 pub mod ledger;
@@ -18,6 +19,7 @@ pub mod tap;
 pub mod thin;
 pub mod watch;
 
+use self::host_queue::HostQueue;
 use self::impair::Impair;
 use self::inbox::Inbox;
 use self::ledger::Ledger;
@@ -50,6 +52,10 @@ pub trait Node: Send {
     }
     /// It is a side of a medium.
     fn as_port_mut(&mut self) -> Option<&mut Port> {
+        None
+    }
+    /// It is a link in a host that sends.
+    fn as_host_queue_mut(&mut self) -> Option<&mut HostQueue> {
         None
     }
     /// Its counters, unless it is a link.

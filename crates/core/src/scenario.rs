@@ -101,6 +101,8 @@ pub struct LinkSpec {
     /// How long its queue takes packets to be.
     pub stab: Option<StabConfig>,
     pub burst_bytes: u64,
+    /// It is in the host that sends, whose TCP learns at once what leaves its queue and what it drops.
+    pub on_host: bool,
     /// What serves the queue in place of the bucket; of the link that goes to the users.
     pub medium: Option<MediumConfig>,
     /// The stations of the medium that differ, by name.
@@ -125,6 +127,9 @@ struct LinkKeys {
     stab: Option<StabConfig>,
     #[serde(default = "default_burst")]
     burst_bytes: u64,
+    /// It is in the host that sends.
+    #[serde(default, skip_serializing_if = "crate::units::is_zero")]
+    on_host: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     classes: Vec<ClassSpec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -144,7 +149,7 @@ struct LinkKeys {
 impl TryFrom<LinkKeys> for LinkSpec {
     type Error = ScenarioError;
     fn try_from(keys: LinkKeys) -> Result<LinkSpec, ScenarioError> {
-        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, stab, up_of, .. } = keys;
+        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, on_host, stab, up_of, .. } = keys;
         let refused = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
         let qdisc = Queue::new(&keys.qdisc, keys.classes, keys.filters)
             .map_err(|e| ScenarioError(format!("link \"{name}\": {e}")))?;
@@ -166,6 +171,7 @@ impl TryFrom<LinkKeys> for LinkSpec {
             qdisc,
             stab,
             burst_bytes,
+            on_host,
             medium,
             stations,
             up_of,
@@ -806,6 +812,17 @@ impl Run {
                 return wrong(format!("link \"{}\": the rate trace {text}", l.name));
             }
             self.check_medium(l)?;
+            let of_queue = match &l.qdisc {
+                Queue::One(qdisc) => vec![qdisc.name()],
+                Queue::Tree(tree) => tree.qdiscs().iter().map(|(_, qdisc)| qdisc.name()).collect(),
+            };
+            if l.on_host && of_queue.contains(&"fq") {
+                return wrong(format!(
+                    "link \"{}\": in the host that sends, fq paces TCP, which is not modelled; use \
+                     another qdisc, or the linux engine",
+                    l.name
+                ));
+            }
         }
         for f in &self.flows {
             self.check_flow(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
@@ -962,6 +979,14 @@ impl Run {
         }
         for name in f.path.iter().chain(&f.reverse_path) {
             self.link(name)?;
+        }
+        for (i, name) in f.path.iter().chain(&f.reverse_path).enumerate() {
+            let link = &self.links[self.link(name)?];
+            if link.on_host && (i > 0 || !f.traffic.joins_segments() || link.medium.is_some()) {
+                return wrong(format!(
+                    "link \"{name}\" is in the host that sends: a wire, first on the path of TCP with gso"
+                ));
+            }
         }
         Ok(())
     }

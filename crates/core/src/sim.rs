@@ -121,6 +121,8 @@ pub struct Simulation<T = NoTap> {
     /// Flows whose turn it is.
     due: Vec<u32>,
     network: Network,
+    /// The links that are in hosts that send.
+    local: Vec<usize>,
     /// For each element, the place under which its losses are reported.
     places: Vec<String>,
     /// What the hosts discard.
@@ -232,6 +234,9 @@ impl<T: Tap> Simulation<T> {
             let end = self.now.saturating_add(self.window).min(until);
             self.run_senders(end);
             self.run_network(end);
+            if !self.local.is_empty() {
+                self.tell_hosts();
+            }
             self.run_receivers(end);
             self.network.close();
             self.now = end;
@@ -323,6 +328,20 @@ impl<T: Tap> Simulation<T> {
         let next = slot.acks.get(slot.read).map_or(next, |ack| next.min(ack.enqueued_at));
         drop_taken(&mut slot.acks, &mut slot.read);
         self.senders.set(i, next.saturating_add(path.delay));
+    }
+
+    /// Tells hosts what their own queues do. They learn it at once, so that a window is as short as can be.
+    #[cold]
+    fn tell_hosts(&mut self) {
+        for n in self.local.clone() {
+            for (pkt, answer) in self.network.take_told(n) {
+                let i = slot_of(pkt.flow, self.initial_flows);
+                let slot = &mut self.slots[i];
+                slot.flow.on_answer(&pkt, answer);
+                let delay = self.groups[slot.group].forward.delay;
+                self.senders.advance(i, pkt.enqueued_at + delay);
+            }
+        }
     }
 
     /// Runs the elements of the network, in the order of the paths.

@@ -38,6 +38,8 @@ pub struct Place<'a> {
     /// When the warm-up is over.
     pub measured_from: Time,
     pub dscp: u8,
+    /// Its first link is in the host that sends.
+    pub on_host: bool,
 }
 
 #[cfg(test)]
@@ -55,6 +57,7 @@ impl Place<'_> {
             stop: Time::NEVER,
             measured_from: Time::ZERO,
             dscp: 0,
+            on_host: false,
         }
     }
 }

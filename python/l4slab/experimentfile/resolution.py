@@ -16,7 +16,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.paths import name_mistake
 from l4slab.base.units import RATE, TIME
 from l4slab.base.values import Keys
-from l4slab.experimentfile import bounds, classes, media, traces
+from l4slab.experimentfile import bounds, classes, local, media, traces
 from l4slab.experimentfile.file import Document
 from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.tables import (
@@ -97,6 +97,8 @@ class Resolver:
             "burst_bytes": numbers["burst_bytes"],
             "qdisc": _qdisc(qdisc, place, "qdisc", self.outside) if tree is None else tree.qdisc,
         }
+        if link.on_host:
+            described["on_host"] = True
         if stab is not None:
             described["stab"] = stab
         if trace is not None:
@@ -206,6 +208,8 @@ class Resolver:
             if raw.get("on") is not None:
                 changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
         _check_later(changes, document["flow"])
+        rewrites = [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)]
+        local.put_on_hosts(links, flows, impairs.values(), rewrites)
         description: run.Run = {
             "duration_ns": duration_ns,
             "warmup_ns": top["warmup_ns"],
@@ -215,7 +219,7 @@ class Resolver:
             "links": list(links.values()),
             "flows": list(flows.values()),
             "at": sorted(changes, key=lambda change: change["time_ns"]),
-            "rewrites": [_rewrite(numbered("rewrite", n), raw, flows) for n, raw in enumerate(document["rewrite"], 1)],
+            "rewrites": rewrites,
         }
         if per_flow:
             description["per_flow"] = True

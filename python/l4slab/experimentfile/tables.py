@@ -153,6 +153,7 @@ class Link(Table):
     qdisc: str = Field(examples=['"dualpi2"'])
     qdisc_up: str | None = Field(default=None, examples=['"pfifo limit 1000"'])
     burst: Burst = Field(default="1600B", serialization_alias="burst_bytes")
+    on_host: bool = Field(default=False, examples=["true"])
     # Of a qdisc that holds classes (module `classes`), by number, and in the order in which they are tried.
     classes: dict[str, Any] = Field(default={}, validation_alias="class")
     filters: list[Any] = Field(default=[], validation_alias="filter")
@@ -166,6 +167,8 @@ class Link(Table):
             for key in ("class", "filter"):
                 if key in raw:
                     return key, "is of a qdisc that holds classes, which no medium serves; use a qdisc without"
+            if self.on_host:
+                return "on_host", "= true is of a link with a rate, and no medium is in the sender's host; remove it"
             return None
         for key in ("qdisc_up", "station"):
             if key in raw:

@@ -12,6 +12,7 @@ def settings(told: Run) -> list[tuple[str, str]]:
     for link in told["links"]:
         stab = f"stab {table} " if (table := link.get("stab")) else ""
         settings = [*_rate_of(link), stab + link["qdisc"], f"burst {link['burst_bytes']} B"]
+        settings += ["in the sender's host"] if link.get("on_host") else []
         rows.append((f"link {link['name']}", ", ".join(settings)))
         rows += [(f"link {link['name']}, class {one['id']}", _class(one)) for one in link.get("classes", ())]
         rows += [

@@ -7,6 +7,7 @@ use super::{Path, Simulation};
 use crate::aqm::DropReason;
 use crate::aqm::service::{Carried, Losses, PacketCounts};
 use crate::distribution::Distribution;
+use crate::element::PathState;
 use crate::net::ledger;
 use crate::net::tap::Tap;
 use crate::packet::Packet;
@@ -42,6 +43,8 @@ pub(super) struct Group {
     pub back: Path,
     /// The first and the last link on the way to the receivers.
     pub first_and_last: (usize, usize),
+    /// Its first link is in the host that sends.
+    pub on_host: bool,
     /// Rate and burst of the slowest link on the way to the receivers, each since a time.
     pub rates: Vec<(Time, Rate, u64)>,
     /// Counts up to the last sample.
@@ -134,6 +137,7 @@ impl Group {
         forward: Path,
         back: Path,
         first_and_last: (usize, usize),
+        on_host: bool,
     ) -> Group {
         let mut group = Group {
             traffic: Arc::clone(&spec.traffic),
@@ -152,6 +156,7 @@ impl Group {
             forward,
             back,
             first_and_last,
+            on_host,
             rates: Vec::new(),
             sampled: Counted::default(),
         };
@@ -161,13 +166,22 @@ impl Group {
     }
 
     /// Half of the base RTT lies before the links, half on the way back. No answer comes at the instant of
-    /// the question.
+    /// the question. If the first link is in the host that sends, all is on the way back, and to that link the least that
+    /// there is.
     pub fn set_rtt(&mut self, rtt: Span, added: Span) {
         (self.rtt, self.added) = (rtt, added);
         let rtt = rtt + added;
         let least = if self.traffic.is_answered() { Span(1) } else { Span::ZERO };
-        self.forward.delay = Span(rtt.0 / 2).max(least);
+        let forward = if self.on_host { Span::ZERO } else { Span(rtt.0 / 2) };
+        self.forward.delay = forward.max(least);
         self.back.delay = (rtt - self.forward.delay).max(least);
+    }
+
+    /// What its flows know of it: where the first link is does not matter to them.
+    pub fn path(&self) -> PathState {
+        let rtt = self.forward.delay + self.back.delay;
+        let forward = if self.on_host { Span(rtt.0 / 2) } else { self.forward.delay };
+        PathState { forward, back: rtt - forward }
     }
 
     /// The fastest that the slowest link of the path was at some time between these two: nothing gets

@@ -6,7 +6,7 @@ use super::Simulation;
 use crate::aqm::netem::NetemConfig;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::tree::ClassSpec;
-use crate::element::PathState;
+use crate::element::Outbox;
 use crate::error::ScenarioError;
 use crate::net::access::ChangedMedium;
 use crate::net::link::Link;
@@ -200,7 +200,10 @@ impl<T: Tap> Simulation<T> {
                 self.measure_window();
             }
             Event::Qdisc(link, qdisc) => {
-                self.network.link_mut(link).set_qdisc(self.now, &qdisc, &mut self.out);
+                let now = self.now;
+                let change = |link: &mut Link, out: &mut Outbox| link.set_qdisc(now, &qdisc, out);
+                self.network.change_link(link, &mut self.out, change);
+                self.tell_hosts();
             }
             Event::Class(link, class) => self.change_class(link, &class),
             Event::Medium(link, medium) => self.change_medium(link, &medium),
@@ -234,7 +237,10 @@ impl<T: Tap> Simulation<T> {
     #[cold]
     #[inline(never)]
     fn change_class(&mut self, link: usize, class: &ClassSpec) {
-        self.network.link_mut(link).change_class(self.now, class, &mut self.out);
+        let now = self.now;
+        let change = |link: &mut Link, out: &mut Outbox| link.change_class(now, class, out);
+        self.network.change_link(link, &mut self.out, change);
+        self.tell_hosts();
     }
 
     #[cold]
@@ -275,11 +281,11 @@ impl<T: Tap> Simulation<T> {
             path.not_before = path.not_before.max(self.now + path.delay);
         }
         g.set_rtt(rtt, added);
-        let path = PathState { forward: g.forward.delay, back: g.back.delay };
+        let path = g.path();
         for i in g.accounts.iter().flat_map(|account| &self.accounts[*account].slots) {
             self.slots[*i].flow.set_path(&path);
             // Its next time to run was computed with the former delay.
-            self.senders.set(*i, self.now + path.forward);
+            self.senders.set(*i, self.now + g.forward.delay);
         }
         self.measure_window();
     }

@@ -1,6 +1,6 @@
 //! The elements between the hosts, in the order in which packets meet them.
 
-use crate::element::Outbox;
+use crate::element::{Answer, Outbox};
 use crate::net::Node;
 use crate::net::access::{ChangedMedium, MediumConfig};
 use crate::net::air::{Air, WAYS};
@@ -126,6 +126,23 @@ impl Network {
     }
     pub fn link_mut(&mut self, n: usize) -> &mut Link {
         self.stations[n].node.as_link_mut().expect("the number of a link")
+    }
+    /// Changes a link, which tells the host that it is in.
+    pub fn change_link(
+        &mut self,
+        n: usize,
+        out: &mut Outbox,
+        change: impl FnOnce(&mut Link, &mut Outbox),
+    ) {
+        match self.stations[n].node.as_host_queue_mut() {
+            Some(queue) => queue.change(out, change),
+            None => change(self.link_mut(n), out),
+        }
+    }
+    /// What a link tells the host that it is in.
+    pub fn take_told(&mut self, n: usize) -> Vec<(Packet, Answer)> {
+        let queue = self.stations[n].node.as_host_queue_mut();
+        queue.map(|queue| std::mem::take(&mut queue.told)).unwrap_or_default()
     }
     pub fn impair_mut(&mut self, n: usize) -> &mut Impair {
         self.stations[n].node.as_impair_mut().expect("the number of an impairment")

@@ -153,6 +153,10 @@ impl Transit {
         if run.flows.is_empty() {
             return Err(ScenarioError("a path needs a flow group".to_owned()));
         }
+        if let Some(link) = run.links.iter().find(|link| link.on_host) {
+            let name = &link.name;
+            return Err(ScenarioError(format!("link \"{name}\" is in a host, and there are none")));
+        }
         let mut wiring = Wiring::new(run)?;
         let paths: Vec<_> =
             run.flows.iter().map(|flow| wiring.paths(flow)).collect::<Result<_, _>>()?;

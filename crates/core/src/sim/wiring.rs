@@ -11,12 +11,13 @@ use crate::aqm::hosts::Hosts;
 use crate::aqm::service::{FlowCounters, TokenBucket};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::Queue;
-use crate::element::{Outbox, PathState};
+use crate::element::Outbox;
 use crate::error::ScenarioError;
 use crate::net::Node;
 use crate::net::access::Place;
 use crate::net::air::Way;
 use crate::net::deadlines::Deadlines;
+use crate::net::host_queue::HostQueue;
 use crate::net::impair::Impair;
 use crate::net::ledger::Ledger;
 use crate::net::link::Link;
@@ -157,7 +158,10 @@ impl<'a> Wiring<'a> {
                 link.know_hosts(Hosts::named(named));
             }
             let Some(medium) = self.run.medium_of(l) else {
-                nodes.push(Box::new(link));
+                nodes.push(match l.on_host {
+                    false => Box::new(link),
+                    true => Box::new(HostQueue::new(link, &l.qdisc)),
+                });
                 continue;
             };
             if let Queue::One(qdisc) = &l.qdisc {
@@ -193,7 +197,9 @@ impl<T: Tap> Simulation<T> {
             let mut links = forward.iter().filter(|node| **node < run.links.len());
             let first = *links.next().expect("a path has a link");
             let first_and_last = (first, *links.next_back().unwrap_or(&first));
-            groups.push(Group::new(spec, Path::new(forward), Path::new(back), first_and_last));
+            let on_host = run.links[first].on_host;
+            let (forward, back) = (Path::new(forward), Path::new(back));
+            groups.push(Group::new(spec, forward, back, first_and_last, on_host));
         }
         let impairs = wiring.places();
         let (nodes, media) = wiring.into_nodes();
@@ -231,6 +237,7 @@ impl<T: Tap> Simulation<T> {
             receivers: Deadlines::default(),
             due: Vec::new(),
             network,
+            local: (0..run.links.len()).filter(|link| run.links[*link].on_host).collect(),
             places,
             ends: Ledger::default(),
             impairs,
@@ -303,9 +310,10 @@ impl<T: Tap> Simulation<T> {
             stop,
             measured_from: self.warmup,
             dscp: g.dscp,
+            on_host: g.on_host,
         };
         let mut flow = g.traffic.build(&place);
-        flow.set_path(&PathState { forward: g.forward.delay, back: g.back.delay });
+        flow.set_path(&g.path());
         let (sends, receives) = flow.starts();
         self.senders.push(sends.saturating_add(g.forward.delay));
         self.back.push(Time::NEVER);
@@ -330,7 +338,7 @@ impl<T: Tap> Simulation<T> {
 
     /// The time for which no element depends on another one's actions. A sending end learns of data that it
     /// sent a round trip ago. If the way back has links, ends and these links depend on each other after the
-    /// shorter of both delays.
+    /// shorter of both delays. With a queue in a host, this is at once.
     pub(super) fn measure_window(&mut self) {
         let answered = self.groups.iter().filter(|g| g.traffic.is_answered());
         let depends = answered.map(|g| match g.back.nodes.is_empty() {
@@ -340,7 +348,7 @@ impl<T: Tap> Simulation<T> {
         let rate: u64 = self.network.links().map(|link| link.peak().0.bps()).sum();
         let longest = Rate::from_bps(rate).time_for(u64::from(MTU_FRAME) * PACKETS_PER_WINDOW);
         let window = depends.min().unwrap_or(longest).min(longest).min(LONGEST_WINDOW);
-        self.window = window.max(Span(1));
+        self.window = if self.local.is_empty() { window.max(Span(1)) } else { Span(1) };
         let delays = self.groups.iter().map(|g| g.forward.delay);
         self.longest_delay = delays.max().unwrap_or_default();
     }

@@ -44,6 +44,7 @@ impl Source {
             stop,
             measured_from: Time::ZERO,
             dscp,
+            on_host: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! TCP in bulk, endless or of a size, or with an application that limits its rate.
 
 mod offloading;
+mod own_host;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -256,7 +257,7 @@ impl Traffic for Spec {
         if self.offload == Offload::default() {
             return Box::new(tcp);
         }
-        Box::new(Offloading::new(tcp, self.offload))
+        Box::new(Offloading::new(tcp, self.offload, place.on_host))
     }
 }
 

@@ -360,6 +360,34 @@ impl Scoreboard {
         self.undo.count_retransmission();
     }
 
+    /// The newest segments have not left after all.
+    pub fn unsend(&mut self, segments: u32) {
+        self.nxt -= segments;
+        for from in [&mut self.clean_from, &mut self.detect_from, &mut self.retransmit_from] {
+            *from = self.nxt.min(*from);
+        }
+    }
+
+    /// Lost segments have not left again after all.
+    pub fn not_sent_again(&mut self, seq: u32, segments: u32) {
+        for seq in seq.max(self.una)..(seq + segments).min(self.nxt) {
+            if self.peek(seq).has(RETRANS) {
+                self.seg(seq).flags &= !RETRANS;
+                self.retrans_out -= 1;
+                self.retransmit_from = self.retransmit_from.min(seq);
+            }
+        }
+        let of_it = |at: &(u32, Time)| (seq..seq + segments).contains(&at.0);
+        while self.repair.retransmissions.back().is_some_and(of_it) {
+            self.repair.retransmissions.pop_back();
+        }
+    }
+
+    /// What is outstanding left as one packet, or nothing is.
+    pub fn is_one_burst(&self) -> bool {
+        (self.una + 1..self.nxt).all(|seq| self.peek(seq).has(JOINED))
+    }
+
     /// Records a segment as sent again by a tail loss probe: it is not known to be lost, so its
     /// retransmission repairs nothing and does not count as under way.
     pub fn probed(&mut self, now: Time, seq: u32) {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 /// What TCP hands down in one piece, if window and pacing allow.
 #[derive(Copy, Clone, Debug, Default)]
-struct Chunk {
-    segments: u32,
+pub struct Chunk {
+    pub segments: u32,
     /// Its last segment has PSH.
-    pushes: bool,
+    pub pushes: bool,
 }
 
 /// One call of the application.
@@ -132,6 +132,19 @@ impl SendQueue {
         self.waiting -= n;
         if self.head.segments == 0 {
             self.next_chunk();
+        }
+    }
+
+    /// What was taken has not left. A chunk of its own if it ended one.
+    pub fn give_back(&mut self, taken: Chunk) {
+        self.waiting += taken.segments;
+        if !taken.pushes {
+            self.head.segments += taken.segments;
+            return;
+        }
+        let next = std::mem::replace(&mut self.head, taken);
+        if next.segments > 0 {
+            self.behind.push_front(next);
         }
     }
 

@@ -9,12 +9,14 @@ mod pacing;
 mod passive;
 mod recovery;
 mod reduction;
+mod small_queue;
 mod timers;
 
 use self::data::Data;
 use self::marks::EcnState;
 use self::pacing::Pacing;
 use self::recovery::{CaState, Recovery};
+use self::small_queue::SmallQueue;
 use self::timers::Timers;
 use super::ecn::{self, EcnMode};
 use super::rtt::RttEstimator;
@@ -160,6 +162,8 @@ pub struct Sender {
     template: Packet,
     pub(super) cc: Cc,
     pub(super) config: SenderConfig,
+    /// The bottleneck is in its host.
+    own_queue: Option<Box<SmallQueue>>,
     // Totals for statistics.
     pub retransmitted: u64,
     pub started_at: Time,
@@ -195,6 +199,7 @@ impl Sender {
             retransmitted: 0,
             started_at: Time::ZERO,
             established_at: Time::NEVER,
+            own_queue: None,
             config,
         }
     }

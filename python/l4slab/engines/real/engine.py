@@ -198,6 +198,8 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
         largest = spec["packet_bytes"] if spec["kind"] == "cbr" else (mtu or 0) + _ETHERNET
         if largest > lab.MTU_FRAME:
             raise ValueError(f"{name}: the real engine has no frames above {lab.MTU_FRAME} B; choose a smaller size")
+        if any(link.get("on_host") and link["name"] in spec["path"] for link in run["links"]):
+            raise ValueError(f"{name}: the real engine has no link in the sender's host; remove its on_host")
         if spec["kind"] == "tcp" and (spec.get("gso") or spec.get("gro_ns") is not None):
             raise ValueError(f"{name}: the real engine has no gso and no gro; leave them out, or use the linux engine")
         wanted = spec.get("cc") if spec["kind"] in ("tcp", "program") else None

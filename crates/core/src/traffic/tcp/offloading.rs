@@ -4,8 +4,9 @@
 use serde::Deserialize;
 
 use super::Tcp;
+use super::own_host::{Answers, OnHost};
 use super::writer::Writes;
-use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox, PathState};
+use crate::element::{self, Answer, ArrivalChain, ArrivalList, End, Flow, Outbox, PathState};
 use crate::offload;
 use crate::packet::{Packet, TcpBits};
 use crate::probe::{SenderState, Totals, Transfer};
@@ -29,6 +30,8 @@ pub struct Offload {
 pub(super) struct Offloading {
     tcp: Tcp,
     gso: bool,
+    /// Its first queue is in the sender's host.
+    own_queue: Option<Answers>,
     device: Device,
 }
 
@@ -66,10 +69,14 @@ impl<E: End> End for Joining<'_, E> {
 }
 
 impl Offloading {
-    pub(super) fn new(tcp: Tcp, offload: Offload) -> Offloading {
+    pub(super) fn new(mut tcp: Tcp, offload: Offload, on_host: bool) -> Offloading {
+        if on_host {
+            tcp.sender.put_on_host();
+        }
+        let own_queue = on_host.then(Answers::default);
         let wait = offload.gro_ns.map(Span);
         let device = Device { wait, waiting: Vec::new(), interrupt: Time::NEVER };
-        Offloading { tcp, gso: offload.gso, device }
+        Offloading { tcp, gso: offload.gso, own_queue, device }
     }
 }
 
@@ -148,10 +155,14 @@ impl Flow for Offloading {
             return self.tcp.run_sender(arrivals, until, out);
         }
         let Tcp { sender, writer, .. } = &mut self.tcp;
-        match writer {
-            None => element::run(&mut Joining(sender), arrivals, until, out),
-            Some(writer) => {
+        match (writer, &mut self.own_queue) {
+            (None, None) => element::run(&mut Joining(sender), arrivals, until, out),
+            (None, Some(own)) => element::run(&mut OnHost(sender, own), arrivals, until, out),
+            (Some(writer), None) => {
                 element::run(&mut Joining(&mut Writes(sender, writer)), arrivals, until, out)
+            }
+            (Some(writer), Some(own)) => {
+                element::run(&mut OnHost(&mut Writes(sender, writer), own), arrivals, until, out)
             }
         }
     }
@@ -164,6 +175,11 @@ impl Flow for Offloading {
     }
     fn set_path(&mut self, path: &PathState) {
         self.tcp.set_path(path);
+    }
+    fn on_answer(&mut self, pkt: &Packet, answer: Answer) {
+        if let Some(own) = &mut self.own_queue {
+            own.push(pkt, answer);
+        }
     }
     fn stop(&mut self, now: Time) {
         self.tcp.stop(now);
@@ -184,7 +200,16 @@ impl Flow for Offloading {
         self.tcp.ecn_mode()
     }
     fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
+        let before = into.len();
         self.tcp.take_transfers(into);
+        if self.own_queue.is_some() {
+            // All of the delay is on the way back.
+            let forward = self.tcp.path.forward;
+            for transfer in &mut into[before..] {
+                transfer.completion += forward;
+                transfer.response = transfer.response.map(|response| response + forward);
+            }
+        }
     }
     fn unfinished(&self, since: Time) -> u64 {
         self.tcp.unfinished(since)

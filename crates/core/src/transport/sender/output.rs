@@ -194,7 +194,10 @@ impl Sender {
                 }
                 quota = 1;
             }
-            quota = quota.min(burst).min(self.receiver_room());
+            quota = quota.min(burst);
+            if self.data.receive_window.is_some() {
+                quota = self.limited(quota);
+            }
             if quota == 0 {
                 break;
             }
@@ -365,6 +368,9 @@ impl Sender {
             }
             let head = seq == self.board.una;
             let n = self.board.lost_run(seq, room.min(burst));
+            if self.data.receive_window.is_some() && self.must_not_resend(seq, n) {
+                break;
+            }
             self.retransmit(now, seq, n, out);
             self.recovery.count_sent(n);
             if head && self.timers.pending != Timer::Reordering {

@@ -33,7 +33,7 @@ pub struct Pacing {
     /// When a segment that waits for the clock leaves.
     pub wake_at: Time,
     /// Segments sent, counted while pacing does not hold them back.
-    sent: u32,
+    pub sent: u32,
 }
 
 impl Default for Pacing {

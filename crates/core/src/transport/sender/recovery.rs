@@ -67,6 +67,11 @@ impl Recovery {
             self.reduction.count_sent(n);
         }
     }
+    pub(super) fn count_unsent(&mut self, n: u32) {
+        if self.state.is_reducing() {
+            self.reduction.count_unsent(n);
+        }
+    }
     pub(super) fn note_retransmission(&mut self, now: Time) {
         self.retransmission_stamp.get_or_insert(now);
     }
@@ -489,7 +494,7 @@ impl Sender {
         }
     }
 
-    fn enter_cwr(&mut self, now: Time) {
+    pub(super) fn enter_cwr(&mut self, now: Time) {
         self.recovery.prior_ssthresh = None;
         if self.recovery.state < CaState::Cwr {
             self.board.undo.end();
@@ -653,7 +658,9 @@ impl Sender {
         }
         self.enter_loss(now);
         self.timers.retransmits += 1;
-        self.retransmit(now, self.board.una, 1, out);
+        if !self.waits_in_host(self.board.una) {
+            self.retransmit(now, self.board.una, 1, out);
+        }
         self.timers.backoff += 1;
         self.timers.set(Timer::Retransmit, wheel::expiry(now, self.rto()));
     }

@@ -20,6 +20,11 @@ impl Reduction {
         self.sent += segments;
     }
 
+    /// They have not.
+    pub fn count_unsent(&mut self, segments: u32) {
+        self.sent = self.sent.saturating_sub(segments);
+    }
+
     /// The window after an ACK of `delivered` segments: per segment delivered, ssthresh/prior_cwnd segments may leave;
     /// below ssthresh, slow start's pace at most. `None`: it stays.
     pub fn window(

@@ -217,7 +217,7 @@ impl Sender {
     }
 
     pub(super) fn send_tail_probe(&mut self, now: Time, out: &mut Outbox) {
-        if self.recovery.probe.is_none() {
+        if self.recovery.probe.is_none() && !self.waits_in_host(self.board.nxt.wrapping_sub(1)) {
             let before = self.board.packets_out();
             let mut retransmitted = false;
             if self.data.is_there() && self.receiver_room() > 0 {
