@@ -254,6 +254,8 @@ class Link(TypedDict):
     # for the link's rate; 0: what the medium says.
     medium: NotRequired[str | None]
     name: str
+    # It is in the host that sends.
+    on_host: NotRequired[bool]
     qdisc: str
     rate_bps: int
     rate_trace: NotRequired[RateTrace | None]

@@ -315,6 +315,10 @@ export interface Link {
    */
   medium?: string | null;
   name: string;
+  /**
+   * It is in the host that sends.
+   */
+  on_host?: boolean;
   qdisc: string;
   rate_bps: number;
   rate_trace?: RateTrace | null;
