@@ -331,6 +331,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
             qdisc.split()[0] in _BY_DSCP for qdisc in qdiscs_of(link)
         ):
             _refuse_sorting(link, run["flows"])
+        _refuse_host(link, run["flows"])
     _refuse_thinning(run)
     queues = [(link["name"], qdisc) for link in run["links"] for qdisc in qdiscs_of(link) if not holds_classes(qdisc)]
     queues += [(str(change.get("link")), qdisc) for change in run["at"] for qdisc in qdiscs_of(change)]
@@ -357,6 +358,21 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
 
 # Queues that sort packets by DSCP, and the IP packet of TCP's least segment (`TCP_MIN_SND_MSS` with time stamps).
 _BY_DSCP, _LEAST_MTU = ("prio", "pfifo_fast"), 88
+
+
+def _refuse_host(link: Link, specs: Iterable[Flow]) -> None:
+    if not lab.is_local(link):
+        return
+    of = [flows.Flow(0, spec) for spec in specs if link["name"] in spec["path"]]
+    rtos = [flow.tcp.get("rto_min_ns") for flow in of if flow.tcp is not None]
+    for key, setting, values in (("ecn", "tcp_ecn", [flow.ecn for flow in of]), ("rto_min", "tcp_rto_min_us", rtos)):
+        for flow, value in zip(of, values, strict=True):
+            if value != values[0]:
+                names = f'"{of[0].spec["name"]}" and "{flow.spec["name"]}"'
+                raise ValueError(
+                    f'flows {names} share the host of link "{link["name"]}", and a kernel has one {setting} per host; '
+                    f"give them the same {key}, or use the sim engine"
+                )
 
 
 def _refuse_sorting(link: Link, flows: Iterable[Flow]) -> None:

@@ -22,6 +22,7 @@ class Flow:
     members: int = 0  # how many flows it has in the whole run
     hosts: tuple[str, str] = ("", "")  # addresses of its hosts, the sending one first, in the queues of links
     only: int | None = None  # one of them, from 0; None: all
+    at: str = ""  # the namespace of the link that is in its sender's host, if there is one
 
     def singles(self) -> list[Flow]:
         """Each of its flows."""
@@ -30,7 +31,7 @@ class Flow:
     @property
     def client(self) -> str:
         """The sender's namespace."""
-        return f"c{self.number}"
+        return self.at or f"c{self.number}"
 
     @property
     def server(self) -> str:

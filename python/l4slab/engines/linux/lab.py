@@ -4,7 +4,9 @@ A flow's packets go from namespace to namespace: sender `cN`, its delay `dN` (ne
 impairments before it (`iM`), the link `kL` (HTB and the qdisc on its only way out) and the far end `xL`, then the
 receiver `sN`. ACKs go from `sN` (the other half of the delay, netem) over the links of `reverse_path` or straight to
 `cN`. The routes are by destination, which is unique per flow and direction. Delays stand in namespaces of their own,
-because packets that wait in a qdisc of the sending host count for its TCP small queues.
+because packets that wait in a qdisc of the sending host count for its TCP small queues. A link that is to be in the
+sending host (`on_host`) has that host in `kL`, for all its flows, and their delays come behind it. Nobody sees what a
+host gives to its own queue, so that a filter before the queue copies it to a device that goes nowhere (`COPIES`).
 
 Flows that share a host keep namespaces, settings and addresses of their own, but in the queue of a link their packets
 have the address of the host, from before they come to it until they have left it. Meanwhile the source address of the
@@ -46,6 +48,7 @@ MAX_COUNT = 50_000
 FIRST_PORT = 10_000
 SERVER_PORT = 5001
 NETEM_LIMIT = 1_000_000
+COPIES = "copies"
 HANDLE = 2  # of the queue under test; one of another kind has the next one
 NEVER = 2**64 - 1
 
@@ -169,10 +172,11 @@ def build(
         str(change.get("flow")) for change in run["at"] if change.get("rtt_ns") is not None
     }
     links = [link["name"] for link in run["links"]]
+    local = {link["name"]: lab.link_namespace(number) for number, link in enumerate(run["links"]) if is_local(link)}
     impairs = list(run.get("impairs", ()))
     for number, spec in enumerate(run["flows"], start=1):
         members = 1 if spec["kind"] == "program" else len(lives(run, spec))
-        flow = Flow(number, spec, members, _hosts(number, spec))
+        flow = Flow(number, spec, members, _hosts(number, spec), at=local.get(spec["path"][0], ""))
         lab.flows.append(flow)
         _lay(lab, forward(lab, flow), flow.destination)
         if flow.is_tcp or flow.is_program:
@@ -186,6 +190,10 @@ def build(
         shaped = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
         if shaped is not None:
             shaped.root = [*_shaper(link), *_tree(link, lab.flows)]
+            if is_local(link):
+                shaped.filters.append(
+                    f"filter add dev {shaped.device} egress matchall action mirred egress mirror dev {COPIES}"
+                )
     for number, impair in enumerate(impairs, start=1):
         for (here, _), edge in lab.edges.items():
             if here in (f"i{number}", f"j{number}"):
@@ -239,15 +247,16 @@ def forward(lab: Lab, flow: Flow) -> list[str]:
     """The namespaces on a flow's way from its sender to its receiver."""
     links = [link["name"] for link in lab.run["links"]]
     impairs = list(lab.run.get("impairs", ()))
-    nodes = [flow.client]
-    if flow.spec["rtt_ns"] // 2 or flow.spec["name"] in lab.varied:
-        nodes.append(f"d{flow.number}")
+    delay = [f"d{flow.number}"] if flow.spec["rtt_ns"] // 2 or flow.spec["name"] in lab.varied else []
+    nodes = [] if flow.at else [flow.client, *delay]
     for link in flow.spec["path"]:
         for number, impair in enumerate(impairs, start=1):
             if impair["before"] == link and impair["direction"] in ("forward", "both"):
                 nodes.append(f"i{number}")
         number = links.index(link) + 1
         nodes += [f"k{number}", f"x{number}"]
+        if flow.at == f"k{number}":
+            nodes += delay
     return [*nodes, *([flow.coalescing] if flow.gro_ns else []), flow.server]
 
 
@@ -264,6 +273,11 @@ def _offload(lab: Lab, flow: Flow) -> None:
         edge.root = [
             f"qdisc replace dev {edge.device} root netem slot {flow.gro_ns}ns {flow.gro_ns}ns limit {NETEM_LIMIT}"
         ]
+
+
+def is_local(link: Link) -> bool:
+    """Whether it is in the host that sends."""
+    return bool(link.get("on_host"))
 
 
 def cuts(link: Link) -> bool:
@@ -493,11 +507,12 @@ def _make_plan(lab: Lab, pcap: bool, live: bool, out: str) -> None:
     plan += [f"ns {name}" for name in lab.namespaces]
     for number in range(len(run["links"])):
         if lab.link_namespace(number) in lab.routes:
-            plan.append(f"link {number} {lab.link_namespace(number)} out")
+            copies = f" {COPIES}" if is_local(run["links"][number]) else ""
+            plan.append(f"link {number} {lab.link_namespace(number)} out{copies}")
     if not live:
         plan += [f"impair {number} {name}" for number, name in enumerate(lab.impair_namespaces)]
     if pcap:
-        plan += [f"host {flow.client} {flow.number}" for flow in lab.flows if not flow.is_program]
+        plan += [f"host {flow.client} {flow.number}" for flow in lab.flows if not (flow.is_program or flow.at)]
     if lab.has_programs:
         plan += programs.host()
     for flow in lab.flows:
@@ -681,25 +696,31 @@ def script(lab: Lab) -> str:
             f"peer name {edge.far} address {edge.mac(False)} netns {edge.there}"
         )
     lines.append("EOF")
-    hosts = {flow.client: flow for flow in lab.flows} | {flow.server: flow for flow in lab.flows}
+    hosts: dict[str, list[Flow]] = {}
+    for flow in lab.flows:
+        for name in (flow.client, flow.server):
+            hosts.setdefault(name, []).append(flow)
     for name in lab.namespaces:
-        lines += [f"ip netns exec {name} sh -e <<EOF", *_namespace(lab, name, hosts.get(name)), "EOF"]
+        lines += [f"ip netns exec {name} sh -e <<EOF", *_namespace(lab, name, hosts.get(name, [])), "EOF"]
     return "\n".join(lines) + "\n"
 
 
-def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
+def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
     out = [edge for edge in lab.edges.values() if edge.here == name]
     into = [edge for edge in lab.edges.values() if edge.there == name]
     ip = ["link set lo up"]
     lines = list(_HOST)
+    # Several flows are at a link in their host, which has the same settings for all.
+    flow = flows[0] if flows else None
+    ip += [f"addr add {one.source if name == one.client else one.destination}/32 dev lo" for one in flows]
     if flow is not None:
-        ip.append(f"addr add {flow.source if name == flow.client else flow.destination}/32 dev lo")
         lines += settings(flow, name)
     ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
     for edge in out:
         ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")
     for destination, device in lab.routes[name].items():
-        mtu = f" mtu {flow.spec['mtu_bytes']}" if flow is not None and "mtu_bytes" in flow.spec else ""
+        sizes = [one.spec["mtu_bytes"] for one in flows if destination in one.ends and "mtu_bytes" in one.spec]
+        mtu = f" mtu {sizes[0]}" if sizes else ""
         ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink{mtu}")
     if flow is not None:
         devices = [edge.device for edge in out]
@@ -710,6 +731,11 @@ def _namespace(lab: Lab, name: str, flow: Flow | None) -> list[str]:
             lines += [f"ethtool -K {edge.far} gro on" for edge in into]
         if flow.is_program:
             lines += [f"ethtool -K {device} tx-udp-segmentation off" for device in devices]
+        if flow.at == name:
+            lines += [f"ip link add {COPIES} type dummy", f"ip link set {COPIES} up"]
+            if cuts(lab.run["links"][int(name[1:]) - 1]):
+                # The queue cuts packets itself, and so each segment leaves apart.
+                lines.append(f"ethtool -K {COPIES} tso off gso off")
     lines += [f"ethtool -K {edge.device} tso off gso off" for edge in out if edge.cuts]
     tc = []
     if flow is not None and flow.is_program:

@@ -163,8 +163,8 @@ struct packets {
 struct tap {
 	u32 link, flow;			/* of a host: the flow whose packets are written down, 0: none */
 	int is_impair;			/* `link` is the number of an impairment's namespace */
-	char ns[32], dev[32];
-	int fd, is_host;
+	char ns[32], dev[32], copies[32];	/* of a link in a host: the device that gets a copy of what comes to its queue */
+	int fd, is_host, copies_index;
 	u8 *ring, *at;
 	u32 block, blocks, seen, *heads, heads_mask, used, size, free, arrived, order;
 	struct entry *pool;
@@ -641,6 +641,9 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
 	int damaged = 0;
 
+	/* What comes to a host is not for the queue in it. */
+	if (t->copies_index && ll->sll_pkttype != PACKET_OUTGOING)
+		return;
 	if (checksums) {
 		const u8 *whole = (const u8 *)h + h->tp_mac + ETH_HLEN;
 		u32 size = h->tp_snaplen;
@@ -656,7 +659,7 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	take_off_host((u8 *)h + h->tp_mac);
 	const u8 *f = (const u8 *)h + h->tp_mac, *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4;
 	u64 t_ns = (u64)h->tp_sec * 1000000000 + h->tp_nsec - zero_real;
-	int out = ll->sll_pkttype == PACKET_OUTGOING, ack = ip[12] == 10 && ip[13] >= 224;
+	int out = ll->sll_pkttype == PACKET_OUTGOING && (!t->copies_index || ll->sll_ifindex != t->copies_index), ack = ip[12] == 10 && ip[13] >= 224;
 	u32 src_port = l4[0] << 8 | l4[1], dst_port = l4[2] << 8 | l4[3];
 	struct packet p = { .in_ns = t_ns };
 	u64 key;
@@ -763,6 +766,7 @@ static void open_tap(struct tap *t)
 	int version = TPACKET_V3;
 
 	enter(t->ns);
+	t->copies_index = if_nametoindex(t->copies);
 	t->fd = socket(AF_PACKET, SOCK_RAW, 0);
 	if (t->fd < 0 || setsockopt(t->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
 	    setsockopt(t->fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) ||
@@ -1262,7 +1266,7 @@ static void plan_line(char *line)
 		struct tap *t = new_tap();
 		struct reader *r = &readers[next_place(&n_readers, PLACES(readers), "links")];
 
-		if (sscanf(line, "%*s %u %31s %31s", &t->link, t->ns, t->dev) != 3)
+		if (sscanf(line, "%*s %u %31s %31s %31s", &t->link, t->ns, t->dev, t->copies) < 3)
 			fail("plan: %s", line);
 		r->link = t->link;
 		strcpy(r->ns, t->ns);
