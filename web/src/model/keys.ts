@@ -189,6 +189,7 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
     trace_repeat: { instead: "" },
     class: { field: "classes", instead: "links with classes run with l4slab run" },
     filter: { field: "filters", instead: "links with classes run with l4slab run" },
+    on_host: { field: "on_host", instead: "a queue behind the host is used" },
   },
   impair: {
     in_order: { instead: "its netem has a rate" },
