@@ -100,7 +100,7 @@ def results(one: matrix.Asked, out: Path | None = None, **numbers: Any) -> Resul
         share = 1.0 if alone else 0.5 + 0.01 * run.trial
         table.append({**levels, "flow": "tested", **same, **good, "share": share, **numbers})
         table.append({**levels, "flow": "rival", **same, "goodput_mbps": 0.0 if alone else 9.0, "share": 1 - share})
-    flows = pl.DataFrame(table)
+    flows = pl.DataFrame(table).cast({"packet_bytes_mean": pl.Float64, "packet_bytes_max": pl.Int64})
     experiment = load(matrix.experiment(one), {})
     tables = {"flows": flows, "claims": claims.evaluate([experiment], {"flows": flows})}
     return Results(out, tables)
@@ -144,6 +144,14 @@ def test_a_cell_in_which_nothing_arrives_is_stalled(mine: str) -> None:
     found = matrix.matrix(one, Results(None, {**whole.tables, "flows": flows}))
     assert {cell.state for cell in found.cells if cell.against == "cubic"} == {"stalled"}
     assert {cell.state for cell in found.cells if cell.against == "alone"} == {"measured"}
+
+
+def test_a_runner_from_which_nothing_arrives_has_run_and_is_not_proven(mine: str) -> None:
+    one = asked([mine])
+    found = matrix.matrix(one, results(one, goodput_mbps=0.0, packet_bytes_mean=None, packet_bytes_max=None))
+    assert {proof.verdict for proof in found.proofs} == {"not proven"}
+    assert all("nothing arrived" in proof.why for proof in found.proofs)
+    assert {cell.state for cell in found.cells} == {"runner"}
 
 
 def test_a_log_that_calls_the_sender_limited_makes_its_cells_runner(mine: str, tmp_path: Path) -> None:

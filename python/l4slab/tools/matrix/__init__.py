@@ -43,6 +43,7 @@ FILLED, FULL = 0.9, 0.75
 _LIMITED_PCT = 5
 _PACKET_BYTES = 1500
 _LEAST_PACKETS = 10
+_STOPPED = "nothing arrived in the measured interval: its client or the stack stopped"
 
 State = Literal["measured", "runner", "stalled", "not run"]
 
@@ -333,8 +334,10 @@ def _proof(asked: Asked, row: Row, claim: Mapping[str, Any] | None, failed: Mapp
     evidence = {} if claim is None else json.loads(claim["evidence"])
     filled, mean, most = (evidence.get(name) for name in ("filled", "packet_bytes_mean", "packet_bytes_max"))
     limited = evidence.get("app_limited_pct")
-    if claim is None or None in (filled, mean, most):
+    if claim is None or filled is None:
         return Proof(row.level, row.stack.id, "not run", f"it has not run alone in {asked.proof}")
+    if mean is None or most is None:
+        return Proof(row.level, row.stack.id, "not proven", f"alone in {asked.proof}, {_STOPPED}", filled)
     text = f"alone it fills {filled:.0%} of the link, with packets of {mean:.0f} B on average and {most:.0f} B at most"
     if limited is not None:
         text += f"; its log calls it limited by the application in {limited:.0f}% of the time"
@@ -364,7 +367,7 @@ def _cell(
     state: State = "measured" if proof.verdict == "proven" else "runner"
     why = "" if state == "measured" else proof.why
     if state == "measured" and (tested["goodput_mbps"] == 0).any():
-        state, why = "stalled", "in a trial nothing arrived in the measured interval: its client or the stack stopped"
+        state, why = "stalled", f"in a trial {_STOPPED}"
 
     def mean(name: str, frame: pl.DataFrame = tested) -> float | None:
         found = frame[name].mean()
