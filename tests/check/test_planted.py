@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,35 +35,42 @@ OF_MARKS = {"scalable", "answers-marks", "queues"}
 OF_SMALL_WINDOWS = {"loss-response", "share-of-reno", "share-of-cubic", "harm-delay", "harm-loss"}
 
 
+# The first is the suite's own. Each seed has trials of its own, and the references stay.
+SEEDS = [1, *range(101, 111)]
+Judge = Callable[..., check.Card]
+
+
 @pytest.fixture(scope="module")
-def cards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, check.Card]:
-    """Of each controller; the runs of the references are shared."""
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """The card of a controller and a seed; the runs of the references are shared."""
     folder = tmp_path_factory.mktemp("planted")
     source = (ROOT / "examples" / "ci" / "controller" / "scalable.c").read_text("utf-8")
-    before, found = Path.cwd(), {}
+    for number, changes in enumerate(FAULTS.values()):
+        code = source
+        for old, new in changes:
+            assert old in code
+            code = code.replace(old, new)
+        (folder / "one.c").write_text(code, "utf-8")
+        include = ROOT / "python" / "l4slab" / "own" / "include"
+        command = ["cc", "-std=c11", "-O2", "-fPIC", "-shared", "-I", str(include), "-o", f"libone{number}.so", "one.c"]
+        subprocess.run(command, check=True, cwd=folder)
+    before = Path.cwd()
     os.chdir(folder)
-    try:
-        for number, (fault, changes) in enumerate(FAULTS.items()):
-            code = source
-            for old, new in changes:
-                assert old in code
-                code = code.replace(old, new)
-            Path("one.c").write_text(code, "utf-8")
-            include = ROOT / "python" / "l4slab" / "own" / "include"
-            library = f"libone{number}.so"
-            command = ["cc", "-std=c11", "-O2", "-fPIC", "-shared", "-I", str(include), "-o", library, "one.c"]
-            subprocess.run(command, check=True)
-            found[fault] = check.judge(reduced(check.suite(f"./{library}")), out=folder / "runs")
-    finally:
-        os.chdir(before)
-    return found
+
+    @cache
+    def of(fault: str = "unchanged", seed: int = SEEDS[0]) -> check.Card:
+        asked = reduced(check.suite(f"./libone{[*FAULTS].index(fault)}.so"), seed)
+        return check.judge(asked, out=folder / "runs")
+
+    yield of
+    os.chdir(before)
 
 
-def reduced(asked: check.Suite) -> check.Suite:
+def reduced(asked: check.Suite, seed: int) -> check.Suite:
     kept = []
     for experiment in asked.experiments:
         if experiment.name in PLACES:
-            document = experiment.written() | {"figure": []}
+            document = experiment.written() | {"figure": [], "seed": seed}
             document["sweep"] = document.get("sweep", {}) | PLACES[experiment.name]
             kept.append(Experiment.from_toml(to_toml(document), experiment.name))
     asked.experiments[:] = kept
@@ -74,23 +83,30 @@ def verdicts(card: check.Card) -> dict[str, str]:
 
 
 def worse(card: check.Card, than: check.Card) -> set[str]:
-    """As `l4slab check --baseline --fail-on 5%` tells."""
+    """As `l4slab check --baseline --fail-on 4%` tells."""
     numbers = {item.id: item.measured for item in than.items if isinstance(item.measured, int | float)}
-    baseline = Baseline(Path("card.json"), than.engine, verdicts(than), numbers, 0.05)
+    baseline = Baseline(Path("card.json"), than.engine, verdicts(than), numbers, 0.04)
     return {item.id for item in baseline.worse(card)}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_a_fault_fails_its_rows_and_no_others(cards: dict[str, check.Card]) -> None:
-    plain = cards["unchanged"]
+@pytest.mark.parametrize("seed", SEEDS[:4])
+def test_a_fault_fails_its_rows_and_no_others(judge: Judge, seed: int) -> None:
+    plain = judge(seed=seed)
     assert not plain.failures
     assert set(verdicts(plain)) > OF_MARKS | OF_SMALL_WINDOWS
-    marks, floor = cards["half the answer to marks"], cards["a window of ten at least"]
+    marks, floor = judge("half the answer to marks", seed), judge("a window of ten at least", seed)
     # The documents bound no answer to marks so tightly: it is the numbers that tell.
     assert worse(marks, plain) == OF_MARKS
     assert verdicts(marks) == verdicts(plain)
     assert worse(floor, plain) == OF_SMALL_WINDOWS
-    failed = {name for name, verdict in verdicts(floor).items() if verdict == "fails" != verdicts(plain)[name]}
-    assert {"loss-response", "share-of-reno", "share-of-cubic"} <= failed <= OF_SMALL_WINDOWS
+    assert {name for name, verdict in verdicts(floor).items() if verdict == "fails"} == OF_SMALL_WINDOWS
     assert not worse(plain, plain)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_unchanged_controller_passes_with_ten_more_seeds(judge: Judge) -> None:
+    for seed in SEEDS:
+        assert set(verdicts(judge(seed=seed)).values()) == {"pass"}, seed

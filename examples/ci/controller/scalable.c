@@ -46,7 +46,8 @@ static void on_congestion(void *this, uint32_t why, uint64_t now_ns, struct l4sl
     double reduction = why == L4SLAB_ON_ECN ? self->alpha / 2 : 0.5;
     double target = window->cwnd * (1 - reduction);
     window->ssthresh = target > 2 ? (uint32_t)target : 2;
-    self->credit += target > 2 ? target - window->ssthresh : 0; /* or rounding would be most of the answer */
+    /* Rounding would be most of the answer to a mark. After a loss, Reno loses the part of a segment. */
+    self->credit = why == L4SLAB_ON_ECN && target > 2 ? self->credit + target - window->ssthresh : 0;
 }
 
 L4SLAB_CONTROLLER = {
