@@ -92,7 +92,9 @@ public class Transfer {
         long ready = System.nanoTime();
         QuicStream stream = connection.createStream(true);
         OutputStream out = stream.getOutputStream();
-        byte[] zeros = new byte[1 << 16];
+        // Now and then kwik forgets to send after a write, until the next one. It never sends again if that one has to wait,
+        // for lack of room among 50 KiB: no risk where a piece is small.
+        byte[] zeros = new byte[1 << 11];
         for (long left = size; left > 0; ) {
             int now = (int) Math.min(left, zeros.length);
             out.write(zeros, 0, now);
