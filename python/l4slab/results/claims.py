@@ -229,7 +229,8 @@ def connect_to(tables: Mapping[str, pl.DataFrame | Path]) -> duckdb.DuckDBPyConn
     files = {name: str(table.absolute()) for name, table in tables.items() if isinstance(table, Path)}
     connection = connect(files.values())
     for name, schema in metrics.TABLES.items():
-        register(connection, f"all_{name}", tables.get(name, pl.DataFrame(schema=metrics.LABELS | schema)))
+        table = tables[name] if name in tables else pl.DataFrame(schema=metrics.LABELS | schema)
+        register(connection, f"all_{name}", table)
     return connection
 
 
