@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -32,10 +32,7 @@ def docs_script() -> Callable[[str], ModuleType]:
     return loaded
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without drawings, which are most of a small campaign's cost and what `tests/report` is about."""
-
+def _leave_drawings_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def printed(canvas: FigureCanvasSVG, file: Any, **options: Any) -> None:
         assert isinstance(file, io.StringIO), "only drawings of a report are left out"
         file.write('<svg width="1pt" height="1pt"></svg>')
@@ -43,4 +40,19 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FigureCanvasSVG, "print_svg", printed)
     # Most of the rest is to put the figures together.
     empty = dict.fromkeys(("overview", "time_series", "delays", "inside"), lambda *_, **__: Figure())
+    empty["to_page"] = lambda _: '<svg width="1pt" height="1pt"></svg>'
     monkeypatch.setattr(drawings, "plot", SimpleNamespace(**vars(plot) | empty))
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without drawings, which are most of a small campaign's cost and what `tests/report` is about."""
+    _leave_drawings_out(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def module_undrawn() -> Iterator[None]:
+    """`undrawn`, also for what the tests of a module share."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _leave_drawings_out(monkeypatch)
+        yield

@@ -20,7 +20,6 @@ from l4slab.results.qlog.feedback import Feedback
 from l4slab.results.qlog.frames import ACK, AE, CWR, ECE, SYN, Segment, segments
 from l4slab.results.qlog.options import read_options
 from l4slab.results.qlog.transmissions import Transmissions, ranges
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from .conftest import FOUR_FLOWS
 
@@ -43,7 +42,7 @@ NAMES = {
     "recovery:metrics_updated",
     "recovery:congestion_state_updated",
 }
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("module_undrawn")
 Record = dict[str, Any]
 
 
@@ -64,10 +63,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "fifo": MIXED.format(qdisc="pfifo limit 10"),
         "reordered": MIXED.format(qdisc="dualpi2") + REORDERING,
     }
-    with pytest.MonkeyPatch.context() as patch:
-        # Nobody looks at the reports.
-        patch.setattr(FigureCanvasSVG, "print_svg", lambda _, file, **__: file.write("<svg/>"))
-        return {name: run(place / name, text) for name, text in texts.items()}
+    return {name: run(place / name, text) for name, text in texts.items()}
 
 
 SCENARIOS = ("dualpi2", "fifo", "reordered")
