@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
@@ -19,8 +20,8 @@ from l4slab.campaign import executors
 from l4slab.campaign.store import Store
 from l4slab.cli import main
 
-pytest.importorskip("distributed")
-pytestmark = pytest.mark.slow
+# To import it takes longer than most tests, and the quick ones are collected with these.
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("distributed") is None, reason="there is no distributed")]
 
 TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 FILE = """

@@ -54,6 +54,12 @@ def results(request: pytest.FixtureRequest, folder: Path) -> l4slab.Results:
     return l4slab.run(experiment())
 
 
+@pytest.fixture(scope="module")
+def opened(folder: Path) -> l4slab.Results:
+    """One of `results`, for what follows from their tables."""
+    return l4slab.open(folder)
+
+
 def test_what_is_opened_is_what_was_run(results: l4slab.Results, folder: Path) -> None:
     kept = l4slab.open(folder)
     for table in ("flows", "links", "series", "transfers", "claims", "published"):
@@ -117,36 +123,36 @@ def test_a_notebook_shows_verdicts_and_a_figure(results: l4slab.Results) -> None
     assert "2 runs of mine" in repr(results)
 
 
-def test_every_figure_draws(results: l4slab.Results) -> None:
+def test_every_figure_draws(opened: l4slab.Results) -> None:
     one = "\"link.bottleneck.rate\" = '10Mbit'"
     for figure in (
-        results.plot.overview(),
-        results.plot.overview(one),
-        results.plot.time_series(),
-        results.plot.time_series(one, trial=1),
-        results.plot.delays(),
-        results.plot.delays(one, "rtt_ms"),
-        results.plot.marking(one),
+        opened.plot.overview(),
+        opened.plot.overview(one),
+        opened.plot.time_series(),
+        opened.plot.time_series(one, trial=1),
+        opened.plot.delays(),
+        opened.plot.delays(one, "rtt_ms"),
+        opened.plot.marking(one),
     ):
         assert isinstance(figure, Figure)
-    labels = [axes.get_title(loc="left") for axes in results.plot.time_series().axes]
+    labels = [axes.get_title(loc="left") for axes in opened.plot.time_series().axes]
     assert [label for label in labels if label] == ["rate = 10Mbit", "rate = 20Mbit"]
 
 
-def test_a_figure_table_draws_what_it_draws_in_a_report(results: l4slab.Results) -> None:
+def test_a_figure_table_draws_what_it_draws_in_a_report(opened: l4slab.Results) -> None:
     shares = 'select "link.bottleneck.rate" as bar, flow as part, 100 * share as value from flows order by all'
-    figure = results.plot.figure(l4slab.Figure(id="x", kind="shares", sql=shares, label="part (%)"))
+    figure = opened.plot.figure(l4slab.Figure(id="x", kind="shares", sql=shares, label="part (%)"))
     assert figure.axes[0].get_ylabel() == "part (%)"
     runs = 'select run, "link.bottleneck.rate" as panel from flows order by panel'
-    figure = results.plot.figure(l4slab.Figure(id="x", kind="runs", sql=runs))
+    figure = opened.plot.figure(l4slab.Figure(id="x", kind="runs", sql=runs))
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["10Mbit", "20Mbit"]
     assert figure._repr_svg_().startswith("<svg")
     with pytest.raises(l4slab.InputError, match="gives no column part"):
-        results.plot.figure(l4slab.Figure(id="x", kind="shares", sql="select flow as bar from flows"))
+        opened.plot.figure(l4slab.Figure(id="x", kind="shares", sql="select flow as bar from flows"))
 
 
-def test_the_warm_up_is_shaded(results: l4slab.Results) -> None:
-    figure = results.plot.time_series("\"link.bottleneck.rate\" = '10Mbit'")
+def test_the_warm_up_is_shaded(opened: l4slab.Results) -> None:
+    figure = opened.plot.time_series("\"link.bottleneck.rate\" = '10Mbit'")
     (shade,) = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
     assert (shade.get_x(), shade.get_width()) == (0, 0.5)
 
@@ -157,9 +163,9 @@ def test_a_warm_up_that_is_swept_is_not_shaded() -> None:
     assert not [patch for axes in figure.axes for patch in axes.patches if isinstance(patch, Rectangle)]
 
 
-def test_too_many_cases_and_wrong_conditions_are_sentences(results: l4slab.Results) -> None:
+def test_too_many_cases_and_wrong_conditions_are_sentences(opened: l4slab.Results) -> None:
     with pytest.raises(l4slab.InputError, match="2 cases are too many for one figure; choose one of them by where="):
-        results.plot.marking()
+        opened.plot.marking()
     with pytest.raises(l4slab.InputError, match=r"aqm.*not valid SQL"):
-        results.plot.time_series("aqm = 'x'")
-    assert results.plot.time_series("trial = 9") is None
+        opened.plot.time_series("aqm = 'x'")
+    assert opened.plot.time_series("trial = 9") is None

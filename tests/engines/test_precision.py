@@ -41,7 +41,7 @@ def run_of(text: str) -> sweep.Run:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> l4slab.Results:
+def results(tmp_path_factory: pytest.TempPathFactory, module_undrawn: None) -> l4slab.Results:
     folder = tmp_path_factory.mktemp("precision")
     (folder / "x.toml").write_text(FILE)
     return l4slab.run(folder / "x.toml", out=folder / "out", workers=2)

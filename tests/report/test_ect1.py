@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -130,13 +131,14 @@ def series() -> list[dict[str, Any]]:
     return rows
 
 
+@cache
 def everything() -> dict[str, pl.DataFrame]:
     return {"flows": frame("flows", flows()), "links": frame("links", []), "series": frame("series", series())}
 
 
 def changed(where: dict[str, Any], values: dict[str, Any]) -> dict[str, pl.DataFrame]:
     """`everything` with other values in the rows of one table where these columns are so."""
-    tables = everything()
+    tables = dict(everything())
     place = dict(where)
     table = place.pop("table", "flows")
     chosen = pl.all_horizontal(pl.lit(True), *(pl.col(name) == value for name, value in place.items()))
