@@ -95,7 +95,7 @@ run_tests() {
     setup optimised dev
     wait "$beside"
     status=0
-    [ -z "$slow" ] || export PROPTEST_CASES=256 # twice as many random scenarios
+    [ -z "$slow" ] || export PROPTEST_CASES=256 # four times as many random scenarios
     if $pages; then
         (cd web && npm run --silent test) || status=$?
     fi

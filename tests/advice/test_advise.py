@@ -104,7 +104,7 @@ def wrong_together(noise: random.Random, laboratory: str, together: float) -> li
     return [Distance(laboratory, laboratory, "marks", error, 0.0, 0.0) for error in errors]
 
 
-@pytest.mark.parametrize("together", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("together", [0.0, pytest.param(0.5, marks=pytest.mark.slow), 1.0])
 def test_intervals_cover_as_often_as_they_say(together: float) -> None:
     """With few campaigns, however much the shares of one are wrong together: where they are not, more often."""
     noise = random.Random(1)
@@ -127,7 +127,7 @@ def test_few_campaigns_do_not_tell_how_far_the_next_is_off() -> None:
 
 def test_a_laboratory_that_differs_from_the_others_is_seen() -> None:
     noise = random.Random(2)
-    found = [one for name in "abc" for one in made_up(noise, name, 300)] + made_up(noise, "off", 300, stretch=5)
+    found = [one for name in "abc" for one in made_up(noise, name, 120)] + made_up(noise, "off", 120, stretch=5)
     inside = {row.left_out: row.inside[0.8] for row in distance.coverage(found)}
     assert inside["off"] < 0.4 < 0.75 < min(inside[name] for name in "abc")
 

@@ -52,7 +52,7 @@ def test_left_out_laboratories_lie_in_the_intervals_as_often_as_these_say() -> N
         assert sum(row.cells * row.inside[level] for row in rows) / total >= level
 
 
-@pytest.mark.parametrize("name", [PAIRS, CROWDS])
+@pytest.mark.parametrize("name", [PAIRS, pytest.param(CROWDS, marks=pytest.mark.slow)])
 def test_every_place_of_the_map_is_there(drawn: ModuleType, name: str) -> None:
     plan = campaign.plan([drawn.EXPERIMENTS[name]])[0]
     names = ("aqm", "rival", "capacity_mbps", "base_rtt_ms")

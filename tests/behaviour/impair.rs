@@ -42,6 +42,7 @@ fn jitter_causes_few_spurious_retransmissions() {
 /// them at 5 ms of jitter): without, CUBIC has 40 instead of 30. The tolerance is two standard errors of
 /// the widest.
 #[test]
+#[ignore = "slow"]
 fn jitter_costs_what_it_costs_linux() {
     let linux = [
         ("cubic", "10ms 5ms", 30.2),

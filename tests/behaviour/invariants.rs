@@ -284,7 +284,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(128))]
+    #![proptest_config(config(64))]
 
     /// At every instant and every link, packets in = packets out + drops + backlog; and for every
     /// flow, over its whole path.

@@ -66,7 +66,7 @@ def test_tcp_data_arrive_as_they_were_sent(tmp_path: Path, capfd: pytest.Capture
     more = '[impair.i]\nbefore = "one"\nnetem = "loss 1% duplicate 1% corrupt 1%"\n'
     file = experiment(tmp_path, "1Gbit", "fq_codel ce_threshold 100us", more)
     summary, seen = run(
-        capfd, file, "--sysctl", "net.ipv4.tcp_ecn=1", *server("tcp", address), client=("tcp", address, "8000000")
+        capfd, file, "--sysctl", "net.ipv4.tcp_ecn=1", *server("tcp", address), client=("tcp", address, "2000000")
     )
     assert seen["equal"]
     there = summary["directions"][0]
@@ -76,7 +76,7 @@ def test_tcp_data_arrive_as_they_were_sent(tmp_path: Path, capfd: pytest.Capture
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize("address", ["10.0.0.2", "fd00::2"])
+@pytest.mark.parametrize("address", ["10.0.0.2", pytest.param("fd00::2", marks=pytest.mark.slow)])
 def test_every_mark_of_udp_arrives(tmp_path: Path, capfd: pytest.CaptureFixture[str], address: str) -> None:
     """Sends of ten datagrams are split, L4S marks single ones, the rest is joined again: both ends count the same."""
     file = experiment(tmp_path, "20Mbit")
@@ -99,7 +99,7 @@ def test_every_mark_of_tcp_arrives(tmp_path: Path, capfd: pytest.CaptureFixture[
     """A super-packet counts as one packet at its receiver, so CE must not be in any."""
     file = experiment(tmp_path, "500Mbit", "fq_codel ce_threshold 500us")
     summary, seen = run(
-        capfd, file, "--sysctl", "net.ipv4.tcp_ecn=1", *server("tcp"), client=("tcp", "10.0.0.2", "20000000")
+        capfd, file, "--sysctl", "net.ipv4.tcp_ecn=1", *server("tcp"), client=("tcp", "10.0.0.2", "6000000")
     )
     there = summary["directions"][0]
     assert seen["equal"]
@@ -138,8 +138,8 @@ time = "300ms"
     [
         ("dualpi2", CHANGES),
         ("cake bandwidth 30mbit", ""),
-        ("fq_codel", ""),
-        ("fq_codel ce_threshold 1ms", CHANGES),
+        pytest.param("fq_codel", "", marks=pytest.mark.slow),
+        pytest.param("fq_codel ce_threshold 1ms", CHANGES, marks=pytest.mark.slow),
         ("htb default 2", TREE),
     ],
 )

@@ -46,6 +46,7 @@ def test_chance_fails_at_most_one_comparison_in_100(kind: str) -> None:
     assert failed <= 11
 
 
+@pytest.mark.slow
 def test_a_change_of_twice_the_spread_is_found_in_95_of_100() -> None:
     rng = np.random.default_rng(1)
     trials = regressions.trials_for(QUANTITIES)

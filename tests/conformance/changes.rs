@@ -49,7 +49,7 @@ fn fits(config: &QdiscConfig, packets: u64, memory: u64) -> Option<bool> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     /// Of every queue and any two sets of parameters: a change conserves packets, and loses what the kernel's
     /// function drops. Those queues that drop what exceeds a smaller limit do so as long as it is exceeded.

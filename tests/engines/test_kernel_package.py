@@ -80,7 +80,14 @@ def test_what_was_built_here_comes_first_while_it_is_current(
     assert get_engine("linux").version() == of_both, "the same files are the same kernel, wherever they are"
 
 
-@pytest.mark.parametrize("case", ["another recipe", "another laboratory", "another user land"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "another recipe",
+        pytest.param("another laboratory", marks=pytest.mark.slow),
+        pytest.param("another user land", marks=pytest.mark.slow),
+    ],
+)
 def test_one_for_another_version_is_told_with_the_remedy(
     package: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:

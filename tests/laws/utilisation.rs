@@ -27,7 +27,7 @@ fn alone(cc: &str, mbps: f64, rtt_ms: f64, b: f64, seconds: f64) -> Result {
 #[test]
 fn utilisation_of_one_flow_by_buffer() {
     for (cc, beta, mbps, rtt_ms, seconds) in
-        [("reno", 0.5, 50.0, 100.0, 1200.0), ("cubic", 0.7, 50.0, 20.0, 400.0)]
+        [("reno", 0.5, 50.0, 100.0, 700.0), ("cubic", 0.7, 50.0, 20.0, 200.0)]
     {
         for b in [0.1, 0.3, 0.5, 1.0, 2.0] {
             let r = alone(cc, mbps, rtt_ms, b, seconds);

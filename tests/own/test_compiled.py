@@ -37,7 +37,7 @@ def template(name: str) -> str:
     return (files("l4slab.own") / "templates" / name).read_text().replace("NAME", "mine")
 
 
-@pytest.mark.parametrize("what", ["controller", "media", "queue"])
+@pytest.mark.parametrize("what", ["controller", pytest.param("media", marks=pytest.mark.slow), "queue"])
 @pytest.mark.parametrize(
     "language",
     ["python", pytest.param("c", marks=needs_cc), pytest.param("rust", marks=[needs_cargo, pytest.mark.slow])],
