@@ -147,4 +147,4 @@ def test_the_intervals_have_the_mean(cell: str, docs_script: Callable[[str], Mod
     script = docs_script("precision")
     whole = list(script.runs(cell, 2, 20))
     for asked in script.CELLS[cell][1]:
-        assert script.intervals(cell, asked, whole, 40)["covers"].mean() >= 34 / 40
+        assert script.intervals(cell, asked, whole, 1, 40)["covers"].mean() >= 34 / 40
