@@ -30,8 +30,10 @@ def test_the_cases_that_rfc_8868_has_a_bound_for(cc: str) -> None:
 @pytest.mark.slow
 def test_the_cases_of_rfc_8869_over_wifi_and_lte() -> None:
     found = verdicts("gcc", ("wifi-line", "wifi-line-tcp", "wifi-fair", "wifi-rivals", "cell-use", "cell-late"))
-    # Next to a long TCP transfer it keeps its lowest rate, a fifth of TCP's. On a bad channel an AQM helps little.
-    assert found == dict.fromkeys(found, "pass") | {"wifi-line-tcp": "fails", "cell-late": "fails"}
+    # Next to a long TCP transfer it keeps its lowest rate, a fifth of TCP's. On a bad channel an AQM helps little, and
+    # frames are skipped while the cell holds 350 ms.
+    failing = ("wifi-line-tcp", "cell-use", "cell-late")
+    assert found == dict.fromkeys(found, "pass") | dict.fromkeys(failing, "fails")
 
 
 def test_options_reach_the_calls() -> None:

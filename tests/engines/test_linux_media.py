@@ -42,7 +42,8 @@ def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) ->
         [number, "gcc", "150000", "400000", "2000000", "25"] for number in ("1", "2")
     ]
     options = (
-        'threshold = "draft", loss = "draft", probing = "off", acked_window = "500ms", pacing = 2.5, burst = "5ms"'
+        'threshold = "draft", loss = "draft", probing = "off", acked_window = "500ms", pacing = 2.5, skipping = "off", '
+        'burst = "5ms"'
     )
     (flow,) = media.carried(describe(ONE_LINK + CALL + f"options = {{ {options} }}\n"))["flows"]
     assert flow["stack"]["name"] == "pion"
@@ -67,6 +68,7 @@ def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) ->
         ('rtt = "20ms"', 'rtt = "20ms"\naudio = "20kbit"', "libwebrtc decides about audio itself; leave it out"),
         ('rtt = "20ms"', 'rtt = "20ms"\ndscp = "ef"', "libwebrtc decides about dscp itself"),
         ('rtt = "20ms"', 'rtt = "20ms"\necn = "ect1"', "libwebrtc decides about ecn itself"),
+        ('rtt = "20ms"', 'rtt = "20ms"\nrepair = "nack"', "libwebrtc decides about repair itself"),
     ],
 )
 def test_what_no_stack_can_do_is_refused(describe: Describe, old: str, new: str, sentence: str) -> None:

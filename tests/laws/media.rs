@@ -61,6 +61,44 @@ fn a_frame_that_misses_a_packet_is_lost() {
     assert_eq!(row.late_pct, Some(0.0));
 }
 
+/// The same, and the receiver asks again. A first packet is missed when the second comes, and repeated a round trip later;
+/// a second one when the next frame comes. Half of these frames also miss 19 %; what is lost twice comes too late.
+#[test]
+fn what_is_asked_for_again_comes_a_round_trip_later() {
+    let l = lab(60.0, 0.0).link("b", 10.0, "pfifo limit 100").impair("b", "forward", "loss 10%");
+    let r = media(l, "call", "none", 0.96, 30.0, json!({"repair": "nack"})).run();
+    let row = r.flow("call");
+    agrees(
+        "median",
+        row.frame_ms_p50.unwrap(),
+        15.0 + 1222.0 * 8.0 / (1.5 * 0.96e6) * 1e3 + 1.0,
+        0.05,
+    );
+    assert_eq!(row.lost_frames_pct, Some(0.0));
+    // Each of two packets, twice lost; or the first once and the next request or repeat of it.
+    between("late frames", row.late_pct.unwrap(), 1.3, 3.0);
+    agrees("repeats", row.retransmits as f64 / row.sent_packets as f64, 0.1, 0.15);
+}
+
+/// As much parity as media after losses of a tenth: most frames are whole without a repeat, which takes 60 ms. The encoder
+/// gets a half of the rate, and parity follows every second frame.
+#[test]
+fn parity_makes_frames_whole_at_once() {
+    let run = |repair: &str| {
+        let l =
+            lab(60.0, 2.0).link("b", 20.0, "pfifo limit 100").impair("b", "forward", "loss 10%");
+        let r = media(l, "call", "none", 1.92, 60.0, json!({"repair": repair})).run();
+        r.flow("call").clone()
+    };
+    let (asked, parity) = (run("nack"), run("nack+fec"));
+    between("frames of all their packets", asked.frame_ms_p95.unwrap(), 85.0, 135.0);
+    between("frames with parity", parity.frame_ms_p95.unwrap(), 50.0, 80.0);
+    between("late without", asked.late_pct.unwrap(), 10.0, 30.0);
+    between("late with parity", parity.late_pct.unwrap(), 0.0, 1.0);
+    between("encoder", parity.media_mbps.unwrap() / asked.media_mbps.unwrap(), 0.5, 0.65);
+    agrees("rate on the wire", parity.rate_mbps, asked.rate_mbps, 0.1);
+}
+
 /// Feedback that crosses a full link comes late and does not change what the viewer sees.
 #[test]
 fn feedback_crosses_the_way_back() {

@@ -140,54 +140,6 @@ Model = Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] |
 
 
 @final
-class MediaFlow(TypedDict):
-    """A call, one way."""
-
-    # Rate of audio beside the frames: payload.
-    audio_bps: int | None
-    # The media controller, with its options.
-    cc: str
-    count: int
-    # Frames that take longer are late.
-    deadline_ns: int
-    delay_trace: NotRequired[DelayTrace | None]
-    dscp: int
-    # By default what the controller wants.
-    ecn: Ecn | None
-    encoder: Model
-    feedback: Format
-    # Time between reports; by default what the controller wants.
-    feedback_interval_ns: int | None
-    host: NotRequired[int | None]
-    # Time between frames.
-    interval_ns: int
-    # Time between key frames, and how large they are over the others.
-    keyframe_interval_ns: int | None
-    keyframe_ratio: float
-    kind: Literal["media"]
-    name: str
-    options: dict[str, str]
-    # Ethernet frame of a full packet.
-    packet_bytes: int
-    path: list[str]
-    peer_host: NotRequired[int | None]
-    # The encoder's highest rate: of media, without headers.
-    rate_bps: int
-    # Its lowest rate, and the one that it begins with.
-    rate_min_bps: int | None
-    rate_start_bps: int | None
-    # From a new target to the first frame of that size; by default one interval.
-    reaction_ns: int | None
-    reverse_path: NotRequired[list[str]]
-    rtt_ns: int
-    # Standard deviation of the frames' sizes over their mean.
-    spread: float
-    start_ns: int
-    station: NotRequired[str | None]
-    stop_ns: int | None
-
-
-@final
 class PageFlow(TypedDict):
     """Users who open pages."""
 
@@ -265,6 +217,60 @@ class Link(TypedDict):
     stations: NotRequired[dict[str, str]]
     # It is the direction from the users of that link's medium.
     up_of: NotRequired[str | None]
+
+
+# What makes lost packets good.
+Repair = Literal["none"] | Literal["nack"] | Literal["nack+fec"]
+
+
+@final
+class MediaFlow(TypedDict):
+    """A call, one way."""
+
+    # Rate of audio beside the frames: payload.
+    audio_bps: int | None
+    # The media controller, with its options.
+    cc: str
+    count: int
+    # Frames that take longer are late.
+    deadline_ns: int
+    delay_trace: NotRequired[DelayTrace | None]
+    dscp: int
+    # By default what the controller wants.
+    ecn: Ecn | None
+    encoder: Model
+    feedback: Format
+    # Time between reports; by default what the controller wants.
+    feedback_interval_ns: int | None
+    host: NotRequired[int | None]
+    # Time between frames.
+    interval_ns: int
+    # Time between key frames, and how large they are over the others.
+    keyframe_interval_ns: int | None
+    keyframe_ratio: float
+    kind: Literal["media"]
+    name: str
+    options: dict[str, str]
+    # Ethernet frame of a full packet.
+    packet_bytes: int
+    path: list[str]
+    peer_host: NotRequired[int | None]
+    # The encoder's highest rate: of media, without headers.
+    rate_bps: int
+    # Its lowest rate, and the one that it begins with.
+    rate_min_bps: int | None
+    rate_start_bps: int | None
+    # From a new target to the first frame of that size; by default one interval.
+    reaction_ns: int | None
+    # By default what the controller wants.
+    repair: Repair | None
+    reverse_path: NotRequired[list[str]]
+    rtt_ns: int
+    # Standard deviation of the frames' sizes over their mean.
+    spread: float
+    start_ns: int
+    station: NotRequired[str | None]
+    stop_ns: int | None
 
 
 @final

@@ -328,6 +328,7 @@ class MediaFlow(AnyFlow):
     feedback_interval: Duration | None = Field(
         default=None, examples=['"100ms"'], serialization_alias="feedback_interval_ns"
     )
+    repair: Literal["none", "nack", "nack+fec"] | None = None
     deadline: Duration = Field(default="100ms", serialization_alias="deadline_ns")
     audio: Rate | None = Field(default=None, examples=['"20kbit"'], serialization_alias="audio_bps")
     reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])

@@ -72,6 +72,7 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     packet_bytes: 1264,
     feedback: "ccfb" as const,
     feedback_interval_ns: null,
+    repair: null,
     audio_bps: null,
   };
   const made: Record<Wanted, FlowSpec> = {

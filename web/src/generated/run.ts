@@ -169,78 +169,6 @@ export interface Impair {
 export type Model = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing";
 
 /**
- * A call, one way.
- */
-export interface MediaFlow {
-  /**
-   * Rate of audio beside the frames: payload.
-   */
-  audio_bps: number | null;
-  /**
-   * The media controller, with its options.
-   */
-  cc: string;
-  count: number;
-  /**
-   * Frames that take longer are late.
-   */
-  deadline_ns: number;
-  delay_trace?: DelayTrace | null;
-  dscp: number;
-  /**
-   * By default what the controller wants.
-   */
-  ecn: Ecn | null;
-  encoder: Model;
-  feedback: Format;
-  /**
-   * Time between reports; by default what the controller wants.
-   */
-  feedback_interval_ns: number | null;
-  host?: number | null;
-  /**
-   * Time between frames.
-   */
-  interval_ns: number;
-  /**
-   * Time between key frames, and how large they are over the others.
-   */
-  keyframe_interval_ns: number | null;
-  keyframe_ratio: number;
-  kind: "media";
-  name: string;
-  options: Record<string, string>;
-  /**
-   * Ethernet frame of a full packet.
-   */
-  packet_bytes: number;
-  path: string[];
-  peer_host?: number | null;
-  /**
-   * The encoder's highest rate: of media, without headers.
-   */
-  rate_bps: number;
-  /**
-   * Its lowest rate, and the one that it begins with.
-   */
-  rate_min_bps: number | null;
-  rate_start_bps: number | null;
-  /**
-   * From a new target to the first frame of that size; by default one interval.
-   */
-  reaction_ns: number | null;
-  reverse_path?: string[];
-  rtt_ns: number;
-  /**
-   * Standard deviation of the frames' sizes over their mean.
-   */
-  spread: number;
-  start_ns: number;
-  station?: string | null;
-  stop_ns: number | null;
-}
-
-/**
  * Users who open pages.
  */
 export interface PageFlow {
@@ -334,6 +262,87 @@ export interface Link {
    * It is the direction from the users of that link's medium.
    */
   up_of?: string | null;
+}
+
+/**
+ * What makes lost packets good.
+ */
+export type Repair = "none" | "nack" | "nack+fec";
+
+/**
+ * A call, one way.
+ */
+export interface MediaFlow {
+  /**
+   * Rate of audio beside the frames: payload.
+   */
+  audio_bps: number | null;
+  /**
+   * The media controller, with its options.
+   */
+  cc: string;
+  count: number;
+  /**
+   * Frames that take longer are late.
+   */
+  deadline_ns: number;
+  delay_trace?: DelayTrace | null;
+  dscp: number;
+  /**
+   * By default what the controller wants.
+   */
+  ecn: Ecn | null;
+  encoder: Model;
+  feedback: Format;
+  /**
+   * Time between reports; by default what the controller wants.
+   */
+  feedback_interval_ns: number | null;
+  host?: number | null;
+  /**
+   * Time between frames.
+   */
+  interval_ns: number;
+  /**
+   * Time between key frames, and how large they are over the others.
+   */
+  keyframe_interval_ns: number | null;
+  keyframe_ratio: number;
+  kind: "media";
+  name: string;
+  options: Record<string, string>;
+  /**
+   * Ethernet frame of a full packet.
+   */
+  packet_bytes: number;
+  path: string[];
+  peer_host?: number | null;
+  /**
+   * The encoder's highest rate: of media, without headers.
+   */
+  rate_bps: number;
+  /**
+   * Its lowest rate, and the one that it begins with.
+   */
+  rate_min_bps: number | null;
+  rate_start_bps: number | null;
+  /**
+   * From a new target to the first frame of that size; by default one interval.
+   */
+  reaction_ns: number | null;
+  /**
+   * By default what the controller wants.
+   */
+  repair: Repair | null;
+  reverse_path?: string[];
+  rtt_ns: number;
+  /**
+   * Standard deviation of the frames' sizes over their mean.
+   */
+  spread: number;
+  start_ns: number;
+  station?: string | null;
+  stop_ns: number | null;
 }
 
 /**

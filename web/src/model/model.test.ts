@@ -61,6 +61,7 @@ const MEDIA_FIELDS: Record<string, fc.Arbitrary<unknown>> = {
   keyframe_ratio: fc.double({ min: 1, max: 1000, noNaN: true }),
   feedback: fc.constantFrom("ccfb", "twcc"),
   feedback_interval_ns: fc.option(whole(1)),
+  repair: fc.constantFrom(null, "none", "nack", "nack+fec"),
   deadline_ns: whole(1),
   audio_bps: fc.option(whole(1)),
 };

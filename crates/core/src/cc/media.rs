@@ -13,6 +13,8 @@ pub mod prague;
 pub mod registry;
 pub mod scream;
 
+use serde::Deserialize;
+
 use super::Role;
 use crate::ecn::Ecn;
 use crate::params::Described;
@@ -28,6 +30,10 @@ pub trait MediaController: Send {
     fn on_report(&mut self, report: &Report);
     /// The encoder is about to make a frame; [`Self::target_bps`] is what it hears.
     fn on_frame(&mut self, _frame: &FrameState) {}
+    /// Whether the encoder leaves the frame out that is due.
+    fn skips_frame(&mut self) -> bool {
+        false
+    }
     /// Bits of media per second that the encoder should produce.
     fn target_bps(&self) -> f64;
     /// Bits of RTP packets per second that leave while frames wait.
@@ -73,6 +79,10 @@ pub trait MediaOptions: Described {
     fn reports(&self) -> Reports {
         Self::REPORTS
     }
+    /// How losses are repaired where the flow does not say.
+    fn repair(&self) -> Repair {
+        Repair::None
+    }
     /// `ecn`: what its packets carry.
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController>;
 }
@@ -83,6 +93,20 @@ pub struct Rates {
     pub min: f64,
     pub start: f64,
     pub max: f64,
+}
+
+/// What makes lost packets good.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Repair {
+    #[default]
+    None,
+    /// The receiver asks for them again.
+    Nack,
+    /// So it does, and after losses parity packets leave with the media.
+    #[serde(rename = "nack+fec")]
+    NackFec,
 }
 
 /// When a receiver reports.

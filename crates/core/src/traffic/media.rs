@@ -1,11 +1,12 @@
 //! Calls, games and remote desktops: frames over RTP, at a rate that a media controller asks of the encoder.
 //!
 //! The encoder makes a frame at even intervals. Its packets leave at the controller's pacing rate, as far as
-//! its window allows, and wait in a media queue otherwise. The receiver reports what has come. Nothing is
-//! repeated: a frame that misses a packet is lost.
+//! its window allows, and wait in a media queue otherwise. The receiver reports what has come. A frame that
+//! misses a packet is lost, unless [`repair`] makes that good.
 
 mod encoder;
 mod frames;
+mod repair;
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,13 @@ use encoder::{Encoder, KeyFrames, Model};
 pub use frames::{SentFrame, experience_of};
 
 use frames::Frames;
+use repair::{IS_ASKING, IS_PARITY, Repairs};
 use serde::Deserialize;
 
 use super::cbr::Copies;
 use super::{Place, Traffic, WireKind};
 use crate::cc::media::registry::{self, MediaConfig};
-use crate::cc::media::{Cluster, FrameState, MediaController, Rates, Reports};
+use crate::cc::media::{Cluster, FrameState, MediaController, Rates, Repair, Reports};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
@@ -94,6 +96,8 @@ struct Keys {
     feedback: Format,
     /// Time between reports; by default what the controller wants.
     feedback_interval_ns: Option<u64>,
+    /// By default what the controller wants.
+    repair: Option<Repair>,
     /// Frames that take longer are late.
     #[serde(default = "deadline")]
     deadline_ns: u64,
@@ -174,6 +178,7 @@ impl Traffic for Spec {
             Some(interval) => Reports::every(Span(interval)),
             None => self.config.reports(),
         };
+        let repair = keys.repair.unwrap_or_else(|| self.config.repair());
         let interval = Span(keys.interval_ns);
         let ratio = keys.keyframe_ratio;
         let key = keys.keyframe_interval_ns.map(|ns| KeyFrames { interval: Span(ns), ratio });
@@ -228,6 +233,7 @@ impl Traffic for Spec {
         let stream = Stream {
             history: History::new(keys.feedback),
             frames: Frames::new(place.group.number, Span(keys.deadline_ns), place.measured_from),
+            repairs: Repairs::new(repair, place.number, place.group),
         };
         Box::new(Media { sender, receiver, stream })
     }
@@ -244,6 +250,22 @@ struct Media {
 struct Stream {
     history: History,
     frames: Frames,
+    repairs: Option<Repairs>,
+}
+
+impl Stream {
+    /// The frame of which packets leave next, and what is left of it, once nothing of the repair waits.
+    fn waiting(&self) -> Option<Waiting> {
+        let repair = self.repairs.as_ref().and_then(Repairs::waiting).map(Waiting::Repair);
+        repair.or_else(|| self.frames.waiting().map(|(frame, left)| Waiting::Frame(frame, left)))
+    }
+}
+
+/// What leaves next: of a repair, or of a frame of which so many bytes are left.
+#[derive(Copy, Clone)]
+enum Waiting {
+    Repair(repair::Waiting),
+    Frame(u32, u64),
 }
 
 struct Sender {
@@ -300,11 +322,15 @@ impl Sender {
             (self.next_frame, self.probe) = (Time::NEVER, None);
             return;
         }
+        if self.cc.skips_frame() {
+            return;
+        }
         let queue_age = stream.frames.waiting_since().map_or(Span::ZERO, |since| now.since(since));
         let (interval, last_bytes) = (self.interval, self.last_bytes);
         let queue_bytes = stream.frames.waiting_bytes();
         self.cc.on_frame(&FrameState { now, interval, queue_age, last_bytes, queue_bytes });
-        let bytes = self.encoder.frame(now, self.cc.target_bps());
+        let share = stream.repairs.as_mut().map_or(1.0, |repairs| repairs.encoder_share(now));
+        let bytes = self.encoder.frame(now, self.cc.target_bps() * share);
         self.last_bytes = bytes;
         let packets = bytes.div_ceil(u64::from(self.packet.payload) - u64::from(RTP)) as u32;
         stream.frames.capture(now, bytes, packets);
@@ -338,7 +364,12 @@ impl Sender {
         self.due = Time::NEVER;
         let is_even = self.cc.splits_evenly();
         let mut is_blocked = false;
-        while stream.frames.waiting().is_some() || self.probe.is_some() {
+        let full = u64::from(self.packet.payload) - u64::from(RTP);
+        loop {
+            let waiting = stream.waiting();
+            if waiting.is_none() && self.probe.is_none() {
+                break;
+            }
             // Packets of a probe keep their distance.
             let (early, late) =
                 if self.probe.is_some() { (Span::ZERO, Span::ZERO) } else { (early, late) };
@@ -346,33 +377,43 @@ impl Sender {
                 self.due = self.paced_until.max(now + late);
                 break;
             }
-            let full = u64::from(self.packet.payload) - u64::from(RTP);
-            let mut p = self.packet;
-            let waiting = stream.frames.waiting();
-            let media = waiting.map_or(full, |(_, left)| match is_even {
-                true => left.div_ceil(left.div_ceil(full).max(1)),
-                false => left.min(full),
-            });
-            let size = media as u32 + RTP;
+            let media = match waiting {
+                Some(Waiting::Frame(_, left)) if is_even => {
+                    left.div_ceil(left.div_ceil(full).max(1))
+                }
+                Some(Waiting::Frame(_, left)) => left.min(full),
+                Some(Waiting::Repair(_)) | None => full,
+            };
+            let size = match waiting {
+                Some(Waiting::Repair(waiting)) => waiting.size(),
+                Some(Waiting::Frame(..)) | None => media as u32 + RTP,
+            };
             let in_flight = stream.history.in_flight();
             if in_flight + u64::from(size) > window && in_flight > 0 && !unblocks {
                 is_blocked = true;
                 break;
             }
             unblocks = false;
+            let mut p = self.packet;
             p.payload = size as u16;
             p.frame_len = (size + BELOW_RTP) as u16;
             p.seq = stream.history.next();
             p.stamp = now;
-            if let Some((number, left)) = waiting {
-                // The frame's number travels where an AccECN option has a counter, the marker as the push bit.
-                p.ecn_bytes = EcnBytes { ect0: number, ..EcnBytes::default() };
-                if media == left {
-                    p.bits = TcpBits::PSH;
+            match waiting {
+                Some(Waiting::Frame(frame, left)) => {
+                    p.bits = if media == left { TcpBits::PSH } else { p.bits };
+                    p.ecn_bytes = self.tell(now, stream, (frame, size), media == left);
+                    stream.frames.on_sent(now, media, p.seq);
                 }
-                stream.frames.on_sent(now, media, p.seq);
-            } else {
-                p.window = IS_PADDING;
+                Some(Waiting::Repair(waiting)) => {
+                    let Some(repairs) = &mut stream.repairs else { break };
+                    let (number, frame) = repairs.on_sent(now, waiting);
+                    p.ecn_bytes = EcnBytes { ect0: frame, ect1: number, ce: 0 };
+                    if let repair::Waiting::Parity { .. } = waiting {
+                        p.window = IS_PARITY;
+                    }
+                }
+                None => p.window = IS_PADDING,
             }
             let cluster = self.probe.as_ref().map_or(0, |probe| probe.cluster.number);
             stream.history.on_sent(now, size, p.ecn.get(), cluster);
@@ -388,6 +429,25 @@ impl Sender {
         if let Some(since) = self.blocked_since {
             self.due = since + self.silence();
         }
+    }
+
+    /// What travels where an AccECN option has counters: the number of the frame, and that of the packet for repairs.
+    /// `(frame, size)` of the packet, and whether it is the last of the frame.
+    fn tell(
+        &self,
+        now: Time,
+        stream: &mut Stream,
+        (frame, size): (u32, u32),
+        is_last: bool,
+    ) -> EcnBytes {
+        let number = stream.repairs.as_mut().map_or(0, |repairs| {
+            let number = repairs.on_media(now, size, frame);
+            if is_last {
+                repairs.on_frame(now, self.cc.target_bps(), self.interval, self.srtt);
+            }
+            number
+        });
+        EcnBytes { ect0: frame, ect1: number, ce: 0 }
     }
 
     /// A packet has left, within the probe at hand if there is one.
@@ -437,9 +497,16 @@ impl End for Sending<'_> {
         }
         sender.send(now, stream, out, false);
     }
-    /// A report.
+    /// A report, or what asks for packets again.
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let Sending(sender, stream) = self;
+        if pkt.window == IS_ASKING {
+            if let Some(repairs) = &mut stream.repairs {
+                repairs.on_asked(now, pkt, sender.cc.target_bps(), sender.srtt);
+            }
+            sender.send(now, stream, out, false);
+            return;
+        }
         if let Some(report) = stream.history.on_report(now, pkt, sender.srtt) {
             // RFC 6298, gain 1/8.
             let rtt = report.rtt;
@@ -447,6 +514,9 @@ impl End for Sending<'_> {
                 Span::ZERO => rtt,
                 srtt => Span((srtt.0 * 7 + rtt.0) / 8),
             };
+            if let Some(repairs) = &mut stream.repairs {
+                repairs.on_report(now, report.packets);
+            }
             sender.cc.on_report(&report);
             sender.blocked_since = None;
             sender.begin_probe(now);
@@ -462,11 +532,17 @@ struct Receiving<'a>(&'a mut Receiver, &'a mut Stream);
 
 impl End for Receiving<'_> {
     fn deadline(&self) -> Time {
-        self.0.reporter.deadline()
+        let again = self.1.repairs.as_ref().map_or(Time::NEVER, Repairs::deadline);
+        self.0.reporter.deadline().min(again)
     }
     fn on_timer(&mut self, now: Time, out: &mut Outbox) {
-        let report = self.0.reporter.report(now);
-        out.push(report);
+        let Receiving(receiver, stream) = self;
+        if receiver.reporter.deadline() <= now {
+            out.push(receiver.reporter.report(now));
+        } else if let Some(asking) = stream.repairs.as_mut().and_then(|repairs| repairs.ask(now)) {
+            receiver.reporter.count(now, &asking);
+            out.push(asking);
+        }
     }
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let Receiving(receiver, stream) = self;
@@ -481,7 +557,16 @@ impl End for Receiving<'_> {
         receiver.newest = if is_newer { Some(pkt.seq) } else { receiver.newest };
         if pkt.window != IS_PADDING {
             receiver.received_bytes += u64::from(pkt.payload);
-            stream.frames.on_packet(now, pkt.ecn_bytes.ect0, receiver.newest);
+            match &mut stream.repairs {
+                None => stream.frames.on_packet(now, pkt.ecn_bytes.ect0, receiver.newest),
+                Some(repairs) => {
+                    let asking = repairs.on_packet(now, pkt, &mut stream.frames, receiver.newest);
+                    if let Some(asking) = asking {
+                        receiver.reporter.count(now, &asking);
+                        out.push(asking);
+                    }
+                }
+            }
         }
         stream.history.on_arrival(now, pkt);
         if let Some(report) = receiver.reporter.on_packet(now, pkt.seq, pkt.bits.has(TcpBits::PSH))
@@ -519,7 +604,11 @@ impl Flow for Media {
         self.sender.cc.set_max(bps as f64);
     }
     fn totals(&self) -> Totals {
-        Totals { received_bytes: self.receiver.received_bytes, retransmitted: 0 }
+        let repairs = self.stream.repairs.as_ref();
+        Totals {
+            received_bytes: self.receiver.received_bytes,
+            retransmitted: repairs.map_or(0, Repairs::repeated),
+        }
     }
     fn senders(&self, each: &mut dyn FnMut(SenderState)) {
         let Sender { cc, srtt, packet, .. } = &self.sender;

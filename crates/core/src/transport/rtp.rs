@@ -20,7 +20,7 @@ pub const BELOW_RTP: u32 = UDP_IP_HEADERS + ETHERNET_HEADER;
 /// All that is no media in a frame on the wire.
 pub const OVERHEAD: u32 = BELOW_RTP + RTP;
 /// SRTCP's index and authentication tag.
-const SRTCP: u32 = 14;
+pub const SRTCP: u32 = 14;
 /// A report covers so many packets again that an earlier one told of, so that a lost report costs nothing
 /// (Ericsson's receiver reports the last 64 packets).
 const REPEATED: u32 = 64;
@@ -361,10 +361,15 @@ impl Reporter {
         // The first packet that it tells of travels where an AccECN option has a counter.
         p.ecn_bytes = EcnBytes { ce: self.end.wrapping_sub(packets), ..EcnBytes::default() };
         (self.begin, self.came, self.last, self.deadline) = (self.end, 0, now, Time::NEVER);
-        if now >= self.measured_from {
-            self.reported_bytes += u64::from(len);
-        }
+        self.count(now, &p);
         p
+    }
+
+    /// A packet leaves that tells the sender something.
+    pub fn count(&mut self, now: Time, pkt: &Packet) {
+        if now >= self.measured_from {
+            self.reported_bytes += u64::from(pkt.frame_len);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ from l4slab import _core, stacks
 from l4slab.base.run import Flow, MediaFlow, ProgramFlow, Run
 
 # What is the encoder's and the transport's own affair there. Of each, what a file that says nothing about it has.
-_OWN = {"audio_bps": None, "dscp": 0, "ecn": None, "keyframe_interval_ns": None}
+_OWN = {"audio_bps": None, "dscp": 0, "ecn": None, "keyframe_interval_ns": None, "repair": None}
 _KEYS = {"audio_bps": "audio", "keyframe_interval_ns": "keyframe_interval"}
 
 

@@ -91,8 +91,12 @@ def suite(
             document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
             document["let"][_NAME] = quoted(cc or "")
-            for table, before in _places(document) if options else ():
-                table[f"{before}options"] = dict(options)
+            # A call's losses are judged, and its rate is that of the media.
+            keys: Keys = {"repair": "none"} if media else {}
+            if options:
+                keys["options"] = dict(options)
+            for table, before in _places(document):
+                table.update({f"{before}{key}": value for key, value in keys.items()})
         else:
             del document["let"][_NAME]
             if (reason := programs.put_in(document, _places(document), program, cc)) is not None:

@@ -3,20 +3,22 @@
 //! follows losses. Short probes find the rate at the start.
 //!
 //! libwebrtc's trendline replaces the draft's Kalman filter. The algorithm and its defaults are those of milestone 152.
-//! Not modelled: probes while the application limits, since the encoder always follows the target; padding while the
-//! bound of losses grows; and the frames that libwebrtc drops while the network holds 350 ms.
+//! Not modelled: probes while the application limits, since the encoder always follows the target; and padding while the
+//! bound of losses grows.
 
 mod loss;
 mod probe;
+mod skip;
 mod throughput;
 
 use std::collections::VecDeque;
 
 use loss::LossBound;
 use probe::Probes;
+use skip::Skipping;
 use throughput::Throughput;
 
-use super::{Cluster, Fate, MediaController, MediaOptions, RTP, Rates, Report, Reports};
+use super::{Cluster, Fate, MediaController, MediaOptions, RTP, Rates, Repair, Report, Reports};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::math;
@@ -99,6 +101,8 @@ params! {
         /// pacing rate over the target rate
         pacing: f64 = 1.1, real("FACTOR", "a number from 1 to 100", |x| (1.0..=100.0).contains(&x), (1.0, 100.0)),
             "libwebrtc, for video";
+        /// frames are skipped while more than 350 ms of data, beyond the round trip, are in flight
+        skipping: bool = true, switch(), "libwebrtc";
         /// packets that are due within this time leave together
         burst: Span = Span::from_millis(40), any_time(), "libwebrtc";
     }
@@ -120,6 +124,9 @@ impl MediaOptions for Options {
     const ROLE: Option<Role> = Some(Role::Classic);
     const LOOK: u8 = 1;
     const REPORTS: Reports = Reports::every(Span::from_millis(50));
+    fn repair(&self) -> Repair {
+        if self.loss == LossRule::Libwebrtc { Repair::NackFec } else { Repair::None }
+    }
     fn build(&self, rates: Rates, _ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Gcc::new(self.clone(), rates))
     }
@@ -139,6 +146,7 @@ struct Gcc {
     aimd: Aimd,
     loss: LossBound,
     probes: Probes,
+    skipping: Skipping,
     /// When the report before came, and what the one at hand tells.
     reported: Time,
     packets: Vec<Fate>,
@@ -154,6 +162,7 @@ impl Gcc {
             aimd: Aimd::new(rates.start),
             loss: LossBound::new(options.loss, rates),
             probes: Probes::new(options.probing, rates.start),
+            skipping: Skipping::new(),
             reported: Time::ZERO,
             packets: Vec::new(),
             options,
@@ -213,6 +222,10 @@ impl MediaController for Gcc {
         self.aimd.rate = self.aimd.rate.max(bounds.min);
         self.loss.set_rates(bounds);
         self.loss.update(&self.packets, acked, self.aimd.rate, probed.is_some());
+        self.skipping.on_report(report, self.rate());
+    }
+    fn skips_frame(&mut self) -> bool {
+        self.options.skipping && self.skipping.skips()
     }
     fn target_bps(&self) -> f64 {
         (self.media_share() * self.rate()).clamp(self.rates.min, self.rates.max)

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{MediaController, MediaOptions, Rates, Reports, fixed, gcc, nada, own, prague, scream};
+use super::{
+    MediaController, MediaOptions, Rates, Repair, Reports, fixed, gcc, nada, own, prague, scream,
+};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::{self, Described, Gauge, Info, Refused};
@@ -90,6 +92,12 @@ macro_rules! media_controllers {
                 match self {
                     $(MediaConfig::$variant(options) => options.reports(),)*
                     MediaConfig::Own(own) => own.wishes().reports,
+                }
+            }
+            pub fn repair(&self) -> Repair {
+                match self {
+                    $(MediaConfig::$variant(options) => options.repair(),)*
+                    MediaConfig::Own(_) => Repair::None,
                 }
             }
         }

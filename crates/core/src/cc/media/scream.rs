@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use libwebrtc::Libwebrtc;
 
-use super::{FrameState, MediaController, MediaOptions, Rates, Report, Reports};
+use super::{FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::kinds::{Spec, any_time, choice, params, real, size, some_time, switch};
@@ -178,6 +178,9 @@ impl MediaOptions for Options {
     const ECN: Ecn = Ecn::Ect1;
     fn reports(&self) -> Reports {
         if self.is_libwebrtc() { Reports::LIBWEBRTC } else { Self::REPORTS }
+    }
+    fn repair(&self) -> Repair {
+        if self.is_libwebrtc() { Repair::Nack } else { Repair::None }
     }
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
         if self.is_libwebrtc() {
