@@ -5,7 +5,7 @@ use super::{GSO_MAX_BYTES, Phase, Sender};
 use crate::cc::{EcnWish, INITIAL_WINDOW, Pace};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
-use crate::packet::{Flags, TcpBits};
+use crate::packet::{Flags, Packet, TcpBits};
 use crate::time::{Span, Time};
 use crate::transport::ecn::EcnMode;
 use crate::transport::send_queue::Write;
@@ -115,6 +115,7 @@ impl Sender {
     }
 
     /// Would it be better to wait for the rest of a burst, as the window is open for so many?
+    #[inline(always)]
     fn should_defer(&self, now: Time, burst: u32, open: u32) -> bool {
         if open >= burst || open * DEFER_WINDOW_DIVISOR >= self.win.cwnd {
             return false;
@@ -145,18 +146,23 @@ impl Sender {
         if !self.may_send(now) {
             return;
         }
-        let in_flight = self.board.in_flight();
-        if in_flight < self.win.cwnd {
-            self.send_normally(now, in_flight, out);
-        } else {
-            self.usage.update(true, &self.board);
+        let mut in_flight = self.board.in_flight();
+        if in_flight >= self.win.cwnd {
+            return self.usage.update(true, &self.board);
+        }
+        loop {
+            match self.send_normally(now, in_flight, out) {
+                0 => break,
+                sent => in_flight += sent,
+            }
         }
     }
 
-    /// Apart: most often the window is full, or the pacing clock says no.
+    /// Apart: most often the window is full, or the pacing clock says no. Without the loop over bursts, because most often
+    /// one is all: the compiler would prepare much that only the next one needs.
     #[inline(never)]
-    pub(super) fn send_normally(&mut self, now: Time, in_flight: u32, out: &mut Outbox) {
-        self.send_new(now, Push::Normal, in_flight, out);
+    fn send_normally(&mut self, now: Time, in_flight: u32, out: &mut Outbox) -> u32 {
+        self.send_new(now, Push::Normal, in_flight, out)
     }
 
     /// Sends one segment, whatever the window says.
@@ -179,54 +185,97 @@ impl Sender {
         !waits
     }
 
+    /// Sends a burst. Returns its segments if window and pacing allow another one, else 0.
     #[inline(always)]
-    pub(super) fn send_new(&mut self, now: Time, push: Push, mut in_flight: u32, out: &mut Outbox) {
+    fn send_new(&mut self, now: Time, push: Push, mut in_flight: u32, out: &mut Outbox) -> u32 {
         let (burst, cwnd) = (self.pacing.burst, self.win.cwnd);
-        let mut sent = 0;
-        let mut limited = false;
-        loop {
-            // Not more than half a window at once, so that the ACK clock keeps ticking.
-            let open = cwnd.saturating_sub(in_flight);
-            let mut quota = open.min((cwnd / 2).max(1));
-            if quota == 0 {
-                if push != Push::Probe {
-                    break;
-                }
-                quota = 1;
-            }
-            quota = quota.min(burst);
-            if self.data.receive_window.is_some() {
-                quota = self.limited(quota);
-            }
-            if quota == 0 {
-                break;
-            }
-            if self.data.queue.waiting() == 0 && self.data.left > 0 {
-                self.fill_queue();
-            }
-            quota = quota.min(self.data.queue.grow_head(quota).max(1));
-            let many = self.data.left > u64::from(self.win.mss);
-            if many && push == Push::Normal && self.should_defer(now, burst, open) {
-                limited = true;
-                break;
-            }
-            let n = self.send_burst(now, quota, push, out);
-            sent += n;
-            in_flight += n;
-            if push == Push::Probe || !self.data.is_there() || self.pacing.blocks(now) {
-                break;
-            }
+        // Not more than half a window at once, so that the ACK clock keeps ticking.
+        let open = cwnd.saturating_sub(in_flight);
+        let mut quota = open.min((cwnd / 2).max(1));
+        if push == Push::Probe {
+            quota = quota.max(1);
         }
-        limited |= in_flight >= cwnd;
+        quota = quota.min(burst);
+        if self.data.receive_window.is_some() {
+            quota = self.limited(quota);
+        }
+        let mut sent = 0;
+        if quota > 0 {
+            sent = if push == Push::Probe || !self.is_midway(quota) {
+                self.send_next(now, quota, open, push, out)
+            } else if self.should_defer(now, burst, open) {
+                0
+            } else {
+                self.send_whole(now, quota, out)
+            };
+        }
+        in_flight += sent;
+        let limited = in_flight >= cwnd || quota > 0 && sent == 0;
         if sent > 0 || limited {
             self.usage.update(limited, &self.board);
         }
-        if sent > 0 {
-            self.recovery.count_sent(sent);
-            if push == Push::Normal {
-                self.schedule_tail_probe(now, false);
-            }
+        if sent == 0 {
+            return 0;
         }
+        self.recovery.count_sent(sent);
+        if push == Push::Probe {
+            return 0;
+        }
+        self.schedule_tail_probe(now, false);
+        let goes_on = self.data.is_there() && !self.pacing.blocks(now) && in_flight < cwnd;
+        if goes_on { sent } else { 0 }
+    }
+
+    /// Nothing begins or ends within the next `quota` segments, and all are alike.
+    #[inline(always)]
+    fn is_midway(&self, quota: u32) -> bool {
+        quota < self.data.queue.head()
+            && self.data.left > u64::from(quota) * u64::from(self.win.mss)
+            && self.data.stream.is_none()
+    }
+
+    /// Sends one burst [midway](Self::is_midway): what [`Self::send_next`] comes down to then.
+    #[inline(always)]
+    fn send_whole(&mut self, now: Time, n: u32, out: &mut Outbox) -> u32 {
+        let nothing_out = self.board.packets_out() == 0;
+        let first = out.packets.len();
+        self.send_alike(now, self.win.mss, n, out);
+        if self.ecn.announces_cwr {
+            self.announce_cwr(&mut out.packets[first]);
+        }
+        if n > 1
+            && let Some(last) = out.packets.last_mut()
+        {
+            last.bits = last.bits.with(TcpBits::PSH);
+        }
+        self.count_burst(now, n, u64::from(n) * u64::from(self.win.mss));
+        if !self.recovery.state.may_probe()
+            && (nothing_out || self.timers.pending == Timer::TailProbe)
+        {
+            self.rearm_retransmission(now);
+        }
+        n
+    }
+
+    /// Sends one burst of at most `quota` segments. None, if it is better to wait.
+    #[inline(never)]
+    fn send_next(
+        &mut self,
+        now: Time,
+        mut quota: u32,
+        open: u32,
+        push: Push,
+        out: &mut Outbox,
+    ) -> u32 {
+        if self.data.queue.waiting() == 0 && self.data.left > 0 {
+            self.fill_queue();
+        }
+        quota = quota.min(self.data.queue.grow_head(quota).max(1));
+        let many = self.data.left > u64::from(self.win.mss);
+        if many && push == Push::Normal && self.should_defer(now, self.pacing.burst, open) {
+            return 0;
+        }
+        self.send_burst(now, quota, push, out)
     }
 
     #[inline(always)]
@@ -263,16 +312,22 @@ impl Sender {
         if ends_chunk {
             self.board.push(self.board.nxt - 1);
         }
-        self.data.queue.take(n);
-        self.pacing.count(n);
-        self.data.sent_at = now;
-        self.pacing.charge(now, u64::from(whole) * mss + u64::from(rest));
+        self.count_burst(now, n, u64::from(whole) * mss + u64::from(rest));
         // Otherwise `transmit` schedules a probe when it is through.
         let probes = push == Push::Normal && self.recovery.state.may_probe();
         if !probes && (nothing_out || self.timers.pending == Timer::TailProbe) {
             self.rearm_retransmission(now);
         }
         n
+    }
+
+    /// So many segments and bytes have left.
+    #[inline(always)]
+    fn count_burst(&mut self, now: Time, segments: u32, bytes: u64) {
+        self.data.queue.take(segments);
+        self.pacing.count(segments);
+        self.data.sent_at = now;
+        self.pacing.charge(now, bytes);
     }
 
     /// Sends the end of a transfer, which is not a full segment.
@@ -291,20 +346,13 @@ impl Sender {
         push: bool,
         out: &mut Outbox,
     ) {
-        let seq = self.board.sent(now, payload, n);
-        self.data.left -= u64::from(payload) * u64::from(n);
+        let (seq, first) = (self.board.nxt, out.packets.len());
+        self.send_alike(now, payload, n, out);
         if let Some(stream) = &mut self.data.stream {
             (seq..seq + n).for_each(|seq| stream.cut(seq, payload));
         }
-        self.template.stamp = now;
-        self.template.payload = payload as u16;
-        self.template.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
-        let first = out.packets.len();
-        for i in 0..n {
-            out.push_like(&self.template).seq = seq + i;
-        }
-        if std::mem::take(&mut self.ecn.announces_cwr) && self.ecn.mode == EcnMode::Classic {
-            out.packets[first].bits = TcpBits::CWR;
+        if self.ecn.announces_cwr {
+            self.announce_cwr(&mut out.packets[first]);
         }
         let Some(last) = out.packets.last_mut() else { return };
         if self.data.left == 0 && self.data.stream.is_none() {
@@ -317,6 +365,26 @@ impl Sender {
         // Linux sets PSH on what it hands down in one piece, so on its last segment.
         if push {
             last.bits = last.bits.with(TcpBits::PSH);
+        }
+    }
+
+    #[inline(always)]
+    fn send_alike(&mut self, now: Time, payload: u32, n: u32, out: &mut Outbox) {
+        let seq = self.board.sent(now, payload, n);
+        self.data.left -= u64::from(payload) * u64::from(n);
+        self.template.stamp = now;
+        self.template.payload = payload as u16;
+        self.template.frame_len = (payload + self.win.header + ETHERNET_HEADER) as u16;
+        for i in 0..n {
+            out.push_like(&self.template).seq = seq + i;
+        }
+    }
+
+    #[inline(never)]
+    fn announce_cwr(&mut self, first: &mut Packet) {
+        self.ecn.announces_cwr = false;
+        if self.ecn.mode == EcnMode::Classic {
+            first.bits = TcpBits::CWR;
         }
     }
 
