@@ -183,8 +183,8 @@ pub struct AccEcnSender {
     ce_packets: u32,
     /// Counters of the last option: ECT(1), CE, ECT(0).
     bytes: [u32; 3],
-    /// The only counter that moved lately: what an ACK without the option is taken to cover.
-    moving: Option<usize>,
+    /// The bit of the only counter that moved lately, which an ACK without the option is taken to cover; 0: none.
+    moving: u8,
     /// Average of packets per ACK, in 64ths.
     packets_per_ack: u32,
 }
@@ -233,7 +233,7 @@ impl AccEcnSender {
         let Some(o) = option else { return false };
         let ect1 = o.ect1.wrapping_sub(E1B_INIT) & BYTES_MASK;
         let delta = ect1.wrapping_sub(self.bytes[ECT1]) & BYTES_MASK;
-        let is_unmarked = self.moving == Some(ECT1)
+        let is_unmarked = self.moving == 1 << ECT1
             && delta < 1 << 23
             && o.ce & BYTES_MASK == self.bytes[CE]
             && o.ect0.wrapping_sub(E0B_INIT) & BYTES_MASK == self.bytes[ECT0];
@@ -249,45 +249,27 @@ impl AccEcnSender {
     fn read_option(&mut self, option: Option<EcnBytes>, delivered_bytes: u32) -> Option<u32> {
         let expected = self.moving;
         let Some(o) = option else {
-            let place = expected?;
+            let place = (0..3).find(|&place| expected == 1 << place)?;
             self.bytes[place] = self.bytes[place].wrapping_add(delivered_bytes) & BYTES_MASK;
             return Some(if place == CE { delivered_bytes } else { 0 });
         };
-        let counters = [o.ect1.wrapping_sub(E1B_INIT), o.ce, o.ect0.wrapping_sub(E0B_INIT)];
-        let ce_before = self.bytes[CE];
-        // Most often one counter moves, the same as before.
-        if let Some(place) = expected {
-            let delta = counters[place].wrapping_sub(self.bytes[place]) & BYTES_MASK;
-            let stays = |p: usize| p == place || counters[p] & BYTES_MASK == self.bytes[p];
-            if delta < 1 << 23 && stays(0) && stays(1) && stays(2) {
-                self.bytes[place] = counters[place] & BYTES_MASK;
-                return Some(if place == CE { delta } else { 0 });
-            }
+        let counters = [o.ect1.wrapping_sub(E1B_INIT), o.ce, o.ect0.wrapping_sub(E0B_INIT)]
+            .map(|counter| counter & BYTES_MASK);
+        let before = std::mem::replace(&mut self.bytes, counters);
+        let delta = |place: usize| counters[place].wrapping_sub(before[place]) & BYTES_MASK;
+        let deltas = [delta(ECT1), delta(CE), delta(ECT0)];
+        let bit = |place: usize| u8::from(deltas[place] != 0) << place;
+        let others = (bit(ECT1) | bit(CE) | bit(ECT0)) & !expected;
+        // The upper half of the range is a step back.
+        let is_back = deltas[ECT1] | deltas[CE] | deltas[ECT0] >= 1 << 23;
+        if is_back || others.count_ones() > 1 {
+            self.moving = 0;
+            return None;
         }
-        let mut certain = expected.is_some();
-        let mut ambiguous = false;
-        let mut moved = false;
-        for (place, now) in counters.into_iter().enumerate() {
-            let delta = now.wrapping_sub(self.bytes[place]) & BYTES_MASK;
-            if delta == 0 {
-                continue;
-            }
-            self.bytes[place] = now & BYTES_MASK;
-            // The upper half of the range is a step back.
-            ambiguous |= delta >= 1 << 23;
-            if Some(place) != expected {
-                ambiguous |= moved;
-                if !moved {
-                    self.moving = Some(place);
-                    moved = true;
-                }
-            }
+        if others != 0 {
+            self.moving = others;
         }
-        if ambiguous {
-            self.moving = None;
-            certain = false;
-        }
-        certain.then(|| self.bytes[CE].wrapping_sub(ce_before) & BYTES_MASK)
+        (expected != 0).then_some(deltas[CE])
     }
 
     fn resolve_wrap(
