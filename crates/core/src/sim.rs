@@ -197,14 +197,15 @@ impl<T: Tap> Simulation<T> {
 
     /// Performs everything planned for now. A sample comes first, because it covers the time before.
     fn run_due_events(&mut self) {
-        if self.next_sample <= self.now {
-            if self.is_measuring {
-                self.record_rtts();
-            }
+        let (records, shows) = (self.next_sample <= self.now, self.shown.next <= self.now);
+        if records {
             self.next_sample += self.sample;
         }
-        if self.shown.next <= self.now {
-            self.take_sample();
+        let records = records && self.is_measuring;
+        if shows {
+            self.take_sample(records);
+        } else if records {
+            self.record_rtts();
         }
         if self.plan.next_look <= self.now {
             self.look_at_states();

@@ -7,13 +7,13 @@ use crate::probe::{Gauges, SenderState, Series};
 use crate::time::Span;
 
 impl<T: Tap> Simulation<T> {
-    /// A row of each flow group and each queue.
-    pub(super) fn take_sample(&mut self) {
+    /// A row of each flow group and each queue. In the same pass it [records RTTs](Self::record_rtts), if that is due.
+    pub(super) fn take_sample(&mut self, records: bool) {
         let before = self.shown.advance(self.now);
         let span = self.now.since(before).as_secs_f64();
         let t = self.now.as_secs_f64();
         for i in 0..self.groups.len() {
-            self.sample_group(i, t, span);
+            self.sample_group(i, t, span, records);
         }
         self.network.probe_media(self.now.since(before));
         for i in 0..self.network.links().count() {
@@ -34,7 +34,7 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    fn sample_group(&mut self, i: usize, t: f64, span: f64) {
+    fn sample_group(&mut self, i: usize, t: f64, span: f64, records: bool) {
         let now = self.counted_together(&self.groups[i].accounts);
         let before = std::mem::replace(&mut self.groups[i].sampled, now);
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
@@ -57,8 +57,12 @@ impl<T: Tap> Simulation<T> {
         // Whole numbers: their sum does not depend on the order.
         let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);
         for account in &self.groups[i].accounts {
-            for slot in &self.accounts[*account].slots {
+            let account = &mut self.accounts[*account];
+            for slot in &account.slots {
                 self.slots[*slot].flow.senders(&mut |sender: SenderState| {
+                    if records {
+                        account.srtt.record(sender.srtt);
+                    }
                     // The controller's state is that of the group's first active flow.
                     if n == 0
                         && let Some(probe) = sender.controller
