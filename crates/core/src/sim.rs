@@ -50,8 +50,8 @@ impl Path {
     }
 }
 
-/// A flow in its place. What each turn touches comes first.
-#[repr(C)]
+/// A flow in its place. What each turn touches comes first, in one cache line.
+#[repr(C, align(64))]
 struct FlowSlot {
     flow: Box<dyn Flow>,
     group: usize,
@@ -83,12 +83,10 @@ impl Chain {
 
 /// With fewer flows, what they touch stays in the cache.
 const MANY_FLOWS: usize = 64;
-/// How many flows before its turn the places of a flow are fetched, then its state, then what that points to.
+/// How many flows before its turn the place of a flow is fetched, then its state and its ACKs, then what these point to.
 const FETCH_SLOT: usize = 8;
 const FETCH_STATE: usize = 4;
 const FETCH_DATA: usize = 2;
-/// The same for the SACK blocks of its first ACK.
-const FETCH_SACK: usize = 1;
 
 /// A simulation, ready to run.
 pub struct Simulation<T = NoTap> {
@@ -290,32 +288,32 @@ impl<T: Tap> Simulation<T> {
     #[inline(always)]
     fn fetch(&self, due: &[u32], n: usize, is_sender: bool) {
         let slot = |ahead: usize| due.get(n + ahead).and_then(|i| self.slots.get(*i as usize));
-        if let Some(slot) = slot(FETCH_SLOT) {
-            prefetch::until(slot, &slot.read);
+        if let Some(&slot) = due.get(n + FETCH_SLOT) {
+            prefetch::place(&self.slots, slot as usize);
         }
         if let Some(slot) = slot(FETCH_STATE) {
             slot.flow.fetch(is_sender);
-        }
-        if is_sender
-            && let Some(slot) = slot(FETCH_SACK)
-            && let Some(ack) = slot.acks.get(slot.read)
-        {
-            self.out.sacks.fetch(ack.sack);
+            match is_sender {
+                true => (0..3).for_each(|i| prefetch::place(&slot.acks, slot.read + i)),
+                false => prefetch::end(&slot.acks),
+            }
         }
         let Some(slot) = slot(FETCH_DATA) else { return };
         slot.flow.fetch_data(is_sender);
         if is_sender {
-            return slot.acks[slot.read..].iter().take(2).for_each(prefetch::lines);
+            let ack = slot.acks.get(slot.read);
+            return ack.into_iter().for_each(|ack| self.out.sacks.fetch(ack.sack));
         }
-        prefetch::end(&slot.acks);
-        let last = *self.groups[slot.group].forward.nodes.last().expect("a path has a link");
-        let first = self.chains[due[n + FETCH_DATA] as usize].first;
-        let (departed, links) = self.network.departed(last);
-        for place in [first, links.get(first as usize).copied().unwrap_or(CHAIN_END)] {
-            departed.get(place as usize).into_iter().for_each(prefetch::lines);
+        // Where the last link is not the last element, this is in vain.
+        let last = self.groups[slot.group].first_and_last.1;
+        let chain = self.chains[due[n + FETCH_DATA] as usize];
+        let (departed, _) = self.network.departed(last);
+        for packet in [chain.first, chain.last] {
+            (0..2).for_each(|i| prefetch::place(departed, packet as usize + i));
         }
     }
 
+    #[inline(always)]
     fn run_sender(&mut self, i: usize, until: Time) {
         let slot = &mut self.slots[i];
         let path = &self.groups[slot.group].forward;
