@@ -464,7 +464,7 @@ impl Receiver {
                 self.ato = DELACK_MIN;
             }
             // Nearly always: the shortest timeout, which data close together do not change.
-            Some(last) if self.ato == DELACK_MIN && now < last + DELACK_MIN / 4 => {}
+            Some(last) if self.ato == DELACK_MIN && now <= last + DELACK_MIN / 2 => {}
             Some(last) => self.follow_spacing(now, last),
         }
         self.last_data = Some(now);

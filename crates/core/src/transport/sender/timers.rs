@@ -195,15 +195,15 @@ impl Sender {
         } else {
             handshake::TIMEOUT
         };
-        let rto = self.rto();
-        let left = if from_now {
-            rto
-        } else {
-            let head = self.board.head_sent_at().unwrap_or(scheduled_at);
-            (head + rto).since(scheduled_at)
-        };
-        if left > Span::ZERO {
-            wait = wait.min(left);
+        let head = if from_now { None } else { self.board.head_sent_at() };
+        let head = head.unwrap_or(scheduled_at);
+        // The timeout is later than an RTT by this at least.
+        let is_late = scheduled_at + wait > head + srtt + self.rtt.rto_min();
+        if is_late || srtt == Span::ZERO {
+            let left = (head + self.rto()).since(scheduled_at);
+            if left > Span::ZERO {
+                wait = wait.min(left);
+            }
         }
         wheel::expiry(scheduled_at, wait)
     }
