@@ -43,9 +43,9 @@ def names() -> list[str]:
     return [entry["name"] for entry in _core.controllers()]
 
 
-def card(cc: str) -> dict[str, Any]:
-    """The page's part about one congestion control."""
-    found = check.check(cc, console=terminal.err())
+def card(cc: str, out: Path | None = None) -> dict[str, Any]:
+    """The page's part about one congestion control. Cards in one results folder share the runs of the references."""
+    found = check.check(cc, out=out, console=terminal.err())
     return {
         "of": mark(),
         "bottom_line": checking.bottom_line(found.items),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import polars as pl
 import pytest
 from l4slab.base import metrics
+from l4slab.cli import main
 from l4slab.tools import check
 from l4slab.tools.check.card import items
 
@@ -99,7 +101,25 @@ def test_reno_with_fresh_seeds_raises_no_alarm(page: ModuleType) -> None:
     assert found[""] <= 1
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, module_undrawn: None) -> Path:
+    """Where cards share the runs of the references."""
+    return tmp_path_factory.mktemp("cards")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["prague", "bbr3", "cubic"])
-def test_a_card_comes_out_again(name: str, page: ModuleType, cards: dict[str, Any]) -> None:
-    assert page.card(name)["items"] == cards[name]["items"]
+def test_a_card_comes_out_again(name: str, page: ModuleType, cards: dict[str, Any], runs: Path) -> None:
+    assert page.card(name, runs)["items"] == cards[name]["items"]
+
+
+@pytest.mark.slow
+def test_the_template_passes_what_reno_passes(
+    page: ModuleType, cards: dict[str, Any], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "controller", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    mine, reno = verdicts(page.card("mine.py:Mine", runs)), verdicts(cards["reno"])
+    failed = {name for name, verdict in mine.items() if verdict == "fails"}
+    assert failed <= {name for name, verdict in reno.items() if verdict == "fails"}

@@ -266,17 +266,6 @@ def test_a_dry_run_says_what_would_run(capsys, tmp_path, monkeypatch) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_the_template_passes_what_reno_passes(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["new", "controller", "mine"]) == 0
-    monkeypatch.chdir(tmp_path / "mine")
-    reno, mine = (verdicts(cc, ()) for cc in ("reno", "mine.py:Mine"))
-    assert {name for name, verdict in mine.items() if verdict == "fails"} <= {
-        name for name, verdict in reno.items() if verdict == "fails"
-    }
-
-
 def test_a_failed_run_gives_no_verdict() -> None:
     asked = suite("cubic", only=["codepoint"])
     row: dict[str, Any] = dict.fromkeys(metrics.CLAIMS, "") | {"experiment": "codepoint", "id": "codepoint"}
