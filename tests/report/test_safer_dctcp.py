@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import l4slab
 import polars as pl
 import pytest
 from l4slab import experimentfile
+from l4slab.api.experiment import Experiment, to_toml
 from l4slab.base.packaged import study
 from l4slab.results import claims
 
@@ -37,9 +41,16 @@ SWAPS = {
 }
 
 
+def shorter(file: Path) -> Experiment:
+    """A sender that ignores losses repeats each packet a hundred times, and a minute of that takes a minute."""
+    document = tomllib.loads(file.read_text("utf-8")) | {"duration": "15s", "warmup": "5s"}
+    return Experiment.from_toml(to_toml(document), file.stem)
+
+
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pl.DataFrame]:
-    found = l4slab.run(FILES, trials={experiment.name: 1 for experiment in EXPERIMENTS})
+    files = [shorter(file) if file.stem == "loss" else file for file in FILES]
+    found = l4slab.run(files, trials={experiment.name: 1 for experiment in EXPERIMENTS})
     assert not found.failures
     return {"flows": found.flows, "links": found.links, "series": found.series}
 
