@@ -201,7 +201,7 @@ def test_several_files_share_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kill_at_random_moments(tmp_path: Path) -> None:
-    """Twenty times kill -9: every run is there once, none is lost on the way, the tables are those of a clean run."""
+    """Ten times kill -9: every run is there once, none is lost on the way, the tables are those of a clean run."""
     file = write(tmp_path, rtts=20, trials=5)
     out = tmp_path / "out"
     command = [sys.executable, "-m", "l4slab", "run", str(file), "--workers", "2", "--out"]
@@ -210,7 +210,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     whole = time.monotonic() - start
     moments = random.Random(1)
     finished: set[str] = set()
-    for _ in range(20):
+    for _ in range(10):
         process = subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(moments.uniform(0.2, 1.0) * min(whole, 3))
         process.send_signal(signal.SIGKILL)

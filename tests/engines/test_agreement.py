@@ -476,6 +476,7 @@ def test_the_figure_marks_what_is_beyond(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")  # CI's own `agree small` draws
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
 def test_the_small_set_on_the_kernel(tmp_path: Path) -> None:
     out = tmp_path / "out"
