@@ -31,6 +31,8 @@ use crate::time::{Span, Time};
 /// Packets sent within this time are one group, as are those that a queue lets go in a burst (inter_arrival_delta).
 const GROUP: Span = Span::from_millis(5);
 const LONGEST_BURST: Span = Span::from_millis(100);
+/// libwebrtc notes when packets leave in whole milliseconds, so all packets of a burst leave at the same time.
+const SENT_RESOLUTION: u64 = 1_000_000;
 /// Trendline: smoothing, groups in the window, gain, and the groups from which on the gain is full.
 const SMOOTHING: f64 = 0.9;
 const WINDOW: usize = 20;
@@ -284,7 +286,11 @@ struct Groups {
 
 impl Groups {
     /// A packet has come; what the group before it adds, if that is complete.
+    ///
+    /// What left together stays together: where packets wait, the first of a frame joins the group before as a burst,
+    /// and so all of the frame does.
     fn add(&mut self, sent: Time, arrived: Time) -> Option<Delta> {
+        let sent = Time(sent.0 - sent.0 % SENT_RESOLUTION);
         let new = Group {
             first_sent: sent,
             last_sent: sent,
@@ -298,9 +304,10 @@ impl Groups {
         if sent < group.first_sent {
             return None;
         }
-        let is_burst = arrived.since(group.last_arrived) <= GROUP
-            && arrived.since(group.last_arrived) < sent.since(group.last_sent)
-            && arrived.since(group.first_arrived) < LONGEST_BURST;
+        let is_burst = sent == group.last_sent
+            || arrived.since(group.last_arrived) <= GROUP
+                && arrived.since(group.last_arrived) < sent.since(group.last_sent)
+                && arrived.since(group.first_arrived) < LONGEST_BURST;
         if sent.since(group.first_sent) <= GROUP || is_burst {
             group.last_sent = group.last_sent.max(sent);
             group.last_arrived = group.last_arrived.max(arrived);
@@ -654,5 +661,21 @@ mod tests {
         assert!(g.add(ms(60), ms(53)).is_none());
         let d = g.add(ms(80), ms(90)).expect("the burst is over");
         assert_eq!((d.sent, d.arrived), (40.0, 23.0));
+    }
+
+    /// Frames of eight packets every 33 ms. Where they wait, packets arrive one after the other, 4 ms apart or 6 ms.
+    #[test]
+    fn frames_that_wait_are_one_group_for_up_to_100_ms() {
+        let sent = |spacing: u64| -> Vec<f64> {
+            let mut g = Groups::default();
+            (0..200_u64)
+                .filter_map(|i| {
+                    g.add(Time(i / 8 * 33_000_000 + i % 8 * 1000), ms(40 + spacing * i))
+                })
+                .map(|delta| delta.sent)
+                .collect()
+        };
+        assert_eq!(sent(4)[..5], [132.0; 5]);
+        assert_eq!(sent(6)[..5], [33.0; 5]);
     }
 }
