@@ -28,6 +28,13 @@ def test_the_cases_that_rfc_8868_has_a_bound_for(cc: str) -> None:
 
 
 @pytest.mark.slow
+def test_jitter_looks_like_a_queue_to_nada() -> None:
+    # What a packet needs beyond the least delay is a queue for NADA.
+    found = {cc: verdicts(cc, ("jitter",))["jitter"] for cc in ("gcc", "scream", "prague", "nada")}
+    assert found == dict.fromkeys(("gcc", "scream", "prague"), "pass") | {"nada": "fails"}
+
+
+@pytest.mark.slow
 def test_the_cases_of_rfc_8869_over_wifi_and_lte() -> None:
     found = verdicts("gcc", ("wifi-line", "wifi-line-tcp", "wifi-fair", "wifi-rivals", "cell-use", "cell-late"))
     # Next to a long TCP transfer it keeps its lowest rate, a fifth of TCP's. On a bad channel an AQM helps little, and
