@@ -88,6 +88,16 @@ def test_a_stack_for_calls_is_no_bulk_program(tmp_path: Path, capsys: pytest.Cap
     assert "libwebrtc is for calls" in " ".join(capsys.readouterr().err.split())
 
 
+def test_only_the_chosen_runs_need_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.toml"
+    sweep = '[[sweep.sender]]\nlevel = "a"\n[[sweep.sender]]\nlevel = "b"\n"flow.c.cc" = "nada"\n'
+    file.write_text('duration = "1s"\n' + ONE_LINK + CALL + sweep)
+    command = ["run", str(file), "--engine", "linux", "--dry-run"]
+    assert main(command) == 2
+    assert 'cc = "nada"' in capsys.readouterr().err
+    assert main([*command, "--where", "sender = 'a'"]) == 0
+
+
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 

@@ -133,20 +133,19 @@ def _expand(
             # In a study, the condition applies only to the files that have its factors.
             elsewhere.append(error)
             expanded = replace(sweep.expand(experiment, engine.name, at_most=at_most), chosen=frozenset())
-        possible = []
-        for run in expanded.runs:
+        todo, impossible = expanded.todo, set()
+        for run in todo:  # what the engine cannot do of the others does not matter
             try:
                 engine.check(run.description)
             except LackingError as error:
                 expanded.lacking[str(error)] = expanded.lacking.get(str(error), 0) + 1
+                impossible.add(run.id)
             except ValueError as error:
                 raise InputError(str(error), file=experiment.file) from None
-            else:
-                possible.append(run)
-        if expanded.runs and not possible:
+        if todo and len(impossible) == len(todo):
             reasons = " and ".join(expanded.lacking)
             raise InputError(f"has no run that the engine {engine.name} can do: {reasons}", file=experiment.file)
-        expanded.runs[:] = possible
+        expanded.runs[:] = [run for run in expanded.runs if run.id not in impossible]
         plans.append(expanded)
     if elsewhere and len(elsewhere) == sum(not plan.experiment.is_study for plan in plans):
         raise elsewhere[0]
