@@ -80,7 +80,13 @@ def _work(runs: Sequence[Run], packets: float, simulator_s: float) -> Work:
     lasts_s = sum(run.description["duration_ns"] for run in runs) * 1e-9
     parts = [[flow["kind"] == "program" for flow in run.description["flows"]] for run in runs]
     of_programs = sum(sum(part) / len(part) for part in parts if part) / len(runs)
-    return Work(len(runs), lasts_s, packets, simulator_s, packets * of_programs)
+    calls_s = 1e-9 * sum(
+        run.description["duration_ns"] * flow["count"]
+        for run in runs
+        for flow in run.description["flows"]
+        if flow["kind"] == "media"
+    )
+    return Work(len(runs), lasts_s, packets, simulator_s, packets * of_programs, calls_s)
 
 
 def estimate(runs: Sequence[Run]) -> Estimate:

@@ -65,7 +65,7 @@ class Finding:
 class Work:
     """The size of some runs: their number, the time that passes in them, the packets that cross their links (a packet
     counts at each link), the processor time that the simulator takes for them, and how many of the packets are of
-    programs, about.
+    programs, about, and the time that passes in calls.
     """
 
     runs: int
@@ -73,6 +73,7 @@ class Work:
     packets: float
     simulator_s: float
     program_packets: float = 0.0
+    calls_s: float = 0.0
 
 
 # Columns of the samples on the page of `l4slab live`, beside those of the time series.
