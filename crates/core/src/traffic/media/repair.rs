@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::frames::Frames;
 use crate::cc::media::{Fate, Repair};
 use crate::ecn::Ecn;
-use crate::packet::{EcnBytes, Flags, FlowId, GroupId, Packet};
+use crate::packet::{Flags, FlowId, GroupId, Packet};
 use crate::time::{Span, Time};
 use crate::transport::rtp::{BELOW_RTP, SRTCP};
 
@@ -118,17 +118,37 @@ pub struct Repairs {
 
 #[derive(Clone, Debug, Default)]
 struct Sender {
-    /// The block that is open: packets, frames, the largest packet.
-    open: (u32, u32, u32),
-    /// Parity that has not left, packets and the size of each.
-    parity: (u32, u32),
+    open: OpenBlock,
+    parity: Parity,
     repeats: VecDeque<u32>,
-    /// Packets that reports told of and lost ones among them, since the last share was taken.
-    counted: (u32, u32),
+    counted: Counted,
     /// Shares of lost packets, each higher than those after it.
     losses: VecDeque<(Time, f64)>,
     repeated: u64,
     spent: Spent,
+}
+
+/// Media that has left since the last block ended.
+#[derive(Copy, Clone, Debug, Default)]
+struct OpenBlock {
+    packets: u32,
+    frames: u32,
+    /// Bytes of the largest packet.
+    largest: u32,
+}
+
+/// Parity that has not left: packets, and bytes of each.
+#[derive(Copy, Clone, Debug, Default)]
+struct Parity {
+    packets: u32,
+    size: u32,
+}
+
+/// Packets that reports told of since the last share was taken, and lost ones among them.
+#[derive(Copy, Clone, Debug, Default)]
+struct Counted {
+    packets: u32,
+    lost: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -236,11 +256,11 @@ impl Repairs {
     /// A report tells of packets.
     pub fn on_report(&mut self, now: Time, fates: &[Fate]) {
         let Sender { counted, losses, .. } = &mut self.sender;
-        counted.0 += fates.len() as u32;
-        counted.1 += fates.iter().filter(|fate| fate.arrived.is_none()).count() as u32;
-        if counted.0 >= COUNTED {
-            let share = f64::from(counted.1) / f64::from(counted.0);
-            *counted = (0, 0);
+        counted.packets += fates.len() as u32;
+        counted.lost += fates.iter().filter(|fate| fate.arrived.is_none()).count() as u32;
+        if counted.packets >= COUNTED {
+            let share = f64::from(counted.lost) / f64::from(counted.packets);
+            *counted = Counted::default();
             while losses.back().is_some_and(|(_, loss)| *loss <= share) {
                 losses.pop_back();
             }
@@ -285,8 +305,8 @@ impl Repairs {
                 size: sent.size + REPEAT_HEADER,
             });
         }
-        let (left, size) = self.sender.parity;
-        (left > 0).then_some(Waiting::Parity { size })
+        let Parity { packets, size } = self.sender.parity;
+        (packets > 0).then_some(Waiting::Parity { size })
     }
 
     fn add(&mut self, now: Time, size: u32, frame: u32) -> u32 {
@@ -305,9 +325,9 @@ impl Repairs {
     /// A packet of media leaves; its number.
     pub fn on_media(&mut self, now: Time, size: u32, frame: u32) -> u32 {
         self.sender.spent.add(now, size, None);
-        let (packets, _, largest) = &mut self.sender.open;
-        *packets += 1;
-        *largest = (*largest).max(size);
+        let open = &mut self.sender.open;
+        open.packets += 1;
+        open.largest = open.largest.max(size);
         self.add(now, size, frame)
     }
 
@@ -322,10 +342,10 @@ impl Repairs {
         }
         let loss = losses.front().map_or(0.0, |(_, loss)| *loss);
         let protection = protection(loss, target_bps * interval.as_secs_f64(), srtt);
-        open.1 += 1;
-        let (all, frames, largest) = *open;
+        open.frames += 1;
+        let OpenBlock { packets: all, frames, largest } = *open;
         if protection == 0 {
-            *open = (0, 0, 0);
+            *open = OpenBlock::default();
             return;
         }
         let media = all.min(BLOCK);
@@ -337,8 +357,8 @@ impl Repairs {
         if !is_enough && f64::from(frames) < longest.clamp(1.0, BLOCK_FRAMES).floor() {
             return;
         }
-        *open = (0, 0, 0);
-        *parity = (packets, largest + PARITY_HEADER);
+        *open = OpenBlock::default();
+        *parity = Parity { packets, size: largest + PARITY_HEADER };
         let first_parity = self.first.wrapping_add(self.packets.len() as u32);
         let first = first_parity.wrapping_sub(all);
         let (parity, parity_came) = (packets, 0);
@@ -358,7 +378,7 @@ impl Repairs {
                 (number, frame)
             }
             Waiting::Parity { .. } => {
-                self.sender.parity.0 -= 1;
+                self.sender.parity.packets -= 1;
                 (self.add(now, 0, 0), 0)
             }
         }
@@ -450,7 +470,6 @@ impl Repairs {
         let len = BELOW_RTP + SRTCP + 12 + 4 * entries;
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, len, Ecn::NotEct);
         p.payload = (len - BELOW_RTP) as u16;
-        p.ecn_bytes = EcnBytes::default();
         (p.stamp, p.seq, p.window) = (now, *asks, IS_ASKING);
         *asks = asks.wrapping_add(1);
         Some(p)
@@ -460,6 +479,7 @@ impl Repairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::EcnBytes;
 
     const MS: Span = Span::from_millis(1);
     const FRAME: Span = Span::from_millis(20);
